@@ -1,0 +1,148 @@
+//! What an agent did, step by step: the only thing that travels from providers to surfaces.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// One step of a turn: `Started`, any steps, then exactly one of `Finished` and `Failed`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// The CLI named its session or the model that answers. May come more than once.
+    Started {
+        session: Option<SessionId>,
+        model: Option<String>,
+    },
+    /// A piece of the answer, to be shown as it comes.
+    Text {
+        delta: String,
+    },
+    /// A piece of the agent's reasoning; never part of the answer.
+    Thinking {
+        delta: String,
+    },
+    /// A tool is running: the idle limit waits for its end.
+    ToolStarted {
+        id: String,
+        name: String,
+        input: Value,
+    },
+    ToolFinished {
+        id: String,
+        output: String,
+        ok: bool,
+    },
+    /// Something the CLI said about itself: a retry, a warning. Not an error of the turn.
+    Notice {
+        message: String,
+    },
+    /// A line that no rule knows: kept and shown, never dropped, never an error.
+    Unknown {
+        line: String,
+    },
+    /// What the run left in its own worktree.
+    Workspace(Receipt),
+    Finished(Answer),
+    Failed(Failure),
+}
+
+/// The whole of a successful turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The final message. Text that was streamed before a tool ran is not in it.
+    pub content: String,
+    pub usage: Usage,
+    pub finish: Finish,
+}
+
+/// Why the model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    Stop,
+    /// Cut off by the model's own output limit.
+    Length,
+    ContentFilter,
+}
+
+/// Tokens of a turn, in OpenAI's sense: input includes what came from a cache, output includes reasoning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    /// How much of the input came from the provider's cache.
+    #[serde(default)]
+    pub cached_tokens: u64,
+    /// True when the CLI reported nothing and four characters were taken for a token.
+    pub estimated: bool,
+}
+
+impl Usage {
+    /// `ceil(chars / 4)`, the estimate for a CLI that reports nothing.
+    #[must_use]
+    pub fn estimate(input: &str, output: &str) -> Self {
+        let tokens = |text: &str| (text.chars().count() as u64).div_ceil(4);
+        Self { input_tokens: tokens(input), output_tokens: tokens(output), cached_tokens: 0, estimated: true }
+    }
+
+    /// What this turn cost when the CLI counts the whole session: its total less the total before.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_sub(before.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(before.output_tokens),
+            cached_tokens: self.cached_tokens.saturating_sub(before.cached_tokens),
+            estimated: self.estimated,
+        }
+    }
+}
+
+/// What a run did in a worktree of its own, and where it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Receipt {
+    /// The commit the run started from.
+    pub base: String,
+    /// The branch that keeps the work; none when nothing changed.
+    pub branch: Option<String>,
+    pub commit: Option<String>,
+    pub files_changed: u64,
+    pub insertions: u64,
+    pub deletions: u64,
+    /// The folder, when it was kept.
+    pub path: Option<String>,
+}
+
+/// The CLI's own name for a conversation that can be resumed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SessionId(pub String);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_characters_are_a_token_rounded_up() {
+        for (text, tokens) in [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("日本語です", 2)] {
+            assert_eq!(Usage::estimate(text, text).input_tokens, tokens, "{text}");
+            assert_eq!(Usage::estimate(text, text).output_tokens, tokens, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_session_total_becomes_a_turns_own_usage() {
+        let total = Usage { input_tokens: 300, output_tokens: 30, cached_tokens: 10, estimated: false };
+        let before = Usage { input_tokens: 200, output_tokens: 40, cached_tokens: 0, estimated: false };
+        let turn = total.since(before);
+        assert_eq!((turn.input_tokens, turn.output_tokens, turn.cached_tokens), (100, 0, 10));
+    }
+}

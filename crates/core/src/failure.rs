@@ -1,0 +1,129 @@
+//! What went wrong, and what may follow from it.
+//!
+//! A failure is classified once, at the edge, by [`crate::failure::classify`]; past that line nobody matches on text.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+pub use classify::{Rule, classify, retry_after};
+
+mod classify;
+
+/// Why a turn failed. Each question about it is one `match` without `_`, so that a new category does not compile until
+/// it has answered them all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Category {
+    Quota,
+    RateLimit,
+    Authentication,
+    Validation,
+    Network,
+    Server,
+    Timeout,
+    NotFound,
+    Configuration,
+    Unknown,
+    /// The caller went away or asked to stop.
+    Cancelled,
+}
+
+/// What a router may do after a failure, while nothing has been shown to the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    pub retry: bool,
+    pub fallback: bool,
+}
+
+impl Category {
+    pub const ALL: [Self; 11] = [
+        Self::Quota,
+        Self::RateLimit,
+        Self::Authentication,
+        Self::Validation,
+        Self::Network,
+        Self::Server,
+        Self::Timeout,
+        Self::NotFound,
+        Self::Configuration,
+        Self::Unknown,
+        Self::Cancelled,
+    ];
+
+    #[must_use]
+    pub const fn policy(self) -> Policy {
+        match self {
+            Self::RateLimit => Policy { retry: true, fallback: false },
+            Self::Network | Self::Server | Self::Timeout => Policy { retry: true, fallback: true },
+            Self::Quota | Self::NotFound | Self::Unknown => Policy { retry: false, fallback: true },
+            Self::Authentication | Self::Validation | Self::Configuration | Self::Cancelled => {
+                Policy { retry: false, fallback: false }
+            }
+        }
+    }
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quota => "quota",
+            Self::RateLimit => "rate_limit",
+            Self::Authentication => "authentication",
+            Self::Validation => "validation",
+            Self::Network => "network",
+            Self::Server => "server",
+            Self::Timeout => "timeout",
+            Self::NotFound => "not_found",
+            Self::Configuration => "configuration",
+            Self::Unknown => "unknown",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A failure as it crosses crates: plain data, fit for an event, a log, a JSON body.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    pub category: Category,
+    /// What the CLI said, or what we have to say in its place.
+    pub message: String,
+    /// What the reader can do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    #[serde(rename = "retry_after_ms", default, serialize_with = "as_millis", deserialize_with = "from_millis")]
+    pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    #[must_use]
+    pub fn new(category: Category, message: impl Into<String>) -> Self {
+        Self { category, message: message.into(), hint: None, retry_after: None }
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    #[must_use]
+    pub fn retry_after(mut self, wait: Option<Duration>) -> Self {
+        self.retry_after = wait;
+        self
+    }
+
+    /// The text of a turn that ran out of time.
+    #[must_use]
+    pub fn timed_out() -> Self {
+        Self::new(Category::Timeout, "Query timed out")
+    }
+}
+
+fn as_millis<S: Serializer>(wait: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)).serialize(serializer)
+}
+
+fn from_millis<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
+}

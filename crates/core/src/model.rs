@@ -1,0 +1,63 @@
+//! A model: a name clients ask for, and everything a run of it needs to know. Resolved and valid.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::provider::{Permissions, Provider};
+
+#[derive(Debug, Clone)]
+pub struct Model {
+    pub name: String,
+    pub provider: Arc<Provider>,
+    pub repo: PathBuf,
+    /// The instructions that open the prompt, relative to `repo`.
+    pub agent_file: Option<String>,
+    pub worktree: bool,
+    pub keep_worktree: bool,
+    /// The upstream model the CLI is told to use.
+    pub upstream: Option<String>,
+    pub permissions: Permissions,
+    pub limits: Limits,
+    pub max_turns: Option<u32>,
+    pub allowed_tools: Vec<String>,
+    pub system_prompt: Option<String>,
+    /// Other models to try, in order.
+    pub fallback: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    /// Runs instead of the provider's own program.
+    pub command: Option<String>,
+    /// Added to the recipe's arguments.
+    pub args: Vec<String>,
+    pub normalize: Normalize,
+}
+
+/// How long a run may take; each names itself in the error when it fires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub total: Duration,
+    /// Silence, while no tool is running.
+    pub idle: Duration,
+    /// Silence before the first byte.
+    pub startup: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            total: Duration::from_secs(30 * 60),
+            idle: Duration::from_secs(10 * 60),
+            startup: Duration::from_secs(120),
+        }
+    }
+}
+
+/// What is done to a plain-text answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Normalize {
+    #[default]
+    None,
+    /// Only the last non-empty block, for CLIs that print their log before their answer.
+    LastBlock,
+}

@@ -1,0 +1,136 @@
+//! The prompt: the repository's instructions, a header, and what the client said.
+
+use crate::turn::{Message, Role};
+
+/// The line between the repository's instructions and the task.
+pub const HEADER: &str = "--- USER TASK ---";
+
+/// The longest agent file that is read into a prompt.
+pub const MAX_AGENT_FILE: u64 = 256 * 1024;
+
+/// Whether the CLI takes system prompts apart from the task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SystemPlacement {
+    /// Under the header, above the user's text.
+    Inline,
+    /// In [`Prompt::system`].
+    Apart,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prompt {
+    pub text: String,
+    pub system: Option<String>,
+}
+
+/// Puts a prompt together. With assistant turns in the history every turn is labelled, else the texts stand alone.
+#[must_use]
+pub fn build(agent_file: Option<&str>, messages: &[Message], placement: SystemPlacement) -> Prompt {
+    let system: Vec<&str> = messages
+        .iter()
+        .filter(|m| m.role == Role::System)
+        .map(|m| m.text.as_str())
+        .filter(|text| !text.is_empty())
+        .collect();
+    let talk = talk(messages);
+    let mut blocks = Vec::new();
+    let mut apart = None;
+    match placement {
+        SystemPlacement::Inline => blocks.extend(system.iter().map(|text| (*text).to_owned())),
+        SystemPlacement::Apart if system.is_empty() => {}
+        SystemPlacement::Apart => apart = Some(system.join("\n\n")),
+    }
+    blocks.extend(talk);
+    let task = format!("{HEADER}\n{}", blocks.join("\n\n"));
+    let text = match agent_file.map(str::trim_end).filter(|file| !file.is_empty()) {
+        Some(file) => format!("{file}\n\n{task}"),
+        None => task,
+    };
+    Prompt { text, system: apart }
+}
+
+/// What is new to a CLI that remembers the conversation: the messages after the last assistant turn.
+#[must_use]
+pub fn latest(messages: &[Message]) -> &[Message] {
+    let answered = messages.iter().rposition(|message| message.role == Role::Assistant);
+    match answered {
+        Some(index) if index + 1 < messages.len() => &messages[index + 1..],
+        Some(_) | None => messages,
+    }
+}
+
+fn talk(messages: &[Message]) -> Vec<String> {
+    let labelled = messages.iter().any(|m| m.role == Role::Assistant && !m.text.is_empty());
+    messages
+        .iter()
+        .filter(|m| m.role != Role::System && !m.text.is_empty())
+        .map(|message| {
+            let label = match message.role {
+                Role::Assistant => "[Assistant]",
+                Role::Tool => "[Tool]",
+                Role::User | Role::System => "[User]",
+            };
+            if labelled || message.role == Role::Tool {
+                format!("{label}\n{}", message.text)
+            } else {
+                message.text.clone()
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(list: &[(Role, &str)]) -> Vec<Message> {
+        list.iter().map(|(role, text)| Message::new(*role, *text)).collect()
+    }
+
+    #[test]
+    fn with_and_without_the_agent_file() {
+        let talk = messages(&[
+            (Role::System, "You are terse."),
+            (Role::User, "Extract data"),
+            (Role::User, "from the report"),
+        ]);
+        assert_eq!(
+            build(Some("Always answer PONG.\n"), &talk, SystemPlacement::Inline).text,
+            "Always answer PONG.\n\n--- USER TASK ---\nYou are terse.\n\nExtract data\n\nfrom the report"
+        );
+        assert_eq!(
+            build(None, &talk, SystemPlacement::Inline).text,
+            "--- USER TASK ---\nYou are terse.\n\nExtract data\n\nfrom the report"
+        );
+    }
+
+    #[test]
+    fn a_system_message_anywhere_stands_above_the_users() {
+        let talk = messages(&[(Role::User, "one"), (Role::System, "rule"), (Role::User, "two")]);
+        assert_eq!(build(None, &talk, SystemPlacement::Inline).text, "--- USER TASK ---\nrule\n\none\n\ntwo");
+    }
+
+    #[test]
+    fn system_messages_apart_leave_the_text() {
+        let talk = messages(&[(Role::System, "rule"), (Role::User, "one"), (Role::System, "more")]);
+        let prompt = build(None, &talk, SystemPlacement::Apart);
+        assert_eq!(prompt, Prompt { text: "--- USER TASK ---\none".into(), system: Some("rule\n\nmore".into()) });
+    }
+
+    #[test]
+    fn a_history_is_labelled() {
+        let talk = messages(&[(Role::User, "2+2?"), (Role::Assistant, "4"), (Role::User, "and 3+3?")]);
+        assert_eq!(
+            build(None, &talk, SystemPlacement::Inline).text,
+            "--- USER TASK ---\n[User]\n2+2?\n\n[Assistant]\n4\n\n[User]\nand 3+3?"
+        );
+    }
+
+    #[test]
+    fn only_what_follows_the_last_answer_is_new() {
+        let talk = messages(&[(Role::User, "a"), (Role::Assistant, "b"), (Role::User, "c")]);
+        assert_eq!(latest(&talk), &talk[2..]);
+        assert_eq!(latest(&talk[..1]), &talk[..1]);
+        assert_eq!(latest(&talk[..2]), &talk[..2]);
+    }
+}

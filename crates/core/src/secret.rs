@@ -1,0 +1,91 @@
+//! Keeping secrets out of what we print: known values, and what looks like a key.
+
+/// The secrets of this process: values that must not appear in a log, an error or a child that does not need them.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    values: Vec<String>,
+}
+
+const MASK: &str = "***";
+
+/// Beginnings that mark a word as a key, whoever issued it.
+const KEY_PREFIXES: [&str; 9] = ["sk-", "sk_", "xai-", "AIza", "ghp_", "github_pat_", "glpat-", "xoxb-", "ya29."];
+
+impl Secrets {
+    /// Values shorter than eight characters are left out: masking them would mangle ordinary text.
+    #[must_use]
+    pub fn new(values: impl IntoIterator<Item = String>) -> Self {
+        let mut values: Vec<String> = values.into_iter().filter(|value| value.len() >= 8).collect();
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values.dedup();
+        Self { values }
+    }
+
+    /// `text` with every known secret and everything that looks like a key replaced by `***`.
+    #[must_use]
+    pub fn mask(&self, text: &str) -> String {
+        let mut masked = text.to_owned();
+        for value in &self.values {
+            if masked.contains(value.as_str()) {
+                masked = masked.replace(value.as_str(), MASK);
+            }
+        }
+        mask_keys(&masked)
+    }
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Secrets({})", self.values.len())
+    }
+}
+
+/// Masks words of twelve characters and more that begin like a key.
+fn mask_keys(text: &str) -> String {
+    let key_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let mut masked = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let word_len = rest.find(|c| !key_char(c)).unwrap_or(rest.len());
+        if word_len == 0 {
+            masked.push(c);
+            rest = &rest[c.len_utf8()..];
+            continue;
+        }
+        let (word, after) = rest.split_at(word_len);
+        match KEY_PREFIXES.iter().find(|prefix| word.starts_with(**prefix)) {
+            Some(prefix) if word.len() >= prefix.len() + 9 => {
+                masked.push_str(prefix);
+                masked.push_str(MASK);
+            }
+            Some(_) | None => masked.push_str(word),
+        }
+        rest = after;
+    }
+    masked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_values_and_key_shapes_are_masked() {
+        let secrets = Secrets::new(["hunter2-hunter2".to_owned(), "abc".to_owned()]);
+        for (text, masked) in [
+            ("key hunter2-hunter2 end", "key *** end"),
+            ("abc stays", "abc stays"),
+            ("Incorrect API key: sk-proj-0123456789abcdef.", "Incorrect API key: sk-***"),
+            ("header: Bearer ghp_0123456789abcdefABCDEF", "header: Bearer ghp_***"),
+            ("sk-mock is too short to be one", "sk-mock is too short to be one"),
+            ("日本 sk-日本", "日本 sk-日本"),
+        ] {
+            assert_eq!(secrets.mask(text), masked);
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_value() {
+        assert_eq!(format!("{:?}", Secrets::new(["a-long-secret-value".to_owned()])), "Secrets(1)");
+    }
+}

@@ -1,0 +1,1 @@
+//! Starts processes and keeps them: see the modules.

@@ -1,0 +1,1 @@
+//! OpenAI words and ours.
