@@ -4,6 +4,7 @@
 //! [`provider::Provider`] says how a CLI is asked, a [`parse::Decoder`] turns what it prints into [`event::Event`]s, and
 //! a [`failure::Failure`] is what went wrong and what may follow.
 
+pub mod ansi;
 pub mod event;
 pub mod failure;
 pub mod lines;

@@ -1,17 +1,212 @@
-//! Text to category.
-use super::Category;
-use serde::Deserialize;
+//! From what a CLI said to what it means. Pure text work, done once, at the edge.
+
 use std::time::Duration;
-/// A wording and what it means.
+
+use serde::Deserialize;
+
+use super::Category;
+
+/// A provider's own wording and what it means.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
+    /// Compared without regard to case.
     pub contains: String,
     pub is: Category,
+    /// Applies only when no general pattern does.
+    #[serde(default)]
+    pub weak: bool,
 }
-pub fn classify(_text: &str, _rules: &[Rule]) -> Category {
-    Category::Unknown
+
+/// The general patterns, in order of precedence. `_` stands for one optional character.
+const PATTERNS: [(Category, &[&str]); 9] = [
+    (
+        Category::Quota,
+        &["insufficient_quota", "quota_exceeded", "billing_hard_limit", "resource_exhausted", "credit_limit", "usage_limit"],
+    ),
+    (Category::RateLimit, &["rate_limit", "too_many_requests", "overloaded", "throttl"]),
+    (
+        Category::Authentication,
+        &[
+            "invalid_api_key",
+            "unauthorized",
+            "unauthenticated",
+            "permission_denied",
+            "authentication_failed",
+            "not_authenticated",
+        ],
+    ),
+    (Category::Validation, &["invalid_request", "malformed", "bad_request", "validation_error", "invalid_parameter"]),
+    (
+        Category::Network,
+        &[
+            "econnreset",
+            "etimedout",
+            "enotfound",
+            "econnrefused",
+            "network_error",
+            "connection_failed",
+            "deadline_exceeded",
+            "socket_hang_up",
+        ],
+    ),
+    (Category::Server, &["internal_server_error", "service_unavailable", "bad_gateway"]),
+    (Category::Timeout, &["timed_out", "timeout", "sigterm", "sigkill"]),
+    (Category::NotFound, &["command_not_found", "enoent", "not_found", "model_not_found"]),
+    (Category::Configuration, &["not_configured", "missing_config", "invalid_config", "cli_not_installed"]),
+];
+
+/// Status numbers, and the phrase that may follow one.
+const STATUSES: [(u16, Category, &str); 15] = [
+    (400, Category::Validation, "bad request"),
+    (401, Category::Authentication, "unauthorized"),
+    (402, Category::Quota, "payment required"),
+    (403, Category::Authentication, "forbidden"),
+    (404, Category::NotFound, "not found"),
+    (408, Category::Timeout, "request timeout"),
+    (413, Category::Validation, "payload too large"),
+    (422, Category::Validation, "unprocessable"),
+    (429, Category::RateLimit, "too many requests"),
+    (500, Category::Server, "internal server error"),
+    (502, Category::Server, "bad gateway"),
+    (503, Category::Server, "service unavailable"),
+    (504, Category::Server, "gateway time"),
+    (520, Category::Server, "web server"),
+    (529, Category::RateLimit, "overloaded"),
+];
+
+/// Words after which a number is a status.
+const STATUS_WORDS: [&str; 5] = ["http", "status", "code", "error", "returned"];
+
+/// What `text` means: the provider's rules first, then the general patterns, then its weak rules.
+#[must_use]
+pub fn classify(text: &str, rules: &[Rule]) -> Category {
+    let text = text.to_lowercase();
+    let ruled = |weak: bool| {
+        rules.iter().find(|rule| rule.weak == weak && text.contains(&rule.contains.to_lowercase())).map(|rule| rule.is)
+    };
+    ruled(false).or_else(|| general(&text)).or_else(|| ruled(true)).unwrap_or(Category::Unknown)
 }
-pub fn retry_after(_text: &str) -> Option<Duration> {
-    None
+
+/// The first category, in order of precedence, that a pattern or a status number speaks for.
+fn general(text: &str) -> Option<Category> {
+    let statuses = statuses(text);
+    PATTERNS
+        .iter()
+        .find(|(category, patterns)| {
+            statuses.contains(category) || patterns.iter().any(|pattern| matches_pattern(text, pattern))
+        })
+        .map(|(category, _)| *category)
 }
+
+/// Whether `text` holds the pattern's words with at most one character between each two.
+fn matches_pattern(text: &str, pattern: &str) -> bool {
+    let (first, rest) = pattern.split_once('_').unwrap_or((pattern, ""));
+    text.match_indices(first).any(|(at, _)| follows(&text[at + first.len()..], rest))
+}
+
+fn follows(text: &str, pattern: &str) -> bool {
+    if pattern.is_empty() {
+        return true;
+    }
+    let (word, rest) = pattern.split_once('_').unwrap_or((pattern, ""));
+    let after_one = text.char_indices().nth(1).map(|(at, _)| &text[at..]);
+    [Some(text), after_one].into_iter().flatten().any(|text| text.strip_prefix(word).is_some_and(|text| follows(text, rest)))
+}
+
+/// The categories of the numbers in `text` that stand for an HTTP status.
+fn statuses(text: &str) -> Vec<Category> {
+    let mut found = Vec::new();
+    for (number, category, phrase) in STATUSES {
+        let digits = number.to_string();
+        for (at, _) in text.match_indices(&digits) {
+            let (before, after) = (&text[..at], &text[at + digits.len()..]);
+            if stands_alone(before, after) && (is_introduced(before) || after.trim_start().starts_with(phrase)) {
+                found.push(category);
+            }
+        }
+    }
+    found
+}
+
+/// Not a piece of a longer number, word or file name.
+fn stands_alone(before: &str, after: &str) -> bool {
+    let free_before = !before.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'));
+    let mut following = after.chars();
+    let free_after = match following.next() {
+        Some('.' | ':') => !following.next().is_some_and(char::is_alphanumeric),
+        Some(c) => !c.is_alphanumeric() && !matches!(c, '_' | '%'),
+        None => true,
+    };
+    free_before && free_after
+}
+
+/// At the start of the text, or after a word that announces a status.
+fn is_introduced(before: &str) -> bool {
+    let before = before.trim_end_matches([' ', ':', '=', '"', '\'', '(', '[', '{', '/', '#', '\t']);
+    let before = before.strip_suffix("1.1").or_else(|| before.strip_suffix('2')).unwrap_or(before).trim_end_matches('/');
+    before.is_empty() || STATUS_WORDS.iter().any(|word| before.ends_with(word))
+}
+
+/// How long the text asks to wait, if it does.
+#[must_use]
+pub fn retry_after(text: &str) -> Option<Duration> {
+    const ASKS: [&str; 9] = [
+        "retry-after-ms",
+        "retry_after_ms",
+        "retry-after",
+        "retry_after",
+        "retry after",
+        "retrydelay",
+        "try again in",
+        "retry in",
+        "wait",
+    ];
+    let text = text.to_lowercase();
+    ASKS.iter().find_map(|ask| {
+        text.match_indices(ask).find_map(|(at, _)| {
+            let rest = text[at + ask.len()..].trim_start_matches([' ', ':', '=', '"', '\'', '\t']);
+            let rest = rest.strip_prefix("for ").or_else(|| rest.strip_prefix("about ")).unwrap_or(rest);
+            duration(rest, if ask.ends_with("ms") { "ms" } else { "s" })
+        })
+    })
+}
+
+/// Reads `30`, `1.5s`, `100 ms`, `2 minutes`, `1m30s` from the beginning of `text`.
+fn duration(text: &str, default_unit: &str) -> Option<Duration> {
+    const LONGEST: f64 = 30.0 * 24.0 * 3600.0;
+    let mut rest = text;
+    let mut seconds = 0.0;
+    let mut any = false;
+    loop {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let number = rest[..digits].trim_end_matches('.');
+        let Ok(value) = number.parse::<f64>() else { break };
+        let after = rest[digits..].trim_start();
+        let letters = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
+        let Some(factor) = unit(&after[..letters]) else {
+            if !any {
+                seconds = value * unit(default_unit).unwrap_or(1.0);
+                any = true;
+            }
+            break;
+        };
+        seconds += value * factor;
+        any = true;
+        rest = after[letters..].trim_start();
+    }
+    (any && seconds.is_finite() && seconds <= LONGEST).then(|| Duration::from_millis((seconds * 1000.0).round() as u64))
+}
+
+fn unit(word: &str) -> Option<f64> {
+    match word {
+        "ms" | "msec" | "millis" | "millisecond" | "milliseconds" => Some(0.001),
+        "s" | "sec" | "secs" | "second" | "seconds" => Some(1.0),
+        "m" | "min" | "mins" | "minute" | "minutes" => Some(60.0),
+        "h" | "hr" | "hrs" | "hour" | "hours" => Some(3600.0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

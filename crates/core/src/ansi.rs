@@ -1,0 +1,128 @@
+//! Terminal escapes out of text: CSI, OSC, DCS and its kin, charset choices, single escapes.
+//!
+//! Written here because the crates for it drop tabs and carriage returns too, which belong to an answer.
+
+/// A filter that can be fed in pieces: a sequence cut in two is still recognised.
+#[derive(Debug, Clone, Default)]
+pub struct Ansi {
+    state: State,
+    /// Characters swallowed by the present string sequence: an unterminated one must not eat the rest of the output.
+    swallowed: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum State {
+    #[default]
+    Text,
+    Escape,
+    /// `ESC (` and its kin: one more character follows.
+    Intermediate,
+    Csi,
+    /// OSC, DCS, SOS, PM, APC: up to BEL or `ESC \`.
+    String,
+    StringEscape,
+}
+
+const LONGEST_STRING: usize = 4096;
+
+impl Ansi {
+    /// The text of this piece without its escapes.
+    pub fn push(&mut self, text: &str) -> String {
+        if self.state == State::Text && !text.contains(is_introducer) {
+            return text.to_owned();
+        }
+        let mut plain = String::with_capacity(text.len());
+        for c in text.chars() {
+            self.step(c, &mut plain);
+        }
+        plain
+    }
+
+    fn step(&mut self, c: char, plain: &mut String) {
+        self.state = match (self.state, c) {
+            (State::Text, '\u{1b}') => State::Escape,
+            (State::Text, '\u{9b}') => State::Csi,
+            (State::Text, '\u{90}' | '\u{9d}') => self.begin_string(),
+            (State::Text, c) => {
+                plain.push(c);
+                State::Text
+            }
+            (State::Escape, '[') => State::Csi,
+            (State::Escape, ']' | 'P' | 'X' | '^' | '_') => self.begin_string(),
+            (State::Escape | State::Intermediate, ' '..='/') => State::Intermediate,
+            (State::Escape, '\u{1b}') => State::Escape,
+            (State::Escape | State::Intermediate, '0'..='~') => State::Text,
+            (State::Csi, '@'..='~') => State::Text,
+            (State::Csi, ' '..='?') => State::Csi,
+            (State::String | State::StringEscape, '\u{7}' | '\u{9c}') | (State::StringEscape, '\\') => State::Text,
+            (State::String, '\u{1b}') => State::StringEscape,
+            (State::String | State::StringEscape, c) if c == '\n' || self.swallowed >= LONGEST_STRING => {
+                plain.push(c);
+                State::Text
+            }
+            (State::String | State::StringEscape, _) => {
+                self.swallowed += 1;
+                State::String
+            }
+            // Not a sequence after all: the character stands for itself.
+            (State::Escape | State::Intermediate | State::Csi, c) => {
+                plain.push(c);
+                State::Text
+            }
+        };
+    }
+
+    fn begin_string(&mut self) -> State {
+        self.swallowed = 0;
+        State::String
+    }
+}
+
+/// `text` without terminal escapes.
+#[must_use]
+pub fn strip(text: &str) -> String {
+    Ansi::default().push(text)
+}
+
+fn is_introducer(c: char) -> bool {
+    matches!(c, '\u{1b}' | '\u{9b}' | '\u{90}' | '\u{9d}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_of_escape() {
+        for (text, plain) in [
+            ("\u{1b}[32mgreen\u{1b}[0m", "green"),
+            ("\u{1b}[2K\u{1b}[1Gline", "line"),
+            ("a\u{1b}]0;title\u{7}b", "ab"),
+            ("a\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\b", "alinkb"),
+            ("a\u{1b}Pq#0\u{1b}\\b", "ab"),
+            ("a\u{1b}(Bb", "ab"),
+            ("a\u{1b}7b\u{1b}8c\u{1b}=d", "abcd"),
+            ("\u{1b}[?25h\u{1b}[0m", ""),
+            ("\u{9b}31mred", "red"),
+            ("tab\there\r\nbell\u{7}", "tab\there\r\nbell\u{7}"),
+            ("cut \u{1b}[3", "cut "),
+            ("a\u{1b}]0;never ended\nnext line", "a\nnext line"),
+            ("plain [32m", "plain [32m"),
+        ] {
+            assert_eq!(strip(text), plain, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_text_however_cut(text in "[a-z\u{1b}\\[\\]();0-9m\u{7}\n\\\\é]{0,40}", cut in 0usize..40) {
+            let cut = text.char_indices().map(|(i, _)| i).nth(cut).unwrap_or(text.len());
+            let mut ansi = Ansi::default();
+            let mut joined = ansi.push(&text[..cut]);
+            joined.push_str(&ansi.push(&text[cut..]));
+            prop_assert_eq!(joined, strip(&text));
+        }
+    }
+}
