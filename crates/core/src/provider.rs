@@ -394,3 +394,6 @@ fn is_uuid(text: &str) -> bool {
 fn version_flag() -> Vec<String> {
     vec!["--version".to_owned()]
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,14 @@ pub struct Rule {
 const PATTERNS: [(Category, &[&str]); 9] = [
     (
         Category::Quota,
-        &["insufficient_quota", "quota_exceeded", "billing_hard_limit", "resource_exhausted", "credit_limit", "usage_limit"],
+        &[
+            "insufficient_quota",
+            "quota_exceeded",
+            "billing_hard_limit",
+            "resource_exhausted",
+            "credit_limit",
+            "usage_limit",
+        ],
     ),
     (Category::RateLimit, &["rate_limit", "too_many_requests", "overloaded", "throttl"]),
     (
@@ -111,7 +118,10 @@ fn follows(text: &str, pattern: &str) -> bool {
     }
     let (word, rest) = pattern.split_once('_').unwrap_or((pattern, ""));
     let after_one = text.char_indices().nth(1).map(|(at, _)| &text[at..]);
-    [Some(text), after_one].into_iter().flatten().any(|text| text.strip_prefix(word).is_some_and(|text| follows(text, rest)))
+    [Some(text), after_one]
+        .into_iter()
+        .flatten()
+        .any(|text| text.strip_prefix(word).is_some_and(|text| follows(text, rest)))
 }
 
 /// The categories of the numbers in `text` that stand for an HTTP status.
@@ -144,7 +154,8 @@ fn stands_alone(before: &str, after: &str) -> bool {
 /// At the start of the text, or after a word that announces a status.
 fn is_introduced(before: &str) -> bool {
     let before = before.trim_end_matches([' ', ':', '=', '"', '\'', '(', '[', '{', '/', '#', '\t']);
-    let before = before.strip_suffix("1.1").or_else(|| before.strip_suffix('2')).unwrap_or(before).trim_end_matches('/');
+    let before =
+        before.strip_suffix("1.1").or_else(|| before.strip_suffix('2')).unwrap_or(before).trim_end_matches('/');
     before.is_empty() || STATUS_WORDS.iter().any(|word| before.ends_with(word))
 }
 

@@ -67,7 +67,16 @@ fn every_pattern_in_a_sentence() {
 
 #[test]
 fn a_number_is_a_status_only_where_it_says_so() {
-    for text in ["main.rs:401", "took 500ms", "listening on :4290", "wrote 404.html", "v1.500.2", "in 429 files", "a-503", "50%"] {
+    for text in [
+        "main.rs:401",
+        "took 500ms",
+        "listening on :4290",
+        "wrote 404.html",
+        "v1.500.2",
+        "in 429 files",
+        "a-503",
+        "50%",
+    ] {
         assert_eq!(classify(text, &[]), Category::Unknown, "{text}");
     }
     for (text, category) in [

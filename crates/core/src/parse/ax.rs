@@ -1,0 +1,66 @@
+//! ax-glm and ax-grok: one line per message with a `role`, or all of them in one object. Nothing is streamed, no usage.
+
+use serde_json::Value;
+
+use crate::parse::fields::text_of;
+use crate::parse::transcript::{Fault, Transcript};
+
+/// How the CLI begins an answer that is an error, with exit status 0.
+const APOLOGY: &str = "Sorry, I encountered an error:";
+
+pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
+    if let Some(messages) = value.get("messages").and_then(Value::as_array) {
+        transcript.started(None, value.get("model").and_then(Value::as_str));
+        messages.iter().filter(|message| read_message(message, transcript)).count() > 0
+    } else if value.get("timestamp").is_some() && value.get("type").is_none() && value.get("error").is_some() {
+        transcript.fault = super::fields::error(value);
+        transcript.fault.is_some()
+    } else {
+        value.get("type").is_none() && read_message(value, transcript)
+    }
+}
+
+fn read_message(message: &Value, transcript: &mut Transcript) -> bool {
+    let text = message.get("content").and_then(text_of).unwrap_or_default();
+    match message.get("role").and_then(Value::as_str) {
+        Some("assistant") => read_assistant(message, &text, transcript),
+        Some("tool") => {
+            let id = message.get("tool_call_id").and_then(Value::as_str).unwrap_or_default();
+            transcript.tool_finished(id, &text, true);
+        }
+        Some("user") => transcript.echo.push_str(&text),
+        Some("system" | "developer") => {}
+        Some(_) | None => return false,
+    }
+    true
+}
+
+fn read_assistant(message: &Value, text: &str, transcript: &mut Transcript) {
+    if let Some(error) = text.trim_start().strip_prefix(APOLOGY) {
+        let error = error.trim();
+        transcript.fault = Some(Fault { text: error.to_owned(), status: status(error), ..Fault::default() });
+        return;
+    }
+    if text.starts_with("Error: ") {
+        // An error if the exit status says so too.
+        transcript.begin_message(None);
+        transcript.withhold(text);
+    } else if !text.is_empty() {
+        transcript.begin_message(None);
+        transcript.text(text);
+    }
+    for call in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+        let field = |name: &str| call.get(name).and_then(Value::as_str).unwrap_or_default();
+        let function = call.get("function");
+        let name = function.and_then(|function| function.get("name")).and_then(Value::as_str).unwrap_or("tool");
+        let arguments = function.and_then(|function| function.get("arguments")).and_then(Value::as_str).unwrap_or("{}");
+        let input = serde_json::from_str(arguments).unwrap_or_else(|_| Value::String(arguments.to_owned()));
+        transcript.tool_started(field("id"), name, input);
+    }
+}
+
+/// The status after the label of `LLM API error (model: glm-4.7): 401 …`.
+fn status(error: &str) -> Option<u64> {
+    let (_, text) = error.strip_prefix("LLM API error (model: ")?.split_once("): ")?;
+    text.split(' ').next()?.parse().ok().filter(|status| (400..600).contains(status))
+}

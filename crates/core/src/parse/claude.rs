@@ -1,0 +1,260 @@
+//! Claude Code `stream-json` and `json`, and Qwen Code, which speaks the same words.
+//!
+//! With partial messages every text comes twice, as deltas and as a finished block: the block only adds what the deltas
+//! lacked. A failed stream takes its deltas back (`abandoned_blocks`) and starts again under another message id.
+
+use serde_json::Value;
+
+use crate::event::Finish;
+use crate::parse::fields::{text_of, usage};
+use crate::parse::transcript::{Fault, Transcript};
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flavour {
+    Claude,
+    /// Writes an API error into the assistant's text as `[API Error: …]`.
+    Qwen,
+}
+
+const QWEN_ERROR: &str = "[API Error: ";
+
+/// A retry that waits this long is not worth waiting for, in milliseconds.
+const HOPELESS_DELAY: u64 = 30_000;
+
+#[derive(Debug)]
+pub(super) struct Claude {
+    flavour: Flavour,
+    /// What the deltas of the present block have said.
+    block: String,
+    /// Where each block of the present message began.
+    marks: Vec<usize>,
+    /// The class of the error that the last synthetic message carried.
+    error_class: Option<String>,
+    resets_at: Option<i64>,
+}
+
+impl Claude {
+    pub(super) fn new(flavour: Flavour) -> Self {
+        Self { flavour, block: String::new(), marks: Vec::new(), error_class: None, resets_at: None }
+    }
+
+    pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+        let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
+        if !matches!(kind, "system" | "assistant" | "user" | "stream_event" | "rate_limit_event" | "result") {
+            return false;
+        }
+        if kind == "result" && value.get("status").is_some() {
+            return false;
+        }
+        transcript.expects_end = true;
+        transcript.at(value);
+        transcript.started(value.get("session_id").and_then(Value::as_str), None);
+        // A sub-agent's own talk: its result reaches the main one as a tool's output.
+        if value.get("parent_tool_use_id").is_some_and(Value::is_string) {
+            return true;
+        }
+        match kind {
+            "system" => self.system(value, transcript),
+            "assistant" => self.assistant(value, transcript),
+            "user" => user(value, transcript),
+            "stream_event" => self.stream_event(value, transcript),
+            "rate_limit_event" => {
+                let info = value.get("rate_limit_info");
+                self.resets_at = info.and_then(|info| info.get("resetsAt")).and_then(Value::as_i64);
+            }
+            _ => self.result(value, transcript),
+        }
+        true
+    }
+
+    fn system(&mut self, value: &Value, transcript: &mut Transcript) {
+        let field = |name: &str| value.get(name).and_then(Value::as_str);
+        match field("subtype").unwrap_or_default() {
+            "init" => transcript.started(None, field("model")),
+            "api_retry" => {
+                let status = value.get("error_status").and_then(Value::as_u64);
+                let number = |name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
+                let kind = field("error").filter(|kind| *kind != "unknown");
+                let why = match (status, kind) {
+                    (Some(status), Some(kind)) => format!("status {status} {kind}"),
+                    (Some(status), None) => format!("status {status}"),
+                    (None, Some(kind)) => kind.to_owned(),
+                    (None, None) => "network error".to_owned(),
+                };
+                let text =
+                    format!("API request failed, attempt {} of {}: {why}", number("attempt"), number("max_retries"));
+                transcript.notice(text.as_str());
+                transcript.transient = Some(Fault { text, ..Fault::default() });
+                // A wrong key stays wrong: ten retries of it take three minutes.
+                transcript.hopeless |= matches!(status, Some(401 | 403));
+            }
+            "retry" => {
+                let data = value.get("data").unwrap_or(&Value::Null);
+                let number = |name: &str| data.get(name).and_then(Value::as_u64);
+                if data.get("preserveText").and_then(Value::as_bool) == Some(false) {
+                    transcript.retract(0);
+                }
+                if let (Some(attempt), Some(delay)) = (number("attempt"), number("delayMs")) {
+                    transcript.notice(format!("retrying in {} s (attempt {attempt})", delay / 1000));
+                    transcript.hopeless |= delay >= HOPELESS_DELAY;
+                }
+            }
+            "model_fallback" | "permission_denied" | "informational" => {
+                if let Some(text) = field("content").or_else(|| field("message")) {
+                    transcript.notice(text);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn assistant(&mut self, value: &Value, transcript: &mut Transcript) {
+        let Some(message) = value.get("message") else { return };
+        let synthetic = message.get("model").and_then(Value::as_str) == Some("<synthetic>");
+        if synthetic || value.get("error").is_some_and(Value::is_string) {
+            self.error_class = value.get("error").and_then(Value::as_str).map(str::to_owned);
+            return;
+        }
+        self.begin(message.get("id").and_then(Value::as_str), transcript);
+        let content = message.get("content").unwrap_or(&Value::Null);
+        if let Some(text) = content.as_str() {
+            self.finished_block(text, transcript);
+        }
+        for block in content.as_array().into_iter().flatten() {
+            let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
+            match field("type") {
+                "text" => self.finished_block(field("text"), transcript),
+                "thinking" if self.block.is_empty() => transcript.thinking(field("thinking")),
+                "thinking" => self.block.clear(),
+                "tool_use" | "server_tool_use" => {
+                    let input = block.get("input").cloned().unwrap_or(Value::Null);
+                    transcript.tool_started(field("id"), field("name"), input);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A whole block of text: shows what its deltas have not.
+    fn finished_block(&mut self, text: &str, transcript: &mut Transcript) {
+        let streamed = std::mem::take(&mut self.block);
+        match text.strip_prefix(streamed.as_str()) {
+            Some(rest) => self.show(rest, transcript),
+            None => self.show(text, transcript),
+        }
+    }
+
+    fn show(&self, text: &str, transcript: &mut Transcript) {
+        match text.find(QWEN_ERROR) {
+            Some(at) if self.flavour == Flavour::Qwen => {
+                transcript.text(&text[..at]);
+                transcript.withhold(&text[at..]);
+            }
+            Some(_) | None => transcript.text(text),
+        }
+    }
+
+    fn begin(&mut self, id: Option<&str>, transcript: &mut Transcript) {
+        let before = transcript.mark();
+        transcript.begin_message(id);
+        if transcript.mark() == 0 && before > 0 {
+            self.block.clear();
+            self.marks.clear();
+        }
+    }
+
+    fn stream_event(&mut self, value: &Value, transcript: &mut Transcript) {
+        let Some(event) = value.get("event") else { return };
+        match event.get("type").and_then(Value::as_str).unwrap_or_default() {
+            "message_start" => {
+                let message = event.get("message");
+                transcript.started(None, message.and_then(|m| m.get("model")).and_then(Value::as_str));
+                self.block.clear();
+                self.marks.clear();
+                transcript.begin_message(message.and_then(|m| m.get("id")).and_then(Value::as_str));
+            }
+            "content_block_start" => {
+                self.block.clear();
+                self.marks.push(transcript.mark());
+            }
+            "content_block_delta" => {
+                let delta = event.get("delta").unwrap_or(&Value::Null);
+                if let Some(text) = delta.get("text").and_then(Value::as_str) {
+                    self.block.push_str(text);
+                    self.show(text, transcript);
+                } else if let Some(text) = delta.get("thinking").and_then(Value::as_str) {
+                    self.block.push_str(text);
+                    transcript.thinking(text);
+                }
+            }
+            "message_stop" => {
+                let abandoned = value.get("abandoned_blocks").or_else(|| event.get("abandoned_blocks"));
+                if let Some(from) = abandoned.and_then(|blocks| blocks.get("from_block_index")).and_then(Value::as_u64)
+                {
+                    let mark = usize::try_from(from).ok().and_then(|from| self.marks.get(from)).copied().unwrap_or(0);
+                    transcript.retract(mark);
+                    self.block.clear();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn result(&mut self, value: &Value, transcript: &mut Transcript) {
+        let field = |name: &str| value.get(name).and_then(Value::as_str);
+        if let Some(usage) = value.get("usage").and_then(usage) {
+            transcript.usage = Some(usage);
+        }
+        let failed = value.get("is_error").and_then(Value::as_bool).unwrap_or(false)
+            || field("subtype").is_some_and(|subtype| subtype.starts_with("error"));
+        if failed {
+            transcript.completed = false;
+            transcript.fault = Some(self.fault(value));
+            return;
+        }
+        transcript.fault = None;
+        transcript.answer = field("result").map(crate::ansi::strip);
+        transcript.completed = true;
+        transcript.finish = match field("stop_reason") {
+            Some("max_tokens") => Some(Finish::Length),
+            Some("refusal") => Some(Finish::ContentFilter),
+            Some(_) | None => None,
+        };
+    }
+
+    fn fault(&mut self, value: &Value) -> Fault {
+        let field = |name: &str| value.get(name).and_then(Value::as_str);
+        let errors = value
+            .get("errors")
+            .and_then(Value::as_array)
+            .map(|errors| errors.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n"));
+        let message = value.get("error").and_then(|error| error.get("message")).and_then(text_of);
+        let text = message
+            .or_else(|| field("result").filter(|text| !text.is_empty()).map(str::to_owned))
+            .or_else(|| errors.filter(|text| !text.is_empty()))
+            .unwrap_or_else(|| format!("the turn ended with {}", field("subtype").unwrap_or("an error")));
+        let class = self.error_class.take().filter(|class| class != "unknown" && class != "server_error");
+        let kinds = [field("api_error").map(str::to_owned), field("api_error_type").map(str::to_owned), class];
+        Fault {
+            text,
+            status: value.get("api_error_status").and_then(Value::as_u64),
+            kind: kinds.into_iter().flatten().reduce(|all, kind| format!("{all} {kind}")),
+            retry_after: None,
+            resets_at: self.resets_at,
+        }
+    }
+}
+
+fn user(value: &Value, transcript: &mut Transcript) {
+    let content = value.get("message").and_then(|message| message.get("content")).unwrap_or(&Value::Null);
+    for block in content.as_array().into_iter().flatten() {
+        let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
+        if field("type") == "tool_result" {
+            let output = block.get("content").and_then(text_of).unwrap_or_default();
+            let failed = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
+            transcript.tool_finished(field("tool_use_id"), &output, !failed);
+            transcript.begin_message(None);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Codex `exec --json`: threads, turns and items. Also the vocabulary other CLIs were once described with.
+//!
+//! Lines are read as values first: `web_search` items print the key `id` twice.
+
+use serde_json::Value;
+
+use crate::parse::fields::{nested, text_of, usage};
+use crate::parse::transcript::{Fault, Transcript};
+
+pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
+    let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
+    match kind {
+        "thread.started" => {
+            transcript.expects_end = true;
+            transcript.started(value.get("thread_id").and_then(Value::as_str), None);
+        }
+        "turn.started" => transcript.expects_end = true,
+        "content" => {
+            let Some(text) = value.get("content").and_then(text_of) else { return false };
+            transcript.text(&text);
+        }
+        "item.started" | "item.updated" | "item.completed" => {
+            let Some(item) = value.get("item") else { return false };
+            read_item(kind, item, transcript);
+        }
+        "error" => {
+            let Some(text) = value.get("message").and_then(Value::as_str) else { return false };
+            // Not terminal: each retry prints one.
+            transcript.transient = Some(fault(text));
+            transcript.notice(text);
+        }
+        "turn.completed" => {
+            if let Some(usage) = value.get("usage").and_then(usage) {
+                transcript.usage = Some(usage);
+            }
+            transcript.completed = true;
+        }
+        "turn.failed" => {
+            let text = value.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
+            transcript.fault = Some(fault(text.unwrap_or("the turn failed without a message")));
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// An error's text; a service's whole JSON body is unwrapped.
+fn fault(text: &str) -> Fault {
+    let whole_body = text.trim_start().starts_with('{');
+    whole_body.then(|| nested(text)).flatten().unwrap_or_else(|| Fault { text: text.to_owned(), ..Fault::default() })
+}
+
+fn read_item(event: &str, item: &Value, transcript: &mut Transcript) {
+    let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+    let done = event == "item.completed";
+    match field("type") {
+        "agent_message" | "" if done => {
+            let text =
+                item.get("text").and_then(Value::as_str).or_else(|| item.get("agent_message")?.get("text")?.as_str());
+            if let Some(text) = text {
+                transcript.begin_message(None);
+                transcript.text(text);
+            }
+        }
+        "agent_message" | "" => {}
+        "reasoning" if done => transcript.thinking(field("text")),
+        "reasoning" => {}
+        // A warning: unknown model, ignored setting, another transport.
+        "error" => transcript.notice(field("message")),
+        "todo_list" => transcript.notice(todo(item)),
+        _ if event == "item.started" => transcript.tool_started(field("id"), tool_name(item), tool_input(item)),
+        _ if done => finish_tool(item, transcript),
+        _ => {}
+    }
+}
+
+fn finish_tool(item: &Value, transcript: &mut Transcript) {
+    let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
+    let status = item.get("status").and_then(Value::as_str).unwrap_or("completed");
+    let error = item.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
+    let output = item
+        .get("aggregated_output")
+        .and_then(text_of)
+        .or_else(|| item.get("result")?.get("content").and_then(text_of))
+        .or_else(|| error.map(str::to_owned))
+        .unwrap_or_default();
+    transcript.tool_finished(id, &output, status == "completed" && error.is_none());
+}
+
+fn tool_name(item: &Value) -> &str {
+    let field = |name: &str| item.get(name).and_then(Value::as_str);
+    match field("type") {
+        Some("mcp_tool_call" | "collab_tool_call") => field("tool").unwrap_or("tool"),
+        Some(kind) => kind,
+        None => "tool",
+    }
+}
+
+fn tool_input(item: &Value) -> Value {
+    ["command", "changes", "arguments", "query", "prompt"]
+        .iter()
+        .find_map(|name| item.get(name).map(|value| serde_json::json!({ *name: value })))
+        .unwrap_or(Value::Null)
+}
+
+fn todo(item: &Value) -> String {
+    let entries = item.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let line = |entry: &Value| {
+        let done = entry.get("completed").and_then(Value::as_bool).unwrap_or(false);
+        format!(
+            "{} {}",
+            if done { "[x]" } else { "[ ]" },
+            entry.get("text").and_then(Value::as_str).unwrap_or_default()
+        )
+    };
+    entries.iter().map(line).collect::<Vec<_>>().join("\n")
+}

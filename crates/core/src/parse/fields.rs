@@ -1,0 +1,189 @@
+//! Well-known fields: where answers, usage and errors stand in JSON whose speaker we need not know.
+
+use serde_json::Value;
+
+use crate::event::Usage;
+use crate::parse::transcript::{Fault, Transcript};
+
+/// Reads a whole response in one object, by the priority of its fields.
+pub(super) fn whole(value: &Value, transcript: &mut Transcript) -> bool {
+    let fault = error(value);
+    let content = content(value);
+    if fault.is_none() && content.is_none() {
+        return false;
+    }
+    metadata(value, transcript);
+    if let Some(fault) = fault {
+        transcript.fault = Some(fault);
+    } else if let Some(content) = content {
+        transcript.begin_message(None);
+        transcript.text(&content);
+        transcript.completed = true;
+    }
+    true
+}
+
+/// Reads one event of a stream that no dialect knows: a piece of the answer if it holds one.
+pub(super) fn fragment(value: &Value, transcript: &mut Transcript) -> bool {
+    if let Some(fault) = error(value) {
+        metadata(value, transcript);
+        transcript.fault = Some(fault);
+        return true;
+    }
+    let Some(content) = content(value) else { return false };
+    metadata(value, transcript);
+    transcript.text(&content);
+    true
+}
+
+fn metadata(value: &Value, transcript: &mut Transcript) {
+    let session = ["session_id", "sessionId", "sessionID"].iter().find_map(|name| value.get(name)?.as_str());
+    transcript.started(session, value.get("model").and_then(Value::as_str));
+    if let Some(usage) = value.get("usage").and_then(usage) {
+        transcript.usage = Some(usage);
+    }
+}
+
+/// The answer of a response: direct strings first, then lists of blocks, then nested messages.
+fn content(value: &Value) -> Option<String> {
+    let direct = ["content", "text", "response", "message", "output", "result"];
+    direct
+        .iter()
+        .find_map(|name| value.get(name)?.as_str().map(str::to_owned))
+        .or_else(|| blocks(value.get("content")?))
+        .or_else(|| text_of(value.get("choices")?.get(0)?.get("message")?.get("content")?))
+        .or_else(|| text_of(value.get("message")?.get("content")?))
+        .or_else(|| text_of(value.get("message")?.get("text")?))
+}
+
+/// A string, or the texts of a list of blocks.
+pub(super) fn text_of(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned).or_else(|| blocks(value))
+}
+
+/// The joined texts of `[{"text": …}, …]`.
+fn blocks(value: &Value) -> Option<String> {
+    let texts: Vec<&str> = value.as_array()?.iter().filter_map(|block| block.get("text")?.as_str()).collect();
+    (!texts.is_empty()).then(|| texts.concat())
+}
+
+/// An error that an object reports, in whichever of the usual ways.
+pub(super) fn error(value: &Value) -> Option<Fault> {
+    let error = value.get("error").filter(|error| !error.is_null())?;
+    if let Some(text) = error.as_str() {
+        return (!text.is_empty()).then(|| Fault { text: text.to_owned(), ..Fault::default() });
+    }
+    let text = error.get("message").and_then(Value::as_str)?;
+    Some(nested(text).unwrap_or_else(|| Fault {
+        text: text.to_owned(),
+        status: status(error),
+        kind: kind(error),
+        ..Fault::default()
+    }))
+}
+
+/// A service's error body that stands as text inside a message.
+pub(super) fn nested(text: &str) -> Option<Fault> {
+    let start = text.find('{')?;
+    let end = text.rfind('}')?;
+    let value: Value = serde_json::from_str(text.get(start..=end)?).ok()?;
+    let inner = value.get("error").filter(|inner| inner.is_object()).unwrap_or(&value);
+    let message = inner.get("message").and_then(Value::as_str)?;
+    Some(Fault { text: message.to_owned(), status: status(inner), kind: kind(inner), ..Fault::default() })
+}
+
+fn status(error: &Value) -> Option<u64> {
+    ["statusCode", "status_code", "status", "code"]
+        .iter()
+        .find_map(|name| error.get(name)?.as_u64())
+        .filter(|status| (400..600).contains(status))
+}
+
+/// The most telling name of an error: its code, else its status word, else its type.
+fn kind(error: &Value) -> Option<String> {
+    ["code", "status", "type"].iter().find_map(|name| error.get(name)?.as_str()).map(str::to_owned)
+}
+
+/// Token counts in any of the usual spellings; cached input is part of the input in the result.
+pub(super) fn usage(value: &Value) -> Option<Usage> {
+    let number = |names: &[&str]| names.iter().find_map(|name| value.get(name)?.as_u64());
+    let input = number(&["input_tokens", "prompt_tokens", "inputTokens"]);
+    let output = number(&["output_tokens", "completion_tokens", "outputTokens"]);
+    if input.is_none() && output.is_none() {
+        return None;
+    }
+    let (input, output) = (input.unwrap_or(0), output.unwrap_or(0));
+    let written = number(&["cache_creation_input_tokens"]);
+    let read = number(&["cache_read_input_tokens"]);
+    // Anthropic counts cached input apart; who prints a total that adds up without it does not.
+    let apart = number(&["total_tokens"]).is_none_or(|total| total != input + output);
+    let extra = if apart { written.unwrap_or(0) + read.unwrap_or(0) } else { 0 };
+    let cached = read.or_else(|| number(&["cached_input_tokens", "cached"])).unwrap_or(0);
+    Some(Usage { input_tokens: input + extra, output_tokens: output, cached_tokens: cached, estimated: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_priority_of_fields() {
+        for (value, expected) in [
+            (json!({"content": "a", "text": "b"}), "a"),
+            (json!({"text": "b", "response": "c"}), "b"),
+            (json!({"response": "c", "message": "d"}), "c"),
+            (json!({"message": "d", "output": "e"}), "d"),
+            (json!({"output": "e", "result": "f"}), "e"),
+            (json!({"result": "f", "content": [{"type": "text", "text": "g"}]}), "f"),
+            (json!({"content": [{"text": "g"}, {"text": "h"}]}), "gh"),
+            (json!({"choices": [{"message": {"content": "i"}}]}), "i"),
+            (json!({"message": {"content": "j"}}), "j"),
+            (json!({"message": {"text": "k"}}), "k"),
+        ] {
+            assert_eq!(content(&value).as_deref(), Some(expected), "{value}");
+        }
+        assert_eq!(content(&json!({"other": 1})), None);
+    }
+
+    #[test]
+    fn cached_input_is_counted_once() {
+        let tokens =
+            |value: Value| usage(&value).map(|usage| (usage.input_tokens, usage.output_tokens, usage.cached_tokens));
+        assert_eq!(
+            tokens(
+                json!({"input_tokens": 12, "cache_creation_input_tokens": 300, "cache_read_input_tokens": 4000, "output_tokens": 6})
+            ),
+            Some((4312, 6, 4000))
+        );
+        assert_eq!(
+            tokens(
+                json!({"input_tokens": 1200, "output_tokens": 34, "cache_read_input_tokens": 200, "total_tokens": 1234})
+            ),
+            Some((1200, 34, 200))
+        );
+        assert_eq!(tokens(json!({"prompt_tokens": 10, "completion_tokens": 8})), Some((10, 8, 0)));
+        assert_eq!(
+            tokens(json!({"input_tokens": 1234, "cached_input_tokens": 1000, "output_tokens": 56})),
+            Some((1234, 56, 1000))
+        );
+        assert_eq!(tokens(json!({"total_tokens": 5})), None);
+    }
+
+    #[test]
+    fn errors_in_the_usual_ways() {
+        let text = |value: Value| error(&value).map(|fault| (fault.text, fault.status, fault.kind));
+        assert_eq!(text(json!({"error": "boom"})), Some(("boom".into(), None, None)));
+        assert_eq!(text(json!({"error": ""})), None);
+        assert_eq!(text(json!({"error": null})), None);
+        assert_eq!(
+            text(json!({"error": {"message": "bad key", "code": 401, "type": "x"}})),
+            Some(("bad key".into(), Some(401), Some("x".into())))
+        );
+        assert_eq!(
+            text(json!({"error": {"message": r#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#}})),
+            Some(("too long".into(), None, Some("context_length_exceeded".into())))
+        );
+    }
+}

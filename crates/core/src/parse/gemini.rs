@@ -1,0 +1,110 @@
+//! Gemini CLI: `init`, `message`, `tool_use`, `tool_result`, `error`, `result`; or one object with everything.
+
+use serde_json::Value;
+
+use crate::event::Usage;
+use crate::parse::fields::{error, nested, text_of, usage};
+use crate::parse::transcript::{Fault, Transcript};
+
+pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
+    let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    match field("type") {
+        "init" => {
+            transcript.expects_end = true;
+            transcript
+                .started(value.get("session_id").and_then(Value::as_str), value.get("model").and_then(Value::as_str));
+        }
+        "message" => read_message(value, transcript),
+        "tool_use" => {
+            let input = value.get("parameters").cloned().unwrap_or(Value::Null);
+            transcript.tool_started(field("tool_id"), field("tool_name"), input);
+        }
+        "tool_result" => {
+            let error = value.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
+            let output = value.get("output").and_then(text_of).or_else(|| error.map(str::to_owned)).unwrap_or_default();
+            transcript.tool_finished(field("tool_id"), &output, field("status") == "success");
+            // What follows the last tool is the answer.
+            transcript.begin_message(None);
+        }
+        "error" if value.get("severity").is_some() => {
+            let text = field("message");
+            if field("severity") == "error" {
+                transcript.transient = Some(Fault { text: text.to_owned(), ..Fault::default() });
+            }
+            transcript.notice(text);
+        }
+        "result" if value.get("status").is_some() => read_result(value, transcript),
+        "" => return read_whole(value, transcript),
+        _ => return false,
+    }
+    transcript.at(value);
+    true
+}
+
+fn read_message(value: &Value, transcript: &mut Transcript) {
+    let text = value.get("content").and_then(text_of).unwrap_or_default();
+    match value.get("role").and_then(Value::as_str) {
+        Some("user") => transcript.echo.push_str(&text),
+        Some("assistant" | "model") => {
+            if value.get("delta").and_then(Value::as_bool) != Some(true) {
+                transcript.begin_message(None);
+            }
+            transcript.text(&text);
+        }
+        Some(_) | None => {}
+    }
+}
+
+fn read_result(value: &Value, transcript: &mut Transcript) {
+    if let Some(usage) = value.get("stats").and_then(usage) {
+        transcript.usage = Some(usage);
+    }
+    if value.get("status").and_then(Value::as_str) == Some("success") {
+        transcript.completed = true;
+        return;
+    }
+    let fault = value.get("error").and_then(|_| error_of(value));
+    transcript.fault = fault
+        .or_else(|| transcript.transient.take())
+        .or_else(|| Some(Fault { text: "gemini reported an error without a message".to_owned(), ..Fault::default() }));
+}
+
+/// The object of `-o json`: `{session_id, response, stats}` or `{session_id, error}`.
+fn read_whole(value: &Value, transcript: &mut Transcript) -> bool {
+    let response = value.get("response").and_then(Value::as_str);
+    let fault = error_of(value);
+    if value.get("session_id").is_none() || (response.is_none() && fault.is_none()) {
+        return false;
+    }
+    transcript.started(value.get("session_id").and_then(Value::as_str), None);
+    if let Some(usage) = value.get("stats").and_then(|stats| stats.get("models")).and_then(sum_of_models) {
+        transcript.usage = Some(usage);
+    }
+    if let Some(response) = response.filter(|text| !text.is_empty() || fault.is_none()) {
+        transcript.begin_message(None);
+        transcript.text(response);
+    }
+    transcript.completed = fault.is_none();
+    transcript.fault = fault;
+    true
+}
+
+fn error_of(value: &Value) -> Option<Fault> {
+    let fault = error(value)?;
+    Some(match nested(&fault.text) {
+        Some(inner) => Fault { status: inner.status.or(fault.status), ..inner },
+        None => fault,
+    })
+}
+
+fn sum_of_models(models: &Value) -> Option<Usage> {
+    let mut sum = Usage::default();
+    for model in models.as_object()?.values() {
+        let tokens =
+            |name: &str| model.get("tokens").and_then(|tokens| tokens.get(name)).and_then(Value::as_u64).unwrap_or(0);
+        sum.input_tokens += tokens("prompt");
+        sum.output_tokens += tokens("candidates");
+        sum.cached_tokens += tokens("cached");
+    }
+    Some(sum)
+}

@@ -1,0 +1,105 @@
+//! OpenCode `run --format json`: steps of whole parts. There is no terminal event: the end is the end of the output,
+//! and a turn went well when its last step stopped by itself after saying something.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::event::{Finish, Usage};
+use crate::failure::retry_after;
+use crate::parse::fields::nested;
+use crate::parse::transcript::{Fault, Transcript};
+
+#[derive(Debug, Default)]
+pub(super) struct Opencode {
+    step: u64,
+}
+
+impl Opencode {
+    pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+        let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
+        let part = value.get("part");
+        match (kind, part) {
+            ("step_start", Some(_)) => {
+                self.step += 1;
+                // The last step must stop by itself: until it has, this is not an answer.
+                transcript.stopped = false;
+            }
+            ("text", Some(part)) => {
+                transcript.begin_message(Some(&format!("step {}", self.step)));
+                if transcript.mark() > 0 {
+                    transcript.text("\n");
+                }
+                transcript.text(part.get("text").and_then(Value::as_str).unwrap_or_default());
+            }
+            ("reasoning", Some(part)) => {
+                transcript.thinking(part.get("text").and_then(Value::as_str).unwrap_or_default());
+            }
+            ("tool_use", Some(part)) => read_tool(part, transcript),
+            ("step_finish", Some(part)) => read_finish(part, transcript),
+            ("error", None) if value.get("error").is_some_and(Value::is_object) => {
+                transcript.fault = value.get("error").map(read_error);
+            }
+            _ => return false,
+        }
+        transcript.expects_end = true;
+        transcript.started(value.get("sessionID").and_then(Value::as_str), None);
+        true
+    }
+}
+
+fn read_tool(part: &Value, transcript: &mut Transcript) {
+    let field = |name: &str| part.get(name).and_then(Value::as_str).unwrap_or_default();
+    let state = part.get("state").unwrap_or(&Value::Null);
+    let input = state.get("input").cloned().unwrap_or(Value::Null);
+    let status = state.get("status").and_then(Value::as_str).unwrap_or_default();
+    transcript.tool_started(field("callID"), field("tool"), input);
+    let output = ["output", "error"].iter().find_map(|name| state.get(name)?.as_str()).unwrap_or_default();
+    let exit = state.get("metadata").and_then(|metadata| metadata.get("exit")).and_then(Value::as_i64).unwrap_or(0);
+    transcript.tool_finished(field("callID"), output, status == "completed" && exit == 0);
+    if status == "error" {
+        transcript.transient = Some(Fault { text: output.to_owned(), ..Fault::default() });
+    }
+}
+
+fn read_finish(part: &Value, transcript: &mut Transcript) {
+    let tokens =
+        |path: &str| part.get("tokens").and_then(|tokens| tokens.pointer(path)).and_then(Value::as_u64).unwrap_or(0);
+    let usage = transcript.usage.get_or_insert_default();
+    *usage = Usage {
+        input_tokens: usage.input_tokens + tokens("/input") + tokens("/cache/read") + tokens("/cache/write"),
+        output_tokens: usage.output_tokens + tokens("/output") + tokens("/reasoning"),
+        cached_tokens: usage.cached_tokens + tokens("/cache/read"),
+        estimated: false,
+    };
+    match part.get("reason").and_then(Value::as_str) {
+        Some("length") => transcript.finish = Some(Finish::Length),
+        Some("content-filter") => transcript.finish = Some(Finish::ContentFilter),
+        Some("stop") => {}
+        Some(_) | None => return,
+    }
+    transcript.stopped = true;
+}
+
+fn read_error(error: &Value) -> Fault {
+    let data = error.get("data").unwrap_or(&Value::Null);
+    let text = data.get("message").and_then(Value::as_str).unwrap_or("opencode reported an error without a message");
+    let body = data.get("responseBody").and_then(Value::as_str).and_then(nested);
+    let inner = text.trim_start().starts_with('{').then(|| nested(text)).flatten();
+    let kind = body.and_then(|body| body.kind).or_else(|| inner.as_ref()?.kind.clone());
+    let name = error.get("name").and_then(Value::as_str).filter(|name| *name != "APIError" && *name != "UnknownError");
+    Fault {
+        text: inner.map_or_else(|| text.to_owned(), |inner| inner.text),
+        status: data.get("statusCode").and_then(Value::as_u64),
+        kind: kind.or_else(|| name.map(str::to_owned)),
+        retry_after: data.get("responseHeaders").and_then(waiting_time),
+        resets_at: None,
+    }
+}
+
+fn waiting_time(headers: &Value) -> Option<Duration> {
+    let header = |name: &str| headers.get(name).and_then(Value::as_str);
+    header("retry-after-ms")
+        .and_then(|value| retry_after(&format!("retry-after-ms: {value}")))
+        .or_else(|| retry_after(&format!("retry-after: {}", header("retry-after")?)))
+}

@@ -1,0 +1,99 @@
+//! Plain text: the whole output is the answer, shown as it comes.
+
+use crate::lines::TextCarry;
+use crate::model::Normalize;
+use crate::parse::MAX_ANSWER;
+use crate::parse::transcript::Transcript;
+
+#[derive(Debug)]
+pub(super) struct Text {
+    normalize: Normalize,
+    carry: TextCarry,
+    ansi: crate::ansi::Ansi,
+    output: String,
+    /// Blanks at the end of what has come: shown only when more follows, so that what is shown is the answer, trimmed.
+    blanks: String,
+}
+
+impl Text {
+    pub(super) fn new(normalize: Normalize) -> Self {
+        Self {
+            normalize,
+            carry: TextCarry::default(),
+            ansi: crate::ansi::Ansi::default(),
+            output: String::new(),
+            blanks: String::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8], transcript: &mut Transcript) {
+        let text = self.carry.push(bytes);
+        self.take(&text, transcript);
+    }
+
+    /// The whole output. What was shown already is in the transcript; the verdict decides what it was.
+    pub(super) fn finish(&mut self, transcript: &mut Transcript) -> String {
+        let text = self.carry.finish();
+        self.take(&text, transcript);
+        normalized(&std::mem::take(&mut self.output), self.normalize)
+    }
+
+    fn take(&mut self, text: &str, transcript: &mut Transcript) {
+        let plain = self.ansi.push(text);
+        if self.output.len() + plain.len() > MAX_ANSWER {
+            transcript.overflow = true;
+            return;
+        }
+        self.output.push_str(&plain);
+        if self.normalize == Normalize::LastBlock {
+            return;
+        }
+        let body = plain.trim_end();
+        if body.is_empty() {
+            self.blanks.push_str(&plain);
+            return;
+        }
+        let blanks = std::mem::take(&mut self.blanks);
+        if transcript.mark() == 0 {
+            transcript.text(body.trim_start_matches(['\n', '\r']));
+        } else {
+            transcript.text(&format!("{blanks}{body}"));
+        }
+        self.blanks = plain[body.len()..].to_owned();
+    }
+}
+
+/// An output as an answer: without surrounding blank lines, or only its last block.
+pub(super) fn normalized(output: &str, normalize: Normalize) -> String {
+    match normalize {
+        Normalize::None => output.trim_end().trim_start_matches(['\n', '\r']).to_owned(),
+        Normalize::LastBlock => last_block(output),
+    }
+}
+
+/// The last run of lines that are not blank.
+fn last_block(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().collect();
+    let Some(end) = lines.iter().rposition(|line| !line.trim().is_empty()) else { return String::new() };
+    let start = lines[..end].iter().rposition(|line| line.trim().is_empty()).map_or(0, |blank| blank + 1);
+    lines[start..=end].join("\n").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_block_of_mixed_output() {
+        for (output, block) in [
+            ("[log] start\n[tool] ls\n\nThe answer\nin two lines\n\n", "The answer\nin two lines"),
+            ("one", "one"),
+            ("", ""),
+            ("\n \n", ""),
+            ("a\r\n\r\nb\r\n", "b"),
+            ("a\n   \n  b  ", "b"),
+        ] {
+            assert_eq!(last_block(output), block, "{output:?}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What has been understood so far: the state every dialect writes to, and the rules all of them share.
+//!
+//! Two rules live here. Text is shown once: a whole message that repeats its own deltas adds nothing. And text that
+//! turns out to be an error's wording is never shown: dialects hand it to [`Transcript::withhold`].
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::ansi::Ansi;
+use crate::event::{Event, Finish, SessionId, Usage};
+use crate::parse::MAX_ANSWER;
+
+/// The most of a tool's output that an event carries.
+const MAX_TOOL_OUTPUT: usize = 64 * 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Transcript {
+    pub(super) events: Vec<Event>,
+    /// A JSON event was seen: from here on plain lines are noise.
+    pub(super) seen: bool,
+    pub(super) session: Option<SessionId>,
+    model: Option<String>,
+    pub(super) usage: Option<Usage>,
+    pub(super) finish: Option<Finish>,
+    pub(super) tools_running: usize,
+    /// The message that is being written.
+    message: Message,
+    /// The last message before it.
+    previous: Option<String>,
+    /// The CLI's own word for the whole answer: wins over messages.
+    pub(super) answer: Option<String>,
+    /// Shown text that the CLI took back: what repeats it is not shown again.
+    retracted: String,
+    withheld: String,
+    shown: bool,
+    /// The error that ended the turn.
+    pub(super) fault: Option<Fault>,
+    /// The last error the CLI meant to get over.
+    pub(super) transient: Option<Fault>,
+    /// The terminal event of a turn that went well.
+    pub(super) completed: bool,
+    /// The last step stopped by itself, in a dialect whose end is the end of the output.
+    pub(super) stopped: bool,
+    /// The dialect ends its turns with an event; without one the output is cut off.
+    pub(super) expects_end: bool,
+    /// The CLI keeps trying what cannot succeed.
+    pub(super) hopeless: bool,
+    pub(super) overflow: bool,
+    /// The user's own words as the CLI echoed them.
+    pub(super) echo: String,
+    /// The latest time stamp the CLI printed, in seconds since the epoch.
+    pub(super) now: Option<i64>,
+}
+
+#[derive(Debug, Default)]
+struct Message {
+    id: Option<String>,
+    text: Option<String>,
+    ansi: Ansi,
+    fresh: bool,
+}
+
+/// An error as the CLI reported it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) text: String,
+    pub(super) status: Option<u64>,
+    /// The CLI's or the service's own name for it.
+    pub(super) kind: Option<String>,
+    pub(super) retry_after: Option<Duration>,
+    /// When the limit ends, in seconds since the epoch.
+    pub(super) resets_at: Option<i64>,
+}
+
+impl Transcript {
+    pub(super) fn ended(&self) -> bool {
+        self.completed || self.fault.is_some() || self.hopeless
+    }
+
+    pub(super) fn started(&mut self, session: Option<&str>, model: Option<&str>) {
+        let new_session =
+            session.filter(|id| !id.is_empty() && self.session.as_ref().is_none_or(|known| known.0 != **id));
+        let new_model = model.filter(|name| self.model.as_deref() != Some(*name));
+        if new_session.is_none() && new_model.is_none() {
+            return;
+        }
+        if let Some(id) = new_session {
+            self.session = Some(SessionId(id.to_owned()));
+        }
+        if let Some(name) = new_model {
+            self.model = Some(name.to_owned());
+        }
+        self.events.push(Event::Started { session: self.session.clone(), model: self.model.clone() });
+    }
+
+    /// A new message begins, unless `id` is the one being written.
+    pub(super) fn begin_message(&mut self, id: Option<&str>) {
+        if id.is_some() && self.message.id.as_deref() == id {
+            return;
+        }
+        if let Some(text) = self.message.text.take() {
+            self.previous = Some(text);
+        }
+        // A message that repeats what was taken back goes on with it: no gap between them.
+        let fresh = self.retracted.is_empty();
+        self.message = Message { id: id.map(str::to_owned), fresh, ..Message::default() };
+    }
+
+    /// A piece of the present message.
+    pub(super) fn text(&mut self, piece: &str) {
+        let plain = self.message.ansi.push(piece);
+        let text = self.message.text.get_or_insert_default();
+        if text.len() + plain.len() > MAX_ANSWER {
+            self.overflow = true;
+            return;
+        }
+        text.push_str(&plain);
+        if self.retracted.is_empty() {
+            self.show(plain);
+            return;
+        }
+        let now = text.clone();
+        if self.retracted.starts_with(&now) {
+            return;
+        }
+        let retracted = std::mem::take(&mut self.retracted);
+        match now.strip_prefix(&retracted) {
+            Some(rest) => self.show(rest.to_owned()),
+            None => self.show(format!("\n\n{now}")),
+        }
+    }
+
+    fn show(&mut self, text: String) {
+        if text.is_empty() {
+            return;
+        }
+        let gap = self.message.fresh && self.shown;
+        self.message.fresh = false;
+        self.shown = true;
+        self.events.push(Event::Text { delta: if gap { format!("\n\n{text}") } else { text } });
+    }
+
+    /// The length of the present message, to go back to with [`Transcript::retract`].
+    pub(super) fn mark(&self) -> usize {
+        self.message.text.as_ref().map_or(0, String::len)
+    }
+
+    /// The CLI takes back what it wrote since the mark: the next try begins anew.
+    pub(super) fn retract(&mut self, mark: usize) {
+        if let Some(text) = &mut self.message.text {
+            let mark = mark.min(text.len());
+            self.retracted = text.split_off(mark);
+            if text.is_empty() {
+                self.message.text = None;
+            }
+        }
+        self.begin_message(None);
+    }
+
+    /// Text that may turn out to be an error: shown only if the turn ends well.
+    pub(super) fn withhold(&mut self, text: &str) {
+        self.withheld.push_str(text);
+    }
+
+    /// The turn ended well: what was withheld was an answer after all.
+    pub(super) fn release_withheld(&mut self) {
+        let text = std::mem::take(&mut self.withheld);
+        if !text.is_empty() {
+            self.text(&text);
+        }
+    }
+
+    pub(super) fn thinking(&mut self, delta: &str) {
+        if !delta.is_empty() {
+            self.events.push(Event::Thinking { delta: crate::ansi::strip(delta) });
+        }
+    }
+
+    pub(super) fn tool_started(&mut self, id: &str, name: &str, input: Value) {
+        self.tools_running += 1;
+        self.events.push(Event::ToolStarted { id: id.to_owned(), name: name.to_owned(), input });
+    }
+
+    pub(super) fn tool_finished(&mut self, id: &str, output: &str, ok: bool) {
+        self.tools_running = self.tools_running.saturating_sub(1);
+        let output = crate::ansi::strip(bounded(output, MAX_TOOL_OUTPUT));
+        self.events.push(Event::ToolFinished { id: id.to_owned(), output, ok });
+    }
+
+    pub(super) fn notice(&mut self, message: impl Into<String>) {
+        self.events.push(Event::Notice { message: crate::ansi::strip(&message.into()) });
+    }
+
+    /// The final message as far as it is known.
+    pub(super) fn content(&self) -> String {
+        self.answer.clone().or_else(|| self.message.text.clone()).or_else(|| self.previous.clone()).unwrap_or_default()
+    }
+
+    /// Whether any message, even an empty one, was written.
+    pub(super) fn has_message(&self) -> bool {
+        self.answer.is_some() || self.message.text.is_some() || self.previous.is_some()
+    }
+
+    /// Whether anything of the answer went out as it came.
+    pub(super) fn shown(&self) -> bool {
+        self.shown
+    }
+
+    /// Notes the time of an event that carries one.
+    pub(super) fn at(&mut self, value: &Value) {
+        if let Some(stamp) = value.get("timestamp").and_then(Value::as_str)
+            && let Ok(time) = stamp.parse::<jiff::Timestamp>()
+        {
+            self.now = Some(time.as_second());
+        }
+    }
+}
+
+/// The beginning of `text`, at most `limit` bytes, never splitting a character.
+pub(super) fn bounded(text: &str, limit: usize) -> &str {
+    if text.len() <= limit {
+        return text;
+    }
+    let mut end = limit;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

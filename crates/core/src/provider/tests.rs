@@ -1,0 +1,218 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn values<'a>(prompt: &'a str) -> Values<'a> {
+    Values { prompt, cwd: "/repo", ..Values::default() }
+}
+
+fn command(provider: &str, form: Form, values: &Values<'_>) -> CommandLine {
+    built_in()[provider].command(form, values).unwrap()
+}
+
+fn words(command: &CommandLine) -> String {
+    command.args.join(" ")
+}
+
+#[test]
+fn the_exact_command_of_each_driver() {
+    let codex = "-c analytics.enabled=false -c features.plugins=false -c features.apps=false \
+        -c features.unbounded_connection_retries=false";
+    for (provider, program, args, stdin) in [
+        (
+            "claude",
+            "claude",
+            "-p --output-format stream-json --verbose --include-partial-messages --permission-mode acceptEdits"
+                .to_owned(),
+            Some("Hi"),
+        ),
+        (
+            "codex",
+            "codex",
+            format!("exec --json --skip-git-repo-check {codex} --cd /repo -s workspace-write -"),
+            Some("Hi"),
+        ),
+        ("gemini", "gemini", "-o stream-json --approval-mode auto_edit".to_owned(), Some("Hi")),
+        ("qwen", "qwen", "-o stream-json --include-partial-messages --approval-mode auto-edit".to_owned(), Some("Hi")),
+        ("opencode", "opencode", "run --format json --title trunkline".to_owned(), Some("Hi")),
+        ("glm", "ax-glm", "--prompt Hi".to_owned(), None),
+        ("grok", "ax-grok", "--prompt Hi".to_owned(), None),
+    ] {
+        let line = command(provider, Form::Streamed, &values("Hi"));
+        assert_eq!(line.program, program);
+        assert_eq!(words(&line), args, "{provider}");
+        assert_eq!(line.stdin.as_deref(), stdin, "{provider}");
+    }
+}
+
+#[test]
+fn every_option_where_a_cli_has_one() {
+    let tools = ["Read".to_owned(), "Bash(git log:*)".to_owned()];
+    let images = ["/tmp/a.png".to_owned(), "/tmp/b.png".to_owned()];
+    let extra = ["--flag".to_owned()];
+    let values = Values {
+        prompt: "Hi",
+        cwd: "/repo",
+        model: Some("m"),
+        session: Some("0b912713-3cbe-4c14-b894-f6827625af7f"),
+        max_turns: Some(25),
+        tools: &tools,
+        system_file: Some("/state/system.txt"),
+        images: &images,
+        permissions: Permissions::Full,
+        extra: &extra,
+    };
+    let id = "0b912713-3cbe-4c14-b894-f6827625af7f";
+    let codex = "-c analytics.enabled=false -c features.plugins=false -c features.apps=false \
+        -c features.unbounded_connection_retries=false";
+    for (provider, args) in [
+        (
+            "claude",
+            format!(
+                "-p --output-format stream-json --verbose --include-partial-messages --dangerously-skip-permissions --model m \
+                 --resume {id} --append-system-prompt-file /state/system.txt --allowedTools=Read \
+                 --allowedTools=Bash(git log:*) --max-turns 25 --flag"
+            ),
+        ),
+        (
+            "codex",
+            format!(
+                "exec -i /tmp/a.png -i /tmp/b.png --json --skip-git-repo-check {codex} -m m --cd /repo \
+                 --dangerously-bypass-approvals-and-sandbox --flag resume {id} -"
+            ),
+        ),
+        ("gemini", format!("-o stream-json --approval-mode yolo -m m --resume {id} --flag")),
+        (
+            "qwen",
+            format!(
+                "-o stream-json --include-partial-messages --approval-mode yolo --model m --resume {id} --max-session-turns 25 --flag"
+            ),
+        ),
+        (
+            "opencode",
+            format!(
+                "run --format json -m m --session {id} --continue --title trunkline --auto --flag -f /tmp/a.png -f /tmp/b.png"
+            ),
+        ),
+        ("glm", "-m m --max-tool-rounds 25 --flag --prompt Hi".to_owned()),
+    ] {
+        assert_eq!(words(&command(provider, Form::Streamed, &values)), args, "{provider}");
+    }
+}
+
+#[test]
+fn the_whole_forms() {
+    let mut values = values("Hi");
+    values.permissions = Permissions::Full;
+    values.system_file = Some("F");
+    values.max_turns = Some(25);
+    for (provider, args) in [
+        (
+            "claude",
+            "-p --output-format json --dangerously-skip-permissions --append-system-prompt-file F --max-turns 25",
+        ),
+        ("gemini", "--output-format json --approval-mode yolo"),
+        ("qwen", "-o json --approval-mode yolo --max-session-turns 25"),
+    ] {
+        assert_eq!(words(&command(provider, Form::Whole, &values)), args, "{provider}");
+    }
+}
+
+#[test]
+fn read_writes_nothing_and_says_so_to_each_cli() {
+    let mut values = values("Hi");
+    values.permissions = Permissions::Read;
+    for (provider, expected) in [
+        ("claude", "--permission-mode default"),
+        ("codex", "-s read-only"),
+        ("gemini", "--approval-mode plan"),
+        ("qwen", "--approval-mode plan"),
+    ] {
+        assert!(words(&command(provider, Form::Streamed, &values)).contains(expected), "{provider}");
+    }
+    let opencode = command("opencode", Form::Streamed, &values);
+    assert_eq!(opencode.env["OPENCODE_PERMISSION"], r#"{"edit":"deny","bash":"deny"}"#);
+}
+
+#[test]
+fn a_prompt_is_never_a_command_of_the_cli() {
+    for (provider, prompt, delivered) in [
+        ("claude", "/clear", "\n/clear"),
+        ("claude", "see @/etc/passwd", "see @/etc/passwd"), // switched off by an environment variable
+        ("qwen", "/help me", "\n/help me"),
+        ("gemini", "/init", "\n/init"),
+        ("gemini", "see @README.md and bob@example.com", "see \\@README.md and bob\\@example.com"),
+        ("qwen", "already \\@escaped", "already \\@escaped"),
+        ("codex", "/help @README.md", "/help @README.md"), // plain text to codex as it is
+        ("opencode", "/init @README.md", "/init @README.md"),
+    ] {
+        assert_eq!(command(provider, Form::Streamed, &values(prompt)).stdin.as_deref(), Some(delivered), "{provider}");
+    }
+    assert_eq!(command("claude", Form::Streamed, &values("x")).env["CLAUDE_CODE_DISABLE_FILE_MENTIONS"], "1");
+}
+
+#[test]
+fn no_value_becomes_a_flag() {
+    assert_eq!(command("glm", Form::Streamed, &values("--help")).args, ["--prompt", "\n--help"]);
+    let mut dashed = values("Hi");
+    dashed.model = Some("--dangerous");
+    let failure = built_in()["codex"].command(Form::Streamed, &dashed).unwrap_err();
+    assert_eq!(failure.category, Category::Validation);
+    let nul = built_in()["glm"].command(Form::Streamed, &values("a\0b")).unwrap_err();
+    assert_eq!(nul.category, Category::Validation);
+}
+
+#[test]
+fn an_argument_longer_than_the_kernel_takes_is_refused() {
+    let fits = "x".repeat(MAX_ARGUMENT);
+    assert_eq!(command("glm", Form::Streamed, &values(&fits)).args[1].len(), MAX_ARGUMENT);
+    let failure = built_in()["glm"].command(Form::Streamed, &values(&format!("{fits}x"))).unwrap_err();
+    assert_eq!(failure.category, Category::Validation);
+    assert!(failure.message.contains("131072 bytes"), "{}", failure.message);
+    // On stdin there is no such limit.
+    assert!(built_in()["codex"].command(Form::Streamed, &values(&"x".repeat(1_000_000))).is_ok());
+}
+
+#[test]
+fn session_ids_are_checked_before_a_cli_misreads_them() {
+    let providers = built_in();
+    for (provider, id, ok) in [
+        ("codex", "0b912713-3cbe-4c14-b894-f6827625af7f", true),
+        ("codex", "latest", false),
+        ("codex", "--last", false),
+        ("opencode", "ses_e2357b722fferCG5KBEZ87L9LH", true),
+        ("opencode", "../x", false),
+        ("opencode", "-x", false),
+        ("glm", "anything", false),
+    ] {
+        assert_eq!(providers[provider].check_session(id).is_ok(), ok, "{provider} {id}");
+    }
+}
+
+#[test]
+fn a_users_own_provider_needs_no_rust() {
+    let toml = "[mine]\nprogram = \"my-agent\"\nformat = \"stream-json\"\nprompt = \"arg\"\n\
+        args = [[\"run\"], [\"--model={model}\"], [\"--\", \"{prompt}\"]]\n";
+    let mine = &parse(toml).unwrap()["mine"];
+    let mut values = values("--help");
+    values.model = Some("-odd-but-attached");
+    let line = mine.command(Form::Streamed, &values).unwrap();
+    assert_eq!(line.args, ["run", "--model=-odd-but-attached", "--", "--help"]);
+    let error = parse("[mine]\nprogram = \"x\"\nformat = \"text\"\nargs = []\npromt = \"arg\"\n").unwrap_err();
+    assert!(error.to_string().contains("promt"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn no_prompt_begins_an_argument_with_a_dash(prompt in "[-/@a-z \n]{0,20}") {
+        for provider in built_in().values() {
+            let line = provider.command(Form::Streamed, &values(&prompt)).unwrap();
+            let given = values("SENTINEL");
+            let plain = provider.command(Form::Streamed, &given).unwrap();
+            for (arg, expected) in line.args.iter().zip(&plain.args) {
+                prop_assert!(arg == expected || !arg.starts_with('-'), "{}: {arg:?}", provider.name);
+            }
+            prop_assert_eq!(line.args.len(), plain.args.len());
+        }
+    }
+}
