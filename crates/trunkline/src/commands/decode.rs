@@ -1,0 +1,113 @@
+//! `trunkline decode`: reads recorded CLI output from stdin and prints what it came to, as one JSON object.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use serde_json::{Value, json};
+use trunkline_core::event::Event;
+use trunkline_core::failure::Failure;
+use trunkline_core::parse::{Context, Decoder, Ending, Format};
+use trunkline_core::provider::{self, Provider};
+
+/// Decode recorded CLI output (stdin) into events, content, usage and error
+#[derive(Debug, Args)]
+#[command(after_help = "Example: codex exec --json - <task.txt >out.jsonl 2>err.txt; \
+    trunkline decode --provider codex --exit $? --stderr err.txt <out.jsonl")]
+pub(crate) struct Decode {
+    /// Whose output it is: claude, codex, gemini, qwen, opencode, glm, grok, or one of your own
+    #[arg(long)]
+    provider: String,
+    /// text, json or stream-json; by default the shape is recognised
+    #[arg(long)]
+    format: Option<String>,
+    /// The exit status; a negative number is the signal that ended it
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    exit: i32,
+    /// A file with what it printed on stderr
+    #[arg(long)]
+    stderr: Option<PathBuf>,
+    /// It was stopped because it ran out of time
+    #[arg(long)]
+    timed_out: bool,
+}
+
+impl Decode {
+    pub(crate) fn run(self) -> Result<()> {
+        let mut stdout = Vec::new();
+        io::stdin().lock().read_to_end(&mut stdout).context("cannot read standard input")?;
+        let stderr = match &self.stderr {
+            Some(path) => {
+                let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+            None => String::new(),
+        };
+        let ending = match self.exit {
+            _ if self.timed_out => Ending::TimedOut("the run was stopped by its time limit"),
+            code if code < 0 => Ending::Signal(-code),
+            code => Ending::Code(code),
+        };
+        let providers = provider::built_in();
+        let provider = providers.values().find(|p| p.name == self.provider || p.aliases.contains(&self.provider));
+        let format = self.chosen_format(provider)?;
+        let context = Context {
+            program: self.provider.clone(),
+            rules: provider.map(|p| p.failures.clone()).unwrap_or_default(),
+            noise: provider.map(|p| p.noise.clone()).unwrap_or_default(),
+            ..Context::default()
+        };
+        println!("{}", decode(format, context, &stdout, ending, &stderr));
+        Ok(())
+    }
+
+    /// A provider's own dialect reads both of its JSON shapes; `text` is text whoever prints it.
+    fn chosen_format(&self, provider: Option<&Provider>) -> Result<Format> {
+        Ok(match (self.format.as_deref(), provider) {
+            (Some("text"), _) => Format::Text,
+            (Some("json" | "stream-json") | None, Some(provider)) => provider.format,
+            (Some("json"), None) => Format::Json,
+            (Some("stream-json"), None) => Format::StreamJson,
+            (Some(other), _) => bail!("unknown format {other:?}: text, json or stream-json"),
+            (None, None) => bail!(
+                "unknown provider {:?}: give --format, or one of the providers of `trunkline doctor`",
+                self.provider
+            ),
+        })
+    }
+}
+
+/// The object that `trunkline decode` prints.
+fn decode(format: Format, context: Context, stdout: &[u8], ending: Ending, stderr: &str) -> Value {
+    let mut decoder = Decoder::new(format, context);
+    let mut events = decoder.push(stdout);
+    let conclusion = decoder.conclude(ending, stderr, "");
+    events.extend(conclusion.events);
+    if let Some(failure) = &conclusion.failure {
+        events.push(Event::Failed(failure.clone()));
+    }
+    json!({
+        "content": conclusion.content,
+        "events": events,
+        "usage": {
+            "input_tokens": conclusion.usage.input_tokens,
+            "output_tokens": conclusion.usage.output_tokens,
+            "estimated": conclusion.usage.estimated,
+        },
+        "session_id": conclusion.session,
+        "error": conclusion.failure.as_ref().map(error),
+    })
+}
+
+fn error(failure: &Failure) -> Value {
+    let policy = failure.category.policy();
+    json!({
+        "category": failure.category,
+        "message": failure.message,
+        "retry": policy.retry,
+        "fallback": policy.fallback,
+        "retry_after_ms": failure.retry_after.map(|wait| wait.as_millis() as u64),
+    })
+}
