@@ -9,6 +9,7 @@ pub mod event;
 pub mod failure;
 pub mod lines;
 pub mod model;
+pub mod near;
 pub mod parse;
 pub mod prompt;
 pub mod provider;

@@ -1,59 +1,25 @@
 //! Runs a turn: finds its model, makes its workspace, starts its CLI, and hands out its events.
 //!
-//! [`Engine::start`] is the one door for every surface.
+//! [`Engine::start`] is the one door for every surface. A [`Run`] is pulled, not pushed: whoever wants the events asks
+//! for the next one, a slow reader slows the CLI down through its pipe, and dropping the run stops the CLI. What must
+//! happen after that (a worktree to commit, a process to wait for) is the engine's own work, joined at shutdown.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod agent_file;
+mod engine;
+mod environment;
+mod gate;
+mod git;
+mod home;
+mod plan;
+mod program;
+mod run;
+mod scratch;
+mod session;
+mod worktree;
 
-use trunkline_core::event::Event;
-use trunkline_core::failure::Failure;
-use trunkline_core::turn::Turn;
-
-/// Everything that can run, and the limits under which it does.
-pub struct Engine {
-    models: Arc<Vec<String>>,
-}
-
-/// Why a turn did not even start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error("Unknown model")]
-    UnknownModel { near: Vec<String> },
-    /// The gateway itself is full: all slots busy and the queue too long.
-    #[error("{message}")]
-    Busy { message: String, retry_after: Duration },
-    #[error(transparent)]
-    Failed(#[from] Failure),
-}
-
-/// A turn on its way. Dropping it stops the CLI.
-pub struct Run {
-    id: String,
-    provider: String,
-}
-
-impl Engine {
-    /// The names clients can ask for, in order.
-    pub fn models(&self) -> Vec<String> {
-        self.models.to_vec()
-    }
-
-    pub async fn start(&self, _turn: Turn) -> Result<Run, StartError> {
-        Err(StartError::UnknownModel { near: Vec::new() })
-    }
-}
-
-impl Run {
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    pub fn provider(&self) -> &str {
-        &self.provider
-    }
-
-    /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
-    pub async fn next(&mut self) -> Option<Event> {
-        None
-    }
-}
+pub use engine::{Engine, Models, Settings, StartError};
+pub use environment::secret_values;
+pub use gate::Caps;
+pub use plan::Plan;
+pub use program::{Located, locate};
+pub use run::Run;

@@ -1,0 +1,39 @@
+//! "Did you mean": the names closest to one that nobody knows.
+
+/// At most three of `known`, best first, that are close enough to `name` to be what was meant.
+pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let name = name.to_lowercase();
+    let mut scored: Vec<(usize, &str)> = known
+        .into_iter()
+        .map(|candidate| (distance(&name, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.chars().count().max(name.chars().count()) / 3)
+        .collect();
+    scored.sort();
+    scored.into_iter().take(3).map(|(_, candidate)| candidate.to_owned()).collect()
+}
+
+/// Edits between two names; one that begins with the other is close however much longer it is.
+fn distance(name: &str, candidate: &str) -> usize {
+    if !name.is_empty() && (candidate.starts_with(name) || name.starts_with(candidate)) {
+        return 1;
+    }
+    strsim::damerau_levenshtein(name, candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typos_and_beginnings() {
+        let known = ["repoPath", "agentFile", "worktree", "keepWorktree", "driver"];
+        for (name, expected) in [
+            ("repopath", vec!["repoPath"]),
+            ("wroktree", vec!["worktree"]),
+            ("agent", vec!["agentFile"]),
+            ("zzz", vec![]),
+        ] {
+            assert_eq!(near(name, known), expected, "{name}");
+        }
+    }
+}

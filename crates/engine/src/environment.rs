@@ -1,0 +1,148 @@
+//! What a child's environment holds: the user's own, less our secrets and the traces of an agent we may run under, plus
+//! what makes a CLI quiet and non-interactive. Pure: the environment comes in as a list.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::Path;
+
+use trunkline_core::provider::Provider;
+
+/// Set for every child: no colours, no questions, no browser.
+const QUIET: [(&str, &str); 4] = [("TERM", "dumb"), ("NO_COLOR", "1"), ("CI", "true"), ("BROWSER", "/bin/false")];
+
+/// Variables that break a CLI started inside another agent, that tell where we were, or that are ours alone.
+const REMOVED: [&str; 16] = [
+    "CLAUDECODE",
+    "GEMINI_CLI",
+    "QWEN_CODE",
+    "OPENCODE",
+    "CODEX_SANDBOX",
+    "CODEX_SANDBOX_NETWORK_DISABLED",
+    "FORCE_COLOR",
+    "COLORTERM",
+    "OLDPWD",
+    "PWD",
+    "DISCORD_TOKEN",
+    "DISCORD_BOT_TOKEN",
+    "LLM_AUTH_TOKEN",
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+];
+
+const REMOVED_PREFIXES: [&str; 2] = ["TRUNKLINE_", "CLAUDE_CODE_"];
+
+/// Of those, what a provider is configured with.
+const KEPT: [&str; 3] = ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"];
+
+pub(crate) struct Child<'a> {
+    pub(crate) provider: &'a Provider,
+    /// Every key variable of every provider: a child gets only its own.
+    pub(crate) all_keys: &'a BTreeSet<String>,
+    pub(crate) cwd: &'a Path,
+    pub(crate) run: &'a str,
+    /// The recipe's switches.
+    pub(crate) recipe: &'a BTreeMap<String, String>,
+    /// The model's own additions, which win over all.
+    pub(crate) model: &'a BTreeMap<String, String>,
+}
+
+/// The complete environment of a run.
+pub(crate) fn of_child(inherited: &[(OsString, OsString)], child: &Child<'_>) -> Vec<(OsString, OsString)> {
+    let mut env: BTreeMap<OsString, OsString> = inherited
+        .iter()
+        .filter(|(name, _)| name.to_str().is_none_or(|name| is_passed_on(name, child)))
+        .cloned()
+        .collect();
+    let mut set = |name: &str, value: &str| env.insert(name.into(), value.into());
+    for (name, value) in QUIET {
+        set(name, value);
+    }
+    for (name, value) in child.recipe.iter().chain(child.model) {
+        set(name, value);
+    }
+    set("TRUNKLINE_RUN", child.run);
+    // OpenCode believes this rather than its working directory.
+    env.insert("PWD".into(), child.cwd.into());
+    env.into_iter().collect()
+}
+
+fn is_passed_on(name: &str, child: &Child<'_>) -> bool {
+    if child.provider.keys.iter().any(|key| key == name) || KEPT.contains(&name) {
+        return true;
+    }
+    !REMOVED.contains(&name)
+        && !REMOVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        && !child.all_keys.contains(name)
+}
+
+/// The values in an environment that look secret by their names: never to be shown.
+pub fn secret_values<'a>(env: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<String> {
+    const MARKS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"];
+    env.into_iter()
+        .filter(|(name, _)| MARKS.iter().any(|mark| name.to_uppercase().contains(mark)))
+        .map(|(_, value)| value.to_owned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_core::provider::built_in;
+
+    use super::*;
+
+    fn child_of(provider: &str, inherited: &[(&str, &str)], model: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let providers = built_in();
+        let all_keys = providers.values().flat_map(|provider| provider.keys.clone()).collect();
+        let model = model.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let child = Child {
+            provider: &providers[provider],
+            all_keys: &all_keys,
+            cwd: Path::new("/repo"),
+            run: "r1",
+            recipe: &providers[provider].env,
+            model: &model,
+        };
+        let inherited: Vec<(OsString, OsString)> = inherited.iter().map(|(k, v)| (k.into(), v.into())).collect();
+        of_child(&inherited, &child)
+            .into_iter()
+            .map(|(k, v)| (k.into_string().unwrap(), v.into_string().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn a_child_sees_its_own_key_and_no_other_secret() {
+        let inherited = [
+            ("PATH", "/bin"),
+            ("HOME", "/home/u"),
+            ("ANTHROPIC_API_KEY", "a"),
+            ("GEMINI_API_KEY", "g"),
+            ("TRUNKLINE_API_KEYS", "t"),
+            ("DISCORD_TOKEN", "d"),
+            ("CLAUDECODE", "1"),
+            ("CLAUDE_CODE_ENTRYPOINT", "cli"),
+            ("CLAUDE_CODE_OAUTH_TOKEN", "o"),
+            ("PWD", "/elsewhere"),
+            ("FORCE_COLOR", "1"),
+        ];
+        let claude = child_of("claude", &inherited, &[]);
+        assert_eq!((claude["ANTHROPIC_API_KEY"].as_str(), claude["CLAUDE_CODE_OAUTH_TOKEN"].as_str()), ("a", "o"));
+        for name in ["GEMINI_API_KEY", "TRUNKLINE_API_KEYS", "DISCORD_TOKEN", "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "FORCE_COLOR"] {
+            assert!(!claude.contains_key(name), "{name}");
+        }
+        let gemini = child_of("gemini", &inherited, &[("TERM", "xterm"), ("EXTRA", "1")]);
+        assert_eq!(gemini["GEMINI_API_KEY"], "g");
+        assert!(!gemini.contains_key("ANTHROPIC_API_KEY") && !gemini.contains_key("CLAUDE_CODE_OAUTH_TOKEN"));
+        for (name, value) in
+            [("TERM", "xterm"), ("NO_COLOR", "1"), ("CI", "true"), ("PWD", "/repo"), ("EXTRA", "1"), ("PATH", "/bin"), ("TRUNKLINE_RUN", "r1")]
+        {
+            assert_eq!(gemini[name], value, "{name}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_known_by_their_names() {
+        let env = [("MY_API_KEY", "k1"), ("GH_TOKEN", "k2"), ("PATH", "/bin"), ("db_password", "k3")];
+        assert_eq!(secret_values(env), ["k1", "k2", "k3"]);
+    }
+}

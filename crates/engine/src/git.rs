@@ -1,0 +1,78 @@
+//! Our own calls of git: by argv, without hooks, prompts or a pager, in the user's name for nothing.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use trunkline_core::failure::{Category, Failure};
+use trunkline_process::{Keepers, Limits, Spec, StopSignal};
+
+/// Settings that hold for each of our calls, whatever the repository says: it may have been written by an agent.
+const SETTINGS: [(&str, &str); 6] = [
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("commit.gpgSign", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("advice.detachedHead", "false"),
+];
+
+const LONGEST: Duration = Duration::from_secs(300);
+
+#[derive(Clone)]
+pub(crate) struct Git {
+    keepers: Keepers,
+    program: Option<PathBuf>,
+    env: Vec<(OsString, OsString)>,
+}
+
+impl Git {
+    pub(crate) fn new(keepers: Keepers, inherited: &[(OsString, OsString)]) -> Self {
+        let kept = |name: &OsStr| name.to_str().is_none_or(|name| !name.starts_with("GIT_") && !name.starts_with("TRUNKLINE_"));
+        let mut env: Vec<(OsString, OsString)> = inherited.iter().filter(|(name, _)| kept(name)).cloned().collect();
+        let mut set = |name: &str, value: &str| env.push((name.into(), value.into()));
+        set("GIT_TERMINAL_PROMPT", "0");
+        set("GIT_OPTIONAL_LOCKS", "0");
+        for role in ["AUTHOR", "COMMITTER"] {
+            set(&format!("GIT_{role}_NAME"), "Trunkline");
+            set(&format!("GIT_{role}_EMAIL"), "trunkline@localhost");
+        }
+        set("GIT_CONFIG_COUNT", &SETTINGS.len().to_string());
+        for (index, (key, value)) in SETTINGS.iter().enumerate() {
+            set(&format!("GIT_CONFIG_KEY_{index}"), key);
+            set(&format!("GIT_CONFIG_VALUE_{index}"), value);
+        }
+        let path = inherited.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+        let program = std::env::split_paths(path.unwrap_or_default()).map(|folder| folder.join("git")).find(|path| path.is_file());
+        Self { keepers, program, env }
+    }
+
+    /// Runs `git -C <folder> <args…>` and returns what it printed.
+    pub(crate) async fn run<A: AsRef<OsStr>>(&self, folder: &Path, args: &[A]) -> Result<Vec<u8>, Failure> {
+        let Some(program) = self.program.clone() else {
+            return Err(Failure::new(Category::Configuration, "worktrees need git: command not found: git"));
+        };
+        let mut argv: Vec<OsString> = vec!["-C".into(), folder.into()];
+        argv.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
+        let spec = Spec {
+            program,
+            args: argv,
+            env: self.env.clone(),
+            cwd: "/".into(),
+            stdin: Vec::new(),
+            stop: StopSignal::Term,
+            grace: Duration::from_secs(2),
+            limits: Limits { total: LONGEST, idle: LONGEST, startup: LONGEST },
+        };
+        let name = args.iter().take(2).map(|arg| arg.as_ref().to_string_lossy()).collect::<Vec<_>>().join(" ");
+        let failed = |detail: &str| Failure::new(Category::Configuration, format!("git {name}: {detail}"));
+        let output = self.keepers.output(spec).await.map_err(|error| failed(&error.to_string()))?;
+        if output.success() { Ok(output.stdout) } else { Err(failed(output.stderr.trim())) }
+    }
+
+    /// The same, for an answer of one line.
+    pub(crate) async fn line<A: AsRef<OsStr>>(&self, folder: &Path, args: &[A]) -> Result<String, Failure> {
+        let output = self.run(folder, args).await?;
+        Ok(String::from_utf8_lossy(&output).trim_end_matches('\n').to_owned())
+    }
+}

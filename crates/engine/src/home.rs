@@ -1,0 +1,80 @@
+//! A CLI's private home: its state under our state directory, the user's credentials linked in.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+
+use trunkline_core::failure::{Category, Failure};
+use trunkline_core::provider::Home;
+
+/// Makes the home ready and returns its path. `own` is the user's own folder for this CLI.
+pub(crate) fn prepare(home: &Home, state: &Path, provider: &str, own: &Path) -> Result<PathBuf, Failure> {
+    let folder = state.join("homes").join(provider);
+    fill(home, &folder, own)
+        .map_err(|error| Failure::new(Category::Configuration, format!("cannot prepare {}: {error}", folder.display())))?;
+    Ok(folder)
+}
+
+fn fill(home: &Home, folder: &Path, own: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    for name in &home.link {
+        let (from, to) = (own.join(name), folder.join(name));
+        if fs::read_link(&to).is_ok_and(|target| target == from) || !from.exists() {
+            continue;
+        }
+        let beside = folder.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
+        symlink(&from, &beside)?;
+        fs::rename(&beside, &to)?;
+    }
+    for name in &home.copy {
+        let (from, to) = (own.join(name), folder.join(name));
+        if is_newer(&from, &to) {
+            let beside = folder.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
+            fs::copy(&from, &beside)?;
+            fs::rename(&beside, &to)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_newer(from: &Path, to: &Path) -> bool {
+    let time = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
+    match (time(from), time(to)) {
+        (Ok(from), Ok(to)) => from > to,
+        (Ok(_), Err(_)) => true,
+        (Err(_), _) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_core::provider::built_in;
+
+    use super::*;
+
+    #[test]
+    fn credentials_are_linked_and_settings_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("own");
+        fs::create_dir(&own).unwrap();
+        fs::write(own.join("auth.json"), "{}").unwrap();
+        fs::write(own.join("config.toml"), "model = \"a\"").unwrap();
+        let codex = built_in()["codex"].home.clone().unwrap();
+        for _ in 0..2 {
+            let home = prepare(&codex, folder.path(), "codex", &own).unwrap();
+            assert_eq!(fs::read_link(home.join("auth.json")).unwrap(), own.join("auth.json"));
+            // What a run writes there does not reach the user's file.
+            fs::write(home.join("config.toml"), "model = \"a\"\n[projects]").unwrap();
+            assert_eq!(fs::read_to_string(own.join("config.toml")).unwrap(), "model = \"a\"");
+        }
+    }
+
+    #[test]
+    fn a_user_without_the_cli_gets_an_empty_home() {
+        let folder = tempfile::tempdir().unwrap();
+        let codex = built_in()["codex"].home.clone().unwrap();
+        let home = prepare(&codex, folder.path(), "codex", &folder.path().join("missing")).unwrap();
+        assert_eq!(fs::read_dir(home).unwrap().count(), 0);
+    }
+}

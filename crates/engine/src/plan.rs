@@ -1,0 +1,68 @@
+//! How a model would run, without running it: the exact command, folder, environment additions and prompt delivery.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use trunkline_core::failure::Failure;
+use trunkline_core::model::Model;
+use trunkline_core::provider::{CommandLine, Delivery, Form, Permissions, Values};
+
+/// What `trunkline check` prints of a model.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub program: Result<PathBuf, Failure>,
+    pub args: Vec<String>,
+    pub cwd: PathBuf,
+    /// Set on top of the inherited environment.
+    pub env: BTreeMap<String, String>,
+    pub delivery: Delivery,
+    /// Options of the model that this CLI has no place for.
+    pub ignored: Vec<&'static str>,
+}
+
+/// The values a model itself brings to a recipe.
+pub(crate) fn values<'a>(model: &'a Model, prompt: &'a str, cwd: &'a str) -> Values<'a> {
+    let takes = |name: &str| model.provider.takes(name);
+    Values {
+        prompt,
+        cwd,
+        model: model.upstream.as_deref(),
+        max_turns: model.max_turns.filter(|_| takes("max_turns")),
+        tools: if takes("tool") { &model.allowed_tools } else { &[] },
+        permissions: model.permissions,
+        extra: &model.args,
+        ..Values::default()
+    }
+}
+
+/// A model's settings that its CLI cannot honour.
+pub(crate) fn ignored(model: &Model) -> Vec<&'static str> {
+    let provider = &model.provider;
+    let grants = [Permissions::Read, Permissions::Edit, Permissions::Full].map(|level| provider.permissions.of(level));
+    let same_grants = grants.iter().all(|grant| grant.args.is_empty() && grant.env.is_empty());
+    [
+        ("maxTurns", model.max_turns.is_some() && !provider.takes("max_turns")),
+        ("allowedTools", !model.allowed_tools.is_empty() && !provider.takes("tool")),
+        ("model", model.upstream.is_some() && !provider.takes("model")),
+        ("permissions", model.permissions != Permissions::default() && same_grants),
+    ]
+    .into_iter()
+    .filter_map(|(name, ignored)| ignored.then_some(name))
+    .collect()
+}
+
+impl Plan {
+    pub(crate) fn new(model: &Model, program: Result<PathBuf, Failure>) -> Result<Self, Failure> {
+        let cwd = model.repo.to_string_lossy();
+        let CommandLine { args, mut env, .. } = model.provider.command(Form::Streamed, &values(model, "<prompt>", &cwd))?;
+        env.extend(model.env.clone());
+        Ok(Self {
+            program,
+            args,
+            cwd: model.repo.clone(),
+            env,
+            delivery: model.provider.prompt,
+            ignored: ignored(model),
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! Conversations that go on: one turn at a time for each, and what their CLIs have counted so far.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::OwnedMutexGuard;
+use trunkline_core::event::{SessionId, Usage};
+
+/// How many sessions' totals are remembered.
+const REMEMBERED: usize = 4096;
+
+#[derive(Default)]
+pub(crate) struct Sessions {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    locks: HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>,
+    totals: HashMap<SessionId, Usage>,
+}
+
+/// The right to go on with a session. Two turns at once would fork its history, or be refused by the CLI.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _guard: OwnedMutexGuard<()>,
+}
+
+impl Sessions {
+    /// Waits until no other turn of the session is running.
+    pub(crate) async fn enter(&self, session: &SessionId) -> Turn {
+        let lock = {
+            let mut inner = self.inner.lock().expect("no panic while holding the lock");
+            if inner.locks.len() >= REMEMBERED {
+                inner.locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+            }
+            Arc::clone(inner.locks.entry(session.clone()).or_default())
+        };
+        Turn { _guard: lock.lock_owned().await }
+    }
+
+    /// What this turn cost, from a CLI that counts the whole session.
+    pub(crate) fn turn_usage(&self, session: &SessionId, total: Usage) -> Usage {
+        if total.estimated {
+            return total;
+        }
+        let mut inner = self.inner.lock().expect("no panic while holding the lock");
+        if inner.totals.len() >= REMEMBERED {
+            inner.totals.clear();
+        }
+        let before = inner.totals.insert(session.clone(), total);
+        before.filter(|before| before.input_tokens <= total.input_tokens).map_or(total, |before| total.since(before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_running_total_becomes_turns() {
+        let sessions = Sessions::default();
+        let id = SessionId("s".into());
+        let total = |input_tokens| Usage { input_tokens, output_tokens: 1, ..Usage::default() };
+        assert_eq!(sessions.turn_usage(&id, total(1234)).input_tokens, 1234);
+        assert_eq!(sessions.turn_usage(&id, total(2468)).input_tokens, 1234);
+        // Smaller than before: the CLI began to count anew.
+        assert_eq!(sessions.turn_usage(&id, total(100)).input_tokens, 100);
+    }
+
+    #[tokio::test]
+    async fn one_turn_at_a_time() {
+        let sessions = Sessions::default();
+        let id = SessionId("s".into());
+        let first = sessions.enter(&id).await;
+        let second = sessions.enter(&id);
+        tokio::pin!(second);
+        assert!(tokio::time::timeout(Duration::ZERO, &mut second).await.is_err());
+        drop(first);
+        second.await;
+    }
+}

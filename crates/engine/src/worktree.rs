@@ -1,0 +1,230 @@
+//! A git worktree for one run: made from HEAD, and afterwards either removed as it was, or kept as a branch.
+//!
+//! The user's checkout, index and branches are never touched: the worktree is detached, and what the agent did is
+//! committed to `trunkline/<run>`. `git worktree add` and `remove` race with each other in one repository, so both
+//! happen under a lock: a mutex in this process and a file lock for other gateways.
+
+mod ledger;
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::FlockOperation;
+use tokio::sync::OwnedMutexGuard;
+use trunkline_core::event::Receipt;
+use trunkline_core::failure::{Category, Failure};
+
+use crate::git::Git;
+use ledger::{Entry, Ledger};
+
+/// Makes worktrees and takes them down.
+pub(crate) struct Worktrees {
+    git: Git,
+    base: PathBuf,
+    ledger: Ledger,
+    locks: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// One run's own folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Worktree {
+    pub(crate) path: PathBuf,
+    run: String,
+    repo: PathBuf,
+    common: PathBuf,
+    base: String,
+}
+
+/// Whether a worktree stays after its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    Remove,
+    Keep,
+}
+
+impl Worktrees {
+    pub(crate) fn new(git: Git, base: PathBuf, state: &Path) -> Self {
+        Self { git, base, ledger: Ledger::new(state.join("worktrees")), locks: Mutex::default() }
+    }
+
+    /// A fresh worktree of the repository's HEAD for the run.
+    pub(crate) async fn add(&self, repo: &Path, run: &str) -> Result<Worktree, Failure> {
+        self.check_base()?;
+        let common = self.git.line(repo, &["rev-parse", "--path-format=absolute", "--git-common-dir"]).await?;
+        let base = self.git.line(repo, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).await.map_err(|failure| {
+            Failure { message: format!("{}: a worktree needs a first commit", repo.display()), ..failure }
+        })?;
+        let path = self.base.join(run);
+        let worktree = Worktree { path, run: run.to_owned(), repo: repo.to_owned(), common: common.into(), base };
+        self.ledger.write(&Entry::of(&worktree))?;
+        let made = self.make(&worktree).await;
+        if made.is_err() {
+            self.discard(&worktree).await;
+        }
+        made.map(|()| worktree)
+    }
+
+    /// Only the registration is locked; the files are filled in beside other runs.
+    async fn make(&self, worktree: &Worktree) -> Result<(), Failure> {
+        let lock = self.lock(&worktree.common).await?;
+        let path = worktree.path.to_string_lossy();
+        self.git.run(&worktree.repo, &["worktree", "add", "--detach", "--no-checkout", &path, &worktree.base]).await?;
+        drop(lock);
+        self.git.run(&worktree.path, &["reset", "--hard", "--quiet"]).await?;
+        Ok(())
+    }
+
+    /// After the run: what it did is committed to a branch, and the folder goes unless it is kept.
+    ///
+    /// On an error the folder stays where it is: nothing an agent did is thrown away.
+    pub(crate) async fn finish(&self, worktree: &Worktree, after: After) -> Result<Receipt, Failure> {
+        let mut receipt = Receipt { base: worktree.base.clone(), ..Receipt::default() };
+        let status = self.git.run(&worktree.path, &["status", "--porcelain", "-z", "--untracked-files=all"]).await?;
+        // A repository inside the worktree would be committed as a bare reference to it, and lost with the folder.
+        let nested = status.split(|byte| *byte == 0).any(|entry| entry.starts_with(b"?? ") && entry.ends_with(b"/"));
+        if !status.is_empty() {
+            self.git.run(&worktree.path, &["add", "--all"]).await?;
+            let message = format!("Work of run {}", worktree.run);
+            self.git.run(&worktree.path, &["commit", "--quiet", "--no-verify", "--allow-empty", "-m", &message]).await?;
+        }
+        let head = self.git.line(&worktree.path, &["rev-parse", "HEAD"]).await?;
+        if head != worktree.base {
+            let branch = format!("trunkline/{}", worktree.run);
+            self.git.run(&worktree.repo, &["update-ref", &format!("refs/heads/{branch}"), &head]).await?;
+            let stat = self.git.run(&worktree.path, &["diff", "--numstat", "-z", &worktree.base, &head]).await?;
+            (receipt.files_changed, receipt.insertions, receipt.deletions) = count(&stat);
+            (receipt.branch, receipt.commit) = (Some(branch), Some(head));
+        }
+        if after == After::Keep || nested {
+            receipt.path = Some(worktree.path.to_string_lossy().into_owned());
+            self.ledger.forget(&worktree.run);
+        } else {
+            self.remove(worktree).await?;
+        }
+        Ok(receipt)
+    }
+
+    async fn remove(&self, worktree: &Worktree) -> Result<(), Failure> {
+        let lock = self.lock(&worktree.common).await?;
+        let path = worktree.path.to_string_lossy();
+        self.git.run(&worktree.repo, &["worktree", "remove", "--force", &path]).await?;
+        drop(lock);
+        self.ledger.forget(&worktree.run);
+        Ok(())
+    }
+
+    /// Takes down what is left of a worktree that never came to be.
+    async fn discard(&self, worktree: &Worktree) {
+        if worktree.path.exists() && self.remove(worktree).await.is_ok() {
+            return;
+        }
+        if !worktree.path.exists() {
+            worktree.remove_registration();
+            self.ledger.forget(&worktree.run);
+        }
+    }
+
+    /// Takes care of what gateways that died left behind: commits it, removes it. Touches nothing it did not make.
+    pub(crate) async fn sweep(&self) {
+        for entry in self.ledger.abandoned() {
+            let worktree = entry.worktree();
+            tracing::info!(run = worktree.run, path = %worktree.path.display(), "a worktree of a dead gateway");
+            worktree.remove_stale_lock();
+            if !worktree.path.exists() {
+                self.discard(&worktree).await;
+                continue;
+            }
+            match self.finish(&worktree, After::Remove).await {
+                Ok(receipt) => tracing::info!(run = worktree.run, branch = receipt.branch, "its work is kept"),
+                Err(failure) => tracing::warn!(run = worktree.run, %failure, "it stays where it is"),
+            }
+        }
+    }
+
+    async fn lock(&self, common: &Path) -> Result<Lock, Failure> {
+        let mutex = {
+            let mut locks = self.locks.lock().expect("no panic while holding the lock");
+            Arc::clone(locks.entry(common.to_owned()).or_default())
+        };
+        let guard = mutex.lock_owned().await;
+        let path = common.join("trunkline.lock");
+        let locked = tokio::task::spawn_blocking(move || -> io::Result<File> {
+            let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+            rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+            Ok(file)
+        });
+        let file = locked.await.map_err(io::Error::other).and_then(|file| file);
+        match file {
+            Ok(file) => Ok(Lock { _file: file, _guard: guard }),
+            Err(error) => Err(Failure::new(Category::Configuration, format!("cannot lock {}: {error}", common.display()))),
+        }
+    }
+
+    /// The folder for worktrees must be ours: another user's could be changed under us.
+    fn check_base(&self) -> Result<(), Failure> {
+        let refuse = |why: String| {
+            Failure::new(Category::Configuration, format!("worktree folder {}: {why}", self.base.display()))
+                .hint("choose another with --worktrees")
+        };
+        fs::create_dir_all(&self.base).map_err(|error| refuse(error.to_string()))?;
+        let metadata = fs::symlink_metadata(&self.base).map_err(|error| refuse(error.to_string()))?;
+        if !metadata.is_dir() || metadata.uid() != rustix::process::getuid().as_raw() {
+            return Err(refuse("it belongs to somebody else".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl Worktree {
+    /// The entry that git keeps for it in the repository.
+    fn registration(&self) -> PathBuf {
+        self.common.join("worktrees").join(&self.run)
+    }
+
+    fn remove_registration(&self) {
+        let folder = self.registration();
+        let own = self.path.join(".git");
+        if fs::read_to_string(folder.join("gitdir")).is_ok_and(|gitdir| Path::new(gitdir.trim_end()) == own) {
+            let _gone_or_git_prunes_it = fs::remove_dir_all(folder);
+        }
+    }
+
+    /// A lock that a git of the dead run held.
+    fn remove_stale_lock(&self) {
+        let _there_is_none = fs::remove_file(self.registration().join("index.lock"));
+    }
+}
+
+struct Lock {
+    _file: File,
+    _guard: OwnedMutexGuard<()>,
+}
+
+/// Files, insertions and deletions of a `--numstat -z`. Binary files count as changed, without lines.
+fn count(numstat: &[u8]) -> (u64, u64, u64) {
+    let (mut files, mut insertions, mut deletions) = (0, 0, 0);
+    for entry in String::from_utf8_lossy(numstat).split('\0') {
+        let mut fields = entry.splitn(3, '\t');
+        let (Some(added), Some(removed), Some(_)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        files += 1;
+        insertions += added.parse().unwrap_or(0);
+        deletions += removed.parse().unwrap_or(0);
+    }
+    (files, insertions, deletions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counting_lines() {
+        assert_eq!(count(b""), (0, 0, 0));
+        assert_eq!(count(b"1\t2\ta b.txt\0-\t-\timage.png\0"), (2, 1, 2));
+        assert_eq!(count(b"3\t0\t\0old\0new\0"), (1, 3, 0));
+    }
+}
