@@ -1,1 +1,6 @@
-//! Starts processes and keeps them: see the modules.
+//! Starts processes and keeps them.
+
+mod message;
+mod spec;
+
+pub use spec::{Exit, LimitKind, Limits, SpawnError, Spec, StopSignal};
