@@ -9,6 +9,7 @@ mod message;
 mod output;
 mod pipes;
 mod pool;
+mod run;
 mod running;
 mod spec;
 

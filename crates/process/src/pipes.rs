@@ -14,6 +14,14 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 /// How much of stderr is kept.
 const TAIL: usize = 64 * 1024;
 
+/// Our ends of a run's pipes; `None` when done with.
+#[derive(Debug)]
+pub(crate) struct Pipes {
+    pub(crate) stdin: Option<Feed>,
+    pub(crate) stdout: Option<Receiver>,
+    pub(crate) stderr: Option<Receiver>,
+}
+
 /// A pipe that we read from, and the end that the child gets: only ours does not block.
 pub(crate) fn from_child() -> io::Result<(Receiver, OwnedFd)> {
     let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use crate::janitor::Janitor;
 use crate::link::{KeeperProgram, Link, Unsent};
 use crate::message::{self, Blame, Report};
-use crate::pipes::{self, Feed};
-use crate::running::{Pipes, Running};
+use crate::pipes::{self, Feed, Pipes};
+use crate::running::Running;
 use crate::spec::{SpawnError, Spec};
 
 /// How many idle keepers are kept however long nothing happens, unless more were asked to be warm.

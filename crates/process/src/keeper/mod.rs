@@ -105,6 +105,7 @@ impl Line {
             }
             if spoken_to {
                 if !self.inbox.fill_frame(&self.socket)? {
+                    kill(main);
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
                 if let (Request::Stop { signal, grace }, _) = self.inbox.request()? {
@@ -114,7 +115,7 @@ impl Line {
                 self.inbox.done();
             }
             if kill_at.is_some_and(|at| at <= Instant::now()) {
-                family::kill_descendants();
+                kill(main);
                 kill_at = Some(Instant::now() + KILL_AGAIN);
             }
         }
@@ -212,4 +213,11 @@ fn ask_to_stop(main: Pid, signal: StopSignal) {
     if kill_process_group(main, Signal::CONT).is_err() {
         let _ = kill_process(main, Signal::CONT);
     }
+}
+
+/// Kills the main process's group, which needs no look at `/proc`, and then all the others.
+fn kill(main: Pid) {
+    let _ = kill_process_group(main, Signal::KILL);
+    let _ = kill_process(main, Signal::KILL);
+    family::kill_descendants();
 }
