@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,6 +21,8 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitStatus, getpid, kill_process, kill_process_group, pidfd_open, set_child_subreaper,
     setsid,
 };
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 
 use self::inbox::Inbox;
 use crate::family::{self, NoChildren};
@@ -46,8 +49,13 @@ pub fn keeper_main() -> ExitCode {
 
 /// Serves one run after the other, until the gateway hangs up.
 fn serve() -> io::Result<()> {
-    // A session of its own: Ctrl-C at the gateway's terminal is the gateway's business.
+    // A session of its own: Ctrl-C at the gateway's terminal is the gateway's business. So is the signal that a service
+    // manager sends to everyone: the gateway decides what becomes of its runs. Handlers, unlike ignored signals, are
+    // not inherited by what we start.
     setsid()?;
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        flag::register(signal, Arc::default())?;
+    }
     set_child_subreaper(Some(getpid()))?;
     // Whatever leaked into the gateway from its own parent stops here.
     close_fds::set_fds_cloexec(3, &[]);

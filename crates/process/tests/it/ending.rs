@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use trunkline_process::{Exit, SpawnError, Step, StopSignal};
 
-use crate::stage::{Stage, all_gone, children, hear, lines, pids, state, until};
+use crate::stage::{Stage, all_gone, children, cwd, executable, hear, lines, pids, processes, state, until};
 
 const SHORT: Duration = Duration::from_millis(100);
 
@@ -152,12 +152,27 @@ async fn a_program_that_closes_its_output_and_stays_is_stopped() {
 }
 
 #[tokio::test]
+async fn what_forks_faster_than_one_can_look_is_caught() {
+    let stage = Stage::new();
+    let hop = stage.folder().join("hop");
+    executable(&hop, "#!/bin/sh\nsetsid \"$0\" &\n");
+    let mut running = stage.start("./hop; exit 0").await;
+    assert_eq!(hear(&mut running).await.1, Exit::Code(0));
+    let keeper = running.keeper();
+    running.finish(Duration::from_secs(60)).await;
+    assert_eq!(children(keeper), []);
+    let hopping = |pid: &u32| cwd(*pid).is_some_and(|cwd| cwd == stage.folder());
+    assert_eq!(processes().into_iter().filter(hopping).collect::<Vec<_>>(), []);
+    stage.keepers.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_cancelled_start_leaves_nothing() {
     let stage = Stage::new();
     let mark = stage.folder().join("pid");
     for _ in 0..20 {
         let spawn = stage.keepers.spawn(stage.script("echo $$ >pid; exec sleep 1000"));
-        let polled_once = futures_poll_once(spawn).await;
+        let polled_once = poll_once(spawn).await;
         assert!(polled_once.is_none_or(|result| result.is_ok()));
     }
     stage.keepers.shutdown().await;
@@ -183,8 +198,19 @@ async fn shutting_down_ends_everything_and_refuses_more() {
     assert!(matches!(error, SpawnError::ShutDown), "{error:?}");
 }
 
+#[tokio::test]
+async fn shutting_down_does_not_wait_for_a_linger() {
+    let stage = Stage::new();
+    let mut running = stage.start("trap 'exit 1' TERM; echo; sleep 1000 & wait").await;
+    lines(&mut running, 1).await;
+    let main = running.pid();
+    running.release(Duration::from_secs(1000));
+    stage.keepers.shutdown().await;
+    assert_eq!(state(main), None);
+}
+
 /// Polls a future once and drops it.
-async fn futures_poll_once<F: Future>(future: F) -> Option<F::Output> {
+async fn poll_once<F: Future>(future: F) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     std::future::poll_fn(|cx| {
         std::task::Poll::Ready(match future.as_mut().poll(cx) {

@@ -108,6 +108,19 @@ async fn idle_keeper_to_be_killed() {
     stage.keepers.shutdown().await;
 }
 
+#[tokio::test]
+async fn a_keeper_leaves_signals_to_the_gateway_but_its_run_does_not() {
+    let stage = Stage::new();
+    let mut running = stage.start("echo $$; sleep 1000").await;
+    let main = pids(&mut running, 1).await[0];
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+        kill(running.keeper(), signal);
+    }
+    kill(main, Signal::TERM);
+    assert_eq!(hear(&mut running).await.1, Exit::Signal(15), "told by its keeper, which lives");
+    stage.keepers.shutdown().await;
+}
+
 /// Runs one of the ignored tests above in a process of its own.
 #[expect(clippy::disallowed_methods, reason = "a gateway that is to be killed cannot be kept by a keeper")]
 fn copy(test: &str) -> Child {

@@ -5,7 +5,7 @@ use std::fs;
 
 use trunkline_process::{Exit, SpawnError};
 
-use crate::stage::{Stage, children, executable, hear, state};
+use crate::stage::{PATIENCE, Stage, children, executable, hear, state, until};
 
 #[tokio::test]
 async fn it_gets_what_it_was_given_and_nothing_else() {
@@ -137,4 +137,26 @@ async fn sixty_four_at_once() {
     drop(runs);
     stage.keepers.shutdown().await;
     assert!(keepers.iter().all(|&keeper| state(keeper).is_none()));
+}
+
+#[tokio::test]
+async fn a_burst_s_keepers_are_not_kept_for_ever() {
+    let stage = Stage::new();
+    let mut runs = Vec::new();
+    for _ in 0..12 {
+        runs.push(stage.start("true").await);
+    }
+    let keepers: Vec<_> = runs.iter().map(|running| running.keeper()).collect();
+    for running in runs {
+        running.finish(PATIENCE).await;
+    }
+    let living = || keepers.iter().filter(|&&keeper| state(keeper).is_some()).count();
+    assert_eq!(living(), 12);
+    tokio::time::pause();
+    until("all but a few are retired", || living() == 4).await;
+    tokio::time::resume();
+    let mut running = stage.start("true").await;
+    assert!(keepers.contains(&running.keeper()));
+    hear(&mut running).await;
+    stage.keepers.shutdown().await;
 }
