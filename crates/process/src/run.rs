@@ -1,0 +1,278 @@
+//! One run: its pipes, its keeper and its deadlines, served together, until nothing is left of it.
+//!
+//! There are no tasks and no channels here: whoever polls drives everything, and a caller that stops polling slows the
+//! program down through its pipe.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::{Instant, Sleep, timeout};
+
+use crate::clock::Clock;
+use crate::janitor::Janitor;
+use crate::link::Link;
+use crate::message::Report;
+use crate::pipes::{Pipes, Tail};
+use crate::pool::Pool;
+use crate::running::Step;
+use crate::spec::{Exit, Spec, StopSignal};
+
+const CHUNK: usize = 64 * 1024;
+/// How long output is awaited after the main process's end, if something keeps the pipes open.
+const DRAIN: Duration = Duration::from_millis(500);
+/// How long a program may go on after closing its stdout: it can say nothing any more.
+const MUTE: Duration = Duration::from_secs(5);
+/// How long a keeper may take beyond the grace before it counts as stuck itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Everything about a program that was started and is not yet gone.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pool: Arc<Pool>,
+    keeper: u32,
+    /// Goes back to the pool as soon as nothing is left of the run.
+    link: Option<Link>,
+    /// The keeper is gone or talks nonsense; what is left is to see it buried.
+    lost: bool,
+    pid: u32,
+    pipes: Pipes,
+    tail: Tail,
+    buffer: Box<[u8]>,
+    exit: Option<Exit>,
+    /// When draining, or the patience with a program that closed its stdout, is over.
+    due: Option<Instant>,
+    stop: StopSignal,
+    grace: Duration,
+    clock: Clock,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Run {
+    pub(crate) fn new(pool: Arc<Pool>, link: Link, pid: u32, pipes: Pipes, spec: &Spec) -> Self {
+        let now = Instant::now();
+        Self {
+            pool,
+            keeper: link.pid(),
+            link: Some(link),
+            lost: false,
+            pid,
+            pipes,
+            tail: Tail::default(),
+            buffer: vec![0; CHUNK].into_boxed_slice(),
+            exit: None,
+            due: None,
+            stop: spec.stop,
+            grace: spec.grace,
+            clock: Clock::start(spec.limits, now),
+            timer: Box::pin(tokio::time::sleep_until(now + Duration::from_secs(3600))),
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(crate) fn keeper(&self) -> u32 {
+        self.keeper
+    }
+
+    pub(crate) fn stderr_tail(&self) -> String {
+        self.tail.text()
+    }
+
+    pub(crate) fn janitor(&self) -> &Arc<Janitor> {
+        &self.pool.janitor
+    }
+
+    pub(crate) fn tool_running(&mut self, running: bool) {
+        self.clock.tool_running(running, Instant::now());
+    }
+
+    /// Not one process is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.link.is_none()
+    }
+
+    /// Marks that the run is being ended, so that a shutdown leaves it its grace.
+    pub(crate) fn leave(&self) {
+        if let Some(link) = &self.link {
+            link.set_leaving(true);
+        }
+    }
+
+    /// The next step.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        self.poll_input(cx);
+        self.poll_stderr(cx);
+        if let Poll::Ready(read) = self.poll_stdout(cx) {
+            return Poll::Ready(Step::Stdout(self.buffer[..read].to_vec()));
+        }
+        self.poll_keeper(cx);
+        if let Some(exit) = self.exit
+            && self.pipes.stdout.is_none()
+            && self.pipes.stderr.is_none()
+        {
+            return Poll::Ready(Step::Exited(exit));
+        }
+        self.poll_deadlines(cx)
+    }
+
+    /// Drives the run without anybody listening, until nothing is left of it.
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<Exit> {
+        self.poll_input(cx);
+        self.poll_stderr(cx);
+        while self.poll_stdout(cx).is_ready() {}
+        self.poll_keeper(cx);
+        match self.link {
+            None => Poll::Ready(self.exit.unwrap_or(Exit::KILLED)),
+            Some(_) => Poll::Pending,
+        }
+    }
+
+    /// The ladder: waits, asks, and has it killed. A shutdown cuts the waiting short.
+    pub(crate) async fn end(&mut self, linger: Duration) -> Exit {
+        self.leave();
+        let closing = self.janitor().closing().clone();
+        let by_itself = timeout(linger, poll_fn(|cx| self.poll_over(cx)));
+        if let Some(Ok(exit)) = closing.run_until_cancelled(by_itself).await {
+            return exit;
+        }
+        self.ask_to_stop();
+        if let Ok(exit) = timeout(self.grace.saturating_add(PATIENCE), poll_fn(|cx| self.poll_over(cx))).await {
+            return exit;
+        }
+        tracing::warn!(keeper = self.keeper, pid = self.pid, "a keeper does not answer: killing it and its run");
+        if let Some(link) = &self.link {
+            link.kill();
+        }
+        poll_fn(|cx| self.poll_over(cx)).await
+    }
+
+    fn ask_to_stop(&self) {
+        if let Some(link) = &self.link {
+            link.send_stop(self.stop, self.grace);
+        }
+    }
+
+    fn poll_input(&mut self, cx: &mut Context<'_>) {
+        if let Some(feed) = &mut self.pipes.stdin
+            && feed.poll(cx).is_ready()
+        {
+            self.pipes.stdin = None;
+        }
+    }
+
+    /// Ready with a number of bytes in the buffer; pending also at the end of the stream, which is closed then.
+    fn poll_stdout(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
+        match poll_read(&mut self.pipes.stdout, &mut self.buffer, cx) {
+            Poll::Ready(Some(read)) => {
+                self.clock.spoke(Instant::now());
+                Poll::Ready(read)
+            }
+            Poll::Ready(None) => {
+                if self.exit.is_none() && self.due.is_none() {
+                    self.due = Some(Instant::now() + MUTE);
+                }
+                Poll::Pending
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn poll_stderr(&mut self, cx: &mut Context<'_>) {
+        while let Poll::Ready(Some(read)) = poll_read(&mut self.pipes.stderr, &mut self.buffer, cx) {
+            self.tail.push(&self.buffer[..read]);
+            self.clock.stirred(Instant::now());
+        }
+    }
+
+    fn poll_keeper(&mut self, cx: &mut Context<'_>) {
+        while let Some(link) = &mut self.link {
+            if self.lost {
+                if link.poll_buried(cx).is_pending() {
+                    return;
+                }
+                self.link = None;
+                self.exited(Exit::KILLED);
+                return;
+            }
+            match link.poll_report(cx) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(Report::Exited(status))) => self.exited(Exit::from_raw(status)),
+                Poll::Ready(Ok(Report::Clean)) => {
+                    if let Some(link) = self.link.take() {
+                        self.pool.put(link);
+                    }
+                }
+                Poll::Ready(Ok(Report::Dirty)) => {
+                    tracing::warn!(keeper = self.keeper, pid = self.pid, "processes of a run will not die");
+                    self.link = None;
+                }
+                Poll::Ready(Ok(Report::Started(_) | Report::Failed(..)) | Err(_)) => {
+                    link.hang_up();
+                    self.lost = true;
+                }
+            }
+        }
+    }
+
+    fn exited(&mut self, exit: Exit) {
+        if self.exit.is_none() {
+            self.exit = Some(exit);
+            self.due = Some(Instant::now() + DRAIN);
+            self.pipes.stdin = None;
+        }
+    }
+
+    /// Sees to whatever has its time next. The timer is only moved when it has to be: not for every chunk.
+    fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        loop {
+            let limit = if self.exit.is_none() { self.clock.next() } else { None };
+            let Some(next) = [self.due, limit.map(|(at, _)| at)].into_iter().flatten().min() else {
+                return Poll::Pending;
+            };
+            if next < self.timer.deadline() {
+                self.timer.as_mut().reset(next);
+            }
+            if self.timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            let now = Instant::now();
+            if now < next {
+                self.timer.as_mut().reset(next);
+                continue;
+            }
+            if let Some((_, kind)) = limit.filter(|(at, _)| *at <= now) {
+                self.clock.fired();
+                return Poll::Ready(Step::Limit(kind));
+            }
+            self.due = None;
+            match self.exit {
+                Some(exit) => {
+                    (self.pipes.stdout, self.pipes.stderr) = (None, None);
+                    return Poll::Ready(Step::Exited(exit));
+                }
+                None => self.ask_to_stop(),
+            }
+        }
+    }
+}
+
+/// Reads what is there. `None` at the end, when the pipe is closed; pending also when it was closed before.
+fn poll_read(pipe: &mut Option<Receiver>, buffer: &mut [u8], cx: &mut Context<'_>) -> Poll<Option<usize>> {
+    let Some(receiver) = pipe else { return Poll::Pending };
+    let mut read = ReadBuf::new(buffer);
+    match Pin::new(receiver).poll_read(cx, &mut read) {
+        Poll::Ready(Ok(())) if !read.filled().is_empty() => Poll::Ready(Some(read.filled().len())),
+        Poll::Ready(_) => {
+            *pipe = None;
+            Poll::Ready(None)
+        }
+        Poll::Pending => Poll::Pending,
+    }
+}

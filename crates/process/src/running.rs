@@ -1,0 +1,99 @@
+//! A run in its caller's hands. What it is made of and how it moves is [`Run`]'s; here is who moves it: the caller, and
+//! once the caller has lost interest, the janitor.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::link::Link;
+use crate::pipes::Pipes;
+use crate::pool::Pool;
+use crate::run::Run;
+use crate::spec::{Exit, LimitKind, Spec};
+
+/// A program that was started. Dropping it stops the program in the background: signal, grace, kill.
+#[derive(Debug)]
+pub struct Running {
+    run: Option<Run>,
+}
+
+/// What happens next in a run.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Some bytes of stdout, as they came.
+    Stdout(Vec<u8>),
+    /// The main process ended and its output is complete. Said again if asked again.
+    Exited(Exit),
+    /// The run took too long. Said once; it goes on until it is stopped.
+    Limit(LimitKind),
+}
+
+impl Running {
+    pub(crate) fn new(pool: Arc<Pool>, link: Link, pid: u32, pipes: Pipes, spec: &Spec) -> Self {
+        Self { run: Some(Run::new(pool, link, pid, pipes, spec)) }
+    }
+
+    /// The next step. Cancel safe.
+    pub async fn next(&mut self) -> Step {
+        let run = self.run();
+        poll_fn(|cx| run.poll_next(cx)).await
+    }
+
+    /// Tells that the program is waiting for a tool, which may be silent: the idle limit is suspended meanwhile.
+    pub fn tool_running(&mut self, running: bool) {
+        self.run().tool_running(running);
+    }
+
+    /// The last 64 KiB of stderr, as far as it was read.
+    pub fn stderr_tail(&self) -> String {
+        self.run.as_ref().map(|run| run.stderr_tail()).unwrap_or_default()
+    }
+
+    /// The main process, which leads its own process group.
+    pub fn pid(&self) -> u32 {
+        self.run.as_ref().map_or(0, Run::pid)
+    }
+
+    /// Its keeper, for logs and tests.
+    pub fn keeper(&self) -> u32 {
+        self.run.as_ref().map_or(0, Run::keeper)
+    }
+
+    /// Stops the program: signal, grace, kill. Returns when every process of the run is dead.
+    pub async fn stop(self) -> Exit {
+        self.finish(Duration::ZERO).await
+    }
+
+    /// Lets the program end by itself within `linger`, and stops it after that; its output is thrown away. Returns when
+    /// every process of the run is dead, so that nobody writes to its files any more.
+    ///
+    /// Dropping the future goes on with it in the background, as dropping the run does.
+    pub async fn finish(mut self, linger: Duration) -> Exit {
+        self.run().end(linger).await
+    }
+
+    /// As [`finish`](Self::finish), in the background.
+    pub fn release(mut self, linger: Duration) {
+        self.hand_over(linger);
+    }
+
+    fn run(&mut self) -> &mut Run {
+        self.run.as_mut().expect("a run is handed over only by what consumes or drops this")
+    }
+
+    fn hand_over(&mut self, linger: Duration) {
+        if let Some(mut run) = self.run.take()
+            && !run.is_over()
+        {
+            run.leave();
+            let janitor = Arc::clone(run.janitor());
+            janitor.spawn(async move { run.end(linger).await });
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.hand_over(Duration::ZERO);
+    }
+}
