@@ -4,6 +4,7 @@
 //! built-in providers are `providers.toml` beside this file; a user's own file has the same shape.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
@@ -206,6 +207,13 @@ pub struct CommandLine {
 #[must_use]
 pub fn built_in() -> BTreeMap<String, Provider> {
     parse(BUILT_IN).expect("providers.toml is checked by the tests")
+}
+
+/// Every variable that carries a built-in provider's credentials.
+pub fn built_in_keys() -> &'static [String] {
+    static KEYS: LazyLock<Vec<String>> =
+        LazyLock::new(|| built_in().into_values().flat_map(|provider| provider.keys).collect());
+    &KEYS
 }
 
 /// Reads a file of providers: a table each.

@@ -18,7 +18,8 @@ pub(crate) fn read(repo: &Path, name: &str) -> Result<Option<String>, Failure> {
         return Err(refuse("it leads out of the repository".to_owned()));
     }
     // Without blocking: a pipe put in its place must not hang the run.
-    let opened = rustix::fs::open(&real, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    let opened =
+        rustix::fs::open(&real, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, rustix::fs::Mode::empty());
     let file = File::from(opened.map_err(|error| refuse(error.to_string()))?);
     let metadata = file.metadata().map_err(|error| refuse(error.to_string()))?;
     if !metadata.file_type().is_file() {

@@ -127,15 +127,28 @@ mod tests {
         ];
         let claude = child_of("claude", &inherited, &[]);
         assert_eq!((claude["ANTHROPIC_API_KEY"].as_str(), claude["CLAUDE_CODE_OAUTH_TOKEN"].as_str()), ("a", "o"));
-        for name in ["GEMINI_API_KEY", "TRUNKLINE_API_KEYS", "DISCORD_TOKEN", "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "FORCE_COLOR"] {
+        for name in [
+            "GEMINI_API_KEY",
+            "TRUNKLINE_API_KEYS",
+            "DISCORD_TOKEN",
+            "CLAUDECODE",
+            "CLAUDE_CODE_ENTRYPOINT",
+            "FORCE_COLOR",
+        ] {
             assert!(!claude.contains_key(name), "{name}");
         }
         let gemini = child_of("gemini", &inherited, &[("TERM", "xterm"), ("EXTRA", "1")]);
         assert_eq!(gemini["GEMINI_API_KEY"], "g");
         assert!(!gemini.contains_key("ANTHROPIC_API_KEY") && !gemini.contains_key("CLAUDE_CODE_OAUTH_TOKEN"));
-        for (name, value) in
-            [("TERM", "xterm"), ("NO_COLOR", "1"), ("CI", "true"), ("PWD", "/repo"), ("EXTRA", "1"), ("PATH", "/bin"), ("TRUNKLINE_RUN", "r1")]
-        {
+        for (name, value) in [
+            ("TERM", "xterm"),
+            ("NO_COLOR", "1"),
+            ("CI", "true"),
+            ("PWD", "/repo"),
+            ("EXTRA", "1"),
+            ("PATH", "/bin"),
+            ("TRUNKLINE_RUN", "r1"),
+        ] {
             assert_eq!(gemini[name], value, "{name}");
         }
     }

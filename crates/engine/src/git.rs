@@ -28,7 +28,9 @@ pub(crate) struct Git {
 
 impl Git {
     pub(crate) fn new(keepers: Keepers, inherited: &[(OsString, OsString)]) -> Self {
-        let kept = |name: &OsStr| name.to_str().is_none_or(|name| !name.starts_with("GIT_") && !name.starts_with("TRUNKLINE_"));
+        let kept = |name: &OsStr| {
+            name.to_str().is_none_or(|name| !name.starts_with("GIT_") && !name.starts_with("TRUNKLINE_"))
+        };
         let mut env: Vec<(OsString, OsString)> = inherited.iter().filter(|(name, _)| kept(name)).cloned().collect();
         let mut set = |name: &str, value: &str| env.push((name.into(), value.into()));
         set("GIT_TERMINAL_PROMPT", "0");
@@ -43,7 +45,9 @@ impl Git {
             set(&format!("GIT_CONFIG_VALUE_{index}"), value);
         }
         let path = inherited.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
-        let program = std::env::split_paths(path.unwrap_or_default()).map(|folder| folder.join("git")).find(|path| path.is_file());
+        let program = std::env::split_paths(path.unwrap_or_default())
+            .map(|folder| folder.join("git"))
+            .find(|path| path.is_file());
         Self { keepers, program, env }
     }
 

@@ -11,8 +11,9 @@ use trunkline_core::provider::Home;
 /// Makes the home ready and returns its path. `own` is the user's own folder for this CLI.
 pub(crate) fn prepare(home: &Home, state: &Path, provider: &str, own: &Path) -> Result<PathBuf, Failure> {
     let folder = state.join("homes").join(provider);
-    fill(home, &folder, own)
-        .map_err(|error| Failure::new(Category::Configuration, format!("cannot prepare {}: {error}", folder.display())))?;
+    fill(home, &folder, own).map_err(|error| {
+        Failure::new(Category::Configuration, format!("cannot prepare {}: {error}", folder.display()))
+    })?;
     Ok(folder)
 }
 

@@ -54,7 +54,8 @@ pub(crate) fn ignored(model: &Model) -> Vec<&'static str> {
 impl Plan {
     pub(crate) fn new(model: &Model, program: Result<PathBuf, Failure>) -> Result<Self, Failure> {
         let cwd = model.repo.to_string_lossy();
-        let CommandLine { args, mut env, .. } = model.provider.command(Form::Streamed, &values(model, "<prompt>", &cwd))?;
+        let CommandLine { args, mut env, .. } =
+            model.provider.command(Form::Streamed, &values(model, "<prompt>", &cwd))?;
         env.extend(model.env.clone());
         Ok(Self {
             program,

@@ -23,7 +23,9 @@ pub fn locate(provider: &Provider, command: Option<&str>, search_path: Option<&O
     let launcher = if name.contains('/') {
         Some(PathBuf::from(name)).filter(|path| is_program(path))
     } else {
-        std::env::split_paths(search_path.unwrap_or_default()).map(|folder| folder.join(name)).find(|path| is_program(path))
+        std::env::split_paths(search_path.unwrap_or_default())
+            .map(|folder| folder.join(name))
+            .find(|path| is_program(path))
     };
     let Some(launcher) = launcher else {
         return Err(missing(provider, name));
@@ -60,7 +62,9 @@ fn native(provider: &Provider, launcher: &Path) -> Option<PathBuf> {
     provider
         .native
         .iter()
-        .map(|template| template.replace("{os}", std::env::consts::OS).replace("{cpu}", cpu).replace("{triple}", triple))
+        .map(|template| {
+            template.replace("{os}", std::env::consts::OS).replace("{cpu}", cpu).replace("{triple}", triple)
+        })
         .filter_map(|relative| folder.join(relative).canonicalize().ok())
         .find(|path| is_program(path))
 }

@@ -22,8 +22,9 @@ impl Scratch {
     /// Writes a file that only we can read, and returns its path.
     pub(crate) fn write(&mut self, name: &str, bytes: &[u8]) -> Result<String, Failure> {
         let path = self.folder.join(name);
-        self.write_file(&path, bytes)
-            .map_err(|error| Failure::new(Category::Configuration, format!("cannot write {}: {error}", path.display())))?;
+        self.write_file(&path, bytes).map_err(|error| {
+            Failure::new(Category::Configuration, format!("cannot write {}: {error}", path.display()))
+        })?;
         Ok(path.to_string_lossy().into_owned())
     }
 

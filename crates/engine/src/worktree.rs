@@ -32,7 +32,9 @@ pub(crate) struct Worktrees {
 /// One run's own folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Worktree {
-    pub(crate) path: PathBuf,
+    path: PathBuf,
+    /// Where the run works: the same folder inside the repository as the model's.
+    pub(crate) cwd: PathBuf,
     run: String,
     repo: PathBuf,
     common: PathBuf,
@@ -54,12 +56,16 @@ impl Worktrees {
     /// A fresh worktree of the repository's HEAD for the run.
     pub(crate) async fn add(&self, repo: &Path, run: &str) -> Result<Worktree, Failure> {
         self.check_base()?;
-        let common = self.git.line(repo, &["rev-parse", "--path-format=absolute", "--git-common-dir"]).await?;
-        let base = self.git.line(repo, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).await.map_err(|failure| {
-            Failure { message: format!("{}: a worktree needs a first commit", repo.display()), ..failure }
-        })?;
+        let place =
+            self.git.line(repo, &["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-prefix"]).await?;
+        let (common, prefix) = place.split_once('\n').unwrap_or((&place, ""));
+        let base =
+            self.git.line(repo, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).await.map_err(|failure| {
+                Failure { message: format!("{}: a worktree needs a first commit", repo.display()), ..failure }
+            })?;
         let path = self.base.join(run);
-        let worktree = Worktree { path, run: run.to_owned(), repo: repo.to_owned(), common: common.into(), base };
+        let cwd = path.join(prefix);
+        let worktree = Worktree { path, cwd, run: run.to_owned(), repo: repo.to_owned(), common: common.into(), base };
         self.ledger.write(&Entry::of(&worktree))?;
         let made = self.make(&worktree).await;
         if made.is_err() {
@@ -89,7 +95,9 @@ impl Worktrees {
         if !status.is_empty() {
             self.git.run(&worktree.path, &["add", "--all"]).await?;
             let message = format!("Work of run {}", worktree.run);
-            self.git.run(&worktree.path, &["commit", "--quiet", "--no-verify", "--allow-empty", "-m", &message]).await?;
+            self.git
+                .run(&worktree.path, &["commit", "--quiet", "--no-verify", "--allow-empty", "-m", &message])
+                .await?;
         }
         let head = self.git.line(&worktree.path, &["rev-parse", "HEAD"]).await?;
         if head != worktree.base {
@@ -160,7 +168,9 @@ impl Worktrees {
         let file = locked.await.map_err(io::Error::other).and_then(|file| file);
         match file {
             Ok(file) => Ok(Lock { _file: file, _guard: guard }),
-            Err(error) => Err(Failure::new(Category::Configuration, format!("cannot lock {}: {error}", common.display()))),
+            Err(error) => {
+                Err(Failure::new(Category::Configuration, format!("cannot lock {}: {error}", common.display())))
+            }
         }
     }
 

@@ -40,7 +40,8 @@ impl Entry {
     }
 
     pub(super) fn worktree(self) -> Worktree {
-        Worktree { path: self.path, run: self.run, repo: self.repo, common: self.common, base: self.base }
+        let cwd = self.path.clone();
+        Worktree { path: self.path, cwd, run: self.run, repo: self.repo, common: self.common, base: self.base }
     }
 }
 
@@ -56,7 +57,8 @@ impl Ledger {
             .mode(0o700)
             .create(&self.folder)
             .and_then(|()| fs::write(&path, serde_json::to_vec(entry).expect("an entry is plain data")));
-        written.map_err(|error| Failure::new(Category::Configuration, format!("cannot write {}: {error}", path.display())))
+        written
+            .map_err(|error| Failure::new(Category::Configuration, format!("cannot write {}: {error}", path.display())))
     }
 
     pub(super) fn forget(&self, run: &str) {
@@ -94,6 +96,7 @@ mod tests {
         let ledger = Ledger::new(folder.path().join("worktrees"));
         let worktree = |run: &str| Worktree {
             path: "/tmp/x".into(),
+            cwd: "/tmp/x".into(),
             run: run.into(),
             repo: "/repo".into(),
             common: "/repo/.git".into(),

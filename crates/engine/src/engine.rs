@@ -1,0 +1,328 @@
+//! The one door: a turn goes in, a run comes out.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio_util::task::TaskTracker;
+use trunkline_core::failure::{Category, Failure};
+use trunkline_core::model::Model;
+use trunkline_core::near::near;
+use trunkline_core::parse::{Context, Decoder};
+use trunkline_core::prompt::{self, SystemPlacement};
+use trunkline_core::provider::{self, Form, StopSignal};
+use trunkline_core::secret::Secrets;
+use trunkline_core::turn::{Message, Role, Turn};
+use trunkline_process::{Keepers, Limits, SpawnError, Spec};
+
+use crate::environment::{Child, of_child};
+use crate::gate::{Caps, Gate};
+use crate::git::Git;
+use crate::plan::{Plan, values};
+use crate::program::locate;
+use crate::run::{Belongings, Live, Run};
+use crate::scratch::Scratch;
+use crate::session::Sessions;
+use crate::worktree::{After, Worktrees};
+use crate::{agent_file, home};
+
+/// Everything that can run, and the limits under which it does. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+/// What an engine must be told once.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The environment runs inherit from.
+    pub env: Vec<(OsString, OsString)>,
+    /// Where private files, homes and the list of worktrees are kept.
+    pub state: PathBuf,
+    /// Where worktrees are made.
+    pub worktrees: PathBuf,
+    pub caps: Caps,
+    /// Between asking a CLI to stop and killing it.
+    pub grace: Duration,
+    /// What a CLI gets to exit by itself after its last event.
+    pub linger: Duration,
+    pub secrets: Secrets,
+}
+
+/// The models there are, in the order of their file.
+#[derive(Debug, Clone, Default)]
+pub struct Models(Vec<Arc<Model>>);
+
+/// Why a turn did not even start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("Unknown model")]
+    UnknownModel { near: Vec<String> },
+    /// The gateway itself is full: all slots busy and the queue too long.
+    #[error("{message}")]
+    Busy { message: String, retry_after: Duration },
+    #[error(transparent)]
+    Failed(#[from] Failure),
+}
+
+pub(crate) struct Inner {
+    pub(crate) settings: Settings,
+    models: ArcSwap<Models>,
+    keepers: Keepers,
+    gate: Gate,
+    pub(crate) sessions: Sessions,
+    pub(crate) worktrees: Worktrees,
+    /// What goes on after a run was let go of.
+    pub(crate) tracker: TaskTracker,
+}
+
+impl Models {
+    pub fn new(models: impl IntoIterator<Item = Model>) -> Self {
+        Self(models.into_iter().map(Arc::new).collect())
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Arc<Model>> {
+        self.0.iter().find(|model| model.name == name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Model>> {
+        self.0.iter()
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|model| model.name.as_str())
+    }
+}
+
+impl Engine {
+    /// Needs a tokio runtime.
+    pub fn new(settings: Settings, models: Models, keepers: Keepers) -> Self {
+        let git = Git::new(keepers.clone(), &settings.env);
+        let inner = Inner {
+            gate: Gate::new(settings.caps),
+            worktrees: Worktrees::new(git, settings.worktrees.clone(), &settings.state),
+            sessions: Sessions::default(),
+            models: ArcSwap::from_pointee(models),
+            tracker: TaskTracker::new(),
+            keepers,
+            settings,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    pub fn models(&self) -> Arc<Models> {
+        self.inner.models.load_full()
+    }
+
+    /// Puts other models in their place; runs on their way keep theirs.
+    pub fn replace_models(&self, models: Models) {
+        self.inner.models.store(Arc::new(models));
+    }
+
+    pub fn secrets(&self) -> &Secrets {
+        &self.inner.settings.secrets
+    }
+
+    /// Takes care of what a gateway that died left behind.
+    pub async fn sweep(&self) {
+        self.inner.worktrees.sweep().await;
+    }
+
+    /// How a model would run now.
+    pub fn plan(&self, model: &Model) -> Result<Plan, Failure> {
+        let program = locate(&model.provider, model.command.as_deref(), self.inner.search_path());
+        Plan::new(model, program.map(|located| located.path))
+    }
+
+    /// Starts a turn: waits for a slot, makes its workspace, starts its CLI.
+    pub async fn start(&self, turn: Turn) -> Result<Run, StartError> {
+        let models = self.models();
+        let Some(model) = models.get(&turn.model) else {
+            return Err(StartError::UnknownModel { near: near(&turn.model, models.names()) });
+        };
+        check(&turn, model)?;
+        self.inner.begin(turn, Arc::clone(model), &models, Arc::clone(&self.inner)).await
+    }
+
+    /// Ends everything and waits for it: no run, no process, no worktree is left.
+    pub async fn shutdown(&self) {
+        self.inner.tracker.close();
+        self.inner.tracker.wait().await;
+        self.inner.keepers.shutdown().await;
+    }
+}
+
+/// Refuses what the model's CLI cannot do, before anything is started for it.
+fn check(turn: &Turn, model: &Model) -> Result<(), StartError> {
+    let provider = &model.provider;
+    if let Some(session) = &turn.session {
+        provider.check_session(&session.0)?;
+    }
+    if turn.images().next().is_some() && !provider.takes("image") {
+        let message = format!("{} takes no pictures on this path; codex and opencode do", provider.name);
+        return Err(Failure::new(Category::Validation, message).into());
+    }
+    Ok(())
+}
+
+impl Inner {
+    async fn begin(
+        &self,
+        turn: Turn,
+        model: Arc<Model>,
+        models: &Models,
+        engine: Arc<Self>,
+    ) -> Result<Run, StartError> {
+        let permit = self.gate.enter(&model.name).await?;
+        let session_turn = match &turn.session {
+            Some(session) => Some(self.sessions.enter(session).await),
+            None => None,
+        };
+        let id = uuid::Uuid::now_v7().to_string();
+        let located = locate(&model.provider, model.command.as_deref(), self.search_path())?;
+        agent_file::check_repo(&model.repo)?;
+        let prompt = self.prompt(&turn, &model)?;
+        let mut belongings = Belongings::new(engine, permit, session_turn, Scratch::new(&self.settings.state, &id));
+        if model.worktree {
+            let after = if model.keep_worktree { After::Keep } else { After::Remove };
+            belongings.worktree = Some((self.worktrees.add(&model.repo, &id).await?, after));
+        }
+        let cwd = belongings.worktree.as_ref().map_or(model.repo.as_path(), |(worktree, _)| &worktree.cwd).to_owned();
+        let spec = self.spec(
+            &turn,
+            &model,
+            models,
+            &id,
+            prompt.system,
+            &prompt.text,
+            cwd,
+            located.path,
+            &mut belongings.scratch,
+        )?;
+        let running = self.keepers.spawn(spec).await.map_err(|error| could_not_start(&error, &model))?;
+        tracing::debug!(run = id, model = model.name, pid = running.pid(), "started");
+        let decoder = Decoder::new(model.provider.format, decoding(&model));
+        Ok(Run::new(id, Live { running, decoder, model, prompt: prompt.text, session: turn.session, belongings }))
+    }
+
+    fn prompt(&self, turn: &Turn, model: &Model) -> Result<prompt::Prompt, Failure> {
+        let file = match &model.agent_file {
+            Some(name) => agent_file::read(&model.repo, name)?,
+            None => None,
+        };
+        let placement =
+            if model.provider.takes("system_file") { SystemPlacement::Apart } else { SystemPlacement::Inline };
+        let mut messages = Vec::new();
+        messages.extend(model.system_prompt.as_ref().map(|text| Message::new(Role::System, text.clone())));
+        // A CLI that remembers the conversation is told only what is new; the standing instructions stay.
+        let said = if turn.session.is_some() { prompt::latest(&turn.messages) } else { &turn.messages };
+        let standing = turn.messages.iter().filter(|message| message.role == Role::System);
+        messages.extend(standing.cloned());
+        messages.extend(said.iter().filter(|message| message.role != Role::System).cloned());
+        Ok(prompt::build(file.as_deref(), &messages, placement))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is a separate fact about one run, gathered by its only caller")]
+    fn spec(
+        &self,
+        turn: &Turn,
+        model: &Model,
+        models: &Models,
+        run: &str,
+        system: Option<String>,
+        prompt: &str,
+        cwd: PathBuf,
+        program: PathBuf,
+        scratch: &mut Scratch,
+    ) -> Result<Spec, Failure> {
+        let system_file = system.map(|text| scratch.write("system.txt", text.as_bytes())).transpose()?;
+        let images: Vec<String> = turn
+            .images()
+            .enumerate()
+            .map(|(index, image)| scratch.write(&format!("image-{index}.{}", image.extension), &image.bytes))
+            .collect::<Result<_, _>>()?;
+        let cwd_text = cwd.to_string_lossy();
+        let mut values = values(model, prompt, &cwd_text);
+        values.session = turn.session.as_ref().map(|session| session.0.as_str());
+        values.system_file = system_file.as_deref();
+        values.images = &images;
+        let mut command = model.provider.command(Form::Streamed, &values)?;
+        if let Some((name, path)) = self.private_home(model)? {
+            command.env.insert(name, path);
+        }
+        let all_keys: BTreeSet<String> = models
+            .iter()
+            .flat_map(|model| model.provider.keys.clone())
+            .chain(provider::built_in_keys().iter().cloned())
+            .collect();
+        let child = Child {
+            provider: &model.provider,
+            all_keys: &all_keys,
+            cwd: &cwd,
+            run,
+            recipe: &command.env,
+            model: &model.env,
+        };
+        Ok(Spec {
+            env: of_child(&self.settings.env, &child),
+            program,
+            args: command.args.into_iter().map(OsString::from).collect(),
+            cwd,
+            stdin: command.stdin.unwrap_or_default().into_bytes(),
+            stop: match model.provider.stop {
+                StopSignal::Term => trunkline_process::StopSignal::Term,
+                StopSignal::Int => trunkline_process::StopSignal::Int,
+            },
+            grace: self.settings.grace,
+            limits: Limits { total: model.limits.total, idle: model.limits.idle, startup: model.limits.startup },
+        })
+    }
+
+    /// The variable and folder of a CLI's private home, unless the model names one itself.
+    fn private_home(&self, model: &Model) -> Result<Option<(String, String)>, Failure> {
+        let Some(home) = &model.provider.home else { return Ok(None) };
+        if model.env.contains_key(&home.env) {
+            return Ok(None);
+        }
+        let own = match (self.variable(&home.env), self.variable("HOME")) {
+            (Some(own), _) => PathBuf::from(own),
+            (None, Some(user)) => Path::new(user).join(&home.default),
+            (None, None) => return Ok(None),
+        };
+        let folder = home::prepare(home, &self.settings.state, &model.provider.name, &own)?;
+        Ok(Some((home.env.clone(), folder.to_string_lossy().into_owned())))
+    }
+
+    fn search_path(&self) -> Option<&OsStr> {
+        self.variable("PATH")
+    }
+
+    fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.settings.env.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
+    }
+}
+
+fn decoding(model: &Model) -> Context {
+    Context {
+        program: model.provider.name.clone(),
+        rules: model.provider.failures.clone(),
+        noise: model.provider.noise.clone(),
+        normalize: model.normalize,
+    }
+}
+
+fn could_not_start(error: &SpawnError, model: &Model) -> StartError {
+    let category = match error {
+        SpawnError::NotFound { .. } => Category::NotFound,
+        SpawnError::NotExecutable { .. } | SpawnError::BadDirectory { .. } => Category::Configuration,
+        SpawnError::TooLong { .. } => Category::Validation,
+        SpawnError::Other { .. } | SpawnError::Keeper(_) | SpawnError::ShutDown => Category::Server,
+    };
+    let because = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
+    Failure::new(category, format!("cannot start {}: {error}{because}", model.provider.name))
+        .hint("try: trunkline doctor")
+        .into()
+}

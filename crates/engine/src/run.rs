@@ -1,0 +1,222 @@
+//! A turn on its way: bytes from the CLI become events, and its end becomes the last of them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use trunkline_core::event::{Answer, Event, Receipt, SessionId};
+use trunkline_core::failure::Failure;
+use trunkline_core::model::Model;
+use trunkline_core::parse::{Conclusion, Decoder, Ending};
+use trunkline_core::provider::UsageScope;
+use trunkline_process::{Exit, LimitKind, Running, Step};
+
+use crate::engine::Inner;
+use crate::gate::Permit;
+use crate::scratch::Scratch;
+use crate::session;
+use crate::worktree::{After, Worktree};
+
+/// A turn on its way. Dropping it stops the CLI and puts its workspace in order.
+pub struct Run {
+    id: String,
+    model: Arc<Model>,
+    events: VecDeque<Event>,
+    state: State,
+}
+
+enum State {
+    Live(Box<Live>),
+    /// The CLI is done; its worktree is being put in order. The last event waits for the receipt.
+    Closing {
+        receipt: oneshot::Receiver<Option<Receipt>>,
+        last: Event,
+    },
+    Done,
+}
+
+pub(crate) struct Live {
+    pub(crate) running: Running,
+    pub(crate) decoder: Decoder,
+    pub(crate) model: Arc<Model>,
+    pub(crate) prompt: String,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) belongings: Belongings,
+}
+
+/// What a run holds and must give back: its worktree in order, its files removed, its slot freed.
+pub(crate) struct Belongings {
+    engine: Arc<Inner>,
+    pub(crate) worktree: Option<(Worktree, After)>,
+    pub(crate) scratch: Scratch,
+    _turn: Option<session::Turn>,
+    _permit: Permit,
+}
+
+/// How a CLI is parted from.
+enum Parting {
+    /// It has exited.
+    Exited,
+    /// It has said its last word and may exit by itself.
+    Ended,
+    Stop,
+}
+
+impl Run {
+    pub(crate) fn new(id: String, live: Live) -> Self {
+        Self { id, model: Arc::clone(&live.model), events: VecDeque::new(), state: State::Live(Box::new(live)) }
+    }
+
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub fn provider(&self) -> &str {
+        &self.model.provider.name
+    }
+
+    /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
+    pub async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            match &mut self.state {
+                State::Live(live) => {
+                    let step = live.running.next().await;
+                    self.take(step);
+                }
+                State::Closing { receipt, .. } => {
+                    let receipt = receipt.await.ok().flatten();
+                    let State::Closing { last, .. } = std::mem::replace(&mut self.state, State::Done) else { continue };
+                    self.events.extend(receipt.map(Event::Workspace));
+                    self.events.push_back(last);
+                }
+                State::Done => return None,
+            }
+        }
+    }
+
+    fn take(&mut self, step: Step) {
+        let State::Live(live) = &mut self.state else { return };
+        match step {
+            Step::Stdout(bytes) => {
+                self.events.extend(live.decoder.push(&bytes));
+                live.running.tool_running(live.decoder.tool_running());
+                if live.decoder.ended() {
+                    self.conclude(Ending::Open, Parting::Ended);
+                }
+            }
+            Step::Exited(Exit::Code(code)) => self.conclude(Ending::Code(code), Parting::Exited),
+            Step::Exited(Exit::Signal(signal)) => self.conclude(Ending::Signal(signal), Parting::Exited),
+            Step::Limit(limit) => {
+                let named = match limit {
+                    LimitKind::Total => "the run took longer than its total limit (timeout)",
+                    LimitKind::Idle => "the CLI was silent for longer than its idle limit (idleTimeout)",
+                    LimitKind::Startup => "the CLI printed nothing within the start-up limit",
+                };
+                self.conclude(Ending::TimedOut(named), Parting::Stop);
+            }
+        }
+    }
+
+    /// Turns the end of the output into the last events and parts from the CLI.
+    fn conclude(&mut self, ending: Ending, parting: Parting) {
+        let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
+        let stderr = live.running.stderr_tail();
+        let mut conclusion = live.decoder.conclude(ending, &stderr, &live.prompt);
+        self.events.extend(conclusion.events.drain(..));
+        let last = live.last_event(conclusion);
+        let Live { running, mut belongings, .. } = *live;
+        let engine = Arc::clone(&belongings.engine);
+        if belongings.worktree.is_none() {
+            self.events.push_back(last);
+            match parting {
+                Parting::Exited => drop((running, belongings)),
+                Parting::Ended | Parting::Stop => {
+                    engine.tracker.spawn(async move {
+                        part(running, parting, &belongings.engine).await;
+                        drop(belongings);
+                    });
+                }
+            }
+            return;
+        }
+        let (sender, receipt) = oneshot::channel();
+        self.state = State::Closing { receipt, last };
+        engine.tracker.spawn(async move {
+            part(running, parting, &belongings.engine).await;
+            let receipt = belongings.put_in_order().await;
+            drop(belongings);
+            let _nobody_waits_for_it = sender.send(receipt);
+        });
+    }
+}
+
+impl Live {
+    fn last_event(&self, conclusion: Conclusion) -> Event {
+        let Conclusion { content, usage, finish, session, failure, .. } = conclusion;
+        if let Some(failure) = failure {
+            let secrets = &self.belongings.engine.settings.secrets;
+            return Event::Failed(Failure { message: secrets.mask(&failure.message), ..failure });
+        }
+        let usage = match (self.model.provider.usage, session.as_ref().or(self.session.as_ref())) {
+            (UsageScope::Session, Some(session)) => self.belongings.engine.sessions.turn_usage(session, usage),
+            (UsageScope::Session, None) | (UsageScope::Turn, _) => usage,
+        };
+        Event::Finished(Answer { content, usage, finish })
+    }
+}
+
+impl Belongings {
+    pub(crate) fn new(engine: Arc<Inner>, permit: Permit, turn: Option<session::Turn>, scratch: Scratch) -> Self {
+        Self { engine, worktree: None, scratch, _turn: turn, _permit: permit }
+    }
+
+    /// Commits and removes the worktree, if there is one.
+    async fn put_in_order(&mut self) -> Option<Receipt> {
+        let (worktree, after) = self.worktree.take()?;
+        match self.engine.worktrees.finish(&worktree, after).await {
+            Ok(receipt) => Some(receipt),
+            Err(failure) => {
+                tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
+                Some(Receipt { path: Some(worktree.cwd.to_string_lossy().into_owned()), ..Receipt::default() })
+            }
+        }
+    }
+}
+
+impl Drop for Belongings {
+    /// A run that was let go of before its end, or never got to start: its worktree is put in order all the same.
+    fn drop(&mut self) {
+        if let Some((worktree, after)) = self.worktree.take() {
+            let engine = Arc::clone(&self.engine);
+            self.engine.tracker.spawn(async move {
+                if let Err(failure) = engine.worktrees.finish(&worktree, after).await {
+                    tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
+                }
+            });
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let State::Live(live) = std::mem::replace(&mut self.state, State::Done) {
+            let Live { running, mut belongings, .. } = *live;
+            let engine = Arc::clone(&belongings.engine);
+            engine.tracker.spawn(async move {
+                running.stop().await;
+                belongings.put_in_order().await;
+            });
+        }
+    }
+}
+
+/// Waits until every process of the run is gone.
+async fn part(running: Running, parting: Parting, engine: &Inner) {
+    match parting {
+        Parting::Exited | Parting::Stop => running.stop().await,
+        Parting::Ended => running.finish(engine.settings.linger).await,
+    };
+}
