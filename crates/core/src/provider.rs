@@ -209,6 +209,18 @@ pub fn built_in() -> BTreeMap<String, Provider> {
     parse(BUILT_IN).expect("providers.toml is checked by the tests")
 }
 
+/// A provider that is nothing but a program and its output format. Its arguments are a model's own, where `{prompt}`
+/// may stand; without one the prompt goes to stdin.
+#[must_use]
+pub fn plain(name: &str, program: &str, format: Format) -> Provider {
+    let toml = format!("[p]\nprogram = \"p\"\nformat = \"text\"\nargs = [[\"{{extra}}\"]]\n");
+    let mut provider = parse(&toml).expect("the text is fixed").remove("p").expect("it has this one provider");
+    provider.name = name.to_owned();
+    provider.program = program.to_owned();
+    provider.format = format;
+    provider
+}
+
 /// Every variable that carries a built-in provider's credentials.
 pub fn built_in_keys() -> &'static [String] {
     static KEYS: LazyLock<Vec<String>> =

@@ -54,7 +54,11 @@ pub struct Settings {
 
 /// The models there are, in the order of their file.
 #[derive(Debug, Clone, Default)]
-pub struct Models(Vec<Arc<Model>>);
+pub struct Models {
+    named: Vec<Arc<Model>>,
+    /// Answers for every name that is not there.
+    default: Option<Arc<Model>>,
+}
 
 /// Why a turn did not even start.
 #[derive(Debug, thiserror::Error)]
@@ -81,19 +85,30 @@ pub(crate) struct Inner {
 
 impl Models {
     pub fn new(models: impl IntoIterator<Item = Model>) -> Self {
-        Self(models.into_iter().map(Arc::new).collect())
+        Self { named: models.into_iter().map(Arc::new).collect(), default: None }
+    }
+
+    /// The same, with one more that answers for every other name too.
+    #[must_use]
+    pub fn with_default(mut self, model: Model) -> Self {
+        let model = Arc::new(model);
+        if self.named.iter().all(|known| known.name != model.name) {
+            self.named.push(Arc::clone(&model));
+        }
+        self.default = Some(model);
+        self
     }
 
     pub fn get(&self, name: &str) -> Option<&Arc<Model>> {
-        self.0.iter().find(|model| model.name == name)
+        self.named.iter().find(|model| model.name == name).or(self.default.as_ref())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Model>> {
-        self.0.iter()
+        self.named.iter()
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|model| model.name.as_str())
+        self.named.iter().map(|model| model.name.as_str())
     }
 }
 

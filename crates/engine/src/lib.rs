@@ -20,6 +20,6 @@ mod worktree;
 pub use engine::{Engine, Models, Settings, StartError};
 pub use environment::secret_values;
 pub use gate::Caps;
-pub use plan::Plan;
+pub use plan::{Plan, ignored as ignored_options};
 pub use program::{Located, locate};
 pub use run::Run;

@@ -36,7 +36,7 @@ pub(crate) fn values<'a>(model: &'a Model, prompt: &'a str, cwd: &'a str) -> Val
 }
 
 /// A model's settings that its CLI cannot honour.
-pub(crate) fn ignored(model: &Model) -> Vec<&'static str> {
+pub fn ignored(model: &Model) -> Vec<&'static str> {
     let provider = &model.provider;
     let grants = [Permissions::Read, Permissions::Edit, Permissions::Full].map(|level| provider.permissions.of(level));
     let same_grants = grants.iter().all(|grant| grant.args.is_empty() && grant.env.is_empty());

@@ -1,0 +1,51 @@
+//! The backend profile: one CLI chosen by the environment, for bridges that know no model names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use trunkline_core::model::Model;
+use trunkline_core::provider::{Permissions, Provider};
+use trunkline_engine::locate;
+
+use super::{ConfigError, Surroundings, doubts, plain_model};
+
+/// Listed before the others.
+const FIRST: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
+
+const DEFAULT_MAX_TURNS: u32 = 25;
+
+/// The model that answers for every name nobody else has, when `AGENT_BACKEND` is set.
+pub(super) fn active(
+    providers: &BTreeMap<String, Arc<Provider>>,
+    around: &Surroundings,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Model>, ConfigError> {
+    let Some(name) = around.variable("AGENT_BACKEND") else { return Ok(None) };
+    let Some(provider) = providers.values().find(|p| p.name == name || p.aliases.iter().any(|alias| alias == name)) else {
+        let others = providers.keys().map(String::as_str).filter(|name| !FIRST.contains(name));
+        let valid: Vec<&str> = FIRST.into_iter().chain(others).collect();
+        return Err(ConfigError::elsewhere(format!("AGENT_BACKEND: unknown backend {name:?}; valid ones: {}", valid.join(", "))));
+    };
+    let mut model = plain_model(&provider.name, provider, &around.folder);
+    model.permissions = Permissions::Full;
+    model.upstream = around.variable("BACKEND_MODEL").map(str::to_owned);
+    model.command = around.variable("BACKEND_CLI_PATH").map(str::to_owned);
+    model.allowed_tools = around
+        .variable("ALLOWED_TOOLS")
+        .map(|tools| tools.split(',').map(str::trim).filter(|tool| !tool.is_empty()).map(str::to_owned).collect())
+        .unwrap_or_default();
+    model.max_turns = match around.variable("BACKEND_MAX_TURNS") {
+        Some(turns) => Some(turns.parse().map_err(|_not_a_number| {
+            ConfigError::elsewhere(format!("BACKEND_MAX_TURNS: {turns:?} is not a number of turns"))
+        })?),
+        // Set by default, so not worth a warning where it cannot be honoured.
+        None => provider.takes("max_turns").then_some(DEFAULT_MAX_TURNS),
+    };
+    if let Err(failure) = locate(provider, model.command.as_deref(), around.search_path()) {
+        let path = model.command.as_deref().unwrap_or(&provider.program);
+        return Err(ConfigError::elsewhere(format!("backend {} at {path}: {failure}", provider.name))
+            .hint(failure.hint.unwrap_or_default()));
+    }
+    warnings.extend(doubts(&model, around));
+    Ok(Some(model))
+}

@@ -1,0 +1,84 @@
+//! What is wrong with a configuration, where, and what was probably meant.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use trunkline_core::near::near;
+
+#[derive(Debug)]
+pub(crate) struct ConfigError {
+    file: Option<PathBuf>,
+    place: Option<(usize, usize)>,
+    message: String,
+    hint: Option<String>,
+}
+
+impl ConfigError {
+    pub(crate) fn new(file: &Path, message: impl Into<String>) -> Self {
+        Self { file: Some(file.to_owned()), place: None, message: message.into(), hint: None }
+    }
+
+    /// An error of the environment or the command line, not of a file.
+    pub(crate) fn elsewhere(message: impl Into<String>) -> Self {
+        Self { file: None, place: None, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Points at the line of `text` where `needle` first stands.
+    pub(crate) fn at(mut self, text: &str, needle: &str) -> Self {
+        self.place = text.find(needle).map(|offset| line_and_column(text, offset));
+        self
+    }
+
+    pub(crate) fn json(file: &Path, error: &serde_json::Error) -> Self {
+        let whole = error.to_string();
+        let message = whole.split(" at line ").next().unwrap_or(&whole).to_owned();
+        let place = (error.line() > 0).then(|| (error.line(), error.column()));
+        Self { file: Some(file.to_owned()), place, hint: did_you_mean(&message), message }
+    }
+
+    pub(crate) fn toml(file: &Path, text: &str, error: &toml::de::Error) -> Self {
+        let message = error.message().to_owned();
+        let place = error.span().map(|span| line_and_column(text, span.start));
+        Self { file: Some(file.to_owned()), place, hint: did_you_mean(&message), message }
+    }
+}
+
+/// A suggestion for ``unknown field `x`, expected one of `a`, `b` ``.
+fn did_you_mean(message: &str) -> Option<String> {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let unknown = quoted.next().filter(|_| message.starts_with("unknown "))?;
+    let known: Vec<&str> = quoted.collect();
+    let near = near(unknown, known.iter().copied());
+    (!near.is_empty()).then(|| format!("did you mean `{}`?", near.join("` or `")))
+}
+
+fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
+    let before = &text[..offset.min(text.len())];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (line, column)
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{}", file.display())?;
+            if let Some((line, column)) = self.place {
+                write!(f, ":{line}:{column}")?;
+            }
+            write!(f, ": ")?;
+        }
+        write!(f, "{}", self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(f, " ({hint})")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}

@@ -1,0 +1,130 @@
+//! Configuration: files as written become models that are valid. The environment is read here and nowhere else.
+
+mod backend;
+mod discover;
+mod error;
+mod models_file;
+mod surroundings;
+mod value;
+
+pub(crate) use discover::{MODELS_FILE, PROVIDERS_FILE, Place};
+pub(crate) use error::ConfigError;
+pub(crate) use surroundings::Surroundings;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use trunkline_core::model::{Limits, Model, Normalize};
+use trunkline_core::provider::{self, Permissions, Provider};
+use trunkline_engine::{Models, locate};
+
+/// What the files and the environment come to.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) models: Models,
+    pub(crate) providers: BTreeMap<String, Arc<Provider>>,
+    /// Things that are odd but not wrong: said at start, and by `trunkline check`.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Config {
+    /// Reads everything there is. A folder without files, and an environment without a backend, gives a model for
+    /// each CLI on the search path.
+    pub(crate) fn load(place: &Place, around: &Surroundings) -> Result<Self, ConfigError> {
+        let providers = providers(place)?;
+        let mut warnings = Vec::new();
+        let mut models = match place.file(MODELS_FILE) {
+            Some(path) => models_file::load(&path, &providers, around, &mut warnings)?,
+            None => Vec::new(),
+        };
+        let backend = backend::active(&providers, around, &mut warnings)?;
+        if models.is_empty() && backend.is_none() && place.file(MODELS_FILE).is_none() {
+            models = installed(&providers, around);
+        }
+        for model in &models {
+            warnings.extend(doubts(model, around));
+        }
+        let mut all = Models::new(models);
+        if let Some(backend) = backend {
+            all = all.with_default(backend);
+        }
+        Ok(Self { models: all, providers, warnings })
+    }
+}
+
+/// The built-in providers, and the user's own over them.
+fn providers(place: &Place) -> Result<BTreeMap<String, Arc<Provider>>, ConfigError> {
+    let mut providers = provider::built_in();
+    if let Some(path) = place.file(PROVIDERS_FILE) {
+        let text = read(&path)?;
+        let own = provider::parse(&text).map_err(|error| ConfigError::toml(&path, &text, &error))?;
+        providers.extend(own);
+    }
+    Ok(providers.into_iter().map(|(name, provider)| (name, Arc::new(provider))).collect())
+}
+
+/// A model for each supported CLI that is installed, in the current folder.
+fn installed(providers: &BTreeMap<String, Arc<Provider>>, around: &Surroundings) -> Vec<Model> {
+    providers
+        .values()
+        .filter(|provider| locate(provider, None, around.search_path()).is_ok())
+        .map(|provider| plain_model(&provider.name, provider, &around.folder))
+        .collect()
+}
+
+/// A model with nothing set.
+fn plain_model(name: &str, provider: &Arc<Provider>, repo: &Path) -> Model {
+    Model {
+        name: name.to_owned(),
+        provider: Arc::clone(provider),
+        repo: repo.to_owned(),
+        agent_file: Some(models_file::AGENT_FILE.to_owned()),
+        worktree: false,
+        keep_worktree: false,
+        upstream: None,
+        permissions: Permissions::default(),
+        limits: Limits::default(),
+        max_turns: None,
+        allowed_tools: Vec::new(),
+        system_prompt: None,
+        fallback: Vec::new(),
+        env: BTreeMap::new(),
+        command: None,
+        args: Vec::new(),
+        normalize: Normalize::None,
+    }
+}
+
+/// What will keep a model from running, or from running as it says.
+fn doubts(model: &Model, around: &Surroundings) -> Vec<String> {
+    let name = &model.name;
+    let mut doubts = Vec::new();
+    if !model.repo.is_dir() {
+        doubts.push(format!("model {name}: repoPath {} is not a folder", model.repo.display()));
+    } else if let Some(file) = &model.agent_file
+        && !model.repo.join(file).exists()
+        && file != models_file::AGENT_FILE
+    {
+        doubts.push(format!("model {name}: agentFile {file} does not exist in {}", model.repo.display()));
+    }
+    if let Err(failure) = locate(&model.provider, model.command.as_deref(), around.search_path()) {
+        let hint = failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        doubts.push(format!("model {name}: {failure}{hint}"));
+    }
+    let ignored = trunkline_engine::ignored_options(model);
+    if !ignored.is_empty() {
+        doubts.push(format!("model {name}: {} cannot honour {}; ignored", model.provider.name, ignored.join(", ")));
+    }
+    doubts
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    const LARGEST: u64 = 4 * 1024 * 1024;
+    let too_large = fs::metadata(path).is_ok_and(|metadata| metadata.len() > LARGEST);
+    if too_large {
+        return Err(ConfigError::new(path, "larger than 4 MiB"));
+    }
+    fs::read_to_string(path).map_err(|error| ConfigError::new(path, error.to_string()))
+}

@@ -1,0 +1,215 @@
+//! `models.json`: names clients ask for, and what each of them runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
+use trunkline_core::model::{Limits, Model, Normalize};
+use trunkline_core::near::near;
+use trunkline_core::parse::Format;
+use trunkline_core::provider::{self, Permissions, Provider};
+
+use super::value::Span;
+use super::{ConfigError, Surroundings, read};
+
+/// The instructions a model reads when it names none.
+pub(super) const AGENT_FILE: &str = "AGENTS.md";
+
+/// The file as written: models in order, no name twice.
+#[derive(Debug)]
+struct ModelsFile(Vec<(String, Entry)>);
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Entry {
+    driver: String,
+    repo_path: String,
+    agent_file: Option<String>,
+    #[serde(default)]
+    worktree: bool,
+    #[serde(default)]
+    keep_worktree: bool,
+    model: Option<String>,
+    #[serde(default)]
+    permissions: Permissions,
+    timeout: Option<Span>,
+    idle_timeout: Option<Span>,
+    max_turns: Option<u32>,
+    #[serde(default)]
+    allowed_tools: Vec<String>,
+    system_prompt: Option<String>,
+    #[serde(default)]
+    fallback: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    command: Option<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    normalize: Option<Normalization>,
+    policy: Option<Policy>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Normalization {
+    LastBlock,
+}
+
+/// What an agent may leave in the repository beside its task.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Policy {
+    create_helpers: Option<bool>,
+}
+
+pub(super) fn load(
+    path: &Path,
+    providers: &BTreeMap<String, Arc<Provider>>,
+    around: &Surroundings,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Model>, ConfigError> {
+    let text = read(path)?;
+    let file: ModelsFile = serde_json::from_str(&text).map_err(|error| ConfigError::json(path, &error))?;
+    let names: Vec<&str> = file.0.iter().map(|(name, _)| name.as_str()).collect();
+    for (name, entry) in &file.0 {
+        if let Some(missing) = entry.fallback.iter().find(|other| *other == name || !names.contains(&other.as_str())) {
+            let wrong = ConfigError::new(path, format!("model {name}: fallback to {missing:?}, which is not another model"));
+            return Err(wrong.at(&text, &format!("\"{missing}\"")));
+        }
+    }
+    if file.0.is_empty() {
+        warnings.push(format!("{} names no model", path.display()));
+    }
+    let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
+    file.0
+        .into_iter()
+        .map(|(name, entry)| {
+            let provider = provider_of(&name, &entry, providers).map_err(|(message, hint)| {
+                let wrong = ConfigError::new(path, message).at(&text, &format!("\"{}\"", entry.driver));
+                if hint.is_empty() { wrong } else { wrong.hint(hint) }
+            })?;
+            Ok(entry.resolve(name, provider, &folder, around))
+        })
+        .collect()
+}
+
+/// A driver is a provider by its name or alias, or a plain output format for the model's own command.
+fn provider_of(
+    name: &str,
+    entry: &Entry,
+    providers: &BTreeMap<String, Arc<Provider>>,
+) -> Result<Arc<Provider>, (String, String)> {
+    let driver = &entry.driver;
+    if let Some(provider) = providers.values().find(|p| p.name == *driver || p.aliases.contains(driver)) {
+        return Ok(Arc::clone(provider));
+    }
+    let format = match driver.as_str() {
+        "text" => Format::Text,
+        "json" => Format::Json,
+        "stream-json" => Format::StreamJson,
+        _ => {
+            let known: Vec<&str> = providers.keys().map(String::as_str).chain(["text", "json", "stream-json"]).collect();
+            let close = near(driver, known.iter().copied());
+            let hint = match close.first() {
+                Some(close) => format!("did you mean \"{close}\"?"),
+                None => format!("known drivers: {}", known.join(", ")),
+            };
+            return Err((format!("model {name}: unknown driver {driver:?}"), hint));
+        }
+    };
+    match &entry.command {
+        Some(command) => Ok(Arc::new(provider::plain(name, command, format))),
+        None => Err((format!("model {name}: driver {driver:?} needs a command"), String::new())),
+    }
+}
+
+impl Entry {
+    fn resolve(self, name: String, provider: Arc<Provider>, folder: &Path, around: &Surroundings) -> Model {
+        let default = Limits::default();
+        let total = self.timeout.map_or(default.total, |span| span.0);
+        let limits = Limits {
+            total,
+            idle: self.idle_timeout.map_or(default.idle, |span| span.0).min(total),
+            startup: default.startup.min(total),
+        };
+        Model {
+            repo: around.path(&self.repo_path, folder),
+            agent_file: Some(self.agent_file.unwrap_or_else(|| AGENT_FILE.to_owned())).filter(|file| !file.is_empty()),
+            worktree: self.worktree,
+            keep_worktree: self.keep_worktree,
+            upstream: self.model,
+            permissions: self.permissions,
+            limits,
+            max_turns: self.max_turns,
+            allowed_tools: self.allowed_tools,
+            system_prompt: with_policy(self.system_prompt, self.policy),
+            fallback: self.fallback,
+            env: self.env,
+            command: self.command.map(|command| match command.contains('/') || command.starts_with('~') {
+                true => around.path(&command, folder).to_string_lossy().into_owned(),
+                false => command,
+            }),
+            args: self.args,
+            normalize: match self.normalize {
+                Some(Normalization::LastBlock) => Normalize::LastBlock,
+                None => Normalize::None,
+            },
+            name,
+            provider,
+        }
+    }
+}
+
+/// The model's own instructions, and what its repository's policy adds to them.
+fn with_policy(system_prompt: Option<String>, policy: Option<Policy>) -> Option<String> {
+    let rule = policy.and_then(|policy| policy.create_helpers).map(|allowed| match allowed {
+        true => "You may add helper scripts to this repository when they serve the task.",
+        false => "Do not add helper scripts or other files to this repository that the task does not ask for.",
+    });
+    match (system_prompt, rule) {
+        (Some(prompt), Some(rule)) => Some(format!("{prompt}\n\n{rule}")),
+        (Some(prompt), None) => Some(prompt),
+        (None, Some(rule)) => Some(rule.to_owned()),
+        (None, None) => None,
+    }
+}
+
+impl<'de> Deserialize<'de> for ModelsFile {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ModelsVisitor)
+    }
+}
+
+struct ModelsVisitor;
+
+impl<'de> Visitor<'de> for ModelsVisitor {
+    type Value = ModelsFile;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of models by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ModelsFile, A::Error> {
+        let mut models: Vec<(String, Entry)> = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if name == "$schema" {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            if name.is_empty() || name.len() > 200 || name.chars().any(char::is_control) {
+                return Err(A::Error::custom(format!("{name:?} cannot be a model's name")));
+            }
+            if models.iter().any(|(known, _)| *known == name) {
+                return Err(A::Error::custom(format!("model {name:?} is there twice")));
+            }
+            models.push((name, map.next_value()?));
+        }
+        Ok(ModelsFile(models))
+    }
+}
+
+#[cfg(test)]
+mod tests;
