@@ -6,3 +6,4 @@
 //! handed in.
 
 pub mod error;
+pub mod sse;
