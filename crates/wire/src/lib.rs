@@ -5,5 +5,6 @@
 //! status, headers and an error body ([`error`]). It knows no sockets, no clock and no randomness: ids and times are
 //! handed in.
 
+pub mod chat;
 pub mod error;
 pub mod sse;
