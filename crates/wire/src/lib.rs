@@ -7,4 +7,5 @@
 
 pub mod chat;
 pub mod error;
+pub mod request;
 pub mod sse;
