@@ -8,4 +8,5 @@
 pub mod chat;
 pub mod error;
 pub mod request;
+pub mod response;
 pub mod sse;
