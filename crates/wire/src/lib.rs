@@ -10,3 +10,4 @@ pub mod error;
 pub mod request;
 pub mod response;
 pub mod sse;
+pub mod stream;
