@@ -1,1 +1,6 @@
 //! The HTTP surface.
+
+pub mod auth;
+mod config;
+
+pub use config::{Config, Limits};
