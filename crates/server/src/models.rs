@@ -1,0 +1,62 @@
+//! What can be asked for, and whether this server lives.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use http::StatusCode;
+use serde::Serialize;
+use trunkline_wire::error::ApiError;
+
+use crate::{App, Door, HttpResponse, reply};
+
+#[derive(Serialize)]
+struct ModelList {
+    object: &'static str,
+    data: Vec<Model>,
+}
+
+#[derive(Serialize)]
+struct Model {
+    id: String,
+    object: &'static str,
+    created: u64,
+    owned_by: &'static str,
+}
+
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+    version: &'static str,
+    models: usize,
+}
+
+pub(crate) async fn list<D: Door>(State(app): State<Arc<App<D>>>) -> HttpResponse {
+    let data = app.door.models().into_iter().map(|id| model(&app, id)).collect();
+    reply::json(StatusCode::OK, &ModelList { object: "list", data })
+}
+
+/// The id is everything after `/models/`, percent-decoded: names may hold `/` and `:`.
+pub(crate) async fn one<D: Door>(
+    State(app): State<Arc<App<D>>>,
+    id: Result<Path<String>, PathRejection>,
+) -> HttpResponse {
+    match id {
+        Ok(Path(id)) if app.door.models().contains(&id) => reply::json(StatusCode::OK, &model(&app, id)),
+        Ok(_) | Err(_) => reply::error(&ApiError::no_such_model()),
+    }
+}
+
+/// A server that stops says so, so that nobody sends it more.
+pub(crate) async fn health<D: Door>(State(app): State<Arc<App<D>>>) -> HttpResponse {
+    let (code, status) = if app.stopping.is_cancelled() {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping")
+    } else {
+        (StatusCode::OK, "ok")
+    };
+    reply::json(code, &Health { status, version: env!("CARGO_PKG_VERSION"), models: app.door.models().len() })
+}
+
+fn model<D>(app: &App<D>, id: String) -> Model {
+    Model { id, object: "model", created: app.started, owned_by: "trunkline" }
+}
