@@ -85,7 +85,9 @@ fn routes<D: Door>(app: Arc<App<D>>) -> Router {
 /// One request, whoever sent it: who may not come in is told so, and a panic is this request's own.
 async fn handle<D: Door>(app: &App<D>, routes: Router, peer: auth::Peer, request: Request) -> Response {
     let id = request_id(request.headers());
-    let mut response = match auth::admit(&app.config, peer, &request) {
+    let admitted =
+        check_size(request.headers(), &app.config.limits).and_then(|()| auth::admit(&app.config, peer, &request));
+    let mut response = match admitted {
         Err(error) => reply::error(&error),
         Ok(()) => match AssertUnwindSafe(routes.oneshot(request)).catch_unwind().await {
             Ok(Ok(response)) => response,
@@ -106,6 +108,12 @@ async fn unknown_path(method: Method, uri: Uri) -> Response {
 
 async fn wrong_method(method: Method) -> Response {
     reply::error(&ApiError::wrong_method(method.as_str()))
+}
+
+/// hyper looks at its buffer's limit between reads only, so a head of up to twice that size gets through.
+fn check_size(headers: &HeaderMap, limits: &Limits) -> Result<(), ApiError> {
+    let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if size > limits.header_bytes { Err(ApiError::headers_too_large(limits.header_bytes)) } else { Ok(()) }
 }
 
 /// The client's own id when it is a plain word, else a new one.

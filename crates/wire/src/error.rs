@@ -133,6 +133,11 @@ impl ApiError {
     }
 
     #[must_use]
+    pub fn headers_too_large(limit: usize) -> Self {
+        Self::new(431, INVALID_REQUEST, "headers_too_large", format!("the headers are larger than {limit} bytes"))
+    }
+
+    #[must_use]
     pub fn unsupported_media(message: impl Into<Box<str>>) -> Self {
         Self::new(415, INVALID_REQUEST, "unsupported_media_type", message)
     }
