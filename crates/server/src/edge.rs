@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use hyper::body::Incoming;
+use http::StatusCode;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -110,8 +111,9 @@ async fn connection<D: Door>(socket: TcpStream, app: Arc<App<D>>, routes: Router
         let routes = routes.clone();
         let (app, refused) = (&app, &refused);
         async move {
+            let has_body = !request.is_end_stream();
             let response = handle(app, routes, Peer { dialled: dialled.ip() }, request.map(Body::new)).await;
-            refused.store(response.status().is_client_error(), Ordering::Relaxed);
+            refused.store(has_body && leaves_body_unread(response.status()), Ordering::Relaxed);
             Ok::<_, std::convert::Infallible>(response)
         }
     });
@@ -136,6 +138,11 @@ async fn connection<D: Door>(socket: TcpStream, app: Arc<App<D>>, routes: Router
     if refused.load(Ordering::Relaxed) {
         linger(&mut io).await;
     }
+}
+
+/// The refusals that are made by a request's head, or in the middle of its body.
+fn leaves_body_unread(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 401 | 403 | 404 | 405 | 408 | 413 | 415 | 431)
 }
 
 /// Reads on for a while after the last answer. Closing a socket with unread bytes resets it, and a client that was

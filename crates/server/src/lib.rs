@@ -19,14 +19,15 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::{get, post};
-use axum::{Router, http};
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use trunkline_wire::error::ApiError;
@@ -84,7 +85,9 @@ fn routes<D: Door>(app: Arc<App<D>>) -> Router {
 
 /// One request, whoever sent it: who may not come in is told so, and a panic is this request's own.
 async fn handle<D: Door>(app: &App<D>, routes: Router, peer: auth::Peer, request: Request) -> Response {
+    let began = Instant::now();
     let id = request_id(request.headers());
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let admitted =
         check_size(request.headers(), &app.config.limits).and_then(|()| auth::admit(&app.config, peer, &request));
     let mut response = match admitted {
@@ -98,6 +101,8 @@ async fn handle<D: Door>(app: &App<D>, routes: Router, peer: auth::Peer, request
             }
         },
     };
+    let (status, elapsed) = (response.status().as_u16(), began.elapsed());
+    tracing::debug!(request = ?id, %method, path, status, ?elapsed, "answered");
     response.headers_mut().insert("x-request-id", id);
     response
 }

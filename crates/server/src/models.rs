@@ -60,3 +60,41 @@ pub(crate) async fn health<D: Door>(State(app): State<Arc<App<D>>>) -> HttpRespo
 fn model<D>(app: &App<D>, id: String) -> Model {
     Model { id, object: "model", created: app.started, owned_by: "trunkline" }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Stop};
+    use tokio_util::sync::CancellationToken;
+    use trunkline_core::turn::Turn;
+    use trunkline_engine::{Run, StartError};
+
+    struct Empty;
+
+    impl Door for Empty {
+        type Run = Run;
+
+        fn models(&self) -> Vec<String> {
+            Vec::new()
+        }
+
+        async fn start(&self, _turn: Turn) -> Result<Run, StartError> {
+            Err(StartError::UnknownModel { near: Vec::new() })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stopping_server_is_not_healthy() {
+        let stop = Stop::default();
+        let app = Arc::new(App {
+            door: Arc::new(Empty),
+            config: Config::default(),
+            started: 0,
+            stopping: stop.gently.child_token(),
+            expired: CancellationToken::new(),
+        });
+        assert_eq!(health(State(Arc::clone(&app))).await.status(), 200);
+        stop.gently.cancel();
+        assert_eq!(health(State(app)).await.status(), 503);
+    }
+}

@@ -67,6 +67,7 @@ async fn each_mistake_has_its_status_and_code() {
         let body = error(&reply);
         assert_eq!((reply.status, body["code"].as_str()), (status, Some(code)), "{request:.200} {reply:?}");
         assert!(reply.header("access-control-allow-origin").is_none());
+        assert_eq!(reply.header("allow").is_some(), status == 405, "{reply:?}");
     }
 }
 
