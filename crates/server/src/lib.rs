@@ -1,1 +1,140 @@
-//! The HTTP surface.
+//! The HTTP surface: OpenAI's routes over a [`Door`], which is the engine, or a test's own.
+//!
+//! [`serve`] takes an open socket and a [`Stop`] and returns when the last connection has ended. Its first layer
+//! (`edge`) owns connections, timers and the drain; [`auth`] decides who may come in; the handlers (`chat`, `models`)
+//! translate. No task outlives `serve`, and a run lives exactly as long as the answer it is for.
+
+mod answer;
+pub mod auth;
+mod body;
+mod chat;
+mod config;
+mod door;
+mod edge;
+mod models;
+mod reply;
+mod stall;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::{get, post};
+use futures_util::FutureExt;
+use http::{HeaderMap, HeaderValue, Method, Uri};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+use trunkline_wire::error::ApiError;
+use uuid::Uuid;
+
+pub use config::{Config, Limits};
+pub use door::{Door, Events};
+
+/// How a server is told to end.
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    /// Accept no more, and let open answers run for [`Limits::drain`].
+    pub gently: CancellationToken,
+    /// End everything at once: a second signal.
+    pub now: CancellationToken,
+}
+
+/// Answers on `listener` until told to stop; then drains. Returns when no connection, and so no run, is left.
+pub async fn serve<D: Door>(listener: TcpListener, config: Config, door: Arc<D>, stop: Stop) {
+    let app = Arc::new(App {
+        door,
+        config,
+        started: unix_now(),
+        stopping: stop.gently.child_token(),
+        expired: CancellationToken::new(),
+    });
+    edge::run(listener, &app, routes(Arc::clone(&app)), &stop).await;
+}
+
+/// What every handler sees.
+struct App<D> {
+    door: Arc<D>,
+    config: Config,
+    /// When this server began, in seconds since 1970: the `created` of its models.
+    started: u64,
+    /// Cancelled when the server begins to stop.
+    stopping: CancellationToken,
+    /// Cancelled when open answers have had their time.
+    expired: CancellationToken,
+}
+
+/// Clients are configured with and without `/v1`, and some add a slash.
+fn routes<D: Door>(app: Arc<App<D>>) -> Router {
+    let mut router = Router::new().route("/health", get(models::health)).route("/health/", get(models::health));
+    for base in ["/v1", ""] {
+        for slash in ["/", ""] {
+            router = router
+                .route(&format!("{base}/chat/completions{slash}"), post(chat::completions))
+                .route(&format!("{base}/models{slash}"), get(models::list));
+        }
+        router = router.route(&format!("{base}/models/{{*id}}"), get(models::one));
+    }
+    router.fallback(unknown_path).method_not_allowed_fallback(wrong_method).with_state(app)
+}
+
+/// One request, whoever sent it: who may not come in is told so, and a panic is this request's own.
+async fn handle<D: Door>(app: &App<D>, routes: Router, peer: auth::Peer, request: Request) -> Response {
+    let began = Instant::now();
+    let id = request_id(request.headers());
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let admitted =
+        check_size(request.headers(), &app.config.limits).and_then(|()| auth::admit(&app.config, peer, &request));
+    let mut response = match admitted {
+        Err(error) => reply::error(&error),
+        Ok(()) => match AssertUnwindSafe(routes.oneshot(request)).catch_unwind().await {
+            Ok(Ok(response)) => response,
+            Ok(Err(never)) => match never {},
+            Err(_panic) => {
+                tracing::error!(request = ?id, "a handler panicked");
+                reply::error(&ApiError::internal())
+            }
+        },
+    };
+    let (status, elapsed) = (response.status().as_u16(), began.elapsed());
+    tracing::debug!(request = ?id, %method, path, status, ?elapsed, "answered");
+    response.headers_mut().insert("x-request-id", id);
+    response
+}
+
+async fn unknown_path(method: Method, uri: Uri) -> Response {
+    reply::error(&ApiError::unknown_path(method.as_str(), uri.path()))
+}
+
+async fn wrong_method(method: Method) -> Response {
+    reply::error(&ApiError::wrong_method(method.as_str()))
+}
+
+/// hyper looks at its buffer's limit between reads only, so a head of up to twice that size gets through.
+fn check_size(headers: &HeaderMap, limits: &Limits) -> Result<(), ApiError> {
+    let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if size > limits.header_bytes { Err(ApiError::headers_too_large(limits.header_bytes)) } else { Ok(()) }
+}
+
+/// The client's own id when it is a plain word, else a new one.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let plain = |c: &u8| c.is_ascii_alphanumeric() || b"-_.:".contains(c);
+    match headers.get("x-request-id") {
+        Some(id) if (1..=128).contains(&id.len()) && id.as_bytes().iter().all(plain) => id.clone(),
+        Some(_) | None => {
+            HeaderValue::from_str(&format!("req_{}", Uuid::new_v4().simple())).expect("hexadecimal is a header value")
+        }
+    }
+}
+
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The type of every body we send.
+type HttpResponse = http::Response<Body>;

@@ -1,0 +1,226 @@
+use super::*;
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use trunkline_core::event::{Answer, Finish, SessionId, Usage};
+
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// A run whose events a test sends.
+struct Scripted(mpsc::UnboundedReceiver<Event>);
+
+impl Events for Scripted {
+    fn id(&self) -> &str {
+        "run-1"
+    }
+
+    fn provider(&self) -> &str {
+        "fake"
+    }
+
+    async fn next(&mut self) -> Option<Event> {
+        self.0.recv().await
+    }
+}
+
+fn terms() -> Terms {
+    Terms {
+        head: Head { id: "cmpl-1".into(), created: 7, model: "m".into() },
+        secrets: Arc::default(),
+        began: Instant::now(),
+        keep_alive: KEEP_ALIVE,
+        expired: CancellationToken::new(),
+    }
+}
+
+/// A running feed, with the first of its events already there.
+fn feed(events: impl IntoIterator<Item = Event>) -> (mpsc::UnboundedSender<Event>, Feed<Scripted>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    for event in events {
+        sender.send(event).unwrap();
+    }
+    (sender, Feed::Running(Scripted(receiver)))
+}
+
+fn refused(error: StartError) -> Feed<Scripted> {
+    Feed::Starting(Box::pin(async move { Err(error) }))
+}
+
+fn started() -> Event {
+    Event::Started { session: Some(SessionId("s-1".into())), model: None }
+}
+
+fn text(delta: &str) -> Event {
+    Event::Text { delta: delta.into() }
+}
+
+fn finished(content: &str) -> Event {
+    let usage = Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() };
+    Event::Finished(Answer { content: content.into(), usage, finish: Finish::Stop })
+}
+
+fn failed(category: Category) -> Event {
+    Event::Failed(Failure::new(category, "no"))
+}
+
+fn header<'a>(response: &'a HttpResponse, name: &str) -> &'a str {
+    response.headers().get(name).map_or("", |value| value.to_str().unwrap())
+}
+
+async fn body(response: HttpResponse) -> String {
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().into()).unwrap()
+}
+
+async fn next_frame(body: &mut Body) -> Option<String> {
+    let frame = body.frame().await?.unwrap().into_data().unwrap();
+    Some(String::from_utf8(frame.into()).unwrap())
+}
+
+async fn error(response: HttpResponse) -> (u16, Value) {
+    let status = response.status().as_u16();
+    let body: Value = serde_json::from_str(&body(response).await).unwrap();
+    (status, body["error"].clone())
+}
+
+#[tokio::test]
+async fn one_whole_answer() {
+    let (_run, feed) = feed([started(), text("he"), text("llo"), finished("hello")]);
+    let response = whole(feed, terms()).await;
+    assert_eq!((header(&response, "x-trunkline-provider"), header(&response, "x-trunkline-session")), ("fake", "s-1"));
+    let body: Value = serde_json::from_str(&body(response).await).unwrap();
+    assert_eq!(body["choices"][0]["message"]["content"], "hello");
+    assert_eq!((&body["trunkline"]["run"], &body["trunkline"]["session_id"]), (&"run-1".into(), &"s-1".into()));
+}
+
+#[tokio::test]
+async fn a_whole_answer_that_fails() {
+    let (_run, feed) = feed([started(), text("he"), failed(Category::Timeout)]);
+    let (status, error) = error(whole(feed, terms()).await).await;
+    assert_eq!((status, &error["message"], &error["code"]), (504, &"CLI failed".into(), &"timeout".into()));
+}
+
+#[tokio::test]
+async fn a_run_that_never_starts() {
+    let busy = || StartError::Busy { message: "full".into(), retry_after: Duration::from_secs(3) };
+    let invalid = || StartError::Failed(Failure::new(Category::Validation, "too long"));
+    let unknown = || StartError::UnknownModel { near: vec!["n".into()] };
+    let expected = [(503, "overloaded"), (400, "invalid_value"), (400, "model_not_found")];
+    for (make, (status, code)) in [&busy as &dyn Fn() -> StartError, &invalid, &unknown].into_iter().zip(expected) {
+        let (found, error_body) = error(whole(refused(make()), terms()).await).await;
+        assert_eq!((found, error_body["code"].as_str()), (status, Some(code)));
+        let (found, error_body) = error(streamed(refused(make()), UsageChunk::No, terms()).await).await;
+        assert_eq!((found, error_body["code"].as_str()), (status, Some(code)));
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_just_ends_is_a_failure() {
+    let (run, feed) = feed([started()]);
+    drop(run);
+    let (status, error) = error(whole(feed, terms()).await).await;
+    assert_eq!((status, &error["detail"]), (500, &"the run ended without an answer".into()));
+}
+
+#[tokio::test]
+async fn a_stream_begins_with_the_first_thing_to_show() {
+    let (run, feed) = feed([started(), Event::Notice { message: "hm".into() }, text("a")]);
+    let response = streamed(feed, UsageChunk::No, terms()).await;
+    assert_eq!(header(&response, "content-type"), "text/event-stream");
+    assert_eq!(header(&response, "cache-control"), "no-cache");
+    assert_eq!((header(&response, "x-trunkline-provider"), header(&response, "x-trunkline-session")), ("fake", "s-1"));
+    let mut body = response.into_body();
+    let first = next_frame(&mut body).await.unwrap();
+    assert_eq!(sse::Decoder::default().push(first.as_bytes()).len(), 3, "role, notice, text: {first}");
+    run.send(text("b")).unwrap();
+    assert!(next_frame(&mut body).await.unwrap().contains("\"content\":\"b\""));
+    run.send(finished("ab")).unwrap();
+    let last = next_frame(&mut body).await.unwrap();
+    assert!(last.contains("\"finish_reason\":\"stop\"") && last.contains("\"run\":\"run-1\""), "{last}");
+    assert!(last.ends_with("data: [DONE]\n\n"));
+    assert!(run.is_closed(), "the run is dropped with the last frame");
+    assert_eq!(next_frame(&mut body).await, None);
+}
+
+#[tokio::test]
+async fn an_early_failure_is_a_status() {
+    let (_run, feed) = feed([started(), Event::Unknown { line: "?".into() }, failed(Category::RateLimit)]);
+    let response = streamed(feed, UsageChunk::Wanted, terms()).await;
+    assert_eq!((header(&response, "retry-after"), header(&response, "x-trunkline-provider")), ("1", "fake"));
+    assert_eq!(error(response).await.0, 429);
+}
+
+#[tokio::test]
+async fn a_late_failure_is_a_frame() {
+    let (_run, feed) = feed([text("a"), failed(Category::Server)]);
+    let response = streamed(feed, UsageChunk::No, terms()).await;
+    assert_eq!(response.status(), 200);
+    let frames = sse::Decoder::default().push(body(response).await.as_bytes());
+    let last: Value = serde_json::from_str(frames.last().unwrap()).unwrap();
+    assert_eq!(last["error"]["code"], "server");
+}
+
+#[tokio::test]
+async fn the_usage_chunk_comes_when_asked_for() {
+    for (usage, expected) in [(UsageChunk::Wanted, 1), (UsageChunk::No, 0)] {
+        let (_run, feed) = feed([text("a"), finished("a")]);
+        let body = body(streamed(feed, usage, terms()).await).await;
+        assert_eq!(body.matches("\"choices\":[],\"usage\":{").count(), expected, "{body}");
+        assert!(body.ends_with("data: [DONE]\n\n"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_broken_by_comments() {
+    let began = Instant::now();
+    let (run, feed) = feed([]);
+    let response = streamed(feed, UsageChunk::No, terms()).await;
+    assert_eq!((began.elapsed(), response.status().as_u16()), (KEEP_ALIVE, 200));
+    let mut body = response.into_body();
+    assert_eq!(next_frame(&mut body).await.as_deref(), Some(": keep-alive\n\n"));
+    // Events that show nothing do not count as a sign of life.
+    tokio::time::sleep(KEEP_ALIVE / 2).await;
+    run.send(Event::Unknown { line: "?".into() }).unwrap();
+    assert_eq!(next_frame(&mut body).await.as_deref(), Some(": keep-alive\n\n"));
+    assert_eq!(began.elapsed(), KEEP_ALIVE * 2);
+    run.send(failed(Category::Network)).unwrap();
+    assert!(next_frame(&mut body).await.unwrap().starts_with("data: {\"error\""));
+    assert_eq!(next_frame(&mut body).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_wait_for_a_slot_is_a_silent_stream() {
+    let waiting: Feed<Scripted> = Feed::Starting(Box::pin(async {
+        tokio::time::sleep(KEEP_ALIVE * 3 / 2).await;
+        Err(StartError::Busy { message: "full".into(), retry_after: Duration::from_secs(1) })
+    }));
+    let response = streamed(waiting, UsageChunk::No, terms()).await;
+    assert_eq!((response.status().as_u16(), header(&response, "x-trunkline-provider")), (200, ""));
+    let body = body(response).await;
+    assert!(body.starts_with(": keep-alive\n\ndata: {\"error\":{\"message\":\"full\""), "{body}");
+}
+
+#[tokio::test]
+async fn a_server_out_of_time_ends_its_answers() {
+    let terms_of_end = terms();
+    let expired = terms_of_end.expired.clone();
+    let (run, running) = feed([text("a")]);
+    let response = streamed(running, UsageChunk::No, terms_of_end).await;
+    expired.cancel();
+    let body = body(response).await;
+    assert!(body.contains("shutting_down") && !body.contains("[DONE]"), "{body}");
+    assert!(run.is_closed());
+
+    let terms_of_end = terms();
+    terms_of_end.expired.cancel();
+    let (_run, running) = feed([]);
+    assert_eq!(error(whole(running, terms_of_end).await).await.0, 503);
+}
+
+#[tokio::test]
+async fn an_answer_nobody_reads_drops_its_run() {
+    let (run, running) = feed([text("a")]);
+    let response = streamed(running, UsageChunk::No, terms()).await;
+    assert!(!run.is_closed());
+    drop(response);
+    assert!(run.is_closed());
+}

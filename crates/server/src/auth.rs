@@ -1,0 +1,159 @@
+//! Who may come in: keys, and the two ways a web page could reach a server on the user's own machine.
+//!
+//! A page may name us by a host of its own (DNS rebinding) or send requests across sites (CSRF). Both are refused by the
+//! headers browsers cannot forge, with keys and without.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::{HeaderMap, Request};
+use subtle::{Choice, ConstantTimeEq};
+use trunkline_wire::error::ApiError;
+
+use crate::config::Config;
+
+/// Names under which people pass keys in addresses, where logs and histories keep them.
+const KEY_PARAMETERS: [&str; 5] = ["api_key", "api-key", "apikey", "key", "access_token"];
+
+/// The keys that open the door, as digests: of equal length, and useless to who reads them.
+#[derive(Clone, Default)]
+pub struct Keys {
+    digests: Vec<[u8; blake3::OUT_LEN]>,
+}
+
+impl Keys {
+    /// Empty keys are no keys.
+    pub fn new<K: AsRef<str>>(keys: impl IntoIterator<Item = K>) -> Self {
+        let digest = |key: K| {
+            let key = key.as_ref().trim();
+            (!key.is_empty()).then(|| *blake3::hash(key.as_bytes()).as_bytes())
+        };
+        Self { digests: keys.into_iter().filter_map(digest).collect() }
+    }
+
+    /// Adds a key by its BLAKE3 digest in hexadecimal, as a file of hashes has it.
+    pub fn add_digest(&mut self, hexadecimal: &str) -> Result<(), BadDigest> {
+        let digest = blake3::Hash::from_hex(hexadecimal.trim()).map_err(|_| BadDigest)?;
+        self.digests.push(*digest.as_bytes());
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.digests.is_empty()
+    }
+
+    /// Takes the same time whatever the key has in common with ours.
+    fn open_for(&self, key: &str) -> bool {
+        let digest = blake3::hash(key.as_bytes());
+        let one_of = |found: Choice, known: &[u8; blake3::OUT_LEN]| found | known.ct_eq(digest.as_bytes());
+        self.digests.iter().fold(Choice::from(0), one_of).into()
+    }
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keys({})", self.digests.len())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("not a BLAKE3 digest: 64 hexadecimal digits are expected")]
+pub struct BadDigest;
+
+/// A server that others can reach, and that asks nobody for a key, would run agents for anyone.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} can be reached from other machines, and there are no keys: set keys or listen on 127.0.0.1")]
+pub struct OpenToAll(pub SocketAddr);
+
+/// The rule that any bind but loopback needs keys.
+pub fn check_bind(address: SocketAddr, keys: &Keys) -> Result<(), OpenToAll> {
+    if address.ip().to_canonical().is_loopback() || !keys.is_empty() { Ok(()) } else { Err(OpenToAll(address)) }
+}
+
+/// The end of a connection that is ours: what its client dialled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer {
+    pub(crate) dialled: IpAddr,
+}
+
+/// Whether a request may go on to its handler.
+pub(crate) fn admit<B>(config: &Config, peer: Peer, request: &Request<B>) -> Result<(), ApiError> {
+    let headers = request.headers();
+    let host = text(headers, HOST.as_str());
+    // A target in absolute form overrides `Host`; both must be ours.
+    let named = [host, request.uri().authority().map(http::uri::Authority::as_str)];
+    if host.is_none() || !named.into_iter().flatten().all(|name| is_ours(name, config, peer)) {
+        return Err(ApiError::forbidden("forbidden_host", "this server is not known under that Host"));
+    }
+    if peer.dialled.to_canonical().is_loopback() {
+        refuse_other_sites(headers, host.unwrap_or_default())?;
+    }
+    let open = matches!(request.uri().path(), "/health" | "/health/");
+    if config.keys.is_empty() || open { Ok(()) } else { check_key(&config.keys, request) }
+}
+
+fn refuse_other_sites(headers: &HeaderMap, host: &str) -> Result<(), ApiError> {
+    let own = |origin: &[u8]| {
+        let authority = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
+        authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host.as_bytes()))
+    };
+    if headers.get_all(ORIGIN).iter().any(|origin| !own(origin.as_bytes())) {
+        return Err(ApiError::forbidden("forbidden_origin", "requests from web pages of other origins are refused"));
+    }
+    if headers.get("sec-fetch-site").is_some_and(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site")) {
+        return Err(ApiError::forbidden("forbidden_origin", "requests from other sites are refused"));
+    }
+    Ok(())
+}
+
+fn is_ours(authority: &str, config: &Config, peer: Peer) -> bool {
+    let name = without_port(authority);
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    match address.parse::<IpAddr>() {
+        Ok(ip) if ip.to_canonical().is_loopback() || ip.to_canonical() == peer.dialled.to_canonical() => true,
+        Ok(_) | Err(_) => {
+            name.eq_ignore_ascii_case("localhost") || config.hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
+        }
+    }
+}
+
+fn without_port(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) && !name.ends_with(':') => name,
+        Some(_) | None => authority,
+    }
+}
+
+fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<(), ApiError> {
+    let in_address = |pair: &str| {
+        let name = pair.split('=').next().unwrap_or_default();
+        KEY_PARAMETERS.iter().any(|key| key.eq_ignore_ascii_case(name))
+    };
+    if request.uri().query().is_some_and(|query| query.split('&').any(in_address)) {
+        return Err(ApiError::unauthorized("a key in the address is not accepted: send Authorization: Bearer"));
+    }
+    let headers = request.headers();
+    let bearer = text(headers, AUTHORIZATION.as_str()).and_then(|value| {
+        let (scheme, key) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
+    });
+    match bearer.or_else(|| text(headers, "x-api-key")) {
+        Some(key) if keys.open_for(key) => Ok(()),
+        Some(_) => Err(ApiError::unauthorized("the API key is not valid")),
+        None => Err(ApiError::unauthorized("an API key is needed: send Authorization: Bearer YOUR_KEY")),
+    }
+}
+
+/// A header's value, unless it is there twice or is not text.
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok(),
+        (Some(_), Some(_)) | (None, _) => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "auth_tests.rs"]
+mod tests;

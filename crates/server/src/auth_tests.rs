@@ -1,0 +1,108 @@
+use super::*;
+
+const LOOPBACK: &str = "127.0.0.1";
+const ELSEWHERE: &str = "192.0.2.7";
+
+/// The status with which a request is refused; 200 if it is not.
+fn status(config: &Config, dialled: &str, target: &str, headers: &[(&str, &str)]) -> u16 {
+    let mut request = Request::builder().uri(target);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let peer = Peer { dialled: dialled.parse().unwrap() };
+    admit(config, peer, &request.body(()).unwrap()).err().map_or(200, |error| error.status)
+}
+
+#[test]
+fn only_our_own_names_are_answered_to() {
+    let config = Config { hosts: vec!["gate.example".into()], ..Config::default() };
+    for (dialled, host, expected) in [
+        (LOOPBACK, "localhost", 200),
+        (LOOPBACK, "LOCALHOST:8765", 200),
+        (LOOPBACK, "127.0.0.1:8765", 200),
+        (LOOPBACK, "127.0.0.2", 200),
+        ("::1", "[::1]:8765", 200),
+        ("::1", "[::1]", 200),
+        ("::ffff:127.0.0.1", "127.0.0.1", 200),
+        (LOOPBACK, "gate.example:443", 200),
+        (LOOPBACK, "evil.example", 403),
+        (LOOPBACK, "localhost.evil.example", 403),
+        (LOOPBACK, "evil.example:80@localhost", 403),
+        (LOOPBACK, "192.0.2.7", 403),
+        (LOOPBACK, "", 403),
+        (ELSEWHERE, "192.0.2.7:8765", 200),
+        (ELSEWHERE, "evil.example", 403),
+    ] {
+        assert_eq!(status(&config, dialled, "/v1/models", &[("host", host)]), expected, "{dialled} {host}");
+    }
+    assert_eq!(status(&config, LOOPBACK, "/v1/models", &[]), 403);
+    assert_eq!(status(&config, LOOPBACK, "/v1/models", &[("host", "localhost"), ("host", "evil.example")]), 403);
+    assert_eq!(status(&config, LOOPBACK, "http://evil.example/health", &[("host", "localhost")]), 403);
+}
+
+#[test]
+fn other_web_pages_are_refused() {
+    let config = Config::default();
+    for (header, value, expected) in [
+        ("origin", "http://localhost:8765", 200),
+        ("origin", "http://evil.example", 403),
+        ("origin", "http://localhost:3000", 403),
+        ("origin", "null", 403),
+        ("origin", "http://localhost:8765.evil.example", 403),
+        ("sec-fetch-site", "cross-site", 403),
+        ("sec-fetch-site", "same-origin", 200),
+        ("sec-fetch-site", "none", 200),
+    ] {
+        let headers = [("host", "localhost:8765"), (header, value)];
+        assert_eq!(status(&config, LOOPBACK, "/v1/models", &headers), expected, "{header}: {value}");
+    }
+}
+
+#[test]
+fn a_key_opens() {
+    let mut keys = Keys::new(["first-key", " second-key\n", ""]);
+    keys.add_digest(blake3::hash(b"third-key").to_hex().as_str()).unwrap();
+    let config = Config { keys, ..Config::default() };
+    for (target, header, value, expected) in [
+        ("/v1/models", "authorization", "Bearer first-key", 200),
+        ("/v1/models", "authorization", "bearer second-key", 200),
+        ("/v1/models", "authorization", "BEARER  third-key", 200),
+        ("/v1/models", "x-api-key", "first-key", 200),
+        ("/v1/models", "authorization", "Bearer first-keys", 401),
+        ("/v1/models", "authorization", "Bearer ", 401),
+        ("/v1/models", "authorization", "Bearer", 401),
+        ("/v1/models", "authorization", "Basic first-key", 401),
+        ("/v1/models", "authorization", "first-key", 401),
+        ("/v1/models", "x-other", "first-key", 401),
+        ("/v1/models?api_key=first-key", "x-other", "", 401),
+        ("/v1/models?a=b&KEY=x", "authorization", "Bearer first-key", 401),
+        ("/v1/models?a=b", "authorization", "Bearer first-key", 200),
+        ("/health", "x-other", "", 200),
+        ("/nowhere", "x-other", "", 401),
+    ] {
+        let headers = [("host", "localhost"), (header, value)];
+        assert_eq!(status(&config, LOOPBACK, target, &headers), expected, "{target} {header}: {value}");
+    }
+}
+
+#[test]
+fn digests_are_checked_and_never_shown() {
+    assert!(Keys::default().add_digest("abc").is_err());
+    assert_eq!(format!("{:?}", Keys::new(["secret"])), "Keys(1)");
+    assert!(Keys::new(["", "  "]).is_empty());
+}
+
+#[test]
+fn only_loopback_may_do_without_keys() {
+    for (address, keyed, allowed) in [
+        ("127.0.0.1:0", false, true),
+        ("[::1]:0", false, true),
+        ("0.0.0.0:0", false, false),
+        ("[::]:0", false, false),
+        ("192.0.2.7:80", false, false),
+        ("0.0.0.0:0", true, true),
+    ] {
+        let keys = if keyed { Keys::new(["k"]) } else { Keys::default() };
+        assert_eq!(check_bind(address.parse().unwrap(), &keys).is_ok(), allowed, "{address}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Connections: how many, how long they may be silent, and how they end.
+//!
+//! Not `axum::serve`, which installs no timer and waits for open streams as long as their clients like. Half-closing is
+//! not supported on purpose: a client that sends FIN is gone, and its run stops.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::StatusCode;
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use crate::auth::Peer;
+use crate::stall::StallGuard;
+use crate::{App, Door, Stop, handle};
+
+/// After an accept that failed for want of descriptors or memory: others need a moment to give some back.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// What the last frames get to reach their clients once the drain is over.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// How long we go on reading from a client that was refused while it was still sending.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Accepts until told to stop, then drains; leaves no connection behind.
+pub(crate) async fn run<D: Door>(listener: TcpListener, app: &Arc<App<D>>, routes: Router, stop: &Stop) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.now.cancelled() => break,
+            () = stop.gently.cancelled() => break,
+            Some(ended) = connections.join_next() => report(ended),
+            accepted = listener.accept() => match accepted {
+                Ok((socket, _)) if connections.len() < app.config.limits.connections => {
+                    connections.spawn(connection(socket, Arc::clone(app), routes.clone()));
+                }
+                Ok((socket, _)) => {
+                    tracing::warn!(limit = app.config.limits.connections, "too many connections: one is refused");
+                    drop(socket);
+                }
+                Err(error) if is_the_peers(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    drain(&mut connections, app, stop).await;
+}
+
+/// Lets open answers end by themselves, then tells them to, then ends them.
+async fn drain<D: Door>(connections: &mut JoinSet<()>, app: &App<D>, stop: &Stop) {
+    app.stopping.cancel();
+    tokio::select! {
+        () = all_ended(connections) => return,
+        () = sleep(app.config.limits.drain) => {}
+        () = stop.now.cancelled() => {}
+    }
+    app.expired.cancel();
+    tokio::select! {
+        () = all_ended(connections) => {}
+        () = sleep(FLUSH) => {}
+        () = stop.now.cancelled() => {}
+    }
+    connections.shutdown().await;
+}
+
+async fn all_ended(connections: &mut JoinSet<()>) {
+    while let Some(ended) = connections.join_next().await {
+        report(ended);
+    }
+}
+
+fn report(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a connection ended badly");
+    }
+}
+
+/// Errors of a connection that was gone before it was accepted.
+fn is_the_peers(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
+    )
+}
+
+async fn connection<D: Door>(socket: TcpStream, app: Arc<App<D>>, routes: Router) {
+    let Ok(dialled) = socket.local_addr() else { return };
+    // Every frame is a write of its own and must not wait for the one before.
+    let _best_effort = socket.set_nodelay(true);
+    let limits = &app.config.limits;
+    let mut io = StallGuard::new(socket, limits.write_stall);
+    let refused = AtomicBool::new(false);
+    let service = service_fn(|request: http::Request<Incoming>| {
+        let routes = routes.clone();
+        let (app, refused) = (&app, &refused);
+        async move {
+            let has_body = !request.is_end_stream();
+            let response = handle(app, routes, Peer { dialled: dialled.ip() }, request.map(Body::new)).await;
+            refused.store(has_body && leaves_body_unread(response.status()), Ordering::Relaxed);
+            Ok::<_, std::convert::Infallible>(response)
+        }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.header_read)
+        .max_headers(limits.headers)
+        .max_buf_size(limits.header_bytes);
+    {
+        let mut open = pin!(http.serve_connection(TokioIo::new(&mut io), service));
+        let ended = tokio::select! {
+            ended = open.as_mut() => ended,
+            () = app.stopping.cancelled() => {
+                open.as_mut().graceful_shutdown();
+                open.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "connection closed");
+        }
+    }
+    if refused.load(Ordering::Relaxed) {
+        linger(&mut io).await;
+    }
+}
+
+/// The refusals that are made by a request's head, or in the middle of its body.
+fn leaves_body_unread(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 401 | 403 | 404 | 405 | 408 | 413 | 415 | 431)
+}
+
+/// Reads on for a while after the last answer. Closing a socket with unread bytes resets it, and a client that was
+/// refused in the middle of its body would see the reset instead of the reason.
+async fn linger(io: &mut (impl AsyncRead + Unpin)) {
+    let mut unread = [0; 8192];
+    let read_to_end = async { while io.read(&mut unread).await.is_ok_and(|count| count > 0) {} };
+    let _in_time = timeout(LINGER, read_to_end).await;
+}

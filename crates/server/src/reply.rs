@@ -1,0 +1,38 @@
+//! Responses of the two kinds that are not streams: JSON, and errors as JSON.
+
+use axum::body::Body;
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
+use serde::Serialize;
+use trunkline_wire::error::ApiError;
+
+use crate::HttpResponse;
+
+pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> HttpResponse {
+    let body = serde_json::to_vec(value).expect("our own types have string keys and finite numbers");
+    from_bytes(status, body)
+}
+
+pub(crate) fn error(error: &ApiError) -> HttpResponse {
+    let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = from_bytes(status, error.body().into_bytes());
+    let headers = response.headers_mut();
+    for (name, value) in error.headers() {
+        let value = HeaderValue::from_str(&value).expect("numbers and words are header values");
+        headers.insert(HeaderName::from_static(name), value);
+    }
+    match error.status {
+        401 => drop(headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+        // The rest of the body is not going to be read.
+        408 | 413 => drop(headers.insert(CONNECTION, HeaderValue::from_static("close"))),
+        _ => {}
+    }
+    response
+}
+
+fn from_bytes(status: StatusCode, body: Vec<u8>) -> HttpResponse {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

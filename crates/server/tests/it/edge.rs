@@ -1,0 +1,162 @@
+//! Connections that misbehave, and the end of the server.
+
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use trunkline_server::{Config, Limits};
+
+use crate::support::{TestServer, ask_scripted, finished, get, request, soon, text};
+
+const SHORT: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn a_connection_without_a_request_is_closed() {
+    let server = TestServer::with_limits(Limits { header_read: SHORT, ..Limits::default() }).await;
+    for sent in ["", "GET /health HTTP/1.1\r\nHost: loc", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut client = server.connect().await;
+        client.send(sent.as_bytes()).await;
+        let answer = client.rest().await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{sent:?}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_stops_is_a_408() {
+    let server = TestServer::with_limits(Limits { body_idle: SHORT, ..Limits::default() }).await;
+    let half = ask_scripted("").replace("\"hi\"", "");
+    let half = half.replacen("Content-Length: ", "Content-Length: 9", 1);
+    let reply = server.ask(&half).await;
+    assert_eq!((reply.status, reply.json()["error"]["code"].as_str()), (408, Some("request_timeout")), "{reply:?}");
+}
+
+#[tokio::test]
+async fn a_body_too_large_is_refused_while_it_comes() {
+    let server = TestServer::with_limits(Limits { body: 100_000, ..Limits::default() }).await;
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    for length in ["Content-Length: 50000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n2faf080\r\n"] {
+        let mut client = server.connect().await;
+        client.send(format!("{head}{length}").as_bytes()).await;
+        let megabyte = vec![b'x'; 1_000_000];
+        for _ in 0..50 {
+            client.send(&megabyte).await;
+        }
+        let reply = client.reply().await;
+        assert_eq!((reply.status, reply.header("connection")), (413, Some("close")));
+    }
+}
+
+#[tokio::test]
+async fn ambiguous_requests_are_refused() {
+    let server = TestServer::start(Config::default()).await;
+    let post = |headers: &str, body: &str| {
+        format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{headers}\r\n{body}"
+        )
+    };
+    let many: String = (0..101).map(|n| format!("x-{n}: 1\r\n")).collect();
+    for (request, status) in [
+        (post("Content-Length: 2\r\nContent-Length: 3\r\n", "{}"), 400),
+        (post("Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", "2\r\n{}\r\n0\r\n\r\n"), 400),
+        (post("X-Nul: a\0b\r\n", ""), 400),
+        (post("X: a\r\n folded\r\n", ""), 400),
+        (request("GET", "/health", &many, ""), 431),
+        (request("GET", "/health", &format!("x: {}\r\n", "y".repeat(100_000)), ""), 431),
+        ("nonsense\r\n\r\n".to_owned(), 400),
+    ] {
+        let reply = server.ask(&request).await;
+        assert_eq!(reply.status, status, "{request:.120} {reply:?}");
+    }
+    assert!(server.turns().is_empty());
+}
+
+#[tokio::test]
+async fn a_connection_serves_several_requests() {
+    let server = TestServer::start(Config::default()).await;
+    let mut client = server.connect().await;
+    for _ in 0..3 {
+        client.send(get("/health").replace("Connection: close\r\n", "").as_bytes()).await;
+        client.until("\"models\":3}").await;
+        client.forget();
+    }
+}
+
+#[tokio::test]
+async fn connections_are_counted() {
+    let server = TestServer::with_limits(Limits { connections: 1, ..Limits::default() }).await;
+    let run = server.script();
+    let mut first = server.connect().await;
+    first.send(ask_scripted(r#","stream":true"#).as_bytes()).await;
+    run.send(text("a")).await.unwrap();
+    first.until("\"a\"").await;
+    let mut second = server.connect().await;
+    assert_eq!(second.rest().await, "");
+    run.send(finished("a")).await.unwrap();
+    assert!(first.reply().await.body.ends_with("[DONE]\n\n"));
+    // The slot is free once the first connection is gone.
+    soon(async {
+        loop {
+            let mut third = server.connect().await;
+            third.send(get("/health").as_bytes()).await;
+            if third.rest().await.contains("200 OK") {
+                break;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn stopping_lets_answers_end() {
+    let mut server = TestServer::start(Config::default()).await;
+    let run = server.script();
+    let idle = server.connect().await;
+    let mut client = server.connect().await;
+    client.send(ask_scripted(r#","stream":true"#).as_bytes()).await;
+    run.send(text("a")).await.unwrap();
+    client.until("\"a\"").await;
+    server.stop.gently.cancel();
+    soon(async { while TcpStream::connect(server.address).await.is_ok() {} }).await;
+    run.send(finished("a")).await.unwrap();
+    assert!(client.reply().await.body.ends_with("[DONE]\n\n"));
+    server.ended().await;
+    drop(idle);
+}
+
+#[tokio::test]
+async fn a_drain_ends_with_an_error_in_band() {
+    let mut server = TestServer::with_limits(Limits { drain: SHORT, ..Limits::default() }).await;
+    let (run, other) = (server.script(), server.script());
+    let mut client = server.connect().await;
+    client.send(ask_scripted(r#","stream":true"#).as_bytes()).await;
+    run.send(text("a")).await.unwrap();
+    client.until("\"a\"").await;
+    let mut waiting = server.connect().await;
+    waiting.send(ask_scripted("").as_bytes()).await;
+    soon(async {
+        while server.turns().len() < 2 {
+            tokio::task::yield_now().await
+        }
+    })
+    .await;
+    server.stop.gently.cancel();
+    let reply = client.reply().await;
+    assert!(reply.body.contains("\"code\":\"shutting_down\"") && !reply.body.contains("[DONE]"), "{reply:?}");
+    let reply = waiting.reply().await;
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
+    server.ended().await;
+    assert!(run.is_closed() && other.is_closed());
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_everything() {
+    let mut server = TestServer::start(Config::default()).await;
+    let run = server.script();
+    let mut client = server.connect().await;
+    client.send(ask_scripted(r#","stream":true"#).as_bytes()).await;
+    run.send(text("a")).await.unwrap();
+    client.until("\"a\"").await;
+    server.stop.gently.cancel();
+    server.stop.now.cancel();
+    server.ended().await;
+    assert!(run.is_closed());
+}

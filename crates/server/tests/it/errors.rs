@@ -1,0 +1,152 @@
+//! What is refused, with which status, and always in one shape.
+
+use serde_json::{Value, json};
+use trunkline_server::auth::Keys;
+use trunkline_server::{Config, Limits};
+
+use crate::support::{Reply, TestServer, chat, get, request};
+
+const JSON: &str = "Content-Type: application/json\r\n";
+
+/// The `error` member, after checking what all errors have in common.
+fn error(reply: &Reply) -> Value {
+    assert_eq!(reply.header("content-type"), Some("application/json"), "{reply:?}");
+    assert!(reply.header("x-request-id").is_some(), "{reply:?}");
+    let error = reply.json()["error"].clone();
+    for member in ["message", "type", "code", "param"] {
+        assert!(error.get(member).is_some(), "{member}: {reply:?}");
+    }
+    error
+}
+
+#[tokio::test]
+async fn each_mistake_has_its_status_and_code() {
+    let limits = Limits { body: 1000, ..Limits::default() };
+    let server = TestServer::with_limits(limits).await;
+    let post = |target: &str, headers: &str, body: &str| request("POST", target, headers, body);
+    let large = "x".repeat(1001);
+    let chunked = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n{JSON}Transfer-Encoding: chunked\r\n\r\n3e9\r\n{large}\r\n"
+    );
+    let completions = "/v1/chat/completions";
+    let no_text = r#"{"model":"scripted","messages":[]}"#;
+    let two = r#"{"model":"scripted","messages":[{"role":"user","content":"x"}],"n":2}"#;
+    let unknown = r#"{"model":"../etc","messages":[{"role":"user","content":"x"}]}"#;
+    let unknown_streamed = r#"{"model":"-x","messages":[{"role":"user","content":"x"}],"stream":true}"#;
+    for (request, status, code) in [
+        (get("/"), 404, "unknown_url"),
+        (get("/v1"), 404, "unknown_url"),
+        (get("//v1/models"), 404, "unknown_url"),
+        (get("/v1/../v1/models"), 404, "unknown_url"),
+        (get("/v1/%2e%2e/health"), 404, "unknown_url"),
+        (get("/v1/chat/completions/x"), 404, "unknown_url"),
+        (get("/v1/models/nobody"), 404, "model_not_found"),
+        (get("/v1/models/%ff"), 404, "model_not_found"),
+        (get(completions), 405, "method_not_allowed"),
+        (request("OPTIONS", completions, "", ""), 405, "method_not_allowed"),
+        (request("DELETE", "/v1/models", "", ""), 405, "method_not_allowed"),
+        (post(completions, "Content-Type: text/plain\r\n", "{}"), 415, "unsupported_media_type"),
+        (post(completions, "", "{}"), 415, "unsupported_media_type"),
+        (post(completions, &format!("{JSON}Content-Encoding: gzip\r\n"), "{}"), 415, "unsupported_media_type"),
+        (post(completions, JSON, &large), 413, "request_too_large"),
+        (chunked, 413, "request_too_large"),
+        (post(completions, JSON, "{"), 400, "invalid_json"),
+        (post(completions, JSON, ""), 400, "invalid_json"),
+        (post(completions, JSON, "[]"), 400, "invalid_value"),
+        (post(completions, JSON, no_text), 400, "invalid_value"),
+        (post(completions, JSON, two), 400, "unsupported_parameter"),
+        (post(completions, JSON, unknown), 400, "model_not_found"),
+        (post(completions, JSON, unknown_streamed), 400, "model_not_found"),
+        (post("/chat/completions/", JSON, unknown), 400, "model_not_found"),
+        (post(completions, &format!("{JSON}x-trunkline-session: --bad\r\n"), unknown), 400, "invalid_value"),
+        (post(completions, &format!("{JSON}Origin: http://evil.example\r\n"), unknown), 403, "forbidden_origin"),
+        (post(completions, &format!("{JSON}Sec-Fetch-Site: cross-site\r\n"), unknown), 403, "forbidden_origin"),
+        (get("/health").replace("localhost", "evil.example"), 403, "forbidden_host"),
+    ] {
+        let reply = server.ask(&request).await;
+        let body = error(&reply);
+        assert_eq!((reply.status, body["code"].as_str()), (status, Some(code)), "{request:.200} {reply:?}");
+        assert!(reply.header("access-control-allow-origin").is_none());
+        assert_eq!(reply.header("allow").is_some(), status == 405, "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_model_is_told_as_agreed() {
+    let server = TestServer::start(Config::default()).await;
+    let reply = server.ask(&chat(r#"{"model":"script","messages":[{"role":"user","content":"x"}]}"#)).await;
+    let expected = json!({"error": {
+        "message": "Unknown model", "type": "invalid_request_error", "code": "model_not_found", "param": "model",
+        "detail": "did you mean: scripted?",
+    }});
+    assert_eq!((reply.status, reply.json()), (400, expected));
+}
+
+#[tokio::test]
+async fn keys_are_asked_for_everywhere_but_health() {
+    let server = TestServer::start(Config { keys: Keys::new(["open-sesame"]), ..Config::default() }).await;
+    for (target, headers, status) in [
+        ("/v1/models", "", 401),
+        ("/nowhere", "", 401),
+        ("/v1/models", "Authorization: Bearer wrong\r\n", 401),
+        ("/v1/models?api_key=open-sesame", "", 401),
+        ("/v1/models", "authorization: bEARER open-sesame\r\n", 200),
+        ("/v1/models", "X-Api-Key: open-sesame\r\n", 200),
+        ("/health", "", 200),
+    ] {
+        let reply = server.ask(&request("GET", target, headers, "")).await;
+        assert_eq!(reply.status, status, "{target} {headers}");
+        if status == 401 {
+            assert_eq!(
+                (error(&reply)["code"].as_str(), reply.header("www-authenticate")),
+                (Some("invalid_api_key"), Some("Bearer"))
+            );
+            assert!(!reply.body.contains("sesame"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn models_are_listed_and_found() {
+    let server = TestServer::start(Config::default()).await;
+    for target in ["/v1/models", "/v1/models/", "/models", "/models/"] {
+        let list = server.ask(&get(target)).await.json();
+        assert_eq!(list["object"], "list");
+        let ids: Vec<_> = list["data"].as_array().unwrap().iter().map(|model| model["id"].clone()).collect();
+        assert_eq!(ids, ["scripted", "panic", "org/name:tag"]);
+    }
+    for id in ["org/name:tag", "org%2Fname%3Atag"] {
+        let model = server.ask(&get(&format!("/v1/models/{id}"))).await.json();
+        assert_eq!(
+            (&model["id"], &model["object"], &model["owned_by"]),
+            (&"org/name:tag".into(), &"model".into(), &"trunkline".into())
+        );
+        assert!(model["created"].as_u64().unwrap() > 1_700_000_000);
+    }
+    let health = server.ask(&get("/health")).await.json();
+    assert_eq!(health, json!({"status": "ok", "version": env!("CARGO_PKG_VERSION"), "models": 3}));
+}
+
+#[tokio::test]
+async fn a_sane_request_id_is_echoed() {
+    let server = TestServer::start(Config::default()).await;
+    for (id, echoed) in [("abc-123_x.y:z", true), ("two words", false), (&"x".repeat(129), false), ("<script>", false)]
+    {
+        let reply = server.ask(&request("GET", "/health", &format!("x-request-id: {id}\r\n"), "")).await;
+        let found = reply.header("x-request-id").unwrap();
+        assert_eq!(found == id, echoed, "{id}");
+        assert!(echoed || found.starts_with("req_"), "{found}");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_one_requests_own() {
+    let server = TestServer::start(Config::default()).await;
+    for stream in ["false", "true"] {
+        let body = format!(r#"{{"model":"panic","messages":[{{"role":"user","content":"x"}}],"stream":{stream}}}"#);
+        let reply = server.ask(&chat(&body)).await;
+        assert_eq!((reply.status, error(&reply)["code"].as_str()), (500, Some("internal_error")));
+        assert_eq!(reply.header("x-should-retry"), Some("false"));
+    }
+    assert_eq!(server.ask(&get("/health")).await.status, 200);
+}

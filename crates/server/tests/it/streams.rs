@@ -1,0 +1,143 @@
+//! Answers over the wire, and clients that go away or stop reading.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc::Sender;
+use trunkline_core::event::{Event, SessionId};
+use trunkline_core::failure::{Category, Failure};
+use trunkline_server::{Config, Limits};
+
+use crate::support::{TestServer, ask_scripted, finished, soon, text};
+
+async fn play(run: &Sender<Event>, events: impl IntoIterator<Item = Event>) {
+    for event in events {
+        soon(run.send(event)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn one_response() {
+    let server = TestServer::start(Config::default()).await;
+    let run = server.script();
+    let started = Event::Started { session: Some(SessionId("s-1".into())), model: None };
+    play(&run, [started, text("hello"), finished("hello")]).await;
+    let reply = server.ask(&ask_scripted(r#","session_id":"s-0""#)).await;
+    assert_eq!((reply.status, reply.header("x-trunkline-provider")), (200, Some("fake")));
+    assert_eq!(reply.header("x-trunkline-session"), Some("s-1"));
+    let body = reply.json();
+    assert!(body["id"].as_str().unwrap().starts_with("cmpl-"));
+    assert_eq!(body["choices"][0]["message"]["content"], "hello");
+    assert_eq!(server.turns()[0].session, Some(SessionId("s-0".into())));
+}
+
+#[tokio::test]
+async fn the_session_header_wins() {
+    let server = TestServer::start(Config::default()).await;
+    play(&server.script(), [finished("")]).await;
+    let request = ask_scripted(r#","session_id":"body""#).replacen("\r\n", "\r\nx-trunkline-session: header\r\n", 1);
+    server.ask(&request).await;
+    assert_eq!(server.turns()[0].session, Some(SessionId("header".into())));
+}
+
+#[tokio::test]
+async fn a_stream_is_sent_as_it_happens() {
+    let server = TestServer::start(Config::default()).await;
+    let run = server.script();
+    let mut client = server.connect().await;
+    client.send(ask_scripted(r#","stream":true,"stream_options":{"include_usage":true}"#).as_bytes()).await;
+    play(&run, [text("one")]).await;
+    let head = client.until("\"one\"").await;
+    assert!(head.contains("content-type: text/event-stream") && head.contains("cache-control: no-cache"), "{head}");
+    play(&run, [text("two")]).await;
+    client.until("\"two\"").await;
+    play(&run, [finished("onetwo")]).await;
+    // The script is still there: the end of the body does not wait for it.
+    let reply = client.reply().await;
+    assert!(reply.body.contains("\"choices\":[],\"usage\":{") && reply.body.ends_with("data: [DONE]\n\n"), "{reply:?}");
+    soon(run.closed()).await;
+}
+
+#[tokio::test]
+async fn a_failure_is_a_status_or_a_frame() {
+    let server = TestServer::start(Config::default()).await;
+    let failed = || Event::Failed(Failure::new(Category::Quota, "out of credit"));
+    play(&server.script(), [failed()]).await;
+    let early = server.ask(&ask_scripted(r#","stream":true"#)).await;
+    assert_eq!((early.status, early.header("x-should-retry")), (429, Some("false")));
+    assert_eq!(early.json()["error"]["detail"], "out of credit");
+    play(&server.script(), [text("a"), failed()]).await;
+    let late = server.ask(&ask_scripted(r#","stream":true"#)).await;
+    assert_eq!(late.status, 200);
+    assert!(late.body.contains("data: {\"error\":{\"message\":\"CLI failed\"") && !late.body.contains("[DONE]"));
+}
+
+#[tokio::test]
+async fn a_silent_stream_says_that_it_lives() {
+    let limits = Limits { keep_alive: Duration::from_millis(30), ..Limits::default() };
+    let server = TestServer::with_limits(limits).await;
+    let run = server.script();
+    let mut client = server.connect().await;
+    client.send(ask_scripted(r#","stream":true"#).as_bytes()).await;
+    client.until(": keep-alive\n\n").await;
+    play(&run, [finished("done")]).await;
+    assert!(client.reply().await.body.ends_with("data: [DONE]\n\n"));
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_drops_its_run() {
+    let server = TestServer::start(Config::default()).await;
+    for members in ["", r#","stream":true"#] {
+        // Before anything was sent, and in the middle of a stream.
+        for events in [vec![], vec![text("a")]] {
+            let run = server.script();
+            let mut client = server.connect().await;
+            client.send(ask_scripted(members).as_bytes()).await;
+            let streaming = !members.is_empty() && !events.is_empty();
+            play(&run, events).await;
+            if streaming {
+                client.until("\"a\"").await;
+            } else {
+                soon(async {
+                    while run.capacity() < run.max_capacity() || server.turns().is_empty() {
+                        tokio::task::yield_now().await
+                    }
+                })
+                .await;
+            }
+            drop(client);
+            soon(run.closed()).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_stops_reading_is_given_up() {
+    let limits = Limits { write_stall: Duration::from_millis(100), ..Limits::default() };
+    let server = TestServer::with_limits(limits).await;
+    let run = server.script();
+    let mut client = server.connect().await;
+    client.send(ask_scripted(r#","stream":true"#).as_bytes()).await;
+    let flood = async { while run.send(text(&"x".repeat(10_000))).await.is_ok() {} };
+    soon(flood).await;
+    drop(client);
+}
+
+#[tokio::test]
+async fn a_long_stream_outlives_the_header_timer() {
+    let limits = Limits {
+        header_read: Duration::from_millis(50),
+        body_idle: Duration::from_millis(50),
+        write_stall: Duration::from_millis(50),
+        keep_alive: Duration::from_millis(20),
+        ..Limits::default()
+    };
+    let server = TestServer::with_limits(limits).await;
+    let run = server.script();
+    let mut client = server.connect().await;
+    client.send(ask_scripted(r#","stream":true"#).as_bytes()).await;
+    while client.until("keep-alive").await.matches("keep-alive").count() < 10 {
+        client.more().await;
+    }
+    play(&run, [finished("done")]).await;
+    assert!(client.reply().await.body.ends_with("data: [DONE]\n\n"));
+}

@@ -1,0 +1,222 @@
+//! A server of one's own, a client that says exactly what it is told, and runs whose events a test sends.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use trunkline_core::event::{Answer, Event, Finish, Usage};
+use trunkline_core::turn::Turn;
+use trunkline_engine::StartError;
+use trunkline_server::{Config, Door, Events, Limits, Stop, serve};
+
+/// Nothing a test waits for takes this long, unless it never comes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, what).await.expect("it did not happen in time")
+}
+
+/// A door whose runs are scripted: `scripted` takes the next script, `panic` panics, other models are unknown.
+#[derive(Default)]
+pub(crate) struct Scripts {
+    waiting: Mutex<VecDeque<mpsc::Receiver<Event>>>,
+    turns: Mutex<Vec<Turn>>,
+}
+
+pub(crate) struct Script(mpsc::Receiver<Event>);
+
+impl Door for Scripts {
+    type Run = Script;
+
+    fn models(&self) -> Vec<String> {
+        vec!["scripted".into(), "panic".into(), "org/name:tag".into()]
+    }
+
+    async fn start(&self, turn: Turn) -> Result<Script, StartError> {
+        let model = turn.model.clone();
+        self.turns.lock().unwrap().push(turn);
+        match model.as_str() {
+            "scripted" => Ok(Script(self.waiting.lock().unwrap().pop_front().unwrap())),
+            "panic" => panic!("as asked"),
+            _ => Err(StartError::UnknownModel { near: vec!["scripted".into()] }),
+        }
+    }
+}
+
+impl Events for Script {
+    fn id(&self) -> &str {
+        "run-1"
+    }
+
+    fn provider(&self) -> &str {
+        "fake"
+    }
+
+    async fn next(&mut self) -> Option<Event> {
+        self.0.recv().await
+    }
+}
+
+pub(crate) fn text(delta: &str) -> Event {
+    Event::Text { delta: delta.into() }
+}
+
+pub(crate) fn finished(content: &str) -> Event {
+    Event::Finished(Answer { content: content.into(), usage: Usage::default(), finish: Finish::Stop })
+}
+
+pub(crate) struct TestServer {
+    pub(crate) address: SocketAddr,
+    pub(crate) stop: Stop,
+    scripts: Arc<Scripts>,
+    serving: JoinSet<()>,
+}
+
+impl TestServer {
+    pub(crate) async fn start(config: Config) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, scripts) = (Stop::default(), Arc::new(Scripts::default()));
+        let mut serving = JoinSet::new();
+        serving.spawn(serve(listener, config, Arc::clone(&scripts), stop.clone()));
+        Self { address, stop, scripts, serving }
+    }
+
+    pub(crate) async fn with_limits(limits: Limits) -> Self {
+        Self::start(Config { limits, ..Config::default() }).await
+    }
+
+    /// The next run of `scripted` takes its events from here.
+    pub(crate) fn script(&self) -> mpsc::Sender<Event> {
+        let (sender, receiver) = mpsc::channel(64);
+        self.scripts.waiting.lock().unwrap().push_back(receiver);
+        sender
+    }
+
+    pub(crate) fn turns(&self) -> Vec<Turn> {
+        self.scripts.turns.lock().unwrap().clone()
+    }
+
+    pub(crate) async fn connect(&self) -> Client {
+        Client { socket: soon(TcpStream::connect(self.address)).await.unwrap(), read: Vec::new() }
+    }
+
+    /// One exchange on a connection of its own.
+    pub(crate) async fn ask(&self, request: &str) -> Reply {
+        let mut client = self.connect().await;
+        client.send(request.as_bytes()).await;
+        client.reply().await
+    }
+
+    /// Returns once `serve` has.
+    pub(crate) async fn ended(&mut self) {
+        soon(self.serving.join_next()).await.unwrap().unwrap();
+    }
+}
+
+/// A request as it is on the wire, closing the connection after it.
+pub(crate) fn request(method: &str, target: &str, headers: &str, body: &str) -> String {
+    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{length}{headers}\r\n{body}")
+}
+
+pub(crate) fn get(target: &str) -> String {
+    request("GET", target, "", "")
+}
+
+pub(crate) fn chat(body: &str) -> String {
+    request("POST", "/v1/chat/completions", "Content-Type: application/json\r\n", body)
+}
+
+pub(crate) fn ask_scripted(members: &str) -> String {
+    chat(&format!(r#"{{"model":"scripted","messages":[{{"role":"user","content":"hi"}}]{members}}}"#))
+}
+
+pub(crate) struct Client {
+    socket: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Client {
+    /// What a server that no longer reads refuses is not an error of the test.
+    pub(crate) async fn send(&mut self, bytes: &[u8]) {
+        let _maybe_closed = soon(self.socket.write_all(bytes)).await;
+    }
+
+    /// Reads until `needle` has been seen; says what came.
+    pub(crate) async fn until(&mut self, needle: &str) -> String {
+        loop {
+            let so_far = String::from_utf8_lossy(&self.read).into_owned();
+            if so_far.contains(needle) {
+                return so_far;
+            }
+            self.more().await;
+        }
+    }
+
+    /// Reads whatever comes next.
+    pub(crate) async fn more(&mut self) {
+        assert!(soon(self.socket.read_buf(&mut self.read)).await.unwrap() > 0, "closed");
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.read.clear();
+    }
+
+    /// Everything until the server closes.
+    pub(crate) async fn rest(&mut self) -> String {
+        while soon(self.socket.read_buf(&mut self.read)).await.is_ok_and(|count| count > 0) {}
+        String::from_utf8(std::mem::take(&mut self.read)).unwrap()
+    }
+
+    pub(crate) async fn reply(&mut self) -> Reply {
+        Reply::parse(&self.rest().await)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    head: String,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    fn parse(raw: &str) -> Self {
+        let (head, body) = raw.split_once("\r\n\r\n").unwrap_or_else(|| panic!("not a response: {raw:?}"));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut reply = Self { status, head: head.to_owned(), body: body.to_owned() };
+        if reply.header("transfer-encoding") == Some("chunked") {
+            reply.body = unchunk(body);
+        }
+        reply
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().filter_map(|line| line.split_once(": ")).find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+fn unchunk(mut body: &str) -> String {
+    let mut whole = String::new();
+    loop {
+        let (length, rest) = body.split_once("\r\n").expect("a body that ends with an empty chunk");
+        let length = usize::from_str_radix(length, 16).unwrap();
+        if length == 0 {
+            return whole;
+        }
+        whole.push_str(&rest[..length]);
+        body = &rest[length + 2..];
+    }
+}

@@ -1,0 +1,337 @@
+//! Chat completions exactly as on the wire: the request as clients send it, the response and the chunk as we answer.
+//!
+//! Requests are read with patience: unknown members pass, and every optional member may be null. What an agent cannot
+//! be told (`temperature`, `max_tokens`, `seed`, `stop`, `tools`, `response_format`, `logprobs` …) is among the unknown
+//! and ignored; what would change the shape of the answer is refused in [`crate::request`]. Lists are bounded while they
+//! are read: a body of brackets must not become a hundred times its size in memory.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use trunkline_core::event::{Receipt, SessionId};
+
+use crate::error::ApiError;
+
+/// The body of `POST /v1/chat/completions`, as far as it means something to us.
+#[derive(Debug, Deserialize)]
+pub struct ChatRequest {
+    pub model: Option<String>,
+    pub messages: Option<List<ChatMessage, 16_384>>,
+    pub stream: Option<bool>,
+    pub stream_options: Option<StreamOptions>,
+    pub n: Option<u64>,
+    pub user: Option<String>,
+    pub modalities: Option<List<String, 8>>,
+    pub audio: Option<IgnoredAny>,
+    /// Ours: the conversation to go on with.
+    pub session_id: Option<String>,
+    pub metadata: Option<Metadata>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct StreamOptions {
+    pub include_usage: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct ChatMessage {
+    pub role: String,
+    pub content: Option<Content>,
+    pub refusal: Option<String>,
+    pub tool_calls: Option<List<ToolCall, 1024>>,
+    /// What `tool_calls` was before there could be several.
+    pub function_call: Option<Function>,
+}
+
+/// What a message says: one text, or parts.
+#[derive(Debug)]
+pub enum Content {
+    Text(String),
+    Parts(List<Part, 4096>),
+}
+
+/// One part of a message. Flat, so that an error inside it can say where it is.
+#[derive(Debug, Deserialize)]
+pub struct Part {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub text: Option<String>,
+    pub refusal: Option<String>,
+    pub image_url: Option<ImageUrl>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct ImageUrl {
+    pub url: String,
+}
+
+/// A call in the history: of a function, or of a tool with free text for input.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "WireToolCall")]
+pub struct ToolCall(pub Function);
+
+#[derive(Debug, Deserialize)]
+pub struct Function {
+    pub name: String,
+    #[serde(alias = "input")]
+    pub arguments: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct WireToolCall {
+    function: Option<Function>,
+    custom: Option<Function>,
+}
+
+impl TryFrom<WireToolCall> for ToolCall {
+    type Error = &'static str;
+
+    fn try_from(call: WireToolCall) -> Result<Self, Self::Error> {
+        call.function.or(call.custom).map(Self).ok_or("a tool call needs a `function`")
+    }
+}
+
+impl ChatRequest {
+    /// Reads a body. The error says where: a member's path, and line and column.
+    pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
+        let text = std::str::from_utf8(body).map_err(|error| {
+            let message = format!("the body is not UTF-8: bad byte at offset {}", error.valid_up_to());
+            ApiError::invalid("invalid_json", message)
+        })?;
+        let mut json = serde_json::Deserializer::from_str(text);
+        let request = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            let path = error.path().to_string();
+            unreadable(&path, error.inner())
+        })?;
+        json.end().map_err(|error| unreadable(".", &error))?;
+        Ok(request)
+    }
+
+    /// Whether the last chunk of a stream is to carry the usage.
+    #[must_use]
+    pub fn include_usage(&self) -> bool {
+        self.stream_options.as_ref().and_then(|options| options.include_usage).unwrap_or(false)
+    }
+}
+
+fn unreadable(path: &str, error: &serde_json::Error) -> ApiError {
+    let place = format!("line {} column {}", error.line(), error.column());
+    let text = error.to_string();
+    // The reason may quote what was sent, which may be megabytes.
+    let reason: String = text.strip_suffix(&format!(" at {place}")).unwrap_or(&text).chars().take(300).collect();
+    match error.classify() {
+        serde_json::error::Category::Data if path == "." => {
+            ApiError::invalid("invalid_value", format!("invalid body at {place}: {reason}"))
+        }
+        serde_json::error::Category::Data => {
+            ApiError::invalid("invalid_value", format!("invalid `{path}` at {place}: {reason}")).about(path)
+        }
+        serde_json::error::Category::Syntax | serde_json::error::Category::Eof | serde_json::error::Category::Io => {
+            ApiError::invalid("invalid_json", format!("the body is not valid JSON at {place}: {reason}"))
+        }
+    }
+}
+
+/// A list that refuses its `MAX`-and-first element instead of growing.
+#[derive(Debug)]
+pub struct List<T, const MAX: usize>(pub Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for List<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ListVisitor(PhantomData))
+    }
+}
+
+struct ListVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for ListVisitor<T, MAX> {
+    type Value = List<T, MAX>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an array of at most {MAX} elements")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(element) = seq.next_element()? {
+            if list.len() == MAX {
+                return Err(serde::de::Error::invalid_length(MAX + 1, &self));
+            }
+            list.push(element);
+        }
+        Ok(List(list))
+    }
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Content;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string, null or an array of content parts")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Content, E> {
+                Ok(Content::Text(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Content, A::Error> {
+                ListVisitor(PhantomData).visit_seq(seq).map(Content::Parts)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// OpenAI allows sixteen entries; only one of them means something here.
+#[derive(Debug, Default)]
+pub struct Metadata {
+    pub session_id: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Metadata;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of at most 16 entries")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata, A::Error> {
+                let mut metadata = Metadata::default();
+                let mut entries = 0;
+                while let Some(key) = map.next_key::<String>()? {
+                    entries += 1;
+                    if entries > 16 {
+                        return Err(serde::de::Error::invalid_length(entries, &self));
+                    }
+                    if key == "session_id" {
+                        metadata.session_id = map.next_value()?;
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(metadata)
+            }
+        }
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+/// A whole answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChatResponse {
+    pub id: String,
+    pub object: String,
+    pub created: u64,
+    pub model: String,
+    pub choices: Vec<Choice>,
+    pub usage: TokenCounts,
+    pub trunkline: Extension,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    pub index: u32,
+    pub message: AssistantMessage,
+    pub finish_reason: FinishReason,
+    pub logprobs: (),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AssistantMessage {
+    pub role: String,
+    pub content: String,
+    pub refusal: (),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    Stop,
+    Length,
+    ContentFilter,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenCounts {
+    pub prompt_tokens: u64,
+    pub completion_tokens: u64,
+    pub total_tokens: u64,
+    pub prompt_tokens_details: PromptTokens,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptTokens {
+    pub cached_tokens: u64,
+}
+
+/// What we have to say beyond OpenAI's members: how the answer came about, and what it left behind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Extension {
+    pub run: String,
+    pub provider: String,
+    pub session_id: Option<SessionId>,
+    pub attempts: Vec<Attempt>,
+    pub workspace: Option<Receipt>,
+    /// Set when the CLI reported no usage and it was estimated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub usage_estimated: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    pub provider: String,
+    /// `ok`, or the name of a failure's category.
+    pub outcome: String,
+    pub duration_ms: u64,
+}
+
+/// One step of a streamed answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Chunk {
+    pub id: String,
+    pub object: String,
+    pub created: u64,
+    pub model: String,
+    pub choices: Vec<ChunkChoice>,
+    /// Absent unless asked for; then null in every chunk but the last.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub usage: Option<Option<TokenCounts>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trunkline: Option<Extension>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChunkChoice {
+    pub index: u32,
+    pub delta: Delta,
+    pub finish_reason: Option<FinishReason>,
+    pub logprobs: (),
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Delta {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// Thinking and tool activity: what agents do besides answering.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
+}
+
+/// Tells a null from a member that is not there.
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+#[path = "chat_tests.rs"]
+mod tests;

@@ -1,0 +1,362 @@
+//! What went wrong, as a client of OpenAI's API expects to be told: a status, headers, and one shape of body.
+//!
+//! Every error of the gateway is made here, so that none of them has a shape of its own. Nothing is classified here:
+//! a [`Failure`] comes with its category.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use trunkline_core::failure::{Category, Failure};
+use trunkline_core::secret::Secrets;
+
+/// The longest `detail`, in characters: enough for a stack trace, too little for a log file.
+const MAX_DETAIL: usize = 4000;
+
+/// The longest wait we name: official SDKs ignore a longer one and come back at once.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
+
+const INVALID_REQUEST: &str = "invalid_request_error";
+
+/// One answer that is an error.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApiError {
+    pub status: u16,
+    /// OpenAI's `type`.
+    pub kind: &'static str,
+    pub message: Box<str>,
+    pub code: &'static str,
+    /// The member of the request that is to blame.
+    pub param: Option<Box<str>>,
+    pub detail: Option<Box<str>>,
+    pub hint: Option<Box<str>>,
+    pub retry_after: Option<Duration>,
+    pub repeat: Repeat,
+}
+
+/// What a client's SDK does by itself after this error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeat {
+    /// Whatever the status suggests to it.
+    ByStatus,
+    /// Nothing: a blind repeat would run an agent again to no avail.
+    Never,
+}
+
+impl ApiError {
+    /// A failure of a run. `detail` is what the CLI said, bounded and masked.
+    #[must_use]
+    pub fn failed(failure: &Failure, secrets: &Secrets) -> Self {
+        let category = failure.category;
+        let wait = match category {
+            Category::RateLimit => failure.retry_after.or(Some(Duration::from_secs(1))),
+            Category::Quota
+            | Category::Authentication
+            | Category::Validation
+            | Category::Network
+            | Category::Server
+            | Category::Timeout
+            | Category::NotFound
+            | Category::Configuration
+            | Category::Unknown
+            | Category::Cancelled => failure.retry_after,
+        };
+        Self {
+            detail: Some(bounded(secrets.mask(&failure.message))),
+            hint: failure.hint.as_deref().map(|hint| bounded(secrets.mask(hint))),
+            retry_after: wait,
+            repeat: if category.policy().retry { Repeat::ByStatus } else { Repeat::Never },
+            ..Self::new(status(category), "cli_error", category.name(), "CLI failed")
+        }
+    }
+
+    /// A failure before any run: what the client sent may be to blame, and then it is told so in the failure's words.
+    #[must_use]
+    pub fn not_started(failure: &Failure, secrets: &Secrets) -> Self {
+        match failure.category {
+            Category::Validation => Self {
+                hint: failure.hint.as_deref().map(|hint| bounded(secrets.mask(hint))),
+                ..Self::new(400, INVALID_REQUEST, "invalid_value", bounded(secrets.mask(&failure.message)))
+            },
+            Category::Quota
+            | Category::RateLimit
+            | Category::Authentication
+            | Category::Network
+            | Category::Server
+            | Category::Timeout
+            | Category::NotFound
+            | Category::Configuration
+            | Category::Unknown
+            | Category::Cancelled => Self::failed(failure, secrets),
+        }
+    }
+
+    #[must_use]
+    pub fn unknown_model(near: &[String]) -> Self {
+        let detail = (!near.is_empty()).then(|| format!("did you mean: {}?", near.join(", ")).into());
+        Self { detail, ..Self::new(400, INVALID_REQUEST, "model_not_found", "Unknown model") }.about("model")
+    }
+
+    /// The same of a model that was asked for by its address.
+    #[must_use]
+    pub fn no_such_model() -> Self {
+        Self { status: 404, ..Self::unknown_model(&[]) }
+    }
+
+    /// All slots are taken and the queue is full.
+    #[must_use]
+    pub fn busy(message: &str, retry_after: Duration) -> Self {
+        Self { retry_after: Some(retry_after), ..Self::new(503, "overloaded", "overloaded", message) }
+    }
+
+    /// The server is going down; another one, or this one later, may answer.
+    #[must_use]
+    pub fn stopping() -> Self {
+        let message = "the server is shutting down";
+        Self { retry_after: Some(Duration::from_secs(1)), ..Self::new(503, "overloaded", "shutting_down", message) }
+    }
+
+    /// A request that cannot be understood.
+    #[must_use]
+    pub fn invalid(code: &'static str, message: impl Into<Box<str>>) -> Self {
+        Self::new(400, INVALID_REQUEST, code, message)
+    }
+
+    /// A request that is understood and not served.
+    #[must_use]
+    pub fn unsupported(param: impl Into<Box<str>>, message: impl Into<Box<str>>) -> Self {
+        Self::new(400, INVALID_REQUEST, "unsupported_parameter", message).about(param)
+    }
+
+    #[must_use]
+    pub fn too_large(limit: usize) -> Self {
+        Self::new(413, INVALID_REQUEST, "request_too_large", format!("the body is larger than {limit} bytes"))
+    }
+
+    #[must_use]
+    pub fn headers_too_large(limit: usize) -> Self {
+        Self::new(431, INVALID_REQUEST, "headers_too_large", format!("the headers are larger than {limit} bytes"))
+    }
+
+    #[must_use]
+    pub fn unsupported_media(message: impl Into<Box<str>>) -> Self {
+        Self::new(415, INVALID_REQUEST, "unsupported_media_type", message)
+    }
+
+    #[must_use]
+    pub fn unauthorized(message: impl Into<Box<str>>) -> Self {
+        Self::new(401, INVALID_REQUEST, "invalid_api_key", message)
+    }
+
+    #[must_use]
+    pub fn forbidden(code: &'static str, message: impl Into<Box<str>>) -> Self {
+        Self::new(403, INVALID_REQUEST, code, message)
+    }
+
+    #[must_use]
+    pub fn unknown_path(method: &str, path: &str) -> Self {
+        let path = bounded(path.chars().take(200).collect());
+        Self::new(404, INVALID_REQUEST, "unknown_url", format!("unknown request URL: {method} {path}"))
+    }
+
+    #[must_use]
+    pub fn wrong_method(method: &str) -> Self {
+        Self::new(405, INVALID_REQUEST, "method_not_allowed", format!("{method} is not allowed here"))
+    }
+
+    /// The client stopped sending in the middle of its request.
+    #[must_use]
+    pub fn body_timeout() -> Self {
+        Self::new(408, INVALID_REQUEST, "request_timeout", "the body did not arrive in time")
+    }
+
+    /// Our own mistake; says nothing of its cause, which is in the log.
+    #[must_use]
+    pub fn internal() -> Self {
+        let error = Self::new(500, "server_error", "internal_error", "the gateway failed to answer this request");
+        Self { repeat: Repeat::Never, ..error }
+    }
+
+    #[must_use]
+    pub fn about(mut self, param: impl Into<Box<str>>) -> Self {
+        self.param = Some(param.into());
+        self
+    }
+
+    /// The headers that go with the status.
+    #[must_use]
+    pub fn headers(&self) -> Vec<(&'static str, String)> {
+        let mut headers = Vec::new();
+        if let Some(wait) = self.retry_after.map(|wait| wait.min(MAX_RETRY_AFTER)) {
+            let millis = wait.as_millis();
+            headers.push(("retry-after", millis.div_ceil(1000).to_string()));
+            headers.push(("retry-after-ms", millis.to_string()));
+        }
+        if self.repeat == Repeat::Never {
+            headers.push(("x-should-retry", "false".to_owned()));
+        }
+        headers
+    }
+
+    /// `{"error":{…}}`, as a body and as the last frame of a broken stream.
+    #[must_use]
+    pub fn body(&self) -> String {
+        let error = ErrorBody {
+            message: &self.message,
+            kind: self.kind,
+            code: self.code,
+            param: self.param.as_deref(),
+            detail: self.detail.as_deref(),
+            hint: self.hint.as_deref(),
+            retry_after_ms: self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+        };
+        serde_json::to_string(&Envelope { error }).expect("strings and numbers always serialise")
+    }
+
+    fn new(status: u16, kind: &'static str, code: &'static str, message: impl Into<Box<str>>) -> Self {
+        Self {
+            status,
+            kind,
+            message: message.into(),
+            code,
+            param: None,
+            detail: None,
+            hint: None,
+            retry_after: None,
+            repeat: Repeat::ByStatus,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    error: ErrorBody<'a>,
+}
+
+/// OpenAI's four members are always there; ours only when they say something.
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    message: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    code: &'a str,
+    param: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+const fn status(category: Category) -> u16 {
+    match category {
+        Category::RateLimit | Category::Quota => 429,
+        Category::Timeout => 504,
+        Category::Authentication
+        | Category::Validation
+        | Category::Network
+        | Category::Server
+        | Category::NotFound
+        | Category::Configuration
+        | Category::Unknown
+        | Category::Cancelled => 500,
+    }
+}
+
+fn bounded(mut text: String) -> Box<str> {
+    if let Some((cut, _)) = text.char_indices().nth(MAX_DETAIL) {
+        let last = text[..cut].chars().next_back().map_or(0, char::len_utf8);
+        text.truncate(cut - last);
+        text.push('…');
+    }
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn body(error: &ApiError) -> Value {
+        serde_json::from_str(&error.body()).unwrap()
+    }
+
+    #[test]
+    fn each_category_has_its_status_and_headers() {
+        for (category, wait_ms, status, headers) in [
+            (Category::RateLimit, None, 429, vec![("retry-after", "1"), ("retry-after-ms", "1000")]),
+            (Category::RateLimit, Some(1500), 429, vec![("retry-after", "2"), ("retry-after-ms", "1500")]),
+            (Category::RateLimit, Some(3_600_000), 429, vec![("retry-after", "120"), ("retry-after-ms", "120000")]),
+            (Category::Quota, None, 429, vec![("x-should-retry", "false")]),
+            (
+                Category::Quota,
+                Some(30_000),
+                429,
+                vec![("retry-after", "30"), ("retry-after-ms", "30000"), ("x-should-retry", "false")],
+            ),
+            (Category::Timeout, None, 504, vec![]),
+            (Category::Network, None, 500, vec![]),
+            (Category::Server, None, 500, vec![]),
+            (Category::Authentication, None, 500, vec![("x-should-retry", "false")]),
+            (Category::Validation, None, 500, vec![("x-should-retry", "false")]),
+            (Category::NotFound, None, 500, vec![("x-should-retry", "false")]),
+            (Category::Configuration, None, 500, vec![("x-should-retry", "false")]),
+            (Category::Unknown, None, 500, vec![("x-should-retry", "false")]),
+            (Category::Cancelled, None, 500, vec![("x-should-retry", "false")]),
+        ] {
+            let failure = Failure::new(category, "no").retry_after(wait_ms.map(Duration::from_millis));
+            let error = ApiError::failed(&failure, &Secrets::default());
+            let expected: Vec<_> = headers.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
+            assert_eq!((error.status, error.headers()), (status, expected), "{category:?} {wait_ms:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_cli_says_what_it_said_without_its_secrets() {
+        let failure = Failure::new(Category::RateLimit, "429 for key hunter2-hunter2")
+            .hint("wait, hunter2-hunter2")
+            .retry_after(Some(Duration::from_hours(1)));
+        let error = ApiError::failed(&failure, &Secrets::new(["hunter2-hunter2".to_owned()]));
+        let expected = json!({"error": {
+            "message": "CLI failed", "type": "cli_error", "code": "rate_limit", "param": null,
+            "detail": "429 for key ***", "hint": "wait, ***", "retry_after_ms": 3_600_000,
+        }});
+        assert_eq!(body(&error), expected);
+    }
+
+    #[test]
+    fn an_unknown_model_has_the_agreed_words() {
+        let bare = json!({"error": {
+            "message": "Unknown model", "type": "invalid_request_error", "code": "model_not_found", "param": "model",
+        }});
+        assert_eq!(body(&ApiError::unknown_model(&[])), bare);
+        let near = ApiError::unknown_model(&["claude".into(), "codex".into()]);
+        assert_eq!((near.status, body(&near)["error"]["detail"].as_str()), (400, Some("did you mean: claude, codex?")));
+    }
+
+    #[test]
+    fn a_request_refused_before_a_run_is_the_clients_to_mend() {
+        let failure = Failure::new(Category::Validation, "the prompt is longer than 128 KiB");
+        let error = ApiError::not_started(&failure, &Secrets::default());
+        assert_eq!((error.status, error.kind, &*error.message), (400, INVALID_REQUEST, &*failure.message));
+        let failure = Failure::new(Category::NotFound, "claude is not installed");
+        assert_eq!(ApiError::not_started(&failure, &Secrets::default()).status, 500);
+    }
+
+    #[test]
+    fn an_overloaded_gateway_names_a_time() {
+        let busy = ApiError::busy("all 4 slots are busy", Duration::from_millis(2001));
+        assert_eq!((busy.status, busy.kind), (503, "overloaded"));
+        assert_eq!(busy.headers()[0], ("retry-after", "3".to_owned()));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn detail_is_bounded_and_whole_characters(text in "\\PC{0,200}", times in 1usize..60) {
+            let long = text.repeat(times);
+            let cut = bounded(long.clone());
+            assert!(cut.chars().count() <= MAX_DETAIL);
+            assert!(*cut == *long || long.starts_with(cut.trim_end_matches('…')));
+        }
+    }
+}

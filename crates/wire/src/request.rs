@@ -1,0 +1,196 @@
+//! A chat request becomes a [`Turn`]: roles, texts and pictures in our own words, or an error that names the member.
+//!
+//! No agent takes a picture by address, so only `data:` URLs are decoded; nothing is fetched. Tool calls of the history
+//! are ones the client made itself: the agent reads them as text.
+
+use base64::Engine as _;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use trunkline_core::event::SessionId;
+use trunkline_core::turn::{Image, Message, Role, Turn};
+
+use crate::chat::{ChatMessage, ChatRequest, Content, Function, Part};
+use crate::error::ApiError;
+
+const MAX_IMAGES: usize = 16;
+const MAX_IMAGE_BYTES: usize = 20 * 1024 * 1024;
+const MAX_SESSION_BYTES: usize = 256;
+const MAX_USER_BYTES: usize = 1024;
+
+/// Clients differ in whether they pad.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+impl ChatRequest {
+    /// The same in our words.
+    pub fn into_turn(self) -> Result<Turn, ApiError> {
+        self.refuse_what_changes_the_answer()?;
+        let session = match self.session_id {
+            Some(id) => session(&id, "session_id")?,
+            None => match self.metadata.and_then(|metadata| metadata.session_id) {
+                Some(id) => session(&id, "metadata.session_id")?,
+                None => None,
+            },
+        };
+        let model = self.model.ok_or_else(|| missing("model"))?;
+        let messages = self.messages.ok_or_else(|| missing("messages"))?.0;
+        let messages: Vec<Message> = messages
+            .into_iter()
+            .enumerate()
+            .map(|(index, message)| convert(message, &format!("messages[{index}]")))
+            .collect::<Result<_, _>>()?;
+        let asks = |message: &Message| {
+            message.role == Role::User && (!message.text.trim().is_empty() || !message.images.is_empty())
+        };
+        if !messages.iter().any(asks) {
+            return Err(ApiError::invalid("invalid_value", "there is no user message to answer").about("messages"));
+        }
+        let turn = Turn { model, messages, session };
+        if turn.images().count() > MAX_IMAGES {
+            return Err(ApiError::invalid("invalid_value", format!("more than {MAX_IMAGES} images")).about("messages"));
+        }
+        Ok(turn)
+    }
+
+    fn refuse_what_changes_the_answer(&self) -> Result<(), ApiError> {
+        if self.n.is_some_and(|n| n != 1) {
+            return Err(ApiError::unsupported("n", "an agent gives one answer: only n = 1 is supported"));
+        }
+        if self.modalities.as_ref().is_some_and(|wanted| wanted.0.iter().any(|modality| modality != "text")) {
+            return Err(ApiError::unsupported("modalities", "agents answer in text only"));
+        }
+        if self.audio.is_some() {
+            return Err(ApiError::unsupported("audio", "agents answer in text only"));
+        }
+        if self.user.as_ref().is_some_and(|user| user.len() > MAX_USER_BYTES) {
+            let message = format!("`user` is longer than {MAX_USER_BYTES} bytes");
+            return Err(ApiError::invalid("invalid_value", message).about("user"));
+        }
+        Ok(())
+    }
+}
+
+/// Checks a session id, which will stand in a CLI's arguments. An empty one is none.
+pub fn session(id: &str, param: &str) -> Result<Option<SessionId>, ApiError> {
+    if id.is_empty() {
+        return Ok(None);
+    }
+    if id.len() > MAX_SESSION_BYTES || id.starts_with('-') || id.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err(ApiError::invalid("invalid_value", "not an id of a session").about(param));
+    }
+    Ok(Some(SessionId(id.to_owned())))
+}
+
+fn convert(message: ChatMessage, path: &str) -> Result<Message, ApiError> {
+    let role = match message.role.as_str() {
+        "system" | "developer" => Role::System,
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        "tool" | "function" => Role::Tool,
+        _ => {
+            let message = "unknown role: use system, developer, user, assistant or tool";
+            return Err(ApiError::invalid("invalid_value", message).about(format!("{path}.role")));
+        }
+    };
+    let mut images = Vec::new();
+    let mut texts = match message.content {
+        None => Vec::new(),
+        Some(Content::Text(text)) => vec![checked(text, || format!("{path}.content"))?],
+        Some(Content::Parts(parts)) => {
+            let mut texts = Vec::new();
+            for (index, part) in parts.0.into_iter().enumerate() {
+                take_part(part, &format!("{path}.content[{index}]"), &mut texts, &mut images)?;
+            }
+            texts
+        }
+    };
+    if let Some(refusal) = message.refusal {
+        texts.push(checked(refusal, || format!("{path}.refusal"))?);
+    }
+    let calls = message.tool_calls.map(|calls| calls.0).unwrap_or_default();
+    for (index, call) in calls.into_iter().enumerate() {
+        texts.push(checked(called(&call.0), || format!("{path}.tool_calls[{index}]"))?);
+    }
+    if let Some(call) = message.function_call {
+        texts.push(checked(called(&call), || format!("{path}.function_call"))?);
+    }
+    Ok(Message { role, text: texts.join("\n"), images })
+}
+
+fn take_part(part: Part, path: &str, texts: &mut Vec<String>, images: &mut Vec<Image>) -> Result<(), ApiError> {
+    match part.kind.as_str() {
+        "text" | "input_text" | "output_text" => {
+            let text = part.text.ok_or_else(|| missing(&format!("{path}.text")))?;
+            texts.push(checked(text, || format!("{path}.text"))?);
+        }
+        "refusal" => texts.push(checked(part.refusal.unwrap_or_default(), || format!("{path}.refusal"))?),
+        "image_url" => {
+            let url = part.image_url.ok_or_else(|| missing(&format!("{path}.image_url")))?.url;
+            if images.len() == MAX_IMAGES {
+                return Err(ApiError::invalid("invalid_value", format!("more than {MAX_IMAGES} images")).about(path));
+            }
+            images.push(image(&url, &format!("{path}.image_url.url"))?);
+        }
+        "input_audio" => return Err(ApiError::unsupported(path, "agents take text and images, not audio")),
+        "file" => return Err(ApiError::unsupported(path, "agents take text and images, not files")),
+        _ => {
+            let message = "unknown type of content: use text or image_url";
+            return Err(ApiError::invalid("invalid_value", message).about(format!("{path}.type")));
+        }
+    }
+    Ok(())
+}
+
+/// Decodes `data:image/png;base64,…`.
+fn image(url: &str, param: &str) -> Result<Image, ApiError> {
+    let invalid = |message: String| ApiError::invalid("invalid_image_url", message).about(param);
+    let Some(rest) = url.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("data:")).map(|_| &url[5..]) else {
+        return Err(invalid("images are not fetched: send the image itself as a data: URL".to_owned()));
+    };
+    let (media, data) = rest.split_once(',').ok_or_else(|| invalid("a data: URL needs a comma".to_owned()))?;
+    let mut media = media.split(';').map(str::trim);
+    let kind = media.next().unwrap_or_default().to_ascii_lowercase();
+    let extension = match kind.as_str() {
+        "image/png" => "png",
+        "image/jpeg" | "image/jpg" => "jpeg",
+        "image/gif" => "gif",
+        "image/webp" => "webp",
+        _ => return Err(invalid("unsupported image type: use png, jpeg, gif or webp".to_owned())),
+    };
+    if !media.any(|parameter| parameter.eq_ignore_ascii_case("base64")) {
+        return Err(invalid("an image must be base64: data:image/png;base64,…".to_owned()));
+    }
+    let too_large = || invalid(format!("the image is larger than {MAX_IMAGE_BYTES} bytes"));
+    if data.len() / 4 > MAX_IMAGE_BYTES / 3 + 1 {
+        return Err(too_large());
+    }
+    let bytes = BASE64.decode(data).map_err(|error| invalid(format!("the image is not base64: {error}")))?;
+    if bytes.len() > MAX_IMAGE_BYTES {
+        return Err(too_large());
+    }
+    if bytes.is_empty() {
+        return Err(invalid("the image is empty".to_owned()));
+    }
+    Ok(Image { extension, bytes })
+}
+
+fn called(call: &Function) -> String {
+    format!("called {}({})", call.name, call.arguments.as_deref().unwrap_or_default())
+}
+
+/// A NUL cannot stand in an argument or a terminal, and no honest text has one.
+fn checked(text: String, param: impl FnOnce() -> String) -> Result<String, ApiError> {
+    if text.contains('\0') {
+        return Err(ApiError::invalid("invalid_value", "text must not contain NUL characters").about(param()));
+    }
+    Ok(text)
+}
+
+fn missing(param: &str) -> ApiError {
+    ApiError::invalid("missing_required_parameter", format!("`{param}` is missing")).about(param)
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -1,0 +1,151 @@
+use super::*;
+use serde_json::{Value, json};
+
+fn turn(body: &Value) -> Result<Turn, ApiError> {
+    ChatRequest::parse(body.to_string().as_bytes())?.into_turn()
+}
+
+fn with(messages: Value) -> Value {
+    json!({"model": "m", "messages": messages})
+}
+
+#[test]
+fn roles_and_contents_become_messages() {
+    let body = with(json!([
+        {"role": "system", "content": "be terse"},
+        {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "user", "content": "2+2?", "name": "ann"},
+        {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{\"a\":2}"}},
+            {"id": "2", "type": "custom", "custom": {"name": "note", "input": "hm"}},
+        ]},
+        {"role": "tool", "tool_call_id": "1", "content": "4"},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}], "refusal": null},
+        {"role": "assistant", "function_call": {"name": "old", "arguments": "{}"}},
+        {"role": "function", "name": "old", "content": "5"},
+    ]));
+    let expected = [
+        (Role::System, "be terse"),
+        (Role::System, "a\nb"),
+        (Role::User, "2+2?"),
+        (Role::Assistant, "called add({\"a\":2})\ncalled note(hm)"),
+        (Role::Tool, "4"),
+        (Role::Assistant, "no"),
+        (Role::Assistant, "called old({})"),
+        (Role::Tool, "5"),
+    ]
+    .map(|(role, text)| Message::new(role, text));
+    assert_eq!(turn(&body).unwrap(), Turn { model: "m".into(), messages: expected.into(), session: None });
+}
+
+#[test]
+fn what_is_refused_is_named() {
+    let audio = json!({"type": "input_audio", "input_audio": {"data": "", "format": "wav"}});
+    let file = json!({"type": "file", "file": {"file_id": "f"}});
+    let part = |part: Value| with(json!([{"role": "user", "content": [{"type": "text", "text": "x"}, part]}]));
+    let picture = |url: &str| part(json!({"type": "image_url", "image_url": {"url": url}}));
+    for (body, param, code) in [
+        (json!({"messages": [{"role": "user", "content": "x"}]}), "model", "missing_required_parameter"),
+        (json!({"model": "m"}), "messages", "missing_required_parameter"),
+        (with(json!([])), "messages", "invalid_value"),
+        (with(json!([{"role": "user", "content": " \n"}])), "messages", "invalid_value"),
+        (with(json!([{"role": "system", "content": "x"}])), "messages", "invalid_value"),
+        (with(json!([{"role": "robot", "content": "x"}])), "messages[0].role", "invalid_value"),
+        (with(json!([{"role": "user", "content": "a\u{0}b"}])), "messages[0].content", "invalid_value"),
+        (part(json!({"type": "text", "text": "\u{0}"})), "messages[0].content[1].text", "invalid_value"),
+        (part(json!({"type": "text"})), "messages[0].content[1].text", "missing_required_parameter"),
+        (part(json!({"type": "video"})), "messages[0].content[1].type", "invalid_value"),
+        (part(audio), "messages[0].content[1]", "unsupported_parameter"),
+        (part(file), "messages[0].content[1]", "unsupported_parameter"),
+        (picture("https://example.com/a.png"), "messages[0].content[1].image_url.url", "invalid_image_url"),
+        (picture("data:image/svg+xml;base64,AAAA"), "messages[0].content[1].image_url.url", "invalid_image_url"),
+        (picture("data:image/png,AAAA"), "messages[0].content[1].image_url.url", "invalid_image_url"),
+        (picture("data:image/png;base64,%%"), "messages[0].content[1].image_url.url", "invalid_image_url"),
+        (picture("data:image/png;base64,"), "messages[0].content[1].image_url.url", "invalid_image_url"),
+        (picture("data"), "messages[0].content[1].image_url.url", "invalid_image_url"),
+    ] {
+        let error = turn(&body).unwrap_err();
+        assert_eq!((error.status, error.param.as_deref(), error.code), (400, Some(param), code), "{body}");
+    }
+}
+
+#[test]
+fn parameters_that_change_the_answer_are_refused() {
+    for (member, value, refused) in [
+        ("n", json!(2), true),
+        ("n", json!(0), true),
+        ("n", json!(1), false),
+        ("modalities", json!(["text", "audio"]), true),
+        ("modalities", json!(["text"]), false),
+        ("audio", json!({"voice": "x"}), true),
+        ("user", json!("u".repeat(10_000)), true),
+        ("user", json!("u"), false),
+    ] {
+        let mut body = with(json!([{"role": "user", "content": "x"}]));
+        body[member] = value.clone();
+        let param = turn(&body).err().and_then(|error| error.param);
+        assert_eq!(param.as_deref(), refused.then_some(member), "{member} {value}");
+    }
+}
+
+#[test]
+fn a_session_comes_from_the_body_or_its_metadata() {
+    for (members, session) in [
+        (json!({}), None),
+        (json!({"session_id": "a", "metadata": {"session_id": "b"}}), Some("a")),
+        (json!({"metadata": {"session_id": "b"}}), Some("b")),
+        (json!({"session_id": ""}), None),
+    ] {
+        let mut body = with(json!([{"role": "user", "content": "x"}]));
+        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        assert_eq!(turn(&body).unwrap().session.map(|id| id.0).as_deref(), session, "{members}");
+    }
+    for bad in ["--flag", "a b", "a\nb", "a\u{0}", &"x".repeat(257)] {
+        assert!(session(bad, "session_id").is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn pictures_are_decoded() {
+    for (url, extension) in [
+        ("data:image/png;base64,AQID", "png"),
+        ("DATA:IMAGE/JPEG;BASE64,AQID", "jpeg"),
+        ("data:image/jpg;base64,AQID", "jpeg"),
+        ("data:image/gif;name=a.gif;base64,AQID", "gif"),
+        ("data:image/webp;base64,AQID", "webp"),
+    ] {
+        let body = with(
+            json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url, "detail": "low"}}]}]),
+        );
+        let turn = turn(&body).unwrap();
+        let images: Vec<_> = turn.images().cloned().collect();
+        assert_eq!(images, [Image { extension, bytes: vec![1, 2, 3] }], "{url}");
+    }
+    assert_eq!(image("data:image/png;base64,AQ", "p").unwrap().bytes, [1]);
+    assert_eq!(image("data:image/png;base64,AQ==", "p").unwrap().bytes, [1]);
+}
+
+#[test]
+fn pictures_are_bounded() {
+    let part = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AQID"}});
+    let message = |count: usize| json!({"role": "user", "content": vec![part.clone(); count]});
+    assert!(turn(&with(json!([message(16)]))).is_ok());
+    assert!(turn(&with(json!([message(17)]))).is_err());
+    assert!(turn(&with(json!([message(9), message(8)]))).is_err());
+    let huge = format!("data:image/png;base64,{}", "A".repeat((MAX_IMAGE_BYTES / 3 + 3) * 4));
+    assert!(image(&huge, "p").unwrap_err().message.contains("larger"));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_arrives_as_it_was(text in "[^\0]{1,80}") {
+        proptest::prop_assume!(!text.trim().is_empty());
+        let turn = turn(&with(json!([{"role": "user", "content": text}]))).unwrap();
+        assert_eq!(turn.messages, [Message::new(Role::User, text)]);
+    }
+
+    #[test]
+    fn any_url_is_decoded_or_refused(url in "(data:)?(image/png)?[;,a-zA-Z0-9+/=é]{0,40}") {
+        let _decoded = image(&url, "p");
+    }
+}

@@ -1,0 +1,127 @@
+//! Server-sent events: how frames are written, and how a stream of bytes becomes frames again.
+//!
+//! Only what chat streams use: `data:` and comments. Other fields (`event:`, `id:`) are skipped when read.
+
+/// The last frame of a stream that ended well.
+pub const DONE: &[u8] = b"data: [DONE]\n\n";
+
+/// Sent while there is nothing to say, so that nobody on the way takes the silence for death.
+pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+
+/// Appends one frame. Every line of `payload` becomes a `data:` line of its own.
+pub fn data(out: &mut Vec<u8>, payload: &str) {
+    for line in payload.split('\n') {
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(line.as_bytes());
+        out.push(b'\n');
+    }
+    out.push(b'\n');
+}
+
+/// Reads frames from bytes that arrive in pieces. Holds at most one unfinished frame; bounding it is the caller's part
+/// ([`Decoder::pending`]).
+#[derive(Debug, Default)]
+pub struct Decoder {
+    line: Vec<u8>,
+    data: Option<String>,
+    after_cr: bool,
+}
+
+impl Decoder {
+    /// The payloads that `bytes` completes, in order. Lines end in LF, CRLF or CR, also across pieces.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<String> {
+        let mut frames = Vec::new();
+        for &byte in bytes {
+            let lf_of_crlf = byte == b'\n' && std::mem::take(&mut self.after_cr);
+            match byte {
+                b'\n' if lf_of_crlf => {}
+                b'\n' | b'\r' => {
+                    frames.extend(self.end_line());
+                    self.after_cr = byte == b'\r';
+                }
+                _ => {
+                    self.line.push(byte);
+                    self.after_cr = false;
+                }
+            }
+        }
+        frames
+    }
+
+    /// How many bytes wait for the end of their frame.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.line.len() + self.data.as_ref().map_or(0, String::len)
+    }
+
+    fn end_line(&mut self) -> Option<String> {
+        let line = std::mem::take(&mut self.line);
+        if line.is_empty() {
+            return self.data.take();
+        }
+        let value = line.strip_prefix(b"data:")?;
+        let value = String::from_utf8_lossy(value.strip_prefix(b" ").unwrap_or(value));
+        match &mut self.data {
+            Some(data) => {
+                data.push('\n');
+                data.push_str(&value);
+            }
+            None => self.data = Some(value.into_owned()),
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_as_written() {
+        for (payload, frame) in [("{}", "data: {}\n\n"), ("a\nb", "data: a\ndata: b\n\n"), ("", "data: \n\n")] {
+            let mut out = Vec::new();
+            data(&mut out, payload);
+            assert_eq!(String::from_utf8(out).unwrap(), frame);
+        }
+    }
+
+    #[test]
+    fn what_others_write_is_read() {
+        for (bytes, frames) in [
+            ("data: a\n\ndata: b\n\n", vec!["a", "b"]),
+            ("data:a\r\n\r\n", vec!["a"]),
+            ("data: a\r\rdata: b\r\r", vec!["a", "b"]),
+            (": ping\n\nevent: x\nid: 1\ndata: a\n\n", vec!["a"]),
+            ("data: one\ndata: two\n\n", vec!["one\ntwo"]),
+            ("data: unfinished\n", vec![]),
+            ("data\n\n\n", vec![]),
+        ] {
+            assert_eq!(Decoder::default().push(bytes.as_bytes()), frames, "{bytes:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_written_is_read_however_it_is_cut(
+            payloads in proptest::collection::vec("[^\r]{0,20}", 0..8),
+            cuts in proptest::collection::vec(0usize..200, 0..8),
+        ) {
+            let mut bytes = Vec::new();
+            for payload in &payloads {
+                data(&mut bytes, payload);
+                bytes.extend_from_slice(KEEP_ALIVE);
+            }
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+            cuts.sort_unstable();
+            let mut decoder = Decoder::default();
+            let mut read = Vec::new();
+            let mut from = 0;
+            for cut in cuts.into_iter().chain([bytes.len()]) {
+                read.extend(decoder.push(&bytes[from..cut]));
+                from = cut;
+            }
+            assert_eq!(read, payloads);
+            assert_eq!(decoder.pending(), 0);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+use super::*;
+use serde_json::json;
+use trunkline_core::event::{Finish, SessionId, Usage};
+use trunkline_core::failure::{Category, Failure};
+
+fn chunks(usage: UsageChunk) -> Chunks {
+    let head = Head { id: "cmpl-1".into(), created: 7, model: "m\"x".into() };
+    let mut chunks = Chunks::new(head, usage, Arc::new(Secrets::new(["hunter2-hunter2".to_owned()])));
+    chunks.trace = Trace { run: "r1".into(), provider: "codex".into(), ..Trace::default() };
+    chunks
+}
+
+fn text(delta: &str) -> Event {
+    Event::Text { delta: delta.into() }
+}
+
+fn tool(name: &str, input: Value) -> Event {
+    Event::ToolStarted { id: "t".into(), name: name.into(), input }
+}
+
+fn finished(content: &str) -> Event {
+    let usage = Usage { input_tokens: 3, output_tokens: 2, cached_tokens: 1, estimated: false };
+    Event::Finished(Answer { content: content.into(), usage, finish: Finish::Stop })
+}
+
+/// All frames of a stream, without `data:`.
+fn play(usage: UsageChunk, events: &[Event]) -> Vec<String> {
+    let mut chunks = chunks(usage);
+    let mut out = Vec::new();
+    let ends: Vec<Stream> = events.iter().map(|event| chunks.push(event, Duration::from_millis(5), &mut out)).collect();
+    let ended = events.iter().position(|event| matches!(event, Event::Finished(_) | Event::Failed(_)));
+    assert_eq!(ends.iter().position(|end| *end == Stream::Ended), ended);
+    sse::Decoder::default().push(&out)
+}
+
+/// The deltas of all frames that are chunks, as (member, text), and what came after them.
+fn deltas(frames: &[String]) -> Vec<(&'static str, String)> {
+    frames
+        .iter()
+        .filter_map(|frame| serde_json::from_str::<Chunk>(frame).ok())
+        .flat_map(|chunk| chunk.choices)
+        .filter(|choice| choice.delta.role.is_none())
+        .flat_map(|choice| {
+            let Delta { content, reasoning_content, .. } = choice.delta;
+            [("content", content), ("reasoning", reasoning_content)]
+        })
+        .filter_map(|(member, text)| text.map(|text| (member, text)))
+        .collect()
+}
+
+#[test]
+fn a_stream_without_usage() {
+    let started = Event::Started { session: Some(SessionId("s".into())), model: None };
+    let frames = play(UsageChunk::No, &[started, text("Hel"), text("lo \"é\"\n"), finished("Hello \"é\"")]);
+    let chunk = |choices: Value| json!({"id": "cmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m\"x", "choices": choices});
+    let step = |delta: Value| chunk(json!([{"index": 0, "delta": delta, "finish_reason": null, "logprobs": null}]));
+    let mut last = chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop", "logprobs": null}]));
+    last["trunkline"] = json!({
+        "run": "r1", "provider": "codex", "session_id": "s", "workspace": null,
+        "attempts": [{"provider": "codex", "outcome": "ok", "duration_ms": 5}],
+    });
+    let expected = [
+        step(json!({"role": "assistant", "content": ""})),
+        step(json!({"content": "Hel"})),
+        step(json!({"content": "lo \"é\"\n"})),
+        last,
+    ];
+    let (done, frames) = frames.split_last().unwrap();
+    assert_eq!(done, "[DONE]");
+    let frames: Vec<Value> = frames.iter().map(|frame| serde_json::from_str(frame).unwrap()).collect();
+    assert_eq!(frames, expected);
+}
+
+#[test]
+fn a_stream_with_usage() {
+    let frames = play(UsageChunk::Wanted, &[text("a"), finished("a")]);
+    let read: Vec<Chunk> = frames[..frames.len() - 1].iter().map(|f| serde_json::from_str(f).unwrap()).collect();
+    let (last, steps) = read.split_last().unwrap();
+    assert!(steps.iter().all(|chunk| chunk.usage == Some(None) && chunk.choices.len() == 1));
+    assert!(last.choices.is_empty());
+    let usage = last.usage.flatten().unwrap();
+    assert_eq!((usage.prompt_tokens, usage.completion_tokens, usage.total_tokens), (3, 2, 5));
+    assert_eq!(steps.iter().filter(|chunk| chunk.choices[0].finish_reason.is_some()).count(), 1);
+    // The hand-made frames are what the types would have written.
+    for (chunk, frame) in read.iter().zip(&frames) {
+        assert_eq!(&serde_json::to_string(chunk).unwrap(), frame);
+    }
+}
+
+#[test]
+fn activity_is_reasoning() {
+    let failed = Event::ToolFinished { id: "t".into(), output: "no such\nfile".into(), ok: false };
+    let fine = Event::ToolFinished { id: "t".into(), output: "fine".into(), ok: true };
+    let events = [
+        Event::Thinking { delta: "hm".into() },
+        tool("bash", json!({"command": "ls"})),
+        failed,
+        Event::Notice { message: "retrying".into() },
+        Event::Unknown { line: "???".into() },
+        fine,
+        Event::Thinking { delta: "ah".into() },
+        text("done"),
+        finished("done"),
+    ];
+    let expected = [
+        ("reasoning", "hm"),
+        ("reasoning", "\n[tool] bash {\"command\":\"ls\"}\n"),
+        ("reasoning", "[tool] failed: no such file\n"),
+        ("reasoning", "[notice] retrying\n"),
+        ("reasoning", "ah"),
+        ("content", "done"),
+    ];
+    assert_eq!(deltas(&play(UsageChunk::No, &events)), expected.map(|(member, text)| (member, text.to_owned())));
+}
+
+#[test]
+fn text_after_a_tool_is_another_paragraph() {
+    let events = [text("Let me look."), tool("ls", json!({})), text("Found it."), finished("Found it.")];
+    let said: String = deltas(&play(UsageChunk::No, &events))
+        .into_iter()
+        .filter_map(|(member, text)| (member == "content").then_some(text))
+        .collect();
+    assert_eq!(said, "Let me look.\n\nFound it.");
+}
+
+#[test]
+fn an_answer_that_was_never_streamed_is_sent_whole() {
+    let events = [Event::Thinking { delta: "hm".into() }, finished("No output from CLI.")];
+    let frames = play(UsageChunk::No, &events);
+    assert_eq!(deltas(&frames)[1], ("content", "No output from CLI.".to_owned()));
+    assert_eq!(play(UsageChunk::No, &[finished("")]).len(), 3);
+}
+
+#[test]
+fn a_failure_ends_the_stream_without_done() {
+    let failure = Failure::new(Category::Quota, "out of credit, key hunter2-hunter2");
+    let frames = play(UsageChunk::Wanted, &[text("a"), Event::Failed(failure)]);
+    let last: Value = serde_json::from_str(frames.last().unwrap()).unwrap();
+    assert_eq!(last["error"]["detail"], json!("out of credit, key ***"));
+    assert!(frames.iter().all(|frame| frame != "[DONE]" && !frame.contains("\"finish_reason\":\"")));
+}
+
+#[test]
+fn activity_is_bounded() {
+    let huge = "é".repeat(1_000_000);
+    let events = [
+        tool("write", json!({"text": huge})),
+        Event::ToolFinished { id: "t".into(), output: huge.clone(), ok: false },
+        Event::Notice { message: huge },
+        finished(""),
+    ];
+    for (_, text) in deltas(&play(UsageChunk::No, &events)) {
+        assert!(text.chars().count() < 230 && text.ends_with("…\n") && !text.contains('\u{fffd}'), "{text}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn streamed_text_is_never_changed(parts in proptest::collection::vec(".{0,30}", 0..20)) {
+        let mut events: Vec<Event> = parts.iter().map(|part| text(part)).collect();
+        events.push(finished(""));
+        let said: String = deltas(&play(UsageChunk::Wanted, &events)).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(said, parts.concat());
+    }
+}
