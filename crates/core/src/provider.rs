@@ -209,15 +209,19 @@ pub fn built_in() -> BTreeMap<String, Provider> {
     parse(BUILT_IN).expect("providers.toml is checked by the tests")
 }
 
-/// A provider that is nothing but a program and its output format. Its arguments are a model's own, where `{prompt}`
-/// may stand; without one the prompt goes to stdin.
+/// A provider that is nothing but a program, its arguments and its output format. The prompt goes to stdin unless an
+/// argument has a place for it.
 #[must_use]
-pub fn plain(name: &str, program: &str, format: Format) -> Provider {
-    let toml = format!("[p]\nprogram = \"p\"\nformat = \"text\"\nargs = [[\"{{extra}}\"]]\n");
-    let mut provider = parse(&toml).expect("the text is fixed").remove("p").expect("it has this one provider");
+pub fn plain(name: &str, program: &str, args: &[String], format: Format) -> Provider {
+    let bare = "[p]\nprogram = \"p\"\nformat = \"text\"\nargs = []\n";
+    let mut provider = parse(bare).expect("the text is fixed").remove("p").expect("it has this one provider");
     provider.name = name.to_owned();
     provider.program = program.to_owned();
     provider.format = format;
+    provider.args = args.iter().map(|arg| vec![arg.clone()]).collect();
+    if provider.takes("prompt") {
+        provider.prompt = Delivery::Arg;
+    }
     provider
 }
 

@@ -1,11 +1,54 @@
+//! The binary: reads the command line and the configuration, and connects the crates.
+
+mod cli;
 mod commands;
+mod config;
+mod setup;
+
+use std::process::ExitCode;
+
 use clap::Parser;
-#[derive(clap::Parser)]
-enum Cli {
-    Decode(commands::decode::Decode),
+
+use cli::{Cli, Command};
+use config::ConfigError;
+
+fn main() -> ExitCode {
+    // Before anything else: a keeper is started for runs, and must cost nothing.
+    if std::env::args_os().nth(1).is_some_and(|arg| arg == "__keeper") {
+        return trunkline_process::keeper_main();
+    }
+    let cli = Cli::parse();
+    setup::log(cli.verbose);
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("trunkline: {error:#}");
+            ExitCode::from(if error.is::<ConfigError>() { Exit::Configuration } else { Exit::General } as u8)
+        }
+    }
 }
-fn main() -> anyhow::Result<()> {
-    match Cli::parse() {
-        Cli::Decode(d) => d.run(),
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Serve(serve) => serve.run(),
+        Command::Run(run) => run.run(),
+        Command::Models(models) => models.run(),
+        Command::Check(check) => check.run(),
+        Command::Doctor(doctor) => doctor.run(),
+        Command::Decode(decode) => decode.run(),
+    }
+}
+
+/// What an exit status means; 2 is clap's own, for arguments.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Exit {
+    General = 1,
+    Configuration = 3,
+    Provider = 4,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -35,7 +36,7 @@ pub(crate) struct Decode {
 }
 
 impl Decode {
-    pub(crate) fn run(self) -> Result<()> {
+    pub(crate) fn run(self) -> Result<ExitCode> {
         let mut stdout = Vec::new();
         io::stdin().lock().read_to_end(&mut stdout).context("cannot read standard input")?;
         let stderr = match &self.stderr {
@@ -60,7 +61,7 @@ impl Decode {
             ..Context::default()
         };
         println!("{}", decode(format, context, &stdout, ending, &stderr));
-        Ok(())
+        Ok(ExitCode::SUCCESS)
     }
 
     /// A provider's own dialect reads both of its JSON shapes; `text` is text whoever prints it.

@@ -1,1 +1,9 @@
+//! One file for each command.
+
+pub(crate) mod check;
 pub(crate) mod decode;
+pub(crate) mod doctor;
+pub(crate) mod models;
+mod reload;
+pub(crate) mod run;
+pub(crate) mod serve;

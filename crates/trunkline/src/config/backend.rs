@@ -21,10 +21,14 @@ pub(super) fn active(
     warnings: &mut Vec<String>,
 ) -> Result<Option<Model>, ConfigError> {
     let Some(name) = around.variable("AGENT_BACKEND") else { return Ok(None) };
-    let Some(provider) = providers.values().find(|p| p.name == name || p.aliases.iter().any(|alias| alias == name)) else {
+    let Some(provider) = providers.values().find(|p| p.name == name || p.aliases.iter().any(|alias| alias == name))
+    else {
         let others = providers.keys().map(String::as_str).filter(|name| !FIRST.contains(name));
         let valid: Vec<&str> = FIRST.into_iter().chain(others).collect();
-        return Err(ConfigError::elsewhere(format!("AGENT_BACKEND: unknown backend {name:?}; valid ones: {}", valid.join(", "))));
+        return Err(ConfigError::elsewhere(format!(
+            "AGENT_BACKEND: unknown backend {name:?}; valid ones: {}",
+            valid.join(", ")
+        )));
     };
     let mut model = plain_model(&provider.name, provider, &around.folder);
     model.permissions = Permissions::Full;

@@ -10,6 +10,7 @@ mod value;
 pub(crate) use discover::{MODELS_FILE, PROVIDERS_FILE, Place};
 pub(crate) use error::ConfigError;
 pub(crate) use surroundings::Surroundings;
+pub(crate) use value::parse_span;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -75,7 +76,7 @@ fn installed(providers: &BTreeMap<String, Arc<Provider>>, around: &Surroundings)
 }
 
 /// A model with nothing set.
-fn plain_model(name: &str, provider: &Arc<Provider>, repo: &Path) -> Model {
+pub(crate) fn plain_model(name: &str, provider: &Arc<Provider>, repo: &Path) -> Model {
     Model {
         name: name.to_owned(),
         provider: Arc::clone(provider),

@@ -18,6 +18,9 @@ use super::{ConfigError, Surroundings, read};
 /// The instructions a model reads when it names none.
 pub(super) const AGENT_FILE: &str = "AGENTS.md";
 
+/// Drivers that are output formats, for a command of the model's own.
+const FORMATS: [&str; 3] = ["text", "json", "stream-json"];
+
 /// The file as written: models in order, no name twice.
 #[derive(Debug)]
 struct ModelsFile(Vec<(String, Entry)>);
@@ -76,7 +79,8 @@ pub(super) fn load(
     let names: Vec<&str> = file.0.iter().map(|(name, _)| name.as_str()).collect();
     for (name, entry) in &file.0 {
         if let Some(missing) = entry.fallback.iter().find(|other| *other == name || !names.contains(&other.as_str())) {
-            let wrong = ConfigError::new(path, format!("model {name}: fallback to {missing:?}, which is not another model"));
+            let wrong =
+                ConfigError::new(path, format!("model {name}: fallback to {missing:?}, which is not another model"));
             return Err(wrong.at(&text, &format!("\"{missing}\"")));
         }
     }
@@ -111,7 +115,7 @@ fn provider_of(
         "json" => Format::Json,
         "stream-json" => Format::StreamJson,
         _ => {
-            let known: Vec<&str> = providers.keys().map(String::as_str).chain(["text", "json", "stream-json"]).collect();
+            let known: Vec<&str> = providers.keys().map(String::as_str).chain(FORMATS).collect();
             let close = near(driver, known.iter().copied());
             let hint = match close.first() {
                 Some(close) => format!("did you mean \"{close}\"?"),
@@ -121,7 +125,7 @@ fn provider_of(
         }
     };
     match &entry.command {
-        Some(command) => Ok(Arc::new(provider::plain(name, command, format))),
+        Some(command) => Ok(Arc::new(provider::plain(name, command, &entry.args, format))),
         None => Err((format!("model {name}: driver {driver:?} needs a command"), String::new())),
     }
 }
@@ -152,7 +156,8 @@ impl Entry {
                 true => around.path(&command, folder).to_string_lossy().into_owned(),
                 false => command,
             }),
-            args: self.args,
+            // A plain provider's recipe is made of them.
+            args: if FORMATS.contains(&self.driver.as_str()) { Vec::new() } else { self.args },
             normalize: match self.normalize {
                 Some(Normalization::LastBlock) => Normalize::LastBlock,
                 None => Normalize::None,

@@ -40,7 +40,9 @@ impl Visitor<'_> for SpanVisitor {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
-        parse_span(text).map(Span).ok_or_else(|| E::custom(format!("{text:?} is not a time: write 500ms, 120s, 2m or 1h")))
+        parse_span(text)
+            .map(Span)
+            .ok_or_else(|| E::custom(format!("{text:?} is not a time: write 500ms, 120s, 2m or 1h")))
     }
 
     fn visit_u64<E: Error>(self, seconds: u64) -> Result<Span, E> {

@@ -1,0 +1,142 @@
+//! `trunkline serve`: the gateway.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use trunkline_engine::Caps;
+use trunkline_server::auth::{self, Keys};
+use trunkline_server::{Stop, serve};
+
+use super::reload;
+use crate::cli::Places;
+use crate::config::{ConfigError, Surroundings, parse_span};
+use crate::setup::{Loaded, runtime};
+
+/// Start the gateway: an OpenAI-compatible API for the models
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Then, for example:\n  curl http://127.0.0.1:8765/v1/chat/completions -H 'Content-Type: application/json' \
+    \\\n    -d '{\"model\":\"codex\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'"
+)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    places: Places,
+    /// Address to listen on; anything but loopback needs API keys
+    #[arg(long, value_name = "ADDR", env = "TRUNKLINE_LISTEN", default_value = "127.0.0.1")]
+    listen: IpAddr,
+    /// Port; 0 picks a free one
+    #[arg(long, value_name = "N", env = "TRUNKLINE_PORT", default_value_t = 8765)]
+    port: u16,
+    /// File of BLAKE3 digests of API keys, one in hexadecimal on each line (keys themselves: TRUNKLINE_API_KEYS)
+    #[arg(long, value_name = "FILE", env = "TRUNKLINE_KEYS_FILE")]
+    keys_file: Option<PathBuf>,
+    /// Another name this server may be addressed by; may be given several times
+    #[arg(long = "host", value_name = "NAME", env = "TRUNKLINE_HOSTS", value_delimiter = ',')]
+    hosts: Vec<String>,
+    /// How many runs at once [default: twice the cores, at least 8]
+    #[arg(long, value_name = "N", env = "TRUNKLINE_MAX_RUNS")]
+    max_runs: Option<usize>,
+    /// How many runs at once of one model [default: as many as of all]
+    #[arg(long, value_name = "N", env = "TRUNKLINE_MAX_RUNS_PER_MODEL")]
+    max_runs_per_model: Option<usize>,
+    /// How many requests may wait for a slot
+    #[arg(long, value_name = "N", env = "TRUNKLINE_QUEUE", default_value_t = 256)]
+    queue: usize,
+    /// How long a request may wait for a slot
+    #[arg(long, value_name = "TIME", env = "TRUNKLINE_QUEUE_TIMEOUT", default_value = "10m", value_parser = span)]
+    queue_timeout: Duration,
+    /// Between asking a CLI to stop and killing it
+    #[arg(long, value_name = "TIME", env = "TRUNKLINE_GRACE", default_value = "5s", value_parser = span)]
+    grace: Duration,
+    /// How long open answers may go on after a signal to stop
+    #[arg(long, value_name = "TIME", env = "TRUNKLINE_DRAIN", default_value = "30s", value_parser = span)]
+    drain: Duration,
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    parse_span(text).ok_or_else(|| format!("{text:?} is not a time: write 500ms, 120s, 2m or 1h"))
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let loaded = Loaded::new(&self.places)?;
+        for warning in &loaded.config.warnings {
+            tracing::warn!("{warning}");
+        }
+        let keys = self.keys(&loaded.around)?;
+        let address = SocketAddr::new(self.listen, self.port);
+        auth::check_bind(address, &keys).map_err(|error| ConfigError::elsewhere(error.to_string()))?;
+        runtime()?.block_on(self.serve(loaded, keys, address))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn serve(self, loaded: Loaded, keys: Keys, address: SocketAddr) -> Result<()> {
+        let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+        let engine = loaded.engine(self.caps(), Some(self.grace))?;
+        let mut config = trunkline_server::Config { keys, hosts: self.hosts.clone(), ..Default::default() };
+        config.secrets = Arc::new(engine.secrets().clone());
+        config.limits.drain = self.drain;
+        println!("listening on http://{}", listener.local_addr()?);
+        let models = engine.models();
+        tracing::info!(models = %models.names().collect::<Vec<_>>().join(", "), "ready");
+        let stop = Stop::default();
+        tokio::select! {
+            () = serve(listener, config, Arc::new(engine.clone()), stop.clone()) => {}
+            () = beside(&loaded, &engine) => {}
+            result = stop_on_signals(&stop) => result?,
+        }
+        engine.shutdown().await;
+        Ok(())
+    }
+
+    fn caps(&self) -> Caps {
+        let default = Caps::default();
+        let runs = self.max_runs.unwrap_or(default.runs).max(1);
+        let runs_per_model = self.max_runs_per_model.unwrap_or(runs).max(1);
+        Caps { runs, runs_per_model, queue: self.queue, queue_timeout: self.queue_timeout }
+    }
+
+    fn keys(&self, around: &Surroundings) -> Result<Keys> {
+        let given = around.variable("TRUNKLINE_API_KEYS").unwrap_or_default();
+        let mut keys = Keys::new(given.split(',').map(str::trim).filter(|key| !key.is_empty()));
+        if let Some(path) = &self.keys_file {
+            let text = fs::read_to_string(path).map_err(|error| ConfigError::new(path, error.to_string()))?;
+            for (number, line) in text.lines().enumerate() {
+                let digest = line.split('#').next().unwrap_or_default().trim();
+                if !digest.is_empty() && keys.add_digest(digest).is_err() {
+                    bail!(ConfigError::new(path, format!("line {}: not a BLAKE3 digest in hexadecimal", number + 1)));
+                }
+            }
+        }
+        Ok(keys)
+    }
+}
+
+/// What goes on beside the server and never ends by itself: leftovers swept once, the configuration watched.
+async fn beside(loaded: &Loaded, engine: &trunkline_engine::Engine) {
+    engine.sweep().await;
+    reload::watch(loaded.place.clone(), loaded.around.clone(), engine.clone()).await;
+    std::future::pending().await
+}
+
+/// The first signal drains, the second ends at once. Returns only on an error.
+async fn stop_on_signals(stop: &Stop) -> Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    for token in [&stop.gently, &stop.now] {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping{}", if token.is_cancelled() { " now" } else { "; once more to stop at once" });
+        token.cancel();
+    }
+    std::future::pending().await
+}

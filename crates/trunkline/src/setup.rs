@@ -1,0 +1,74 @@
+//! What several commands need: the log, the configuration, an engine to run turns on.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use tracing_subscriber::filter::LevelFilter;
+use trunkline_engine::{Caps, Engine, Settings};
+use trunkline_process::{KeeperProgram, Keepers};
+
+use crate::cli::Places;
+use crate::config::{Config, Place, Surroundings};
+
+/// Between asking a CLI to stop and killing it.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a CLI gets to exit by itself after its last event.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// The log goes to stderr: stdout belongs to the command.
+pub(crate) fn log(verbose: u8) {
+    let level = match verbose {
+        0 => LevelFilter::INFO,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+}
+
+/// A configuration and where it came from.
+pub(crate) struct Loaded {
+    pub(crate) around: Surroundings,
+    pub(crate) place: Place,
+    pub(crate) config: Config,
+    pub(crate) state: PathBuf,
+    worktrees: PathBuf,
+}
+
+impl Loaded {
+    pub(crate) fn new(places: &Places) -> Result<Self> {
+        let around = Surroundings::read()?;
+        let place = Place::find(places.config.clone(), &around)?;
+        let config = Config::load(&place, &around)?;
+        let state = places.state.as_ref().map_or_else(|| around.state_home(), |state| around.folder.join(state));
+        let worktrees = around.folder.join(&places.worktrees);
+        Ok(Self { place, config, state, worktrees, around })
+    }
+
+    /// An engine for these models. Needs a tokio runtime.
+    pub(crate) fn engine(&self, caps: Caps, grace: Option<Duration>) -> Result<Engine> {
+        let keepers = Keepers::new(KeeperProgram::this_binary(), 1)?;
+        let settings = Settings {
+            env: self.around.env.clone(),
+            state: self.state.clone(),
+            worktrees: self.worktrees.clone(),
+            caps,
+            grace: grace.unwrap_or(GRACE),
+            linger: LINGER,
+            secrets: self.around.secrets(),
+        };
+        Ok(Engine::new(settings, self.config.models.clone(), keepers))
+    }
+}
+
+/// The runtime every command that starts something lives in.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
