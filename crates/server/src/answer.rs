@@ -31,7 +31,7 @@ use crate::{Door, Events, HttpResponse, reply};
 pub(crate) struct Terms {
     pub(crate) head: Head,
     pub(crate) secrets: Arc<Secrets>,
-    /// When the request came.
+    /// When the turn was handed in.
     pub(crate) began: Instant,
     /// How long a stream may be silent.
     pub(crate) keep_alive: Duration,

@@ -23,7 +23,6 @@ struct Ask {
 }
 
 pub(crate) async fn completions<D: Door>(State(app): State<Arc<App<D>>>, request: Request) -> HttpResponse {
-    let began = Instant::now();
     let ask = match read(&app, request).await {
         Ok(ask) => ask,
         Err(error) => return reply::error(&error),
@@ -31,7 +30,7 @@ pub(crate) async fn completions<D: Door>(State(app): State<Arc<App<D>>>, request
     let terms = Terms {
         head: Head { id: format!("cmpl-{}", Uuid::new_v4()), created: unix_now(), model: ask.turn.model.clone() },
         secrets: Arc::clone(&app.config.secrets),
-        began,
+        began: Instant::now(),
         keep_alive: app.config.limits.keep_alive,
         expired: app.expired.clone(),
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use trunkline_server::{Config, Limits};
 
-use crate::support::{TestServer, ask_scripted, finished, get, request, soon, text};
+use crate::support::{TestServer, ask_scripted, finished, get, request, soon, text, until};
 
 const SHORT: Duration = Duration::from_millis(100);
 
@@ -132,12 +132,7 @@ async fn a_drain_ends_with_an_error_in_band() {
     client.until("\"a\"").await;
     let mut waiting = server.connect().await;
     waiting.send(ask_scripted("").as_bytes()).await;
-    soon(async {
-        while server.turns().len() < 2 {
-            tokio::task::yield_now().await
-        }
-    })
-    .await;
+    until(|| server.turns().len() == 2).await;
     server.stop.gently.cancel();
     let reply = client.reply().await;
     assert!(reply.body.contains("\"code\":\"shutting_down\"") && !reply.body.contains("[DONE]"), "{reply:?}");

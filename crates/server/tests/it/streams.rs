@@ -7,7 +7,7 @@ use trunkline_core::event::{Event, SessionId};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_server::{Config, Limits};
 
-use crate::support::{TestServer, ask_scripted, finished, soon, text};
+use crate::support::{TestServer, ask_scripted, finished, soon, text, until};
 
 async fn play(run: &Sender<Event>, events: impl IntoIterator<Item = Event>) {
     for event in events {
@@ -86,27 +86,24 @@ async fn a_silent_stream_says_that_it_lives() {
 #[tokio::test]
 async fn a_client_that_hangs_up_drops_its_run() {
     let server = TestServer::start(Config::default()).await;
-    for members in ["", r#","stream":true"#] {
-        // Before anything was sent, and in the middle of a stream.
-        for events in [vec![], vec![text("a")]] {
-            let run = server.script();
-            let mut client = server.connect().await;
-            client.send(ask_scripted(members).as_bytes()).await;
-            let streaming = !members.is_empty() && !events.is_empty();
-            play(&run, events).await;
-            if streaming {
-                client.until("\"a\"").await;
-            } else {
-                soon(async {
-                    while run.capacity() < run.max_capacity() || server.turns().is_empty() {
-                        tokio::task::yield_now().await
-                    }
-                })
-                .await;
-            }
-            drop(client);
-            soon(run.closed()).await;
+    // Before anything was sent, and in the middle of a stream.
+    for (members, events, seen) in [
+        ("", vec![], None),
+        ("", vec![text("a")], None),
+        (r#","stream":true"#, vec![], None),
+        (r#","stream":true"#, vec![text("a")], Some("\"a\"")),
+    ] {
+        let run = server.script();
+        let before = server.turns().len();
+        let mut client = server.connect().await;
+        client.send(ask_scripted(members).as_bytes()).await;
+        play(&run, events).await;
+        until(|| server.turns().len() > before).await;
+        if let Some(seen) = seen {
+            client.until(seen).await;
         }
+        drop(client);
+        soon(run.closed()).await;
     }
 }
 

@@ -23,6 +23,16 @@ pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     timeout(PATIENCE, what).await.expect("it did not happen in time")
 }
 
+/// Waits for another task to bring something about.
+pub(crate) async fn until(happened: impl Fn() -> bool) {
+    soon(async {
+        while !happened() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
 /// A door whose runs are scripted: `scripted` takes the next script, `panic` panics, other models are unknown.
 #[derive(Default)]
 pub(crate) struct Scripts {
