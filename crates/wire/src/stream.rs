@@ -61,9 +61,7 @@ enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Text {
     Nothing,
-    Flowing,
-    /// A tool ran since: what comes next is another paragraph.
-    Interrupted,
+    Some,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -109,11 +107,9 @@ impl Chunks {
             }
             Event::ToolStarted { name, input, .. } => {
                 self.line(&format!("[tool] {name} {}", compact(input)), out);
-                self.interrupt();
             }
             Event::ToolFinished { ok: false, output, .. } => {
                 self.line(&format!("[tool] failed: {}", one_line(output)), out);
-                self.interrupt();
             }
             Event::Notice { message } => self.line(&format!("[notice] {}", one_line(message)), out),
             Event::Started { .. } | Event::Workspace(_) => self.trace.observe(event),
@@ -140,17 +136,8 @@ impl Chunks {
         if delta.is_empty() {
             return;
         }
-        if self.text == Text::Interrupted && !delta.starts_with('\n') {
-            self.delta(Member::Content, "\n\n", out);
-        }
         self.delta(Member::Content, delta, out);
-        self.text = Text::Flowing;
-    }
-
-    fn interrupt(&mut self) {
-        if self.text == Text::Flowing {
-            self.text = Text::Interrupted;
-        }
+        self.text = Text::Some;
     }
 
     /// A line of its own among the reasoning.

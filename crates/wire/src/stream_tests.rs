@@ -114,16 +114,6 @@ fn activity_is_reasoning() {
 }
 
 #[test]
-fn text_after_a_tool_is_another_paragraph() {
-    let events = [text("Let me look."), tool("ls", json!({})), text("Found it."), finished("Found it.")];
-    let said: String = deltas(&play(UsageChunk::No, &events))
-        .into_iter()
-        .filter_map(|(member, text)| (member == "content").then_some(text))
-        .collect();
-    assert_eq!(said, "Let me look.\n\nFound it.");
-}
-
-#[test]
 fn an_answer_that_was_never_streamed_is_sent_whole() {
     let events = [Event::Thinking { delta: "hm".into() }, finished("No output from CLI.")];
     let frames = play(UsageChunk::No, &events);

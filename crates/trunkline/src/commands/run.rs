@@ -68,7 +68,10 @@ async fn show(engine: &Engine, turn: Turn) -> Result<ExitCode> {
         Err(StartError::UnknownModel { near }) if near.is_empty() => bail!("unknown model; see: trunkline models"),
         Err(StartError::UnknownModel { near }) => bail!("unknown model; did you mean {}?", near.join(" or ")),
         Err(StartError::Failed(failure)) => {
-            eprintln!("trunkline: {failure}{}", failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default());
+            eprintln!(
+                "trunkline: {failure}{}",
+                failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default()
+            );
             return Ok(Exit::Provider.into());
         }
         Err(error @ StartError::Busy { .. }) => return Err(error.into()),
