@@ -64,7 +64,7 @@ impl Worktrees {
                 Failure { message: format!("{}: a worktree needs a first commit", repo.display()), ..failure }
             })?;
         let path = self.base.join(run);
-        let cwd = path.join(prefix);
+        let cwd = if prefix.is_empty() { path.clone() } else { path.join(prefix) };
         let worktree = Worktree { path, cwd, run: run.to_owned(), repo: repo.to_owned(), common: common.into(), base };
         self.ledger.write(&Entry::of(&worktree))?;
         let made = self.make(&worktree).await;
