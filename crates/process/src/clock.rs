@@ -56,6 +56,10 @@ impl Clock {
         [total, silence].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
+    pub(crate) fn total_is_over(&self, now: Instant) -> bool {
+        !self.fired && now.duration_since(self.started) >= self.limits.total
+    }
+
     pub(crate) fn fired(&mut self) {
         self.fired = true;
     }
@@ -103,8 +107,10 @@ mod tests {
     fn a_limit_fires_once_and_none_is_none() {
         let start = Instant::now();
         let mut clock = clock(start);
+        assert!(clock.total_is_over(start + seconds(100)) && !clock.total_is_over(start + seconds(99)));
         clock.fired();
         assert_eq!(clock.next(), None);
+        assert!(!clock.total_is_over(start + seconds(100)));
         assert_eq!(Clock::start(Limits::NONE, start).next(), None);
     }
 }

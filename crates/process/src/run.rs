@@ -20,7 +20,7 @@ use crate::message::Report;
 use crate::pipes::{Pipes, Tail};
 use crate::pool::Pool;
 use crate::running::Step;
-use crate::spec::{Exit, Spec, StopSignal};
+use crate::spec::{Exit, LimitKind, Spec, StopSignal};
 
 const CHUNK: usize = 64 * 1024;
 /// How long output is awaited after the main process's end, if something keeps the pipes open.
@@ -106,32 +106,34 @@ impl Run {
     }
 
     /// The next step.
+    ///
+    /// A program that prints without pause would have us read for ever: what must not wait for that comes first.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        self.poll_keeper(cx);
+        if let Some(step) = self.overdue(Instant::now()) {
+            return Poll::Ready(step);
+        }
         self.poll_input(cx);
         self.poll_stderr(cx);
         if let Poll::Ready(read) = self.poll_stdout(cx) {
             return Poll::Ready(Step::Stdout(self.buffer[..read].to_vec()));
         }
-        self.poll_keeper(cx);
-        if let Some(exit) = self.exit
-            && self.pipes.stdout.is_none()
-            && self.pipes.stderr.is_none()
-        {
-            return Poll::Ready(Step::Exited(exit));
+        match self.exit {
+            Some(exit) if self.pipes.stdout.is_none() && self.pipes.stderr.is_none() => Poll::Ready(Step::Exited(exit)),
+            _ => self.poll_deadlines(cx),
         }
-        self.poll_deadlines(cx)
     }
 
     /// Drives the run without anybody listening, until nothing is left of it.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<Exit> {
+        self.poll_keeper(cx);
+        if self.is_over() {
+            return Poll::Ready(self.exit.unwrap_or(Exit::KILLED));
+        }
         self.poll_input(cx);
         self.poll_stderr(cx);
         while self.poll_stdout(cx).is_ready() {}
-        self.poll_keeper(cx);
-        match self.link {
-            None => Poll::Ready(self.exit.unwrap_or(Exit::KILLED)),
-            Some(_) => Poll::Pending,
-        }
+        Poll::Pending
     }
 
     /// The ladder: waits, asks, and has it killed. A shutdown cuts the waiting short.
@@ -184,11 +186,14 @@ impl Run {
         }
     }
 
+    /// Reads a little of stderr, and comes back for more: a flood there must not hold up the rest.
     fn poll_stderr(&mut self, cx: &mut Context<'_>) {
-        while let Poll::Ready(Some(read)) = poll_read(&mut self.pipes.stderr, &mut self.buffer, cx) {
+        for _ in 0..4 {
+            let Poll::Ready(Some(read)) = poll_read(&mut self.pipes.stderr, &mut self.buffer, cx) else { return };
             self.tail.push(&self.buffer[..read]);
             self.clock.stirred(Instant::now());
         }
+        cx.waker().wake_by_ref();
     }
 
     fn poll_keeper(&mut self, cx: &mut Context<'_>) {
@@ -229,6 +234,18 @@ impl Run {
         }
     }
 
+    /// What is due now, even if there is more to read.
+    fn overdue(&mut self, now: Instant) -> Option<Step> {
+        match self.exit {
+            Some(exit) if self.due.is_some_and(|due| due <= now) => {
+                (self.pipes.stdout, self.pipes.stderr) = (None, None);
+                Some(Step::Exited(exit))
+            }
+            None if self.clock.total_is_over(now) => Some(self.passed(LimitKind::Total)),
+            _ => None,
+        }
+    }
+
     /// Sees to whatever has its time next. The timer is only moved when it has to be: not for every chunk.
     fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         loop {
@@ -245,21 +262,21 @@ impl Run {
             let now = Instant::now();
             if now < next {
                 self.timer.as_mut().reset(next);
-                continue;
-            }
-            if let Some((_, kind)) = limit.filter(|(at, _)| *at <= now) {
-                self.clock.fired();
-                return Poll::Ready(Step::Limit(kind));
-            }
-            self.due = None;
-            match self.exit {
-                Some(exit) => {
-                    (self.pipes.stdout, self.pipes.stderr) = (None, None);
-                    return Poll::Ready(Step::Exited(exit));
-                }
-                None => self.ask_to_stop(),
+            } else if let Some(step) = self.overdue(now) {
+                return Poll::Ready(step);
+            } else if let Some((_, kind)) = limit.filter(|(at, _)| *at <= now) {
+                return Poll::Ready(self.passed(kind));
+            } else {
+                // The program closed its stdout some time ago, and is still there.
+                self.due = None;
+                self.ask_to_stop();
             }
         }
+    }
+
+    fn passed(&mut self, limit: LimitKind) -> Step {
+        self.clock.fired();
+        Step::Limit(limit)
     }
 }
 

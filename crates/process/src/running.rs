@@ -34,6 +34,8 @@ impl Running {
     }
 
     /// The next step. Cancel safe.
+    ///
+    /// Everything about the run happens in here, its limits included: a caller that does not call does not notice.
     pub async fn next(&mut self) -> Step {
         let run = self.run();
         poll_fn(|cx| run.poll_next(cx)).await

@@ -40,11 +40,11 @@ const LAST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The body of a keeper: call this, and nothing else, when the binary is started as one.
 ///
-/// Standard input is its socket to the gateway.
+/// Standard input is its socket to the gateway. Its exit status says whether it leaves nothing behind.
 pub fn keeper_main() -> ExitCode {
-    let served = serve();
-    let clean = family::end_descendants(LAST_PATIENCE);
-    if served.is_ok() && clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    // Whether the gateway hung up, or there is a bug in here: no process may be let go.
+    let _why_it_ended = std::panic::catch_unwind(serve);
+    if family::end_descendants(LAST_PATIENCE) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Serves one run after the other, until the gateway hangs up.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use trunkline_process::Exit;
 
-use crate::stage::{Stage, all_gone, children, hear, pids, state, until};
+use crate::stage::{Stage, children, hear, pids, state, until};
 
 #[tokio::test]
 async fn no_process_survives_the_gateway() {
@@ -21,7 +21,10 @@ async fn no_process_survives_the_gateway() {
     gateway.kill().unwrap();
     let start = Instant::now();
     gateway.wait().unwrap();
-    all_gone(&pids).await;
+    // Whoever inherits the keepers (init, or this process if other tests made it a subreaper) reaps them in its time.
+    let (keepers, kept) = pids.split_at(2);
+    until("the keepers have ended", || keepers.iter().all(|&pid| matches!(state(pid), None | Some('Z')))).await;
+    assert!(kept.iter().all(|&pid| state(pid).is_none()), "no keeper ends before what it keeps");
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }
 

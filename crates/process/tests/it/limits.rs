@@ -46,6 +46,25 @@ async fn a_tool_may_be_silent_but_not_for_ever() {
 }
 
 #[tokio::test]
+async fn a_flood_does_not_hide_the_limit() {
+    let stage = Stage::new();
+    for flood in ["exec yes", "exec yes >&2", "yes >&2 & exec yes"] {
+        let mut spec = stage.script(flood);
+        spec.limits = Limits { total: SHORT, ..Limits::NONE };
+        let mut running = stage.keepers.spawn(spec).await.unwrap();
+        let limit = loop {
+            match running.next().await {
+                Step::Stdout(_) => {}
+                step @ (Step::Exited(_) | Step::Limit(_)) => break step,
+            }
+        };
+        assert_eq!(limit, Step::Limit(LimitKind::Total), "{flood}");
+        assert_eq!(running.stop().await, Exit::Signal(15), "{flood}");
+    }
+    stage.keepers.shutdown().await;
+}
+
+#[tokio::test]
 async fn chatter_does_not_stretch_the_total() {
     let stage = Stage::new();
     let mut spec = stage.script("while :; do echo tick; sleep 0.01; done");

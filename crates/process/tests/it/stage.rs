@@ -44,6 +44,14 @@ impl Stage {
         self.spec("/bin/sh", &["-c", script])
     }
 
+    /// The processes that run in this stage's folder, zombies excepted.
+    pub(crate) fn residents(&self) -> Vec<u32> {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let at_home =
+            entries.filter(|entry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == self.folder()));
+        at_home.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
     pub(crate) async fn start(&self, script: &str) -> Running {
         self.keepers.spawn(self.script(script)).await.unwrap()
     }
@@ -109,13 +117,4 @@ pub(crate) fn executable(path: &Path, content: impl AsRef<OsStr>) {
     use std::os::unix::fs::PermissionsExt;
     fs::write(path, content.as_ref().as_bytes()).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-pub(crate) fn processes() -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
-pub(crate) fn cwd(pid: u32) -> Option<PathBuf> {
-    fs::read_link(format!("/proc/{pid}/cwd")).ok()
 }
