@@ -1,1 +1,22 @@
-fn main() {}
+//! The project's own chores.
+
+mod bench;
+mod test;
+
+use clap::Parser;
+
+/// Chores of the Trunkline project
+#[derive(Debug, Parser)]
+enum Chore {
+    /// Prove everything that can be proven on this machine, installing what that needs
+    Test,
+    /// Measure what the gateway adds to the CLIs it runs, beside the bare CLI in the same run
+    Bench(bench::Bench),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Chore::parse() {
+        Chore::Test => test::run(),
+        Chore::Bench(bench) => bench.run(),
+    }
+}

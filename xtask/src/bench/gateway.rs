@@ -1,0 +1,150 @@
+//! The gateway as it is shipped, with the fake agent as its CLI.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
+
+use super::bare::timed;
+use super::client::{Client, age};
+use super::stats::Stats;
+
+pub(crate) struct Gateway {
+    process: Child,
+    address: SocketAddr,
+    pub(crate) start_up: Duration,
+    _folder: TempDir,
+}
+
+/// Resident megabytes.
+pub(crate) struct Memory {
+    pub(crate) gateway: f64,
+    pub(crate) keepers: f64,
+}
+
+impl Gateway {
+    pub(crate) async fn start(binary: &Path, agent: &Path) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let model = |mode: &str| json!({"driver": "codex", "repoPath": folder.path(), "command": agent, "env": {"FAKE_AGENT": mode}});
+        let models = json!({"noop": model("noop"), "stream": model("stream"), "hang": model("hang")});
+        fs::write(folder.path().join("models.json"), models.to_string())?;
+        let began = Instant::now();
+        let mut process = serve_command(binary, folder.path()).spawn()?;
+        let mut lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
+        let line = lines.next_line().await?.context("the gateway did not start")?;
+        let address = line.strip_prefix("listening on http://").context("an unexpected first line")?.parse()?;
+        Client::connect(address).await?.get("/health").await?;
+        Ok(Self { process, address, start_up: began.elapsed(), _folder: folder })
+    }
+
+    /// Whole answers, a connection for each in flight.
+    pub(crate) async fn requests(&self, in_flight: usize, total: usize) -> Result<Stats> {
+        let pool = std::sync::Arc::new(tokio::sync::Mutex::new(Vec::new()));
+        for _ in 0..in_flight {
+            pool.lock().await.push(Client::connect(self.address).await?);
+        }
+        timed(in_flight, total, move || {
+            let pool = std::sync::Arc::clone(&pool);
+            async move {
+                let mut client = pool.lock().await.pop().context("a connection for each worker")?;
+                client.chat("noop").await?;
+                pool.lock().await.push(client);
+                Ok(())
+            }
+        })
+        .await
+    }
+
+    /// How long a delta takes from the program's print to the client, over HTTP.
+    pub(crate) async fn deltas(&self, in_flight: usize) -> Result<Stats> {
+        let mut streams = JoinSet::new();
+        for _ in 0..in_flight {
+            let address = self.address;
+            streams.spawn(async move {
+                let mut client = Client::connect(address).await?;
+                client.stream("stream").await?;
+                let mut stats = Stats::default();
+                while let Some(line) = client.line().await? {
+                    if let Some(age) = age(&line) {
+                        stats.push(age);
+                    }
+                    if line.contains("[DONE]") {
+                        break;
+                    }
+                }
+                anyhow::Ok(stats)
+            });
+        }
+        let mut all = Stats::default();
+        while let Some(stream) = streams.join_next().await {
+            all.extend(stream??);
+        }
+        Ok(all)
+    }
+
+    pub(crate) fn memory(&self) -> Result<Memory> {
+        let pid = self.process.id().context("the gateway has ended")?;
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let threads = fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
+        let of_threads = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        let mut keepers: Vec<u32> = of_threads
+            .chain([children])
+            .flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
+            .collect();
+        keepers.sort_unstable();
+        keepers.dedup();
+        Ok(Memory { gateway: resident(pid)?, keepers: keepers.iter().filter_map(|pid| resident(*pid).ok()).sum() })
+    }
+
+    /// What each of `runs` that go on at once costs.
+    pub(crate) async fn memory_per_run(&self, runs: usize) -> Result<Memory> {
+        let before = self.memory()?;
+        let mut clients = Vec::new();
+        for _ in 0..runs {
+            let mut client = Client::connect(self.address).await?;
+            client.stream("hang").await?;
+            clients.push(client);
+        }
+        let during = self.memory()?;
+        let each = |during: f64, before: f64| (during - before) / runs as f64;
+        Ok(Memory { gateway: each(during.gateway, before.gateway), keepers: during.keepers / runs as f64 })
+    }
+
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        self.process.kill().await?;
+        Ok(())
+    }
+}
+
+fn resident(pid: u32) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    let kilobytes: f64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
+    Ok(kilobytes / 1024.0)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the gateway is what is measured")]
+fn serve_command(binary: &Path, folder: &Path) -> Command {
+    let mut command = Command::new(binary);
+    command
+        .args(["serve", "--port", "0", "--max-runs", "64", "--grace", "100ms", "--config"])
+        .arg(folder)
+        .arg("--state")
+        .arg(folder.join("state"))
+        .env_clear()
+        .env("HOME", folder)
+        .env("PATH", "/usr/bin:/bin")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    command
+}

@@ -1,0 +1,38 @@
+//! A CLI that speaks codex's format and does nothing else, for measuring what is around it.
+//!
+//! `FAKE_AGENT` chooses: `noop` answers at once; `stream` prints 50 messages, 20 ms apart, each with the time it was
+//! printed at; `hang` waits for ever after its first line.
+
+use std::io::{Write, stdout};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+fn main() {
+    let mode = mode();
+    let mut out = stdout().lock();
+    let mut line = |text: &str| {
+        let _reader_may_be_gone = writeln!(out, "{text}").and_then(|()| out.flush());
+    };
+    line(r#"{"type":"thread.started","thread_id":"01a1dc9b-98ad-7900-b3ff-2cd667be397c"}"#);
+    match mode.as_deref() {
+        Some("stream") => {
+            for _ in 0..50 {
+                std::thread::sleep(Duration::from_millis(20));
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+                line(&format!(r#"{{"type":"content","content":"<{now}>"}}"#));
+            }
+        }
+        Some("hang") => {
+            line(r#"{"type":"content","content":"<0>"}"#);
+            std::thread::sleep(Duration::from_secs(600));
+        }
+        Some(_) | None => {
+            line(r#"{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"ok"}}"#)
+        }
+    }
+    line(r#"{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}"#);
+}
+
+#[expect(clippy::disallowed_methods, reason = "a program of its own, told what to do by its environment")]
+fn mode() -> Option<String> {
+    std::env::var("FAKE_AGENT").ok()
+}
