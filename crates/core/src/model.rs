@@ -16,6 +16,8 @@ pub struct Model {
     pub agent_file: Option<String>,
     pub worktree: bool,
     pub keep_worktree: bool,
+    /// The files a run adds are listed in a log beside them, as part of its commit.
+    pub log_helpers: bool,
     /// The upstream model the CLI is told to use.
     pub upstream: Option<String>,
     pub permissions: Permissions,

@@ -1,8 +1,7 @@
 //! The one door: a turn goes in, a run comes out.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,22 +11,19 @@ use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::Model;
 use trunkline_core::near::near;
 use trunkline_core::parse::{Context, Decoder};
-use trunkline_core::prompt::{self, SystemPlacement};
-use trunkline_core::provider::{self, Form, StopSignal};
 use trunkline_core::secret::Secrets;
-use trunkline_core::turn::{Message, Role, Turn};
-use trunkline_process::{Keepers, Limits, SpawnError, Spec};
+use trunkline_core::turn::Turn;
+use trunkline_process::{Keepers, SpawnError};
 
-use crate::environment::{Child, of_child};
 use crate::gate::{Caps, Gate};
 use crate::git::Git;
-use crate::plan::{Plan, values};
+use crate::launch::Launch;
+use crate::plan::Plan;
 use crate::program::locate;
 use crate::run::{Belongings, Live, Run};
 use crate::scratch::Scratch;
 use crate::session::Sessions;
 use crate::worktree::{After, Worktrees};
-use crate::{agent_file, home};
 
 /// Everything that can run, and the limits under which it does. Cheap to clone.
 #[derive(Clone)]
@@ -50,6 +46,12 @@ pub struct Settings {
     /// What a CLI gets to exit by itself after its last event.
     pub linger: Duration,
     pub secrets: Secrets,
+}
+
+impl Settings {
+    pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.env.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
+    }
 }
 
 /// The models there are, in the order of their file.
@@ -148,7 +150,7 @@ impl Engine {
 
     /// How a model would run now.
     pub fn plan(&self, model: &Model) -> Result<Plan, Failure> {
-        let program = locate(&model.provider, model.command.as_deref(), self.inner.search_path());
+        let program = locate(&model.provider, model.command.as_deref(), self.inner.settings.variable("PATH"));
         Plan::new(model, program.map(|located| located.path))
     }
 
@@ -197,126 +199,20 @@ impl Inner {
             None => None,
         };
         let id = uuid::Uuid::now_v7().to_string();
-        let located = locate(&model.provider, model.command.as_deref(), self.search_path())?;
-        agent_file::check_repo(&model.repo)?;
-        let prompt = self.prompt(&turn, &model)?;
+        let launch = Launch { settings: &self.settings, turn: &turn, model: &model, models, run: &id };
+        let program = launch.program()?;
+        let prompt = launch.prompt()?;
         let mut belongings = Belongings::new(engine, permit, session_turn, Scratch::new(&self.settings.state, &id));
         if model.worktree {
-            let after = if model.keep_worktree { After::Keep } else { After::Remove };
+            let after = After { keep: model.keep_worktree, log_helpers: model.log_helpers };
             belongings.worktree = Some((self.worktrees.add(&model.repo, &id).await?, after));
         }
         let cwd = belongings.worktree.as_ref().map_or(model.repo.as_path(), |(worktree, _)| &worktree.cwd).to_owned();
-        let spec = self.spec(
-            &turn,
-            &model,
-            models,
-            &id,
-            prompt.system,
-            &prompt.text,
-            cwd,
-            located.path,
-            &mut belongings.scratch,
-        )?;
+        let spec = launch.spec(&prompt, program, cwd, &mut belongings.scratch)?;
         let running = self.keepers.spawn(spec).await.map_err(|error| could_not_start(&error, &model))?;
         tracing::debug!(run = id, model = model.name, pid = running.pid(), "started");
         let decoder = Decoder::new(model.provider.format, decoding(&model));
         Ok(Run::new(id, Live { running, decoder, model, prompt: prompt.text, session: turn.session, belongings }))
-    }
-
-    fn prompt(&self, turn: &Turn, model: &Model) -> Result<prompt::Prompt, Failure> {
-        let file = match &model.agent_file {
-            Some(name) => agent_file::read(&model.repo, name)?,
-            None => None,
-        };
-        let placement =
-            if model.provider.takes("system_file") { SystemPlacement::Apart } else { SystemPlacement::Inline };
-        let mut messages = Vec::new();
-        messages.extend(model.system_prompt.as_ref().map(|text| Message::new(Role::System, text.clone())));
-        // A CLI that remembers the conversation is told only what is new; the standing instructions stay.
-        let said = if turn.session.is_some() { prompt::latest(&turn.messages) } else { &turn.messages };
-        let standing = turn.messages.iter().filter(|message| message.role == Role::System);
-        messages.extend(standing.cloned());
-        messages.extend(said.iter().filter(|message| message.role != Role::System).cloned());
-        Ok(prompt::build(file.as_deref(), &messages, placement))
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "each is a separate fact about one run, gathered by its only caller")]
-    fn spec(
-        &self,
-        turn: &Turn,
-        model: &Model,
-        models: &Models,
-        run: &str,
-        system: Option<String>,
-        prompt: &str,
-        cwd: PathBuf,
-        program: PathBuf,
-        scratch: &mut Scratch,
-    ) -> Result<Spec, Failure> {
-        let system_file = system.map(|text| scratch.write("system.txt", text.as_bytes())).transpose()?;
-        let images: Vec<String> = turn
-            .images()
-            .enumerate()
-            .map(|(index, image)| scratch.write(&format!("image-{index}.{}", image.extension), &image.bytes))
-            .collect::<Result<_, _>>()?;
-        let cwd_text = cwd.to_string_lossy();
-        let mut values = values(model, prompt, &cwd_text);
-        values.session = turn.session.as_ref().map(|session| session.0.as_str());
-        values.system_file = system_file.as_deref();
-        values.images = &images;
-        let mut command = model.provider.command(Form::Streamed, &values)?;
-        if let Some((name, path)) = self.private_home(model)? {
-            command.env.insert(name, path);
-        }
-        let all_keys: BTreeSet<String> = models
-            .iter()
-            .flat_map(|model| model.provider.keys.clone())
-            .chain(provider::built_in_keys().iter().cloned())
-            .collect();
-        let child = Child {
-            provider: &model.provider,
-            all_keys: &all_keys,
-            cwd: &cwd,
-            run,
-            recipe: &command.env,
-            model: &model.env,
-        };
-        Ok(Spec {
-            env: of_child(&self.settings.env, &child),
-            program,
-            args: command.args.into_iter().map(OsString::from).collect(),
-            cwd,
-            stdin: command.stdin.unwrap_or_default().into_bytes(),
-            stop: match model.provider.stop {
-                StopSignal::Term => trunkline_process::StopSignal::Term,
-                StopSignal::Int => trunkline_process::StopSignal::Int,
-            },
-            grace: self.settings.grace,
-            limits: Limits { total: model.limits.total, idle: model.limits.idle, startup: model.limits.startup },
-        })
-    }
-
-    /// The variable and folder of a CLI's private home, unless the model names one itself.
-    fn private_home(&self, model: &Model) -> Result<Option<(String, String)>, Failure> {
-        let Some(home) = &model.provider.home else { return Ok(None) };
-        if model.env.contains_key(&home.env) {
-            return Ok(None);
-        }
-        let own = match (self.variable(&home.env), self.variable("HOME")) {
-            (Some(own), _) => PathBuf::from(own),
-            (None, Some(user)) => Path::new(user).join(&home.default),
-            (None, None) => return Ok(None),
-        };
-        let folder = home::prepare(home, &self.settings.state, &model.provider.name, &own)?;
-        Ok(Some((home.env.clone(), folder.to_string_lossy().into_owned())))
-    }
-
-    fn search_path(&self) -> Option<&OsStr> {
-        self.variable("PATH")
-    }
-
-    fn variable(&self, name: &str) -> Option<&OsStr> {
-        self.settings.env.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
     }
 }
 

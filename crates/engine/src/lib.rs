@@ -10,6 +10,7 @@ mod environment;
 mod gate;
 mod git;
 mod home;
+mod launch;
 mod plan;
 mod program;
 mod run;

@@ -8,7 +8,7 @@ mod ledger;
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -41,12 +41,17 @@ pub(crate) struct Worktree {
     base: String,
 }
 
-/// Whether a worktree stays after its run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum After {
-    Remove,
-    Keep,
+/// What happens to a worktree after its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct After {
+    /// The folder stays.
+    pub(crate) keep: bool,
+    /// The files that the run added are listed in [`HELPERS_LOG`].
+    pub(crate) log_helpers: bool,
 }
+
+/// Where a run's commit lists the files it added, for a repository whose policy asks for it.
+const HELPERS_LOG: &str = ".trunkline/helpers.log";
 
 impl Worktrees {
     pub(crate) fn new(git: Git, base: PathBuf, state: &Path) -> Self {
@@ -94,6 +99,9 @@ impl Worktrees {
         let nested = status.split(|byte| *byte == 0).any(|entry| entry.starts_with(b"?? ") && entry.ends_with(b"/"));
         if !status.is_empty() {
             self.git.run(&worktree.path, &["add", "--all"]).await?;
+            if after.log_helpers {
+                self.log_helpers(worktree).await?;
+            }
             let message = format!("Work of run {}", worktree.run);
             self.git
                 .run(&worktree.path, &["commit", "--quiet", "--no-verify", "--allow-empty", "-m", &message])
@@ -107,13 +115,34 @@ impl Worktrees {
             (receipt.files_changed, receipt.insertions, receipt.deletions) = count(&stat);
             (receipt.branch, receipt.commit) = (Some(branch), Some(head));
         }
-        if after == After::Keep || nested {
+        if after.keep || nested {
             receipt.path = Some(worktree.path.to_string_lossy().into_owned());
             self.ledger.forget(&worktree.run);
         } else {
             self.remove(worktree).await?;
         }
         Ok(receipt)
+    }
+
+    /// Adds a line for each file that the run added.
+    async fn log_helpers(&self, worktree: &Worktree) -> Result<(), Failure> {
+        let added = self.git.run(&worktree.path, &["diff", "--cached", "--name-only", "--diff-filter=A", "-z"]).await?;
+        let added = String::from_utf8_lossy(&added);
+        let lines: String = added
+            .split('\0')
+            .filter(|path| !path.is_empty() && *path != HELPERS_LOG)
+            .map(|path| format!("{} {path}\n", worktree.run))
+            .collect();
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let path = worktree.path.join(HELPERS_LOG);
+        let written = fs::create_dir_all(worktree.path.join(".trunkline"))
+            .and_then(|()| OpenOptions::new().create(true).append(true).open(&path))
+            .and_then(|mut file| file.write_all(lines.as_bytes()));
+        written.map_err(|error| Failure::new(Category::Configuration, format!("{}: {error}", path.display())))?;
+        self.git.run(&worktree.path, &["add", "--force", HELPERS_LOG]).await?;
+        Ok(())
     }
 
     async fn remove(&self, worktree: &Worktree) -> Result<(), Failure> {
@@ -146,7 +175,7 @@ impl Worktrees {
                 self.discard(&worktree).await;
                 continue;
             }
-            match self.finish(&worktree, After::Remove).await {
+            match self.finish(&worktree, After::default()).await {
                 Ok(receipt) => tracing::info!(run = worktree.run, branch = receipt.branch, "its work is kept"),
                 Err(failure) => tracing::warn!(run = worktree.run, %failure, "it stays where it is"),
             }

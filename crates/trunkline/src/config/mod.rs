@@ -84,6 +84,7 @@ pub(crate) fn plain_model(name: &str, provider: &Arc<Provider>, repo: &Path) -> 
         agent_file: Some(models_file::AGENT_FILE.to_owned()),
         worktree: false,
         keep_worktree: false,
+        log_helpers: false,
         upstream: None,
         permissions: Permissions::default(),
         limits: Limits::default(),

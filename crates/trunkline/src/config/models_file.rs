@@ -52,7 +52,8 @@ struct Entry {
     #[serde(default)]
     args: Vec<String>,
     normalize: Option<Normalization>,
-    policy: Option<Policy>,
+    #[serde(default)]
+    policy: Policy,
 }
 
 #[derive(Debug, Deserialize)]
@@ -62,10 +63,13 @@ enum Normalization {
 }
 
 /// What an agent may leave in the repository beside its task.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Policy {
+    /// Whether the agent is told that it may, or may not, add helper scripts.
     create_helpers: Option<bool>,
+    /// Whether the files a run adds are listed in a log, as part of its commit.
+    commit_helpers: bool,
 }
 
 pub(super) fn load(
@@ -144,12 +148,13 @@ impl Entry {
             agent_file: Some(self.agent_file.unwrap_or_else(|| AGENT_FILE.to_owned())).filter(|file| !file.is_empty()),
             worktree: self.worktree,
             keep_worktree: self.keep_worktree,
+            log_helpers: self.policy.commit_helpers,
             upstream: self.model,
             permissions: self.permissions,
             limits,
             max_turns: self.max_turns,
             allowed_tools: self.allowed_tools,
-            system_prompt: with_policy(self.system_prompt, self.policy),
+            system_prompt: with_policy(self.system_prompt, &self.policy),
             fallback: self.fallback,
             env: self.env,
             command: self.command.map(|command| match command.contains('/') || command.starts_with('~') {
@@ -169,8 +174,8 @@ impl Entry {
 }
 
 /// The model's own instructions, and what its repository's policy adds to them.
-fn with_policy(system_prompt: Option<String>, policy: Option<Policy>) -> Option<String> {
-    let rule = policy.and_then(|policy| policy.create_helpers).map(|allowed| match allowed {
+fn with_policy(system_prompt: Option<String>, policy: &Policy) -> Option<String> {
+    let rule = policy.create_helpers.map(|allowed| match allowed {
         true => "You may add helper scripts to this repository when they serve the task.",
         false => "Do not add helper scripts or other files to this repository that the task does not ask for.",
     });

@@ -1,0 +1,135 @@
+//! A recipe and the values of a run, rendered as a command line. Pure: no `PATH` look-up, no I/O.
+
+use super::{CommandLine, Delivery, Form, MAX_ARGUMENT, Provider, Values};
+use crate::failure::{Category, Failure};
+
+impl Provider {
+    /// Renders one turn as a command line. Pure: no `PATH` look-up, no I/O.
+    pub fn command(&self, form: Form, values: &Values<'_>) -> Result<CommandLine, Failure> {
+        let groups = match form {
+            Form::Streamed => &self.args,
+            Form::Whole => self.whole.as_ref().unwrap_or(&self.args),
+        };
+        let prompt = self.inert_prompt(values.prompt);
+        let mut args = Vec::new();
+        let mut extra_placed = false;
+        for group in groups {
+            match group.as_slice() {
+                [only] if only == "{permissions}" => {
+                    args.extend(self.permissions.of(values.permissions).args.iter().cloned());
+                }
+                [only] if only == "{extra}" => {
+                    args.extend_from_slice(values.extra);
+                    extra_placed = true;
+                }
+                group => self.fill(group, &prompt, values, &mut args)?,
+            }
+        }
+        if !extra_placed {
+            args.extend_from_slice(values.extra);
+        }
+        if let Some(long) = args.iter().find(|arg| arg.len() > MAX_ARGUMENT) {
+            return Err(Failure::new(
+                Category::Validation,
+                format!(
+                    "the prompt is too long for {}: {} bytes in one argument, at most {MAX_ARGUMENT}",
+                    self.name,
+                    long.len()
+                ),
+            )
+            .hint("use a provider that takes its prompt on stdin"));
+        }
+        let mut env = self.env.clone();
+        env.extend(self.permissions.of(values.permissions).env.clone());
+        let stdin = match self.prompt {
+            Delivery::Stdin => Some(prompt),
+            Delivery::Arg => None,
+        };
+        Ok(CommandLine { program: self.program.clone(), args, stdin, env })
+    }
+
+    /// Adds a group to `args`, once for each value of its placeholder, or not at all when there is none.
+    fn fill(&self, group: &[String], prompt: &str, values: &Values<'_>, args: &mut Vec<String>) -> Result<(), Failure> {
+        let Some(name) = group.iter().find_map(|arg| placeholder(arg)) else {
+            args.extend_from_slice(group);
+            return Ok(());
+        };
+        for value in values.of(name, prompt) {
+            for template in group {
+                let Some(name) = placeholder(template) else {
+                    args.push(template.clone());
+                    continue;
+                };
+                let alone = template.len() == name.len() + 2;
+                let value = self.guard(name, value.clone(), alone, args.last())?;
+                args.push(template.replace(&format!("{{{name}}}"), &value));
+            }
+        }
+        Ok(())
+    }
+
+    /// A value that stands alone as an argument can never be read as a flag.
+    fn guard(&self, name: &str, value: String, alone: bool, before: Option<&String>) -> Result<String, Failure> {
+        if value.contains('\0') {
+            return Err(Failure::new(Category::Validation, format!("the {name} holds a NUL character")));
+        }
+        if !alone || !value.starts_with('-') || before.is_some_and(|arg| arg == "--") {
+            return Ok(value);
+        }
+        if name == "prompt" {
+            return Ok(format!("\n{value}"));
+        }
+        Err(Failure::new(
+            Category::Validation,
+            format!("the {name} {value:?} begins with a dash and would be read as a flag"),
+        ))
+    }
+
+    /// The prompt as this CLI takes it for text.
+    fn inert_prompt(&self, prompt: &str) -> String {
+        let mut text = if self.inert.at { escape_at(prompt) } else { prompt.to_owned() };
+        if self.inert.slash && text.starts_with('/') {
+            text.insert(0, '\n');
+        }
+        text
+    }
+}
+
+impl Values<'_> {
+    fn of(&self, name: &str, prompt: &str) -> Vec<String> {
+        let one = |value: Option<&str>| value.map(str::to_owned).into_iter().collect();
+        match name {
+            "prompt" => vec![prompt.to_owned()],
+            "cwd" => vec![self.cwd.to_owned()],
+            "model" => one(self.model),
+            "session" => one(self.session),
+            "max_turns" => one(self.max_turns.map(|n| n.to_string()).as_deref()),
+            "tool" => self.tools.to_vec(),
+            "system_file" => one(self.system_file),
+            "image" => self.images.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The name inside the first `{…}` of an argument.
+pub(super) fn placeholder(arg: &str) -> Option<&str> {
+    let (_, rest) = arg.split_once('{')?;
+    let (name, _) = rest.split_once('}')?;
+    const KNOWN: [&str; 8] = ["prompt", "cwd", "model", "session", "max_turns", "tool", "system_file", "image"];
+    KNOWN.contains(&name).then_some(name)
+}
+
+/// Puts a backslash before each `@` that has none.
+fn escape_at(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len() + 8);
+    let mut previous = ' ';
+    for c in text.chars() {
+        if c == '@' && previous != '\\' {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+        previous = c;
+    }
+    escaped
+}

@@ -1,0 +1,117 @@
+//! Everything that makes one turn of one model a command to start.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use trunkline_core::failure::Failure;
+use trunkline_core::model::Model;
+use trunkline_core::prompt::{self, Prompt, SystemPlacement};
+use trunkline_core::provider::{self, Form, StopSignal};
+use trunkline_core::turn::{Message, Role, Turn};
+use trunkline_process::{Limits, Spec};
+
+use crate::engine::{Models, Settings};
+use crate::environment::{Child, of_child};
+use crate::plan::values;
+use crate::program::locate;
+use crate::scratch::Scratch;
+use crate::{agent_file, home};
+
+pub(crate) struct Launch<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) turn: &'a Turn,
+    pub(crate) model: &'a Model,
+    pub(crate) models: &'a Models,
+    pub(crate) run: &'a str,
+}
+
+impl Launch<'_> {
+    /// The program, and a repository to run it in.
+    pub(crate) fn program(&self) -> Result<PathBuf, Failure> {
+        agent_file::check_repo(&self.model.repo)?;
+        let located = locate(&self.model.provider, self.model.command.as_deref(), self.settings.variable("PATH"))?;
+        Ok(located.path)
+    }
+
+    pub(crate) fn prompt(&self) -> Result<Prompt, Failure> {
+        let file = match &self.model.agent_file {
+            Some(name) => agent_file::read(&self.model.repo, name)?,
+            None => None,
+        };
+        let apart = self.model.provider.takes("system_file");
+        let placement = if apart { SystemPlacement::Apart } else { SystemPlacement::Inline };
+        let mut messages = Vec::new();
+        messages.extend(self.model.system_prompt.as_ref().map(|text| Message::new(Role::System, text.clone())));
+        // A CLI that remembers the conversation is told only what is new; the standing instructions stay.
+        let said = if self.turn.session.is_some() { prompt::latest(&self.turn.messages) } else { &self.turn.messages };
+        let standing = self.turn.messages.iter().filter(|message| message.role == Role::System);
+        messages.extend(standing.cloned());
+        messages.extend(said.iter().filter(|message| message.role != Role::System).cloned());
+        Ok(prompt::build(file.as_deref(), &messages, placement))
+    }
+
+    /// The process to start, with its private files written.
+    pub(crate) fn spec(
+        &self,
+        prompt: &Prompt,
+        program: PathBuf,
+        cwd: PathBuf,
+        scratch: &mut Scratch,
+    ) -> Result<Spec, Failure> {
+        let (model, turn) = (self.model, self.turn);
+        let system_file =
+            prompt.system.as_ref().map(|text| scratch.write("system.txt", text.as_bytes())).transpose()?;
+        let images: Vec<String> = turn
+            .images()
+            .enumerate()
+            .map(|(index, image)| scratch.write(&format!("image-{index}.{}", image.extension), &image.bytes))
+            .collect::<Result<_, _>>()?;
+        let cwd_text = cwd.to_string_lossy();
+        let mut values = values(model, &prompt.text, &cwd_text);
+        values.session = turn.session.as_ref().map(|session| session.0.as_str());
+        values.system_file = system_file.as_deref();
+        values.images = &images;
+        let mut command = model.provider.command(Form::Streamed, &values)?;
+        command.env.extend(self.private_home()?);
+        let own_keys = self.models.iter().flat_map(|model| model.provider.keys.clone());
+        let all_keys: BTreeSet<String> = own_keys.chain(provider::built_in_keys().iter().cloned()).collect();
+        let child = Child {
+            provider: &model.provider,
+            all_keys: &all_keys,
+            cwd: &cwd,
+            run: self.run,
+            recipe: &command.env,
+            model: &model.env,
+        };
+        Ok(Spec {
+            env: of_child(&self.settings.env, &child),
+            program,
+            args: command.args.into_iter().map(OsString::from).collect(),
+            cwd,
+            stdin: command.stdin.unwrap_or_default().into_bytes(),
+            stop: match model.provider.stop {
+                StopSignal::Term => trunkline_process::StopSignal::Term,
+                StopSignal::Int => trunkline_process::StopSignal::Int,
+            },
+            grace: self.settings.grace,
+            limits: Limits { total: model.limits.total, idle: model.limits.idle, startup: model.limits.startup },
+        })
+    }
+
+    /// The variable and folder of a CLI's private home, unless the model names one itself.
+    fn private_home(&self) -> Result<Option<(String, String)>, Failure> {
+        let provider = &self.model.provider;
+        let Some(home) = &provider.home else { return Ok(None) };
+        if self.model.env.contains_key(&home.env) {
+            return Ok(None);
+        }
+        let own = match (self.settings.variable(&home.env), self.settings.variable("HOME")) {
+            (Some(own), _) => PathBuf::from(own),
+            (None, Some(user)) => Path::new(user).join(&home.default),
+            (None, None) => return Ok(None),
+        };
+        let folder = home::prepare(home, &self.settings.state, &provider.name, &own)?;
+        Ok(Some((home.env.clone(), folder.to_string_lossy().into_owned())))
+    }
+}
