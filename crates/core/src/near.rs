@@ -9,6 +9,9 @@ pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<Str
         .filter(|(distance, candidate)| *distance <= 1 + candidate.chars().count().max(name.chars().count()) / 3)
         .collect();
     scored.sort();
+    // Beside a close one, a distant one is only confusing.
+    let best = scored.first().map_or(0, |(distance, _)| *distance);
+    scored.retain(|(distance, _)| *distance <= best + 1);
     scored.into_iter().take(3).map(|(_, candidate)| candidate.to_owned()).collect()
 }
 
