@@ -45,13 +45,18 @@ pub struct Limits {
     pub startup: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            total: Duration::from_secs(30 * 60),
-            idle: Duration::from_secs(10 * 60),
-            startup: Duration::from_secs(120),
-        }
+impl Limits {
+    const TOTAL: Duration = Duration::from_secs(30 * 60);
+    const IDLE: Duration = Duration::from_secs(10 * 60);
+    const STARTUP: Duration = Duration::from_secs(120);
+
+    /// The limits of a provider's run, where nothing else is said. One that prints nothing until it has an answer is
+    /// limited only in all.
+    #[must_use]
+    pub fn of(provider: &Provider, total: Option<Duration>, idle: Option<Duration>) -> Self {
+        let total = total.unwrap_or(Self::TOTAL);
+        let (usual_idle, startup) = if provider.quiet { (total, total) } else { (Self::IDLE, Self::STARTUP) };
+        Self { total, idle: idle.unwrap_or(usual_idle).min(total), startup: startup.min(total) }
     }
 }
 

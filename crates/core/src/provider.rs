@@ -59,6 +59,9 @@ pub struct Provider {
     /// How text is kept from becoming the CLI's own command.
     #[serde(default)]
     pub inert: Inert,
+    /// It prints nothing until it has an answer: silence is no sign of death.
+    #[serde(default)]
+    pub quiet: bool,
     #[serde(default)]
     pub stop: StopSignal,
     #[serde(default)]
@@ -221,6 +224,7 @@ pub fn plain(name: &str, program: &str, args: &[String], format: Format) -> Prov
     provider.name = name.to_owned();
     provider.program = program.to_owned();
     provider.format = format;
+    provider.quiet = true;
     provider.args = args.iter().map(|arg| vec![arg.clone()]).collect();
     if provider.takes("prompt") {
         provider.prompt = Delivery::Arg;

@@ -212,7 +212,10 @@ impl Inner {
         let running = self.keepers.spawn(spec).await.map_err(|error| could_not_start(&error, &model))?;
         tracing::debug!(run = id, model = model.name, pid = running.pid(), "started");
         let decoder = Decoder::new(model.provider.format, decoding(&model));
-        Ok(Run::new(id, Live { running, decoder, model, prompt: prompt.text, session: turn.session, belongings }))
+        Ok(Run::new(
+            id,
+            Live { running, decoder, model, prompt: prompt.text, session: turn.session, belongings, last_words: None },
+        ))
     }
 }
 

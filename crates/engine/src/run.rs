@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use trunkline_core::event::{Answer, Event, Receipt, SessionId};
 use trunkline_core::failure::Failure;
 use trunkline_core::model::Model;
@@ -16,6 +18,9 @@ use crate::gate::Permit;
 use crate::scratch::Scratch;
 use crate::session;
 use crate::worktree::{After, Worktree};
+
+/// How long a CLI that keeps trying in vain may take to say why, on its other stream.
+const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// A turn on its way. Dropping it stops the CLI and puts its workspace in order.
 pub struct Run {
@@ -42,6 +47,8 @@ pub(crate) struct Live {
     pub(crate) prompt: String,
     pub(crate) session: Option<SessionId>,
     pub(crate) belongings: Belongings,
+    /// Until when a CLI that has given up may still say why.
+    pub(crate) last_words: Option<Instant>,
 }
 
 /// What a run holds and must give back: its worktree in order, its files removed, its slot freed.
@@ -83,8 +90,14 @@ impl Run {
             }
             match &mut self.state {
                 State::Live(live) => {
-                    let step = live.running.next().await;
-                    self.take(step);
+                    let step = match live.last_words {
+                        Some(until) => tokio::time::timeout_at(until, live.running.next()).await.ok(),
+                        None => Some(live.running.next().await),
+                    };
+                    match step {
+                        Some(step) => self.take(step),
+                        None => self.conclude(Ending::Open, Parting::Stop),
+                    }
                 }
                 State::Closing { receipt, .. } => {
                     let receipt = receipt.await.ok().flatten();
@@ -103,7 +116,9 @@ impl Run {
             Step::Stdout(bytes) => {
                 self.events.extend(live.decoder.push(&bytes));
                 live.running.tool_running(live.decoder.tool_running());
-                if live.decoder.ended() {
+                if live.decoder.gave_up() {
+                    live.last_words.get_or_insert_with(|| Instant::now() + LAST_WORDS);
+                } else if live.decoder.ended() {
                     self.conclude(Ending::Open, Parting::Ended);
                 }
             }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use tracing_subscriber::filter::LevelFilter;
-use trunkline_engine::{Caps, Engine, Settings};
+use trunkline_core::secret::Secrets;
+use trunkline_engine::{Caps, Engine, Settings, secret_values};
 use trunkline_process::{KeeperProgram, Keepers};
 
 use crate::cli::Places;
@@ -62,9 +63,18 @@ impl Loaded {
             caps,
             grace: grace.unwrap_or(GRACE),
             linger: LINGER,
-            secrets: self.around.secrets(),
+            secrets: self.secrets(),
         };
         Ok(Engine::new(settings, self.config.models.clone(), keepers))
+    }
+}
+
+impl Loaded {
+    /// Everything in the environment and in the models' own that must not be shown.
+    fn secrets(&self) -> Secrets {
+        let inherited = self.around.env.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+        let models = self.config.models.iter().flat_map(|model| &model.env);
+        Secrets::new(secret_values(inherited.chain(models.map(|(name, value)| (name.as_str(), value.as_str())))))
     }
 }
 

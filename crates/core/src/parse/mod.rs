@@ -149,6 +149,12 @@ impl Decoder {
         self.transcript.ended()
     }
 
+    /// Whether it is over only because the CLI keeps trying what cannot succeed: why, stderr may say.
+    #[must_use]
+    pub fn gave_up(&self) -> bool {
+        self.transcript.hopeless && !self.transcript.completed && self.transcript.fault.is_none()
+    }
+
     /// Whether a tool is running: silence is no sign of death then.
     #[must_use]
     pub fn tool_running(&self) -> bool {

@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use trunkline_core::event::Event;
 use trunkline_core::failure::Failure;
 use trunkline_core::parse::{Context, Decoder, Ending, Format};
-use trunkline_core::provider::{self, Provider};
+use trunkline_core::provider::Provider;
+
+use crate::config::{self, Place, Surroundings};
 
 /// Decode recorded CLI output (stdin) into events, content, usage and error
 #[derive(Debug, Args)]
@@ -21,7 +23,7 @@ pub(crate) struct Decode {
     /// Whose output it is: claude, codex, gemini, qwen, opencode, glm, grok, or one of your own
     #[arg(long)]
     provider: String,
-    /// text, json or stream-json; by default the shape is recognised
+    /// text, json, stream-json, or another provider's dialect; by default the provider's own
     #[arg(long)]
     format: Option<String>,
     /// The exit status; a negative number is the signal that ended it
@@ -33,6 +35,9 @@ pub(crate) struct Decode {
     /// It was stopped because it ran out of time
     #[arg(long)]
     timed_out: bool,
+    /// Folder with a providers.toml of your own
+    #[arg(long, value_name = "DIR", env = "TRUNKLINE_CONFIG")]
+    config: Option<PathBuf>,
 }
 
 impl Decode {
@@ -51,8 +56,10 @@ impl Decode {
             code if code < 0 => Ending::Signal(-code),
             code => Ending::Code(code),
         };
-        let providers = provider::built_in();
+        let around = Surroundings::read()?;
+        let providers = config::providers(&Place::find(self.config.clone(), &around)?)?;
         let provider = providers.values().find(|p| p.name == self.provider || p.aliases.contains(&self.provider));
+        let provider = provider.map(AsRef::as_ref);
         let format = self.chosen_format(provider)?;
         let context = Context {
             program: self.provider.clone(),
@@ -67,11 +74,9 @@ impl Decode {
     /// A provider's own dialect reads both of its JSON shapes; `text` is text whoever prints it.
     fn chosen_format(&self, provider: Option<&Provider>) -> Result<Format> {
         Ok(match (self.format.as_deref(), provider) {
-            (Some("text"), _) => Format::Text,
             (Some("json" | "stream-json") | None, Some(provider)) => provider.format,
-            (Some("json"), None) => Format::Json,
-            (Some("stream-json"), None) => Format::StreamJson,
-            (Some(other), _) => bail!("unknown format {other:?}: text, json or stream-json"),
+            (Some(name), _) => serde_json::from_value(Value::from(name))
+                .with_context(|| format!("unknown format {name:?}: text, json, stream-json or a dialect"))?,
             (None, None) => bail!(
                 "unknown provider {:?}: give --format, or one of the providers of `trunkline doctor`",
                 self.provider

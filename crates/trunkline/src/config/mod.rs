@@ -56,7 +56,7 @@ impl Config {
 }
 
 /// The built-in providers, and the user's own over them.
-fn providers(place: &Place) -> Result<BTreeMap<String, Arc<Provider>>, ConfigError> {
+pub(crate) fn providers(place: &Place) -> Result<BTreeMap<String, Arc<Provider>>, ConfigError> {
     let mut providers = provider::built_in();
     if let Some(path) = place.file(PROVIDERS_FILE) {
         let text = read(&path)?;
@@ -87,7 +87,7 @@ pub(crate) fn plain_model(name: &str, provider: &Arc<Provider>, repo: &Path) -> 
         log_helpers: false,
         upstream: None,
         permissions: Permissions::default(),
-        limits: Limits::default(),
+        limits: Limits::of(provider, None, None),
         max_turns: None,
         allowed_tools: Vec::new(),
         system_prompt: None,

@@ -136,13 +136,7 @@ fn provider_of(
 
 impl Entry {
     fn resolve(self, name: String, provider: Arc<Provider>, folder: &Path, around: &Surroundings) -> Model {
-        let default = Limits::default();
-        let total = self.timeout.map_or(default.total, |span| span.0);
-        let limits = Limits {
-            total,
-            idle: self.idle_timeout.map_or(default.idle, |span| span.0).min(total),
-            startup: default.startup.min(total),
-        };
+        let limits = Limits::of(&provider, self.timeout.map(|span| span.0), self.idle_timeout.map(|span| span.0));
         Model {
             repo: around.path(&self.repo_path, folder),
             agent_file: Some(self.agent_file.unwrap_or_else(|| AGENT_FILE.to_owned())).filter(|file| !file.is_empty()),

@@ -4,8 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use trunkline_core::secret::Secrets;
-
 #[derive(Debug, Clone)]
 pub(crate) struct Surroundings {
     pub(crate) env: Vec<(OsString, OsString)>,
@@ -59,11 +57,5 @@ impl Surroundings {
             .filter(|path| path.is_absolute())
             .unwrap_or_else(|| self.home().join(default))
             .join("trunkline")
-    }
-
-    /// Everything in the environment that must not be shown.
-    pub(crate) fn secrets(&self) -> Secrets {
-        let text = self.env.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
-        Secrets::new(trunkline_engine::secret_values(text))
     }
 }
