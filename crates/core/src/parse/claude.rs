@@ -242,6 +242,7 @@ impl Claude {
             kind: kinds.into_iter().flatten().reduce(|all, kind| format!("{all} {kind}")),
             retry_after: None,
             resets_at: self.resets_at,
+            category: None,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! never knows who feeds it: a process, a recording, a test. The shape is recognised as it comes: JSON lines, one
 //! object over many lines, an array; if no JSON event was seen, the whole output is the answer.
 
+mod acp;
 mod ax;
 mod claude;
 mod codex;
@@ -296,9 +297,9 @@ impl Dialect {
     }
 }
 
-/// The vocabulary that several CLIs share: threads, turns and items, `content`, and lines with a role.
+/// The vocabularies that several CLIs share: threads, turns and items, `content`, the client protocol, lines with a role.
 fn common(value: &Value, transcript: &mut Transcript) -> bool {
-    codex::value(value, transcript) || ax::value(value, transcript)
+    codex::value(value, transcript) || acp::value(value, transcript) || ax::value(value, transcript)
 }
 
 /// A stream whose speaker is not known: each event is read by the dialect it looks like.

@@ -94,6 +94,7 @@ fn read_error(error: &Value) -> Fault {
         kind: kind.or_else(|| name.map(str::to_owned)),
         retry_after: data.get("responseHeaders").and_then(waiting_time),
         resets_at: None,
+        category: None,
     }
 }
 

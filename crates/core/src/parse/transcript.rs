@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::ansi::Ansi;
 use crate::event::{Event, Finish, SessionId, Usage};
+use crate::failure::Category;
 use crate::parse::MAX_ANSWER;
 
 /// The most of a tool's output that an event carries.
@@ -65,6 +66,8 @@ struct Message {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) text: String,
+    /// What it means, where the CLI says so itself.
+    pub(super) category: Option<Category>,
     pub(super) status: Option<u64>,
     /// The CLI's or the service's own name for it.
     pub(super) kind: Option<String>,

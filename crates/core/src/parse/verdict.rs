@@ -115,7 +115,7 @@ fn cut_short(transcript: &Transcript, context: &Context, stderr: &str) -> Option
 /// The failure an error event speaks of. Its own words first, all of stderr last.
 fn from_fault(fault: &Fault, transcript: &Transcript, context: &Context, stderr: &str) -> Failure {
     let text = described(fault);
-    let mut category = classify(&text, &context.rules);
+    let mut category = fault.category.unwrap_or_else(|| classify(&text, &context.rules));
     if category == Category::Unknown {
         category = classify(&error_line(stderr).unwrap_or_default(), &context.rules);
     }
