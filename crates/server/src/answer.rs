@@ -104,7 +104,7 @@ pub(crate) async fn whole<R: Events>(mut feed: Feed<R>, terms: Terms) -> HttpRes
             let whole = response::whole(terms.head, &trace, answer, terms.began.elapsed());
             reply::json(StatusCode::OK, &whole)
         }
-        Err(error) => reply::error(&error),
+        Err(error) => reply::error(&error.of_run(&trace, terms.began.elapsed())),
     };
     name(response.headers_mut(), &trace);
     response
@@ -133,7 +133,7 @@ pub(crate) async fn streamed<R: Events>(feed: Feed<R>, usage: UsageChunk, terms:
         }
     };
     streaming.feed.describe(&mut streaming.chunks.trace);
-    let trace = streaming.chunks.trace.clone();
+    let (trace, began) = (streaming.chunks.trace.clone(), streaming.terms.began);
     let mut response = match opened {
         Ok(stream) => {
             let mut response = Response::new(streaming.body(frames, stream));
@@ -142,7 +142,7 @@ pub(crate) async fn streamed<R: Events>(feed: Feed<R>, usage: UsageChunk, terms:
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             response
         }
-        Err(error) => reply::error(&error),
+        Err(error) => reply::error(&error.of_run(&trace, began.elapsed())),
     };
     name(response.headers_mut(), &trace);
     response
@@ -179,7 +179,7 @@ impl<R: Events> Streaming<R> {
     }
 
     fn push(&mut self, event: &Event, frames: &mut Vec<u8>) -> Stream {
-        if matches!(event, Event::Finished(_)) {
+        if matches!(event, Event::Finished(_) | Event::Failed(_)) {
             self.feed.describe(&mut self.chunks.trace);
         }
         self.chunks.push(event, self.terms.began.elapsed(), frames)

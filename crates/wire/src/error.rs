@@ -9,6 +9,9 @@ use serde::Serialize;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::secret::Secrets;
 
+use crate::chat::Extension;
+use crate::response::Trace;
+
 /// The longest `detail`, in characters: enough for a stack trace, too little for a log file.
 const MAX_DETAIL: usize = 4000;
 
@@ -31,6 +34,8 @@ pub struct ApiError {
     pub hint: Option<Box<str>>,
     pub retry_after: Option<Duration>,
     pub repeat: Repeat,
+    /// How far a run came, and what it left behind.
+    pub trace: Option<Box<Extension>>,
 }
 
 /// What a client's SDK does by itself after this error.
@@ -182,6 +187,15 @@ impl ApiError {
         self
     }
 
+    /// The same error of a run: a failed one may have left work on a branch, and the client must learn of it.
+    #[must_use]
+    pub fn of_run(mut self, trace: &Trace, elapsed: Duration) -> Self {
+        if !trace.run.is_empty() {
+            self.trace = Some(Box::new(trace.extension(self.code, false, elapsed)));
+        }
+        self
+    }
+
     /// The headers that go with the status.
     #[must_use]
     pub fn headers(&self) -> Vec<(&'static str, String)> {
@@ -209,7 +223,8 @@ impl ApiError {
             hint: self.hint.as_deref(),
             retry_after_ms: self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
         };
-        serde_json::to_string(&Envelope { error }).expect("strings and numbers always serialise")
+        serde_json::to_string(&Envelope { error, trunkline: self.trace.as_deref() })
+            .expect("strings and numbers always serialise")
     }
 
     fn new(status: u16, kind: &'static str, code: &'static str, message: impl Into<Box<str>>) -> Self {
@@ -223,6 +238,7 @@ impl ApiError {
             hint: None,
             retry_after: None,
             repeat: Repeat::ByStatus,
+            trace: None,
         }
     }
 }
@@ -230,6 +246,8 @@ impl ApiError {
 #[derive(Serialize)]
 struct Envelope<'a> {
     error: ErrorBody<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trunkline: Option<&'a Extension>,
 }
 
 /// OpenAI's four members are always there; ours only when they say something.

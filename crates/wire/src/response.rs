@@ -47,17 +47,17 @@ impl Trace {
         }
     }
 
-    /// The extension object of an answer that took `elapsed`.
+    /// The extension object of an answer, or an error, that took `elapsed`.
     #[must_use]
-    pub fn extension(&self, usage: Usage, elapsed: Duration) -> Extension {
+    pub fn extension(&self, outcome: &str, usage_estimated: bool, elapsed: Duration) -> Extension {
         let duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         Extension {
             run: self.run.clone(),
             provider: self.provider.clone(),
             session_id: self.session.clone(),
-            attempts: vec![Attempt { provider: self.provider.clone(), outcome: "ok".to_owned(), duration_ms }],
+            attempts: vec![Attempt { provider: self.provider.clone(), outcome: outcome.to_owned(), duration_ms }],
             workspace: self.workspace.clone(),
-            usage_estimated: usage.estimated,
+            usage_estimated,
         }
     }
 }
@@ -73,7 +73,7 @@ pub fn whole(head: Head, trace: &Trace, answer: Answer, elapsed: Duration) -> Ch
         model: head.model,
         choices: vec![Choice { index: 0, message, finish_reason: answer.finish.into(), logprobs: () }],
         usage: answer.usage.into(),
-        trunkline: trace.extension(answer.usage, elapsed),
+        trunkline: trace.extension("ok", answer.usage.estimated, elapsed),
     }
 }
 
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn an_estimate_is_marked() {
         let usage = Usage::estimate("four", "eight");
-        let extension = Trace::default().extension(usage, Duration::ZERO);
+        let extension = Trace::default().extension("ok", usage.estimated, Duration::ZERO);
         assert_eq!(serde_json::to_value(extension).unwrap()["usage_estimated"], json!(true));
     }
 

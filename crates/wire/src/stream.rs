@@ -119,7 +119,7 @@ impl Chunks {
                 return Stream::Ended;
             }
             Event::Failed(failure) => {
-                let error = ApiError::failed(failure, &self.secrets);
+                let error = ApiError::failed(failure, &self.secrets).of_run(&self.trace, elapsed);
                 return self.fail(&error, out);
             }
         }
@@ -185,7 +185,7 @@ impl Chunks {
             logprobs: (),
         }]);
         last.usage = (self.usage == UsageChunk::Wanted).then_some(None);
-        last.trunkline = Some(self.trace.extension(answer.usage, elapsed));
+        last.trunkline = Some(self.trace.extension("ok", answer.usage.estimated, elapsed));
         frame(&last, out);
         if self.usage == UsageChunk::Wanted {
             let usage = Some(Some(TokenCounts::from(answer.usage)));

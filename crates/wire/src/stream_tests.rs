@@ -1,6 +1,6 @@
 use super::*;
 use serde_json::json;
-use trunkline_core::event::{Finish, SessionId, Usage};
+use trunkline_core::event::{Finish, Receipt, SessionId, Usage};
 use trunkline_core::failure::{Category, Failure};
 
 fn chunks(usage: UsageChunk) -> Chunks {
@@ -152,4 +152,13 @@ proptest::proptest! {
         let said: String = deltas(&play(UsageChunk::Wanted, &events)).into_iter().map(|(_, text)| text).collect();
         assert_eq!(said, parts.concat());
     }
+}
+
+#[test]
+fn a_failed_run_says_what_it_left_behind() {
+    let receipt = Receipt { branch: Some("trunkline/r1".into()), files_changed: 2, ..Receipt::default() };
+    let events = [Event::Workspace(receipt), Event::Failed(Failure::new(Category::Server, "gone"))];
+    let frame: Value = serde_json::from_str(&play(UsageChunk::No, &events)[0]).unwrap();
+    assert_eq!(frame["trunkline"]["workspace"]["branch"], json!("trunkline/r1"));
+    assert_eq!(frame["trunkline"]["attempts"][0]["outcome"], json!("server"));
 }
