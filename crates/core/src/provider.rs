@@ -56,6 +56,9 @@ pub struct Provider {
     /// A private home under our state directory, for a CLI that writes to the user's configuration.
     #[serde(default)]
     pub home: Option<Home>,
+    /// Settings that only a file can carry.
+    #[serde(default)]
+    pub settings: Option<SettingsFile>,
     /// How text is kept from becoming the CLI's own command.
     #[serde(default)]
     pub inert: Inert,
@@ -132,6 +135,16 @@ pub struct Home {
     pub link: Vec<String>,
     #[serde(default)]
     pub copy: Vec<String>,
+}
+
+/// A settings file of ours, named by a variable. Not used where the user or the system has one already.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SettingsFile {
+    pub env: String,
+    pub content: String,
+    /// Where the CLI looks when the variable is not set.
+    pub system: String,
 }
 
 /// What must be done to a prompt so that this CLI takes it as text and nothing else.

@@ -1,4 +1,4 @@
-//! A CLI's private home: its state under our state directory, the user's credentials linked in.
+//! A CLI's private home: its state under our state directory, the user's credentials linked in; and settings of ours.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::provider::Home;
+use trunkline_core::provider::{Home, SettingsFile};
 
 /// Makes the home ready and returns its path. `own` is the user's own folder for this CLI.
 pub(crate) fn prepare(home: &Home, state: &Path, provider: &str, own: &Path) -> Result<PathBuf, Failure> {
@@ -15,6 +15,23 @@ pub(crate) fn prepare(home: &Home, state: &Path, provider: &str, own: &Path) -> 
         Failure::new(Category::Configuration, format!("cannot prepare {}: {error}", folder.display()))
     })?;
     Ok(folder)
+}
+
+/// Writes a provider's settings file and returns its path.
+pub(crate) fn settings(file: &SettingsFile, state: &Path, provider: &str) -> Result<PathBuf, Failure> {
+    let path = state.join("settings").join(provider).with_extension("json");
+    let write = || -> io::Result<()> {
+        if fs::read_to_string(&path).is_ok_and(|text| text == file.content) {
+            return Ok(());
+        }
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(state.join("settings"))?;
+        let beside = state.join("settings").join(uuid::Uuid::new_v4().to_string());
+        fs::write(&beside, &file.content)?;
+        fs::rename(beside, &path)
+    };
+    write()
+        .map_err(|error| Failure::new(Category::Configuration, format!("cannot write {}: {error}", path.display())))?;
+    Ok(path)
 }
 
 fn fill(home: &Home, folder: &Path, own: &Path) -> io::Result<()> {
@@ -69,6 +86,17 @@ mod tests {
             fs::write(home.join("config.toml"), "model = \"a\"\n[projects]").unwrap();
             assert_eq!(fs::read_to_string(own.join("config.toml")).unwrap(), "model = \"a\"");
         }
+    }
+
+    #[test]
+    fn settings_are_written_once() {
+        let state = tempfile::tempdir().unwrap();
+        let qwen = built_in()["qwen"].settings.clone().unwrap();
+        let path = settings(&qwen, state.path(), "qwen").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), qwen.content);
+        let written = fs::metadata(&path).unwrap().modified().unwrap();
+        settings(&qwen, state.path(), "qwen").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), written);
     }
 
     #[test]

@@ -74,6 +74,7 @@ impl Launch<'_> {
         values.images = &images;
         let mut command = model.provider.command(Form::Streamed, &values)?;
         command.env.extend(self.private_home()?);
+        command.env.extend(self.own_settings()?);
         let own_keys = self.models.iter().flat_map(|model| model.provider.keys.clone());
         let all_keys: BTreeSet<String> = own_keys.chain(provider::built_in_keys().iter().cloned()).collect();
         let child = Child {
@@ -113,5 +114,19 @@ impl Launch<'_> {
         };
         let folder = home::prepare(home, &self.settings.state, &provider.name, &own)?;
         Ok(Some((home.env.clone(), folder.to_string_lossy().into_owned())))
+    }
+
+    /// The variable and path of the provider's settings, unless somebody has their own.
+    fn own_settings(&self) -> Result<Option<(String, String)>, Failure> {
+        let provider = &self.model.provider;
+        let Some(file) = &provider.settings else { return Ok(None) };
+        let taken = self.model.env.contains_key(&file.env)
+            || self.settings.variable(&file.env).is_some()
+            || Path::new(&file.system).exists();
+        if taken {
+            return Ok(None);
+        }
+        let path = home::settings(file, &self.settings.state, &provider.name)?;
+        Ok(Some((file.env.clone(), path.to_string_lossy().into_owned())))
     }
 }
