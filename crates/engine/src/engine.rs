@@ -19,7 +19,6 @@ use crate::gate::{Caps, Gate};
 use crate::git::Git;
 use crate::launch::Launch;
 use crate::plan::Plan;
-use crate::program::locate;
 use crate::run::{Belongings, Live, Run};
 use crate::scratch::Scratch;
 use crate::session::Sessions;
@@ -150,8 +149,8 @@ impl Engine {
 
     /// How a model would run now.
     pub fn plan(&self, model: &Model) -> Result<Plan, Failure> {
-        let program = locate(&model.provider, model.command.as_deref(), self.inner.settings.variable("PATH"));
-        Plan::new(model, program.map(|located| located.path))
+        let (turn, models) = (Turn::default(), self.models());
+        Launch { settings: &self.inner.settings, turn: &turn, model, models: &models, run: "<run>" }.plan()
     }
 
     /// Starts a turn: waits for a slot, makes its workspace, starts its CLI.

@@ -8,18 +8,26 @@ use std::path::{Path, PathBuf};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::provider::{Home, SettingsFile};
 
-/// Makes the home ready and returns its path. `own` is the user's own folder for this CLI.
-pub(crate) fn prepare(home: &Home, state: &Path, provider: &str, own: &Path) -> Result<PathBuf, Failure> {
-    let folder = state.join("homes").join(provider);
-    fill(home, &folder, own).map_err(|error| {
-        Failure::new(Category::Configuration, format!("cannot prepare {}: {error}", folder.display()))
-    })?;
-    Ok(folder)
+/// Where a provider's private home is.
+pub(crate) fn folder(state: &Path, provider: &str) -> PathBuf {
+    state.join("homes").join(provider)
 }
 
-/// Writes a provider's settings file and returns its path.
-pub(crate) fn settings(file: &SettingsFile, state: &Path, provider: &str) -> Result<PathBuf, Failure> {
-    let path = state.join("settings").join(provider).with_extension("json");
+/// Makes the home ready. `own` is the user's own folder for this CLI.
+pub(crate) fn prepare(home: &Home, state: &Path, provider: &str, own: &Path) -> Result<(), Failure> {
+    let folder = folder(state, provider);
+    fill(home, &folder, own)
+        .map_err(|error| Failure::new(Category::Configuration, format!("cannot prepare {}: {error}", folder.display())))
+}
+
+/// Where a provider's settings are.
+pub(crate) fn settings_path(state: &Path, provider: &str) -> PathBuf {
+    state.join("settings").join(provider).with_extension("json")
+}
+
+/// Writes a provider's settings, if they are not there already.
+pub(crate) fn write_settings(file: &SettingsFile, state: &Path, provider: &str) -> Result<(), Failure> {
+    let path = settings_path(state, provider);
     let write = || -> io::Result<()> {
         if fs::read_to_string(&path).is_ok_and(|text| text == file.content) {
             return Ok(());
@@ -29,9 +37,7 @@ pub(crate) fn settings(file: &SettingsFile, state: &Path, provider: &str) -> Res
         fs::write(&beside, &file.content)?;
         fs::rename(beside, &path)
     };
-    write()
-        .map_err(|error| Failure::new(Category::Configuration, format!("cannot write {}: {error}", path.display())))?;
-    Ok(path)
+    write().map_err(|error| Failure::new(Category::Configuration, format!("cannot write {}: {error}", path.display())))
 }
 
 fn fill(home: &Home, folder: &Path, own: &Path) -> io::Result<()> {
@@ -80,7 +86,8 @@ mod tests {
         fs::write(own.join("config.toml"), "model = \"a\"").unwrap();
         let codex = built_in()["codex"].home.clone().unwrap();
         for _ in 0..2 {
-            let home = prepare(&codex, folder.path(), "codex", &own).unwrap();
+            prepare(&codex, folder.path(), "codex", &own).unwrap();
+            let home = super::folder(folder.path(), "codex");
             assert_eq!(fs::read_link(home.join("auth.json")).unwrap(), own.join("auth.json"));
             // What a run writes there does not reach the user's file.
             fs::write(home.join("config.toml"), "model = \"a\"\n[projects]").unwrap();
@@ -92,10 +99,11 @@ mod tests {
     fn settings_are_written_once() {
         let state = tempfile::tempdir().unwrap();
         let qwen = built_in()["qwen"].settings.clone().unwrap();
-        let path = settings(&qwen, state.path(), "qwen").unwrap();
+        let path = settings_path(state.path(), "qwen");
+        write_settings(&qwen, state.path(), "qwen").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), qwen.content);
         let written = fs::metadata(&path).unwrap().modified().unwrap();
-        settings(&qwen, state.path(), "qwen").unwrap();
+        write_settings(&qwen, state.path(), "qwen").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), written);
     }
 
@@ -103,7 +111,7 @@ mod tests {
     fn a_user_without_the_cli_gets_an_empty_home() {
         let folder = tempfile::tempdir().unwrap();
         let codex = built_in()["codex"].home.clone().unwrap();
-        let home = prepare(&codex, folder.path(), "codex", &folder.path().join("missing")).unwrap();
-        assert_eq!(fs::read_dir(home).unwrap().count(), 0);
+        prepare(&codex, folder.path(), "codex", &folder.path().join("missing")).unwrap();
+        assert_eq!(fs::read_dir(super::folder(folder.path(), "codex")).unwrap().count(), 0);
     }
 }

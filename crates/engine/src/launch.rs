@@ -1,19 +1,19 @@
 //! Everything that makes one turn of one model a command to start.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use trunkline_core::failure::Failure;
 use trunkline_core::model::Model;
 use trunkline_core::prompt::{self, Prompt, SystemPlacement};
-use trunkline_core::provider::{self, Form, StopSignal};
+use trunkline_core::provider::{self, CommandLine, Form, Home, SettingsFile, StopSignal};
 use trunkline_core::turn::{Message, Role, Turn};
 use trunkline_process::{Limits, Spec};
 
 use crate::engine::{Models, Settings};
 use crate::environment::{Child, of_child};
-use crate::plan::values;
+use crate::plan::{Plan, values};
 use crate::program::locate;
 use crate::scratch::Scratch;
 use crate::{agent_file, home};
@@ -73,20 +73,10 @@ impl Launch<'_> {
         values.system_file = system_file.as_deref();
         values.images = &images;
         let mut command = model.provider.command(Form::Streamed, &values)?;
-        command.env.extend(self.private_home()?);
-        command.env.extend(self.own_settings()?);
-        let own_keys = self.models.iter().flat_map(|model| model.provider.keys.clone());
-        let all_keys: BTreeSet<String> = own_keys.chain(provider::built_in_keys().iter().cloned()).collect();
-        let child = Child {
-            provider: &model.provider,
-            all_keys: &all_keys,
-            cwd: &cwd,
-            run: self.run,
-            recipe: &command.env,
-            model: &model.env,
-        };
+        self.prepare_places()?;
+        command.env.extend(self.places());
         Ok(Spec {
-            env: of_child(&self.settings.env, &child),
+            env: self.environment(&self.settings.env, &command, &cwd),
             program,
             args: command.args.into_iter().map(OsString::from).collect(),
             cwd,
@@ -100,33 +90,82 @@ impl Launch<'_> {
         })
     }
 
-    /// The variable and folder of a CLI's private home, unless the model names one itself.
-    fn private_home(&self) -> Result<Option<(String, String)>, Failure> {
-        let provider = &self.model.provider;
-        let Some(home) = &provider.home else { return Ok(None) };
-        if self.model.env.contains_key(&home.env) {
-            return Ok(None);
+    fn environment(
+        &self,
+        inherited: &[(OsString, OsString)],
+        command: &CommandLine,
+        cwd: &Path,
+    ) -> Vec<(OsString, OsString)> {
+        let own_keys = self.models.iter().flat_map(|model| model.provider.keys.clone());
+        let all_keys: BTreeSet<String> = own_keys.chain(provider::built_in_keys().iter().cloned()).collect();
+        let child = Child {
+            provider: &self.model.provider,
+            all_keys: &all_keys,
+            cwd,
+            run: self.run,
+            recipe: &command.env,
+            model: &self.model.env,
+        };
+        of_child(inherited, &child)
+    }
+
+    /// How the model would run, without running it.
+    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
+        let model = self.model;
+        let cwd = if model.worktree { self.settings.worktrees.join(self.run) } else { model.repo.clone() };
+        let mut command = model.provider.command(Form::Streamed, &values(model, "<prompt>", &cwd.to_string_lossy()))?;
+        command.env.extend(self.places());
+        let located = locate(&model.provider, model.command.as_deref(), self.settings.variable("PATH"));
+        Ok(Plan {
+            program: located.map(|located| located.path),
+            env: self.environment(&[], &command, &cwd),
+            args: command.args,
+            cwd,
+            delivery: model.provider.prompt,
+        })
+    }
+
+    /// What is set for the CLI beside its recipe: the private home and the settings file it gets from us.
+    fn places(&self) -> BTreeMap<String, String> {
+        let home =
+            self.private_home().map(|(home, _)| (home.env.clone(), home::folder(&self.settings.state, self.name())));
+        let settings =
+            self.own_settings().map(|file| (file.env.clone(), home::settings_path(&self.settings.state, self.name())));
+        home.into_iter().chain(settings).map(|(name, path)| (name, path.to_string_lossy().into_owned())).collect()
+    }
+
+    /// Makes those places.
+    fn prepare_places(&self) -> Result<(), Failure> {
+        if let Some((home, own)) = self.private_home() {
+            home::prepare(home, &self.settings.state, self.name(), &own)?;
         }
+        if let Some(file) = self.own_settings() {
+            home::write_settings(file, &self.settings.state, self.name())?;
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> &str {
+        &self.model.provider.name
+    }
+
+    /// The provider's private home and the user's own, unless the model names one itself.
+    fn private_home(&self) -> Option<(&Home, PathBuf)> {
+        let home = self.model.provider.home.as_ref().filter(|home| !self.model.env.contains_key(&home.env))?;
         let own = match (self.settings.variable(&home.env), self.settings.variable("HOME")) {
             (Some(own), _) => PathBuf::from(own),
             (None, Some(user)) => Path::new(user).join(&home.default),
-            (None, None) => return Ok(None),
+            (None, None) => return None,
         };
-        let folder = home::prepare(home, &self.settings.state, &provider.name, &own)?;
-        Ok(Some((home.env.clone(), folder.to_string_lossy().into_owned())))
+        Some((home, own))
     }
 
-    /// The variable and path of the provider's settings, unless somebody has their own.
-    fn own_settings(&self) -> Result<Option<(String, String)>, Failure> {
-        let provider = &self.model.provider;
-        let Some(file) = &provider.settings else { return Ok(None) };
-        let taken = self.model.env.contains_key(&file.env)
-            || self.settings.variable(&file.env).is_some()
-            || Path::new(&file.system).exists();
-        if taken {
-            return Ok(None);
-        }
-        let path = home::settings(file, &self.settings.state, &provider.name)?;
-        Ok(Some((file.env.clone(), path.to_string_lossy().into_owned())))
+    /// The provider's settings file, unless somebody has their own.
+    fn own_settings(&self) -> Option<&SettingsFile> {
+        self.model.provider.settings.as_ref().filter(|file| {
+            !self.model.env.contains_key(&file.env)
+                && self.settings.variable(&file.env).is_none()
+                && !Path::new(&file.system).exists()
+        })
     }
 }

@@ -1,11 +1,11 @@
 //! How a model would run, without running it: the exact command, folder, environment additions and prompt delivery.
 
-use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use trunkline_core::failure::Failure;
 use trunkline_core::model::Model;
-use trunkline_core::provider::{CommandLine, Delivery, Form, Permissions, Values};
+use trunkline_core::provider::{Delivery, Permissions, Values};
 
 /// What `trunkline check` prints of a model.
 #[derive(Debug, Clone)]
@@ -14,10 +14,8 @@ pub struct Plan {
     pub args: Vec<String>,
     pub cwd: PathBuf,
     /// Set on top of the inherited environment.
-    pub env: BTreeMap<String, String>,
+    pub env: Vec<(OsString, OsString)>,
     pub delivery: Delivery,
-    /// Options of the model that this CLI has no place for.
-    pub ignored: Vec<&'static str>,
 }
 
 /// The values a model itself brings to a recipe.
@@ -49,21 +47,4 @@ pub fn ignored(model: &Model) -> Vec<&'static str> {
     .into_iter()
     .filter_map(|(name, ignored)| ignored.then_some(name))
     .collect()
-}
-
-impl Plan {
-    pub(crate) fn new(model: &Model, program: Result<PathBuf, Failure>) -> Result<Self, Failure> {
-        let cwd = model.repo.to_string_lossy();
-        let CommandLine { args, mut env, .. } =
-            model.provider.command(Form::Streamed, &values(model, "<prompt>", &cwd))?;
-        env.extend(model.env.clone());
-        Ok(Self {
-            program,
-            args,
-            cwd: model.repo.clone(),
-            env,
-            delivery: model.provider.prompt,
-            ignored: ignored(model),
-        })
-    }
 }

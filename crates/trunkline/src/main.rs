@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod setup;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     setup::log(cli.verbose);
     match run(cli) {
         Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("trunkline: {error:#}");
             ExitCode::from(if error.is::<ConfigError>() { Exit::Configuration } else { Exit::General } as u8)
@@ -37,6 +39,11 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor(doctor) => doctor.run(),
         Command::Decode(decode) => decode.run(),
     }
+}
+
+/// Whoever read our output has seen enough.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// What an exit status means; 2 is clap's own, for arguments.

@@ -1,6 +1,7 @@
 //! What several commands need: the log, the configuration, an engine to run turns on.
 
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,10 +29,15 @@ pub(crate) fn log(verbose: u8) {
     };
     tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
         .with_target(false)
         .init();
+}
+
+/// A line on stdout. A reader that has gone away is an error to pass on, not a panic.
+pub(crate) fn say(line: impl Display) -> io::Result<()> {
+    writeln!(io::stdout(), "{line}")
 }
 
 /// A configuration and where it came from.

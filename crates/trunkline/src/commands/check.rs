@@ -1,15 +1,17 @@
 //! `trunkline check`: whether the configuration is right, and exactly how each model would run.
 
+use std::io;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
 use trunkline_core::provider::Delivery;
+use trunkline_core::secret::Secrets;
 use trunkline_engine::{Caps, Plan};
 
 use crate::Exit;
 use crate::cli::Places;
-use crate::setup::{Loaded, runtime};
+use crate::setup::{Loaded, runtime, say};
 
 /// Validate the configuration and show the exact command of each model
 #[derive(Debug, Args)]
@@ -24,8 +26,8 @@ impl Check {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let loaded = Loaded::new(&self.places)?;
         match loaded.place.folder() {
-            Some(folder) => println!("configuration: {}", folder.display()),
-            None => println!("configuration: none; a model for each CLI on the PATH"),
+            Some(folder) => say(format!("configuration: {}", folder.display()))?,
+            None => say("configuration: none; a model for each CLI on the PATH")?,
         }
         let runtime = runtime()?;
         let engine = runtime.block_on(async { loaded.engine(Caps::default(), None) })?;
@@ -33,50 +35,47 @@ impl Check {
         for model in
             loaded.config.models.iter().filter(|model| self.model.as_ref().is_none_or(|name| *name == model.name))
         {
-            println!("\n{}", model.name);
+            say(format!("\n{}", model.name))?;
             match engine.plan(model) {
                 Ok(plan) => {
                     broken |= plan.program.is_err() || !model.repo.is_dir();
-                    show(&plan);
+                    show(&plan, engine.secrets())?;
                 }
                 Err(failure) => {
                     broken = true;
-                    println!("  error   {failure}");
+                    say(format!("  error   {failure}"))?;
                 }
             }
         }
         runtime.block_on(engine.shutdown());
         for warning in &loaded.config.warnings {
-            println!("\nwarning: {warning}");
+            say(format!("\nwarning: {warning}"))?;
         }
         Ok(if broken { Exit::Configuration.into() } else { ExitCode::SUCCESS })
     }
 }
 
-fn show(plan: &Plan) {
+fn show(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
     let program = match &plan.program {
         Ok(path) => quote(&path.to_string_lossy()),
         Err(failure) => {
-            println!("  error   {failure}");
+            say(format!("  error   {failure}"))?;
             if let Some(hint) = &failure.hint {
-                println!("  hint    {hint}");
+                say(format!("  hint    {hint}"))?;
             }
             "?".to_owned()
         }
     };
     let args: Vec<String> = plan.args.iter().map(|arg| quote(arg)).collect();
-    println!("  argv    {program} {}", args.join(" "));
-    println!("  cwd     {}", plan.cwd.display());
+    say(format!("  argv    {program} {}", args.join(" ")))?;
+    say(format!("  cwd     {}", plan.cwd.display()))?;
     for (name, value) in &plan.env {
-        println!("  env     {name}={}", quote(value));
+        say(format!("  env     {}={}", name.display(), quote(&secrets.mask(&value.to_string_lossy()))))?;
     }
-    println!(
-        "  prompt  {}",
-        match plan.delivery {
-            Delivery::Stdin => "on stdin, then closed",
-            Delivery::Arg => "as an argument, at most 128 KiB",
-        }
-    );
+    say(match plan.delivery {
+        Delivery::Stdin => "  prompt  on stdin, then closed",
+        Delivery::Arg => "  prompt  as an argument, at most 128 KiB",
+    })
 }
 
 /// An argument as a shell would need it.

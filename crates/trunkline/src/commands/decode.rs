@@ -14,6 +14,7 @@ use trunkline_core::parse::{Context, Decoder, Ending, Format};
 use trunkline_core::provider::Provider;
 
 use crate::config::{self, Place, Surroundings};
+use crate::setup::say;
 
 /// Decode recorded CLI output (stdin) into events, content, usage and error
 #[derive(Debug, Args)]
@@ -67,7 +68,7 @@ impl Decode {
             noise: provider.map(|p| p.noise.clone()).unwrap_or_default(),
             ..Context::default()
         };
-        println!("{}", decode(format, context, &stdout, ending, &stderr));
+        say(decode(format, context, &stdout, ending, &stderr))?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -15,7 +15,7 @@ use trunkline_process::{KeeperProgram, Keepers, Limits, Spec, StopSignal};
 use crate::Exit;
 use crate::cli::Places;
 use crate::config::{Surroundings, plain_model};
-use crate::setup::{Loaded, runtime};
+use crate::setup::{Loaded, runtime, say};
 
 /// Show which agent CLIs are installed, their versions, and where they are
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ impl Doctor {
         let runtime = runtime()?;
         let installed = runtime.block_on(self.examine(&loaded))?;
         if installed == 0 {
-            println!("\nno agent CLI was found on your PATH; install one with the command shown beside it");
+            say("\nno agent CLI was found on your PATH; install one with the command shown beside it")?;
             return Ok(Exit::Provider.into());
         }
         Ok(ExitCode::SUCCESS)
@@ -50,20 +50,20 @@ impl Doctor {
             let located = match locate(provider, None, loaded.around.search_path()) {
                 Ok(located) => located,
                 Err(_) => {
-                    println!(
+                    say(format!(
                         "✗ {:9} not installed; {}",
                         provider.name,
                         provider.install.as_deref().unwrap_or("not on the PATH")
-                    );
+                    ))?;
                     continue;
                 }
             };
             installed += 1;
             let version = version(&keepers, provider, &located.path, &loaded.around).await;
             let through = located.launcher.map(|launcher| format!(" (for {})", launcher.display())).unwrap_or_default();
-            println!("✓ {:9} {version:28} {}{through}", provider.name, located.path.display());
+            say(format!("✓ {:9} {version:28} {}{through}", provider.name, located.path.display()))?;
             if let Some(engine) = &engine {
-                println!("  {:9} {}", "", probe(engine, provider, loaded).await);
+                say(format!("  {:9} {}", "", probe(engine, provider, loaded).await))?;
             }
         }
         if let Some(engine) = engine {

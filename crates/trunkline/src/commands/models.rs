@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::cli::Places;
-use crate::setup::Loaded;
+use crate::setup::{Loaded, say};
 
 /// List the models and what each of them runs
 #[derive(Debug, Args)]
@@ -24,7 +24,12 @@ impl List {
         for model in models.iter() {
             let upstream = model.upstream.as_deref().map(|upstream| format!(" ({upstream})")).unwrap_or_default();
             let worktree = if model.worktree { ", in a worktree" } else { "" };
-            println!("{:width$}  {}{upstream} in {}{worktree}", model.name, model.provider.name, model.repo.display());
+            say(format!(
+                "{:width$}  {}{upstream} in {}{worktree}",
+                model.name,
+                model.provider.name,
+                model.repo.display()
+            ))?;
         }
         if models.names().next().is_none() {
             eprintln!(

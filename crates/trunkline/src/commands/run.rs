@@ -11,7 +11,7 @@ use trunkline_engine::{Caps, Engine, StartError};
 
 use crate::Exit;
 use crate::cli::Places;
-use crate::setup::{Loaded, runtime};
+use crate::setup::{Loaded, runtime, say};
 
 /// Run one task on a model and show its progress
 #[derive(Debug, Args)]
@@ -97,7 +97,7 @@ async fn show(engine: &Engine, turn: Turn) -> Result<ExitCode> {
                 ),
                 None => eprintln!("\n· nothing changed"),
             },
-            Event::Finished(_) => println!(),
+            Event::Finished(_) => say("")?,
             Event::Failed(failure) => {
                 eprintln!("\ntrunkline: {} failed ({}): {failure}", run.provider(), failure.category.name());
                 code = Exit::Provider.into();

@@ -18,7 +18,7 @@ use trunkline_server::{Stop, serve};
 use super::reload;
 use crate::cli::Places;
 use crate::config::{ConfigError, Surroundings, parse_span};
-use crate::setup::{Loaded, runtime};
+use crate::setup::{Loaded, runtime, say};
 
 /// Start the gateway: an OpenAI-compatible API for the models
 #[derive(Debug, Args)]
@@ -84,7 +84,7 @@ impl Serve {
         let mut config = trunkline_server::Config { keys, hosts: self.hosts.clone(), ..Default::default() };
         config.secrets = Arc::new(engine.secrets().clone());
         config.limits.drain = self.drain;
-        println!("listening on http://{}", listener.local_addr()?);
+        say(format!("listening on http://{}", listener.local_addr()?))?;
         let models = engine.models();
         tracing::info!(models = %models.names().collect::<Vec<_>>().join(", "), "ready");
         let stop = Stop::default();
