@@ -21,7 +21,7 @@ use crate::launch::Launch;
 use crate::plan::Plan;
 use crate::run::{Belongings, Live, Run};
 use crate::scratch::Scratch;
-use crate::session::Sessions;
+use crate::session::{Places, Sessions};
 use crate::worktree::{After, Worktrees};
 
 /// Everything that can run, and the limits under which it does. Cheap to clone.
@@ -79,6 +79,7 @@ pub(crate) struct Inner {
     keepers: Keepers,
     gate: Gate,
     pub(crate) sessions: Sessions,
+    pub(crate) places: Places,
     pub(crate) worktrees: Worktrees,
     /// What goes on after a run was let go of.
     pub(crate) tracker: TaskTracker,
@@ -121,6 +122,7 @@ impl Engine {
             gate: Gate::new(settings.caps),
             worktrees: Worktrees::new(git, settings.worktrees.clone(), &settings.state),
             sessions: Sessions::default(),
+            places: Places::new(settings.state.join("sessions")),
             models: ArcSwap::from_pointee(models),
             tracker: TaskTracker::new(),
             keepers,
@@ -204,7 +206,8 @@ impl Inner {
         let mut belongings = Belongings::new(engine, permit, session_turn, Scratch::new(&self.settings.state, &id));
         if model.worktree {
             let after = After { keep: model.keep_worktree, log_helpers: model.log_helpers };
-            belongings.worktree = Some((self.worktrees.add(&model.repo, &id).await?, after));
+            let place = turn.session.as_ref().and_then(|session| self.places.of(session));
+            belongings.worktree = Some((self.worktrees.add(&model.repo, &id, place).await?, after));
         }
         let cwd = belongings.worktree.as_ref().map_or(model.repo.as_path(), |(worktree, _)| &worktree.cwd).to_owned();
         let spec = launch.spec(&prompt, program, cwd, &mut belongings.scratch)?;

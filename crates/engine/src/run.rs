@@ -141,6 +141,7 @@ impl Run {
         let stderr = live.running.stderr_tail();
         let mut conclusion = live.decoder.conclude(ending, &stderr, &live.prompt);
         self.events.extend(conclusion.events.drain(..));
+        let session = conclusion.session.clone().or_else(|| live.session.clone());
         let last = live.last_event(conclusion);
         let Live { running, mut belongings, .. } = *live;
         let engine = Arc::clone(&belongings.engine);
@@ -161,7 +162,7 @@ impl Run {
         self.state = State::Closing { receipt, last };
         engine.tracker.spawn(async move {
             part(running, parting, &belongings.engine).await;
-            let receipt = belongings.put_in_order().await;
+            let receipt = belongings.put_in_order(session.as_ref()).await;
             drop(belongings);
             let _nobody_waits_for_it = sender.send(receipt);
         });
@@ -188,11 +189,16 @@ impl Belongings {
         Self { engine, worktree: None, scratch, _turn: turn, _permit: permit }
     }
 
-    /// Commits and removes the worktree, if there is one.
-    async fn put_in_order(&mut self) -> Option<Receipt> {
+    /// Commits and removes the worktree, if there is one, and notes where its session goes on.
+    async fn put_in_order(&mut self, session: Option<&SessionId>) -> Option<Receipt> {
         let (worktree, after) = self.worktree.take()?;
         match self.engine.worktrees.finish(&worktree, after).await {
-            Ok(receipt) => Some(receipt),
+            Ok(receipt) => {
+                if let Some(session) = session {
+                    self.engine.places.remember(session, &worktree.place(&receipt));
+                }
+                Some(receipt)
+            }
             Err(failure) => {
                 tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
                 Some(Receipt { path: Some(worktree.cwd.to_string_lossy().into_owned()), ..Receipt::default() })
@@ -218,11 +224,11 @@ impl Drop for Belongings {
 impl Drop for Run {
     fn drop(&mut self) {
         if let State::Live(live) = std::mem::replace(&mut self.state, State::Done) {
-            let Live { running, mut belongings, .. } = *live;
+            let Live { running, mut belongings, session, .. } = *live;
             let engine = Arc::clone(&belongings.engine);
             engine.tracker.spawn(async move {
                 running.stop().await;
-                belongings.put_in_order().await;
+                belongings.put_in_order(session.as_ref()).await;
             });
         }
     }

@@ -1,5 +1,9 @@
 //! Conversations that go on: one turn at a time for each, and what their CLIs have counted so far.
 
+mod places;
+
+pub(crate) use places::{Place, Places};
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 

@@ -19,6 +19,7 @@ use trunkline_core::event::Receipt;
 use trunkline_core::failure::{Category, Failure};
 
 use crate::git::Git;
+use crate::session::Place;
 use ledger::{Entry, Ledger};
 
 /// Makes worktrees and takes them down.
@@ -58,25 +59,39 @@ impl Worktrees {
         Self { git, base, ledger: Ledger::new(state.join("worktrees")), locks: Mutex::default() }
     }
 
-    /// A fresh worktree of the repository's HEAD for the run.
-    pub(crate) async fn add(&self, repo: &Path, run: &str) -> Result<Worktree, Failure> {
+    /// A fresh worktree for the run: of the repository's HEAD, or of where its session left off.
+    pub(crate) async fn add(&self, repo: &Path, run: &str, place: Option<Place>) -> Result<Worktree, Failure> {
         self.check_base()?;
-        let place =
+        let located =
             self.git.line(repo, &["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-prefix"]).await?;
-        let (common, prefix) = place.split_once('\n').unwrap_or((&place, ""));
-        let base =
+        let (common, prefix) = located.split_once('\n').unwrap_or((&located, ""));
+        let head =
             self.git.line(repo, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).await.map_err(|failure| {
                 Failure { message: format!("{}: a worktree needs a first commit", repo.display()), ..failure }
             })?;
-        let path = self.base.join(run);
-        let cwd = if prefix.is_empty() { path.clone() } else { path.join(prefix) };
+        let (name, base) = match place {
+            Some(place) if self.has_commit(repo, &place.tip).await => (place.name, place.tip),
+            Some(place) => (place.name, head),
+            None => (run.to_owned(), head),
+        };
+        let path = self.base.join(name);
+        let cwd = if prefix.is_empty() { path.clone() } else { path.join(prefix.trim_end_matches('/')) };
         let worktree = Worktree { path, cwd, run: run.to_owned(), repo: repo.to_owned(), common: common.into(), base };
         self.ledger.write(&Entry::of(&worktree))?;
+        if worktree.path.join(".git").exists() {
+            // The session's own folder, kept after an earlier turn.
+            return Ok(worktree);
+        }
         let made = self.make(&worktree).await;
         if made.is_err() {
             self.discard(&worktree).await;
         }
         made.map(|()| worktree)
+    }
+
+    /// Whether a commit is still there: a branch may have been deleted since.
+    async fn has_commit(&self, repo: &Path, commit: &str) -> bool {
+        self.git.run(repo, &["cat-file", "-e", &format!("{commit}^{{commit}}")]).await.is_ok()
     }
 
     /// Only the registration is locked; the files are filled in beside other runs.
@@ -219,9 +234,15 @@ impl Worktrees {
 }
 
 impl Worktree {
+    /// Where its session goes on after a run that left this receipt.
+    pub(crate) fn place(&self, receipt: &Receipt) -> Place {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Place { name, tip: receipt.commit.clone().unwrap_or_else(|| self.base.clone()) }
+    }
+
     /// The entry that git keeps for it in the repository.
     fn registration(&self) -> PathBuf {
-        self.common.join("worktrees").join(&self.run)
+        self.common.join("worktrees").join(self.path.file_name().unwrap_or_default())
     }
 
     fn remove_registration(&self) {
