@@ -21,7 +21,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitStatus, getpid, kill_process, kill_process_group, pidfd_open, set_child_subreaper,
     setsid,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use self::inbox::Inbox;
@@ -29,7 +29,7 @@ use crate::family::{self, NoChildren};
 use crate::message::{Blame, Job, Report, Request};
 use crate::spec::StopSignal;
 
-/// How often orphans that ended during a run are reaped: nothing tells a process without signal handlers about them.
+/// How often orphans that ended during a run are looked for, should their signal have come between two waits.
 const REAP_EVERY: Duration = Duration::from_secs(5);
 /// How soon those that survived a SIGKILL are looked for again.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
@@ -51,9 +51,10 @@ pub fn keeper_main() -> ExitCode {
 fn serve() -> io::Result<()> {
     // A session of its own: Ctrl-C at the gateway's terminal is the gateway's business. So is the signal that a service
     // manager sends to everyone: the gateway decides what becomes of its runs. Handlers, unlike ignored signals, are
-    // not inherited by what we start.
+    // not inherited by what we start. A child's end is heard as well: it cuts our waiting short, and orphans are reaped
+    // as they die.
     setsid()?;
-    for signal in [SIGHUP, SIGINT, SIGTERM] {
+    for signal in [SIGHUP, SIGINT, SIGTERM, SIGCHLD] {
         flag::register(signal, Arc::default())?;
     }
     set_child_subreaper(Some(getpid()))?;
