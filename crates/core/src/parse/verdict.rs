@@ -109,7 +109,11 @@ fn cut_short(transcript: &Transcript, context: &Context, stderr: &str) -> Option
         format!("{program} ended without its final event")
     };
     let known = without_event(transcript, context, stderr, "");
-    Some(if known.category == Category::Unknown { Failure { message, ..known } } else { known })
+    if known.category != Category::Unknown {
+        return Some(known);
+    }
+    let last_error = transcript.transient.as_ref().map(|fault| format!("; its last error: {}", fault.text));
+    Some(Failure { message: message + &last_error.unwrap_or_default(), ..known })
 }
 
 /// The failure an error event speaks of. Its own words first, all of stderr last.
