@@ -49,6 +49,25 @@ pub enum Event {
     Failed(Failure),
 }
 
+impl Event {
+    /// How the turn ended, if this event ends it.
+    #[must_use]
+    pub fn end(self) -> Option<Result<Answer, Failure>> {
+        match self {
+            Self::Finished(answer) => Some(Ok(answer)),
+            Self::Failed(failure) => Some(Err(failure)),
+            Self::Started { .. }
+            | Self::Text { .. }
+            | Self::Thinking { .. }
+            | Self::ToolStarted { .. }
+            | Self::ToolFinished { .. }
+            | Self::Notice { .. }
+            | Self::Unknown { .. }
+            | Self::Workspace(_) => None,
+        }
+    }
+}
+
 /// The whole of a successful turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {

@@ -92,7 +92,7 @@ pub(crate) async fn whole<R: Events>(mut feed: Feed<R>, terms: Terms) -> HttpRes
             Err(error) => break Err(error),
             Ok(event) => {
                 trace.observe(&event);
-                if let Some(end) = response::end(event) {
+                if let Some(end) = event.end() {
                     break end.map_err(|failure| ApiError::failed(&failure, &terms.secrets));
                 }
             }

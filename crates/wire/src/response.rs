@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use trunkline_core::event::{Answer, Event, Finish, Receipt, SessionId, Usage};
-use trunkline_core::failure::Failure;
 
 use crate::chat::{
     AssistantMessage, Attempt, ChatResponse, Choice, Extension, FinishReason, PromptTokens, TokenCounts,
@@ -74,23 +73,6 @@ pub fn whole(head: Head, trace: &Trace, answer: Answer, elapsed: Duration) -> Ch
         choices: vec![Choice { index: 0, message, finish_reason: answer.finish.into(), logprobs: () }],
         usage: answer.usage.into(),
         trunkline: trace.extension("ok", answer.usage.estimated, elapsed),
-    }
-}
-
-/// How a turn ended, if `event` ends it.
-#[must_use]
-pub fn end(event: Event) -> Option<Result<Answer, Failure>> {
-    match event {
-        Event::Finished(answer) => Some(Ok(answer)),
-        Event::Failed(failure) => Some(Err(failure)),
-        Event::Started { .. }
-        | Event::Text { .. }
-        | Event::Thinking { .. }
-        | Event::ToolStarted { .. }
-        | Event::ToolFinished { .. }
-        | Event::Notice { .. }
-        | Event::Unknown { .. }
-        | Event::Workspace(_) => None,
     }
 }
 

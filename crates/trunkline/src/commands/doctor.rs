@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
-use trunkline_core::event::Event;
 use trunkline_core::provider::Provider;
 use trunkline_core::turn::{Message, Role, Turn};
 use trunkline_engine::{Caps, Engine, locate};
@@ -114,17 +113,10 @@ async fn probe(engine: &Engine, provider: &Arc<Provider>, loaded: &Loaded) -> St
     };
     let mut verdict = "does not answer".to_owned();
     while let Some(event) = run.next().await {
-        match event {
-            Event::Finished(answer) => verdict = format!("answers: {:?} in {:.1?}", answer.content, began.elapsed()),
-            Event::Failed(failure) => verdict = format!("does not answer: {} ({})", failure, failure.category.name()),
-            Event::Started { .. }
-            | Event::Text { .. }
-            | Event::Thinking { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolFinished { .. }
-            | Event::Notice { .. }
-            | Event::Unknown { .. }
-            | Event::Workspace(_) => {}
+        match event.end() {
+            Some(Ok(answer)) => verdict = format!("answers: {:?} in {:.1?}", answer.content, began.elapsed()),
+            Some(Err(failure)) => verdict = format!("does not answer: {failure} ({})", failure.category.name()),
+            None => {}
         }
     }
     verdict
