@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 use trunkline_core::secret::Secrets;
 use trunkline_engine::{Caps, Engine, Settings, secret_values};
@@ -81,6 +82,27 @@ impl Loaded {
         let inherited = self.around.env.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
         let models = self.config.models.iter().flat_map(|model| &model.env);
         Secrets::new(secret_values(inherited.chain(models.map(|(name, value)| (name.as_str(), value.as_str())))))
+    }
+}
+
+/// The signals that ask a program to end.
+pub(crate) struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    /// From here on they are heard, and no longer end the program by themselves.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// The next of them.
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use trunkline_engine::{Caps, Engine, StartError};
 
 use crate::Exit;
 use crate::cli::Places;
-use crate::setup::{Loaded, runtime, say};
+use crate::setup::{Loaded, StopSignals, runtime, say};
 
 /// Run one task on a model and show its progress
 #[derive(Debug, Args)]
@@ -50,11 +50,12 @@ impl Run {
         };
         let runtime = runtime()?;
         runtime.block_on(async {
+            let mut signals = StopSignals::listen()?;
             let engine = loaded.engine(Caps::default(), None)?;
             engine.sweep().await;
             let outcome = tokio::select! {
                 outcome = show(&engine, turn) => outcome,
-                _ = tokio::signal::ctrl_c() => Ok(Exit::General.into()),
+                () = signals.next() => Ok(Exit::General.into()),
             };
             engine.shutdown().await;
             outcome
