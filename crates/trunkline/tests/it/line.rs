@@ -1,0 +1,328 @@
+//! A `Line`: the real binary in a world of its own. Home, configuration, search path, repository, state and worktrees
+//! are folders that end with the test; the CLIs are small scripts that replay what real ones printed.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+use crate::http::{Ask, Reply, exchange};
+use crate::look::{processes_of, until};
+
+/// All that the fake CLIs, and git, need of the system.
+const TOOLS: [&str; 22] = [
+    "sh", "cat", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv", "ls", "dd", "tr", "head", "wc", "cksum", "setsid",
+    "touch", "chmod", "stat", "true", "yes", "tail",
+];
+
+/// A script must not be open for writing while another thread forks: whoever has it open then cannot be executed.
+static FORKING: Mutex<()> = Mutex::new(());
+
+pub(crate) struct Line {
+    folder: TempDir,
+    models: Map<String, Value>,
+    env: Vec<(String, String)>,
+    args: Vec<String>,
+    gateway: Option<Gateway>,
+}
+
+/// A gateway that listens.
+struct Gateway {
+    child: Child,
+    address: String,
+    /// Kept open: it may want to say more.
+    _stdout: BufReader<ChildStdout>,
+}
+
+/// A command that ran to its end.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Line {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("trunkline-").tempdir().unwrap();
+        let line = Self { folder, models: Map::new(), env: Vec::new(), args: Vec::new(), gateway: None };
+        for name in ["home", "config", "bin", "tools", "repo", "seen"] {
+            fs::create_dir(line.path(name)).unwrap();
+        }
+        for tool in TOOLS {
+            symlink(which(tool), line.path("tools").join(tool)).unwrap();
+        }
+        fs::write(line.path("fake.sh"), include_str!("fake.sh")).unwrap();
+        line.git(&["init", "--quiet", "--initial-branch=main"]);
+        fs::write(line.repo().join("README.md"), "a repository\n").unwrap();
+        line.commit("first");
+        line
+    }
+
+    /// Puts a fake CLI on the search path: a shell script that has the words of `fake.sh`.
+    pub(crate) fn cli(self, name: &str, script: &str) -> Self {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+        let prelude = format!(
+            "#!/bin/sh\ncli='{name}' seen='{}' fixtures='{}'\n. '{}'\n",
+            self.path("seen").display(),
+            fixtures.display(),
+            self.path("fake.sh").display()
+        );
+        self.write_program(&self.path("bin").join(name), &format!("{prelude}{script}\n"));
+        self
+    }
+
+    /// Adds a model to `models.json`, in the test's repository unless it says otherwise.
+    pub(crate) fn model(mut self, name: &str, entry: Value) -> Self {
+        let mut whole = json!({"repoPath": self.repo()});
+        for (key, value) in entry.as_object().unwrap() {
+            whole[key] = value.clone();
+        }
+        self.models.insert(name.to_owned(), whole);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.env.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Adds arguments of `trunkline serve`.
+    pub(crate) fn args(mut self, args: &[&str]) -> Self {
+        self.args.extend(args.iter().map(|&arg| arg.to_owned()));
+        self
+    }
+
+    /// Writes a file of the configuration folder.
+    pub(crate) fn config(self, name: &str, text: &str) -> Self {
+        fs::write(self.path("config").join(name), text).unwrap();
+        self
+    }
+
+    /// Writes a file of the repository, without committing it.
+    pub(crate) fn file(self, name: &str, text: &str) -> Self {
+        fs::create_dir_all(self.repo().join(name).parent().unwrap()).unwrap();
+        fs::write(self.repo().join(name), text).unwrap();
+        self
+    }
+
+    /// Starts the gateway and waits until it listens.
+    pub(crate) fn start(mut self) -> Self {
+        self.restart();
+        self
+    }
+
+    /// As [`start`](Self::start), once more: after a gateway that was killed.
+    pub(crate) fn restart(&mut self) {
+        self.write_models();
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
+        let mut command = self.trunkline(&["serve", "--port", "0"]);
+        command.args(&self.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        let mut child = spawn(&mut command);
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut said = String::new();
+        stdout.read_line(&mut said).unwrap();
+        let address = said.trim().strip_prefix("listening on http://");
+        let address = address.unwrap_or_else(|| panic!("not listening: {said:?}\n{}", self.log())).to_owned();
+        self.gateway = Some(Gateway { child, address, _stdout: stdout });
+    }
+
+    /// Runs `trunkline` with these arguments to its end.
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        self.run_with(args, b"")
+    }
+
+    pub(crate) fn run_with(&self, args: &[&str], stdin: &[u8]) -> Ran {
+        self.write_models();
+        let mut command = self.trunkline(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = spawn(&mut command);
+        // What it does not read it does not need.
+        let _closed_early = child.stdin.take().unwrap().write_all(stdin);
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ran { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    }
+
+    /// A request to the gateway with one user message, for the first model unless it says otherwise.
+    pub(crate) fn chat(&self, text: &str) -> Ask {
+        let model = self.models.keys().next().map_or("codex", String::as_str);
+        Ask::new(self.address(), model, text)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Reply {
+        let address = self.address();
+        exchange(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")).finish()
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.gateway.as_ref().expect("the gateway runs").address
+    }
+
+    pub(crate) fn gateway_pid(&self) -> u32 {
+        self.gateway.as_ref().expect("the gateway runs").child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.gateway_pid().cast_signed()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits until the gateway has ended; its exit status.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        let mut gateway = self.gateway.take().expect("the gateway runs");
+        let mut status = None;
+        until("the gateway has ended", || {
+            status = gateway.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.and_then(|status| status.code())
+    }
+
+    /// Kills the gateway as nothing can refuse.
+    pub(crate) fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.ended();
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn repo(&self) -> PathBuf {
+        self.path("repo")
+    }
+
+    /// Runs git in the repository, as its user; what it printed.
+    pub(crate) fn git(&self, args: &[&str]) -> String {
+        let mut command = command(&which("git"));
+        command.arg("-C").arg(self.repo()).args(args).env_clear().stdin(Stdio::null());
+        command.env("HOME", self.path("home")).env("GIT_CONFIG_NOSYSTEM", "1").env("PATH", self.path("tools"));
+        for role in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{role}_NAME"), "A User").env(format!("GIT_{role}_EMAIL"), "user@example.org");
+        }
+        let output = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).wait_with_output().unwrap();
+        assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    pub(crate) fn commit(&self, message: &str) {
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "-m", message]);
+    }
+
+    /// The arguments that a CLI noted.
+    pub(crate) fn argv(&self, cli: &str) -> Vec<String> {
+        let noted = self.noted(&format!("{cli}.argv"));
+        noted.split_terminator('\0').map(str::to_owned).collect()
+    }
+
+    /// A note that is there.
+    pub(crate) fn noted(&self, name: &str) -> String {
+        let path = self.path("seen").join(name);
+        let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{name}: {error}\n{}", self.log()));
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// A note, once it is there.
+    pub(crate) fn told(&self, name: &str) -> String {
+        until(&format!("a CLI told {name}"), || self.path("seen").join(name).exists());
+        self.noted(name).trim_end().to_owned()
+    }
+
+    /// A note that is a process id.
+    pub(crate) fn told_pid(&self, name: &str) -> u32 {
+        self.told(name).parse().unwrap()
+    }
+
+    /// Leaves a note that a CLI awaits.
+    pub(crate) fn tell(&self, name: &str) {
+        fs::write(self.path("seen").join(name), "").unwrap();
+    }
+
+    pub(crate) fn write_program(&self, path: &Path, text: &str) {
+        let _nobody_forks = FORKING.lock().unwrap_or_else(PoisonError::into_inner);
+        fs::write(path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    pub(crate) fn write_models(&self) {
+        if !self.models.is_empty() {
+            let text = serde_json::to_string_pretty(&self.models).unwrap();
+            fs::write(self.path("config/models.json"), text).unwrap();
+        }
+    }
+
+    /// The binary, with nothing of the environment of whoever runs the tests.
+    fn trunkline(&self, args: &[&str]) -> Command {
+        let mut command = command(Path::new(env!("CARGO_BIN_EXE_trunkline")));
+        let search = format!("{}:{}", self.path("bin").display(), self.path("tools").display());
+        command.args(args).current_dir(self.repo()).env_clear().env("PATH", search).env("HOME", self.path("home"));
+        let takes_places = args.first().is_some_and(|&name| name != "decode");
+        if takes_places {
+            command.arg("--state").arg(self.path("state")).arg("--worktrees").arg(self.path("worktrees"));
+            let configured = fs::read_dir(self.path("config")).unwrap().next().is_some();
+            if configured && !args.contains(&"--config") {
+                command.arg("--config").arg(self.path("config"));
+            }
+        }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+impl Drop for Line {
+    /// Whatever a test was about: once its gateway is gone, nothing it started is left.
+    fn drop(&mut self) {
+        if self.gateway.is_some() {
+            self.kill();
+        }
+        if std::thread::panicking() {
+            eprintln!("--- log of the gateway\n{}---", self.log());
+            return;
+        }
+        until("no process is left", || processes_of(self.folder.path()).is_empty());
+    }
+}
+
+impl Ran {
+    /// Fails the test unless the command ended with this status.
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self
+    }
+}
+
+/// Starts a command while nobody writes a script.
+fn spawn(command: &mut Command) -> Child {
+    let _nobody_writes = FORKING.lock().unwrap_or_else(PoisonError::into_inner);
+    command.spawn().unwrap()
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests start the gateway itself, which nothing keeps")]
+fn command(program: &Path) -> Command {
+    Command::new(program)
+}
+
+/// Where a tool is on the search path of whoever runs the tests.
+#[expect(clippy::disallowed_methods, reason = "tests need the system's own shell and git")]
+pub(crate) fn which(tool: &str) -> PathBuf {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = std::env::split_paths(&search).map(|folder| folder.join(tool)).filter(|path| path.is_file());
+    found.next().unwrap_or_else(|| panic!("the tests need {tool}"))
+}
+
+/// How long anything may take before a test gives up; nothing waits for it unless a test fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,62 @@
+//! A look at what goes on: `/proc`, and waiting until it shows what is awaited.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::line::PATIENCE;
+
+/// Waits until `happened`, looking often.
+#[track_caller]
+pub(crate) fn until(what: &str, happened: impl FnMut() -> bool) {
+    within(PATIENCE, what, happened);
+}
+
+/// As [`until`], with a deadline that is part of what is tested.
+#[track_caller]
+pub(crate) fn within(patience: Duration, what: &str, mut happened: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !happened() {
+        assert!(start.elapsed() < patience, "waited too long until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process is there, be it as a zombie.
+pub(crate) fn exists(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
+#[track_caller]
+pub(crate) fn all_gone(pids: &[u32]) {
+    until(&format!("{pids:?} are gone"), || !pids.iter().any(|&pid| exists(pid)));
+}
+
+/// Every process that works in the folder or was given it in its environment: gateways, keepers, CLIs and their tools.
+pub(crate) fn processes_of(folder: &Path) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|&pid| belongs_to(pid, folder)).collect()
+}
+
+fn belongs_to(pid: u32, folder: &Path) -> bool {
+    let process = Path::new("/proc").join(pid.to_string());
+    let name = folder.as_os_str().as_bytes();
+    fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder))
+        || fs::read(process.join("environ")).is_ok_and(|env| env.windows(name.len()).any(|part| part == name))
+}
+
+/// The children of a process, of all its threads; zombies too.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect()
+}
+
+/// The most memory a process ever held, in KiB.
+pub(crate) fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
