@@ -1,6 +1,7 @@
 //! `trunkline serve`: the gateway.
 
 use std::fs;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use trunkline_engine::Caps;
 use trunkline_server::auth::{self, Keys};
 use trunkline_server::{Stop, serve};
@@ -84,6 +85,7 @@ impl Serve {
         let mut config = trunkline_server::Config { keys, hosts: self.hosts.clone(), ..Default::default() };
         config.secrets = Arc::new(engine.secrets().clone());
         config.limits.drain = self.drain;
+        let signals = Signals::new()?;
         say(format!("listening on http://{}", listener.local_addr()?))?;
         let models = engine.models();
         tracing::info!(models = %models.names().collect::<Vec<_>>().join(", "), "ready");
@@ -91,7 +93,7 @@ impl Serve {
         tokio::select! {
             () = serve(listener, config, Arc::new(engine.clone()), stop.clone()) => {}
             () = beside(&loaded, &engine) => {}
-            result = stop_on_signals(&stop) => result?,
+            () = signals.stop(&stop) => {}
         }
         engine.shutdown().await;
         Ok(())
@@ -127,16 +129,27 @@ async fn beside(loaded: &Loaded, engine: &trunkline_engine::Engine) {
     std::future::pending().await
 }
 
-/// The first signal drains, the second ends at once. Returns only on an error.
-async fn stop_on_signals(stop: &Stop) -> Result<()> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    for token in [&stop.gently, &stop.now] {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        tracing::info!("stopping{}", if token.is_cancelled() { " now" } else { "; once more to stop at once" });
-        token.cancel();
+/// What tells a gateway to end. Heard from here on: without it a signal would end the process on the spot.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
-    std::future::pending().await
+
+    /// The first signal drains, the second ends at once. Never returns.
+    async fn stop(mut self, stop: &Stop) {
+        for (token, how) in [(&stop.gently, "; once more to stop at once"), (&stop.now, " now")] {
+            tokio::select! {
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
+            }
+            tracing::info!("stopping{how}");
+            token.cancel();
+        }
+        std::future::pending().await
+    }
 }
