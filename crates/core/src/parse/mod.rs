@@ -213,7 +213,7 @@ impl Decoder {
                 if !self.transcript.seen && dialect.document(&output, &mut self.transcript) {
                     return String::new();
                 }
-                text::normalized(&output, self.context.normalize)
+                text::normalized(output, self.context.normalize)
             }
         }
     }

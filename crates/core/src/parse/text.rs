@@ -35,7 +35,7 @@ impl Text {
     pub(super) fn finish(&mut self, transcript: &mut Transcript) -> String {
         let text = self.carry.finish();
         self.take(&text, transcript);
-        normalized(&std::mem::take(&mut self.output), self.normalize)
+        normalized(std::mem::take(&mut self.output), self.normalize)
     }
 
     fn take(&mut self, text: &str, transcript: &mut Transcript) {
@@ -64,10 +64,16 @@ impl Text {
 }
 
 /// An output as an answer: without surrounding blank lines, or only its last block.
-pub(super) fn normalized(output: &str, normalize: Normalize) -> String {
+pub(super) fn normalized(mut output: String, normalize: Normalize) -> String {
     match normalize {
-        Normalize::None => output.trim_end().trim_start_matches(['\n', '\r']).to_owned(),
-        Normalize::LastBlock => last_block(output),
+        Normalize::None => {
+            // In place: it may be very long.
+            output.truncate(output.trim_end().len());
+            let blank = output.len() - output.trim_start_matches(['\n', '\r']).len();
+            output.drain(..blank);
+            output
+        }
+        Normalize::LastBlock => last_block(&output),
     }
 }
 

@@ -78,7 +78,7 @@ pub(super) struct Fault {
 
 impl Transcript {
     pub(super) fn ended(&self) -> bool {
-        self.completed || self.fault.is_some() || self.hopeless
+        self.completed || self.fault.is_some() || self.hopeless || self.overflow
     }
 
     pub(super) fn started(&mut self, session: Option<&str>, model: Option<&str>) {
