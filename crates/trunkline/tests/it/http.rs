@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -108,6 +109,14 @@ impl Exchange {
             assert!(count > 0, "closed before {needle:?}: {}", String::from_utf8_lossy(&self.read));
             self.read.extend_from_slice(&more[..count]);
         }
+    }
+
+    /// The status, if it comes soon.
+    pub(crate) fn status_soon(mut self) -> Option<u16> {
+        self.socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let mut head = [0; 12];
+        self.socket.read_exact(&mut head).ok()?;
+        std::str::from_utf8(&head[9..]).unwrap().parse().ok()
     }
 
     /// The answer, to its end.

@@ -1,0 +1,105 @@
+//! The exact command line of each driver, as its CLI receives it.
+
+use serde_json::json;
+
+use crate::line::Line;
+
+/// A CLI that notes what it gets and answers like a real one.
+fn line(cli: &str, recording: &str, entry: serde_json::Value) -> Line {
+    let line = Line::new().cli(cli, &format!("note \"$@\"; replay {recording}")).model("m", entry).start();
+    line.chat("hi").send().content();
+    line
+}
+
+const CODEX_FIXED: [&str; 10] = [
+    "--json",
+    "--skip-git-repo-check",
+    "-c",
+    "analytics.enabled=false",
+    "-c",
+    "features.plugins=false",
+    "-c",
+    "features.apps=false",
+    "-c",
+    "features.unbounded_connection_retries=false",
+];
+
+#[test]
+fn claude() {
+    let recording = "claude/slow_streamjson_partial";
+    let fixed = ["-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"];
+    let plain = line("claude", recording, json!({"driver": "claude"}));
+    assert_eq!(plain.argv("claude"), [&fixed[..], &["--permission-mode", "acceptEdits"]].concat());
+    assert_eq!(plain.noted("claude.stdin"), "--- USER TASK ---\nhi");
+    let full = line(
+        "claude",
+        recording,
+        json!({"driver": "claude-code", "model": "opus", "permissions": "full", "maxTurns": 3,
+            "allowedTools": ["Read", "Bash(git log:*)"], "args": ["--debug"]}),
+    );
+    let chosen = [
+        "--dangerously-skip-permissions",
+        "--model",
+        "opus",
+        "--allowedTools=Read",
+        "--allowedTools=Bash(git log:*)",
+        "--max-turns",
+        "3",
+        "--debug",
+    ];
+    assert_eq!(full.argv("claude"), [&fixed[..], &chosen].concat());
+}
+
+#[test]
+fn codex() {
+    let plain = line("codex", "codex/reasoning", json!({"driver": "codex"}));
+    let repo = plain.repo().display().to_string();
+    let chosen = ["--cd", &repo, "-s", "workspace-write", "-"];
+    assert_eq!(plain.argv("codex"), [&["exec"], &CODEX_FIXED[..], &chosen].concat());
+    assert_eq!(plain.noted("codex.stdin"), "--- USER TASK ---\nhi");
+    let read = line("codex", "codex/reasoning", json!({"driver": "codex", "model": "gpt-5", "permissions": "read"}));
+    let repo = read.repo().display().to_string();
+    let chosen = ["-m", "gpt-5", "--cd", &repo, "-s", "read-only", "-"];
+    assert_eq!(read.argv("codex"), [&["exec"], &CODEX_FIXED[..], &chosen].concat());
+}
+
+#[test]
+fn gemini() {
+    let line = line("gemini", "gemini/ansi-stream-json", json!({"driver": "gemini", "model": "flash"}));
+    assert_eq!(line.argv("gemini"), ["-o", "stream-json", "--approval-mode", "auto_edit", "-m", "flash"]);
+    assert_eq!(line.noted("gemini.stdin"), "--- USER TASK ---\nhi");
+}
+
+#[test]
+fn qwen() {
+    let line = line("qwen", "qwen/slow-stream-json-partial", json!({"driver": "qwen", "maxTurns": 7}));
+    let expected =
+        ["-o", "stream-json", "--include-partial-messages", "--approval-mode", "auto-edit", "--max-session-turns", "7"];
+    assert_eq!(line.argv("qwen"), expected);
+    assert_eq!(line.noted("qwen.stdin"), "--- USER TASK ---\nhi");
+}
+
+#[test]
+fn opencode() {
+    let line = line("opencode", "opencode/reasoning_thinking", json!({"driver": "opencode", "model": "a/b"}));
+    assert_eq!(line.argv("opencode"), ["run", "--format", "json", "-m", "a/b", "--title", "trunkline"]);
+    assert_eq!(line.noted("opencode.stdin"), "--- USER TASK ---\nhi");
+}
+
+#[test]
+fn ax_glm_and_ax_grok() {
+    for (cli, recording) in [("ax-glm", "ax/glm_prompt"), ("ax-grok", "ax/grok_prompt")] {
+        let line = line(cli, recording, json!({"driver": cli, "model": "m-1", "maxTurns": 2}));
+        let prompt = "\n--- USER TASK ---\nhi";
+        assert_eq!(line.argv(cli), ["-m", "m-1", "--max-tool-rounds", "2", "--prompt", prompt]);
+        assert_eq!(line.noted(&format!("{cli}.stdin")), "");
+    }
+}
+
+#[test]
+fn a_command_of_ones_own_gets_its_arguments_and_the_prompt_where_it_says() {
+    let entry = json!({"driver": "text", "command": "ask", "args": ["--quiet", "--prompt={prompt}"]});
+    let line = Line::new().cli("ask", "note \"$@\"; echo done").model("m", entry).start();
+    assert_eq!(line.chat("hi").send().content(), "done");
+    assert_eq!(line.argv("ask"), ["--quiet", "--prompt=--- USER TASK ---\nhi"]);
+}

@@ -1,0 +1,100 @@
+//! What CLIs print when things go wrong: nothing, too much, half of it, or no text at all.
+
+use serde_json::json;
+
+use crate::line::Line;
+use crate::look::{all_gone, peak_memory};
+
+/// Prints so many million times the letter x.
+const FLOOD: &str = "flood() { dd if=/dev/zero bs=1000000 count=\"$1\" 2>/dev/null | tr '\\0' x; };";
+
+fn codex(script: &str) -> Line {
+    Line::new().cli("codex", &format!("{FLOOD} {script}")).model("m", json!({"driver": "codex"})).start()
+}
+
+fn text(script: &str) -> Line {
+    Line::new()
+        .cli("plain", &format!("{FLOOD} {script}"))
+        .model("m", json!({"driver": "text", "command": "plain"}))
+        .start()
+}
+
+#[test]
+fn no_output_has_a_wording_of_its_own() {
+    for line in [codex("exit 0"), text("echo; echo '  '")] {
+        assert_eq!(line.chat("hi").send().content(), "No output from CLI.");
+        let streamed = line.chat("hi").streamed().send();
+        assert_eq!(streamed.streamed_text(), "No output from CLI.");
+        assert!(streamed.is_done());
+    }
+}
+
+#[test]
+fn only_the_last_block_of_mixed_output_is_the_answer() {
+    let script = "printf '[log] start\\n[tool] ls\\n\\nThe answer\\nin two lines\\n\\n'";
+    let entry = json!({"driver": "text", "command": "plain", "normalize": "last_block"});
+    let line = Line::new().cli("plain", script).model("m", entry).start();
+    assert_eq!(line.chat("hi").send().content(), "The answer\nin two lines");
+    assert_eq!(line.chat("hi").streamed().send().streamed_text(), "The answer\nin two lines");
+}
+
+#[test]
+fn escapes_are_no_part_of_an_answer() {
+    let line = text("printf '\\033[1;31mred\\033[0m \\033]0;title\\007and plain\\n'");
+    assert_eq!(line.chat("hi").send().content(), "red and plain");
+}
+
+#[test]
+fn a_cli_that_dies_in_the_middle_of_a_line_is_a_failure() {
+    let line = codex("codex_says one; printf '{\"type\":\"item.comp'; kill -9 $$");
+    let reply = line.chat("hi").send();
+    assert!(matches!(reply.status, 500 | 504), "{reply:?}");
+    assert_eq!(reply.json()["error"]["message"], "CLI failed");
+    assert!(reply.json()["error"]["detail"].as_str().unwrap().contains("SIGKILL"), "{reply:?}");
+}
+
+#[test]
+fn a_hundred_megabytes_are_bounded() {
+    let line = text("flood 100");
+    for ask in [line.chat("hi"), line.chat("hi").streamed()] {
+        let reply = ask.send();
+        match reply.status {
+            200 if reply.body.starts_with("data: ") => assert!(!reply.frames().is_empty()),
+            200 => drop(reply.content()),
+            status => drop(reply.error(status)),
+        }
+        let peak = peak_memory(line.gateway_pid()) / 1024;
+        assert!(peak < 200, "{peak} MiB");
+    }
+}
+
+#[test]
+fn a_cli_that_never_stops_talking_is_stopped() {
+    let line = text("tell pid $$; exec cat /dev/zero");
+    let error = line.chat("hi").send().error(500);
+    assert!(error["detail"].as_str().unwrap().contains("larger than 64 MiB"), "{error}");
+    all_gone(&[line.told_pid("pid")]);
+}
+
+#[test]
+fn an_endless_line_does_not_cost_the_answer() {
+    let line = codex(
+        "printf '{\"type\":\"item.completed\",\"item\":{\"id\":\"i\",\"type\":\"agent_message\",\"text\":\"'; flood 20; \
+         printf '\"}}\\n'; codex_answers done",
+    );
+    assert_eq!(line.chat("hi").send().content(), "done");
+}
+
+#[test]
+fn a_flood_on_stderr_does_not_stop_the_answer() {
+    let line = codex("flood 10 >&2; codex_answers done");
+    assert_eq!(line.chat("hi").send().content(), "done");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_replaced() {
+    let line = text("printf 'caf\\303\\251 \\377 end\\n'");
+    assert_eq!(line.chat("hi").send().content(), "café \u{fffd} end");
+    let line = codex("codex_answers \"$(printf 'caf\\303\\251 \\377 end')\"");
+    assert_eq!(line.chat("hi").send().content(), "café \u{fffd} end");
+}

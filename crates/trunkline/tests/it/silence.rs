@@ -1,0 +1,81 @@
+//! CLIs that hang, at every point where one can.
+
+use serde_json::json;
+
+use crate::line::Line;
+use crate::look::all_gone;
+
+fn codex(script: &str) -> Line {
+    Line::new().cli("codex", script).args(&["--grace", "200ms"])
+}
+
+#[test]
+fn a_cli_that_says_nothing_runs_out_of_time() {
+    let line = codex("tell pid $$; hang").model("m", json!({"driver": "codex", "timeout": "300ms"})).start();
+    let reply = line.chat("hi").send();
+    let error = reply.error(504);
+    assert_eq!(error["message"], "CLI failed");
+    assert_eq!(error["detail"], "Query timed out");
+    assert_eq!(error["code"], "timeout");
+    assert!(error["hint"].as_str().unwrap().contains("(timeout)"), "{error}");
+    all_gone(&[line.told_pid("pid")]);
+    assert_eq!(line.chat("hi").streamed().send().error(504)["detail"], "Query timed out");
+}
+
+#[test]
+fn a_cli_that_falls_silent_runs_into_the_idle_limit() {
+    let line = codex("codex_says one; tell pid $$; hang")
+        .model("m", json!({"driver": "codex", "idleTimeout": "300ms"}))
+        .start();
+    let error = line.chat("hi").send().error(504);
+    assert_eq!(error["detail"], "Query timed out");
+    assert!(error["hint"].as_str().unwrap().contains("idleTimeout"), "{error}");
+    all_gone(&[line.told_pid("pid")]);
+    let streamed = line.chat("hi").streamed().send();
+    assert_eq!(streamed.streamed_text(), "one");
+    assert_eq!(streamed.frames().last().unwrap()["error"]["detail"], "Query timed out");
+    assert!(!streamed.is_done(), "{}", streamed.body);
+}
+
+#[test]
+fn a_tool_at_work_is_not_silence() {
+    let tool = r#"{"type":"item.started","item":{"id":"i","type":"command_execution","command":"make","status":"in_progress"}}"#;
+    let line = codex(&format!("echo '{tool}'; sleep 1; codex_answers done"))
+        .model("m", json!({"driver": "codex", "idleTimeout": "300ms"}))
+        .start();
+    assert_eq!(line.chat("hi").send().content(), "done");
+}
+
+#[test]
+fn a_cli_that_hangs_after_its_answer_is_not_waited_for() {
+    let line = codex("codex_answers done; tell pid $$; hang").model("m", json!({"driver": "codex"})).start();
+    assert_eq!(line.chat("hi").send().content(), "done");
+    all_gone(&[line.told_pid("pid")]);
+}
+
+#[test]
+fn a_cli_that_ignores_the_signal_to_stop_is_killed() {
+    let line = codex("trap '' TERM INT HUP; tell pid $$; hang")
+        .model("m", json!({"driver": "codex", "timeout": "300ms"}))
+        .start();
+    line.chat("hi").send().error(504);
+    all_gone(&[line.told_pid("pid")]);
+}
+
+#[test]
+fn a_daemon_that_keeps_the_output_open_does_not_keep_the_answer() {
+    // A double fork into a session of its own, with our pipe still in its hands.
+    let daemon = "(setsid sh -c 'tell() { echo \"$2\" >\"'\"$seen\"'/.$1\"; mv \"'\"$seen\"'/.$1\" \"'\"$seen\"'/$1\"; }; \
+                  tell daemon $$; exec sleep 1000' &); await daemon;";
+    let line = Line::new()
+        .cli("codex", &format!("{daemon} codex_answers done"))
+        .cli("plain", &format!("{daemon} echo done"))
+        .model("events", json!({"driver": "codex"}))
+        .model("text", json!({"driver": "text", "command": "plain"}))
+        .start();
+    for model in ["events", "text"] {
+        assert_eq!(line.chat("hi").model(model).send().content(), "done");
+        all_gone(&[line.told_pid("daemon")]);
+        std::fs::remove_file(line.path("seen/daemon")).unwrap();
+    }
+}

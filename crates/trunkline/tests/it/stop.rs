@@ -1,0 +1,91 @@
+//! How a gateway ends: killed, drained, or told twice.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::line::Line;
+use crate::look::{children, exists, processes_of, until, within};
+
+fn refuses(address: &str) -> bool {
+    TcpStream::connect(address).is_err()
+}
+
+#[test]
+fn nothing_survives_a_gateway_that_was_killed() {
+    let script = "trap '' TERM INT HUP; (env -i setsid sh -c 'echo $$ >\"$1\"; exec sleep 1000' - \"$seen/daemon\" &); \
+                  await daemon; tell pid $$; hang";
+    let mut line = Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
+    let _whole = line.chat("hi").open();
+    let _stream = line.chat("hi").streamed().open();
+    let (pid, daemon) = (line.told_pid("pid"), line.told_pid("daemon"));
+    let keepers = children(line.gateway_pid());
+    assert!(!keepers.is_empty() && exists(pid) && exists(daemon));
+    line.kill();
+    // Keepers reap their runs, so these are gone without a trace; the keepers themselves are for init to reap.
+    within(Duration::from_secs(2), "the run is gone", || !exists(pid) && !exists(daemon));
+    let folder = line.path("");
+    within(Duration::from_secs(2), "the keepers are gone", || processes_of(&folder).is_empty());
+}
+
+#[test]
+fn the_first_signal_lets_open_answers_end() {
+    let mut line = Line::new()
+        .cli("codex", "codex_says one; await go; codex_answers two")
+        .model("m", json!({"driver": "codex"}))
+        .start();
+    let mut stream = line.chat("hi").streamed().open();
+    stream.until("one");
+    line.signal(Signal::TERM);
+    let address = line.address().to_owned();
+    until("it accepts no more", || refuses(&address));
+    line.tell("go");
+    let reply = stream.finish();
+    assert!(reply.is_done() && reply.streamed_text().ends_with("two"), "{}", reply.body);
+    assert_eq!(line.ended(), Some(0));
+}
+
+#[test]
+fn the_second_signal_ends_it_at_once() {
+    let mut line = Line::new()
+        .cli("codex", "codex_says one; tell pid $$; hang")
+        .model("m", json!({"driver": "codex"}))
+        .args(&["--drain", "1h"])
+        .start();
+    let mut stream = line.chat("hi").streamed().open();
+    stream.until("one");
+    let pid = line.told_pid("pid");
+    line.signal(Signal::TERM);
+    let address = line.address().to_owned();
+    until("it accepts no more", || refuses(&address));
+    assert!(exists(pid));
+    line.signal(Signal::TERM);
+    assert_eq!(line.ended(), Some(0));
+    assert!(!exists(pid));
+}
+
+#[test]
+fn an_answer_that_takes_longer_than_the_drain_ends_in_an_error() {
+    let mut line = Line::new()
+        .cli("codex", "codex_says one; tell pid $$; hang")
+        .model("m", json!({"driver": "codex"}))
+        .args(&["--drain", "100ms"])
+        .start();
+    let mut stream = line.chat("hi").streamed().open();
+    stream.until("one");
+    line.signal(Signal::INT);
+    let reply = stream.finish();
+    assert_eq!(reply.frames().last().unwrap()["error"]["code"], "shutting_down");
+    assert!(!reply.is_done());
+    assert_eq!(line.ended(), Some(0));
+    assert!(!exists(line.told_pid("pid")));
+}
+
+#[test]
+fn an_idle_gateway_ends_at_once() {
+    let mut line = Line::new().cli("codex", "").start();
+    line.signal(Signal::TERM);
+    assert_eq!(line.ended(), Some(0));
+}

@@ -1,0 +1,228 @@
+//! A worktree for each run: made before the CLI starts, kept as a branch, removed after; the user's own checkout is never
+//! touched.
+
+use std::fs;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::line::{Line, which};
+use crate::look::{all_gone, until};
+
+/// Changes one file and adds another, then answers.
+const WORKER: &str = "echo more >>README.md; echo new >new.txt; codex_answers done";
+
+fn worker(script: &str) -> Line {
+    Line::new().cli("codex", script).model("m", json!({"driver": "codex", "worktree": true}))
+}
+
+fn worktrees(line: &Line) -> usize {
+    line.git(&["worktree", "list", "--porcelain"]).matches("worktree ").count()
+}
+
+fn is_empty(folder: std::path::PathBuf) -> bool {
+    fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+#[test]
+fn git_adds_the_worktree_before_the_cli_runs_and_removes_it_after() {
+    let line = worker("printf 'codex in %s\\n' \"$(pwd)\" >>\"$seen/calls\"; codex_answers done");
+    let wrapper = format!("printf '%s\\n' \"git $*\" >>\"$seen/calls\"; exec {} \"$@\"", which("git").display());
+    let line = line.cli("git", &wrapper).start();
+    let reply = line.chat("hi").send();
+    reply.content();
+    let run = reply.json()["trunkline"]["run"].as_str().unwrap().to_owned();
+    let folder = line.path("worktrees").join(run).display().to_string();
+    let (repo, calls) = (line.repo().display().to_string(), line.noted("calls"));
+    let position = |needle: &str| {
+        let found = calls.lines().position(|call| call.contains(needle));
+        found.unwrap_or_else(|| panic!("no {needle:?} in\n{calls}"))
+    };
+    let added = position(&format!("git -C {repo} worktree add"));
+    let ran = position(&format!("codex in {folder}"));
+    let removed = position(&format!("git -C {repo} worktree remove"));
+    assert!(added < ran && ran < removed, "{calls}");
+    assert!(calls.lines().nth(added).unwrap().contains(&folder), "{calls}");
+    assert!(calls.lines().nth(removed).unwrap().contains(&folder), "{calls}");
+}
+
+#[test]
+fn what_a_run_did_is_a_branch_and_the_answer_says_which() {
+    let line = worker(WORKER).start();
+    let base = line.git(&["rev-parse", "HEAD"]);
+    let reply = line.chat("hi").send();
+    assert_eq!(reply.content(), "done");
+    let trunkline = &reply.json()["trunkline"];
+    let branch = format!("trunkline/{}", trunkline["run"].as_str().unwrap());
+    let commit = line.git(&["rev-parse", &branch]);
+    let expected = json!({"base": base, "branch": branch, "commit": commit, "files_changed": 2, "insertions": 2,
+        "deletions": 0, "path": null});
+    assert_eq!(trunkline["workspace"], expected);
+    assert_eq!(line.git(&["show", &format!("{branch}:new.txt")]), "new");
+    assert_eq!(line.git(&["show", &format!("{branch}:README.md")]), "a repository\nmore");
+    assert_eq!(line.git(&["log", "--format=%an", "-1", &branch]), "Trunkline");
+    assert_eq!(line.git(&["rev-parse", &format!("{branch}^")]), base);
+    assert_eq!(worktrees(&line), 1);
+    assert!(is_empty(line.path("worktrees")) && is_empty(line.path("state/worktrees")));
+}
+
+#[test]
+fn a_stream_carries_the_receipt_too() {
+    let line = worker(WORKER).start();
+    let reply = line.chat("hi").streamed().send();
+    assert!(reply.is_done(), "{}", reply.body);
+    let frames = reply.frames();
+    let told = frames.iter().find(|frame| frame["trunkline"]["workspace"].is_object());
+    assert_eq!(told.unwrap_or_else(|| panic!("{}", reply.body))["trunkline"]["workspace"]["files_changed"], 2);
+}
+
+#[test]
+fn the_users_checkout_index_and_branches_stay_as_they_were() {
+    let line = worker(WORKER).file("staged.txt", "staged");
+    line.git(&["add", "staged.txt"]);
+    line.git(&["branch", "other"]);
+    let line = line.file("README.md", "being edited\n").file("untracked.txt", "untracked").start();
+    let state = || {
+        [
+            line.git(&["status", "--porcelain"]),
+            line.git(&["diff"]),
+            line.git(&["diff", "--cached"]),
+            line.git(&["rev-parse", "HEAD"]),
+            line.git(&["symbolic-ref", "HEAD"]),
+            line.git(&["for-each-ref", "refs/heads/main", "refs/heads/other", "refs/tags", "refs/stash"]),
+            line.git(&["config", "--local", "--list"]),
+        ]
+    };
+    let before = state();
+    assert_eq!(line.chat("hi").send().content(), "done");
+    assert_eq!(state(), before);
+    let branches = line.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
+    assert_eq!(branches.lines().count(), 1, "{branches}");
+    assert_eq!(
+        line.git(&["show", &format!("{branches}:README.md")]),
+        "a repository\nmore",
+        "from HEAD, not the checkout"
+    );
+}
+
+#[test]
+fn a_run_that_changes_nothing_leaves_no_branch() {
+    let line = worker("codex_answers done").start();
+    let workspace = line.chat("hi").send().json()["trunkline"]["workspace"].clone();
+    assert_eq!((&workspace["branch"], &workspace["commit"]), (&Value::Null, &Value::Null));
+    assert_eq!(line.git(&["branch", "--list", "trunkline/*"]), "");
+    assert_eq!(worktrees(&line), 1);
+    assert!(is_empty(line.path("worktrees")));
+}
+
+#[test]
+fn keep_worktree_keeps_it() {
+    let line = Line::new()
+        .cli("codex", WORKER)
+        .model("m", json!({"driver": "codex", "worktree": true, "keepWorktree": true}))
+        .start();
+    let workspace = line.chat("hi").send().json()["trunkline"]["workspace"].clone();
+    let path = std::path::PathBuf::from(workspace["path"].as_str().unwrap());
+    assert!(path.starts_with(line.path("worktrees")), "{workspace}");
+    assert_eq!(fs::read_to_string(path.join("new.txt")).unwrap(), "new\n");
+    assert!(workspace["branch"].is_string(), "{workspace}");
+    assert_eq!(worktrees(&line), 2);
+}
+
+#[test]
+fn a_model_of_a_subfolder_runs_in_the_same_subfolder_of_its_worktree() {
+    let line = Line::new().file("a/b/file.txt", "x\n").file("a/AGENTS.md", "Rules of a.");
+    line.commit("folders");
+    let line = line.cli("codex", "note; echo y >>b/file.txt; codex_answers done");
+    let subfolder = line.repo().join("a");
+    let line = line.model("m", json!({"driver": "codex", "repoPath": subfolder, "worktree": true})).start();
+    let workspace = line.chat("hi").send().json()["trunkline"]["workspace"].clone();
+    let cwd = line.noted("codex.cwd");
+    assert!(cwd.starts_with(line.path("worktrees").to_str().unwrap()) && cwd.trim_end().ends_with("/a"), "{cwd}");
+    assert!(line.noted("codex.stdin").starts_with("Rules of a.\n\n---"));
+    let branch = workspace["branch"].as_str().unwrap();
+    assert_eq!(line.git(&["show", &format!("{branch}:a/b/file.txt")]), "x\ny");
+    assert_eq!(worktrees(&line), 1);
+}
+
+#[test]
+fn sixteen_runs_at_once_each_have_their_own() {
+    let line = worker("echo \"$TRUNKLINE_RUN\" >mine.txt; codex_answers done").args(&["--max-runs", "16"]).start();
+    let replies: Vec<_> = thread::scope(|scope| {
+        let asked: Vec<_> = (0..16).map(|_| scope.spawn(|| line.chat("hi").send())).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    for reply in replies {
+        assert_eq!(reply.content(), "done");
+        let run = reply.json()["trunkline"]["run"].as_str().unwrap().to_owned();
+        assert_eq!(line.git(&["show", &format!("trunkline/{run}:mine.txt")]), run);
+    }
+    assert_eq!(worktrees(&line), 1);
+    assert!(is_empty(line.path("worktrees")));
+}
+
+#[test]
+fn a_repository_without_a_commit_is_a_clear_error() {
+    let line = Line::new().cli("codex", "tell ran");
+    let bare = line.path("empty");
+    line.git(&["init", "--quiet", bare.to_str().unwrap()]);
+    let line = line
+        .model("empty", json!({"driver": "codex", "repoPath": bare, "worktree": true}))
+        .model("none", json!({"driver": "codex", "repoPath": "/proc", "worktree": true}))
+        .start();
+    let error = line.chat("hi").model("empty").send().error(500);
+    assert_eq!(error["code"], "configuration");
+    assert!(error["detail"].as_str().unwrap().contains("a worktree needs a first commit"), "{error}");
+    let error = line.chat("hi").model("none").send().error(500);
+    assert!(error["detail"].as_str().unwrap().contains("not a git repository"), "{error}");
+    assert!(!line.path("seen/ran").exists());
+}
+
+#[test]
+fn a_run_that_was_hung_up_on_keeps_its_work_all_the_same() {
+    let line = worker("echo new >new.txt; codex_says one; tell pid $$; hang").start();
+    let mut stream = line.chat("hi").streamed().open();
+    stream.until("one");
+    let pid = line.told_pid("pid");
+    drop(stream);
+    all_gone(&[pid]);
+    until("the worktree is gone", || is_empty(line.path("worktrees")));
+    let branch = line.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
+    assert_eq!(line.git(&["show", &format!("{branch}:new.txt")]), "new");
+}
+
+#[test]
+fn a_run_that_fails_keeps_its_work_and_the_log_of_it() {
+    let line = worker("echo new >new.txt; echo 'something broke' >&2; exit 1").start();
+    let error = line.chat("hi").send().error(500);
+    assert_eq!(error["detail"], "something broke");
+    let branch = line.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
+    assert_eq!(line.git(&["show", &format!("{branch}:new.txt")]), "new");
+    assert!(is_empty(line.path("worktrees")));
+}
+
+#[test]
+fn the_next_gateway_cleans_up_after_one_that_was_killed() {
+    let mut line = worker("echo precious >new.txt; tell pid $$; hang").start();
+    let mine = line.path("worktrees/mine");
+    line.git(&["worktree", "add", "--quiet", "--detach", mine.to_str().unwrap()]);
+    fs::write(mine.join("draft.txt"), "draft").unwrap();
+    let folder = line.path("worktrees/folder");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("file.txt"), "file").unwrap();
+    let _unanswered = line.chat("hi").open();
+    let pid = line.told_pid("pid");
+    assert_eq!(worktrees(&line), 3);
+    line.kill();
+    all_gone(&[pid]);
+    assert_eq!(worktrees(&line), 3, "nobody was there to remove it");
+    line.restart();
+    until("it is removed", || worktrees(&line) == 2);
+    let branch = line.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
+    assert_eq!(line.git(&["show", &format!("{branch}:new.txt")]), "precious");
+    assert_eq!(fs::read_to_string(mine.join("draft.txt")).unwrap(), "draft");
+    assert_eq!(fs::read_to_string(folder.join("file.txt")).unwrap(), "file");
+    until("it is forgotten", || is_empty(line.path("state/worktrees")));
+    let left: Vec<_> = fs::read_dir(line.path("worktrees")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}
