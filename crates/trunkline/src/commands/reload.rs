@@ -12,28 +12,41 @@ use crate::config::{Config, MODELS_FILE, PROVIDERS_FILE, Place, Surroundings};
 /// Editors write a file in several steps: changes this close together are one.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Watches the configuration's folder until the engine is dropped. Returns at once when there is nothing to watch.
-pub(crate) async fn watch(place: Place, around: Surroundings, engine: Engine) {
-    let Some(folder) = place.folder().cloned() else { return };
-    let (sender, mut changes) = mpsc::channel(16);
-    let _watcher = match watcher(&folder, sender) {
-        Ok(watcher) => watcher,
-        Err(error) => {
-            tracing::warn!(folder = %folder.display(), %error, "cannot watch the configuration; a change needs a restart");
-            return;
-        }
-    };
-    while changes.recv().await.is_some() {
-        while tokio::time::timeout(SETTLE, changes.recv()).await.is_ok_and(|change| change.is_some()) {}
-        match Config::load(&place, &around) {
-            Ok(config) => {
-                for warning in &config.warnings {
-                    tracing::warn!("{warning}");
-                }
-                tracing::info!(models = config.models.names().count(), "configuration reloaded");
-                engine.replace_models(config.models);
+/// The configuration's folder, watched from here on.
+pub(crate) struct Changes {
+    place: Place,
+    heard: mpsc::Receiver<()>,
+    _watcher: RecommendedWatcher,
+}
+
+impl Changes {
+    /// `None` when there is nothing to watch, or no way to.
+    pub(crate) fn of(place: &Place) -> Option<Self> {
+        let folder = place.folder()?;
+        let (sender, heard) = mpsc::channel(16);
+        match watcher(folder, sender) {
+            Ok(watcher) => Some(Self { place: place.clone(), heard, _watcher: watcher }),
+            Err(error) => {
+                tracing::warn!(folder = %folder.display(), %error, "cannot watch the configuration; a change needs a restart");
+                None
             }
-            Err(error) => tracing::error!("configuration not reloaded, the last good one stays: {error}"),
+        }
+    }
+
+    /// Gives the engine the models of each change. Ends with the watcher.
+    pub(crate) async fn follow(mut self, around: &Surroundings, engine: &Engine) {
+        while self.heard.recv().await.is_some() {
+            while tokio::time::timeout(SETTLE, self.heard.recv()).await.is_ok_and(|change| change.is_some()) {}
+            match Config::load(&self.place, around) {
+                Ok(config) => {
+                    for warning in &config.warnings {
+                        tracing::warn!("{warning}");
+                    }
+                    tracing::info!(models = config.models.names().count(), "configuration reloaded");
+                    engine.replace_models(config.models);
+                }
+                Err(error) => tracing::error!("configuration not reloaded, the last good one stays: {error}"),
+            }
         }
     }
 }

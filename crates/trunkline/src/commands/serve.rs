@@ -16,7 +16,7 @@ use trunkline_engine::Caps;
 use trunkline_server::auth::{self, Keys};
 use trunkline_server::{Stop, serve};
 
-use super::reload;
+use super::reload::Changes;
 use crate::cli::Places;
 use crate::config::{ConfigError, Surroundings, parse_span};
 use crate::setup::{Loaded, runtime, say};
@@ -85,14 +85,15 @@ impl Serve {
         let mut config = trunkline_server::Config { keys, hosts: self.hosts.clone(), ..Default::default() };
         config.secrets = Arc::new(engine.secrets().clone());
         config.limits.drain = self.drain;
-        let signals = Signals::new()?;
+        // Whoever reads the next line may send a signal or change a file at once.
+        let (signals, changes) = (Signals::new()?, Changes::of(&loaded.place));
         say(format!("listening on http://{}", listener.local_addr()?))?;
         let models = engine.models();
         tracing::info!(models = %models.names().collect::<Vec<_>>().join(", "), "ready");
         let stop = Stop::default();
         tokio::select! {
             () = serve(listener, config, Arc::new(engine.clone()), stop.clone()) => {}
-            () = beside(&loaded, &engine) => {}
+            () = beside(&loaded, &engine, changes) => {}
             () = signals.stop(&stop) => {}
         }
         engine.shutdown().await;
@@ -122,10 +123,14 @@ impl Serve {
     }
 }
 
-/// What goes on beside the server and never ends by itself: leftovers swept once, the configuration watched.
-async fn beside(loaded: &Loaded, engine: &trunkline_engine::Engine) {
-    engine.sweep().await;
-    reload::watch(loaded.place.clone(), loaded.around.clone(), engine.clone()).await;
+/// What goes on beside the server and never ends by itself: leftovers swept once, changes followed.
+async fn beside(loaded: &Loaded, engine: &trunkline_engine::Engine, changes: Option<Changes>) {
+    let followed = async {
+        if let Some(changes) = changes {
+            changes.follow(&loaded.around, engine).await;
+        }
+    };
+    tokio::join!(engine.sweep(), followed);
     std::future::pending().await
 }
 
