@@ -1,0 +1,143 @@
+//! What an answer tells beside its text: usage, sessions; and what a request may bring beside its text.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::line::Line;
+
+const SESSION: &str = "0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f";
+
+fn claude() -> Line {
+    Line::new()
+        .cli("claude", "note \"$@\"; replay claude/slow_streamjson_partial")
+        .model("m", json!({"driver": "claude"}))
+        .start()
+}
+
+fn codex(script: &str) -> Line {
+    Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start()
+}
+
+#[test]
+fn usage_is_what_the_cli_counted_cache_included() {
+    let expected = json!({"prompt_tokens": 4312, "completion_tokens": 6, "total_tokens": 4318,
+        "prompt_tokens_details": {"cached_tokens": 4000}});
+    let line = claude();
+    let reply = line.chat("hi").send().json();
+    assert_eq!(reply["usage"], expected);
+    assert!(reply["trunkline"]["usage_estimated"].is_null(), "{reply}");
+    let streamed = line.chat("hi").streamed().with("stream_options", json!({"include_usage": true})).send();
+    let frames = streamed.frames();
+    let last = frames.last().unwrap();
+    assert_eq!((&last["choices"], &last["usage"]), (&json!([]), &expected));
+    assert!(streamed.is_done());
+    let without = line.chat("hi").streamed().send().frames();
+    assert!(without.iter().all(|frame| frame["usage"].is_null()));
+}
+
+#[test]
+fn usage_that_nobody_counted_is_estimated_and_says_so() {
+    let line = Line::new().cli("plain", "echo eight").model("m", json!({"driver": "text", "command": "plain"})).start();
+    let reply = line.chat("four").send().json();
+    let prompt_tokens = "--- USER TASK ---\nfour".len().div_ceil(4);
+    assert_eq!(
+        (&reply["usage"]["prompt_tokens"], &reply["usage"]["completion_tokens"]),
+        (&json!(prompt_tokens), &json!(2))
+    );
+    assert_eq!(reply["trunkline"]["usage_estimated"], true);
+}
+
+#[test]
+fn reasoning_and_tools_are_seen_but_are_no_part_of_the_answer() {
+    let line = codex("replay codex/multi");
+    let answer = "Hello from the mock.\nSecond line éè 你好 🦀.";
+    assert_eq!(line.chat("hi").send().content(), answer);
+    let streamed = line.chat("hi").streamed().send();
+    assert!(streamed.streamed_text().ends_with(answer), "{}", streamed.body);
+    let frames = streamed.frames();
+    let seen: String =
+        frames.iter().filter_map(|frame| frame["choices"][0]["delta"]["reasoning_content"].as_str()).collect();
+    assert!(seen.contains("cat README.md"), "{seen:?}");
+}
+
+#[test]
+fn a_session_goes_to_claude_and_comes_back() {
+    let line = claude();
+    let first = line.chat("hi").send();
+    assert_eq!(first.header("x-trunkline-session"), Some(SESSION));
+    assert_eq!(first.json()["trunkline"]["session_id"], SESSION);
+    assert!(!line.argv("claude").contains(&"--resume".to_owned()));
+    let again =
+        line.chat("and now?").after("user", "hi").after("assistant", "Hello.").header("x-trunkline-session", SESSION);
+    assert_eq!(again.send().header("x-trunkline-session"), Some(SESSION));
+    let argv = line.argv("claude");
+    let at = argv.iter().position(|arg| arg == "--resume").unwrap();
+    assert_eq!(argv[at + 1], SESSION);
+    assert_eq!(line.noted("claude.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
+}
+
+#[test]
+fn a_session_goes_to_codex_as_its_own_command() {
+    let line = codex("note \"$@\"; replay codex/reasoning");
+    let session = "01a1dc95-8353-7ee2-acbd-3e299086500f";
+    let reply = line.chat("hi").with("session_id", session).streamed().send();
+    assert_eq!(reply.header("x-trunkline-session"), Some(session));
+    assert!(line.argv("codex").ends_with(&["resume".into(), session.into(), "-".into()]), "{:?}", line.argv("codex"));
+}
+
+#[test]
+fn a_session_that_cannot_be_is_a_bad_request() {
+    let line = codex("tell ran").model("glm", json!({"driver": "ax-glm"}));
+    for bad in ["not-a-uuid", "--help", "../../etc"] {
+        line.chat("hi").header("x-trunkline-session", bad).send().error(400);
+    }
+    assert!(!line.path("seen/ran").exists());
+}
+
+#[test]
+fn a_picture_is_a_file_that_codex_can_read_while_it_runs() {
+    let line =
+        codex("note \"$@\"; cat \"$3\" >\"$seen/picture\"; ls -l \"$3\" >\"$seen/mode\"; replay codex/reasoning");
+    let url = "data:image/png;base64,iVBORw0KGgo=";
+    line.chat("what is this?").image(url).send().content();
+    let argv = line.argv("codex");
+    assert_eq!((argv[1].as_str(), argv[3].as_str()), ("-i", "--json"), "{argv:?}");
+    assert!(argv[2].ends_with(".png"), "{argv:?}");
+    assert_eq!(fs::read(line.path("seen/picture")).unwrap(), b"\x89PNG\r\n\x1a\n");
+    assert!(line.noted("mode").starts_with("-rw-------"), "{}", line.noted("mode"));
+    crate::look::until("it is gone", || !Path::new(&argv[2]).exists());
+}
+
+#[test]
+fn a_picture_for_a_cli_that_takes_none_is_a_bad_request() {
+    let line = claude();
+    let error = line.chat("what is this?").image("data:image/png;base64,iVBORw0KGgo=").send().error(400);
+    assert!(error["message"].as_str().unwrap().contains("claude takes no pictures"), "{error}");
+    let error = line.chat("hi").image("https://example.org/cat.png").send().error(400);
+    assert_eq!(error["code"], "invalid_image_url");
+}
+
+#[test]
+fn system_messages_go_to_claude_in_a_private_file() {
+    let script = "while [ $# -gt 0 ]; do case $1 in --append-system-prompt-file) ls -l \"$2\" >\"$seen/mode\"; \
+                  cat \"$2\" >\"$seen/system\"; printf %s \"$2\" >\"$seen/path\";; esac; shift; done; note; \
+                  replay claude/slow_streamjson_partial";
+    let line = Line::new()
+        .cli("claude", script)
+        .model("m", json!({"driver": "claude", "systemPrompt": "House rules."}))
+        .start();
+    line.chat("hi").after("system", "You are terse.").send().content();
+    assert_eq!(line.noted("system"), "House rules.\n\nYou are terse.");
+    assert!(line.noted("mode").starts_with("-rw-------"), "{}", line.noted("mode"));
+    assert_eq!(line.noted("claude.stdin"), "--- USER TASK ---\nhi");
+    crate::look::until("it is gone", || !Path::new(&line.noted("path")).exists());
+}
+
+#[test]
+fn system_messages_go_to_codex_above_the_task() {
+    let line = codex("note \"$@\"; replay codex/reasoning");
+    line.chat("hi").after("developer", "You are terse.").send().content();
+    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nYou are terse.\n\nhi");
+}

@@ -1,0 +1,94 @@
+//! Failures as a client sees them: the status, the headers, and one shape of body.
+
+use serde_json::json;
+
+use crate::line::Line;
+
+fn replaying(cli: &str, recording: &str) -> Line {
+    Line::new().cli(cli, &format!("replay {recording}")).model("m", json!({"driver": cli})).start()
+}
+
+#[test]
+fn a_cli_that_fails_is_said_to_have_failed_in_its_own_words() {
+    let line = Line::new()
+        .cli("codex", "printf '\\033[31mthe disk is made of cheese\\033[0m\\n' >&2; exit 1")
+        .model("m", json!({"driver": "codex"}))
+        .start();
+    for ask in [line.chat("hi"), line.chat("hi").streamed()] {
+        let reply = ask.send();
+        let error = reply.error(500);
+        let expected = json!({"message": "CLI failed", "type": "cli_error", "code": "unknown", "param": null,
+            "detail": "the disk is made of cheese"});
+        assert_eq!(error, expected);
+        assert_eq!(reply.header("x-should-retry"), Some("false"));
+        assert_eq!(reply.header("content-type"), Some("application/json"));
+    }
+}
+
+#[test]
+fn a_rate_limit_says_when_to_come_back() {
+    for (cli, recording) in [("claude", "claude/e429_streamjson_retries0"), ("codex", "codex/err_429")] {
+        let reply = replaying(cli, recording).chat("hi").send();
+        let error = reply.error(429);
+        assert_eq!((error["code"].as_str(), error["retry_after_ms"].as_u64()), (Some("rate_limit"), Some(1000)));
+        assert_eq!(reply.header("retry-after"), Some("1"));
+        assert_eq!(reply.header("x-should-retry"), None, "a repeat may cure it");
+    }
+}
+
+#[test]
+fn a_quota_that_is_used_up_is_not_worth_a_repeat() {
+    let reply = replaying("claude", "claude/oauthdummy_e429sub_streamjson").chat("hi").send();
+    let error = reply.error(429);
+    assert_eq!((error["code"].as_str(), error["retry_after_ms"].as_u64()), (Some("quota"), Some(7_200_000)));
+    assert_eq!((reply.header("retry-after"), reply.header("x-should-retry")), (Some("120"), Some("false")));
+}
+
+#[test]
+fn an_error_event_fails_the_turn_whatever_the_exit_status() {
+    let error = replaying("opencode", "opencode/run_attach_err401").chat("hi").send().error(500);
+    assert_eq!(error["code"], "authentication");
+    let error = Line::new()
+        .cli("ax-glm", "replay ax/glm_401")
+        .model("m", json!({"driver": "ax-glm"}))
+        .start()
+        .chat("hi")
+        .send()
+        .error(500);
+    assert_eq!(error["code"], "authentication");
+}
+
+#[test]
+fn a_failure_in_the_middle_of_a_stream_is_its_last_frame() {
+    let line = replaying("gemini", "gemini/drop-stream-json");
+    let reply = line.chat("hi").streamed().send();
+    assert_eq!(reply.streamed_text(), "Hello from");
+    let frames = reply.frames();
+    let (last, before) = frames.split_last().unwrap();
+    assert_eq!((&last["error"]["message"], &last["error"]["code"]), (&json!("CLI failed"), &json!("network")));
+    assert!(before.iter().all(|frame| frame["choices"][0]["finish_reason"].is_null()), "{}", reply.body);
+    assert!(!reply.body.contains("[DONE]"), "{}", reply.body);
+}
+
+#[test]
+fn a_secret_that_a_cli_prints_is_masked() {
+    let secret = "quite-a-secret-0123456789";
+    let line = Line::new()
+        .cli("gemini", "echo \"bad key $GEMINI_API_KEY\" >&2; exit 1")
+        .model("m", json!({"driver": "gemini"}))
+        .env("GEMINI_API_KEY", secret)
+        .args(&["-vv"])
+        .start();
+    assert_eq!(line.chat("hi").send().error(500)["detail"], "bad key ***");
+    assert!(!line.log().contains(secret), "{}", line.log());
+}
+
+#[test]
+fn a_request_that_makes_no_sense_is_refused_before_anything_runs() {
+    let line = Line::new().cli("codex", "tell ran").model("m", json!({"driver": "codex"})).start();
+    assert_eq!(line.chat("hi").with("messages", "x").with("n", 2).send().error(400)["param"], "n");
+    assert_eq!(line.chat(" ").send().error(400)["param"], "messages");
+    assert_eq!(line.chat("nul \0").send().error(400)["param"], "messages[0].content");
+    assert_eq!(line.get("/v1/nothing").error(404)["code"], "unknown_url");
+    assert!(!line.path("seen/ran").exists());
+}
