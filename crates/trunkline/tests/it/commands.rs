@@ -1,0 +1,160 @@
+//! The commands beside `serve`.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::line::Line;
+
+#[test]
+fn check_shows_how_a_model_would_run() {
+    let line = Line::new()
+        .cli("gemini", "")
+        .cli("ax-glm", "")
+        .model("g", json!({"driver": "gemini", "model": "two words", "env": {"MINE": "1"}}))
+        .model("a", json!({"driver": "ax-glm"}));
+    let (bin, repo) = (line.path("bin"), line.repo());
+    let (bin, repo) = (bin.display(), repo.display());
+    let shown = line.run(&["check"]).exits(0).stdout;
+    let expected = format!(
+        "\ng\n  argv    {bin}/gemini -o stream-json --approval-mode auto_edit -m 'two words'\n  cwd     {repo}\n  \
+         env     GEMINI_CLI_NO_RELAUNCH=true\n  env     GEMINI_CLI_TRUST_WORKSPACE=true\n  env     MINE=1\n  \
+         prompt  on stdin, then closed\n"
+    );
+    assert!(shown.contains(&expected), "{shown}\nwithout\n{expected}");
+    let expected = format!(
+        "\na\n  argv    {bin}/ax-glm --prompt '<prompt>'\n  cwd     {repo}\n  prompt  as an argument, at most 128 KiB\n"
+    );
+    assert!(shown.contains(&expected), "{shown}\nwithout\n{expected}");
+    let one = line.run(&["check", "a"]).exits(0).stdout;
+    assert!(one.contains("\na\n") && !one.contains("\ng\n"), "{one}");
+}
+
+#[test]
+fn check_warns_of_what_is_odd_and_fails_for_what_cannot_run() {
+    let line = Line::new().cli("codex", "").model("m", json!({"driver": "codex", "maxTurns": 3}));
+    let shown = line.run(&["check"]).exits(0).stdout;
+    assert!(shown.contains("warning: model m: codex cannot honour maxTurns; ignored"), "{shown}");
+    let line = line.model("lost", json!({"driver": "codex", "repoPath": "/no/such/folder"}));
+    let shown = line.run(&["check"]).exits(3).stdout;
+    assert!(shown.contains("repoPath /no/such/folder is not a folder"), "{shown}");
+}
+
+#[test]
+fn doctor_shows_versions_and_places() {
+    let line = Line::new().cli("claude", "[ \"$1\" = --version ] && echo '2.1.0 (Claude Code)'").cli("codex", "exit 3");
+    let shown = line.run(&["doctor"]).exits(0).stdout;
+    let row =
+        |name: &str| shown.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{shown}")).to_owned();
+    assert!(row("claude").starts_with('✓') && row("claude").contains("2.1.0 (Claude Code)"), "{shown}");
+    assert!(row("claude").ends_with(line.path("bin/claude").to_str().unwrap()), "{shown}");
+    assert!(row("codex").contains("--version failed"), "{shown}");
+    assert!(row("gemini").starts_with('✗') && row("gemini").contains("npm install -g @google/gemini-cli"), "{shown}");
+}
+
+#[test]
+fn doctor_fails_when_there_is_no_cli_at_all() {
+    let ran = Line::new().run(&["doctor"]).exits(4);
+    assert!(ran.stdout.contains("no agent CLI was found"), "{ran:?}");
+}
+
+#[test]
+fn doctor_can_ask_each_of_them_a_question() {
+    let line = Line::new().cli("codex", "cat >/dev/null; codex_answers OK").cli("gemini", "exit 1");
+    let shown = line.run(&["doctor", "--probe"]).exits(0).stdout;
+    assert!(shown.contains("answers: \"OK\" in "), "{shown}");
+    assert!(shown.contains("does not answer: "), "{shown}");
+}
+
+#[test]
+fn run_prints_the_answer_and_nothing_else() {
+    let line = Line::new()
+        .cli("codex", "note \"$@\"; replay codex/reasoning")
+        .model("m", json!({"driver": "codex"}))
+        .cli("gemini", "echo broken >&2; exit 1")
+        .model("bad", json!({"driver": "gemini"}));
+    let answer = "Hello from the mock.\nSecond line éè 你好 🦀.\n";
+    assert_eq!(line.run(&["run", "-m", "m", "why?"]).exits(0).stdout, answer);
+    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nwhy?");
+    assert_eq!(line.run_with(&["run", "-m", "m"], b"from stdin").exits(0).stdout, answer);
+    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nfrom stdin");
+    let failed = line.run(&["run", "-m", "bad", "why?"]).exits(4);
+    assert!(failed.stdout.is_empty() && failed.stderr.contains("gemini failed (unknown): broken"), "{failed:?}");
+    let unknown = line.run(&["run", "-m", "n", "why?"]).exits(1);
+    assert!(unknown.stderr.contains("unknown model"), "{unknown:?}");
+}
+
+#[test]
+fn run_says_where_the_work_is() {
+    let line = Line::new()
+        .cli("codex", "echo new >new.txt; codex_answers done")
+        .model("m", json!({"driver": "codex", "worktree": true}));
+    let ran = line.run(&["run", "-m", "m", "why?"]).exits(0);
+    let branch = line.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
+    assert!(ran.stderr.contains(&format!("1 files changed (+1 -0) on branch {branch}")), "{ran:?}");
+}
+
+#[test]
+fn unknown_commands_and_flags_are_errors_of_arguments() {
+    let line = Line::new();
+    line.run(&["frobnicate"]).exits(2);
+    line.run(&["serve", "--no-such-flag"]).exits(2);
+    line.run(&["serve", "--grace", "5 parsecs"]).exits(2);
+}
+
+/// Decodes a recording as `trunkline decode` would for a person.
+fn decode(provider: &str, recording: &str) -> Value {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(recording);
+    let exit = fs::read_to_string(folder.join("exit")).unwrap();
+    let stderr = folder.join("stderr");
+    let mut args = vec!["decode", "--provider", provider, "--exit", exit.trim()];
+    if stderr.exists() {
+        args.extend(["--stderr", stderr.to_str().unwrap()]);
+    }
+    let ran = Line::new().run_with(&args, &fs::read(folder.join("stdout")).unwrap()).exits(0);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+fn keys(object: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[test]
+fn decode_prints_one_object_of_a_fixed_shape() {
+    let recordings = [
+        ("claude", "claude/tool_streamjson_partial", "Done: the tool ran.", None),
+        ("codex", "codex/multi", "Hello from the mock.\nSecond line éè 你好 🦀.", None),
+        ("opencode", "opencode/plain_text", "Hello from the mock.\nSecond line éè 你好 🦀.", None),
+        ("codex", "codex/err_429", "", Some("rate_limit")),
+        ("ax-glm", "ax/glm_401", "", Some("authentication")),
+    ];
+    for (provider, recording, content, category) in recordings {
+        let decoded = decode(provider, recording);
+        assert_eq!(keys(&decoded), ["content", "error", "events", "session_id", "usage"], "{recording}");
+        assert_eq!(keys(&decoded["usage"]), ["estimated", "input_tokens", "output_tokens"], "{recording}");
+        assert_eq!(decoded["content"], content, "{recording}");
+        assert!(decoded["events"].is_array(), "{recording}");
+        match category {
+            None => assert_eq!(decoded["error"], Value::Null, "{recording}"),
+            Some(category) => {
+                let expected = ["category", "fallback", "message", "retry", "retry_after_ms"];
+                assert_eq!(keys(&decoded["error"]), expected, "{recording}");
+                assert_eq!(decoded["error"]["category"], category, "{recording}");
+            }
+        }
+    }
+    let codex = decode("codex", "codex/multi");
+    assert_eq!(codex["usage"], json!({"input_tokens": 2468, "output_tokens": 112, "estimated": false}));
+    assert_eq!(codex["session_id"], "01a1dc95-866c-7710-94b6-181fa10fa304");
+    let limited = decode("codex", "codex/err_429")["error"].clone();
+    assert_eq!(
+        (&limited["retry"], &limited["fallback"], &limited["retry_after_ms"]),
+        (&json!(true), &json!(false), &json!(1000))
+    );
+    let timed_out = Line::new().run(&["decode", "--provider", "codex", "--timed-out"]).exits(0);
+    let timed_out: Value = serde_json::from_str(&timed_out.stdout).unwrap();
+    assert_eq!(timed_out["error"]["message"], "Query timed out");
+}

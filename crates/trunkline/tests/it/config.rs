@@ -1,0 +1,116 @@
+//! Configurations that are wrong, absent, or changed on the way.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::line::Line;
+use crate::look::until;
+
+/// What `trunkline check` says to a `models.json`.
+fn refusal(models: &str) -> String {
+    let line = Line::new().cli("codex", "").config("models.json", models);
+    let said = line.run(&["check"]).exits(3).stderr;
+    assert_eq!(line.run(&["serve", "--port", "0"]).exits(3).stderr, said);
+    said.replace(line.path("config").to_str().unwrap(), "CONFIG")
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_what_was_meant() {
+    let said = refusal("{\n  \"m\": {\n    \"driver\": \"codex\",\n    \"repopath\": \"/\"\n  }\n}\n");
+    assert!(said.starts_with("trunkline: CONFIG/models.json:4:"), "{said}");
+    assert!(said.contains("unknown field `repopath`") && said.contains("did you mean `repoPath`?"), "{said}");
+}
+
+#[test]
+fn an_unknown_driver_is_named_with_a_near_one() {
+    let said = refusal("{\n  \"m\": {\"driver\": \"codec\", \"repoPath\": \"/\"}\n}\n");
+    assert!(said.starts_with("trunkline: CONFIG/models.json:2:"), "{said}");
+    assert!(said.contains("unknown driver \"codec\" (did you mean \"codex\"?)"), "{said}");
+}
+
+#[test]
+fn a_model_that_is_there_twice_is_an_error() {
+    let entry = "{\"driver\": \"codex\", \"repoPath\": \"/\"}";
+    let said = refusal(&format!("{{\n  \"m\": {entry},\n  \"m\": {entry}\n}}"));
+    assert!(said.starts_with("trunkline: CONFIG/models.json:3:") && said.contains("\"m\" is there twice"), "{said}");
+}
+
+#[test]
+fn a_fallback_to_nobody_is_an_error() {
+    let said = refusal("{\n  \"m\": {\"driver\": \"codex\", \"repoPath\": \"/\",\n    \"fallback\": [\"ghost\"]}\n}");
+    assert!(said.starts_with("trunkline: CONFIG/models.json:3:") && said.contains("fallback to \"ghost\""), "{said}");
+}
+
+#[test]
+fn a_file_that_is_no_json_says_where_it_breaks() {
+    let said = refusal("{\n  \"m\": {\"driver\" \"codex\"}\n}\n");
+    assert!(said.starts_with("trunkline: CONFIG/models.json:2:"), "{said}");
+}
+
+#[test]
+fn a_configuration_folder_without_a_configuration_is_an_error() {
+    let line = Line::new().cli("codex", "");
+    let nowhere = line.path("nowhere");
+    let ran = line.run(&["serve", "--port", "0", "--config", nowhere.to_str().unwrap()]).exits(3);
+    assert!(ran.stderr.contains("nowhere: no models.json here"), "{ran:?}");
+}
+
+#[test]
+fn without_a_configuration_every_cli_on_the_path_is_a_model() {
+    let line = Line::new().cli("codex", "note \"$@\"; replay codex/reasoning").cli("ax-glm", "").start();
+    assert_eq!(models(&line), ["codex", "glm"]);
+    line.chat("hi").model("codex").send().content();
+    assert_eq!(line.noted("codex.cwd").trim_end(), line.repo().to_str().unwrap());
+}
+
+#[test]
+fn a_configuration_is_found_where_the_gateway_starts() {
+    let line = Line::new()
+        .cli("codex", "")
+        .file(".trunkline/models.json", "{\"mine\": {\"driver\": \"codex\", \"repoPath\": \"..\"}}");
+    let listed = line.run(&["models"]).exits(0).stdout;
+    assert!(listed.starts_with("mine  codex in "), "{listed}");
+}
+
+#[test]
+fn a_changed_file_is_the_new_configuration_and_a_broken_one_is_not() {
+    let line = Line::new().cli("codex", "codex_answers done").model("old", json!({"driver": "codex"})).start();
+    let path = line.path("config/models.json");
+    let entry = json!({"driver": "codex", "repoPath": line.repo()});
+    fs::write(&path, json!({"old": entry, "new": entry}).to_string()).unwrap();
+    until("the new model is there", || models(&line) == ["new", "old"]);
+    assert_eq!(line.chat("hi").model("new").send().content(), "done");
+    fs::write(&path, "{\"new\": {\"driver\": \"codec\"}}").unwrap();
+    until("the log says why", || line.log().contains("configuration not reloaded, the last good one stays"));
+    assert!(line.log().contains("missing field `repoPath`"), "{}", line.log());
+    assert_eq!(models(&line), ["new", "old"]);
+    // As editors do it: another file takes its place.
+    let beside = line.path("config/.models.json.swp");
+    fs::write(&beside, json!({"newest": entry}).to_string()).unwrap();
+    fs::rename(&beside, &path).unwrap();
+    until("the newest model is there", || models(&line) == ["newest"]);
+}
+
+#[test]
+fn a_providers_file_adds_a_cli() {
+    let providers = "[mine]\nprogram = \"my-agent\"\nformat = \"text\"\nargs = [[\"--task\", \"-\"], [\"--model\", \"{model}\"]]\n\
+                     [mine.permissions]\nfull = { args = [\"--yes\"] }\n";
+    let line = Line::new()
+        .cli("my-agent", "note \"$@\"; echo mine")
+        .config("providers.toml", providers)
+        .model("m", json!({"driver": "mine", "model": "large"}))
+        .start();
+    assert_eq!(line.chat("hi").send().content(), "mine");
+    assert_eq!(line.argv("my-agent"), ["--task", "-", "--model", "large"]);
+    let line = Line::new().config("providers.toml", &providers.replace("format", "fromat"));
+    let ran = line.run(&["check"]).exits(3);
+    assert!(ran.stderr.contains("providers.toml:3:") && ran.stderr.contains("did you mean `format`"), "{ran:?}");
+}
+
+fn models(line: &Line) -> Vec<String> {
+    let list = line.get("/v1/models").json();
+    let ids = list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap().to_owned());
+    assert_eq!(list["object"], Value::from("list"));
+    ids.collect()
+}
