@@ -1,1 +1,191 @@
+use std::time::Duration;
 
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// What a file of this text comes to, beside a home of `/home/u`.
+fn load_text(text: &str) -> Result<(Vec<Model>, Vec<String>), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("models.json");
+    std::fs::write(&path, text).unwrap();
+    let around = Surroundings { env: vec![("HOME".into(), "/home/u".into())], folder: "/elsewhere".into() };
+    let providers = provider::built_in().into_iter().map(|(name, provider)| (name, Arc::new(provider))).collect();
+    let mut warnings = Vec::new();
+    match load(&path, &providers, &around, &mut warnings) {
+        Ok(models) => Ok((models, warnings)),
+        Err(error) => Err(error.to_string().replace(folder.path().to_str().unwrap(), "")),
+    }
+}
+
+fn model(entry: Value) -> Model {
+    let (mut models, _) = load_text(&json!({"m": entry}).to_string()).unwrap();
+    models.pop().unwrap()
+}
+
+fn refusal(text: &str) -> String {
+    load_text(text).unwrap_err()
+}
+
+#[test]
+fn the_registry_of_the_specification() {
+    let text = r#"{
+        "codex-repoX": {"driver": "codex", "repoPath": "/home/marcus/projects/repoX", "agentFile": "AGENTS.md"},
+        "qwen-repoY": {"driver": "qwen", "repoPath": "/home/marcus/projects/repoY", "agentFile": "AGENTS.md"},
+        "gemini-repoZ": {"driver": "gemini", "repoPath": "/home/marcus/projects/repoZ", "agentFile": "AGENTS.md"}
+    }"#;
+    let (models, warnings) = load_text(text).unwrap();
+    let read: Vec<_> = models.iter().map(|m| (m.name.as_str(), m.provider.name.as_str(), m.repo.to_str())).collect();
+    let expected = [
+        ("codex-repoX", "codex", Some("/home/marcus/projects/repoX")),
+        ("qwen-repoY", "qwen", Some("/home/marcus/projects/repoY")),
+        ("gemini-repoZ", "gemini", Some("/home/marcus/projects/repoZ")),
+    ];
+    assert_eq!(read, expected, "in the order of the file");
+    assert!(models.iter().all(|m| m.agent_file.as_deref() == Some("AGENTS.md") && !m.worktree));
+    assert!(warnings.is_empty(), "{warnings:?}");
+}
+
+#[test]
+fn every_key_is_read() {
+    let m = model(json!({
+        "driver": "claude-code", "repoPath": "~/work", "agentFile": "RULES.md", "worktree": true, "keepWorktree": true,
+        "model": "opus", "permissions": "full", "timeout": "2m", "idleTimeout": 5, "maxTurns": 3,
+        "allowedTools": ["Read"], "systemPrompt": "Be brief.", "env": {"A": "b"}, "command": "~/bin/claude",
+        "args": ["--debug"], "normalize": "last_block", "policy": {"createHelpers": false, "commitHelpers": true},
+    }));
+    assert_eq!((m.provider.name.as_str(), m.repo.to_str().unwrap()), ("claude", "/home/u/work"));
+    assert_eq!(m.agent_file.as_deref(), Some("RULES.md"));
+    assert!(m.worktree && m.keep_worktree && m.log_helpers);
+    assert_eq!((m.upstream.as_deref(), m.permissions), (Some("opus"), Permissions::Full));
+    assert_eq!((m.limits.total, m.limits.idle), (Duration::from_secs(120), Duration::from_secs(5)));
+    assert_eq!((m.max_turns, &m.allowed_tools[..]), (Some(3), &["Read".to_owned()][..]));
+    assert!(m.system_prompt.unwrap().starts_with("Be brief.\n\nDo not add helper scripts"));
+    assert_eq!((m.env["A"].as_str(), m.command.as_deref()), ("b", Some("/home/u/bin/claude")));
+    assert_eq!((&m.args[..], m.normalize), (&["--debug".to_owned()][..], Normalize::LastBlock));
+}
+
+#[test]
+fn what_is_left_out_is_safe() {
+    let m = model(json!({"driver": "codex", "repoPath": "/repo"}));
+    assert_eq!((m.agent_file.as_deref(), m.permissions), (Some("AGENTS.md"), Permissions::Edit));
+    assert!(!m.worktree && !m.keep_worktree && !m.log_helpers);
+    assert_eq!((m.upstream, m.max_turns, m.system_prompt, m.command), (None, None, None, None));
+    assert_eq!(m.normalize, Normalize::None);
+    assert_eq!(model(json!({"driver": "codex", "repoPath": "/repo", "agentFile": ""})).agent_file, None);
+}
+
+#[test]
+fn a_relative_path_is_relative_to_the_file() {
+    let m = model(json!({"driver": "codex", "repoPath": "repo", "command": "bin/codex"}));
+    assert!(m.repo.is_absolute() && m.repo.ends_with("repo") && !m.repo.starts_with("/elsewhere"), "{:?}", m.repo);
+    assert!(m.command.unwrap().ends_with("/bin/codex"));
+    assert_eq!(
+        model(json!({"driver": "codex", "repoPath": "/", "command": "codex-2"})).command.as_deref(),
+        Some("codex-2")
+    );
+}
+
+#[test]
+fn no_limit_outlasts_the_whole() {
+    let m = model(json!({"driver": "codex", "repoPath": "/", "timeout": "1s", "idleTimeout": "1h"}));
+    assert_eq!((m.limits.idle, m.limits.startup), (Duration::from_secs(1), Duration::from_secs(1)));
+}
+
+#[test]
+fn a_format_is_a_driver_for_a_command_of_ones_own() {
+    let m = model(json!({"driver": "stream-json", "repoPath": "/", "command": "ask", "args": ["{prompt}"]}));
+    assert_eq!((m.provider.program.as_str(), m.provider.format), ("ask", Format::StreamJson));
+    assert!(m.provider.takes("prompt") && m.args.is_empty(), "its recipe is made of them");
+    assert!(refusal(r#"{"m": {"driver": "text", "repoPath": "/"}}"#).contains("needs a command"));
+}
+
+#[test]
+fn mistakes_are_named_where_they_stand() {
+    let entry = r#"{"driver": "codex", "repoPath": "/"}"#;
+    for (text, at, why) in [
+        (
+            "{\n\"m\": {\"driver\": \"codex\", \"repoPath\": \"/\", \"worktre\": true}}",
+            ":2:",
+            "did you mean `worktree`",
+        ),
+        ("{\n\"m\": {\"driver\": \"codex\"}}", ":2:", "missing field `repoPath`"),
+        ("{\"m\": {\n\"driver\": \"cladue\", \"repoPath\": \"/\"}}", ":2:", "did you mean \"claude\"?"),
+        ("{\"m\": {\n\"driver\": \"zzzzzz\", \"repoPath\": \"/\"}}", ":2:", "known drivers: claude, codex, gemini"),
+        (&format!("{{\"m\": {entry},\n\"m\": {entry}}}"), ":2:", "\"m\" is there twice"),
+        (&format!("{{\n\"\": {entry}}}"), ":2:", "cannot be a model's name"),
+        ("{\"m\": {\"driver\": \"codex\", \"repoPath\": \"/\",\n\"timeout\": \"soon\"}}", ":2:", "not a time"),
+        ("{\"m\": {\"driver\": \"codex\", \"repoPath\": \"/\",\n\"timeout\": 0}}", ":2:", "not a time"),
+        ("{\"m\": {\"driver\": \"codex\", \"repoPath\": \"/\",\n\"permissions\": \"root\"}}", ":2:", "unknown variant"),
+        ("{\"m\": {\"driver\": \"codex\", \"repoPath\": \"/\",\n\"fallback\": [\"x\"]}}", ":2:", "fallback to \"x\""),
+        ("[]", ":1:", "an object of models by name"),
+        ("", ":1:", "EOF"),
+    ] {
+        let said = refusal(text);
+        assert!(said.starts_with(&format!("/models.json{at}")) && said.contains(why), "{text}\n{said}");
+    }
+    assert!(refusal(r#"{"m": {"driver": "codex", "repoPath": "/", "fallback": ["m"]}}"#).contains("not another model"));
+}
+
+#[test]
+fn a_file_without_models_is_odd_but_not_wrong() {
+    let (models, warnings) = load_text(r#"{"$schema": "models.schema.json"}"#).unwrap();
+    assert!(models.is_empty() && warnings[0].contains("names no model"), "{warnings:?}");
+}
+
+#[test]
+fn the_schema_takes_what_we_take() {
+    let schema = include_str!("../../../../../schemas/models.schema.json");
+    let schema = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let with = |key: &str, value: Value| {
+        let mut entry = json!({"driver": "codex", "repoPath": "/repo"});
+        entry[key] = value;
+        json!({"$schema": "x", "m": entry})
+    };
+    for (key, value) in [
+        ("agentFile", json!("")),
+        ("worktree", json!(true)),
+        ("keepWorktree", json!(1)),
+        ("model", json!(7)),
+        ("permissions", json!("read")),
+        ("permissions", json!("root")),
+        ("timeout", json!("90")),
+        ("timeout", json!("1.5 h")),
+        ("timeout", json!(0.5)),
+        ("timeout", json!(-1)),
+        ("idleTimeout", json!("soon")),
+        ("maxTurns", json!(0)),
+        ("maxTurns", json!(-1)),
+        ("maxTurns", json!(1.5)),
+        ("allowedTools", json!(["Read"])),
+        ("allowedTools", json!("Read")),
+        ("fallback", json!([])),
+        ("env", json!({"A": "b"})),
+        ("env", json!({"A": 1})),
+        ("args", json!(["-x"])),
+        ("normalize", json!("last_block")),
+        ("normalize", json!("first_block")),
+        ("policy", json!({"createHelpers": true, "commitHelpers": false})),
+        ("policy", json!({"deleteHelpers": true})),
+        ("nonsense", json!(true)),
+    ] {
+        let file = with(key, value);
+        let loaded = load_text(&file.to_string());
+        assert_eq!(schema.is_valid(&file), loaded.is_ok(), "{file}: {:?}", loaded.err());
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in r#"[\{\}\[\]":, a-z0-9.\n]{0,80}"#) {
+        let _either = load_text(&text);
+    }
+
+    #[test]
+    fn any_name_that_can_be_shown_is_a_name(name in "\\PC{1,40}") {
+        prop_assume!(name != "$schema");
+        let (models, _) = load_text(&json!({&name: {"driver": "codex", "repoPath": "/"}}).to_string()).unwrap();
+        prop_assert_eq!(&models[0].name, &name);
+    }
+}
