@@ -7,28 +7,39 @@ use serde_json::{Value, json};
 
 use crate::line::Line;
 
+/// What `check` shows of a model under one of its headings.
+fn shown(check: &str, heading: &str) -> Vec<String> {
+    let rows = check.lines().filter_map(|row| row.strip_prefix("  ")?.strip_prefix(heading));
+    rows.map(|row| row.trim_start().to_owned()).collect()
+}
+
 #[test]
-fn check_shows_how_a_model_would_run() {
+fn check_shows_exactly_how_a_model_runs() {
     let line = Line::new()
-        .cli("gemini", "")
+        .cli("gemini", "note \"$@\"; replay gemini/ansi-stream-json")
         .cli("ax-glm", "")
         .model("g", json!({"driver": "gemini", "model": "two words", "env": {"MINE": "1"}}))
-        .model("a", json!({"driver": "ax-glm"}));
-    let (bin, repo) = (line.path("bin"), line.repo());
-    let (bin, repo) = (bin.display(), repo.display());
-    let shown = line.run(&["check"]).exits(0).stdout;
-    let expected = format!(
-        "\ng\n  argv    {bin}/gemini -o stream-json --approval-mode auto_edit -m 'two words'\n  cwd     {repo}\n  \
-         env     GEMINI_CLI_NO_RELAUNCH=true\n  env     GEMINI_CLI_TRUST_WORKSPACE=true\n  env     MINE=1\n  \
-         prompt  on stdin, then closed\n"
-    );
-    assert!(shown.contains(&expected), "{shown}\nwithout\n{expected}");
-    let expected = format!(
-        "\na\n  argv    {bin}/ax-glm --prompt '<prompt>'\n  cwd     {repo}\n  prompt  as an argument, at most 128 KiB\n"
-    );
-    assert!(shown.contains(&expected), "{shown}\nwithout\n{expected}");
-    let one = line.run(&["check", "a"]).exits(0).stdout;
-    assert!(one.contains("\na\n") && !one.contains("\ng\n"), "{one}");
+        .model("a", json!({"driver": "ax-glm"}))
+        .start();
+    let (program, repo) = (line.path("bin/gemini"), line.repo().display().to_string());
+    let check = line.run(&["check", "g"]).exits(0).stdout;
+    let argv = format!("{} -o stream-json --approval-mode auto_edit -m 'two words'", program.display());
+    assert_eq!(shown(&check, "argv"), [argv]);
+    assert_eq!(shown(&check, "cwd"), [repo.clone()]);
+    assert_eq!(shown(&check, "prompt"), ["on stdin, then closed"]);
+    line.chat("hi").model("g").send().content();
+    assert_eq!(line.argv("gemini"), ["-o", "stream-json", "--approval-mode", "auto_edit", "-m", "two words"]);
+    assert_eq!(line.noted("gemini.cwd").trim_end(), repo);
+    let (env, received) = (shown(&check, "env"), line.noted("gemini.env"));
+    assert!(env.contains(&"MINE=1".to_owned()) && env.contains(&"GEMINI_CLI_NO_RELAUNCH=true".to_owned()), "{check}");
+    for variable in env.iter().filter(|variable| !variable.starts_with("TRUNKLINE_RUN=")) {
+        assert!(received.lines().any(|line| line == variable), "{variable} is not in\n{received}");
+    }
+    let other = line.run(&["check", "a"]).exits(0).stdout;
+    assert_eq!(shown(&other, "argv"), [format!("{} --prompt '<prompt>'", line.path("bin/ax-glm").display())]);
+    assert_eq!(shown(&other, "prompt"), ["as an argument, at most 128 KiB"]);
+    let both = line.run(&["check"]).exits(0).stdout;
+    assert_eq!(shown(&both, "argv").len(), 2, "{both}");
 }
 
 #[test]

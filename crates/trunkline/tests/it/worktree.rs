@@ -192,13 +192,55 @@ fn a_run_that_was_hung_up_on_keeps_its_work_all_the_same() {
 }
 
 #[test]
-fn a_run_that_fails_keeps_its_work_and_the_log_of_it() {
+fn a_run_that_fails_keeps_its_work_and_says_where() {
     let line = worker("echo new >new.txt; echo 'something broke' >&2; exit 1").start();
-    let error = line.chat("hi").send().error(500);
-    assert_eq!(error["detail"], "something broke");
-    let branch = line.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
+    let reply = line.chat("hi").send();
+    assert_eq!(reply.error(500)["detail"], "something broke");
+    let workspace = &reply.json()["trunkline"]["workspace"];
+    let branch = workspace["branch"].as_str().unwrap_or_else(|| panic!("{reply:?}"));
     assert_eq!(line.git(&["show", &format!("{branch}:new.txt")]), "new");
     assert!(is_empty(line.path("worktrees")));
+}
+
+#[test]
+fn what_an_agent_committed_itself_is_the_branch() {
+    let script = "echo new >new.txt; git add new.txt; git -c user.name=Agent -c user.email=a@example.org commit -qm mine; \
+                  echo more >>new.txt; codex_answers done";
+    let line = worker(script).start();
+    let workspace = line.chat("hi").send().json()["trunkline"]["workspace"].clone();
+    let branch = workspace["branch"].as_str().unwrap();
+    assert_eq!(line.git(&["log", "--format=%an", branch, "^main"]), "Trunkline\nAgent");
+    assert_eq!((&workspace["files_changed"], &workspace["insertions"]), (&json!(1), &json!(2)));
+}
+
+#[test]
+fn a_repository_inside_the_worktree_is_not_thrown_away() {
+    let line = worker("git init -q inner; echo x >inner/x; codex_answers done").start();
+    let workspace = line.chat("hi").send().json()["trunkline"]["workspace"].clone();
+    let path = workspace["path"].as_str().unwrap_or_else(|| panic!("{workspace}"));
+    assert_eq!(fs::read_to_string(std::path::Path::new(path).join("inner/x")).unwrap(), "x\n");
+}
+
+#[test]
+fn files_that_a_run_added_can_be_logged() {
+    let entry = json!({"driver": "codex", "worktree": true, "policy": {"commitHelpers": true}});
+    let line = Line::new().cli("codex", WORKER).model("m", entry).start();
+    let reply = line.chat("hi").send().json();
+    let (run, branch) = (&reply["trunkline"]["run"], &reply["trunkline"]["workspace"]["branch"]);
+    let log = line.git(&["show", &format!("{}:.trunkline/helpers.log", branch.as_str().unwrap())]);
+    assert_eq!(log, format!("{} new.txt", run.as_str().unwrap()));
+}
+
+#[test]
+fn names_with_blanks_and_strange_letters_are_names() {
+    let line = Line::new().cli("codex", "echo x >'new file $HOME é.txt'; codex_answers done");
+    let repo = line.path("a repo with 'quotes' & é");
+    line.git(&["clone", "--quiet", ".", repo.to_str().unwrap()]);
+    let line = line.model("m", json!({"driver": "codex", "repoPath": repo, "worktree": true})).start();
+    let workspace = line.chat("hi").send().json()["trunkline"]["workspace"].clone();
+    let of_file =
+        format!("{}:new file $HOME é.txt", workspace["branch"].as_str().unwrap_or_else(|| panic!("{workspace}")));
+    assert_eq!(line.git(&["-C", repo.to_str().unwrap(), "show", &of_file]), "x");
 }
 
 #[test]
