@@ -1,4 +1,4 @@
-//! What an answer tells beside its text: usage, sessions; and what a request may bring beside its text.
+//! What an answer tells beside its text, and what a request may bring beside its text.
 
 use std::fs;
 use std::path::Path;
@@ -6,8 +6,7 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::line::Line;
-
-const SESSION: &str = "0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f";
+use crate::look::until;
 
 fn claude() -> Line {
     Line::new()
@@ -63,40 +62,6 @@ fn reasoning_and_tools_are_seen_but_are_no_part_of_the_answer() {
 }
 
 #[test]
-fn a_session_goes_to_claude_and_comes_back() {
-    let line = claude();
-    let first = line.chat("hi").send();
-    assert_eq!(first.header("x-trunkline-session"), Some(SESSION));
-    assert_eq!(first.json()["trunkline"]["session_id"], SESSION);
-    assert!(!line.argv("claude").contains(&"--resume".to_owned()));
-    let again =
-        line.chat("and now?").after("user", "hi").after("assistant", "Hello.").header("x-trunkline-session", SESSION);
-    assert_eq!(again.send().header("x-trunkline-session"), Some(SESSION));
-    let argv = line.argv("claude");
-    let at = argv.iter().position(|arg| arg == "--resume").unwrap();
-    assert_eq!(argv[at + 1], SESSION);
-    assert_eq!(line.noted("claude.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
-}
-
-#[test]
-fn a_session_goes_to_codex_as_its_own_command() {
-    let line = codex("note \"$@\"; replay codex/reasoning");
-    let session = "01a1dc95-8353-7ee2-acbd-3e299086500f";
-    let reply = line.chat("hi").with("session_id", session).streamed().send();
-    assert_eq!(reply.header("x-trunkline-session"), Some(session));
-    assert!(line.argv("codex").ends_with(&["resume".into(), session.into(), "-".into()]), "{:?}", line.argv("codex"));
-}
-
-#[test]
-fn a_session_that_cannot_be_is_a_bad_request() {
-    let line = codex("tell ran").model("glm", json!({"driver": "ax-glm"}));
-    for bad in ["not-a-uuid", "--help", "../../etc"] {
-        line.chat("hi").header("x-trunkline-session", bad).send().error(400);
-    }
-    assert!(!line.path("seen/ran").exists());
-}
-
-#[test]
 fn a_picture_is_a_file_that_codex_can_read_while_it_runs() {
     let line =
         codex("note \"$@\"; cat \"$3\" >\"$seen/picture\"; ls -l \"$3\" >\"$seen/mode\"; replay codex/reasoning");
@@ -107,7 +72,7 @@ fn a_picture_is_a_file_that_codex_can_read_while_it_runs() {
     assert!(argv[2].ends_with(".png"), "{argv:?}");
     assert_eq!(fs::read(line.path("seen/picture")).unwrap(), b"\x89PNG\r\n\x1a\n");
     assert!(line.noted("mode").starts_with("-rw-------"), "{}", line.noted("mode"));
-    crate::look::until("it is gone", || !Path::new(&argv[2]).exists());
+    until("it is gone", || !Path::new(&argv[2]).exists());
 }
 
 #[test]
@@ -132,7 +97,7 @@ fn system_messages_go_to_claude_in_a_private_file() {
     assert_eq!(line.noted("system"), "House rules.\n\nYou are terse.");
     assert!(line.noted("mode").starts_with("-rw-------"), "{}", line.noted("mode"));
     assert_eq!(line.noted("claude.stdin"), "--- USER TASK ---\nhi");
-    crate::look::until("it is gone", || !Path::new(&line.noted("path")).exists());
+    until("it is gone", || !Path::new(&line.noted("path")).exists());
 }
 
 #[test]

@@ -63,3 +63,13 @@ fn a_client_that_hangs_up_leaves_the_queue() {
     assert_eq!(first.finish().content(), "done");
     assert_eq!(line.chat("hi").send().content(), "done");
 }
+
+#[test]
+fn a_run_that_was_stopped_by_a_signal_can_be_ended_too() {
+    let line = busy("codex_says one; tell pid $$; kill -STOP $$; hang");
+    let mut stream = line.chat("hi").streamed().open();
+    stream.until("one");
+    let pid = line.told_pid("pid");
+    drop(stream);
+    all_gone(&[pid]);
+}

@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::line::Line;
+use crate::look::all_gone;
 
 /// What `check` shows of a model under one of its headings.
 fn shown(check: &str, heading: &str) -> Vec<String> {
@@ -25,7 +27,7 @@ fn check_shows_exactly_how_a_model_runs() {
     let check = line.run(&["check", "g"]).exits(0).stdout;
     let argv = format!("{} -o stream-json --approval-mode auto_edit -m 'two words'", program.display());
     assert_eq!(shown(&check, "argv"), [argv]);
-    assert_eq!(shown(&check, "cwd"), [repo.clone()]);
+    assert_eq!(shown(&check, "cwd"), [repo.as_str()]);
     assert_eq!(shown(&check, "prompt"), ["on stdin, then closed"]);
     line.chat("hi").model("g").send().content();
     assert_eq!(line.argv("gemini"), ["-o", "stream-json", "--approval-mode", "auto_edit", "-m", "two words"]);
@@ -104,6 +106,18 @@ fn run_says_where_the_work_is() {
     let ran = line.run(&["run", "-m", "m", "why?"]).exits(0);
     let branch = line.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
     assert!(ran.stderr.contains(&format!("1 files changed (+1 -0) on branch {branch}")), "{ran:?}");
+}
+
+#[test]
+fn run_can_be_interrupted_without_losing_the_work() {
+    let line = Line::new()
+        .cli("codex", "echo new >new.txt; tell pid $$; hang")
+        .model("m", json!({"driver": "codex", "worktree": true}));
+    line.interrupted(&["run", "-m", "m", "why?"], "pid", Signal::INT).exits(1);
+    all_gone(&[line.told_pid("pid")]);
+    let branch = line.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
+    assert_eq!(line.git(&["show", &format!("{branch}:new.txt")]), "new");
+    assert_eq!(line.git(&["worktree", "list"]).lines().count(), 1);
 }
 
 #[test]

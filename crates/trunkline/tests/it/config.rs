@@ -93,6 +93,23 @@ fn a_changed_file_is_the_new_configuration_and_a_broken_one_is_not() {
 }
 
 #[test]
+fn a_run_on_its_way_outlives_its_model() {
+    let line = Line::new()
+        .cli("codex", "codex_says one; await go; codex_answers two")
+        .model("old", json!({"driver": "codex"}))
+        .start();
+    let mut stream = line.chat("hi").streamed().open();
+    stream.until("one");
+    let entry = json!({"driver": "codex", "repoPath": line.repo()});
+    fs::write(line.path("config/models.json"), json!({"new": entry}).to_string()).unwrap();
+    until("its model is gone", || models(&line) == ["new"]);
+    line.tell("go");
+    let reply = stream.finish();
+    assert!(reply.is_done() && reply.streamed_text().ends_with("two"), "{}", reply.body);
+    assert_eq!(line.chat("hi").model("old").send().error(400)["message"], "Unknown model");
+}
+
+#[test]
 fn a_providers_file_adds_a_cli() {
     let providers = "[mine]\nprogram = \"my-agent\"\nformat = \"text\"\nargs = [[\"--task\", \"-\"], [\"--model\", \"{model}\"]]\n\
                      [mine.permissions]\nfull = { args = [\"--yes\"] }\n";

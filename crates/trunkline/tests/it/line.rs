@@ -146,9 +146,17 @@ impl Line {
         let mut child = spawn(&mut command);
         // What it does not read it does not need.
         let _closed_early = child.stdin.take().unwrap().write_all(stdin);
-        let output = child.wait_with_output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ran { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+        ran(child)
+    }
+
+    /// Runs `trunkline`, sends it a signal once a CLI has told something, and waits for its end.
+    pub(crate) fn interrupted(&self, args: &[&str], told: &str, signal: Signal) -> Ran {
+        self.write_models();
+        let mut command = self.trunkline(args);
+        let child = spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
+        self.told(told);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        ran(child)
     }
 
     /// A request to the gateway with one user message, for the first model unless it says otherwise.
@@ -303,6 +311,12 @@ impl Ran {
         assert_eq!(self.code, Some(code), "{self:?}");
         self
     }
+}
+
+fn ran(child: Child) -> Ran {
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ran { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
 }
 
 /// Starts a command while nobody writes a script.

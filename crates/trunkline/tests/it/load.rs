@@ -60,6 +60,24 @@ fn a_request_does_not_wait_for_a_slot_for_ever() {
 }
 
 #[test]
+fn one_model_cannot_take_every_slot() {
+    let line = Line::new()
+        .cli("codex", "tell pid $$; await go; codex_answers done")
+        .cli("gemini", "replay gemini/ansi-stream-json")
+        .model("greedy", json!({"driver": "codex"}))
+        .model("other", json!({"driver": "gemini"}))
+        .args(&["--max-runs", "2", "--max-runs-per-model", "1"])
+        .start();
+    let first = line.chat("hi").model("greedy").open();
+    line.told("pid");
+    let second = line.chat("hi").model("greedy").open();
+    line.chat("hi").model("other").send().content();
+    line.tell("go");
+    assert_eq!(first.finish().content(), "done");
+    assert_eq!(second.finish().content(), "done");
+}
+
+#[test]
 fn keepers_are_used_again() {
     let line = Line::new().cli("codex", "codex_answers done").model("m", json!({"driver": "codex"})).start();
     for _ in 0..10 {

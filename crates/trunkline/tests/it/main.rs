@@ -19,6 +19,8 @@ mod prompt;
 mod providers;
 mod registry;
 mod safety;
+mod sessions;
 mod silence;
+mod spawn;
 mod stop;
 mod worktree;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::line::Line;
-use crate::look::{all_gone, peak_memory};
+use crate::look::{all_gone, peak_memory, until};
 
 /// Prints so many million times the letter x.
 const FLOOD: &str = "flood() { dd if=/dev/zero bs=1000000 count=\"$1\" 2>/dev/null | tr '\\0' x; };";
@@ -97,4 +97,39 @@ fn bytes_that_are_no_text_are_replaced() {
     assert_eq!(line.chat("hi").send().content(), "café \u{fffd} end");
     let line = codex("codex_answers \"$(printf 'caf\\303\\251 \\377 end')\"");
     assert_eq!(line.chat("hi").send().content(), "café \u{fffd} end");
+}
+
+#[test]
+fn a_character_that_comes_in_two_pieces_is_one() {
+    let line = text("printf 'caf\\303'; sleep 0.1; printf '\\251\\n'");
+    assert_eq!(line.chat("hi").send().content(), "café");
+    assert_eq!(line.chat("hi").streamed().send().streamed_text(), "café");
+}
+
+#[test]
+fn ten_thousand_lines_arrive_as_they_are() {
+    let line = text("i=0; while [ $i -lt 10000 ]; do echo \"line $i é\"; i=$((i + 1)); done");
+    let expected: Vec<String> = (0..10_000).map(|number| format!("line {number} é")).collect();
+    assert!(line.chat("hi").send().content() == expected.join("\n"));
+    assert!(line.chat("hi").streamed().send().streamed_text() == expected.join("\n"));
+}
+
+#[test]
+fn a_client_that_does_not_read_slows_the_cli_down() {
+    let line = text("tell pid $$; exec cat /dev/zero");
+    let _unread = line.chat("hi").streamed().open();
+    let pid = line.told_pid("pid");
+    let written = || {
+        let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+        io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap().parse::<u64>().unwrap()
+    };
+    let mut before = 0;
+    until("it can write no more", || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let now = written();
+        now == std::mem::replace(&mut before, now) && now > 0
+    });
+    assert!(written() < 40_000_000, "{}", written());
+    let peak = peak_memory(line.gateway_pid()) / 1024;
+    assert!(peak < 100, "{peak} MiB");
 }

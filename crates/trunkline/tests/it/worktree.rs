@@ -268,3 +268,21 @@ fn the_next_gateway_cleans_up_after_one_that_was_killed() {
     let left: Vec<_> = fs::read_dir(line.path("worktrees")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
 }
+
+#[test]
+fn another_trunkline_leaves_the_worktrees_of_the_living_alone() {
+    let line = Line::new()
+        .cli("codex", "echo new >new.txt; tell pid $$; await go; codex_answers done")
+        .cli("gemini", "replay gemini/ansi-stream-json")
+        .model("m", json!({"driver": "codex", "worktree": true}))
+        .model("other", json!({"driver": "gemini", "worktree": true}))
+        .start();
+    let first = line.chat("hi").open();
+    line.told("pid");
+    // It takes care of leftovers first, in the same folders.
+    line.run(&["run", "-m", "other", "hi"]).exits(0);
+    assert_eq!(worktrees(&line), 2);
+    line.tell("go");
+    assert_eq!(first.finish().json()["trunkline"]["workspace"]["files_changed"], 1);
+    assert_eq!(worktrees(&line), 1);
+}

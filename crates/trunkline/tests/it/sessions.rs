@@ -1,0 +1,80 @@
+//! Turns that share a memory: the CLI's own name for it goes back to the CLI.
+
+use std::thread;
+
+use serde_json::json;
+
+use crate::line::Line;
+
+const SESSION: &str = "0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f";
+
+fn codex(script: &str) -> Line {
+    Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start()
+}
+
+#[test]
+fn a_session_goes_to_claude_and_comes_back() {
+    let line = Line::new()
+        .cli("claude", "note \"$@\"; replay claude/slow_streamjson_partial")
+        .model("m", json!({"driver": "claude"}))
+        .start();
+    let first = line.chat("hi").send();
+    assert_eq!(first.header("x-trunkline-session"), Some(SESSION));
+    assert_eq!(first.json()["trunkline"]["session_id"], SESSION);
+    assert!(!line.argv("claude").contains(&"--resume".to_owned()));
+    let again = line.chat("and now?").after("user", "hi").after("assistant", "Hello.");
+    assert_eq!(again.header("x-trunkline-session", SESSION).send().header("x-trunkline-session"), Some(SESSION));
+    let argv = line.argv("claude");
+    let at = argv.iter().position(|arg| arg == "--resume").unwrap();
+    assert_eq!(argv[at + 1], SESSION);
+    assert_eq!(line.noted("claude.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
+}
+
+#[test]
+fn a_session_goes_to_codex_as_its_own_command() {
+    let line = codex("note \"$@\"; replay codex/reasoning");
+    let session = "01a1dc95-8353-7ee2-acbd-3e299086500f";
+    let reply = line.chat("hi").with("session_id", session).streamed().send();
+    assert_eq!(reply.header("x-trunkline-session"), Some(session));
+    assert!(line.argv("codex").ends_with(&["resume".into(), session.into(), "-".into()]), "{:?}", line.argv("codex"));
+}
+
+#[test]
+fn a_session_that_cannot_be_is_a_bad_request() {
+    let line = Line::new()
+        .cli("codex", "tell ran")
+        .cli("ax-glm", "tell ran")
+        .model("m", json!({"driver": "codex"}))
+        .model("glm", json!({"driver": "ax-glm"}))
+        .start();
+    for bad in ["not-a-uuid", "--help", "../../etc"] {
+        line.chat("hi").model("m").header("x-trunkline-session", bad).send().error(400);
+    }
+    let error = line.chat("hi").model("glm").header("x-trunkline-session", SESSION).send().error(400);
+    assert!(error["message"].as_str().unwrap().contains("glm cannot resume"), "{error}");
+    assert!(!line.path("seen/ran").exists());
+}
+
+#[test]
+fn turns_of_one_session_wait_for_each_other() {
+    let line = codex("mkdir \"$seen/busy\" || exit 1; sleep 0.1; rmdir \"$seen/busy\"; codex_answers done");
+    thread::scope(|scope| {
+        let ask = || line.chat("hi").with("session_id", SESSION).send().content();
+        let asked: Vec<_> = (0..5).map(|_| scope.spawn(ask)).collect();
+        assert!(asked.into_iter().all(|asked| asked.join().unwrap() == "done"));
+    });
+}
+
+#[test]
+fn tokens_of_a_session_are_counted_for_each_turn() {
+    let script = format!(
+        "total=$(cat \"$seen/total\" 2>/dev/null || echo 0); total=$((total + 1234)); tell total $total; \
+         echo '{{\"type\":\"thread.started\",\"thread_id\":\"{SESSION}\"}}'; codex_says done; \
+         echo '{{\"type\":\"turn.completed\",\"usage\":{{\"input_tokens\":'$total',\"output_tokens\":0}}}}'"
+    );
+    let line = codex(&script);
+    for _ in 0..3 {
+        let reply = line.chat("hi").with("session_id", SESSION).send().json();
+        assert_eq!(reply["usage"]["prompt_tokens"], 1234, "{}", line.noted("total"));
+    }
+}

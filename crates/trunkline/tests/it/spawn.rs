@@ -1,0 +1,84 @@
+//! Starting a CLI: what may be wrong with it, and what it inherits.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::line::Line;
+use crate::look::{children, until};
+
+#[test]
+fn a_program_that_cannot_be_run_says_why() {
+    let line = Line::new().cli("codex", "").model("m", json!({"driver": "text", "command": "../bin/odd"}));
+    let odd = line.path("bin/odd");
+    let line = line.start();
+    for (text, mode, why) in [
+        (None, 0, "not found"),
+        (Some("#!/bin/sh\n"), 0o644, "not executable"),
+        (Some("#!/no/such/shell\n"), 0o755, "cannot start"),
+        (Some("\u{7f}nonsense"), 0o755, "cannot start"),
+    ] {
+        if let Some(text) = text {
+            line.write_program(&odd, text);
+            fs::set_permissions(&odd, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        }
+        let error = line.chat("hi").send().error(500);
+        assert!(error["detail"].as_str().unwrap().contains(why), "{text:?}: {error}");
+        assert!(error["hint"].as_str().unwrap().contains("trunkline doctor"), "{error}");
+    }
+}
+
+#[test]
+fn a_cli_that_was_updated_is_used_by_the_next_run() {
+    let line = Line::new().cli("codex", "codex_answers old").model("m", json!({"driver": "codex"})).start();
+    assert_eq!(line.chat("hi").send().content(), "old");
+    let line = line.cli("codex", "codex_answers new");
+    assert_eq!(line.chat("hi").send().content(), "new");
+}
+
+#[test]
+fn a_repository_that_is_gone_is_a_clear_error() {
+    let line = Line::new().cli("codex", "codex_answers done");
+    let folder = line.path("gone");
+    fs::create_dir(&folder).unwrap();
+    let line = line.model("m", json!({"driver": "codex", "repoPath": folder})).start();
+    assert_eq!(line.chat("hi").send().content(), "done");
+    fs::remove_dir(&folder).unwrap();
+    let error = line.chat("hi").send().error(500);
+    assert_eq!(error["code"], "configuration");
+    assert!(error["detail"].as_str().unwrap().contains("repoPath"), "{error}");
+}
+
+#[test]
+fn a_child_inherits_three_descriptors_and_no_more() {
+    let line = Line::new()
+        .cli("codex", "ls /proc/self/fd >\"$seen/descriptors\"; codex_answers done")
+        .model("m", json!({"driver": "codex"}))
+        .start();
+    // Others are open in the gateway meanwhile.
+    let _other = line.chat("hi").open();
+    assert_eq!(line.chat("hi").send().content(), "done");
+    assert_eq!(
+        line.noted("descriptors").split_whitespace().collect::<Vec<_>>(),
+        ["0", "1", "2", "3"],
+        "3 is the list's"
+    );
+}
+
+#[test]
+fn many_runs_leave_no_descriptors_and_no_zombies() {
+    let line = Line::new()
+        .cli("codex", "(setsid sleep 1000 &); codex_answers done")
+        .model("m", json!({"driver": "codex", "worktree": true}))
+        .start();
+    let open = || fs::read_dir(format!("/proc/{}/fd", line.gateway_pid())).unwrap().count();
+    let ask = || assert_eq!(line.chat("hi").send().content(), "done");
+    (0..3).for_each(|_| ask());
+    let before = open();
+    (0..20).for_each(|_| ask());
+    until("descriptors are closed", || open() <= before);
+    let keepers = children(line.gateway_pid());
+    until("nothing is left below the keepers", || keepers.iter().all(|&keeper| children(keeper).is_empty()));
+    let zombie = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "));
+    until("no keeper is a zombie", || !children(line.gateway_pid()).iter().any(zombie));
+}
