@@ -69,7 +69,7 @@ impl Worktrees {
             self.git.line(repo, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).await.map_err(|failure| {
                 Failure { message: format!("{}: a worktree needs a first commit", repo.display()), ..failure }
             })?;
-        let (name, base) = match place {
+        let (name, base) = match place.filter(|place| place.common == Path::new(common)) {
             Some(place) if self.has_commit(repo, &place.tip).await => (place.name, place.tip),
             Some(place) => (place.name, head),
             None => (run.to_owned(), head),
@@ -237,7 +237,8 @@ impl Worktree {
     /// Where its session goes on after a run that left this receipt.
     pub(crate) fn place(&self, receipt: &Receipt) -> Place {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Place { name, tip: receipt.commit.clone().unwrap_or_else(|| self.base.clone()) }
+        let tip = receipt.commit.clone().unwrap_or_else(|| self.base.clone());
+        Place { common: self.common.clone(), name, tip }
     }
 
     /// The entry that git keeps for it in the repository.

@@ -16,6 +16,8 @@ pub(crate) struct Places {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
+    /// The repository: the same session may be asked for in another one, where it has no place.
+    pub(crate) common: PathBuf,
     /// The worktree's folder name.
     pub(crate) name: String,
     /// What the next turn starts from.
@@ -60,7 +62,7 @@ mod tests {
     fn remembered_by_plain_ids_only() {
         let folder = tempfile::tempdir().unwrap();
         let places = Places::new(folder.path().join("sessions"));
-        let place = Place { name: "r1".into(), tip: "abc".into() };
+        let place = Place { common: "/repo/.git".into(), name: "r1".into(), tip: "abc".into() };
         let id = SessionId("ses_1-x".into());
         assert_eq!(places.of(&id), None);
         places.remember(&id, &place);
