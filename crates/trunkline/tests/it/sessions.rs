@@ -1,5 +1,6 @@
 //! Turns that share a memory: the CLI's own name for it goes back to the CLI.
 
+use std::path::Path;
 use std::thread;
 
 use serde_json::json;
@@ -77,4 +78,42 @@ fn tokens_of_a_session_are_counted_for_each_turn() {
         let reply = line.chat("hi").with("session_id", SESSION).send().json();
         assert_eq!(reply["usage"]["prompt_tokens"], 1234, "{}", line.noted("total"));
     }
+}
+
+/// Reports a session, counts in a file of its worktree, and answers with the count and the folder.
+const COUNTER: &str = "count=$(cat count 2>/dev/null || echo 0); count=$((count + 1)); echo $count >count; \
+    echo '{\"type\":\"thread.started\",\"thread_id\":\"0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f\"}'; \
+    codex_answers \"$count in $(pwd)\"";
+
+#[test]
+fn a_session_in_a_worktree_goes_on_where_it_left_off() {
+    for keep in [false, true] {
+        let entry = json!({"driver": "codex", "worktree": true, "keepWorktree": keep});
+        let mut line = Line::new().cli("codex", COUNTER).model("m", entry).start();
+        let first = line.chat("hi").send().content();
+        let folder = first.strip_prefix("1 in ").unwrap();
+        let second = line.chat("hi").header("x-trunkline-session", SESSION).send();
+        assert_eq!(second.content(), format!("2 in {folder}"));
+        line.kill();
+        line.restart();
+        let third = line.chat("hi").header("x-trunkline-session", SESSION).send();
+        assert_eq!(third.content(), format!("3 in {folder}"), "another gateway knows it too");
+        let branch = third.json()["trunkline"]["workspace"]["branch"].as_str().unwrap().to_owned();
+        assert_eq!(line.git(&["show", &format!("{branch}:count")]), "3");
+        assert_eq!(line.chat("hi").send().content().split(' ').next(), Some("1"), "without it one begins anew");
+    }
+}
+
+#[test]
+fn a_session_of_one_repository_does_not_lead_into_another() {
+    let line = Line::new().cli("codex", COUNTER);
+    let (repo, other) = (line.repo(), line.path("other"));
+    line.git(&["clone", "--quiet", ".", other.to_str().unwrap()]);
+    let entry = |repo: &Path| json!({"driver": "codex", "repoPath": repo, "worktree": true, "keepWorktree": true});
+    let line = line.model("one", entry(&repo)).model("other", entry(&other)).start();
+    line.chat("hi").model("one").send().content();
+    let reply = line.chat("hi").model("other").header("x-trunkline-session", SESSION).send();
+    assert_eq!(reply.content().split(' ').next(), Some("1"));
+    let branch = reply.json()["trunkline"]["workspace"]["branch"].as_str().unwrap().to_owned();
+    assert_eq!(line.git(&["-C", other.to_str().unwrap(), "show", &format!("{branch}:count")]), "1");
 }

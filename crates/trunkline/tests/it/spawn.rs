@@ -53,10 +53,13 @@ fn a_repository_that_is_gone_is_a_clear_error() {
 fn a_child_inherits_three_descriptors_and_no_more() {
     let line = Line::new()
         .cli("codex", "ls /proc/self/fd >\"$seen/descriptors\"; codex_answers done")
+        .cli("other", "tell other; hang")
         .model("m", json!({"driver": "codex"}))
+        .model("other", json!({"driver": "text", "command": "other"}))
         .start();
-    // Others are open in the gateway meanwhile.
-    let _other = line.chat("hi").open();
+    // The gateway has more of them open meanwhile.
+    let _other = line.chat("hi").model("other").open();
+    line.told("other");
     assert_eq!(line.chat("hi").send().content(), "done");
     assert_eq!(
         line.noted("descriptors").split_whitespace().collect::<Vec<_>>(),
