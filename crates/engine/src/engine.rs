@@ -146,6 +146,7 @@ impl Engine {
 
     /// Takes care of what a gateway that died left behind.
     pub async fn sweep(&self) {
+        Scratch::sweep(&self.inner.settings.state);
         self.inner.worktrees.sweep().await;
     }
 

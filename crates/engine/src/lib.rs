@@ -11,6 +11,7 @@ mod gate;
 mod git;
 mod home;
 mod launch;
+mod owner;
 mod plan;
 mod program;
 mod run;

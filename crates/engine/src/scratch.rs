@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use trunkline_core::failure::{Category, Failure};
 
+use crate::owner::Owner;
+
 #[derive(Debug)]
 pub(crate) struct Scratch {
     folder: PathBuf,
@@ -16,7 +18,18 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// A folder for the run, made when the first file is.
     pub(crate) fn new(state: &Path, run: &str) -> Self {
-        Self { folder: state.join("runs").join(run), made: false }
+        Self { folder: state.join("runs").join(Owner::this_process().name()).join(run), made: false }
+    }
+
+    /// Removes the files of runs whose gateway died with them.
+    pub(crate) fn sweep(state: &Path) {
+        let folders = fs::read_dir(state.join("runs")).into_iter().flatten().flatten();
+        let dead = |name: &str| Owner::from_name(name).is_some_and(|owner| !owner.lives());
+        for folder in folders.filter(|folder| folder.file_name().to_str().is_some_and(dead)) {
+            if let Err(error) = fs::remove_dir_all(folder.path()) {
+                tracing::warn!(folder = %folder.path().display(), %error, "cannot remove a dead gateway's private files");
+            }
+        }
     }
 
     /// Writes a file that only we can read, and returns its path.
@@ -60,8 +73,22 @@ mod tests {
         let path = scratch.write("system.txt", b"rule").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"rule");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::metadata(state.path().join("runs/r1")).unwrap().permissions().mode() & 0o777, 0o700);
+        let folder = Path::new(&path).parent().unwrap().to_owned();
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        Scratch::sweep(state.path());
+        assert!(folder.exists(), "its gateway lives");
         drop(scratch);
-        assert!(!state.path().join("runs/r1").exists());
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn what_a_dead_gateway_left_is_swept() {
+        let state = tempfile::tempdir().unwrap();
+        for name in ["runs/4294967295-1/r1", "runs/not-ours"] {
+            fs::create_dir_all(state.path().join(name)).unwrap();
+        }
+        Scratch::sweep(state.path());
+        assert!(!state.path().join("runs/4294967295-1").exists());
+        assert!(state.path().join("runs/not-ours").exists());
     }
 }

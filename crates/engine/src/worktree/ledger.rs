@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use trunkline_core::failure::{Category, Failure};
 
 use super::Worktree;
+use crate::owner::Owner;
 
 pub(super) struct Ledger {
     folder: PathBuf,
@@ -20,22 +21,19 @@ pub(super) struct Entry {
     repo: PathBuf,
     common: PathBuf,
     base: String,
-    /// The gateway that made it: a process id alone may be another's by now.
-    pid: u32,
-    started: u64,
+    #[serde(flatten)]
+    owner: Owner,
 }
 
 impl Entry {
     pub(super) fn of(worktree: &Worktree) -> Self {
-        let pid = std::process::id();
         Self {
             run: worktree.run.clone(),
             path: worktree.path.clone(),
             repo: worktree.repo.clone(),
             common: worktree.common.clone(),
             base: worktree.base.clone(),
-            pid,
-            started: start_time(pid).unwrap_or(0),
+            owner: Owner::this_process(),
         }
     }
 
@@ -70,20 +68,13 @@ impl Ledger {
         let files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         files
             .filter_map(|file| serde_json::from_slice::<Entry>(&fs::read(file.path()).ok()?).ok())
-            .filter(|entry| start_time(entry.pid) != Some(entry.started))
+            .filter(|entry| !entry.owner.lives())
             .collect()
     }
 
     fn file(&self, run: &str) -> PathBuf {
         self.folder.join(format!("{run}.json"))
     }
-}
-
-/// When a process started, in the kernel's ticks; `None` if there is no such process.
-fn start_time(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -103,11 +94,11 @@ mod tests {
             base: "0".into(),
         };
         ledger.write(&Entry::of(&worktree("alive"))).unwrap();
-        ledger.write(&Entry { started: 1, ..Entry::of(&worktree("reused pid")) }).unwrap();
-        ledger.write(&Entry { pid: u32::MAX, ..Entry::of(&worktree("dead")) }).unwrap();
+        let owner = Owner { pid: u32::MAX, started: 1 };
+        ledger.write(&Entry { owner, ..Entry::of(&worktree("dead")) }).unwrap();
         fs::write(folder.path().join("worktrees/broken.json"), "{").unwrap();
         let mut runs: Vec<String> = ledger.abandoned().into_iter().map(|entry| entry.run).collect();
         runs.sort();
-        assert_eq!(runs, ["dead", "reused pid"]);
+        assert_eq!(runs, ["dead"]);
     }
 }

@@ -1,0 +1,57 @@
+//! Which process made something, so that a later one can tell what was left behind: a process id alone may be another's
+//! by now.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Owner {
+    pub(crate) pid: u32,
+    /// When it started, in the kernel's ticks.
+    pub(crate) started: u64,
+}
+
+impl Owner {
+    pub(crate) fn this_process() -> Self {
+        let pid = std::process::id();
+        Self { pid, started: start_time(pid).unwrap_or(0) }
+    }
+
+    pub(crate) fn lives(self) -> bool {
+        start_time(self.pid) == Some(self.started)
+    }
+
+    /// As the name of a folder.
+    pub(crate) fn name(self) -> String {
+        format!("{}-{}", self.pid, self.started)
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        let (pid, started) = name.split_once('-')?;
+        Some(Self { pid: pid.parse().ok()?, started: started.parse().ok()? })
+    }
+}
+
+/// `None` if there is no such process.
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_living_live() {
+        let us = Owner::this_process();
+        assert!(us.lives());
+        assert!(!Owner { started: 1, ..us }.lives(), "another process with our number");
+        assert!(!Owner { pid: u32::MAX, ..us }.lives());
+        assert_eq!(Owner::from_name(&us.name()), Some(us));
+        assert_eq!(Owner::from_name("01a1e107-b4af-7088"), None);
+    }
+}
