@@ -31,6 +31,20 @@ fn nothing_survives_a_gateway_that_was_killed() {
 }
 
 #[test]
+fn private_files_of_a_killed_run_are_removed_by_the_next_gateway() {
+    let mut line = Line::new()
+        .cli("claude", "while [ \"$1\" != --append-system-prompt-file ]; do shift; done; tell file \"$2\"; hang")
+        .model("m", json!({"driver": "claude", "systemPrompt": "Between us."}))
+        .start();
+    let _unanswered = line.chat("hi").open();
+    let file = std::path::PathBuf::from(line.told("file"));
+    line.kill();
+    assert!(file.exists());
+    line.restart();
+    until("it is gone", || !file.exists());
+}
+
+#[test]
 fn the_first_signal_lets_open_answers_end() {
     let mut line = Line::new()
         .cli("codex", "codex_says one; await go; codex_answers two")
