@@ -28,6 +28,8 @@ pub(crate) struct Worktrees {
     base: PathBuf,
     ledger: Ledger,
     locks: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<()>>>>,
+    /// Held while leftovers are swept: a session's folder may be one of them.
+    sweeping: tokio::sync::Mutex<()>,
 }
 
 /// One run's own folder.
@@ -56,7 +58,8 @@ const HELPERS_LOG: &str = ".trunkline/helpers.log";
 
 impl Worktrees {
     pub(crate) fn new(git: Git, base: PathBuf, state: &Path) -> Self {
-        Self { git, base, ledger: Ledger::new(state.join("worktrees")), locks: Mutex::default() }
+        let ledger = Ledger::new(state.join("worktrees"));
+        Self { git, base, ledger, locks: Mutex::default(), sweeping: tokio::sync::Mutex::default() }
     }
 
     /// A fresh worktree for the run: of the repository's HEAD, or of where its session left off.
@@ -78,6 +81,9 @@ impl Worktrees {
         let cwd = if prefix.is_empty() { path.clone() } else { path.join(prefix.trim_end_matches('/')) };
         let worktree = Worktree { path, cwd, run: run.to_owned(), repo: repo.to_owned(), common: common.into(), base };
         self.ledger.write(&Entry::of(&worktree))?;
+        if worktree.path.exists() {
+            drop(self.sweeping.lock().await);
+        }
         if worktree.path.join(".git").exists() {
             // The session's own folder, kept after an earlier turn.
             return Ok(worktree);
@@ -182,6 +188,7 @@ impl Worktrees {
 
     /// Takes care of what gateways that died left behind: commits it, removes it. Touches nothing it did not make.
     pub(crate) async fn sweep(&self) {
+        let _sweeping = self.sweeping.lock().await;
         for entry in self.ledger.abandoned() {
             let worktree = entry.worktree();
             tracing::info!(run = worktree.run, path = %worktree.path.display(), "a worktree of a dead gateway");

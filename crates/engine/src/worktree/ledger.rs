@@ -63,13 +63,12 @@ impl Ledger {
         let _already_gone = fs::remove_file(self.file(run));
     }
 
-    /// The entries whose gateway is no more.
+    /// The entries whose gateway is no more, unless their folder has a new run by now.
     pub(super) fn abandoned(&self) -> Vec<Entry> {
         let files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        files
-            .filter_map(|file| serde_json::from_slice::<Entry>(&fs::read(file.path()).ok()?).ok())
-            .filter(|entry| !entry.owner.lives())
-            .collect()
+        let entries = files.filter_map(|file| serde_json::from_slice::<Entry>(&fs::read(file.path()).ok()?).ok());
+        let (living, dead): (Vec<Entry>, Vec<Entry>) = entries.partition(|entry| entry.owner.lives());
+        dead.into_iter().filter(|dead| living.iter().all(|living| living.path != dead.path)).collect()
     }
 
     fn file(&self, run: &str) -> PathBuf {
@@ -85,17 +84,18 @@ mod tests {
     fn only_a_dead_gateways_entries_are_abandoned() {
         let folder = tempfile::tempdir().unwrap();
         let ledger = Ledger::new(folder.path().join("worktrees"));
-        let worktree = |run: &str| Worktree {
-            path: "/tmp/x".into(),
-            cwd: "/tmp/x".into(),
+        let worktree = |run: &str, path: &str| Worktree {
+            path: path.into(),
+            cwd: path.into(),
             run: run.into(),
             repo: "/repo".into(),
             common: "/repo/.git".into(),
             base: "0".into(),
         };
-        ledger.write(&Entry::of(&worktree("alive"))).unwrap();
+        ledger.write(&Entry::of(&worktree("alive", "/tmp/x"))).unwrap();
         let owner = Owner { pid: u32::MAX, started: 1 };
-        ledger.write(&Entry { owner, ..Entry::of(&worktree("dead")) }).unwrap();
+        ledger.write(&Entry { owner, ..Entry::of(&worktree("dead", "/tmp/y")) }).unwrap();
+        ledger.write(&Entry { owner, ..Entry::of(&worktree("followed", "/tmp/x")) }).unwrap();
         fs::write(folder.path().join("worktrees/broken.json"), "{").unwrap();
         let mut runs: Vec<String> = ledger.abandoned().into_iter().map(|entry| entry.run).collect();
         runs.sort();
