@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::json;
 
-use crate::line::Line;
+use crate::line::{Line, which};
 
 const SESSION: &str = "0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f";
 
@@ -102,6 +102,36 @@ fn a_session_in_a_worktree_goes_on_where_it_left_off() {
         assert_eq!(line.git(&["show", &format!("{branch}:count")]), "3");
         assert_eq!(line.chat("hi").send().content().split(' ').next(), Some("1"), "without it one begins anew");
     }
+}
+
+#[test]
+fn a_session_waits_until_its_folder_is_cleaned_up() {
+    // The second turn dies with its gateway. The next gateway cleans up, slowly, while the third turn comes in.
+    let script =
+        format!("if [ -e \"$seen/die\" ] && ! [ -e \"$seen/died\" ]; then tell died; hang; fi; sleep 0.2; {COUNTER}");
+    let git = format!(
+        "case \"$*\" in *'worktree remove'*) [ ! -e \"$seen/died\" ] || {{ tell removing; await go; }};; \
+         *cat-file*) [ ! -e \"$seen/died\" ] || tell asked;; esac; exec {} \"$@\"",
+        which("git").display()
+    );
+    let entry = json!({"driver": "codex", "worktree": true});
+    let mut line = Line::new().cli("codex", &script).cli("git", &git).model("m", entry).start();
+    assert!(line.chat("hi").send().content().starts_with("1 in "));
+    line.tell("die");
+    let unanswered = line.chat("hi").header("x-trunkline-session", SESSION).open();
+    line.told("died");
+    line.kill();
+    drop(unanswered);
+    line.restart();
+    line.told("removing");
+    let third = line.chat("hi").header("x-trunkline-session", SESSION).open();
+    line.told("asked");
+    line.tell("go");
+    let reply = third.finish();
+    assert!(reply.content().starts_with("2 in "), "{reply:?}");
+    let branch =
+        reply.json()["trunkline"]["workspace"]["branch"].as_str().unwrap_or_else(|| panic!("{reply:?}")).to_owned();
+    assert_eq!(line.git(&["show", &format!("{branch}:count")]), "2");
 }
 
 #[test]
