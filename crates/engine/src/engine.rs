@@ -21,7 +21,7 @@ use crate::launch::Launch;
 use crate::plan::Plan;
 use crate::run::{Belongings, Live, Run};
 use crate::scratch::Scratch;
-use crate::session::{Places, Sessions};
+use crate::session::Sessions;
 use crate::worktree::{After, Worktrees};
 
 /// Everything that can run, and the limits under which it does. Cheap to clone.
@@ -79,7 +79,6 @@ pub(crate) struct Inner {
     keepers: Keepers,
     gate: Gate,
     pub(crate) sessions: Sessions,
-    pub(crate) places: Places,
     pub(crate) worktrees: Worktrees,
     /// What goes on after a run was let go of.
     pub(crate) tracker: TaskTracker,
@@ -121,8 +120,7 @@ impl Engine {
         let inner = Inner {
             gate: Gate::new(settings.caps),
             worktrees: Worktrees::new(git, settings.worktrees.clone(), &settings.state),
-            sessions: Sessions::default(),
-            places: Places::new(settings.state.join("sessions")),
+            sessions: Sessions::new(settings.state.join("sessions")),
             models: ArcSwap::from_pointee(models),
             tracker: TaskTracker::new(),
             keepers,
@@ -147,6 +145,7 @@ impl Engine {
     /// Takes care of what a gateway that died left behind.
     pub async fn sweep(&self) {
         Scratch::sweep(&self.inner.settings.state);
+        self.inner.sessions.records.sweep();
         self.inner.worktrees.sweep().await;
     }
 
@@ -207,7 +206,7 @@ impl Inner {
         let mut belongings = Belongings::new(engine, permit, session_turn, Scratch::new(&self.settings.state, &id));
         if model.worktree {
             let after = After { keep: model.keep_worktree, log_helpers: model.log_helpers };
-            let place = turn.session.as_ref().and_then(|session| self.places.of(session));
+            let place = turn.session.as_ref().and_then(|session| self.sessions.records.place(session));
             belongings.worktree = Some((self.worktrees.add(&model.repo, &id, place).await?, after));
         }
         let cwd = belongings.worktree.as_ref().map_or(model.repo.as_path(), |(worktree, _)| &worktree.cwd).to_owned();

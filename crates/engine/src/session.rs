@@ -1,27 +1,22 @@
 //! Conversations that go on: one turn at a time for each, and what their CLIs have counted so far.
 
-mod places;
+mod records;
 
-pub(crate) use places::{Place, Places};
+pub(crate) use records::{Place, Records};
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::OwnedMutexGuard;
 use trunkline_core::event::{SessionId, Usage};
 
-/// How many sessions' totals are remembered.
-const REMEMBERED: usize = 4096;
+/// How many locks are kept before those that nobody holds are let go.
+const MANY: usize = 4096;
 
-#[derive(Default)]
 pub(crate) struct Sessions {
-    inner: Mutex<Inner>,
-}
-
-#[derive(Default)]
-struct Inner {
-    locks: HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>,
-    totals: HashMap<SessionId, Usage>,
+    locks: Mutex<HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>>,
+    pub(crate) records: Records,
 }
 
 /// The right to go on with a session. Two turns at once would fork its history, or be refused by the CLI.
@@ -31,14 +26,18 @@ pub(crate) struct Turn {
 }
 
 impl Sessions {
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self { locks: Mutex::default(), records: Records::new(folder) }
+    }
+
     /// Waits until no other turn of the session is running.
     pub(crate) async fn enter(&self, session: &SessionId) -> Turn {
         let lock = {
-            let mut inner = self.inner.lock().expect("no panic while holding the lock");
-            if inner.locks.len() >= REMEMBERED {
-                inner.locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+            let mut locks = self.locks.lock().expect("no panic while holding the lock");
+            if locks.len() >= MANY {
+                locks.retain(|_, lock| Arc::strong_count(lock) > 1);
             }
-            Arc::clone(inner.locks.entry(session.clone()).or_default())
+            Arc::clone(locks.entry(session.clone()).or_default())
         };
         Turn { _guard: lock.lock_owned().await }
     }
@@ -48,11 +47,9 @@ impl Sessions {
         if total.estimated {
             return total;
         }
-        let mut inner = self.inner.lock().expect("no panic while holding the lock");
-        if inner.totals.len() >= REMEMBERED {
-            inner.totals.clear();
-        }
-        let before = inner.totals.insert(session.clone(), total);
+        let before = self.records.total(session);
+        self.records.remember_total(session, total);
+        // Less than before: the CLI began to count anew.
         before.filter(|before| before.input_tokens <= total.input_tokens).map_or(total, |before| total.since(before))
     }
 }
@@ -65,18 +62,20 @@ mod tests {
 
     #[test]
     fn a_running_total_becomes_turns() {
-        let sessions = Sessions::default();
+        let folder = tempfile::tempdir().unwrap();
+        let sessions = Sessions::new(folder.path().to_owned());
         let id = SessionId("s".into());
         let total = |input_tokens| Usage { input_tokens, output_tokens: 1, ..Usage::default() };
         assert_eq!(sessions.turn_usage(&id, total(1234)).input_tokens, 1234);
         assert_eq!(sessions.turn_usage(&id, total(2468)).input_tokens, 1234);
-        // Smaller than before: the CLI began to count anew.
+        let after_a_restart = Sessions::new(folder.path().to_owned());
+        assert_eq!(after_a_restart.turn_usage(&id, total(3702)).input_tokens, 1234);
         assert_eq!(sessions.turn_usage(&id, total(100)).input_tokens, 100);
     }
 
     #[tokio::test]
     async fn one_turn_at_a_time() {
-        let sessions = Sessions::default();
+        let sessions = Sessions::new("/nowhere".into());
         let id = SessionId("s".into());
         let first = sessions.enter(&id).await;
         let second = sessions.enter(&id);

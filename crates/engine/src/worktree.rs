@@ -198,7 +198,10 @@ impl Worktrees {
                 continue;
             }
             match self.finish(&worktree, After::default()).await {
-                Ok(receipt) => tracing::info!(run = worktree.run, branch = receipt.branch, "its work is kept"),
+                Ok(Receipt { branch: Some(branch), .. }) => {
+                    tracing::info!(run = worktree.run, branch, "its work is kept")
+                }
+                Ok(_) => tracing::info!(run = worktree.run, "nothing had changed; it is removed"),
                 Err(failure) => tracing::warn!(run = worktree.run, %failure, "it stays where it is"),
             }
         }

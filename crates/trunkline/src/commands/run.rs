@@ -79,13 +79,17 @@ async fn show(engine: &Engine, turn: Turn) -> Result<ExitCode> {
     };
     let mut stdout = io::stdout();
     let mut code = ExitCode::SUCCESS;
+    let mut told = None;
     while let Some(event) = run.next().await {
         match event {
             Event::Text { delta } => {
                 stdout.write_all(delta.as_bytes())?;
                 stdout.flush()?;
             }
-            Event::Started { session: Some(session), .. } => eprintln!("· session {session}"),
+            Event::Started { session: Some(session), .. } if told.as_ref() != Some(&session) => {
+                eprintln!("· session {session}");
+                told = Some(session);
+            }
             Event::ToolStarted { name, input, .. } => eprintln!("· {name} {input}"),
             Event::ToolFinished { ok: false, output, .. } => {
                 eprintln!("· failed: {}", output.lines().next().unwrap_or_default())
@@ -93,8 +97,14 @@ async fn show(engine: &Engine, turn: Turn) -> Result<ExitCode> {
             Event::Notice { message } => eprintln!("· {message}"),
             Event::Workspace(receipt) => match &receipt.branch {
                 Some(branch) => eprintln!(
-                    "\n· {} files changed (+{} -{}) on branch {branch}",
-                    receipt.files_changed, receipt.insertions, receipt.deletions
+                    "\n· {} (+{} -{}) on branch {branch}",
+                    if receipt.files_changed == 1 {
+                        "1 file changed".to_owned()
+                    } else {
+                        format!("{} files changed", receipt.files_changed)
+                    },
+                    receipt.insertions,
+                    receipt.deletions
                 ),
                 None => eprintln!("\n· nothing changed"),
             },
@@ -103,10 +113,7 @@ async fn show(engine: &Engine, turn: Turn) -> Result<ExitCode> {
                 eprintln!("\ntrunkline: {} failed ({}): {failure}", run.provider(), failure.category.name());
                 code = Exit::Provider.into();
             }
-            Event::Started { session: None, .. }
-            | Event::Thinking { .. }
-            | Event::ToolFinished { .. }
-            | Event::Unknown { .. } => {}
+            Event::Started { .. } | Event::Thinking { .. } | Event::ToolFinished { .. } | Event::Unknown { .. } => {}
         }
     }
     Ok(code)

@@ -1,7 +1,6 @@
 //! `trunkline serve`: the gateway.
 
 use std::fs;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +10,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use trunkline_engine::Caps;
 use trunkline_server::auth::{self, Keys};
 use trunkline_server::{Stop, serve};
@@ -19,7 +17,7 @@ use trunkline_server::{Stop, serve};
 use super::reload::Changes;
 use crate::cli::Places;
 use crate::config::{ConfigError, Surroundings, parse_span};
-use crate::setup::{Loaded, runtime, say};
+use crate::setup::{Loaded, StopSignals, runtime, say};
 
 /// Start the gateway: an OpenAI-compatible API for the models
 #[derive(Debug, Args)]
@@ -86,7 +84,7 @@ impl Serve {
         config.secrets = Arc::new(engine.secrets().clone());
         config.limits.drain = self.drain;
         // Whoever reads the next line may send a signal or change a file at once.
-        let (signals, changes) = (Signals::new()?, Changes::of(&loaded.place));
+        let (signals, changes) = (StopSignals::listen()?, Changes::of(&loaded.place));
         say(format!("listening on http://{}", listener.local_addr()?))?;
         let models = engine.models();
         tracing::info!(models = %models.names().collect::<Vec<_>>().join(", "), "ready");
@@ -94,7 +92,7 @@ impl Serve {
         tokio::select! {
             () = serve(listener, config, Arc::new(engine.clone()), stop.clone()) => {}
             () = beside(&loaded, &engine, changes) => {}
-            () = signals.stop(&stop) => {}
+            () = stop_on(signals, &stop) => {}
         }
         engine.shutdown().await;
         Ok(())
@@ -134,27 +132,12 @@ async fn beside(loaded: &Loaded, engine: &trunkline_engine::Engine, changes: Opt
     std::future::pending().await
 }
 
-/// What tells a gateway to end. Heard from here on: without it a signal would end the process on the spot.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+/// The first signal drains, the second ends at once. Never returns.
+async fn stop_on(mut signals: StopSignals, stop: &Stop) {
+    for (token, how) in [(&stop.gently, "; once more to stop at once"), (&stop.now, " now")] {
+        signals.next().await;
+        tracing::info!("stopping{how}");
+        token.cancel();
     }
-
-    /// The first signal drains, the second ends at once. Never returns.
-    async fn stop(mut self, stop: &Stop) {
-        for (token, how) in [(&stop.gently, "; once more to stop at once"), (&stop.now, " now")] {
-            tokio::select! {
-                _ = self.terminate.recv() => {}
-                _ = self.interrupt.recv() => {}
-            }
-            tracing::info!("stopping{how}");
-            token.cancel();
-        }
-        std::future::pending().await
-    }
+    std::future::pending().await
 }
