@@ -105,7 +105,7 @@ fn run_says_where_the_work_is() {
         .model("m", json!({"driver": "codex", "worktree": true}));
     let ran = line.run(&["run", "-m", "m", "why?"]).exits(0);
     let branch = line.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
-    assert!(ran.stderr.contains(&format!("1 files changed (+1 -0) on branch {branch}")), "{ran:?}");
+    assert!(ran.stderr.contains(&format!("1 file changed (+1 -0) on branch {branch}")), "{ran:?}");
 }
 
 #[test]
