@@ -123,10 +123,11 @@ fn read_writes_nothing_and_says_so_to_each_cli() {
     let mut values = values("Hi");
     values.permissions = Permissions::Read;
     for (provider, expected) in [
-        ("claude", "--permission-mode default"),
+        ("claude", "--permission-mode default --disallowedTools=Edit,Write,NotebookEdit,Bash"),
         ("codex", "-s read-only"),
         ("gemini", "--approval-mode plan"),
-        ("qwen", "--approval-mode plan"),
+        ("qwen", "--approval-mode plan --exclude-tools=write_file,edit,run_shell_command"),
+        ("opencode", "--agent plan"),
     ] {
         assert!(words(&command(provider, Form::Streamed, &values)).contains(expected), "{provider}");
     }
