@@ -62,6 +62,9 @@ pub struct Provider {
     /// How text is kept from becoming the CLI's own command.
     #[serde(default)]
     pub inert: Inert,
+    /// It litters the folder for temporary files: it gets one of its own, removed with the run.
+    #[serde(default)]
+    pub litters: bool,
     /// It prints nothing until it has an answer: silence is no sign of death.
     #[serde(default)]
     pub quiet: bool,

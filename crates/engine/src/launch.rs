@@ -75,6 +75,9 @@ impl Launch<'_> {
         let mut command = model.provider.command(Form::Streamed, &values)?;
         self.prepare_places()?;
         command.env.extend(self.places());
+        if model.provider.litters {
+            command.env.insert("TMPDIR".to_owned(), scratch.folder("tmp")?);
+        }
         Ok(Spec {
             env: self.environment(&self.settings.env, &command, &cwd),
             program,

@@ -173,8 +173,11 @@ impl Live {
     fn last_event(&self, conclusion: Conclusion) -> Event {
         let Conclusion { content, usage, finish, session, failure, .. } = conclusion;
         if let Some(failure) = failure {
-            let secrets = &self.belongings.engine.settings.secrets;
-            return Event::Failed(Failure { message: secrets.mask(&failure.message), ..failure });
+            let message = self.belongings.engine.settings.secrets.mask(&failure.message);
+            let (model, category) = (&self.model.name, failure.category.name());
+            let first_line = message.lines().next().unwrap_or_default();
+            tracing::warn!(model, category, "the CLI failed: {first_line}");
+            return Event::Failed(Failure { message, ..failure });
         }
         let usage = match (self.model.provider.usage, session.as_ref().or(self.session.as_ref())) {
             (UsageScope::Session, Some(session)) => self.belongings.engine.sessions.turn_usage(session, usage),

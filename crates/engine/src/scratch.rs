@@ -1,4 +1,5 @@
-//! Private files of one run: system prompts and pictures that a CLI takes by name. Gone when the run is.
+//! Private files of one run: system prompts and pictures that a CLI takes by name, and what it leaves in its own folder
+//! for temporary files. Gone when the run is.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -41,11 +42,25 @@ impl Scratch {
         Ok(path.to_string_lossy().into_owned())
     }
 
-    fn write_file(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    /// Makes a folder inside, and returns its path.
+    pub(crate) fn folder(&mut self, name: &str) -> Result<String, Failure> {
+        let path = self.folder.join(name);
+        self.make().and_then(|()| fs::create_dir(&path)).map_err(|error| {
+            Failure::new(Category::Configuration, format!("cannot make {}: {error}", path.display()))
+        })?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+
+    fn make(&mut self) -> io::Result<()> {
         if !self.made {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
             self.made = true;
         }
+        Ok(())
+    }
+
+    fn write_file(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.make()?;
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
     }
 }
@@ -72,6 +87,7 @@ mod tests {
         let mut scratch = Scratch::new(state.path(), "r1");
         let path = scratch.write("system.txt", b"rule").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"rule");
+        fs::write(Path::new(&scratch.folder("tmp").unwrap()).join("litter"), "x").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let folder = Path::new(&path).parent().unwrap().to_owned();
         assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);

@@ -100,7 +100,7 @@ impl Claude {
                     transcript.hopeless |= delay >= HOPELESS_DELAY;
                 }
             }
-            "model_fallback" | "permission_denied" | "informational" => {
+            "model_fallback" | "informational" => {
                 if let Some(text) = field("content").or_else(|| field("message")) {
                     transcript.notice(text);
                 }

@@ -115,6 +115,9 @@ fn doubts(model: &Model, around: &Surroundings) -> Vec<String> {
         let hint = failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
         doubts.push(format!("model {name}: {failure}{hint}"));
     }
+    if !model.fallback.is_empty() {
+        doubts.push(format!("model {name}: fallback is checked but not used yet"));
+    }
     let ignored = trunkline_engine::ignored_options(model);
     if !ignored.is_empty() {
         doubts.push(format!("model {name}: {} cannot honour {}; ignored", model.provider.name, ignored.join(", ")));
