@@ -184,12 +184,13 @@ impl Line {
 
     /// Waits until the gateway has ended; its exit status.
     pub(crate) fn ended(&mut self) -> Option<i32> {
-        let mut gateway = self.gateway.take().expect("the gateway runs");
+        let gateway = self.gateway.as_mut().expect("the gateway runs");
         let mut status = None;
         until("the gateway has ended", || {
             status = gateway.child.try_wait().unwrap();
             status.is_some()
         });
+        self.gateway = None;
         status.and_then(|status| status.code())
     }
 
