@@ -122,6 +122,8 @@ impl Run {
                     self.conclude(Ending::Open, Parting::Ended);
                 }
             }
+            // Its output was complete when it was stopped.
+            Step::Exited(_) if live.running.was_mute() => self.conclude(Ending::Open, Parting::Exited),
             Step::Exited(Exit::Code(code)) => self.conclude(Ending::Code(code), Parting::Exited),
             Step::Exited(Exit::Signal(signal)) => self.conclude(Ending::Signal(signal), Parting::Exited),
             Step::Limit(limit) => {

@@ -46,6 +46,8 @@ pub(crate) struct Run {
     exit: Option<Exit>,
     /// When draining, or the patience with a program that closed its stdout, is over.
     due: Option<Instant>,
+    /// It was asked to stop because it had closed its stdout and stayed.
+    mute: bool,
     stop: StopSignal,
     grace: Duration,
     clock: Clock,
@@ -66,6 +68,7 @@ impl Run {
             buffer: vec![0; CHUNK].into_boxed_slice(),
             exit: None,
             due: None,
+            mute: false,
             stop: spec.stop,
             grace: spec.grace,
             clock: Clock::start(spec.limits, now),
@@ -83,6 +86,10 @@ impl Run {
 
     pub(crate) fn stderr_tail(&self) -> String {
         self.tail.text()
+    }
+
+    pub(crate) fn was_mute(&self) -> bool {
+        self.mute
     }
 
     pub(crate) fn janitor(&self) -> &Arc<Janitor> {
@@ -269,6 +276,7 @@ impl Run {
             } else {
                 // The program closed its stdout some time ago, and is still there.
                 self.due = None;
+                self.mute = true;
                 self.ask_to_stop();
             }
         }

@@ -51,6 +51,11 @@ impl Running {
         self.run.as_ref().map(|run| run.stderr_tail()).unwrap_or_default()
     }
 
+    /// Whether it was stopped only because it had closed its stdout and stayed: how it then ended says nothing.
+    pub fn was_mute(&self) -> bool {
+        self.run.as_ref().is_some_and(Run::was_mute)
+    }
+
     /// The main process, which leads its own process group.
     pub fn pid(&self) -> u32 {
         self.run.as_ref().map_or(0, Run::pid)

@@ -151,6 +151,7 @@ async fn a_program_that_closes_its_output_and_stays_is_stopped() {
     let stage = Stage::new();
     let mut running = stage.start("echo answer; exec sleep 1000 >&- 2>&-").await;
     assert_eq!(hear(&mut running).await, ("answer\n".into(), Exit::Signal(15)));
+    assert!(running.was_mute());
     stage.keepers.shutdown().await;
 }
 

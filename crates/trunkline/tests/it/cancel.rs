@@ -54,8 +54,12 @@ fn a_client_that_hangs_up_leaves_the_queue() {
         .start();
     let first = line.chat("hi").open();
     line.told("pid");
-    let second = line.chat("hi").open();
-    until("the queue is full", || line.chat("hi").open().status_soon() == Some(503));
+    // Of two that come at once, one waits and the other is refused; the one that waits shall be the second.
+    let mut second = None;
+    until("the queue is full", || {
+        second = Some(line.chat("hi").open());
+        line.chat("hi").open().status_soon() == Some(503)
+    });
     drop(second);
     // Whoever is not refused now has the place of the second.
     until("there is a place", || line.chat("hi").open().status_soon().is_none());

@@ -92,3 +92,22 @@ fn a_request_that_makes_no_sense_is_refused_before_anything_runs() {
     assert_eq!(line.get("/v1/nothing").error(404)["code"], "unknown_url");
     assert!(!line.path("seen/ran").exists());
 }
+
+#[test]
+fn an_answer_that_is_complete_stays_one_whatever_the_exit_status() {
+    let line = Line::new().cli("codex", "codex_answers done; exit 1").model("m", json!({"driver": "codex"})).start();
+    assert_eq!(line.chat("hi").send().content(), "done");
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused() {
+    let line = Line::new().cli("codex", "tell ran").model("m", json!({"driver": "codex"})).start();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        line.address(),
+        33 * 1024 * 1024
+    );
+    let error = crate::http::exchange(line.address(), &head).finish().error(413);
+    assert_eq!(error["code"], "request_too_large");
+    assert!(!line.path("seen/ran").exists());
+}

@@ -17,9 +17,8 @@ use crate::http::{Ask, Reply, exchange};
 use crate::look::{processes_of, until};
 
 /// All that the fake CLIs, and git, need of the system.
-const TOOLS: [&str; 22] = [
-    "sh", "cat", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv", "ls", "dd", "tr", "head", "wc", "cksum",
-    "setsid", "touch", "chmod", "stat", "true", "yes", "tail",
+const TOOLS: [&str; 16] = [
+    "sh", "cat", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv", "ls", "dd", "tr", "wc", "setsid", "touch", "true",
 ];
 
 /// A script must not be open for writing while another thread forks: whoever has it open then cannot be executed.
@@ -185,12 +184,13 @@ impl Line {
 
     /// Waits until the gateway has ended; its exit status.
     pub(crate) fn ended(&mut self) -> Option<i32> {
-        let mut gateway = self.gateway.take().expect("the gateway runs");
+        let gateway = self.gateway.as_mut().expect("the gateway runs");
         let mut status = None;
         until("the gateway has ended", || {
             status = gateway.child.try_wait().unwrap();
             status.is_some()
         });
+        self.gateway = None;
         status.and_then(|status| status.code())
     }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::line::Line;
 
-/// Driver, program, recording, answer, tokens in and out.
+/// Driver, program, recording, answer.
 const SEVEN: [(&str, &str, &str, &str); 7] = [
     ("claude", "claude", "claude/slow_streamjson_partial", "Hello from the mock."),
     ("codex", "codex", "codex/reasoning", "Hello from the mock.\nSecond line éè 你好 🦀."),

@@ -79,3 +79,14 @@ fn a_daemon_that_keeps_the_output_open_does_not_keep_the_answer() {
         std::fs::remove_file(line.path("seen/daemon")).unwrap();
     }
 }
+
+#[test]
+fn a_cli_that_closes_its_output_has_answered() {
+    let line = Line::new()
+        .cli("plain", "echo done; tell pid $$; exec >&- 2>&-; hang")
+        .model("m", json!({"driver": "text", "command": "plain"}))
+        .args(&["--grace", "200ms"])
+        .start();
+    assert_eq!(line.chat("hi").send().content(), "done");
+    all_gone(&[line.told_pid("pid")]);
+}

@@ -103,3 +103,21 @@ fn an_idle_gateway_ends_at_once() {
     line.signal(Signal::TERM);
     assert_eq!(line.ended(), Some(0));
 }
+
+#[test]
+fn the_second_signal_leaves_a_cli_no_more_than_its_grace() {
+    let mut line = Line::new()
+        .cli("codex", "trap '' TERM INT HUP; codex_says one; tell pid $$; hang")
+        .model("m", json!({"driver": "codex"}))
+        .args(&["--drain", "1h", "--grace", "300ms"])
+        .start();
+    let mut stream = line.chat("hi").streamed().open();
+    stream.until("one");
+    let pid = line.told_pid("pid");
+    line.signal(Signal::TERM);
+    let address = line.address().to_owned();
+    until("it accepts no more", || refuses(&address));
+    line.signal(Signal::TERM);
+    assert_eq!(line.ended(), Some(0));
+    assert!(!exists(pid));
+}
