@@ -81,7 +81,11 @@ impl Loaded {
     fn secrets(&self) -> Secrets {
         let inherited = self.around.env.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
         let models = self.config.models.iter().flat_map(|model| &model.env);
-        Secrets::new(secret_values(inherited.chain(models.map(|(name, value)| (name.as_str(), value.as_str())))))
+        let values = secret_values(inherited.chain(models.map(|(name, value)| (name.as_str(), value.as_str()))));
+        // A variable may hold several, separated by commas: each is one.
+        let each: Vec<String> =
+            values.iter().flat_map(|value| value.split(',')).map(|key| key.trim().to_owned()).collect();
+        Secrets::new(values.into_iter().chain(each))
     }
 }
 
