@@ -49,7 +49,9 @@ impl Bench {
     }
 
     async fn measure(&self) -> Result<String> {
-        let release = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release").canonicalize()?;
+        // Beside the folder this chore was built into, wherever that is.
+        let release =
+            std::env::current_exe()?.parent().and_then(Path::parent).context("no target folder")?.join("release");
         let (agent, binary) = (release.join("fake-agent"), release.join("trunkline"));
         let gateway = Gateway::start(&binary, &agent).await?;
         let idle = gateway.memory()?;
