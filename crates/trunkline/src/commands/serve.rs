@@ -28,9 +28,9 @@ use crate::setup::{Loaded, StopSignals, runtime, say};
 pub(crate) struct Serve {
     #[command(flatten)]
     places: Places,
-    /// Address to listen on; anything but loopback needs API keys
-    #[arg(long, value_name = "ADDR", env = "TRUNKLINE_LISTEN", default_value = "127.0.0.1")]
-    listen: IpAddr,
+    /// Address to listen on, with or without a port; anything but loopback needs API keys
+    #[arg(long, value_name = "ADDR", env = "TRUNKLINE_LISTEN", default_value = "127.0.0.1", value_parser = Listen::parse)]
+    listen: Listen,
     /// Port; 0 picks a free one
     #[arg(long, value_name = "N", env = "TRUNKLINE_PORT", default_value_t = 8765)]
     port: u16,
@@ -60,6 +60,27 @@ pub(crate) struct Serve {
     drain: Duration,
 }
 
+/// An address as people write it: `127.0.0.1`, `[::1]:8765`, `localhost`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Listen {
+    ip: IpAddr,
+    /// Wins over `--port`.
+    port: Option<u16>,
+}
+
+impl Listen {
+    fn parse(text: &str) -> Result<Self, String> {
+        let text = text.replacen("localhost", "127.0.0.1", 1);
+        if let Ok(ip) = text.trim_matches(['[', ']']).parse() {
+            return Ok(Self { ip, port: None });
+        }
+        match text.parse::<SocketAddr>() {
+            Ok(address) => Ok(Self { ip: address.ip(), port: Some(address.port()) }),
+            Err(_) => Err("not an address: write 127.0.0.1, 0.0.0.0:8765 or [::1]:8765".to_owned()),
+        }
+    }
+}
+
 fn span(text: &str) -> Result<Duration, String> {
     parse_span(text).ok_or_else(|| format!("{text:?} is not a time: write 500ms, 120s, 2m or 1h"))
 }
@@ -71,7 +92,7 @@ impl Serve {
             tracing::warn!("{warning}");
         }
         let keys = self.keys(&loaded.around)?;
-        let address = SocketAddr::new(self.listen, self.port);
+        let address = SocketAddr::new(self.listen.ip, self.listen.port.unwrap_or(self.port));
         auth::check_bind(address, &keys).map_err(|error| ConfigError::elsewhere(error.to_string()))?;
         runtime()?.block_on(self.serve(loaded, keys, address))?;
         Ok(ExitCode::SUCCESS)
@@ -140,4 +161,25 @@ async fn stop_on(mut signals: StopSignals, stop: &Stop) {
         token.cancel();
     }
     std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        let parsed = |text: &str| Listen::parse(text).map(|listen| (listen.ip.to_string(), listen.port)).ok();
+        for (text, ip, port) in [
+            ("127.0.0.1", "127.0.0.1", None),
+            ("localhost:0", "127.0.0.1", Some(0)),
+            ("::1", "::1", None),
+            ("[::1]", "::1", None),
+            ("[::1]:80", "::1", Some(80)),
+            ("0.0.0.0:8765", "0.0.0.0", Some(8765)),
+        ] {
+            assert_eq!(parsed(text), Some((ip.to_owned(), port)), "{text}");
+        }
+        assert_eq!(parsed("example.com"), None);
+    }
 }
