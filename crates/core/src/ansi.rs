@@ -23,7 +23,7 @@ enum State {
     StringEscape,
 }
 
-const LONGEST_STRING: usize = 4096;
+const LONGEST_STRING: usize = 64 * 1024;
 
 impl Ansi {
     /// The text of this piece without its escapes.

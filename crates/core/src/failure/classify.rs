@@ -55,6 +55,8 @@ const PATTERNS: [(Category, &[&str]); 9] = [
             "connection_failed",
             "deadline_exceeded",
             "socket_hang_up",
+            "eai_again",
+            "fetch_failed",
         ],
     ),
     (Category::Server, &["internal_server_error", "service_unavailable", "bad_gateway"]),
@@ -154,17 +156,23 @@ fn stands_alone(before: &str, after: &str) -> bool {
 /// At the start of the text, or after a word that announces a status.
 fn is_introduced(before: &str) -> bool {
     let before = before.trim_end_matches([' ', ':', '=', '"', '\'', '(', '[', '{', '/', '#', '\t']);
-    let before =
-        before.strip_suffix("1.1").or_else(|| before.strip_suffix('2')).unwrap_or(before).trim_end_matches('/');
-    before.is_empty() || STATUS_WORDS.iter().any(|word| before.ends_with(word))
+    let version = before.rfind("http/").filter(|at| before[at + 5..].chars().all(|c| c.is_ascii_digit() || c == '.'));
+    let before = version.map_or(before, |at| &before[..at + 4]);
+    let whole = |rest: &str| !rest.ends_with(char::is_alphanumeric);
+    before.is_empty() || STATUS_WORDS.iter().any(|word| before.strip_suffix(word).is_some_and(whole))
 }
 
 /// How long the text asks to wait, if it does.
 #[must_use]
 pub fn retry_after(text: &str) -> Option<Duration> {
-    const ASKS: [&str; 9] = [
+    const ASKS: [&str; 14] = [
         "retry-after-ms",
         "retry_after_ms",
+        "retryafterms",
+        "retry_after_seconds",
+        "retryafter",
+        "try again after",
+        "wait at least",
         "retry-after",
         "retry_after",
         "retry after",
@@ -185,6 +193,8 @@ pub fn retry_after(text: &str) -> Option<Duration> {
 
 /// Reads `30`, `1.5s`, `100 ms`, `2 minutes`, `1m30s` from the beginning of `text`.
 fn duration(text: &str, default_unit: &str) -> Option<Duration> {
+    /// Words that may follow a bare number without being its unit.
+    const SEPARATE: [&str; 4] = ["and", "before", "or", "then"];
     const LONGEST: f64 = 30.0 * 24.0 * 3600.0;
     let mut rest = text;
     let mut seconds = 0.0;
@@ -195,7 +205,12 @@ fn duration(text: &str, default_unit: &str) -> Option<Duration> {
         let Ok(value) = number.parse::<f64>() else { break };
         let after = rest[digits..].trim_start();
         let letters = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
-        let Some(factor) = unit(&after[..letters]) else {
+        let word = &after[..letters];
+        let Some(factor) = unit(if word.is_empty() { default_unit } else { word }) else {
+            // "3 fortnights": a number of something unknown is no time at all.
+            if !any && !SEPARATE.contains(&word) {
+                return None;
+            }
             if !any {
                 seconds = value * unit(default_unit).unwrap_or(1.0);
                 any = true;
@@ -204,7 +219,11 @@ fn duration(text: &str, default_unit: &str) -> Option<Duration> {
         };
         seconds += value * factor;
         any = true;
-        rest = after[letters..].trim_start();
+        let more = after[letters..].trim_start_matches([' ', ',']);
+        rest = more.strip_prefix("and ").unwrap_or(more);
+        if word.is_empty() {
+            break;
+        }
     }
     (any && seconds.is_finite() && seconds <= LONGEST).then(|| Duration::from_millis((seconds * 1000.0).round() as u64))
 }
@@ -215,6 +234,7 @@ fn unit(word: &str) -> Option<f64> {
         "s" | "sec" | "secs" | "second" | "seconds" => Some(1.0),
         "m" | "min" | "mins" | "minute" | "minutes" => Some(60.0),
         "h" | "hr" | "hrs" | "hour" | "hours" => Some(3600.0),
+        "d" | "day" | "days" => Some(86_400.0),
         _ => None,
     }
 }

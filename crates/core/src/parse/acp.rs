@@ -38,8 +38,8 @@ fn read_update(update: &Value, transcript: &mut Transcript) {
     if let Some(call) = update.pointer("/_meta/usage").and_then(usage) {
         // Qwen counts each call of the model by itself.
         let sum = transcript.usage.get_or_insert_default();
-        sum.input_tokens += call.input_tokens;
-        sum.output_tokens += call.output_tokens;
+        sum.input_tokens = sum.input_tokens.saturating_add(call.input_tokens);
+        sum.output_tokens = sum.output_tokens.saturating_add(call.output_tokens);
     }
     match field("sessionUpdate") {
         "agent_message_chunk" if !text().starts_with(MODE_UPDATE) => {
@@ -47,7 +47,7 @@ fn read_update(update: &Value, transcript: &mut Transcript) {
             transcript.text(text());
         }
         "agent_thought_chunk" => transcript.thinking(text()),
-        "user_message_chunk" => transcript.echo.push_str(text()),
+        "user_message_chunk" => transcript.echo(text()),
         "tool_call" => {
             let input = update.get("rawInput").cloned().unwrap_or(Value::Null);
             transcript.tool_started(field("toolCallId"), field("title"), input);

@@ -27,8 +27,9 @@ fn read_message(message: &Value, transcript: &mut Transcript) -> bool {
         Some("tool") => {
             let id = message.get("tool_call_id").and_then(Value::as_str).unwrap_or_default();
             transcript.tool_finished(id, &text, true);
+            transcript.stopped = false;
         }
-        Some("user") => transcript.echo.push_str(&text),
+        Some("user") => transcript.echo(&text),
         Some("system" | "developer") => {}
         Some(_) | None => return false,
     }
@@ -36,6 +37,9 @@ fn read_message(message: &Value, transcript: &mut Transcript) -> bool {
 }
 
 fn read_assistant(message: &Value, text: &str, transcript: &mut Transcript) {
+    // The last word is an assistant's that asks for no more tools.
+    transcript.expects_end = true;
+    transcript.stopped = message.get("tool_calls").and_then(Value::as_array).is_none_or(Vec::is_empty);
     if let Some(error) = text.trim_start().strip_prefix(APOLOGY) {
         let error = error.trim();
         transcript.fault = Some(Fault { text: error.to_owned(), status: status(error), ..Fault::default() });

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use crate::event::Finish;
+use crate::parse::MAX_ANSWER;
 use crate::parse::fields::{text_of, usage};
 use crate::parse::transcript::{Fault, Transcript};
 
@@ -131,6 +132,10 @@ impl Claude {
                     let input = block.get("input").cloned().unwrap_or(Value::Null);
                     transcript.tool_started(field("id"), field("name"), input);
                 }
+                // What the service's own tools answered stands in the same message.
+                kind if kind.ends_with("_tool_result") => {
+                    transcript.tool_finished(field("tool_use_id"), "", true);
+                }
                 _ => {}
             }
         }
@@ -152,6 +157,12 @@ impl Claude {
                 transcript.withhold(&text[at..]);
             }
             Some(_) | None => transcript.text(text),
+        }
+    }
+
+    fn remember(&mut self, delta: &str) {
+        if self.block.len() + delta.len() <= MAX_ANSWER {
+            self.block.push_str(delta);
         }
     }
 
@@ -181,10 +192,10 @@ impl Claude {
             "content_block_delta" => {
                 let delta = event.get("delta").unwrap_or(&Value::Null);
                 if let Some(text) = delta.get("text").and_then(Value::as_str) {
-                    self.block.push_str(text);
+                    self.remember(text);
                     self.show(text, transcript);
                 } else if let Some(text) = delta.get("thinking").and_then(Value::as_str) {
-                    self.block.push_str(text);
+                    self.remember(text);
                     transcript.thinking(text);
                 }
             }
@@ -225,11 +236,11 @@ impl Claude {
 
     fn fault(&mut self, value: &Value) -> Fault {
         let field = |name: &str| value.get(name).and_then(Value::as_str);
-        let errors = value
-            .get("errors")
-            .and_then(Value::as_array)
-            .map(|errors| errors.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n"));
-        let message = value.get("error").and_then(|error| error.get("message")).and_then(text_of);
+        let errors = value.get("errors").and_then(Value::as_array).map(|errors| {
+            let text = |error: &Value| error.as_str().or_else(|| error.get("message")?.as_str()).map(str::to_owned);
+            errors.iter().filter_map(text).collect::<Vec<_>>().join("\n")
+        });
+        let message = value.pointer("/error/message").or_else(|| value.get("error")).and_then(text_of);
         let text = message
             .or_else(|| field("result").filter(|text| !text.is_empty()).map(str::to_owned))
             .or_else(|| errors.filter(|text| !text.is_empty()))

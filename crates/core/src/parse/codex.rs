@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::parse::fields::{nested, text_of, usage};
+use crate::parse::fields::{error, nested, text_of, usage};
 use crate::parse::transcript::{Fault, Transcript};
 
 pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
@@ -24,10 +24,15 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
             read_item(kind, item, transcript);
         }
         "error" => {
-            let Some(text) = value.get("message").and_then(Value::as_str) else { return false };
-            // Not terminal: each retry prints one.
-            transcript.transient = Some(fault(text));
-            transcript.notice(text);
+            // With a message of its own it is not terminal: each retry prints one.
+            if let Some(text) = value.get("message").and_then(Value::as_str) {
+                transcript.transient = Some(fault(text));
+                transcript.notice(text);
+            } else if let Some(fault) = error(value) {
+                transcript.fault = Some(fault);
+            } else {
+                return false;
+            }
         }
         "turn.completed" => {
             if let Some(usage) = value.get("usage").and_then(usage) {
@@ -36,8 +41,9 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
             transcript.completed = true;
         }
         "turn.failed" => {
-            let text = value.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
-            transcript.fault = Some(fault(text.unwrap_or("the turn failed without a message")));
+            let text = value.pointer("/error/message").or_else(|| value.get("error")).or_else(|| value.get("message"));
+            let text = text.and_then(Value::as_str).unwrap_or("the turn failed without a message");
+            transcript.fault = Some(fault(text));
         }
         _ => return false,
     }
@@ -53,8 +59,9 @@ fn fault(text: &str) -> Fault {
 fn read_item(event: &str, item: &Value, transcript: &mut Transcript) {
     let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
     let done = event == "item.completed";
-    match field("type") {
-        "agent_message" | "" if done => {
+    let kind = if field("type").is_empty() { field("item_type") } else { field("type") };
+    match kind {
+        "agent_message" | "assistant_message" | "" if done => {
             let text =
                 item.get("text").and_then(Value::as_str).or_else(|| item.get("agent_message")?.get("text")?.as_str());
             if let Some(text) = text {
@@ -62,7 +69,7 @@ fn read_item(event: &str, item: &Value, transcript: &mut Transcript) {
                 transcript.text(text);
             }
         }
-        "agent_message" | "" => {}
+        "agent_message" | "assistant_message" | "" => {}
         "reasoning" if done => transcript.thinking(field("text")),
         "reasoning" => {}
         // A warning: unknown model, ignored setting, another transport.

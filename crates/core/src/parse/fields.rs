@@ -30,11 +30,40 @@ pub(super) fn fragment(value: &Value, transcript: &mut Transcript) -> bool {
         transcript.fault = Some(fault);
         return true;
     }
-    let Some(content) = content(value) else { return false };
+    let kind = value.get("type").and_then(Value::as_str).unwrap_or("content");
+    let from_user = value.get("role").or_else(|| value.pointer("/message/role")).is_some_and(|role| role == "user");
+    // Only what calls itself an answer: reasoning, tools and logs have contents too.
+    if !ANSWERS.contains(&kind) || from_user {
+        return false;
+    }
+    let piece = ["/delta/text", "/delta/content", "/choices/0/delta/content"];
+    let piece = piece.iter().find_map(|path| value.pointer(path)?.as_str().map(str::to_owned));
+    let Some(content) = piece.or_else(|| value.get("delta")?.as_str().map(str::to_owned)).or_else(|| content(value))
+    else {
+        return false;
+    };
     metadata(value, transcript);
     transcript.text(&content);
     true
 }
+
+/// Types of events whose text belongs to the answer.
+const ANSWERS: [&str; 14] = [
+    "answer",
+    "assistant",
+    "chunk",
+    "completion",
+    "content",
+    "content_block_delta",
+    "content_delta",
+    "delta",
+    "final",
+    "message",
+    "output",
+    "response",
+    "text",
+    "text_delta",
+];
 
 fn metadata(value: &Value, transcript: &mut Transcript) {
     let session = ["session_id", "sessionId", "sessionID"].iter().find_map(|name| value.get(name)?.as_str());
@@ -73,7 +102,11 @@ pub(super) fn error(value: &Value) -> Option<Fault> {
     if let Some(text) = error.as_str() {
         return (!text.is_empty()).then(|| Fault { text: text.to_owned(), ..Fault::default() });
     }
-    let text = error.get("message").and_then(Value::as_str)?;
+    let Some(text) = error.get("message").and_then(Value::as_str) else {
+        // No words: its name, or the whole of it, must do.
+        let text = kind(error).unwrap_or_else(|| error.to_string());
+        return error.is_object().then(|| Fault { text, status: status(error), kind: kind(error), ..Fault::default() });
+    };
     Some(nested(text).unwrap_or_else(|| Fault {
         text: text.to_owned(),
         status: status(error),
@@ -116,10 +149,15 @@ pub(super) fn usage(value: &Value) -> Option<Usage> {
     let written = number(&["cache_creation_input_tokens"]);
     let read = number(&["cache_read_input_tokens"]);
     // Anthropic counts cached input apart; who prints a total that adds up without it does not.
-    let apart = number(&["total_tokens"]).is_none_or(|total| total != input + output);
-    let extra = if apart { written.unwrap_or(0) + read.unwrap_or(0) } else { 0 };
+    let apart = number(&["total_tokens"]).is_none_or(|total| total != input.saturating_add(output));
+    let extra = if apart { written.unwrap_or(0).saturating_add(read.unwrap_or(0)) } else { 0 };
     let cached = read.or_else(|| number(&["cached_input_tokens", "cached"])).unwrap_or(0);
-    Some(Usage { input_tokens: input + extra, output_tokens: output, cached_tokens: cached, estimated: false })
+    Some(Usage {
+        input_tokens: input.saturating_add(extra),
+        output_tokens: output,
+        cached_tokens: cached,
+        estimated: false,
+    })
 }
 
 #[cfg(test)]

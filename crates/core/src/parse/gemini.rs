@@ -44,7 +44,7 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
 fn read_message(value: &Value, transcript: &mut Transcript) {
     let text = value.get("content").and_then(text_of).unwrap_or_default();
     match value.get("role").and_then(Value::as_str) {
-        Some("user") => transcript.echo.push_str(&text),
+        Some("user") => transcript.echo(&text),
         Some("assistant" | "model") => {
             if value.get("delta").and_then(Value::as_bool) != Some(true) {
                 transcript.begin_message(None);
@@ -73,7 +73,8 @@ fn read_result(value: &Value, transcript: &mut Transcript) {
 fn read_whole(value: &Value, transcript: &mut Transcript) -> bool {
     let response = value.get("response").and_then(Value::as_str);
     let fault = error_of(value);
-    if value.get("session_id").is_none() || (response.is_none() && fault.is_none()) {
+    let ours = value.get("session_id").is_some() || value.get("stats").is_some();
+    if !ours || (response.is_none() && fault.is_none()) {
         return false;
     }
     transcript.started(value.get("session_id").and_then(Value::as_str), None);
@@ -102,9 +103,9 @@ fn sum_of_models(models: &Value) -> Option<Usage> {
     for model in models.as_object()?.values() {
         let tokens =
             |name: &str| model.get("tokens").and_then(|tokens| tokens.get(name)).and_then(Value::as_u64).unwrap_or(0);
-        sum.input_tokens += tokens("prompt");
-        sum.output_tokens += tokens("candidates");
-        sum.cached_tokens += tokens("cached");
+        sum.input_tokens = sum.input_tokens.saturating_add(tokens("prompt"));
+        sum.output_tokens = sum.output_tokens.saturating_add(tokens("candidates"));
+        sum.cached_tokens = sum.cached_tokens.saturating_add(tokens("cached"));
     }
     Some(sum)
 }

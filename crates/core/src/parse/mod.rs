@@ -8,6 +8,7 @@ mod acp;
 mod ax;
 mod claude;
 mod codex;
+mod dialect;
 mod fields;
 mod gemini;
 mod opencode;
@@ -16,13 +17,13 @@ mod transcript;
 mod verdict;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::ansi;
 use crate::event::{Event, Finish, SessionId, Usage};
 use crate::failure::{Failure, Rule};
 use crate::lines::{Line, Lines};
 use crate::model::Normalize;
+use dialect::Dialect;
 use transcript::Transcript;
 
 /// The longest answer that is kept.
@@ -96,33 +97,10 @@ enum Source {
     Lines { lines: Lines, dialect: Dialect, plain: Vec<String>, plain_bytes: usize },
 }
 
-#[derive(Debug)]
-enum Dialect {
-    Claude(claude::Claude),
-    Codex,
-    Gemini,
-    Opencode(opencode::Opencode),
-    Ax,
-    /// One object: nothing is an event until the whole has been seen.
-    Json,
-    Any(claude::Claude),
-}
-
 impl Decoder {
     #[must_use]
     pub fn new(format: Format, context: Context) -> Self {
-        let dialect = match format {
-            Format::Text => None,
-            Format::Claude => Some(Dialect::Claude(claude::Claude::new(claude::Flavour::Claude))),
-            Format::Qwen => Some(Dialect::Claude(claude::Claude::new(claude::Flavour::Qwen))),
-            Format::Codex => Some(Dialect::Codex),
-            Format::Gemini => Some(Dialect::Gemini),
-            Format::Opencode => Some(Dialect::Opencode(opencode::Opencode::default())),
-            Format::Ax => Some(Dialect::Ax),
-            Format::Json => Some(Dialect::Json),
-            Format::StreamJson => Some(Dialect::Any(claude::Claude::new(claude::Flavour::Claude))),
-        };
-        let source = match dialect {
+        let source = match Dialect::of(format) {
             None => Source::Text(text::Text::new(context.normalize)),
             Some(dialect) => Source::Lines { lines: Lines::default(), dialect, plain: Vec::new(), plain_bytes: 0 },
         };
@@ -181,6 +159,7 @@ impl Decoder {
             Line::Whole(line) => line,
             Line::Overlong { head, bytes } => {
                 let line = format!("{head}… [a line of {bytes} bytes was left out]");
+                self.transcript.cut_off = true;
                 self.transcript.events.push(Event::Unknown { line });
                 return;
             }
@@ -216,102 +195,6 @@ impl Decoder {
                 text::normalized(output, self.context.normalize)
             }
         }
-    }
-}
-
-impl Dialect {
-    fn whole_only(&self) -> bool {
-        matches!(self, Self::Json)
-    }
-
-    /// Reads a line if it is JSON that this dialect knows.
-    fn json(&mut self, line: &str, transcript: &mut Transcript) -> bool {
-        let start = line.trim_start();
-        if !start.starts_with(['{', '[']) {
-            return false;
-        }
-        let Ok(value) = serde_json::from_str::<Value>(start) else { return false };
-        self.values(&value, transcript)
-    }
-
-    /// Reads the output as one JSON document, possibly after lines of noise.
-    fn document(&mut self, output: &str, transcript: &mut Transcript) -> bool {
-        let from_line = |text: &str| text.starts_with(['{', '[']);
-        let mut rest = output.trim_start();
-        loop {
-            if from_line(rest)
-                && let Ok(value) = serde_json::from_str::<Value>(rest.trim_end())
-            {
-                return self.values(&value, transcript);
-            }
-            if rest.starts_with('[') && self.salvage(rest, transcript) {
-                return true;
-            }
-            match rest.split_once('\n') {
-                Some((_, after)) if !from_line(rest) => rest = after,
-                Some(_) | None => return false,
-            }
-        }
-    }
-
-    /// Reads what is whole of an array that was cut off.
-    fn salvage(&mut self, array: &str, transcript: &mut Transcript) -> bool {
-        let mut known = false;
-        let mut rest = array.trim_start_matches(['[', ' ', '\n']);
-        loop {
-            let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
-            let Some(Ok(value)) = values.next() else { return known };
-            known |= value.is_object() && self.value(&value, transcript);
-            rest = rest[values.byte_offset()..].trim_start_matches([',', ' ', '\n']);
-        }
-    }
-
-    fn values(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
-        let Some(items) = value.as_array() else { return self.value(value, transcript) };
-        let known: Vec<bool> =
-            items.iter().filter(|item| item.is_object()).map(|item| self.value(item, transcript)).collect();
-        known.contains(&true)
-    }
-
-    fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
-        let known = match self {
-            Self::Claude(claude) => claude.value(value, transcript) || common(value, transcript),
-            Self::Codex => common(value, transcript),
-            Self::Gemini => gemini::value(value, transcript) || common(value, transcript),
-            Self::Opencode(opencode) => opencode.value(value, transcript) || common(value, transcript),
-            Self::Ax => ax::value(value, transcript) || common(value, transcript),
-            Self::Json => fields::whole(value, transcript),
-            Self::Any(claude) => by_shape(claude, value, transcript),
-        };
-        if known {
-            transcript.seen = true;
-            return true;
-        }
-        // An event of a type nobody knows is an event still.
-        let typed = value.get("type").is_some_and(Value::is_string);
-        if typed {
-            transcript.seen = true;
-            transcript.events.push(Event::Unknown { line: value.to_string() });
-        }
-        typed
-    }
-}
-
-/// The vocabularies that several CLIs share: threads, turns and items, `content`, the client protocol, lines with a role.
-fn common(value: &Value, transcript: &mut Transcript) -> bool {
-    codex::value(value, transcript) || acp::value(value, transcript) || ax::value(value, transcript)
-}
-
-/// A stream whose speaker is not known: each event is read by the dialect it looks like.
-fn by_shape(claude: &mut claude::Claude, value: &Value, transcript: &mut Transcript) -> bool {
-    let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
-    match kind {
-        "init" | "tool_use" | "tool_result" | "message" if value.get("part").is_none() => {
-            gemini::value(value, transcript)
-        }
-        "result" if value.get("status").is_some() => gemini::value(value, transcript),
-        "system" | "assistant" | "user" | "stream_event" | "result" => claude.value(value, transcript),
-        _ => common(value, transcript) || fields::fragment(value, transcript),
     }
 }
 

@@ -19,9 +19,18 @@ impl Opencode {
     pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
         let part = value.get("part");
+        let session = value.get("sessionID").and_then(Value::as_str);
+        if part.is_some() && transcript.session.as_ref().is_some_and(|known| session.is_some_and(|id| id != known.0)) {
+            // A sub-agent's own steps: what they came to reaches the main one as a tool's output.
+            return true;
+        }
         match (kind, part) {
             ("step_start", Some(_)) => {
                 self.step += 1;
+                // It goes on after all.
+                if let Some(fault) = transcript.fault.take() {
+                    transcript.transient = Some(fault);
+                }
                 // The last step must stop by itself: until it has, this is not an answer.
                 transcript.stopped = false;
             }
@@ -43,7 +52,7 @@ impl Opencode {
             _ => return false,
         }
         transcript.expects_end = true;
-        transcript.started(value.get("sessionID").and_then(Value::as_str), None);
+        transcript.started(session, None);
         true
     }
 }
@@ -67,9 +76,9 @@ fn read_finish(part: &Value, transcript: &mut Transcript) {
         |path: &str| part.get("tokens").and_then(|tokens| tokens.pointer(path)).and_then(Value::as_u64).unwrap_or(0);
     let usage = transcript.usage.get_or_insert_default();
     *usage = Usage {
-        input_tokens: usage.input_tokens + tokens("/input") + tokens("/cache/read") + tokens("/cache/write"),
-        output_tokens: usage.output_tokens + tokens("/output") + tokens("/reasoning"),
-        cached_tokens: usage.cached_tokens + tokens("/cache/read"),
+        input_tokens: sum(&[usage.input_tokens, tokens("/input"), tokens("/cache/read"), tokens("/cache/write")]),
+        output_tokens: sum(&[usage.output_tokens, tokens("/output"), tokens("/reasoning")]),
+        cached_tokens: sum(&[usage.cached_tokens, tokens("/cache/read")]),
         estimated: false,
     };
     match part.get("reason").and_then(Value::as_str) {
@@ -81,9 +90,14 @@ fn read_finish(part: &Value, transcript: &mut Transcript) {
     transcript.stopped = true;
 }
 
+fn sum(counts: &[u64]) -> u64 {
+    counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
+}
+
 fn read_error(error: &Value) -> Fault {
     let data = error.get("data").unwrap_or(&Value::Null);
-    let text = data.get("message").and_then(Value::as_str).unwrap_or("opencode reported an error without a message");
+    let text = data.get("message").or_else(|| error.get("message")).and_then(Value::as_str);
+    let text = text.unwrap_or("opencode reported an error without a message");
     let body = data.get("responseBody").and_then(Value::as_str).and_then(nested);
     let inner = text.trim_start().starts_with('{').then(|| nested(text)).flatten();
     let kind = body.and_then(|body| body.kind).or_else(|| inner.as_ref()?.kind.clone());
@@ -91,7 +105,7 @@ fn read_error(error: &Value) -> Fault {
     Fault {
         text: inner.map_or_else(|| text.to_owned(), |inner| inner.text),
         status: data.get("statusCode").and_then(Value::as_u64),
-        kind: kind.or_else(|| name.map(str::to_owned)),
+        kind: kind.or_else(|| name.or_else(|| error.get("type")?.as_str()).map(str::to_owned)),
         retry_after: data.get("responseHeaders").and_then(waiting_time),
         resets_at: None,
         category: None,

@@ -15,6 +15,9 @@ use crate::parse::MAX_ANSWER;
 /// The most of a tool's output that an event carries.
 const MAX_TOOL_OUTPUT: usize = 64 * 1024;
 
+/// The most of a user's echoed words that is kept.
+const MAX_ECHO: usize = 1024 * 1024;
+
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
     pub(super) events: Vec<Event>,
@@ -48,6 +51,8 @@ pub(super) struct Transcript {
     /// The CLI keeps trying what cannot succeed.
     pub(super) hopeless: bool,
     pub(super) overflow: bool,
+    /// Something was printed that could not be kept or was not whole: without an end, it is no answer.
+    pub(super) cut_off: bool,
     /// The user's own words as the CLI echoed them.
     pub(super) echo: String,
     /// The latest time stamp the CLI printed, in seconds since the epoch.
@@ -113,6 +118,8 @@ impl Transcript {
     /// A piece of the present message.
     pub(super) fn text(&mut self, piece: &str) {
         let plain = self.message.ansi.push(piece);
+        // Who speaks has its tools' answers: one that was never reported must not switch the idle limit off for good.
+        self.tools_running = 0;
         let text = self.message.text.get_or_insert_default();
         if text.len() + plain.len() > MAX_ANSWER {
             self.overflow = true;
@@ -163,7 +170,17 @@ impl Transcript {
 
     /// Text that may turn out to be an error: shown only if the turn ends well.
     pub(super) fn withhold(&mut self, text: &str) {
-        self.withheld.push_str(text);
+        self.withheld.push_str(bounded(text, MAX_ANSWER.saturating_sub(self.withheld.len())));
+    }
+
+    /// What may be the error of a turn that ended badly.
+    pub(super) fn withheld(&self) -> &str {
+        &self.withheld
+    }
+
+    /// The user's own words, as far as an estimate of them needs.
+    pub(super) fn echo(&mut self, text: &str) {
+        self.echo.push_str(bounded(text, MAX_ECHO.saturating_sub(self.echo.len())));
     }
 
     /// The turn ended well: what was withheld was an answer after all.
@@ -202,7 +219,7 @@ impl Transcript {
 
     /// Whether any message, even an empty one, was written.
     pub(super) fn has_message(&self) -> bool {
-        self.answer.is_some() || self.message.text.is_some() || self.previous.is_some()
+        self.answer.is_some() || self.message.text.is_some() || self.previous.is_some() || !self.withheld.is_empty()
     }
 
     /// Whether anything of the answer went out as it came.

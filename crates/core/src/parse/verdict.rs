@@ -27,12 +27,12 @@ pub(super) fn conclude(
     plain: String,
     prompt: &str,
 ) -> Conclusion {
-    let stderr = meaningful(stderr, &context.noise);
+    let stderr = Stderr::read(stderr, &context.noise);
     let failure = failure(transcript, context, ending, &stderr, &plain);
     if failure.is_none() {
         transcript.release_withheld();
         settle_plain_answer(transcript, plain);
-    } else if !transcript.seen && transcript.answer.is_none() && !stderr.is_empty() {
+    } else if !transcript.seen && transcript.answer.is_none() && !stderr.said.is_empty() {
         transcript.answer = Some(plain);
     } else if !transcript.seen {
         // The only words there were are the failure's.
@@ -61,7 +61,13 @@ fn settle_plain_answer(transcript: &mut Transcript, plain: String) {
     transcript.answer = Some(if plain.trim().is_empty() { NO_OUTPUT.to_owned() } else { plain });
 }
 
-fn failure(transcript: &Transcript, context: &Context, ending: Ending, stderr: &str, plain: &str) -> Option<Failure> {
+fn failure(
+    transcript: &Transcript,
+    context: &Context,
+    ending: Ending,
+    stderr: &Stderr,
+    plain: &str,
+) -> Option<Failure> {
     if let Some(fault) = &transcript.fault {
         return Some(from_fault(fault, transcript, context, stderr));
     }
@@ -72,11 +78,11 @@ fn failure(transcript: &Transcript, context: &Context, ending: Ending, stderr: &
         return None;
     }
     // Without events, what stands on stdout may be the error.
-    let said = if transcript.seen { "" } else { plain };
+    let said = if transcript.seen { transcript.withheld() } else { plain };
     match ending {
         Ending::TimedOut(limit) => Some(Failure::timed_out().hint(limit)),
         Ending::Cancelled => Some(Failure::new(Category::Cancelled, "cancelled")),
-        Ending::Code(0) if transcript.seen => cut_short(transcript, context, stderr),
+        Ending::Code(0) if transcript.seen || transcript.cut_off => cut_short(transcript, context, stderr),
         Ending::Code(0) => None,
         Ending::Open if transcript.hopeless => Some(without_event(transcript, context, stderr, "")),
         Ending::Open => cut_short(transcript, context, stderr),
@@ -95,8 +101,8 @@ fn failure(transcript: &Transcript, context: &Context, ending: Ending, stderr: &
 }
 
 /// A successful exit after events: a failure if the last of them never came.
-fn cut_short(transcript: &Transcript, context: &Context, stderr: &str) -> Option<Failure> {
-    if !transcript.expects_end && transcript.has_message() {
+fn cut_short(transcript: &Transcript, context: &Context, stderr: &Stderr) -> Option<Failure> {
+    if !transcript.expects_end && !transcript.cut_off && transcript.has_message() {
         return None;
     }
     if transcript.stopped && transcript.has_message() {
@@ -105,6 +111,8 @@ fn cut_short(transcript: &Transcript, context: &Context, stderr: &str) -> Option
     let program = &context.program;
     let message = if transcript.stopped {
         format!("{program} ended without an answer")
+    } else if transcript.cut_off {
+        format!("the output of {program} was cut off")
     } else {
         format!("{program} ended without its final event")
     };
@@ -117,43 +125,62 @@ fn cut_short(transcript: &Transcript, context: &Context, stderr: &str) -> Option
 }
 
 /// The failure an error event speaks of. Its own words first, all of stderr last.
-fn from_fault(fault: &Fault, transcript: &Transcript, context: &Context, stderr: &str) -> Failure {
+fn from_fault(fault: &Fault, transcript: &Transcript, context: &Context, stderr: &Stderr) -> Failure {
     let text = described(fault);
-    let mut category = fault.category.unwrap_or_else(|| classify(&text, &context.rules));
-    if category == Category::Unknown {
-        category = classify(&error_line(stderr).unwrap_or_default(), &context.rules);
-    }
-    let wait = fault
-        .retry_after
-        .or_else(|| {
-            let (reset, now) = (fault.resets_at?, transcript.now?);
-            u64::try_from(reset - now).ok().map(Duration::from_secs)
-        })
-        .or_else(|| retry_after(&text));
+    let wait = fault.retry_after.or_else(|| {
+        let (reset, now) = (fault.resets_at?, transcript.now?);
+        u64::try_from(reset - now).ok().map(Duration::from_secs)
+    });
+    let failure = judge(&[&text], stderr, context);
+    let category = fault.category.unwrap_or(failure.category);
     let message = bounded(ansi::strip(&fault.text).trim(), MAX_MESSAGE).to_owned();
-    Failure::new(category, message).retry_after(wait.or_else(|| default_wait(category)))
+    let wait = wait.or(failure.retry_after).or_else(|| default_wait(category));
+    Failure::new(category, message).retry_after(wait)
 }
 
 /// The failure of a process that ended badly without an event for it.
-fn without_event(transcript: &Transcript, context: &Context, stderr: &str, stdout: &str) -> Failure {
-    if let Some(fault) = reported_on(stderr) {
+fn without_event(transcript: &Transcript, context: &Context, stderr: &Stderr, stdout: &str) -> Failure {
+    if let Some(fault) = reported_on(&stderr.said) {
         return from_fault(&fault, transcript, context, stderr);
     }
-    let transient = transcript.transient.as_ref().map(described);
-    let message = match (&transcript.transient, stderr.is_empty()) {
+    let transient = transcript.transient.as_ref().map(described).unwrap_or_default();
+    let message = match (&transcript.transient, stderr.said.is_empty()) {
         (Some(fault), true) => fault.text.clone(),
-        (_, false) => stderr.to_owned(),
+        (_, false) => stderr.said.clone(),
         (None, true) => stdout.to_owned(),
     };
-    let texts = [transient, error_line(stderr), Some(stderr.to_owned()), Some(stdout.to_owned())];
-    let texts: Vec<String> = texts.into_iter().flatten().collect();
-    let category = texts
-        .iter()
-        .map(|text| classify(text, &context.rules))
-        .find(|category| *category != Category::Unknown)
-        .unwrap_or(Category::Unknown);
-    let wait = texts.iter().find_map(|text| retry_after(text)).or_else(|| default_wait(category));
-    Failure::new(category, bounded(message.trim(), MAX_MESSAGE)).retry_after(wait)
+    let failure = judge(&[&transient], stderr, context);
+    let failure = if failure.category == Category::Unknown { judge(&[stdout], stderr, context) } else { failure };
+    let wait = failure.retry_after.or_else(|| retry_after(&stderr.said)).or_else(|| default_wait(failure.category));
+    Failure::new(failure.category, bounded(message.trim(), MAX_MESSAGE)).retry_after(wait)
+}
+
+/// What the first words that mean anything mean, and how long they ask to wait: the given ones, then the line of stderr
+/// that names the error, then all of it, then its log.
+fn judge(words: &[&str], stderr: &Stderr, context: &Context) -> Failure {
+    let named = error_line(&stderr.said).unwrap_or_default();
+    for text in words.iter().copied().chain([named.as_str(), &stderr.said]) {
+        let category = classify(text, &context.rules);
+        if category != Category::Unknown {
+            let wait = retry_after(text).or_else(|| words.iter().find_map(|words| retry_after(words)));
+            return Failure::new(category, "").retry_after(wait);
+        }
+    }
+    // A log tells of much that does not matter; only what speaks of the service is taken from it.
+    let category = match classify(&stderr.log, &context.rules) {
+        category @ (Category::Quota
+        | Category::RateLimit
+        | Category::Authentication
+        | Category::Network
+        | Category::Server
+        | Category::Timeout) => category,
+        Category::Validation
+        | Category::NotFound
+        | Category::Configuration
+        | Category::Unknown
+        | Category::Cancelled => Category::Unknown,
+    };
+    Failure::new(category, "").retry_after(words.iter().find_map(|text| retry_after(text)))
 }
 
 impl Failure {
@@ -186,16 +213,23 @@ fn described(fault: &Fault) -> String {
     text
 }
 
-/// What stderr says about a failure: without escapes, known noise, log lines and stack frames.
-fn meaningful(stderr: &str, noise: &[String]) -> String {
-    let plain = ansi::strip(stderr);
-    let kept: Vec<&str> = plain
-        .lines()
-        .map(str::trim_end)
-        .filter(|line| !noise.iter().any(|start| line.trim_start().starts_with(start.as_str())))
-        .filter(|line| !line.trim_start().starts_with("at ") && !is_log_line(line))
-        .collect();
-    kept.join("\n").trim().to_owned()
+/// What stderr says about a failure: without escapes, known noise and stack frames, its log apart.
+struct Stderr {
+    said: String,
+    log: String,
+}
+
+impl Stderr {
+    fn read(stderr: &str, noise: &[String]) -> Self {
+        let plain = ansi::strip(stderr);
+        let (log, said): (Vec<&str>, Vec<&str>) = plain
+            .lines()
+            .map(str::trim_end)
+            .filter(|line| !noise.iter().any(|start| line.trim_start().starts_with(start.as_str())))
+            .filter(|line| !line.trim_start().starts_with("at "))
+            .partition(|line| is_log_line(line));
+        Self { said: said.join("\n").trim().to_owned(), log: log.join("\n") }
+    }
 }
 
 /// `2026-11-15T00:37:10.808176Z ERROR module: …`: a log, whatever it says.

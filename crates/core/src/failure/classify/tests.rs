@@ -76,12 +76,18 @@ fn a_number_is_a_status_only_where_it_says_so() {
         "in 429 files",
         "a-503",
         "50%",
+        "unicode 401",
+        "cannot decode 400 frames",
+        "opencode 500",
     ] {
         assert_eq!(classify(text, &[]), Category::Unknown, "{text}");
     }
     for (text, category) in [
         ("503", Category::Server),
         ("HTTP/1.1 401", Category::Authentication),
+        ("HTTP/1.0 500", Category::Server),
+        ("HTTP/3 502", Category::Server),
+        ("HTTP 503", Category::Server),
         ("status=429", Category::RateLimit),
         (r#"{"code":404}"#, Category::NotFound),
         ("unexpected status 500:", Category::Server),
@@ -127,6 +133,15 @@ fn waiting_times() {
         ("retry after a while", None),
         ("Please wait and try again later", None),
         ("wait 9999999999999999999999 hours", None),
+        ("try again in 3 days 4 hours 5 minutes", Some(273_900_000)),
+        ("try again in 1 hour and 5 minutes", Some(3_900_000)),
+        ("try again in 1 minute, 30 seconds", Some(90_000)),
+        ("Please try again after 30 seconds", Some(30_000)),
+        (r#"{"retryAfterMs": 250}"#, Some(250)),
+        (r#"{"retryAfter": 7}"#, Some(7_000)),
+        ("wait at least 10 seconds", Some(10_000)),
+        ("try again in 3 fortnights", None),
+        ("retry after 5 and not before", Some(5_000)),
     ] {
         assert_eq!(retry_after(text).map(|wait| wait.as_millis()), millis, "{text}");
     }

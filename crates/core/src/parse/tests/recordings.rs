@@ -1,0 +1,163 @@
+//! What real CLIs printed, against snapshots.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::super::*;
+use crate::provider;
+
+/// A recording: what a real CLI printed and how it ended.
+struct Recording {
+    provider: &'static str,
+    stdout: Vec<u8>,
+    stderr: String,
+    ending: Ending,
+}
+
+fn recordings(folder: &'static str, provider: &'static str) -> Vec<(String, Recording)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(folder);
+    let mut all: Vec<_> = fs::read_dir(root)
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let exit: i32 = fs::read_to_string(path.join("exit")).unwrap().trim().parse().unwrap();
+            let recording = Recording {
+                provider,
+                stdout: fs::read(path.join("stdout")).unwrap(),
+                stderr: fs::read(path.join("stderr"))
+                    .map(|b| String::from_utf8_lossy(&b).into_owned())
+                    .unwrap_or_default(),
+                ending: if exit < 0 { Ending::Signal(-exit) } else { Ending::Code(exit) },
+            };
+            (path.file_name().unwrap().to_string_lossy().into_owned(), recording)
+        })
+        .collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all
+}
+
+fn everything() -> Vec<(String, Recording)> {
+    let folders = [
+        ("claude", "claude"),
+        ("codex", "codex"),
+        ("gemini", "gemini"),
+        ("qwen", "qwen"),
+        ("opencode", "opencode"),
+        ("ax", "glm"),
+    ];
+    folders.iter().flat_map(|(folder, provider)| recordings(folder, provider)).collect()
+}
+
+fn decode(recording: &Recording, pieces: &[&[u8]]) -> (Vec<Event>, Conclusion) {
+    let provider = &provider::built_in()[recording.provider];
+    let context = Context {
+        program: recording.provider.to_owned(),
+        rules: provider.failures.clone(),
+        noise: provider.noise.clone(),
+        normalize: Normalize::None,
+    };
+    let mut decoder = Decoder::new(provider.format, context);
+    let mut events: Vec<Event> = pieces.iter().flat_map(|piece| decoder.push(piece)).collect();
+    let mut conclusion = decoder.conclude(recording.ending, &recording.stderr, "");
+    events.append(&mut conclusion.events);
+    (events, conclusion)
+}
+
+/// What a snapshot holds: everything, with long strings cut.
+fn digest(recording: &Recording) -> Value {
+    let (events, conclusion) = decode(recording, &[&recording.stdout]);
+    let mut value = json!({
+        "content": conclusion.content,
+        "usage": conclusion.usage,
+        "finish": conclusion.finish,
+        "session": conclusion.session,
+        "failure": conclusion.failure,
+        "events": events,
+    });
+    cut(&mut value);
+    value
+}
+
+fn cut(value: &mut Value) {
+    match value {
+        Value::String(text) if text.chars().count() > 160 => {
+            let head: String = text.chars().take(120).collect();
+            *text = format!("{head}… ({} characters)", text.chars().count());
+        }
+        Value::Array(items) => items.iter_mut().for_each(cut),
+        Value::Object(fields) => fields.values_mut().for_each(cut),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn snapshots(folder: &'static str, provider: &'static str) {
+    for (name, recording) in recordings(folder, provider) {
+        insta::assert_json_snapshot!(format!("{folder}__{name}"), digest(&recording));
+    }
+}
+
+#[test]
+fn claude_recordings() {
+    snapshots("claude", "claude");
+}
+
+#[test]
+fn codex_recordings() {
+    snapshots("codex", "codex");
+}
+
+#[test]
+fn gemini_recordings() {
+    snapshots("gemini", "gemini");
+}
+
+#[test]
+fn qwen_recordings() {
+    snapshots("qwen", "qwen");
+}
+
+#[test]
+fn opencode_recordings() {
+    snapshots("opencode", "opencode");
+}
+
+#[test]
+fn ax_recordings() {
+    snapshots("ax", "glm");
+}
+
+/// Shown text is the answer, or ends with it after what was said before a tool; it is never repeated.
+#[test]
+fn no_recorded_text_is_counted_twice() {
+    for (name, recording) in everything() {
+        let (events, conclusion) = decode(&recording, &[&recording.stdout]);
+        let shown: String = events
+            .iter()
+            .filter_map(|event| if let Event::Text { delta } = event { Some(delta.as_str()) } else { None })
+            .collect();
+        if conclusion.failure.is_none() {
+            assert!(shown.ends_with(&conclusion.content), "{name}: shown {shown:?}, answer {:?}", conclusion.content);
+            let before = shown.strip_suffix(&conclusion.content).unwrap();
+            assert!(before.is_empty() || before.ends_with("\n\n"), "{name}: shown {shown:?}");
+        } else {
+            assert!(!shown.contains("API Error"), "{name}: an error was shown as text: {shown:?}");
+        }
+    }
+}
+
+#[test]
+fn a_recording_cut_anywhere_gives_the_same_events() {
+    for (name, recording) in everything() {
+        let bytes = recording.stdout.as_slice();
+        let whole = decode(&recording, &[bytes]);
+        for size in [1, 7, 4096] {
+            if size == 1 && bytes.len() > 20_000 {
+                continue;
+            }
+            let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
+            assert_eq!(decode(&recording, &pieces), whole, "{name} in pieces of {size}");
+        }
+    }
+}

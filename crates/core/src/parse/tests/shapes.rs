@@ -1,0 +1,204 @@
+//! The shapes that output comes in, described ones and odd ones, and how it may end.
+
+use super::super::*;
+use super::FORMATS;
+use crate::failure::Category;
+
+fn run(format: Format, stdout: &str, ending: Ending) -> (String, Conclusion) {
+    let mut decoder = Decoder::new(format, Context { program: "cli".into(), ..Context::default() });
+    let mut events = decoder.push(stdout.as_bytes());
+    let mut conclusion = decoder.conclude(ending, "", "");
+    events.append(&mut conclusion.events);
+    let text = |event: &Event| if let Event::Text { delta } = event { Some(delta.clone()) } else { None };
+    (events.iter().filter_map(text).collect(), conclusion)
+}
+
+#[test]
+fn the_described_streams() {
+    let claude = "{\"type\":\"turn.started\",\"id\":\"turn_123\"}\n{\"type\":\"content\",\"content\":\"Hello! \"}\n\
+        {\"type\":\"content\",\"content\":\"How can I help?\"}\n\
+        {\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":10,\"output_tokens\":8}}\n";
+    let codex = "{\"type\":\"thread.started\",\"thread_id\":\"thread_abc\"}\n\
+        {\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"Here's my response.\"}}\n\
+        {\"type\":\"turn.completed\"}\n";
+    let ax = "{\"role\":\"user\",\"content\":\"Hello\"}\n{\"role\":\"assistant\",\"content\":\"Hi there! How can I help?\"}\n";
+    for (formats, stdout, content) in [
+        ([Format::Claude, Format::StreamJson], claude, "Hello! How can I help?"),
+        ([Format::Codex, Format::StreamJson], codex, "Here's my response."),
+        ([Format::Ax, Format::StreamJson], ax, "Hi there! How can I help?"),
+    ] {
+        for format in formats {
+            let (shown, conclusion) = run(format, stdout, Ending::Code(0));
+            assert_eq!(conclusion.failure, None, "{format:?}");
+            assert_eq!((conclusion.content.as_str(), shown.as_str()), (content, content), "{format:?}");
+        }
+    }
+    let (_, conclusion) = run(Format::Claude, claude, Ending::Code(0));
+    assert_eq!(
+        (conclusion.usage.input_tokens, conclusion.usage.output_tokens, conclusion.usage.estimated),
+        (10, 8, false)
+    );
+}
+
+#[test]
+fn plain_text_and_single_objects() {
+    for (format, stdout, content) in [
+        (Format::Text, "Hello!\nHow can I help?\n", "Hello!\nHow can I help?"),
+        (Format::Text, "\u{1b}[32mgreen\u{1b}[0m \n\n", "green"),
+        (Format::Json, "{\"content\": \"Hello!\"}", "Hello!"),
+        (Format::Json, "{\n  \"choices\": [{\"message\": {\"content\": \"Hi\"}}]\n}\n", "Hi"),
+        (Format::Json, "not json", "not json"),
+        (Format::Claude, "plain words\nfrom a fake\n", "plain words\nfrom a fake"),
+        (Format::Text, "", "No output from CLI."),
+        (Format::Codex, "", "No output from CLI."),
+        (Format::Json, "{\"a\": 1}", "{\"a\": 1}"),
+    ] {
+        let (shown, conclusion) = run(format, stdout, Ending::Code(0));
+        assert_eq!(conclusion.failure, None, "{stdout:?}");
+        assert_eq!((conclusion.content.as_str(), shown.as_str()), (content, content), "{format:?} {stdout:?}");
+    }
+}
+
+#[test]
+fn noise_around_events_is_kept_apart() {
+    let stdout = "starting up\n{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"Hi\"}}\nbye\n\
+        {\"type\":\"turn.completed\"}\n";
+    let mut decoder = Decoder::new(Format::Codex, Context::default());
+    let events = decoder.push(stdout.as_bytes());
+    let unknown = |line: &str| Event::Unknown { line: line.to_owned() };
+    assert_eq!(events, [unknown("starting up"), Event::Text { delta: "Hi".into() }, unknown("bye")]);
+    assert!(decoder.ended());
+}
+
+#[test]
+fn anybodys_response_in_one_object() {
+    let choices = r#"{"choices":[{"message":{"content":"Hi"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
+    for format in FORMATS.into_iter().filter(|format| *format != Format::Text) {
+        for (stdout, content) in [
+            (r#"{"content": "Hello!"}"#, "Hello!"),
+            ("{\n \"response\": \"Hello!\"\n}\n", "Hello!"),
+            (r#"{"response": "Hello!", "stats": {"models": {}}}"#, "Hello!"),
+            (choices, "Hi"),
+        ] {
+            let (_, conclusion) = run(format, stdout, Ending::Code(0));
+            assert_eq!((conclusion.content.as_str(), conclusion.failure), (content, None), "{format:?} {stdout}");
+        }
+        let (_, failed) =
+            run(format, r#"{"error": {"message": "Rate limited, retry after 5 seconds"}}"#, Ending::Code(0));
+        let failure = failed.failure.unwrap();
+        assert_eq!((failure.category, failure.retry_after.unwrap().as_secs()), (Category::RateLimit, 5), "{format:?}");
+    }
+}
+
+#[test]
+fn an_error_event_of_the_services_kind_fails_the_turn() {
+    let error = r#"{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}"#;
+    for format in
+        [Format::Claude, Format::Codex, Format::Gemini, Format::Qwen, Format::Opencode, Format::Ax, Format::StreamJson]
+    {
+        for before in ["", "{\"type\":\"content\",\"content\":\"a\"}\n"] {
+            let (_, conclusion) = run(format, &format!("{before}{error}\n"), Ending::Code(0));
+            let category = conclusion.failure.map(|failure| failure.category);
+            assert_eq!(category, Some(Category::RateLimit), "{format:?} {before}");
+        }
+    }
+}
+
+#[test]
+fn a_document_between_noise_or_cut_off() {
+    let object = "{\n  \"session_id\": \"s\",\n  \"response\": \"Hi\",\n  \"stats\": {}\n}";
+    for stdout in [
+        format!("[STARTUP] x\n{object}\n"),
+        format!("{object}\nbye\n"),
+        format!("{{not json}}\n[info]\n{object}"),
+        format!("\u{feff}{object}"),
+    ] {
+        let (_, conclusion) = run(Format::Gemini, &stdout, Ending::Code(0));
+        assert_eq!((conclusion.content.as_str(), conclusion.failure), ("Hi", None), "{stdout}");
+    }
+    let (_, cut) = run(Format::Gemini, &object[..object.len() - 10], Ending::Code(0));
+    assert!(cut.failure.is_some_and(|failure| failure.message.contains("cut off")) && cut.content.is_empty());
+    // Prose that holds an object is prose.
+    let prose = "Here it is:\n{\"content\": \"x\"}\nDone.";
+    assert_eq!(run(Format::Claude, prose, Ending::Code(0)).1.content, prose);
+}
+
+#[test]
+fn odd_lines_lose_nothing() {
+    let first = r#"{"type":"thread.started","thread_id":"t"}"#;
+    let item = r#"{"type":"item.completed","item":{"type":"agent_message","text":"a \ud83d b \ud83d\ude00 \\ud83d"}}"#;
+    let (_, conclusion) =
+        run(Format::Codex, &format!("\u{feff}{first} {item}{{\"type\":\"turn.completed\"}}\n"), Ending::Code(0));
+    assert_eq!(conclusion.content, "a \u{fffd} b 😀 \\ud83d");
+    assert_eq!((conclusion.session.unwrap().0.as_str(), conclusion.failure), ("t", None));
+    let huge = r#"{"type":"turn.completed","usage":{"input_tokens":18446744073709551615,"cache_read_input_tokens":9}}"#;
+    assert_eq!(run(Format::Codex, huge, Ending::Code(0)).1.usage.input_tokens, u64::MAX);
+}
+
+#[test]
+fn an_ax_error_is_one_only_with_its_exit_status() {
+    let stdout = r#"{"role":"assistant","content":"Error: 429 rate limit"}"#;
+    let (shown, failed) = run(Format::Ax, stdout, Ending::Code(1));
+    assert_eq!((shown.as_str(), failed.failure.unwrap().category), ("", Category::RateLimit));
+    let (shown, answered) = run(Format::Ax, stdout, Ending::Code(0));
+    assert_eq!((shown.as_str(), answered.failure), ("Error: 429 rate limit", None));
+    let ends_on_a_tool =
+        r#"{"role":"assistant","content":"Let me see.","tool_calls":[{"id":"1","function":{"name":"bash"}}]}"#;
+    assert!(run(Format::Ax, ends_on_a_tool, Ending::Code(0)).1.failure.is_some());
+}
+
+#[test]
+fn only_answers_of_an_unknown_stream_are_shown() {
+    let stdout = ["reasoning", "thinking", "tool_call", "tool_output", "log", "text"]
+        .map(|kind| format!(r#"{{"type":"{kind}","content":"{kind} "}}"#))
+        .join("\n");
+    assert_eq!(run(Format::StreamJson, &stdout, Ending::Code(0)).1.content, "text ");
+}
+
+#[test]
+fn opencode_goes_on_after_an_error_and_leaves_sub_agents_out() {
+    let event =
+        |kind: &str, session: &str, rest: &str| format!("{{\"type\":\"{kind}\",\"sessionID\":\"{session}\",{rest}}}\n");
+    let stdout = [
+        event("step_start", "main", "\"part\":{}"),
+        event("error", "main", "\"error\":{\"name\":\"APIError\",\"data\":{\"message\":\"overloaded\"}}"),
+        event("step_start", "main", "\"part\":{}"),
+        event("text", "other", "\"part\":{\"text\":\"sub\"}"),
+        event("text", "main", "\"part\":{\"text\":\"answer\"}"),
+        event("step_finish", "main", "\"part\":{\"reason\":\"stop\"}"),
+    ]
+    .concat();
+    let (shown, conclusion) = run(Format::Opencode, &stdout, Ending::Code(0));
+    assert_eq!((shown.as_str(), conclusion.failure), ("answer", None));
+}
+
+#[test]
+fn endings() {
+    let category = |format, stdout: &str, ending| run(format, stdout, ending).1.failure.map(|failure| failure.category);
+    let started = "{\"type\":\"thread.started\",\"thread_id\":\"x\"}\n";
+    assert_eq!(category(Format::Codex, started, Ending::Code(0)), Some(Category::Unknown));
+    assert_eq!(category(Format::Codex, started, Ending::Signal(9)), Some(Category::Timeout));
+    assert_eq!(category(Format::Codex, started, Ending::Cancelled), Some(Category::Cancelled));
+    assert_eq!(category(Format::Text, "some text", Ending::Code(1)), Some(Category::Unknown));
+    let timed_out = run(Format::Text, "some text", Ending::TimedOut("total limit")).1.failure.unwrap();
+    assert_eq!((timed_out.category, timed_out.message.as_str()), (Category::Timeout, "Query timed out"));
+    // A result that came before the CLI was stopped stands.
+    let done = format!("{started}{{\"type\":\"turn.completed\"}}\n");
+    assert_eq!(category(Format::Codex, &done, Ending::TimedOut("total limit")), None);
+}
+
+#[test]
+fn a_line_beyond_the_limit_costs_only_itself() {
+    let mut decoder = Decoder::new(Format::Codex, Context::default());
+    let filler = vec![b'x'; 1024 * 1024];
+    decoder.push(b"{\"type\":\"item.completed\",\"item\":{\"type\":\"reasoning\",\"text\":\"");
+    for _ in 0..20 {
+        decoder.push(&filler);
+    }
+    let mut events =
+        decoder.push(b"\"}}\n{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"ok\"}}\n");
+    events.extend(decoder.push(b"{\"type\":\"turn.completed\"}\n"));
+    assert!(matches!(&events[0], Event::Unknown { line } if line.contains("bytes was left out")), "{:?}", events[0]);
+    let conclusion = decoder.conclude(Ending::Code(0), "", "");
+    assert_eq!((conclusion.content.as_str(), conclusion.failure), ("ok", None));
+}
