@@ -194,11 +194,12 @@ impl Inner {
         models: &Models,
         engine: Arc<Self>,
     ) -> Result<Run, StartError> {
-        let permit = self.gate.enter(&model.name).await?;
+        // The session first: who waits for it must not hold a slot that others could use.
         let session_turn = match &turn.session {
-            Some(session) => Some(self.sessions.enter(session).await),
+            Some(session) => Some(self.gate.in_time(self.sessions.enter(session)).await?),
             None => None,
         };
+        let permit = self.gate.enter(&model.name).await?;
         let id = uuid::Uuid::now_v7().to_string();
         let launch = Launch { settings: &self.settings, turn: &turn, model: &model, models, run: &id };
         let program = launch.program()?;

@@ -60,7 +60,12 @@ impl Gate {
             let _all = Arc::clone(&self.all).acquire_owned().await.expect("the semaphore is never closed");
             Permit { _model, _all }
         };
-        tokio::time::timeout(self.caps.queue_timeout, both).await.map_err(|_elapsed| StartError::Busy {
+        self.in_time(both).await
+    }
+
+    /// Waits for something else a run needs, no longer than for a slot.
+    pub(crate) async fn in_time<T>(&self, wait: impl Future<Output = T>) -> Result<T, StartError> {
+        tokio::time::timeout(self.caps.queue_timeout, wait).await.map_err(|_elapsed| StartError::Busy {
             message: format!("no free slot within {} s", self.caps.queue_timeout.as_secs()),
             retry_after: Duration::from_secs(5),
         })

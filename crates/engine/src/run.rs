@@ -206,7 +206,7 @@ impl Belongings {
             }
             Err(failure) => {
                 tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
-                Some(Receipt { path: Some(worktree.cwd.to_string_lossy().into_owned()), ..Receipt::default() })
+                Some(worktree.left_behind())
             }
         }
     }

@@ -115,6 +115,8 @@ impl Worktrees {
     /// On an error the folder stays where it is: nothing an agent did is thrown away.
     pub(crate) async fn finish(&self, worktree: &Worktree, after: After) -> Result<Receipt, Failure> {
         let mut receipt = Receipt { base: worktree.base.clone(), ..Receipt::default() };
+        // Nobody of the run lives any more: a lock that one of its gits held is nobody's.
+        worktree.remove_stale_lock();
         let status = self.git.run(&worktree.path, &["status", "--porcelain", "-z", "--untracked-files=all"]).await?;
         // A repository inside the worktree would be committed as a bare reference to it, and lost with the folder.
         let nested = status.split(|byte| *byte == 0).any(|entry| entry.starts_with(b"?? ") && entry.ends_with(b"/"));
@@ -123,6 +125,9 @@ impl Worktrees {
             if after.log_helpers {
                 self.log_helpers(worktree).await?;
             }
+            // The agent may have checked out a branch of the user's: our commit must not move it.
+            let head = self.git.line(&worktree.path, &["rev-parse", "HEAD"]).await?;
+            self.git.run(&worktree.path, &["update-ref", "--no-deref", "HEAD", &head]).await?;
             let message = format!("Work of run {}", worktree.run);
             self.git
                 .run(&worktree.path, &["commit", "--quiet", "--no-verify", "--allow-empty", "-m", &message])
@@ -192,7 +197,6 @@ impl Worktrees {
         for entry in self.ledger.abandoned() {
             let worktree = entry.worktree();
             tracing::info!(run = worktree.run, path = %worktree.path.display(), "a worktree of a dead gateway");
-            worktree.remove_stale_lock();
             if !worktree.path.exists() {
                 self.discard(&worktree).await;
                 continue;
@@ -244,6 +248,12 @@ impl Worktrees {
 }
 
 impl Worktree {
+    /// What is said of a worktree that could not be put in order.
+    pub(crate) fn left_behind(&self) -> Receipt {
+        let path = Some(self.path.to_string_lossy().into_owned());
+        Receipt { base: self.base.clone(), path, ..Receipt::default() }
+    }
+
     /// Where its session goes on after a run that left this receipt.
     pub(crate) fn place(&self, receipt: &Receipt) -> Place {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();

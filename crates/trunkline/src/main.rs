@@ -46,10 +46,11 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// What an exit status means; 2 is clap's own, for arguments.
+/// What an exit status means; clap has the same for arguments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Exit {
     General = 1,
+    Arguments = 2,
     Configuration = 3,
     Provider = 4,
 }

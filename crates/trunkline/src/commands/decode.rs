@@ -13,6 +13,7 @@ use trunkline_core::failure::Failure;
 use trunkline_core::parse::{Context, Decoder, Ending, Format};
 use trunkline_core::provider::Provider;
 
+use crate::Exit;
 use crate::config::{self, Place, Surroundings};
 use crate::setup::say;
 
@@ -61,7 +62,13 @@ impl Decode {
         let providers = config::providers(&Place::find(self.config.clone(), &around)?)?;
         let provider = providers.values().find(|p| p.name == self.provider || p.aliases.contains(&self.provider));
         let provider = provider.map(AsRef::as_ref);
-        let format = self.chosen_format(provider)?;
+        let format = match self.chosen_format(provider) {
+            Ok(format) => format,
+            Err(error) => {
+                eprintln!("trunkline: {error:#}");
+                return Ok(Exit::Arguments.into());
+            }
+        };
         let context = Context {
             program: self.provider.clone(),
             rules: provider.map(|p| p.failures.clone()).unwrap_or_default(),

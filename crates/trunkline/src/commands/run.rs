@@ -64,10 +64,13 @@ impl Run {
 }
 
 async fn show(engine: &Engine, turn: Turn) -> Result<ExitCode> {
+    let name = turn.model.clone();
     let mut run = match engine.start(turn).await {
         Ok(run) => run,
-        Err(StartError::UnknownModel { near }) if near.is_empty() => bail!("unknown model; see: trunkline models"),
-        Err(StartError::UnknownModel { near }) => bail!("unknown model; did you mean {}?", near.join(" or ")),
+        Err(StartError::UnknownModel { near }) if near.is_empty() => {
+            bail!("unknown model {name:?}; see: trunkline models")
+        }
+        Err(StartError::UnknownModel { near }) => bail!("unknown model {name:?}; did you mean {}?", near.join(" or ")),
         Err(StartError::Failed(failure)) => {
             eprintln!(
                 "trunkline: {failure}{}",

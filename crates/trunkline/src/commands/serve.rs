@@ -108,6 +108,11 @@ impl Serve {
         let (signals, changes) = (StopSignals::listen()?, Changes::of(&loaded.place));
         say(format!("listening on http://{}", listener.local_addr()?))?;
         let models = engine.models();
+        if models.names().next().is_none() {
+            tracing::warn!(
+                "no models: write a models.json, or install an agent CLI (trunkline doctor shows which are known)"
+            );
+        }
         tracing::info!(models = %models.names().collect::<Vec<_>>().join(", "), "ready");
         let stop = Stop::default();
         tokio::select! {

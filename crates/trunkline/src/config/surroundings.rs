@@ -38,7 +38,8 @@ impl Surroundings {
         match written.strip_prefix("~/") {
             Some(rest) => self.home().join(rest),
             None if written == "~" => self.home(),
-            None => folder.join(written),
+            // Component by component: "." adds nothing.
+            None => folder.join(written).components().collect(),
         }
     }
 

@@ -286,3 +286,38 @@ fn another_trunkline_leaves_the_worktrees_of_the_living_alone() {
     assert_eq!(first.finish().json()["trunkline"]["workspace"]["files_changed"], 1);
     assert_eq!(worktrees(&line), 1);
 }
+
+#[test]
+fn a_branch_that_the_agent_checks_out_does_not_move() {
+    let line = worker("git checkout --quiet develop && echo work >new.txt; codex_answers done");
+    line.git(&["branch", "develop"]);
+    let before = line.git(&["rev-parse", "develop"]);
+    let line = line.start();
+    let reply = line.chat("hi").send();
+    let workspace = &reply.json()["trunkline"]["workspace"];
+    assert_eq!(workspace["files_changed"], 1, "{workspace}");
+    assert_eq!(line.git(&["rev-parse", "develop"]), before);
+}
+
+#[test]
+fn a_lock_that_a_dead_git_left_is_in_nobodys_way() {
+    let line = worker("echo work >new.txt; : >\"$(git rev-parse --git-dir)/index.lock\"; codex_answers done").start();
+    let reply = line.chat("hi").send();
+    let workspace = &reply.json()["trunkline"]["workspace"];
+    assert_eq!((&workspace["files_changed"], &workspace["path"]), (&json!(1), &Value::Null), "{workspace}");
+    assert_eq!(worktrees(&line), 1);
+}
+
+#[test]
+fn the_files_a_run_adds_are_listed_where_the_policy_asks_for_it() {
+    let line = Line::new().cli("codex", &format!("note; {WORKER}")).model(
+        "m",
+        json!({"driver": "codex", "worktree": true, "policy": {"createHelpers": true, "commitHelpers": true}}),
+    );
+    let line = line.start();
+    let reply = line.chat("hi").send();
+    let trunkline = &reply.json()["trunkline"];
+    let (run, branch) = (trunkline["run"].as_str().unwrap(), trunkline["workspace"]["branch"].as_str().unwrap());
+    assert_eq!(line.git(&["show", &format!("{branch}:.trunkline/helpers.log")]), format!("{run} new.txt"));
+    assert!(line.noted("codex.stdin").contains("You may add helper scripts"));
+}
