@@ -120,7 +120,7 @@ impl Engine {
         let inner = Inner {
             gate: Gate::new(settings.caps),
             worktrees: Worktrees::new(git, settings.worktrees.clone(), &settings.state),
-            sessions: Sessions::new(settings.state.join("sessions")),
+            sessions: Sessions::new(&settings.state),
             models: ArcSwap::from_pointee(models),
             tracker: TaskTracker::new(),
             keepers,
@@ -145,7 +145,7 @@ impl Engine {
     /// Takes care of what a gateway that died left behind.
     pub async fn sweep(&self) {
         Scratch::sweep(&self.inner.settings.state);
-        self.inner.sessions.records.sweep();
+        self.inner.sessions.places.sweep();
         self.inner.worktrees.sweep().await;
     }
 
@@ -207,7 +207,7 @@ impl Inner {
         let mut belongings = Belongings::new(engine, permit, session_turn, Scratch::new(&self.settings.state, &id));
         if model.worktree {
             let after = After { keep: model.keep_worktree, log_helpers: model.log_helpers };
-            let place = turn.session.as_ref().and_then(|session| self.sessions.records.place(session));
+            let place = turn.session.as_ref().and_then(|session| self.sessions.places.of(session));
             belongings.worktree = Some((self.worktrees.add(&model.repo, &id, place).await?, after));
         }
         let cwd = belongings.worktree.as_ref().map_or(model.repo.as_path(), |(worktree, _)| &worktree.cwd).to_owned();

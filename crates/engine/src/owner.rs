@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +16,11 @@ pub(crate) struct Owner {
 
 impl Owner {
     pub(crate) fn this_process() -> Self {
-        let pid = std::process::id();
-        Self { pid, started: start_time(pid).unwrap_or(0) }
+        static US: OnceLock<Owner> = OnceLock::new();
+        *US.get_or_init(|| {
+            let pid = std::process::id();
+            Self { pid, started: start_time(pid).unwrap_or(0) }
+        })
     }
 
     pub(crate) fn lives(self) -> bool {

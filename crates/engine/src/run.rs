@@ -200,7 +200,7 @@ impl Belongings {
         match self.engine.worktrees.finish(&worktree, after).await {
             Ok(receipt) => {
                 if let Some(session) = session {
-                    self.engine.sessions.records.remember_place(session, worktree.place(&receipt));
+                    self.engine.sessions.places.remember(session, &worktree.place(&receipt));
                 }
                 Some(receipt)
             }

@@ -1,11 +1,14 @@
 //! Conversations that go on: one turn at a time for each, and what their CLIs have counted so far.
 
-mod records;
+mod places;
+mod totals;
 
-pub(crate) use records::{Place, Records};
+pub(crate) use places::{Place, Places};
+
+use totals::Totals;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::OwnedMutexGuard;
@@ -16,7 +19,8 @@ const MANY: usize = 4096;
 
 pub(crate) struct Sessions {
     locks: Mutex<HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>>,
-    pub(crate) records: Records,
+    totals: Totals,
+    pub(crate) places: Places,
 }
 
 /// The right to go on with a session. Two turns at once would fork its history, or be refused by the CLI.
@@ -26,8 +30,13 @@ pub(crate) struct Turn {
 }
 
 impl Sessions {
-    pub(crate) fn new(folder: PathBuf) -> Self {
-        Self { locks: Mutex::default(), records: Records::new(folder) }
+    /// `state` is where they are remembered.
+    pub(crate) fn new(state: &Path) -> Self {
+        Self {
+            locks: Mutex::default(),
+            totals: Totals::load(state.join("totals.jsonl")),
+            places: Places::new(state.join("sessions")),
+        }
     }
 
     /// Waits until no other turn of the session is running.
@@ -47,8 +56,7 @@ impl Sessions {
         if total.estimated {
             return total;
         }
-        let before = self.records.total(session);
-        self.records.remember_total(session, total);
+        let before = self.totals.replace(session, total);
         // Less than before: the CLI began to count anew.
         before.filter(|before| before.input_tokens <= total.input_tokens).map_or(total, |before| total.since(before))
     }
@@ -63,19 +71,19 @@ mod tests {
     #[test]
     fn a_running_total_becomes_turns() {
         let folder = tempfile::tempdir().unwrap();
-        let sessions = Sessions::new(folder.path().to_owned());
+        let sessions = Sessions::new(folder.path());
         let id = SessionId("s".into());
         let total = |input_tokens| Usage { input_tokens, output_tokens: 1, ..Usage::default() };
         assert_eq!(sessions.turn_usage(&id, total(1234)).input_tokens, 1234);
         assert_eq!(sessions.turn_usage(&id, total(2468)).input_tokens, 1234);
-        let after_a_restart = Sessions::new(folder.path().to_owned());
+        let after_a_restart = Sessions::new(folder.path());
         assert_eq!(after_a_restart.turn_usage(&id, total(3702)).input_tokens, 1234);
-        assert_eq!(sessions.turn_usage(&id, total(100)).input_tokens, 100);
+        assert_eq!(after_a_restart.turn_usage(&id, total(100)).input_tokens, 100);
     }
 
     #[tokio::test]
     async fn one_turn_at_a_time() {
-        let sessions = Sessions::new("/nowhere".into());
+        let sessions = Sessions::new(Path::new("/nowhere"));
         let id = SessionId("s".into());
         let first = sessions.enter(&id).await;
         let second = sessions.enter(&id);
