@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use trunkline_core::event::{Answer, Event, Receipt, SessionId};
-use trunkline_core::failure::Failure;
+use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::Model;
 use trunkline_core::parse::{Conclusion, Decoder, Ending};
 use trunkline_core::provider::UsageScope;
@@ -172,6 +172,14 @@ impl Run {
 }
 
 impl Live {
+    /// What the reader can do about a failure of this kind.
+    fn hint(&self, category: Category) -> Option<String> {
+        let provider = &self.model.provider;
+        let keys = provider.keys.join(" or ");
+        (category == Category::Authentication && !keys.is_empty())
+            .then(|| format!("log in with {} itself, or set {keys} for the gateway", provider.program))
+    }
+
     fn last_event(&self, conclusion: Conclusion) -> Event {
         let Conclusion { content, usage, finish, session, failure, .. } = conclusion;
         if let Some(failure) = failure {
@@ -179,7 +187,8 @@ impl Live {
             let (model, category) = (&self.model.name, failure.category.name());
             let first_line = message.lines().next().unwrap_or_default();
             tracing::warn!(model, category, "the CLI failed: {first_line}");
-            return Event::Failed(Failure { message, ..failure });
+            let hint = failure.hint.or_else(|| self.hint(failure.category));
+            return Event::Failed(Failure { message, hint, ..failure });
         }
         let usage = match (self.model.provider.usage, session.as_ref().or(self.session.as_ref())) {
             (UsageScope::Session, Some(session)) => self.belongings.engine.sessions.turn_usage(session, usage),
