@@ -60,8 +60,9 @@ fn serve() -> io::Result<()> {
     set_child_subreaper(Some(getpid()))?;
     // Whatever leaked into the gateway from its own parent stops here.
     close_fds::set_fds_cloexec(3, &[]);
-    // Started through /proc/self/exe it would be called "exe".
-    let _ = std::fs::write("/proc/self/comm", "trunkline-keep");
+    // Started through /proc/self/exe it would be called "exe". Not by the gateway's name either: `pkill -9 trunkline` must
+    // leave somebody to clean up.
+    let _ = std::fs::write("/proc/self/comm", "line-keeper");
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     let mut line = Line { socket, inbox: Inbox::default() };
     while line.inbox.fill_frame(&line.socket)? {
