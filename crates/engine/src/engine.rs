@@ -15,9 +15,11 @@ use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Turn;
 use trunkline_process::{Keepers, SpawnError};
 
+use crate::environment::OWNER;
 use crate::gate::{Caps, Gate};
 use crate::git::Git;
 use crate::launch::Launch;
+use crate::owner::Owner;
 use crate::plan::Plan;
 use crate::run::{Belongings, Live, Run};
 use crate::scratch::Scratch;
@@ -75,6 +77,8 @@ pub enum StartError {
 
 pub(crate) struct Inner {
     pub(crate) settings: Settings,
+    /// What our processes are marked with.
+    mark: String,
     models: ArcSwap<Models>,
     keepers: Keepers,
     gate: Gate,
@@ -123,6 +127,7 @@ impl Engine {
             sessions: Sessions::new(&settings.state),
             models: ArcSwap::from_pointee(models),
             tracker: TaskTracker::new(),
+            mark: Owner::this_process().mark(),
             keepers,
             settings,
         };
@@ -144,6 +149,10 @@ impl Engine {
 
     /// Takes care of what a gateway that died left behind.
     pub async fn sweep(&self) {
+        let strays = trunkline_process::end_marked(OWNER, Owner::is_dead);
+        if strays > 0 {
+            tracing::warn!(strays, "ended processes of a gateway that died together with its keepers");
+        }
         Scratch::sweep(&self.inner.settings.state);
         self.inner.sessions.places.sweep();
         self.inner.worktrees.sweep().await;
@@ -152,7 +161,8 @@ impl Engine {
     /// How a model would run now.
     pub fn plan(&self, model: &Model) -> Result<Plan, Failure> {
         let (turn, models) = (Turn::default(), self.models());
-        Launch { settings: &self.inner.settings, turn: &turn, model, models: &models, run: "<run>" }.plan()
+        Launch { settings: &self.inner.settings, turn: &turn, model, models: &models, run: "<run>", owner: "<gateway>" }
+            .plan()
     }
 
     /// Starts a turn: waits for a slot, makes its workspace, starts its CLI.
@@ -201,7 +211,8 @@ impl Inner {
         };
         let permit = self.gate.enter(&model.name).await?;
         let id = uuid::Uuid::now_v7().to_string();
-        let launch = Launch { settings: &self.settings, turn: &turn, model: &model, models, run: &id };
+        let launch =
+            Launch { settings: &self.settings, turn: &turn, model: &model, models, run: &id, owner: &self.mark };
         let program = launch.program()?;
         let prompt = launch.prompt()?;
         let mut belongings = Belongings::new(engine, permit, session_turn, Scratch::new(&self.settings.state, &id));

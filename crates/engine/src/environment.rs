@@ -35,12 +35,16 @@ const REMOVED_PREFIXES: [&str; 2] = ["TRUNKLINE_", "CLAUDE_CODE_"];
 /// Of those, what a provider is configured with.
 const KEPT: [&str; 3] = ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"];
 
+/// Says which gateway a process belongs to, should it ever be found alone.
+pub(crate) const OWNER: &str = "TRUNKLINE_OWNER";
+
 pub(crate) struct Child<'a> {
     pub(crate) provider: &'a Provider,
     /// Every key variable of every provider: a child gets only its own.
     pub(crate) all_keys: &'a BTreeSet<String>,
     pub(crate) cwd: &'a Path,
     pub(crate) run: &'a str,
+    pub(crate) owner: &'a str,
     /// The recipe's switches.
     pub(crate) recipe: &'a BTreeMap<String, String>,
     /// The model's own additions, which win over all.
@@ -62,6 +66,7 @@ pub(crate) fn of_child(inherited: &[(OsString, OsString)], child: &Child<'_>) ->
         set(name, value);
     }
     set("TRUNKLINE_RUN", child.run);
+    set(OWNER, child.owner);
     // OpenCode believes this rather than its working directory.
     env.insert("PWD".into(), child.cwd.into());
     env.into_iter().collect()
@@ -100,6 +105,7 @@ mod tests {
             all_keys: &all_keys,
             cwd: Path::new("/repo"),
             run: "r1",
+            owner: "us",
             recipe: &providers[provider].env,
             model: &model,
         };

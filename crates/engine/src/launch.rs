@@ -24,6 +24,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) model: &'a Model,
     pub(crate) models: &'a Models,
     pub(crate) run: &'a str,
+    /// The mark of this gateway.
+    pub(crate) owner: &'a str,
 }
 
 impl Launch<'_> {
@@ -106,6 +108,7 @@ impl Launch<'_> {
             all_keys: &all_keys,
             cwd,
             run: self.run,
+            owner: self.owner,
             recipe: &command.env,
             model: &self.model.env,
         };

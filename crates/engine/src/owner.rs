@@ -27,6 +27,17 @@ impl Owner {
         start_time(self.pid) == Some(self.started)
     }
 
+    /// As a mark on a process. A process id means something only in its own namespace, so that is part of it.
+    pub(crate) fn mark(self) -> String {
+        format!("{}:{}", namespace(), self.name())
+    }
+
+    /// Whether a mark is that of a process of our namespace that is no more.
+    pub(crate) fn is_dead(mark: &str) -> bool {
+        let named = mark.rsplit_once(':').filter(|(place, _)| *place == namespace());
+        named.and_then(|(_, name)| Self::from_name(name)).is_some_and(|owner| !owner.lives())
+    }
+
     /// As the name of a folder.
     pub(crate) fn name(self) -> String {
         format!("{}-{}", self.pid, self.started)
@@ -36,6 +47,10 @@ impl Owner {
         let (pid, started) = name.split_once('-')?;
         Some(Self { pid: pid.parse().ok()?, started: started.parse().ok()? })
     }
+}
+
+fn namespace() -> String {
+    fs::read_link("/proc/self/ns/pid").map_or_else(|_| String::new(), |link| link.to_string_lossy().into_owned())
 }
 
 /// `None` if there is no such process.
@@ -57,5 +72,8 @@ mod tests {
         assert!(!Owner { pid: u32::MAX, ..us }.lives());
         assert_eq!(Owner::from_name(&us.name()), Some(us));
         assert_eq!(Owner::from_name("01a1e107-b4af-7088"), None);
+        assert!(!Owner::is_dead(&us.mark()));
+        assert!(Owner::is_dead(&Owner { started: 1, ..us }.mark()));
+        assert!(!Owner::is_dead("pid:[1]:1-1"), "a process of another namespace is none of our business");
     }
 }

@@ -90,6 +90,7 @@ mod pool;
 mod run;
 mod running;
 mod spec;
+mod sweep;
 
 pub use keeper::keeper_main;
 pub use link::KeeperProgram;
@@ -97,3 +98,4 @@ pub use output::{Cut, Output};
 pub use pool::Keepers;
 pub use running::{Running, Step};
 pub use spec::{Exit, LimitKind, Limits, SpawnError, Spec, StopSignal};
+pub use sweep::end_marked;

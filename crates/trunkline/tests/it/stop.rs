@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::line::Line;
@@ -28,6 +28,24 @@ fn nothing_survives_a_gateway_that_was_killed() {
     within(Duration::from_secs(2), "the run is gone", || !exists(pid) && !exists(daemon));
     let folder = line.path("");
     within(Duration::from_secs(2), "the keepers are gone", || processes_of(&folder).is_empty());
+}
+
+#[test]
+fn what_outlived_its_gateway_and_its_keeper_is_ended_by_the_next_gateway() {
+    let script = "tell pid $$; hang";
+    let mut line = Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
+    let _stream = line.chat("hi").streamed().open();
+    let pid = line.told_pid("pid");
+    let keepers: Vec<Pid> =
+        children(line.gateway_pid()).into_iter().filter_map(|pid| Pid::from_raw(pid as i32)).collect();
+    assert!(!keepers.is_empty());
+    // Stopped first, so that no keeper sees the gateway go.
+    keepers.iter().for_each(|keeper| kill_process(*keeper, Signal::STOP).unwrap());
+    line.kill();
+    keepers.iter().for_each(|keeper| kill_process(*keeper, Signal::KILL).unwrap());
+    line.restart();
+    // Killed, and now init's to reap.
+    until("the stray is ended", || !processes_of(&line.repo()).contains(&pid));
 }
 
 #[test]
