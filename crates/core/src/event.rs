@@ -107,6 +107,16 @@ impl Usage {
         Self { input_tokens: tokens(input), output_tokens: tokens(output), cached_tokens: 0, estimated: true }
     }
 
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
+            estimated: self.estimated || other.estimated,
+        }
+    }
+
     /// What this turn cost when the CLI counts the whole session: its total less the total before.
     #[must_use]
     pub fn since(self, before: Self) -> Self {

@@ -8,13 +8,19 @@ use crate::parse::transcript::{Fault, Transcript};
 /// How the CLI begins an answer that is an error, with exit status 0.
 const APOLOGY: &str = "Sorry, I encountered an error:";
 
-pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
+/// `{"error": …, "timestamp": …}`, as these CLIs alone print it.
+pub(super) fn error(value: &Value, transcript: &mut Transcript) -> bool {
+    let ours = value.get("timestamp").is_some() && value.get("type").is_none();
+    let Some(fault) = super::fields::error(value).filter(|_| ours) else { return false };
+    transcript.fault = Some(fault);
+    true
+}
+
+/// One message, or all of them in one object.
+pub(super) fn message(value: &Value, transcript: &mut Transcript) -> bool {
     if let Some(messages) = value.get("messages").and_then(Value::as_array) {
         transcript.started(None, value.get("model").and_then(Value::as_str));
         messages.iter().filter(|message| read_message(message, transcript)).count() > 0
-    } else if value.get("timestamp").is_some() && value.get("type").is_none() && value.get("error").is_some() {
-        transcript.fault = super::fields::error(value);
-        transcript.fault.is_some()
     } else {
         value.get("type").is_none() && read_message(value, transcript)
     }

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::event::Finish;
+use crate::event::{Finish, Usage};
 use crate::parse::MAX_ANSWER;
 use crate::parse::fields::{text_of, usage};
 use crate::parse::transcript::{Fault, Transcript};
@@ -33,11 +33,22 @@ pub(super) struct Claude {
     /// The class of the error that the last synthetic message carried.
     error_class: Option<String>,
     resets_at: Option<i64>,
+    /// Tokens of the messages that are over, and of the present one.
+    counted: Usage,
+    counting: (Option<String>, Usage),
 }
 
 impl Claude {
     pub(super) fn new(flavour: Flavour) -> Self {
-        Self { flavour, block: String::new(), marks: Vec::new(), error_class: None, resets_at: None }
+        Self {
+            flavour,
+            block: String::new(),
+            marks: Vec::new(),
+            error_class: None,
+            resets_at: None,
+            counted: Usage::default(),
+            counting: (None, Usage::default()),
+        }
     }
 
     pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
@@ -61,8 +72,9 @@ impl Claude {
             "user" => user(value, transcript),
             "stream_event" => self.stream_event(value, transcript),
             "rate_limit_event" => {
-                let info = value.get("rate_limit_info");
-                self.resets_at = info.and_then(|info| info.get("resetsAt")).and_then(Value::as_i64);
+                let info = value.get("rate_limit_info").unwrap_or(&Value::Null);
+                let rejected = info.get("status").and_then(Value::as_str) == Some("rejected");
+                self.resets_at = info.get("resetsAt").and_then(Value::as_i64).filter(|_| rejected);
             }
             _ => self.result(value, transcript),
         }
@@ -115,9 +127,13 @@ impl Claude {
         let synthetic = message.get("model").and_then(Value::as_str) == Some("<synthetic>");
         if synthetic || value.get("error").is_some_and(Value::is_string) {
             self.error_class = value.get("error").and_then(Value::as_str).map(str::to_owned);
+            // The error's words; the result repeats them, should it come.
+            let text = message.get("content").and_then(text_of).unwrap_or_default();
+            transcript.transient = Some(Fault { text, kind: self.error_class.clone(), ..Fault::default() });
             return;
         }
         self.begin(message.get("id").and_then(Value::as_str), transcript);
+        self.count(message, transcript);
         let content = message.get("content").unwrap_or(&Value::Null);
         if let Some(text) = content.as_str() {
             self.finished_block(text, transcript);
@@ -139,6 +155,19 @@ impl Claude {
                 _ => {}
             }
         }
+    }
+
+    /// Adds a message's tokens up, once for each message: a turn that is cut off has no other sum.
+    fn count(&mut self, message: &Value, transcript: &mut Transcript) {
+        let Some(tokens) = message.get("usage").and_then(usage).filter(|tokens| tokens.input_tokens > 0) else {
+            return;
+        };
+        let id = message.get("id").and_then(Value::as_str).map(str::to_owned);
+        if self.counting.0 != id {
+            self.counted = self.counted.plus(self.counting.1);
+        }
+        self.counting = (id, tokens);
+        transcript.counted = Some(self.counted.plus(tokens));
     }
 
     /// A whole block of text: shows what its deltas have not.
@@ -254,6 +283,7 @@ impl Claude {
             retry_after: None,
             resets_at: self.resets_at,
             category: None,
+            family: None,
         }
     }
 }

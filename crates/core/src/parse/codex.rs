@@ -38,6 +38,8 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
             if let Some(usage) = value.get("usage").and_then(usage) {
                 transcript.usage = Some(usage);
             }
+            // Whatever error there was, it was got over.
+            transcript.fault = None;
             transcript.completed = true;
         }
         "turn.failed" => {

@@ -77,7 +77,9 @@ impl Dialect {
             rest = next;
         }
         // The beginning of an object and no end: a response that was cut off, not an answer.
-        transcript.cut_off = output.starts_with('{') && whole.is_err_and(|error| error.is_eof());
+        transcript.cut_off |= output.starts_with('{') && whole.is_err_and(|error| error.is_eof());
+        let cut = |line: &str| ["{\"type\"", "[{\"type\""].iter().any(|start| line.starts_with(start));
+        transcript.cut_off |= output.lines().next_back().is_some_and(cut);
         false
     }
 
@@ -106,18 +108,21 @@ impl Dialect {
             Self::Codex => common(value, transcript),
             Self::Gemini => gemini::value(value, transcript) || common(value, transcript),
             Self::Opencode(opencode) => opencode.value(value, transcript) || common(value, transcript),
-            Self::Ax => ax::value(value, transcript) || common(value, transcript),
+            Self::Ax => ax::error(value, transcript) || common(value, transcript),
             Self::Json => fields::whole(value, transcript),
             Self::Any(claude) => by_shape(claude, value, transcript),
         };
         if known {
             transcript.seen = true;
+            transcript.known = true;
             return true;
         }
         // An event of a type nobody knows is an event still.
         let typed = value.get("type").is_some_and(Value::is_string);
         if typed {
             transcript.seen = true;
+            transcript.strangers += 1;
+            transcript.stranger.get_or_insert_with(|| value.clone());
             transcript.events.push(Event::Unknown { line: value.to_string() });
         }
         typed
@@ -179,7 +184,7 @@ fn repaired(json: &str) -> Cow<'_, str> {
 
 /// The vocabularies that several CLIs share: threads, turns and items, `content`, the client protocol, lines with a role.
 fn common(value: &Value, transcript: &mut Transcript) -> bool {
-    codex::value(value, transcript) || acp::value(value, transcript) || ax::value(value, transcript)
+    codex::value(value, transcript) || acp::value(value, transcript) || ax::message(value, transcript)
 }
 
 /// A stream whose speaker is not known: each event is read by the dialect it looks like.

@@ -16,9 +16,9 @@ pub(super) fn whole(value: &Value, transcript: &mut Transcript) -> bool {
     if let Some(fault) = fault {
         transcript.fault = Some(fault);
     } else if let Some(content) = content {
+        // The exit status has the last word: an object is no event that ends a turn.
         transcript.begin_message(None);
         transcript.text(&content);
-        transcript.completed = true;
     }
     true
 }
@@ -122,7 +122,8 @@ pub(super) fn nested(text: &str) -> Option<Fault> {
     let value: Value = serde_json::from_str(text.get(start..=end)?).ok()?;
     let inner = value.get("error").filter(|inner| inner.is_object()).unwrap_or(&value);
     let message = inner.get("message").and_then(Value::as_str)?;
-    Some(Fault { text: message.to_owned(), status: status(inner), kind: kind(inner), ..Fault::default() })
+    let (status, kind, family) = (status(inner), kind(inner), family(inner));
+    Some(Fault { text: message.to_owned(), status, kind, family, ..Fault::default() })
 }
 
 fn status(error: &Value) -> Option<u64> {
@@ -135,6 +136,10 @@ fn status(error: &Value) -> Option<u64> {
 /// The most telling name of an error: its code, else its status word, else its type.
 fn kind(error: &Value) -> Option<String> {
     ["code", "status", "type"].iter().find_map(|name| error.get(name)?.as_str()).map(str::to_owned)
+}
+
+fn family(error: &Value) -> Option<String> {
+    error.get("type").and_then(Value::as_str).map(str::to_owned)
 }
 
 /// Token counts in any of the usual spellings; cached input is part of the input in the result.

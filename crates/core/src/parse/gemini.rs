@@ -50,6 +50,9 @@ fn read_message(value: &Value, transcript: &mut Transcript) {
                 transcript.begin_message(None);
             }
             transcript.text(&text);
+            if let Some(usage) = value.get("usage").and_then(usage) {
+                transcript.usage = Some(usage);
+            }
         }
         Some(_) | None => {}
     }

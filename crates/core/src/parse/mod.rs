@@ -185,6 +185,13 @@ impl Decoder {
 
     /// What was printed outside of events: a document in one piece, or plain text.
     fn plain_output(&mut self) -> String {
+        // One event of a type nobody knows, and nothing else: somebody's response.
+        if !self.transcript.known
+            && self.transcript.strangers == 1
+            && let Some(value) = self.transcript.stranger.take()
+        {
+            fields::whole(&value, &mut self.transcript);
+        }
         match &mut self.source {
             Source::Text(text) => text.finish(&mut self.transcript),
             Source::Lines { dialect, plain, .. } => {

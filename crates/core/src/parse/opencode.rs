@@ -67,7 +67,7 @@ fn read_tool(part: &Value, transcript: &mut Transcript) {
     let exit = state.get("metadata").and_then(|metadata| metadata.get("exit")).and_then(Value::as_i64).unwrap_or(0);
     transcript.tool_finished(field("callID"), output, status == "completed" && exit == 0);
     if status == "error" {
-        transcript.transient = Some(Fault { text: output.to_owned(), ..Fault::default() });
+        transcript.tool_error = Some(output.to_owned());
     }
 }
 
@@ -109,6 +109,7 @@ fn read_error(error: &Value) -> Fault {
         retry_after: data.get("responseHeaders").and_then(waiting_time),
         resets_at: None,
         category: None,
+        family: None,
     }
 }
 

@@ -42,6 +42,15 @@ pub(super) struct Transcript {
     pub(super) fault: Option<Fault>,
     /// The last error the CLI meant to get over.
     pub(super) transient: Option<Fault>,
+    /// The last error of a tool: what it says is about the tool.
+    pub(super) tool_error: Option<String>,
+    /// Tokens of the messages so far, for an end without a sum.
+    pub(super) counted: Option<Usage>,
+    /// An event that some dialect knows was seen.
+    pub(super) known: bool,
+    /// The first event of a type nobody knows, and how many there were.
+    pub(super) stranger: Option<Value>,
+    pub(super) strangers: usize,
     /// The terminal event of a turn that went well.
     pub(super) completed: bool,
     /// The last step stopped by itself, in a dialect whose end is the end of the output.
@@ -76,6 +85,8 @@ pub(super) struct Fault {
     pub(super) status: Option<u64>,
     /// The CLI's or the service's own name for it.
     pub(super) kind: Option<String>,
+    /// The service's name for the family of such errors, which says less.
+    pub(super) family: Option<String>,
     pub(super) retry_after: Option<Duration>,
     /// When the limit ends, in seconds since the epoch.
     pub(super) resets_at: Option<i64>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::ansi;
-use crate::event::{Event, Finish, Usage};
+use crate::event::{Event, Finish, SessionId, Usage};
 use crate::failure::{Category, Failure, classify, retry_after};
 use crate::parse::transcript::{Fault, Transcript, bounded};
 use crate::parse::{Conclusion, Context, Ending, fields};
@@ -28,11 +28,14 @@ pub(super) fn conclude(
     prompt: &str,
 ) -> Conclusion {
     let stderr = Stderr::read(stderr, &context.noise);
+    if transcript.session.is_none() {
+        transcript.session = session_on(&stderr.said).map(SessionId);
+    }
     let failure = failure(transcript, context, ending, &stderr, &plain);
     if failure.is_none() {
         transcript.release_withheld();
         settle_plain_answer(transcript, plain);
-    } else if !transcript.seen && transcript.answer.is_none() && !stderr.said.is_empty() {
+    } else if !transcript.seen && transcript.answer.is_none() && (!stderr.said.is_empty() || was_ended(ending)) {
         transcript.answer = Some(plain);
     } else if !transcript.seen {
         // The only words there were are the failure's.
@@ -44,7 +47,7 @@ pub(super) fn conclude(
     }
     let asked = if prompt.is_empty() { transcript.echo.as_str() } else { prompt };
     Conclusion {
-        usage: transcript.usage.unwrap_or_else(|| Usage::estimate(asked, &content)),
+        usage: transcript.usage.or(transcript.counted).unwrap_or_else(|| Usage::estimate(asked, &content)),
         finish: transcript.finish.unwrap_or(Finish::Stop),
         session: transcript.session.clone(),
         events: std::mem::take(&mut transcript.events),
@@ -77,8 +80,12 @@ fn failure(
     if transcript.completed {
         return None;
     }
-    // Without events, what stands on stdout may be the error.
-    let said = if transcript.seen { transcript.withheld() } else { plain };
+    // Without events, what stands on stdout may be the error; not so if somebody else ended it.
+    let said = match (transcript.seen, was_ended(ending)) {
+        (true, _) => transcript.withheld(),
+        (false, true) => "",
+        (false, false) => plain,
+    };
     match ending {
         Ending::TimedOut(limit) => Some(Failure::timed_out().hint(limit)),
         Ending::Cancelled => Some(Failure::new(Category::Cancelled, "cancelled")),
@@ -120,21 +127,24 @@ fn cut_short(transcript: &Transcript, context: &Context, stderr: &Stderr) -> Opt
     if known.category != Category::Unknown {
         return Some(known);
     }
-    let last_error = transcript.transient.as_ref().map(|fault| format!("; its last error: {}", fault.text));
-    Some(Failure { message: message + &last_error.unwrap_or_default(), ..known })
+    let last_error = transcript.transient.as_ref().map(|fault| &fault.text).or(transcript.tool_error.as_ref());
+    let last_error = last_error.map(|text| format!("; its last error: {text}")).unwrap_or_default();
+    Some(Failure { message: message + &last_error, ..known })
 }
 
 /// The failure an error event speaks of. Its own words first, all of stderr last.
 fn from_fault(fault: &Fault, transcript: &Transcript, context: &Context, stderr: &Stderr) -> Failure {
     let text = described(fault);
+    let failure = judge(&[&text, fault.family.as_deref().unwrap_or_default()], stderr, context);
+    let category = fault.category.unwrap_or(failure.category);
+    let limited = matches!(category, Category::Quota | Category::RateLimit);
     let wait = fault.retry_after.or_else(|| {
-        let (reset, now) = (fault.resets_at?, transcript.now?);
+        let (reset, now) = (fault.resets_at.filter(|_| limited)?, transcript.now?);
         u64::try_from(reset - now).ok().map(Duration::from_secs)
     });
-    let failure = judge(&[&text], stderr, context);
-    let category = fault.category.unwrap_or(failure.category);
     let message = bounded(ansi::strip(&fault.text).trim(), MAX_MESSAGE).to_owned();
-    let wait = wait.or(failure.retry_after).or_else(|| default_wait(category));
+    let said = || limited.then(|| retry_after(&stderr.said)).flatten();
+    let wait = wait.or(failure.retry_after).or_else(said).or_else(|| default_wait(category));
     Failure::new(category, message).retry_after(wait)
 }
 
@@ -248,12 +258,37 @@ fn error_line(stderr: &str) -> Option<String> {
     stderr.lines().find(named).or_else(|| stderr.lines().find(inside)).map(str::to_owned)
 }
 
+/// Whether it was stopped from outside, so that what it printed is no word about an error.
+fn was_ended(ending: Ending) -> bool {
+    match ending {
+        Ending::Signal(_) | Ending::TimedOut(_) | Ending::Cancelled => true,
+        Ending::Code(code) => (129..=143).contains(&code) && known_signal(code - 128).is_some(),
+        Ending::Open => false,
+    }
+}
+
+/// The session that stderr names, in an object of its own or after its label.
+fn session_on(stderr: &str) -> Option<String> {
+    let labelled = stderr.lines().find_map(|line| line.strip_prefix("session id: "));
+    let plain = |id: &&str| !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let reported = || {
+        objects_on(stderr)
+            .filter(|value| value.get("error").is_some())
+            .find_map(|value| value.get("session_id").and_then(Value::as_str).map(str::to_owned))
+    };
+    labelled.map(str::trim).filter(plain).map(str::to_owned).or_else(reported)
+}
+
+/// The JSON objects that stand in a text.
+fn objects_on(text: &str) -> impl Iterator<Item = Value> {
+    text.match_indices('{')
+        .filter(|(at, _)| text[at + 1..].trim_start().starts_with('"'))
+        .filter_map(|(at, _)| serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>().next()?.ok())
+}
+
 /// A JSON object with an error that stands in stderr, alone or after the words of a line, as some CLIs print it there.
 fn reported_on(stderr: &str) -> Option<Fault> {
-    stderr.match_indices('{').filter(|(at, _)| stderr[at + 1..].trim_start().starts_with('"')).find_map(|(at, _)| {
-        let mut values = serde_json::Deserializer::from_str(&stderr[at..]).into_iter::<Value>();
-        fields::error(&values.next()?.ok()?)
-    })
+    objects_on(stderr).find_map(|value| fields::error(&value))
 }
 
 fn signal_name(signal: i32) -> String {

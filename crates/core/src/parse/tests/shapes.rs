@@ -202,3 +202,95 @@ fn a_line_beyond_the_limit_costs_only_itself() {
     let conclusion = decoder.conclude(Ending::Code(0), "", "");
     assert_eq!((conclusion.content.as_str(), conclusion.failure), ("ok", None));
 }
+
+/// As [`run`], with what stood on stderr, and a provider's own rules.
+fn run_as(provider: &str, stdout: &str, stderr: &str, ending: Ending) -> Conclusion {
+    let provider = &crate::provider::built_in()[provider];
+    let context = Context {
+        program: provider.name.clone(),
+        rules: provider.failures.clone(),
+        noise: provider.noise.clone(),
+        normalize: Normalize::None,
+    };
+    let mut decoder = Decoder::new(provider.format, context);
+    decoder.push(stdout.as_bytes());
+    decoder.conclude(ending, stderr, "")
+}
+
+#[test]
+fn a_service_that_names_only_the_family_of_an_error() {
+    let body =
+        r#"{\"error\":{\"message\":\"Invalid value\",\"type\":\"invalid_request_error\",\"code\":\"invalid_value\"}}"#;
+    let stdout = format!(r#"{{"type":"turn.failed","error":{{"message":"{body}"}}}}"#);
+    let failure = run_as("codex", &stdout, "", Ending::Code(1)).failure.unwrap();
+    assert_eq!((failure.category, failure.message.as_str()), (Category::Validation, "Invalid value"));
+    // Its code says more than its family.
+    let body = body.replace("invalid_value", "model_not_found");
+    let stdout = format!(r#"{{"type":"turn.failed","error":{{"message":"{body}"}}}}"#);
+    assert_eq!(run_as("codex", &stdout, "", Ending::Code(1)).failure.unwrap().category, Category::NotFound);
+}
+
+#[test]
+fn text_that_was_stopped_from_outside_is_what_there_was_of_an_answer() {
+    for ending in [Ending::Signal(9), Ending::Code(143), Ending::TimedOut("limit")] {
+        let (_, conclusion) = run(Format::Text, "Hello from", ending);
+        let failure = conclusion.failure.unwrap();
+        assert_eq!((conclusion.content.as_str(), failure.category), ("Hello from", Category::Timeout), "{ending:?}");
+        assert!(!failure.message.contains("Hello"), "{failure:?}");
+    }
+    let (_, conclusion) = run(Format::Text, "API Error: 500", Ending::Code(1));
+    assert_eq!((conclusion.content.as_str(), conclusion.failure.unwrap().category), ("", Category::Server));
+}
+
+#[test]
+fn a_limit_that_warns_says_nothing_about_another_failure() {
+    let warned = |status: &str, result: &str| {
+        let event =
+            format!(r#"{{"type":"rate_limit_event","rate_limit_info":{{"status":"{status}","resetsAt":1794710198}}}}"#);
+        let spoke = r#"{"type":"system","subtype":"x","timestamp":"2026-11-15T00:36:38Z"}"#;
+        let result = format!(r#"{{"type":"result","is_error":true,"result":"{result}"}}"#);
+        run_as("claude", &format!("{event}\n{spoke}\n{result}\n"), "", Ending::Code(1)).failure.unwrap().retry_after
+    };
+    assert_eq!(warned("allowed_warning", "API Error: 500"), None);
+    assert_eq!(warned("rejected", "API Error: 500"), None);
+    assert!(warned("rejected", "You've hit your 5-hour limit").is_some_and(|wait| wait.as_secs() == 7200));
+}
+
+#[test]
+fn what_a_tool_or_a_log_says_is_not_what_the_turn_says() {
+    let tool = r#"{"type":"tool_use","sessionID":"s","part":{"tool":"bash","state":{"status":"error","error":"401 Unauthorized"}}}"#;
+    let killed = run_as("opencode", tool, "", Ending::Signal(9)).failure.unwrap();
+    assert_eq!(killed.category, Category::Timeout);
+    let log = r#"{"level":"error","timestamp":"2026-11-15T00:00:00Z","error":"boom"}"#;
+    let item = r#"{"type":"item.completed","item":{"type":"agent_message","text":"ok"}}"#;
+    let stdout = format!("{log}\n{item}\n{log}\n{{\"type\":\"turn.completed\"}}\n");
+    let conclusion = run_as("codex", &stdout, "", Ending::Code(0));
+    assert_eq!((conclusion.content.as_str(), conclusion.failure), ("ok", None));
+}
+
+#[test]
+fn an_error_that_was_got_over_is_none() {
+    let stdout = "{\"type\":\"error\",\"error\":{\"message\":\"overloaded\"}}\n{\"type\":\"content\",\"content\":\"ok\"}\n\
+        {\"type\":\"turn.completed\"}\n";
+    assert_eq!(run(Format::Claude, stdout, Ending::Code(0)).1.failure, None);
+}
+
+#[test]
+fn a_message_of_the_services_own_shape_is_a_response() {
+    let stdout = r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"Hello"}],"usage":{"input_tokens":10,"output_tokens":8}}"#;
+    for format in FORMATS.into_iter().filter(|format| *format != Format::Text) {
+        let (_, conclusion) = run(format, stdout, Ending::Code(0));
+        assert_eq!((conclusion.content.as_str(), conclusion.failure), ("Hello", None), "{format:?}");
+        assert_eq!((conclusion.usage.input_tokens, conclusion.usage.output_tokens), (10, 8), "{format:?}");
+    }
+    // The exit status has the last word.
+    assert!(run(Format::Json, r#"{"content":"Hi"}"#, Ending::Code(1)).1.failure.is_some());
+}
+
+#[test]
+fn cut_off_json_is_no_answer() {
+    for stdout in ["[{\"type\":\"system\",\"sess", "log\n{\"type\":\"system\",\"sess"] {
+        let (_, conclusion) = run(Format::Claude, stdout, Ending::Code(0));
+        assert!(conclusion.failure.is_some() && conclusion.content.is_empty(), "{stdout}: {conclusion:?}");
+    }
+}
