@@ -31,7 +31,7 @@
 //!
 //! A keeper of its own for each run would double the cost of a start. A keeper that has reported itself clean has no
 //! children and no state, so it goes back to a pool, and a run costs what a bare spawn costs: one `posix_spawn`, plus a
-//! message there and two back (measured: no difference at the median, 0.1 ms at the 99th percentile). It also spares
+//! message there and two back (docs/BENCHMARKS.md has the figures: a fraction of a millisecond). It also spares
 //! the gateway, large and multi-threaded, from forking at all.
 //!
 //! # How to use it
