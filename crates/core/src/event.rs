@@ -1,11 +1,12 @@
 //! What an agent did, step by step: the only thing that travels from providers to surfaces.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::{Category, Failure};
 
 /// One step of a turn: `Started`, any steps, then exactly one of `Finished` and `Failed`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +36,13 @@ pub enum Event {
         output: String,
         ok: bool,
     },
+    /// A piece of a call that the client is to make itself: the name first, then the arguments as they come.
+    ToolCall {
+        index: u32,
+        id: Option<String>,
+        name: Option<String>,
+        arguments: String,
+    },
     /// Something the CLI said about itself: a retry, a warning. Not an error of the turn.
     Notice {
         message: String,
@@ -45,6 +53,9 @@ pub enum Event {
     },
     /// What the run left in its own worktree.
     Workspace(Receipt),
+    /// A try of the turn is over: the last one before `Finished` or `Failed`, others when another follows. What was
+    /// said of session and workspace before it is no longer true then.
+    Attempted(Attempted),
     Finished(Answer),
     Failed(Failure),
 }
@@ -61,9 +72,11 @@ impl Event {
             | Self::Thinking { .. }
             | Self::ToolStarted { .. }
             | Self::ToolFinished { .. }
+            | Self::ToolCall { .. }
             | Self::Notice { .. }
             | Self::Unknown { .. }
-            | Self::Workspace(_) => None,
+            | Self::Workspace(_)
+            | Self::Attempted(_) => None,
         }
     }
 }
@@ -75,6 +88,33 @@ pub struct Answer {
     pub content: String,
     pub usage: Usage,
     pub finish: Finish,
+    /// Calls the client is asked to make before it gets an answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Call>,
+}
+
+/// A function that a model asks its client to call.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Call {
+    pub id: String,
+    pub name: String,
+    /// JSON, as far as the model got it right.
+    pub arguments: String,
+}
+
+/// One try of a turn on one provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempted {
+    pub provider: String,
+    /// The model it was tried on, by our name for it.
+    pub model: String,
+    /// Why it failed; none when it answered.
+    pub category: Option<Category>,
+    /// What it said about that.
+    pub message: Option<String>,
+    pub duration: Duration,
+    /// What it left behind, when another try followed in a workspace of its own.
+    pub workspace: Option<Receipt>,
 }
 
 /// Why the model stopped.
@@ -85,6 +125,8 @@ pub enum Finish {
     /// Cut off by the model's own output limit.
     Length,
     ContentFilter,
+    /// It waits for the client's tools.
+    ToolCalls,
 }
 
 /// Tokens of a turn, in OpenAI's sense: input includes what came from a cache, output includes reasoning.

@@ -60,23 +60,27 @@ pub fn latest(messages: &[Message]) -> &[Message] {
 }
 
 fn talk(messages: &[Message]) -> Vec<String> {
-    let labelled = messages.iter().any(|m| m.role == Role::Assistant && !m.text.is_empty());
+    let labelled = messages.iter().any(|m| m.role == Role::Assistant && !m.is_empty());
     messages
         .iter()
-        .filter(|m| m.role != Role::System && !m.text.is_empty())
+        .filter(|m| m.role != Role::System && !m.is_empty())
         .map(|message| {
             let label = match message.role {
                 Role::Assistant => "[Assistant]",
                 Role::Tool => "[Tool]",
                 Role::User | Role::System => "[User]",
             };
-            if labelled || message.role == Role::Tool {
-                format!("{label}\n{}", message.text)
-            } else {
-                message.text.clone()
-            }
+            if labelled || message.role == Role::Tool { format!("{label}\n{}", said(message)) } else { said(message) }
         })
         .collect()
+}
+
+/// A message as text: calls of the client's own tools are part of what was said.
+#[must_use]
+pub fn said(message: &Message) -> String {
+    let calls = message.calls.iter().map(|call| format!("called {}({})", call.name, call.arguments));
+    let text = Some(message.text.clone()).filter(|text| !text.is_empty());
+    text.into_iter().chain(calls).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

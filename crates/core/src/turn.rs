@@ -1,6 +1,9 @@
 //! What is asked of an agent, whoever asks: HTTP, a terminal, a chat channel.
 
-use crate::event::SessionId;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::event::{Call, SessionId};
 
 /// One request in our own words.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -10,6 +13,55 @@ pub struct Turn {
     pub messages: Vec<Message>,
     /// A conversation to go on with; the CLI's own id, as an earlier turn reported it.
     pub session: Option<SessionId>,
+    /// What the client asks of the model itself. An agent CLI cannot be told; executables and upstreams can.
+    pub options: Options,
+    pub shown: Shown,
+}
+
+/// When the caller sees an answer: pieces as they come, or all of it at the end. What was not seen can be taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Shown {
+    #[default]
+    AsItComes,
+    AtTheEnd,
+}
+
+/// A client's wishes, absent where it has none: 0 and false are wishes too.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options {
+    pub max_tokens: Option<u64>,
+    pub temperature: Option<serde_json::Number>,
+    pub top_p: Option<serde_json::Number>,
+    /// Functions the client offers to call itself, as it sent them.
+    pub tools: Option<Json>,
+    /// What the client wants to find again.
+    pub metadata: Vec<(String, Json)>,
+    /// Further members by their names on the wire, for an upstream that speaks the client's own language.
+    pub more: Vec<(&'static str, Json)>,
+}
+
+/// A piece of JSON, checked and kept as text: as a tree it could be a hundred times its size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Json(Box<str>);
+
+impl Json {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<Box<RawValue>> for Json {
+    fn from(raw: Box<RawValue>) -> Self {
+        Self(raw.get().into())
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,12 +69,22 @@ pub struct Message {
     pub role: Role,
     pub text: String,
     pub images: Vec<Image>,
+    /// Of an assistant: functions it asked the client to call.
+    pub calls: Vec<Call>,
+    /// Of a tool: the call it answers.
+    pub call_id: Option<String>,
 }
 
 impl Message {
     #[must_use]
     pub fn new(role: Role, text: impl Into<String>) -> Self {
-        Self { role, text: text.into(), images: Vec::new() }
+        Self { role, text: text.into(), images: Vec::new(), calls: Vec::new(), call_id: None }
+    }
+
+    /// Whether there is nothing in it to tell an agent.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.calls.is_empty()
     }
 }
 

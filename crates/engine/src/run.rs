@@ -194,7 +194,7 @@ impl Live {
             (UsageScope::Session, Some(session)) => self.belongings.engine.sessions.turn_usage(session, usage),
             (UsageScope::Session, None) | (UsageScope::Turn, _) => usage,
         };
-        Event::Finished(Answer { content, usage, finish })
+        Event::Finished(Answer { content, usage, finish, calls: Vec::new() })
     }
 }
 

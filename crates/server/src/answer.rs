@@ -101,10 +101,10 @@ pub(crate) async fn whole<R: Events>(mut feed: Feed<R>, terms: Terms) -> HttpRes
     feed.describe(&mut trace);
     let mut response = match ended {
         Ok(answer) => {
-            let whole = response::whole(terms.head, &trace, answer, terms.began.elapsed());
+            let whole = response::whole(terms.head, &trace, answer);
             reply::json(StatusCode::OK, &whole)
         }
-        Err(error) => reply::error(&error.of_run(&trace, terms.began.elapsed())),
+        Err(error) => reply::error(&error.of_run(&trace)),
     };
     name(response.headers_mut(), &trace);
     response
@@ -133,7 +133,7 @@ pub(crate) async fn streamed<R: Events>(feed: Feed<R>, usage: UsageChunk, terms:
         }
     };
     streaming.feed.describe(&mut streaming.chunks.trace);
-    let (trace, began) = (streaming.chunks.trace.clone(), streaming.terms.began);
+    let trace = streaming.chunks.trace.clone();
     let mut response = match opened {
         Ok(stream) => {
             let mut response = Response::new(streaming.body(frames, stream));
@@ -142,7 +142,7 @@ pub(crate) async fn streamed<R: Events>(feed: Feed<R>, usage: UsageChunk, terms:
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             response
         }
-        Err(error) => reply::error(&error.of_run(&trace, began.elapsed())),
+        Err(error) => reply::error(&error.of_run(&trace)),
     };
     name(response.headers_mut(), &trace);
     response
@@ -182,7 +182,7 @@ impl<R: Events> Streaming<R> {
         if matches!(event, Event::Finished(_) | Event::Failed(_)) {
             self.feed.describe(&mut self.chunks.trace);
         }
-        self.chunks.push(event, self.terms.began.elapsed(), frames)
+        self.chunks.push(event, frames)
     }
 
     /// The frames of the next step that has any.
@@ -227,13 +227,15 @@ const fn is_visible(event: &Event) -> bool {
         Event::Text { .. }
         | Event::Thinking { .. }
         | Event::ToolStarted { .. }
+        | Event::ToolCall { .. }
         | Event::Finished(_)
         | Event::Failed(_) => true,
         Event::Started { .. }
         | Event::ToolFinished { .. }
         | Event::Notice { .. }
         | Event::Unknown { .. }
-        | Event::Workspace(_) => false,
+        | Event::Workspace(_)
+        | Event::Attempted(_) => false,
     }
 }
 

@@ -56,7 +56,7 @@ fn text(delta: &str) -> Event {
 
 fn finished(content: &str) -> Event {
     let usage = Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() };
-    Event::Finished(Answer { content: content.into(), usage, finish: Finish::Stop })
+    Event::Finished(Answer { content: content.into(), usage, finish: Finish::Stop, calls: Vec::new() })
 }
 
 fn failed(category: Category) -> Event {

@@ -1,16 +1,19 @@
 //! Chat completions exactly as on the wire: the request as clients send it, the response and the chunk as we answer.
 //!
-//! Requests are read with patience: unknown members pass, and every optional member may be null. What an agent cannot
-//! be told (`temperature`, `max_tokens`, `seed`, `stop`, `tools`, `response_format`, `logprobs` …) is among the unknown
-//! and ignored; what would change the shape of the answer is refused in [`crate::request`]. Lists are bounded while they
-//! are read: a body of brackets must not become a hundred times its size in memory.
+//! Requests are read with patience: unknown members pass, and every optional member may be null. What only a model can
+//! be told (`temperature`, `tools`, `response_format` …) is kept as the text it came in, for providers that take it; what
+//! would change the shape of the answer is refused in [`crate::request`]. Lists are bounded while they are read: a body
+//! of brackets must not become a hundred times its size in memory.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use trunkline_core::event::{Receipt, SessionId};
+use trunkline_core::failure::Category;
+use trunkline_core::turn::Json;
 
 use crate::error::ApiError;
 
@@ -28,6 +31,21 @@ pub struct ChatRequest {
     /// Ours: the conversation to go on with.
     pub session_id: Option<String>,
     pub metadata: Option<Metadata>,
+    pub max_tokens: Option<u64>,
+    pub max_completion_tokens: Option<u64>,
+    pub temperature: Option<serde_json::Number>,
+    pub top_p: Option<serde_json::Number>,
+    pub tools: Option<Box<RawValue>>,
+    pub tool_choice: Option<Box<RawValue>>,
+    pub parallel_tool_calls: Option<Box<RawValue>>,
+    pub response_format: Option<Box<RawValue>>,
+    pub stop: Option<Box<RawValue>>,
+    pub seed: Option<Box<RawValue>>,
+    pub presence_penalty: Option<Box<RawValue>>,
+    pub frequency_penalty: Option<Box<RawValue>>,
+    pub logit_bias: Option<Box<RawValue>>,
+    pub reasoning_effort: Option<Box<RawValue>>,
+    pub verbosity: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -41,6 +59,8 @@ pub struct ChatMessage {
     pub content: Option<Content>,
     pub refusal: Option<String>,
     pub tool_calls: Option<List<ToolCall, 1024>>,
+    /// Of a tool's message: the call it answers.
+    pub tool_call_id: Option<String>,
     /// What `tool_calls` was before there could be several.
     pub function_call: Option<Function>,
 }
@@ -70,7 +90,10 @@ pub struct ImageUrl {
 /// A call in the history: of a function, or of a tool with free text for input.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "WireToolCall")]
-pub struct ToolCall(pub Function);
+pub struct ToolCall {
+    pub id: String,
+    pub function: Function,
+}
 
 #[derive(Debug, Deserialize)]
 pub struct Function {
@@ -81,6 +104,7 @@ pub struct Function {
 
 #[derive(Deserialize)]
 struct WireToolCall {
+    id: Option<String>,
     function: Option<Function>,
     custom: Option<Function>,
 }
@@ -89,7 +113,8 @@ impl TryFrom<WireToolCall> for ToolCall {
     type Error = &'static str;
 
     fn try_from(call: WireToolCall) -> Result<Self, Self::Error> {
-        call.function.or(call.custom).map(Self).ok_or("a tool call needs a `function`")
+        let function = call.function.or(call.custom).ok_or("a tool call needs a `function`")?;
+        Ok(Self { id: call.id.unwrap_or_default(), function })
     }
 }
 
@@ -187,10 +212,12 @@ impl<'de> Deserialize<'de> for Content {
     }
 }
 
-/// OpenAI allows sixteen entries; only one of them means something here.
+/// OpenAI allows sixteen entries; one of them means something here.
 #[derive(Debug, Default)]
 pub struct Metadata {
     pub session_id: Option<String>,
+    /// All the others.
+    pub entries: Vec<(String, Json)>,
 }
 
 impl<'de> Deserialize<'de> for Metadata {
@@ -214,7 +241,7 @@ impl<'de> Deserialize<'de> for Metadata {
                     if key == "session_id" {
                         metadata.session_id = map.next_value()?;
                     } else {
-                        map.next_value::<IgnoredAny>()?;
+                        metadata.entries.push((key, map.next_value::<Box<RawValue>>()?.into()));
                     }
                 }
                 Ok(metadata)
@@ -247,8 +274,26 @@ pub struct Choice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AssistantMessage {
     pub role: String,
-    pub content: String,
+    /// Null when there are only calls.
+    pub content: Option<String>,
     pub refusal: (),
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<MessageCall>,
+}
+
+/// A call the client is asked to make, whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageCall {
+    pub id: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub function: CalledFunction,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CalledFunction {
+    pub name: String,
+    pub arguments: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -257,6 +302,7 @@ pub enum FinishReason {
     Stop,
     Length,
     ContentFilter,
+    ToolCalls,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -285,12 +331,22 @@ pub struct Extension {
     pub usage_estimated: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// One try of the turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
     pub provider: String,
+    pub model: String,
     /// `ok`, or the name of a failure's category.
     pub outcome: String,
+    /// Null when it answered.
+    pub category: Option<Category>,
     pub duration_ms: u64,
+    /// What it said when it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// What it left behind, when a later attempt started over in a worktree of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<Receipt>,
 }
 
 /// One step of a streamed answer.

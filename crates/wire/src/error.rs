@@ -113,6 +113,12 @@ impl ApiError {
         Self { retry_after: Some(retry_after), ..Self::new(503, "overloaded", "overloaded", message) }
     }
 
+    /// Every provider that could answer has failed too often of late to be asked now.
+    #[must_use]
+    pub fn unavailable(message: &str, retry_after: Duration) -> Self {
+        Self { retry_after: Some(retry_after), ..Self::new(503, "overloaded", "circuit_open", message) }
+    }
+
     /// The server is going down; another one, or this one later, may answer.
     #[must_use]
     pub fn stopping() -> Self {
@@ -189,9 +195,9 @@ impl ApiError {
 
     /// The same error of a run: a failed one may have left work on a branch, and the client must learn of it.
     #[must_use]
-    pub fn of_run(mut self, trace: &Trace, elapsed: Duration) -> Self {
+    pub fn of_run(mut self, trace: &Trace) -> Self {
         if !trace.run.is_empty() {
-            self.trace = Some(Box::new(trace.extension(self.code, false, elapsed)));
+            self.trace = Some(Box::new(trace.extension(false)));
         }
         self
     }

@@ -1,12 +1,12 @@
 //! A chat request becomes a [`Turn`]: roles, texts and pictures in our own words, or an error that names the member.
 //!
 //! No agent takes a picture by address, so only `data:` URLs are decoded; nothing is fetched. Tool calls of the history
-//! are ones the client made itself: the agent reads them as text.
+//! are ones the client made itself.
 
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use trunkline_core::event::SessionId;
-use trunkline_core::turn::{Image, Message, Role, Turn};
+use trunkline_core::event::{Call, SessionId};
+use trunkline_core::turn::{Image, Json, Message, Options, Role, Shown, Turn};
 
 use crate::chat::{ChatMessage, ChatRequest, Content, Function, Part};
 use crate::error::ApiError;
@@ -24,8 +24,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 impl ChatRequest {
     /// The same in our words.
-    pub fn into_turn(self) -> Result<Turn, ApiError> {
+    pub fn into_turn(mut self) -> Result<Turn, ApiError> {
         self.refuse_what_changes_the_answer()?;
+        let shown = if self.stream == Some(true) { Shown::AsItComes } else { Shown::AtTheEnd };
+        let options = self.take_options();
         let session = match self.session_id {
             Some(id) => session(&id, "session_id")?,
             None => match self.metadata.and_then(|metadata| metadata.session_id) {
@@ -46,11 +48,34 @@ impl ChatRequest {
         if !messages.iter().any(asks) {
             return Err(ApiError::invalid("invalid_value", "there is no user message to answer").about("messages"));
         }
-        let turn = Turn { model, messages, session };
+        let turn = Turn { model, messages, session, options, shown };
         if turn.images().count() > MAX_IMAGES {
             return Err(ApiError::invalid("invalid_value", format!("more than {MAX_IMAGES} images")).about("messages"));
         }
         Ok(turn)
+    }
+
+    fn take_options(&mut self) -> Options {
+        let more = [
+            ("tool_choice", self.tool_choice.take()),
+            ("parallel_tool_calls", self.parallel_tool_calls.take()),
+            ("response_format", self.response_format.take()),
+            ("stop", self.stop.take()),
+            ("seed", self.seed.take()),
+            ("presence_penalty", self.presence_penalty.take()),
+            ("frequency_penalty", self.frequency_penalty.take()),
+            ("logit_bias", self.logit_bias.take()),
+            ("reasoning_effort", self.reasoning_effort.take()),
+            ("verbosity", self.verbosity.take()),
+        ];
+        Options {
+            max_tokens: self.max_completion_tokens.or(self.max_tokens),
+            temperature: self.temperature.take(),
+            top_p: self.top_p.take(),
+            tools: self.tools.take().map(Json::from),
+            metadata: self.metadata.as_mut().map(|metadata| std::mem::take(&mut metadata.entries)).unwrap_or_default(),
+            more: more.into_iter().filter_map(|(name, raw)| Some((name, raw?.into()))).collect(),
+        }
     }
 
     fn refuse_what_changes_the_answer(&self) -> Result<(), ApiError> {
@@ -108,14 +133,14 @@ fn convert(message: ChatMessage, path: &str) -> Result<Message, ApiError> {
     if let Some(refusal) = message.refusal {
         texts.push(checked(refusal, || format!("{path}.refusal"))?);
     }
-    let calls = message.tool_calls.map(|calls| calls.0).unwrap_or_default();
-    for (index, call) in calls.into_iter().enumerate() {
-        texts.push(checked(called(&call.0), || format!("{path}.tool_calls[{index}]"))?);
+    let mut calls = Vec::new();
+    for (index, call) in message.tool_calls.map(|calls| calls.0).unwrap_or_default().into_iter().enumerate() {
+        calls.push(called(call.id, call.function, &format!("{path}.tool_calls[{index}]"))?);
     }
-    if let Some(call) = message.function_call {
-        texts.push(checked(called(&call), || format!("{path}.function_call"))?);
+    if let Some(function) = message.function_call {
+        calls.push(called(String::new(), function, &format!("{path}.function_call"))?);
     }
-    Ok(Message { role, text: texts.join("\n"), images })
+    Ok(Message { role, text: texts.join("\n"), images, calls, call_id: message.tool_call_id })
 }
 
 fn take_part(part: Part, path: &str, texts: &mut Vec<String>, images: &mut Vec<Image>) -> Result<(), ApiError> {
@@ -175,8 +200,10 @@ fn image(url: &str, param: &str) -> Result<Image, ApiError> {
     Ok(Image { extension, bytes })
 }
 
-fn called(call: &Function) -> String {
-    format!("called {}({})", call.name, call.arguments.as_deref().unwrap_or_default())
+fn called(id: String, function: Function, path: &str) -> Result<Call, ApiError> {
+    let name = checked(function.name, || format!("{path}.name"))?;
+    let arguments = checked(function.arguments.unwrap_or_default(), || format!("{path}.arguments"))?;
+    Ok(Call { id, name, arguments })
 }
 
 /// A NUL cannot stand in an argument or a terminal, and no honest text has one.

@@ -24,18 +24,53 @@ fn roles_and_contents_become_messages() {
         {"role": "assistant", "function_call": {"name": "old", "arguments": "{}"}},
         {"role": "function", "name": "old", "content": "5"},
     ]));
-    let expected = [
-        (Role::System, "be terse"),
-        (Role::System, "a\nb"),
-        (Role::User, "2+2?"),
-        (Role::Assistant, "called add({\"a\":2})\ncalled note(hm)"),
-        (Role::Tool, "4"),
-        (Role::Assistant, "no"),
-        (Role::Assistant, "called old({})"),
-        (Role::Tool, "5"),
-    ]
-    .map(|(role, text)| Message::new(role, text));
-    assert_eq!(turn(&body).unwrap(), Turn { model: "m".into(), messages: expected.into(), session: None });
+    let call =
+        |id: &str, name: &str, arguments: &str| Call { id: id.into(), name: name.into(), arguments: arguments.into() };
+    let calls = vec![call("1", "add", "{\"a\":2}"), call("2", "note", "hm")];
+    let expected = vec![
+        Message::new(Role::System, "be terse"),
+        Message::new(Role::System, "a\nb"),
+        Message::new(Role::User, "2+2?"),
+        Message { calls, ..Message::new(Role::Assistant, "") },
+        Message { call_id: Some("1".into()), ..Message::new(Role::Tool, "4") },
+        Message::new(Role::Assistant, "no"),
+        Message { calls: vec![call("", "old", "{}")], ..Message::new(Role::Assistant, "") },
+        Message::new(Role::Tool, "5"),
+    ];
+    let expected = Turn { model: "m".into(), messages: expected, shown: Shown::AtTheEnd, ..Turn::default() };
+    assert_eq!(turn(&body).unwrap(), expected);
+}
+
+#[test]
+fn wishes_are_kept_zero_and_false_too_and_null_is_none() {
+    let mut body = with(json!([{"role": "user", "content": "hi"}]));
+    for (name, value) in [
+        ("stream", json!(true)),
+        ("max_tokens", json!(0)),
+        ("temperature", json!(0)),
+        ("top_p", json!(0.5)),
+        ("tools", json!([{"type": "function", "function": {"name": "f"}}])),
+        ("tool_choice", json!("auto")),
+        ("parallel_tool_calls", json!(false)),
+        ("seed", json!(null)),
+        ("metadata", json!({"task_id": "abc", "session_id": "s"})),
+        ("service_tier", json!("auto")),
+    ] {
+        body[name] = value;
+    }
+    let turn = turn(&body).unwrap();
+    let options = &turn.options;
+    assert_eq!((turn.shown, options.max_tokens), (Shown::AsItComes, Some(0)));
+    assert_eq!(serde_json::to_value(&options.temperature).unwrap(), json!(0));
+    assert_eq!(serde_json::to_value(&options.top_p).unwrap(), json!(0.5));
+    assert_eq!(serde_json::to_value(&options.tools).unwrap(), body["tools"]);
+    let more: Vec<(&str, &str)> = options.more.iter().map(|(name, json)| (*name, json.as_str())).collect();
+    assert_eq!(more, [("tool_choice", "\"auto\""), ("parallel_tool_calls", "false")]);
+    let metadata: Vec<(&str, &str)> =
+        options.metadata.iter().map(|(name, json)| (name.as_str(), json.as_str())).collect();
+    assert_eq!((metadata, turn.session), (vec![("task_id", "\"abc\"")], Some(SessionId("s".into()))));
+    body["max_completion_tokens"] = json!(7);
+    assert_eq!(self::turn(&body).unwrap().options.max_tokens, Some(7));
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! Events become one whole response.
 
-use std::time::Duration;
-
-use trunkline_core::event::{Answer, Event, Finish, Receipt, SessionId, Usage};
+use trunkline_core::event::{Answer, Attempted, Call, Event, Finish, Receipt, SessionId, Usage};
 
 use crate::chat::{
-    AssistantMessage, Attempt, ChatResponse, Choice, Extension, FinishReason, PromptTokens, TokenCounts,
+    AssistantMessage, Attempt, CalledFunction, ChatResponse, Choice, Extension, FinishReason, MessageCall,
+    PromptTokens, TokenCounts,
 };
 
 /// What all chunks of an answer share, and a whole answer has once.
@@ -26,19 +25,31 @@ pub struct Trace {
     pub provider: String,
     pub session: Option<SessionId>,
     pub workspace: Option<Receipt>,
+    pub attempts: Vec<Attempted>,
+    /// The last attempt is over and may be the last of all.
+    over: bool,
 }
 
 impl Trace {
     /// Keeps what an event says about the run itself.
     pub fn observe(&mut self, event: &Event) {
+        if self.over && !matches!(event, Event::Finished(_) | Event::Failed(_)) {
+            // Another try: what the one before it said of itself is no longer true.
+            (self.over, self.session, self.workspace) = (false, None, None);
+        }
         match event {
             Event::Started { session: Some(session), .. } => self.session = Some(session.clone()),
             Event::Workspace(receipt) => self.workspace = Some(receipt.clone()),
+            Event::Attempted(attempt) => {
+                self.attempts.push(attempt.clone());
+                self.over = true;
+            }
             Event::Started { session: None, .. }
             | Event::Text { .. }
             | Event::Thinking { .. }
             | Event::ToolStarted { .. }
             | Event::ToolFinished { .. }
+            | Event::ToolCall { .. }
             | Event::Notice { .. }
             | Event::Unknown { .. }
             | Event::Finished(_)
@@ -46,15 +57,14 @@ impl Trace {
         }
     }
 
-    /// The extension object of an answer, or an error, that took `elapsed`.
+    /// The extension object of an answer or an error.
     #[must_use]
-    pub fn extension(&self, outcome: &str, usage_estimated: bool, elapsed: Duration) -> Extension {
-        let duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+    pub fn extension(&self, usage_estimated: bool) -> Extension {
         Extension {
             run: self.run.clone(),
             provider: self.provider.clone(),
             session_id: self.session.clone(),
-            attempts: vec![Attempt { provider: self.provider.clone(), outcome: outcome.to_owned(), duration_ms }],
+            attempts: self.attempts.iter().map(Attempt::from).collect(),
             workspace: self.workspace.clone(),
             usage_estimated,
         }
@@ -63,8 +73,14 @@ impl Trace {
 
 /// The whole response to a turn that ended in `answer`.
 #[must_use]
-pub fn whole(head: Head, trace: &Trace, answer: Answer, elapsed: Duration) -> ChatResponse {
-    let message = AssistantMessage { role: "assistant".to_owned(), content: answer.content, refusal: () };
+pub fn whole(head: Head, trace: &Trace, answer: Answer) -> ChatResponse {
+    let only_calls = answer.content.is_empty() && !answer.calls.is_empty();
+    let message = AssistantMessage {
+        role: "assistant".to_owned(),
+        content: (!only_calls).then_some(answer.content),
+        refusal: (),
+        tool_calls: answer.calls.into_iter().map(MessageCall::from).collect(),
+    };
     ChatResponse {
         id: head.id,
         object: "chat.completion".to_owned(),
@@ -72,7 +88,28 @@ pub fn whole(head: Head, trace: &Trace, answer: Answer, elapsed: Duration) -> Ch
         model: head.model,
         choices: vec![Choice { index: 0, message, finish_reason: answer.finish.into(), logprobs: () }],
         usage: answer.usage.into(),
-        trunkline: trace.extension("ok", answer.usage.estimated, elapsed),
+        trunkline: trace.extension(answer.usage.estimated),
+    }
+}
+
+impl From<&Attempted> for Attempt {
+    fn from(attempt: &Attempted) -> Self {
+        Self {
+            provider: attempt.provider.clone(),
+            model: attempt.model.clone(),
+            outcome: attempt.category.map_or("ok", |category| category.name()).to_owned(),
+            category: attempt.category,
+            duration_ms: u64::try_from(attempt.duration.as_millis()).unwrap_or(u64::MAX),
+            message: attempt.message.clone(),
+            workspace: attempt.workspace.clone(),
+        }
+    }
+}
+
+impl From<Call> for MessageCall {
+    fn from(call: Call) -> Self {
+        let function = CalledFunction { name: call.name, arguments: call.arguments };
+        Self { id: call.id, kind: "function".to_owned(), function }
     }
 }
 
@@ -82,6 +119,7 @@ impl From<Finish> for FinishReason {
             Finish::Stop => Self::Stop,
             Finish::Length => Self::Length,
             Finish::ContentFilter => Self::ContentFilter,
+            Finish::ToolCalls => Self::ToolCalls,
         }
     }
 }
@@ -99,8 +137,11 @@ impl From<Usage> for TokenCounts {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use serde_json::json;
+    use trunkline_core::failure::Category;
 
     #[test]
     fn a_whole_answer_has_every_member() {
@@ -110,9 +151,10 @@ mod tests {
         trace.observe(&Event::Started { session: Some(SessionId("s1".into())), model: None });
         trace.observe(&Event::Started { session: None, model: Some("gpt".into()) });
         trace.observe(&Event::Workspace(receipt));
+        trace.observe(&Event::Attempted(attempt(None)));
         let usage = Usage { input_tokens: 10, output_tokens: 5, cached_tokens: 4, estimated: false };
-        let answer = Answer { content: "hi".into(), usage, finish: Finish::Length };
-        let response = whole(head, &trace, answer, Duration::from_millis(12));
+        let answer = Answer { content: "hi".into(), usage, finish: Finish::Length, calls: Vec::new() };
+        let response = whole(head, &trace, answer);
         let expected = json!({
             "id": "cmpl-1", "object": "chat.completion", "created": 7, "model": "codex-x",
             "choices": [{
@@ -123,7 +165,9 @@ mod tests {
                 "prompt_tokens_details": {"cached_tokens": 4}},
             "trunkline": {
                 "run": "r1", "provider": "codex", "session_id": "s1",
-                "attempts": [{"provider": "codex", "outcome": "ok", "duration_ms": 12}],
+                "attempts": [
+                    {"provider": "codex", "model": "m", "outcome": "ok", "category": null, "duration_ms": 12},
+                ],
                 "workspace": {"base": "abc", "branch": null, "commit": null, "files_changed": 2, "insertions": 0,
                     "deletions": 0, "path": null},
             },
@@ -132,18 +176,61 @@ mod tests {
         assert_eq!(serde_json::from_value::<ChatResponse>(expected).unwrap(), response);
     }
 
+    fn attempt(category: Option<Category>) -> Attempted {
+        Attempted {
+            provider: "codex".into(),
+            model: "m".into(),
+            category,
+            message: category.map(|_| "no".to_owned()),
+            duration: Duration::from_millis(12),
+            workspace: None,
+        }
+    }
+
+    #[test]
+    fn another_try_forgets_what_the_one_before_it_said_of_itself() {
+        let mut trace = Trace::default();
+        trace.observe(&Event::Started { session: Some(SessionId("of the first".into())), model: None });
+        trace.observe(&Event::Attempted(attempt(Some(Category::Server))));
+        assert!(trace.session.is_some(), "it may be the last");
+        trace.observe(&Event::Notice { message: "another".into() });
+        assert_eq!((trace.session.clone(), trace.attempts.len()), (None, 1));
+        let extension = serde_json::to_value(trace.extension(false)).unwrap();
+        assert_eq!(
+            extension["attempts"][0],
+            json!({"provider": "codex", "model": "m", "outcome": "server", "category": "server", "duration_ms": 12,
+                "message": "no"})
+        );
+    }
+
+    #[test]
+    fn calls_stand_where_an_answer_would() {
+        let call = Call { id: "call_1".into(), name: "weather".into(), arguments: "{}".into() };
+        let answer =
+            Answer { content: String::new(), usage: Usage::default(), finish: Finish::ToolCalls, calls: vec![call] };
+        let head = Head { id: "cmpl-1".into(), created: 7, model: "m".into() };
+        let choice = &serde_json::to_value(whole(head, &Trace::default(), answer)).unwrap()["choices"][0];
+        let expected = json!({"role": "assistant", "content": null, "refusal": null, "tool_calls": [
+            {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}},
+        ]});
+        assert_eq!((&choice["message"], &choice["finish_reason"]), (&expected, &json!("tool_calls")));
+    }
+
     #[test]
     fn an_estimate_is_marked() {
         let usage = Usage::estimate("four", "eight");
-        let extension = Trace::default().extension("ok", usage.estimated, Duration::ZERO);
+        let extension = Trace::default().extension(usage.estimated);
         assert_eq!(serde_json::to_value(extension).unwrap()["usage_estimated"], json!(true));
     }
 
     #[test]
     fn finish_reasons_are_openais() {
-        for (finish, name) in
-            [(Finish::Stop, "stop"), (Finish::Length, "length"), (Finish::ContentFilter, "content_filter")]
-        {
+        for (finish, name) in [
+            (Finish::Stop, "stop"),
+            (Finish::Length, "length"),
+            (Finish::ContentFilter, "content_filter"),
+            (Finish::ToolCalls, "tool_calls"),
+        ] {
             assert_eq!(serde_json::to_value(FinishReason::from(finish)).unwrap(), json!(name));
         }
     }

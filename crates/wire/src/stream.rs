@@ -5,7 +5,6 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 use trunkline_core::event::{Answer, Event};
@@ -98,7 +97,8 @@ impl Chunks {
     }
 
     /// Appends the frames that `event` is worth, possibly none.
-    pub fn push(&mut self, event: &Event, elapsed: Duration, out: &mut Vec<u8>) -> Stream {
+    pub fn push(&mut self, event: &Event, out: &mut Vec<u8>) -> Stream {
+        self.trace.observe(event);
         match event {
             Event::Text { delta } => self.text(delta, out),
             Event::Thinking { delta } => {
@@ -112,14 +112,17 @@ impl Chunks {
                 self.line(&format!("[tool] failed: {}", one_line(output)), out);
             }
             Event::Notice { message } => self.line(&format!("[notice] {}", one_line(message)), out),
-            Event::Started { .. } | Event::Workspace(_) => self.trace.observe(event),
+            Event::ToolCall { index, id, name, arguments } => {
+                self.call(*index, id.as_deref(), name.as_deref(), arguments, out);
+            }
+            Event::Started { .. } | Event::Workspace(_) | Event::Attempted(_) => {}
             Event::ToolFinished { ok: true, .. } | Event::Unknown { .. } => {}
             Event::Finished(answer) => {
-                self.finish(answer, elapsed, out);
+                self.finish(answer, out);
                 return Stream::Ended;
             }
             Event::Failed(failure) => {
-                let error = ApiError::failed(failure, &self.secrets).of_run(&self.trace, elapsed);
+                let error = ApiError::failed(failure, &self.secrets).of_run(&self.trace);
                 return self.fail(&error, out);
             }
         }
@@ -173,7 +176,27 @@ impl Chunks {
         }
     }
 
-    fn finish(&mut self, answer: &Answer, elapsed: Duration, out: &mut Vec<u8>) {
+    /// A piece of a call, in the members a client puts it together from.
+    fn call(&mut self, index: u32, id: Option<&str>, name: Option<&str>, arguments: &str, out: &mut Vec<u8>) {
+        self.open(out);
+        let mut function = serde_json::Map::new();
+        function.extend(name.map(|name| ("name".to_owned(), name.into())));
+        function.insert("arguments".to_owned(), arguments.into());
+        let mut call = serde_json::Map::new();
+        call.insert("index".to_owned(), index.into());
+        if let Some(id) = id {
+            call.insert("id".to_owned(), id.into());
+            call.insert("type".to_owned(), "function".into());
+        }
+        call.insert("function".to_owned(), function.into());
+        out.extend_from_slice(&self.before);
+        out.extend_from_slice(b"\"tool_calls\":[");
+        json(out, &call);
+        out.push(b']');
+        out.extend_from_slice(self.after);
+    }
+
+    fn finish(&mut self, answer: &Answer, out: &mut Vec<u8>) {
         self.open(out);
         if self.text == Text::Nothing {
             self.text(&answer.content, out);
@@ -185,7 +208,7 @@ impl Chunks {
             logprobs: (),
         }]);
         last.usage = (self.usage == UsageChunk::Wanted).then_some(None);
-        last.trunkline = Some(self.trace.extension("ok", answer.usage.estimated, elapsed));
+        last.trunkline = Some(self.trace.extension(answer.usage.estimated));
         frame(&last, out);
         if self.usage == UsageChunk::Wanted {
             let usage = Some(Some(TokenCounts::from(answer.usage)));

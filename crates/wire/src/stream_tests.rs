@@ -1,12 +1,14 @@
+use std::time::Duration;
+
 use super::*;
 use serde_json::json;
-use trunkline_core::event::{Finish, Receipt, SessionId, Usage};
+use trunkline_core::event::{Attempted, Call, Finish, Receipt, SessionId, Usage};
 use trunkline_core::failure::{Category, Failure};
 
 fn chunks(usage: UsageChunk) -> Chunks {
     let head = Head { id: "cmpl-1".into(), created: 7, model: "m\"x".into() };
     let mut chunks = Chunks::new(head, usage, Arc::new(Secrets::new(["hunter2-hunter2".to_owned()])));
-    chunks.trace = Trace { run: "r1".into(), provider: "codex".into(), ..Trace::default() };
+    (chunks.trace.run, chunks.trace.provider) = ("r1".into(), "codex".into());
     chunks
 }
 
@@ -20,14 +22,20 @@ fn tool(name: &str, input: Value) -> Event {
 
 fn finished(content: &str) -> Event {
     let usage = Usage { input_tokens: 3, output_tokens: 2, cached_tokens: 1, estimated: false };
-    Event::Finished(Answer { content: content.into(), usage, finish: Finish::Stop })
+    Event::Finished(Answer { content: content.into(), usage, finish: Finish::Stop, calls: Vec::new() })
+}
+
+fn attempted(category: Option<Category>) -> Event {
+    let duration = Duration::from_millis(5);
+    let (provider, model) = ("codex".into(), "m".into());
+    Event::Attempted(Attempted { provider, model, category, message: None, duration, workspace: None })
 }
 
 /// All frames of a stream, without `data:`.
 fn play(usage: UsageChunk, events: &[Event]) -> Vec<String> {
     let mut chunks = chunks(usage);
     let mut out = Vec::new();
-    let ends: Vec<Stream> = events.iter().map(|event| chunks.push(event, Duration::from_millis(5), &mut out)).collect();
+    let ends: Vec<Stream> = events.iter().map(|event| chunks.push(event, &mut out)).collect();
     let ended = events.iter().position(|event| matches!(event, Event::Finished(_) | Event::Failed(_)));
     assert_eq!(ends.iter().position(|end| *end == Stream::Ended), ended);
     sse::Decoder::default().push(&out)
@@ -51,13 +59,14 @@ fn deltas(frames: &[String]) -> Vec<(&'static str, String)> {
 #[test]
 fn a_stream_without_usage() {
     let started = Event::Started { session: Some(SessionId("s".into())), model: None };
-    let frames = play(UsageChunk::No, &[started, text("Hel"), text("lo \"é\"\n"), finished("Hello \"é\"")]);
+    let events = [started, text("Hel"), text("lo \"é\"\n"), attempted(None), finished("Hello \"é\"")];
+    let frames = play(UsageChunk::No, &events);
     let chunk = |choices: Value| json!({"id": "cmpl-1", "object": "chat.completion.chunk", "created": 7, "model": "m\"x", "choices": choices});
     let step = |delta: Value| chunk(json!([{"index": 0, "delta": delta, "finish_reason": null, "logprobs": null}]));
     let mut last = chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop", "logprobs": null}]));
     last["trunkline"] = json!({
         "run": "r1", "provider": "codex", "session_id": "s", "workspace": null,
-        "attempts": [{"provider": "codex", "outcome": "ok", "duration_ms": 5}],
+        "attempts": [{"provider": "codex", "model": "m", "outcome": "ok", "category": null, "duration_ms": 5}],
     });
     let expected = [
         step(json!({"role": "assistant", "content": ""})),
@@ -157,8 +166,36 @@ proptest::proptest! {
 #[test]
 fn a_failed_run_says_what_it_left_behind() {
     let receipt = Receipt { branch: Some("trunkline/r1".into()), files_changed: 2, ..Receipt::default() };
-    let events = [Event::Workspace(receipt), Event::Failed(Failure::new(Category::Server, "gone"))];
+    let failed = Event::Failed(Failure::new(Category::Server, "gone"));
+    let events = [Event::Workspace(receipt), attempted(Some(Category::Server)), failed];
     let frame: Value = serde_json::from_str(&play(UsageChunk::No, &events)[0]).unwrap();
     assert_eq!(frame["trunkline"]["workspace"]["branch"], json!("trunkline/r1"));
     assert_eq!(frame["trunkline"]["attempts"][0]["outcome"], json!("server"));
+}
+
+#[test]
+fn a_call_comes_in_the_pieces_a_client_joins() {
+    let piece = |id: Option<&str>, name: Option<&str>, arguments: &str| Event::ToolCall {
+        index: 1,
+        id: id.map(str::to_owned),
+        name: name.map(str::to_owned),
+        arguments: arguments.to_owned(),
+    };
+    let call = Call { id: "call_1".into(), name: "weather".into(), arguments: "{\"city\":1}".into() };
+    let answer =
+        Answer { content: String::new(), usage: Usage::default(), finish: Finish::ToolCalls, calls: vec![call] };
+    let events =
+        [piece(Some("call_1"), Some("weather"), ""), piece(None, None, "{\"city\":1}"), Event::Finished(answer)];
+    let frames: Vec<Value> = play(UsageChunk::No, &events)
+        .iter()
+        .filter_map(|frame| serde_json::from_str::<Value>(frame).ok())
+        .map(|frame| frame["choices"][0].clone())
+        .collect();
+    assert_eq!(frames[0]["delta"]["role"], json!("assistant"));
+    assert_eq!(
+        frames[1]["delta"]["tool_calls"],
+        json!([{"index": 1, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}}])
+    );
+    assert_eq!(frames[2]["delta"]["tool_calls"], json!([{"index": 1, "function": {"arguments": "{\"city\":1}"}}]));
+    assert_eq!(frames[3]["finish_reason"], json!("tool_calls"));
 }

@@ -79,7 +79,12 @@ pub(crate) fn text(delta: &str) -> Event {
 }
 
 pub(crate) fn finished(content: &str) -> Event {
-    Event::Finished(Answer { content: content.into(), usage: Usage::default(), finish: Finish::Stop })
+    Event::Finished(Answer {
+        content: content.into(),
+        usage: Usage::default(),
+        finish: Finish::Stop,
+        calls: Vec::new(),
+    })
 }
 
 pub(crate) struct TestServer {

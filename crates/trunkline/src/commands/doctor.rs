@@ -105,7 +105,7 @@ async fn probe(engine: &Engine, provider: &Arc<Provider>, loaded: &Loaded) -> St
     let turn = Turn {
         model: provider.name.clone(),
         messages: vec![Message::new(Role::User, "Reply with the single word OK.")],
-        session: None,
+        ..Turn::default()
     };
     let mut run = match engine.start(turn).await {
         Ok(run) => run,

@@ -47,6 +47,7 @@ impl Run {
             model: self.model,
             messages: vec![Message::new(Role::User, task)],
             session: self.session.map(SessionId),
+            ..Turn::default()
         };
         let runtime = runtime()?;
         runtime.block_on(async {
@@ -116,7 +117,12 @@ async fn show(engine: &Engine, turn: Turn) -> Result<ExitCode> {
                 eprintln!("\ntrunkline: {} failed ({}): {failure}", run.provider(), failure.category.name());
                 code = Exit::Provider.into();
             }
-            Event::Started { .. } | Event::Thinking { .. } | Event::ToolFinished { .. } | Event::Unknown { .. } => {}
+            Event::Started { .. }
+            | Event::Thinking { .. }
+            | Event::ToolFinished { .. }
+            | Event::ToolCall { .. }
+            | Event::Unknown { .. }
+            | Event::Attempted(_) => {}
         }
     }
     Ok(code)
