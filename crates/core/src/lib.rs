@@ -12,6 +12,7 @@ pub mod model;
 pub mod near;
 pub mod parse;
 pub mod prompt;
+pub mod protocol;
 pub mod provider;
 pub mod secret;
 pub mod turn;

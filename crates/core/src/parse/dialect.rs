@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::transcript::Transcript;
-use super::{Format, acp, ax, claude, codex, fields, gemini, opencode};
+use super::{Format, acp, ax, claude, codex, fields, gemini, opencode, protocol};
 use crate::event::Event;
 
 #[derive(Debug)]
@@ -18,6 +18,7 @@ pub(super) enum Dialect {
     /// One object: nothing is an event until the whole has been seen.
     Json,
     Any(claude::Claude),
+    Protocol(protocol::Protocol),
 }
 
 impl Dialect {
@@ -32,6 +33,7 @@ impl Dialect {
             Format::Opencode => Self::Opencode(opencode::Opencode::default()),
             Format::Ax => Self::Ax,
             Format::Json => Self::Json,
+            Format::Protocol => Self::Protocol(protocol::Protocol::default()),
             Format::StreamJson => Self::Any(claude::Claude::new(claude::Flavour::Claude)),
         })
     }
@@ -58,7 +60,8 @@ impl Dialect {
         // An object that is all there is may be anybody's response.
         let whole = serde_json::from_str::<Value>(&repaired(output));
         if let Ok(value) = &whole {
-            let known = self.values(value, transcript) || fields::whole(value, transcript);
+            let anybodys = !matches!(self, Self::Protocol(_));
+            let known = self.values(value, transcript) || (anybodys && fields::whole(value, transcript));
             transcript.seen |= known;
             return known;
         }
@@ -111,6 +114,7 @@ impl Dialect {
             Self::Ax => ax::error(value, transcript) || common(value, transcript),
             Self::Json => fields::whole(value, transcript),
             Self::Any(claude) => by_shape(claude, value, transcript),
+            Self::Protocol(protocol) => protocol.value(value, transcript),
         };
         if known {
             transcript.seen = true;

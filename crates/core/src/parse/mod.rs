@@ -12,6 +12,7 @@ mod dialect;
 mod fields;
 mod gemini;
 mod opencode;
+mod protocol;
 mod text;
 mod transcript;
 mod verdict;
@@ -45,6 +46,8 @@ pub enum Format {
     Json,
     /// JSON lines of the common event types.
     StreamJson,
+    /// What an executable of the provider protocol prints.
+    Protocol,
 }
 
 /// What a decoder must know beside the bytes.
@@ -104,7 +107,9 @@ impl Decoder {
             None => Source::Text(text::Text::new(context.normalize)),
             Some(dialect) => Source::Lines { lines: Lines::default(), dialect, plain: Vec::new(), plain_bytes: 0 },
         };
-        Self { context, transcript: Transcript::default(), source }
+        let mut transcript = Transcript::default();
+        transcript.exit_counts = format == Format::Protocol;
+        Self { context, transcript, source }
     }
 
     /// Takes the next bytes, cut anywhere, and returns the events they complete.
@@ -126,6 +131,12 @@ impl Decoder {
     #[must_use]
     pub fn ended(&self) -> bool {
         self.transcript.ended()
+    }
+
+    /// Whether all has been said and only the exit status is awaited.
+    #[must_use]
+    pub fn awaits_exit(&self) -> bool {
+        self.transcript.exit_counts && self.transcript.completed
     }
 
     /// Whether it is over only because the CLI keeps trying what cannot succeed: why, stderr may say.

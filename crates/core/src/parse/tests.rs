@@ -1,11 +1,13 @@
 //! Each recording against its snapshot, the shapes output comes in, and what must hold for any bytes.
 
 mod any_bytes;
+mod protocol;
 mod recordings;
 mod shapes;
 
 use super::Format;
 
+/// Those of agents: whatever one prints may be the answer.
 const FORMATS: [Format; 9] = [
     Format::Claude,
     Format::Codex,

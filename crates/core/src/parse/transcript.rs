@@ -55,6 +55,8 @@ pub(super) struct Transcript {
     pub(super) completed: bool,
     /// The last step stopped by itself, in a dialect whose end is the end of the output.
     pub(super) stopped: bool,
+    /// A bad exit status undoes a good end, and nothing printed is no answer.
+    pub(super) exit_counts: bool,
     /// The dialect ends its turns with an event; without one the output is cut off.
     pub(super) expects_end: bool,
     /// The CLI keeps trying what cannot succeed.
@@ -94,7 +96,7 @@ pub(super) struct Fault {
 
 impl Transcript {
     pub(super) fn ended(&self) -> bool {
-        self.completed || self.fault.is_some() || self.hopeless || self.overflow
+        (self.completed && !self.exit_counts) || self.fault.is_some() || self.hopeless || self.overflow
     }
 
     pub(super) fn started(&mut self, session: Option<&str>, model: Option<&str>) {

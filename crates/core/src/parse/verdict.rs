@@ -77,7 +77,12 @@ fn failure(
     if transcript.overflow {
         return Some(Failure::new(Category::Validation, "the answer is larger than 64 MiB"));
     }
-    if transcript.completed {
+    let ended_badly = match ending {
+        Ending::Code(code) => code != 0,
+        Ending::Signal(_) => true,
+        Ending::TimedOut(_) | Ending::Cancelled | Ending::Open => false,
+    };
+    if transcript.completed && !(transcript.exit_counts && ended_badly) {
         return None;
     }
     // Without events, what stands on stdout may be the error; not so if somebody else ended it.
@@ -89,6 +94,10 @@ fn failure(
     match ending {
         Ending::TimedOut(limit) => Some(Failure::timed_out().hint(limit)),
         Ending::Cancelled => Some(Failure::new(Category::Cancelled, "cancelled")),
+        Ending::Code(0) if transcript.exit_counts && !transcript.seen => {
+            let message = format!("{} printed no response", context.program);
+            Some(without_event(transcript, context, stderr, plain).or_say(message))
+        }
         Ending::Code(0) if transcript.seen || transcript.cut_off => cut_short(transcript, context, stderr),
         Ending::Code(0) => None,
         Ending::Open if transcript.hopeless => Some(without_event(transcript, context, stderr, "")),
@@ -109,7 +118,7 @@ fn failure(
 
 /// A successful exit after events: a failure if the last of them never came.
 fn cut_short(transcript: &Transcript, context: &Context, stderr: &Stderr) -> Option<Failure> {
-    if !transcript.expects_end && !transcript.cut_off && transcript.has_message() {
+    if !transcript.expects_end && !transcript.exit_counts && !transcript.cut_off && transcript.has_message() {
         return None;
     }
     if transcript.stopped && transcript.has_message() {
@@ -135,6 +144,9 @@ fn cut_short(transcript: &Transcript, context: &Context, stderr: &Stderr) -> Opt
 /// The failure an error event speaks of. Its own words first, all of stderr last.
 fn from_fault(fault: &Fault, transcript: &Transcript, context: &Context, stderr: &Stderr) -> Failure {
     let text = described(fault);
+    // Where an error has a place of its own, stderr is a log.
+    let silent = Stderr::default();
+    let stderr = if transcript.exit_counts { &silent } else { stderr };
     let failure = judge(&[&text, fault.family.as_deref().unwrap_or_default()], stderr, context);
     let category = fault.category.unwrap_or(failure.category);
     let limited = matches!(category, Category::Quota | Category::RateLimit);
@@ -224,6 +236,7 @@ fn described(fault: &Fault) -> String {
 }
 
 /// What stderr says about a failure: without escapes, known noise and stack frames, its log apart.
+#[derive(Default)]
 struct Stderr {
     said: String,
     log: String,

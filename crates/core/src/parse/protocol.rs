@@ -1,0 +1,107 @@
+//! What a protocol executable prints: one response object, or a chunk on each line with the piece (`delta`) and all so
+//! far (`content`).
+//!
+//! The two may disagree. A piece is shown as it is, unless `content` extends what was shown by something else: then
+//! `content` is right. How the process exits counts here, unlike with agents: see [`Transcript::exit_counts`].
+
+use serde_json::Value;
+
+use crate::event::{Finish, Usage};
+use crate::parse::transcript::{Fault, Transcript};
+
+#[derive(Debug, Default)]
+pub(super) struct Protocol {
+    /// The answer as far as it was shown.
+    sent: String,
+}
+
+impl Protocol {
+    pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+        let is_chunk = ["delta", "done"].iter().any(|name| value.get(name).is_some());
+        let is_response = ["content", "error", "finish_reason"].iter().any(|name| value.get(name).is_some());
+        if !value.is_object() || !(is_chunk || is_response) {
+            return false;
+        }
+        if transcript.completed || transcript.fault.is_some() {
+            return true;
+        }
+        transcript.at(value);
+        transcript.started(None, text(value, "model").filter(|model| !model.is_empty()));
+        if let Some(fault) = fault(value) {
+            transcript.fault = Some(fault);
+            return true;
+        }
+        let piece = if is_chunk { self.piece(value) } else { text(value, "content").unwrap_or_default().to_owned() };
+        if !piece.is_empty() || !is_chunk {
+            transcript.text(&piece);
+        }
+        self.sent.push_str(&piece);
+        if !is_chunk || value.get("done").and_then(Value::as_bool) == Some(true) {
+            transcript.completed = is_chunk || text(value, "content").is_some();
+            transcript.finish = text(value, "finish_reason").and_then(finish);
+            transcript.usage = usage(value, &self.sent);
+        }
+        true
+    }
+
+    /// What a chunk adds to what was shown.
+    fn piece(&self, chunk: &Value) -> String {
+        let delta = text(chunk, "delta");
+        let Some(content) = text(chunk, "content").filter(|content| !content.is_empty()) else {
+            return delta.unwrap_or_default().to_owned();
+        };
+        match (content.strip_prefix(self.sent.as_str()), delta) {
+            (Some(rest), _) => rest.to_owned(),
+            (None, Some(delta)) => delta.to_owned(),
+            // Without a piece, and not all so far either: it is the piece.
+            (None, None) => content.to_owned(),
+        }
+    }
+}
+
+/// The error of a response or chunk; an empty one is none.
+fn fault(value: &Value) -> Option<Fault> {
+    match value.get("error")? {
+        Value::Null | Value::Bool(false) => None,
+        Value::String(text) if text.trim().is_empty() => None,
+        Value::String(text) => Some(Fault { text: text.clone(), ..Fault::default() }),
+        // Not what the protocol says, but an error all the same.
+        other => super::fields::error(value).or_else(|| Some(Fault { text: other.to_string(), ..Fault::default() })),
+    }
+}
+
+fn finish(reason: &str) -> Option<Finish> {
+    match reason {
+        "length" | "max_tokens" => Some(Finish::Length),
+        "tool_use" | "tool_calls" => Some(Finish::ToolCalls),
+        "content_filter" | "safety" => Some(Finish::ContentFilter),
+        _ => None,
+    }
+}
+
+/// The tokens as counted. Where only their sum is known, the answer's share of it is estimated.
+fn usage(value: &Value, answer: &str) -> Option<Usage> {
+    let count = |name: &str| value.get(name).and_then(Value::as_u64);
+    let total = count("tokens_used").filter(|total| *total > 0);
+    let (input, output) = (count("input_tokens"), count("output_tokens"));
+    match (input, output, total) {
+        (Some(input_tokens), Some(output_tokens), _) if input_tokens + output_tokens > 0 => {
+            Some(Usage { input_tokens, output_tokens, ..Usage::default() })
+        }
+        (_, Some(output_tokens), Some(total)) if output_tokens > 0 => {
+            Some(Usage { input_tokens: total.saturating_sub(output_tokens), output_tokens, ..Usage::default() })
+        }
+        (Some(input_tokens), _, Some(total)) if input_tokens > 0 => {
+            Some(Usage { input_tokens, output_tokens: total.saturating_sub(input_tokens), ..Usage::default() })
+        }
+        (_, _, Some(total)) => {
+            let output_tokens = Usage::estimate("", answer).output_tokens.min(total);
+            Some(Usage { input_tokens: total - output_tokens, output_tokens, cached_tokens: 0, estimated: true })
+        }
+        (_, _, None) => None,
+    }
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    value.get(name).and_then(Value::as_str)
+}

@@ -1,0 +1,177 @@
+//! Executables of the provider protocol: what they print as the protocol says, and what they print instead.
+
+use serde_json::{Value, json};
+
+use super::super::*;
+use crate::failure::Category;
+
+struct Read {
+    shown: Vec<String>,
+    conclusion: Conclusion,
+}
+
+fn read(lines: &[Value], ending: Ending, stderr: &str) -> Read {
+    let stdout: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    read_text(&stdout, ending, stderr)
+}
+
+fn read_text(stdout: &str, ending: Ending, stderr: &str) -> Read {
+    let mut decoder = Decoder::new(Format::Protocol, Context { program: "ollama".into(), ..Context::default() });
+    let mut events = decoder.push(stdout.as_bytes());
+    let mut conclusion = decoder.conclude(ending, stderr, "four");
+    events.append(&mut conclusion.events);
+    let shown =
+        events.into_iter().filter_map(|event| if let Event::Text { delta } = event { Some(delta) } else { None });
+    Read { shown: shown.collect(), conclusion }
+}
+
+fn response() -> Value {
+    json!({"content": "2 + 2 = 4.", "tokens_used": 41, "input_tokens": 32, "output_tokens": 9,
+        "model": "llama3.2:latest", "latency": 4364650667u64, "finish_reason": "stop", "error": "",
+        "provider": "ollama"})
+}
+
+fn chunk(content: &str, delta: &str, done: bool) -> Value {
+    json!({"content": content, "delta": delta, "done": done, "tokens_used": if done { 41 } else { 0 }, "error": "",
+        "timestamp": "2025-01-07T10:30:00Z"})
+}
+
+fn stream() -> Vec<Value> {
+    vec![
+        chunk("2", "2", false),
+        chunk("2 +", " +", false),
+        chunk("2 + 2", " 2", false),
+        chunk("2 + 2 = 4.", " = 4.", true),
+    ]
+}
+
+#[test]
+fn the_described_response_and_stream() {
+    for stdout in [response().to_string(), serde_json::to_string_pretty(&response()).unwrap()] {
+        let whole = read_text(&stdout, Ending::Code(0), "2025 loading model\n").conclusion;
+        assert_eq!((whole.content.as_str(), whole.failure), ("2 + 2 = 4.", None), "{stdout}");
+        assert_eq!((whole.usage.input_tokens, whole.usage.output_tokens, whole.usage.estimated), (32, 9, false));
+    }
+    let streamed = read(&stream(), Ending::Code(0), "");
+    assert_eq!(streamed.shown, ["2", " +", " 2", " = 4."]);
+    assert_eq!((streamed.conclusion.content.as_str(), streamed.conclusion.failure), ("2 + 2 = 4.", None));
+    let usage = streamed.conclusion.usage;
+    assert_eq!((usage.input_tokens + usage.output_tokens, usage.estimated), (41, true));
+}
+
+#[test]
+fn a_piece_is_shown_unless_the_content_knows_better() {
+    for (chunks, shown) in [
+        // The piece is missing something that the content has.
+        (vec![chunk("Hel", "Hel", false), chunk("Hello", "o", true)], vec!["Hel", "lo"]),
+        // The content stands still: nothing new.
+        (vec![chunk("Hi", "Hi", false), chunk("Hi", "Hi", true)], vec!["Hi"]),
+        // The content is not all so far, or somebody else's: the piece counts.
+        (vec![chunk("Hel", "Hel", false), chunk("lo", "lo", true)], vec!["Hel", "lo"]),
+        (vec![chunk("", "Hel", false), chunk("", "lo", true)], vec!["Hel", "lo"]),
+        (vec![chunk("Hel", "Hel", false), chunk("Bye", "lo", true)], vec!["Hel", "lo"]),
+        // Only one of the two.
+        (vec![json!({"delta": "Hel"}), json!({"delta": "lo", "done": true})], vec!["Hel", "lo"]),
+        (vec![json!({"content": "Hel", "done": false}), json!({"content": "Hello", "done": true})], vec!["Hel", "lo"]),
+        // What follows the end does not count.
+        (vec![chunk("Hi", "Hi", true), chunk("Hi!", "!", true)], vec!["Hi"]),
+    ] {
+        let read = read(&chunks, Ending::Code(0), "");
+        assert_eq!((read.shown, read.conclusion.failure), (shown.iter().map(|s| (*s).to_owned()).collect(), None));
+        assert_eq!(read.conclusion.content, shown.concat());
+    }
+}
+
+#[test]
+fn an_error_is_one_only_if_it_says_something() {
+    for nothing in [json!(""), json!(null), json!("  ")] {
+        let mut response = response();
+        response["error"] = nothing;
+        assert_eq!(read(&[response], Ending::Code(0), "").conclusion.failure, None);
+    }
+    let mut without = response();
+    without.as_object_mut().unwrap().remove("error");
+    assert_eq!(read(&[without], Ending::Code(0), "").conclusion.failure, None);
+    for (error, category, wait) in [
+        (json!("rate limit exceeded, retry after 30 seconds"), Category::RateLimit, Some(30_000)),
+        (json!("429 Too Many Requests"), Category::RateLimit, Some(1000)),
+        (json!("connect ECONNREFUSED 127.0.0.1:11434"), Category::Network, None),
+        (json!("model \"x\" not found"), Category::NotFound, None),
+        (json!("odd"), Category::Unknown, None),
+        (json!({"message": "invalid api key", "code": 401}), Category::Authentication, None),
+    ] {
+        // With a success exit, and in the middle of a stream, all the same.
+        let failed = json!({"content": "", "delta": "", "done": true, "error": error});
+        for lines in [vec![json!({"content": "", "error": error})], vec![chunk("Hel", "Hel", false), failed]] {
+            let failure = read(&lines, Ending::Code(0), "INFO rate limit is fine").conclusion.failure.unwrap();
+            let waits = failure.retry_after.map(|wait| wait.as_millis());
+            assert_eq!((failure.category, waits), (category, wait), "{lines:?}");
+        }
+    }
+}
+
+#[test]
+fn a_bad_exit_undoes_a_good_end() {
+    for lines in [vec![response()], stream()] {
+        for (ending, stderr, category, message) in [
+            (Ending::Code(3), "", Category::Unknown, "ollama ended with exit status 3"),
+            (Ending::Code(1), "Error: 503 Service Unavailable", Category::Server, "Error: 503 Service Unavailable"),
+            (Ending::Signal(11), "", Category::Unknown, "ollama was killed by SIGSEGV"),
+        ] {
+            let failure = read(&lines, ending, stderr).conclusion.failure.unwrap();
+            assert_eq!((failure.category, failure.message.as_str()), (category, message));
+        }
+        assert_eq!(
+            read(&lines, Ending::Open, "").conclusion.failure,
+            None,
+            "it did not exit in time, but had said all"
+        );
+    }
+}
+
+#[test]
+fn what_is_not_a_response_is_a_failure() {
+    for (stdout, message) in [
+        ("", "ollama printed no response"),
+        ("Hello!\n", "Hello!"),
+        ("{\"text\": \"Hello\"}\n", "{\"text\": \"Hello\"}"),
+        ("{\"content\": 7}\n", "ollama ended without its final event"),
+        ("{\"content\":\"He\",\"delta\":\"He\",\"done\":false}\n", "ollama ended without its final event"),
+        (
+            "{\"content\":\"He\",\"delta\":\"He\",\"done\":false}\n{\"content\":\"Hel",
+            "ollama ended without its final event",
+        ),
+    ] {
+        let failure = read_text(stdout, Ending::Code(0), "").conclusion.failure.unwrap();
+        assert_eq!((failure.category, failure.message.as_str()), (Category::Unknown, message), "{stdout:?}");
+    }
+    let loading = "loading…\n".to_owned() + &response().to_string();
+    assert_eq!(read_text(&loading, Ending::Code(0), "").conclusion.failure, None, "noise around it is noise");
+}
+
+#[test]
+fn reasons_to_stop_are_openais() {
+    for (reason, finish) in [
+        ("stop", Finish::Stop),
+        ("length", Finish::Length),
+        ("tool_use", Finish::ToolCalls),
+        ("whatever", Finish::Stop),
+    ] {
+        let mut response = response();
+        response["finish_reason"] = json!(reason);
+        assert_eq!(read(&[response], Ending::Code(0), "").conclusion.finish, finish);
+    }
+}
+
+#[test]
+fn only_a_sum_of_tokens() {
+    for (members, input, output, estimated) in [
+        (json!({"content": "four", "tokens_used": 10}), 9, 1, true),
+        (json!({"content": "four", "tokens_used": 10, "output_tokens": 4}), 6, 4, false),
+        (json!({"content": "four", "tokens_used": 10, "input_tokens": 4}), 4, 6, false),
+        (json!({"content": "four", "tokens_used": 0, "input_tokens": 0, "output_tokens": 0}), 1, 1, true),
+    ] {
+        let usage = read(&[members.clone()], Ending::Code(0), "").conclusion.usage;
+        assert_eq!((usage.input_tokens, usage.output_tokens, usage.estimated), (input, output, estimated), "{members}");
+    }
+}
