@@ -55,7 +55,7 @@ pub enum Event {
     Workspace(Receipt),
     /// A try of the turn is over: the last one before `Finished` or `Failed`, others when another follows. What was
     /// said of session and workspace before it is no longer true then.
-    Attempted(Attempted),
+    Attempted(Box<Attempted>),
     Finished(Answer),
     Failed(Failure),
 }

@@ -5,12 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
+use crate::api::Api;
+use crate::failure::{Category, Failure};
 use crate::provider::{Permissions, Provider};
 
 #[derive(Debug, Clone)]
 pub struct Model {
     pub name: String,
-    pub provider: Arc<Provider>,
+    pub backend: Backend,
     pub repo: PathBuf,
     /// The instructions that open the prompt, relative to `repo`.
     pub agent_file: Option<String>,
@@ -33,6 +37,62 @@ pub struct Model {
     /// Added to the recipe's arguments.
     pub args: Vec<String>,
     pub normalize: Normalize,
+    /// What a protocol executable is configured with, beside the model.
+    pub config: Map<String, Value>,
+}
+
+impl Model {
+    /// The same provider on another model of its own.
+    #[must_use]
+    pub fn on(&self, upstream: &str) -> Self {
+        let name = format!("{}/{upstream}", self.backend.name());
+        Self { name, upstream: Some(upstream.to_owned()), ..self.clone() }
+    }
+}
+
+/// What answers for a model.
+#[derive(Debug, Clone)]
+pub enum Backend {
+    /// A program that is started for each turn.
+    Program(Arc<Provider>),
+    /// A service that is called.
+    Api(Arc<Api>),
+}
+
+impl Backend {
+    /// The provider's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Program(provider) => &provider.name,
+            Self::Api(api) => &api.name,
+        }
+    }
+
+    #[must_use]
+    pub fn program(&self) -> Option<&Arc<Provider>> {
+        match self {
+            Self::Program(provider) => Some(provider),
+            Self::Api(_) => None,
+        }
+    }
+
+    /// Whether it can be shown pictures.
+    #[must_use]
+    pub fn takes_images(&self) -> bool {
+        match self {
+            Self::Program(provider) => provider.takes("image"),
+            Self::Api(_) => true,
+        }
+    }
+
+    /// Whether it can go on with this conversation, or why not.
+    pub fn check_session(&self, id: &str) -> Result<(), Failure> {
+        match self {
+            Self::Program(provider) => provider.check_session(id),
+            Self::Api(api) => Err(Failure::new(Category::Validation, format!("{} cannot resume a session", api.name))),
+        }
+    }
 }
 
 /// How long a run may take; each names itself in the error when it fires.
@@ -49,6 +109,7 @@ impl Limits {
     const TOTAL: Duration = Duration::from_secs(30 * 60);
     const IDLE: Duration = Duration::from_secs(10 * 60);
     const STARTUP: Duration = Duration::from_secs(120);
+    const REQUEST: Duration = Duration::from_secs(120);
 
     /// The limits of a provider's run, where nothing else is said. One that prints nothing until it has an answer is
     /// limited only in all.
@@ -57,6 +118,15 @@ impl Limits {
         let total = total.unwrap_or(Self::TOTAL);
         let (usual_idle, startup) = if provider.quiet { (total, total) } else { (Self::IDLE, Self::STARTUP) };
         Self { total, idle: idle.unwrap_or(usual_idle).min(total), startup: startup.min(total) }
+    }
+}
+
+impl Limits {
+    /// The limit of one request to an executable or a service: only in all.
+    #[must_use]
+    pub fn of_request(total: Option<Duration>) -> Self {
+        let total = total.unwrap_or(Self::REQUEST);
+        Self { total, idle: total, startup: total }
     }
 }
 

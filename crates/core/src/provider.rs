@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::failure::{Category, Failure, Rule};
 use crate::parse::Format;
+use crate::protocol;
 use command::placeholder;
 
 /// The longest single argument Linux takes, less its terminating NUL.
@@ -76,6 +77,9 @@ pub struct Provider {
     pub usage: UsageScope,
     #[serde(default = "version_flag")]
     pub version: Vec<String>,
+    /// How it is asked whether it is well, if it can be: arguments, and the exit status is the answer.
+    #[serde(default)]
+    pub health: Option<Vec<String>>,
     /// Beginnings of stderr lines that say nothing about a failure.
     #[serde(default)]
     pub noise: Vec<String>,
@@ -92,6 +96,8 @@ pub enum Delivery {
     Stdin,
     /// As the `{prompt}` of an argument.
     Arg,
+    /// As a request of the provider protocol, on stdin.
+    Request,
 }
 
 /// What an agent may do without asking.
@@ -203,6 +209,8 @@ pub enum Form {
 #[derive(Debug, Clone, Default)]
 pub struct Values<'a> {
     pub prompt: &'a str,
+    /// The same as a request of the provider protocol.
+    pub request: &'a str,
     pub cwd: &'a str,
     pub model: Option<&'a str>,
     pub session: Option<&'a str>,
@@ -245,6 +253,18 @@ pub fn plain(name: &str, program: &str, args: &[String], format: Format) -> Prov
     if provider.takes("prompt") {
         provider.prompt = Delivery::Arg;
     }
+    provider
+}
+
+/// An executable of the provider protocol: its subcommands follow its own arguments.
+#[must_use]
+pub fn executable(name: &str, program: &str, args: &[String]) -> Provider {
+    let with = |command: &str| args.iter().cloned().chain([command.to_owned()]).collect::<Vec<String>>();
+    let mut provider = plain(name, program, &[], Format::Protocol);
+    provider.prompt = Delivery::Request;
+    provider.args = vec![with(protocol::STREAM)];
+    provider.whole = Some(vec![with(protocol::GENERATE)]);
+    provider.health = Some(with(protocol::HEALTH));
     provider
 }
 

@@ -7,21 +7,29 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio_util::task::TaskTracker;
+use trunkline_core::event::Attempted;
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::model::Model;
+use trunkline_core::model::{Backend, Model};
 use trunkline_core::near::near;
 use trunkline_core::parse::{Context, Decoder};
+use trunkline_core::provider::Provider;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Turn;
 use trunkline_process::{Keepers, SpawnError};
 
+use crate::attempt::{Attempt, Belongings, Live};
 use crate::environment::OWNER;
+use crate::explain::{self, Explanation};
 use crate::gate::{Caps, Gate};
 use crate::git::Git;
+use crate::health::{self, Depth, Report};
+use crate::ladder::Ladder;
 use crate::launch::Launch;
+use crate::models::Models;
 use crate::owner::Owner;
 use crate::plan::Plan;
-use crate::run::{Belongings, Live, Run};
+use crate::router::{Candidate, Circuits};
+use crate::run::Run;
 use crate::scratch::Scratch;
 use crate::session::Sessions;
 use crate::worktree::{After, Worktrees};
@@ -55,14 +63,6 @@ impl Settings {
     }
 }
 
-/// The models there are, in the order of their file.
-#[derive(Debug, Clone, Default)]
-pub struct Models {
-    named: Vec<Arc<Model>>,
-    /// Answers for every name that is not there.
-    default: Option<Arc<Model>>,
-}
-
 /// Why a turn did not even start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -71,50 +71,37 @@ pub enum StartError {
     /// The gateway itself is full: all slots busy and the queue too long.
     #[error("{message}")]
     Busy { message: String, retry_after: Duration },
-    #[error(transparent)]
-    Failed(#[from] Failure),
+    /// Everyone who could answer has failed too often of late.
+    #[error("{message}")]
+    Unavailable { message: String, retry_after: Duration },
+    #[error("{failure}")]
+    Failed {
+        failure: Failure,
+        /// The run it was to be, and what was tried in it.
+        run: String,
+        attempts: Vec<Attempted>,
+    },
+}
+
+impl From<Failure> for StartError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed { failure, run: String::new(), attempts: Vec::new() }
+    }
 }
 
 pub(crate) struct Inner {
     pub(crate) settings: Settings,
     /// What our processes are marked with.
-    mark: String,
+    pub(crate) mark: String,
     models: ArcSwap<Models>,
-    keepers: Keepers,
+    pub(crate) keepers: Keepers,
     gate: Gate,
+    pub(crate) circuits: Arc<Circuits>,
+    pub(crate) examined: health::Memory,
     pub(crate) sessions: Sessions,
     pub(crate) worktrees: Worktrees,
     /// What goes on after a run was let go of.
     pub(crate) tracker: TaskTracker,
-}
-
-impl Models {
-    pub fn new(models: impl IntoIterator<Item = Model>) -> Self {
-        Self { named: models.into_iter().map(Arc::new).collect(), default: None }
-    }
-
-    /// The same, with one more that answers for every other name too.
-    #[must_use]
-    pub fn with_default(mut self, model: Model) -> Self {
-        let model = Arc::new(model);
-        if self.named.iter().all(|known| known.name != model.name) {
-            self.named.push(Arc::clone(&model));
-        }
-        self.default = Some(model);
-        self
-    }
-
-    pub fn get(&self, name: &str) -> Option<&Arc<Model>> {
-        self.named.iter().find(|model| model.name == name).or(self.default.as_ref())
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Model>> {
-        self.named.iter()
-    }
-
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.named.iter().map(|model| model.name.as_str())
-    }
 }
 
 impl Engine {
@@ -123,6 +110,8 @@ impl Engine {
         let git = Git::new(keepers.clone(), &settings.env);
         let inner = Inner {
             gate: Gate::new(settings.caps),
+            circuits: Arc::default(),
+            examined: health::Memory::default(),
             worktrees: Worktrees::new(git, settings.worktrees.clone(), &settings.state),
             sessions: Sessions::new(&settings.state),
             models: ArcSwap::from_pointee(models),
@@ -158,21 +147,35 @@ impl Engine {
         self.inner.worktrees.sweep().await;
     }
 
-    /// How a model would run now.
-    pub fn plan(&self, model: &Model) -> Result<Plan, Failure> {
+    /// How a model would run now; none for one that is a service.
+    pub fn plan(&self, model: &Model) -> Option<Result<Plan, Failure>> {
+        let provider = model.backend.program()?;
         let (turn, models) = (Turn::default(), self.models());
-        Launch { settings: &self.inner.settings, turn: &turn, model, models: &models, run: "<run>", owner: "<gateway>" }
-            .plan()
+        let settings = &self.inner.settings;
+        let launch =
+            Launch { settings, turn: &turn, model, provider, models: &models, run: "<run>", owner: "<gateway>" };
+        Some(launch.plan())
     }
 
-    /// Starts a turn: waits for a slot, makes its workspace, starts its CLI.
+    /// Starts a turn: waits for a slot, makes its workspace, starts its CLI; and if that fails, whoever may take its place.
     pub async fn start(&self, turn: Turn) -> Result<Run, StartError> {
         let models = self.models();
-        let Some(model) = models.get(&turn.model) else {
-            return Err(StartError::UnknownModel { near: near(&turn.model, models.names()) });
+        let Some(candidates) = models.candidates(&turn.model) else {
+            let names = models.names();
+            return Err(StartError::UnknownModel { near: near(&turn.model, names.iter().map(String::as_str)) });
         };
-        check(&turn, model)?;
-        self.inner.begin(turn, Arc::clone(model), &models, Arc::clone(&self.inner)).await
+        let candidates = able(&turn, candidates)?;
+        Run::start(Ladder::new(Arc::clone(&self.inner), models, turn, candidates)).await
+    }
+
+    /// The order in which a turn for this name would be tried now, and why; none for a name that means nothing.
+    pub fn explain(&self, name: &str) -> Option<Explanation> {
+        explain::explain(&self.inner, &self.models(), name)
+    }
+
+    /// How each provider is: whether it is there, what it says of itself, and on demand, whether it answers.
+    pub async fn health(&self, depth: Depth) -> Report {
+        health::of_all(&self.inner, &self.models(), depth).await
     }
 
     /// Ends everything and waits for it: no run, no process, no worktree is left.
@@ -183,66 +186,92 @@ impl Engine {
     }
 }
 
-/// Refuses what the model's CLI cannot do, before anything is started for it.
-fn check(turn: &Turn, model: &Model) -> Result<(), StartError> {
-    let provider = &model.provider;
-    if let Some(session) = &turn.session {
-        provider.check_session(&session.0)?;
+/// Those that can do what the turn asks for; who cannot is passed over. If nobody can, the first says why.
+fn able(turn: &Turn, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Failure> {
+    let refused = |candidate: &Candidate| {
+        let backend = &candidate.model.backend;
+        if let Some(session) = &turn.session {
+            backend.check_session(&session.0)?;
+        }
+        if turn.images().next().is_some() && !backend.takes_images() {
+            let message = format!("{} takes no pictures on this path; codex and opencode do", backend.name());
+            return Err(Failure::new(Category::Validation, message));
+        }
+        Ok(())
+    };
+    let first = candidates.first().map(refused);
+    let mut able: Vec<Candidate> = candidates.into_iter().filter(|candidate| refused(candidate).is_ok()).collect();
+    // A conversation is one CLI's own: nobody else can go on with it.
+    if turn.session.is_some() {
+        able.truncate(1);
     }
-    if turn.images().next().is_some() && !provider.takes("image") {
-        let message = format!("{} takes no pictures on this path; codex and opencode do", provider.name);
-        return Err(Failure::new(Category::Validation, message).into());
+    match first {
+        Some(Err(failure)) if able.is_empty() => Err(failure),
+        _ => Ok(able),
     }
-    Ok(())
+}
+
+/// One try of a turn.
+pub(crate) struct Try<'a> {
+    pub(crate) turn: &'a Turn,
+    pub(crate) model: &'a Arc<Model>,
+    pub(crate) models: &'a Models,
+    /// Names its workspace and its files.
+    pub(crate) id: &'a str,
 }
 
 impl Inner {
-    async fn begin(
-        &self,
-        turn: Turn,
-        model: Arc<Model>,
-        models: &Models,
-        engine: Arc<Self>,
-    ) -> Result<Run, StartError> {
+    /// Waits for a slot, makes the workspace, starts what answers.
+    pub(crate) async fn begin(self: &Arc<Self>, attempt: Try<'_>) -> Result<Attempt, StartError> {
+        let Try { turn, model, models, id } = attempt;
         // The session first: who waits for it must not hold a slot that others could use.
         let session_turn = match &turn.session {
             Some(session) => Some(self.gate.in_time(self.sessions.enter(session)).await?),
             None => None,
         };
         let permit = self.gate.enter(&model.name).await?;
-        let id = uuid::Uuid::now_v7().to_string();
-        let launch =
-            Launch { settings: &self.settings, turn: &turn, model: &model, models, run: &id, owner: &self.mark };
+        let scratch = Scratch::new(&self.settings.state, id);
+        let mut belongings = Belongings::new(Arc::clone(self), permit, session_turn, scratch);
+        let provider = match &model.backend {
+            Backend::Program(provider) => provider,
+            Backend::Api(api) => todo!("{api:?}"),
+        };
+        let launch = Launch { settings: &self.settings, turn, model, provider, models, run: id, owner: &self.mark };
         let program = launch.program()?;
         let prompt = launch.prompt()?;
-        let mut belongings = Belongings::new(engine, permit, session_turn, Scratch::new(&self.settings.state, &id));
         if model.worktree {
             let after = After { keep: model.keep_worktree, log_helpers: model.log_helpers };
             let place = turn.session.as_ref().and_then(|session| self.sessions.places.of(session));
-            belongings.worktree = Some((self.worktrees.add(&model.repo, &id, place).await?, after));
+            belongings.worktree = Some((self.worktrees.add(&model.repo, id, place).await?, after));
         }
         let cwd = belongings.worktree.as_ref().map_or(model.repo.as_path(), |(worktree, _)| &worktree.cwd).to_owned();
         let spec = launch.spec(&prompt, program, cwd, &mut belongings.scratch)?;
-        let running = self.keepers.spawn(spec).await.map_err(|error| could_not_start(&error, &model))?;
+        let running = self.keepers.spawn(spec).await.map_err(|error| could_not_start(&error, &provider.name))?;
         tracing::debug!(run = id, model = model.name, pid = running.pid(), "started");
-        let decoder = Decoder::new(model.provider.format, decoding(&model));
-        Ok(Run::new(
-            id,
-            Live { running, decoder, model, prompt: prompt.text, session: turn.session, belongings, last_words: None },
-        ))
+        let decoder = Decoder::new(provider.format, decoding(provider, model));
+        Ok(Attempt::new(Live {
+            running,
+            decoder,
+            provider: Arc::clone(provider),
+            model: Arc::clone(model),
+            prompt: prompt.text,
+            session: turn.session.clone(),
+            belongings,
+            last_words: None,
+        }))
     }
 }
 
-fn decoding(model: &Model) -> Context {
+fn decoding(provider: &Provider, model: &Model) -> Context {
     Context {
-        program: model.provider.name.clone(),
-        rules: model.provider.failures.clone(),
-        noise: model.provider.noise.clone(),
+        program: provider.name.clone(),
+        rules: provider.failures.clone(),
+        noise: provider.noise.clone(),
         normalize: model.normalize,
     }
 }
 
-fn could_not_start(error: &SpawnError, model: &Model) -> StartError {
+fn could_not_start(error: &SpawnError, provider: &str) -> Failure {
     let category = match error {
         SpawnError::NotFound { .. } => Category::NotFound,
         SpawnError::NotExecutable { .. } | SpawnError::BadDirectory { .. } => Category::Configuration,
@@ -250,7 +279,5 @@ fn could_not_start(error: &SpawnError, model: &Model) -> StartError {
         SpawnError::Other { .. } | SpawnError::Keeper(_) | SpawnError::ShutDown => Category::Server,
     };
     let because = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
-    Failure::new(category, format!("cannot start {}: {error}{because}", model.provider.name))
-        .hint("try: trunkline doctor")
-        .into()
+    Failure::new(category, format!("cannot start {provider}: {error}{because}")).hint("try: trunkline doctor")
 }

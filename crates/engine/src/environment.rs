@@ -41,7 +41,7 @@ pub(crate) const OWNER: &str = "TRUNKLINE_OWNER";
 pub(crate) struct Child<'a> {
     pub(crate) provider: &'a Provider,
     /// Every key variable of every provider: a child gets only its own.
-    pub(crate) all_keys: &'a BTreeSet<String>,
+    pub(crate) all_keys: &'a BTreeSet<&'a str>,
     pub(crate) cwd: &'a Path,
     pub(crate) run: &'a str,
     pub(crate) owner: &'a str,
@@ -98,7 +98,7 @@ mod tests {
 
     fn child_of(provider: &str, inherited: &[(&str, &str)], model: &[(&str, &str)]) -> BTreeMap<String, String> {
         let providers = built_in();
-        let all_keys = providers.values().flat_map(|provider| provider.keys.clone()).collect();
+        let all_keys = providers.values().flat_map(|provider| provider.keys.iter().map(String::as_str)).collect();
         let model = model.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let child = Child {
             provider: &providers[provider],

@@ -3,16 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use trunkline_core::failure::Failure;
 use trunkline_core::model::Model;
 use trunkline_core::prompt::{self, Prompt, SystemPlacement};
-use trunkline_core::provider::{self, CommandLine, Form, Home, SettingsFile, StopSignal};
-use trunkline_core::turn::{Message, Role, Turn};
+use trunkline_core::protocol;
+use trunkline_core::provider::{self, CommandLine, Delivery, Form, Home, Provider, SettingsFile, StopSignal};
+use trunkline_core::turn::{Message, Role, Shown, Turn};
 use trunkline_process::{Limits, Spec};
 
-use crate::engine::{Models, Settings};
+use crate::engine::Settings;
 use crate::environment::{Child, of_child};
+use crate::models::Models;
 use crate::plan::{Plan, values};
 use crate::program::locate;
 use crate::scratch::Scratch;
@@ -22,6 +25,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) turn: &'a Turn,
     pub(crate) model: &'a Model,
+    pub(crate) provider: &'a Provider,
     pub(crate) models: &'a Models,
     pub(crate) run: &'a str,
     /// The mark of this gateway.
@@ -32,7 +36,7 @@ impl Launch<'_> {
     /// The program, and a repository to run it in.
     pub(crate) fn program(&self) -> Result<PathBuf, Failure> {
         agent_file::check_repo(&self.model.repo)?;
-        let located = locate(&self.model.provider, self.model.command.as_deref(), self.settings.variable("PATH"))?;
+        let located = locate(self.provider, self.model.command.as_deref(), self.settings.variable("PATH"))?;
         Ok(located.path)
     }
 
@@ -41,7 +45,10 @@ impl Launch<'_> {
             Some(name) => agent_file::read(&self.model.repo, name)?,
             None => None,
         };
-        let apart = self.model.provider.takes("system_file");
+        if self.provider.prompt == Delivery::Request {
+            return Ok(self.request(file));
+        }
+        let apart = self.provider.takes("system_file");
         let placement = if apart { SystemPlacement::Apart } else { SystemPlacement::Inline };
         let mut messages = Vec::new();
         messages.extend(self.model.system_prompt.as_ref().map(|text| Message::new(Role::System, text.clone())));
@@ -51,6 +58,23 @@ impl Launch<'_> {
         messages.extend(standing.cloned());
         messages.extend(said.iter().filter(|message| message.role != Role::System).cloned());
         Ok(prompt::build(file.as_deref(), &messages, placement))
+    }
+
+    /// The prompt of a protocol executable: a request. It remembers nothing, so it is told everything.
+    fn request(&self, agent_file: Option<String>) -> Prompt {
+        let standing = agent_file.into_iter().chain(self.model.system_prompt.clone());
+        let mut messages: Vec<Message> = standing.map(|text| Message::new(Role::System, text.trim_end())).collect();
+        messages.extend(self.turn.messages.iter().cloned());
+        let (options, model) = (&self.turn.options, self.model.upstream.as_deref());
+        Prompt { text: protocol::request(&messages, options, model, &self.model.config), system: None }
+    }
+
+    /// An agent always streams: that is how we see its tools, and that it lives.
+    fn form(&self) -> Form {
+        match (self.provider.prompt, self.turn.shown) {
+            (Delivery::Request, Shown::AtTheEnd) => Form::Whole,
+            (Delivery::Request | Delivery::Stdin | Delivery::Arg, _) => Form::Streamed,
+        }
     }
 
     /// The process to start, with its private files written.
@@ -70,14 +94,14 @@ impl Launch<'_> {
             .map(|(index, image)| scratch.write(&format!("image-{index}.{}", image.extension), &image.bytes))
             .collect::<Result<_, _>>()?;
         let cwd_text = cwd.to_string_lossy();
-        let mut values = values(model, &prompt.text, &cwd_text);
+        let mut values = values(model, self.provider, &prompt.text, &cwd_text);
         values.session = turn.session.as_ref().map(|session| session.0.as_str());
         values.system_file = system_file.as_deref();
         values.images = &images;
-        let mut command = model.provider.command(Form::Streamed, &values)?;
+        let mut command = self.provider.command(self.form(), &values)?;
         self.prepare_places()?;
         command.env.extend(self.places());
-        if model.provider.litters {
+        if self.provider.litters {
             command.env.insert("TMPDIR".to_owned(), scratch.folder("tmp")?);
         }
         Ok(Spec {
@@ -86,7 +110,7 @@ impl Launch<'_> {
             args: command.args.into_iter().map(OsString::from).collect(),
             cwd,
             stdin: command.stdin.unwrap_or_default().into_bytes(),
-            stop: match model.provider.stop {
+            stop: match self.provider.stop {
                 StopSignal::Term => trunkline_process::StopSignal::Term,
                 StopSignal::Int => trunkline_process::StopSignal::Int,
             },
@@ -95,16 +119,33 @@ impl Launch<'_> {
         })
     }
 
+    /// A short question to the program itself: its version, its health.
+    pub(crate) fn question(&self, program: PathBuf, args: &[String], limit: Duration) -> Spec {
+        let cwd = if self.model.repo.is_dir() { self.model.repo.clone() } else { PathBuf::from("/") };
+        let recipe =
+            CommandLine { program: String::new(), args: Vec::new(), stdin: None, env: self.provider.env.clone() };
+        Spec {
+            env: self.environment(&self.settings.env, &recipe, &cwd),
+            program,
+            args: args.iter().map(OsString::from).collect(),
+            cwd,
+            stdin: Vec::new(),
+            stop: trunkline_process::StopSignal::Term,
+            grace: Duration::from_secs(1),
+            limits: Limits { total: limit, idle: limit, startup: limit },
+        }
+    }
+
     fn environment(
         &self,
         inherited: &[(OsString, OsString)],
         command: &CommandLine,
         cwd: &Path,
     ) -> Vec<(OsString, OsString)> {
-        let own_keys = self.models.iter().flat_map(|model| model.provider.keys.clone());
-        let all_keys: BTreeSet<String> = own_keys.chain(provider::built_in_keys().iter().cloned()).collect();
+        let all_keys: BTreeSet<&str> =
+            self.models.keys().chain(provider::built_in_keys()).map(String::as_str).collect();
         let child = Child {
-            provider: &self.model.provider,
+            provider: self.provider,
             all_keys: &all_keys,
             cwd,
             run: self.run,
@@ -119,15 +160,16 @@ impl Launch<'_> {
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
         let model = self.model;
         let cwd = if model.worktree { self.settings.worktrees.join(self.run) } else { model.repo.clone() };
-        let mut command = model.provider.command(Form::Streamed, &values(model, "<prompt>", &cwd.to_string_lossy()))?;
+        let mut command =
+            self.provider.command(Form::Streamed, &values(model, self.provider, "<prompt>", &cwd.to_string_lossy()))?;
         command.env.extend(self.places());
-        let located = locate(&model.provider, model.command.as_deref(), self.settings.variable("PATH"));
+        let located = locate(self.provider, model.command.as_deref(), self.settings.variable("PATH"));
         Ok(Plan {
             program: located.map(|located| located.path),
             env: self.environment(&[], &command, &cwd),
             args: command.args,
             cwd,
-            delivery: model.provider.prompt,
+            delivery: self.provider.prompt,
         })
     }
 
@@ -152,12 +194,12 @@ impl Launch<'_> {
     }
 
     fn name(&self) -> &str {
-        &self.model.provider.name
+        &self.provider.name
     }
 
     /// The provider's private home and the user's own, unless the model names one itself.
     fn private_home(&self) -> Option<(&Home, PathBuf)> {
-        let home = self.model.provider.home.as_ref().filter(|home| !self.model.env.contains_key(&home.env))?;
+        let home = self.provider.home.as_ref().filter(|home| !self.model.env.contains_key(&home.env))?;
         let own = match (self.settings.variable(&home.env), self.settings.variable("HOME")) {
             (Some(own), _) => PathBuf::from(own),
             (None, Some(user)) => Path::new(user).join(&home.default),
@@ -168,7 +210,7 @@ impl Launch<'_> {
 
     /// The provider's settings file, unless somebody has their own.
     fn own_settings(&self) -> Option<&SettingsFile> {
-        self.model.provider.settings.as_ref().filter(|file| {
+        self.provider.settings.as_ref().filter(|file| {
             !self.model.env.contains_key(&file.env)
                 && self.settings.variable(&file.env).is_none()
                 && !Path::new(&file.system).exists()

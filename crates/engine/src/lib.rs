@@ -1,27 +1,39 @@
-//! Runs a turn: finds its model, makes its workspace, starts its CLI, and hands out its events.
+//! Runs a turn: finds its model, makes its workspace, starts its CLI, and hands out its events; and when that fails,
+//! tries again or elsewhere as [`router`] decides.
 //!
 //! [`Engine::start`] is the one door for every surface. A [`Run`] is pulled, not pushed: whoever wants the events asks
 //! for the next one, a slow reader slows the CLI down through its pipe, and dropping the run stops the CLI. What must
 //! happen after that (a worktree to commit, a process to wait for) is the engine's own work, joined at shutdown.
 
 mod agent_file;
+mod attempt;
 mod engine;
 mod environment;
+mod explain;
 mod gate;
 mod git;
+mod health;
 mod home;
+mod ladder;
 mod launch;
+mod models;
 mod owner;
 mod plan;
 mod program;
+pub mod router;
 mod run;
 mod scratch;
 mod session;
+#[cfg(test)]
+mod test_models;
 mod worktree;
 
-pub use engine::{Engine, Models, Settings, StartError};
+pub use engine::{Engine, Settings, StartError};
 pub use environment::secret_values;
+pub use explain::{Explanation, Rung};
 pub use gate::Caps;
+pub use health::{Depth, Examined, Probed, Report, Status};
+pub use models::Models;
 pub use plan::{Plan, ignored as ignored_options};
 pub use program::{Located, locate};
 pub use run::Run;

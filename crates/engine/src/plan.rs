@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use trunkline_core::failure::Failure;
 use trunkline_core::model::Model;
-use trunkline_core::provider::{Delivery, Permissions, Values};
+use trunkline_core::provider::{Delivery, Permissions, Provider, Values};
 
 /// What `trunkline check` prints of a model.
 #[derive(Debug, Clone)]
@@ -19,10 +19,11 @@ pub struct Plan {
 }
 
 /// The values a model itself brings to a recipe.
-pub(crate) fn values<'a>(model: &'a Model, prompt: &'a str, cwd: &'a str) -> Values<'a> {
-    let takes = |name: &str| model.provider.takes(name);
+pub(crate) fn values<'a>(model: &'a Model, provider: &Provider, prompt: &'a str, cwd: &'a str) -> Values<'a> {
+    let takes = |name: &str| provider.takes(name);
     Values {
         prompt,
+        request: prompt,
         cwd,
         model: model.upstream.as_deref(),
         max_turns: model.max_turns.filter(|_| takes("max_turns")),
@@ -35,13 +36,13 @@ pub(crate) fn values<'a>(model: &'a Model, prompt: &'a str, cwd: &'a str) -> Val
 
 /// A model's settings that its CLI cannot honour.
 pub fn ignored(model: &Model) -> Vec<&'static str> {
-    let provider = &model.provider;
+    let Some(provider) = model.backend.program() else { return Vec::new() };
     let grants = [Permissions::Read, Permissions::Edit, Permissions::Full].map(|level| provider.permissions.of(level));
     let same_grants = grants.iter().all(|grant| grant.args.is_empty() && grant.env.is_empty());
     [
         ("maxTurns", model.max_turns.is_some() && !provider.takes("max_turns")),
         ("allowedTools", !model.allowed_tools.is_empty() && !provider.takes("tool")),
-        ("model", model.upstream.is_some() && !provider.takes("model")),
+        ("model", model.upstream.is_some() && !provider.takes("model") && provider.prompt != Delivery::Request),
         ("permissions", model.permissions != Permissions::default() && same_grants),
     ]
     .into_iter()

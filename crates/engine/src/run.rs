@@ -1,85 +1,79 @@
-//! A turn on its way: bytes from the CLI become events, and its end becomes the last of them.
+//! A turn on its way, through as many attempts as it takes.
+//!
+//! Whoever wants the events asks for the next one; nothing happens between two calls. An attempt that fails before the
+//! caller has seen anything of it is followed by another, if the router says so; the caller sees a notice of that.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
+use std::future::Future;
+use std::pin::Pin;
 
-use tokio::sync::oneshot;
-use tokio::time::Instant;
-use trunkline_core::event::{Answer, Event, Receipt, SessionId};
+use trunkline_core::event::{Attempted, Event, Receipt};
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::model::Model;
-use trunkline_core::parse::{Conclusion, Decoder, Ending};
-use trunkline_core::provider::UsageScope;
-use trunkline_process::{Exit, LimitKind, Running, Step};
+use trunkline_core::turn::Shown;
 
-use crate::engine::Inner;
-use crate::gate::Permit;
-use crate::scratch::Scratch;
-use crate::session;
-use crate::worktree::{After, Worktree};
+use crate::StartError;
+use crate::ladder::{Climbed, Ladder, Running};
+use crate::router::Exposure;
 
-/// How long a CLI that keeps trying in vain may take to say why, on its other stream.
-const LAST_WORDS: Duration = Duration::from_millis(300);
-
-/// A turn on its way. Dropping it stops the CLI and puts its workspace in order.
+/// A turn on its way. Dropping it stops whatever runs for it, and nothing more is tried.
 pub struct Run {
     id: String,
-    model: Arc<Model>,
+    provider: String,
+    attempts: usize,
     events: VecDeque<Event>,
     state: State,
+    /// What the caller has of the present attempt.
+    seen: Seen,
+    /// What the present attempt left in its worktree.
+    receipt: Option<Receipt>,
+    /// The next text stands apart from what an earlier attempt said.
+    gap: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Seen {
+    text: bool,
+    anything: bool,
 }
 
 enum State {
-    Live(Box<Live>),
-    /// The CLI is done; its worktree is being put in order. The last event waits for the receipt.
-    Closing {
-        receipt: oneshot::Receiver<Option<Receipt>>,
-        last: Event,
-    },
+    Running(Box<(Ladder, Running)>),
+    /// Kept, because whoever asks for the next event may give up waiting and ask again.
+    Climbing(Pin<Box<dyn Future<Output = Climbed> + Send>>),
     Done,
 }
 
-pub(crate) struct Live {
-    pub(crate) running: Running,
-    pub(crate) decoder: Decoder,
-    pub(crate) model: Arc<Model>,
-    pub(crate) prompt: String,
-    pub(crate) session: Option<SessionId>,
-    pub(crate) belongings: Belongings,
-    /// Until when a CLI that has given up may still say why.
-    pub(crate) last_words: Option<Instant>,
-}
-
-/// What a run holds and must give back: its worktree in order, its files removed, its slot freed.
-pub(crate) struct Belongings {
-    engine: Arc<Inner>,
-    pub(crate) worktree: Option<(Worktree, After)>,
-    pub(crate) scratch: Scratch,
-    _turn: Option<session::Turn>,
-    _permit: Permit,
-}
-
-/// How a CLI is parted from.
-enum Parting {
-    /// It has exited.
-    Exited,
-    /// It has said its last word and may exit by itself.
-    Ended,
-    Stop,
-}
-
 impl Run {
-    pub(crate) fn new(id: String, live: Live) -> Self {
-        Self { id, model: Arc::clone(&live.model), events: VecDeque::new(), state: State::Live(Box::new(live)) }
+    /// Climbs until an attempt runs.
+    pub(crate) async fn start(ladder: Ladder) -> Result<Self, StartError> {
+        let (ladder, climbed) = ladder.climb().await;
+        let running = climbed?;
+        let mut run = Self {
+            id: ladder.run.clone(),
+            provider: String::new(),
+            attempts: 0,
+            events: VecDeque::new(),
+            state: State::Done,
+            seen: Seen::default(),
+            receipt: None,
+            gap: false,
+        };
+        run.stand_on(ladder, running);
+        Ok(run)
     }
 
     pub fn id(&self) -> &str {
         &self.id
     }
 
+    /// The provider of the present attempt.
     pub fn provider(&self) -> &str {
-        &self.model.provider.name
+        &self.provider
+    }
+
+    /// How many attempts there were, with the present one.
+    pub fn attempts(&self) -> usize {
+        self.attempts
     }
 
     /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
@@ -89,169 +83,110 @@ impl Run {
                 return Some(event);
             }
             match &mut self.state {
-                State::Live(live) => {
-                    let step = match live.last_words {
-                        Some(until) => tokio::time::timeout_at(until, live.running.next()).await.ok(),
-                        None => Some(live.running.next().await),
-                    };
-                    match step {
-                        Some(step) => self.take(step),
-                        None => self.conclude(Ending::Open, Parting::Stop),
-                    }
+                State::Running(running) => {
+                    let silent = || Event::Failed(Failure::new(Category::Unknown, "the run ended without an answer"));
+                    let event = running.1.attempt.next().await.unwrap_or_else(silent);
+                    self.take(event);
                 }
-                State::Closing { receipt, .. } => {
-                    let receipt = receipt.await.ok().flatten();
-                    let State::Closing { last, .. } = std::mem::replace(&mut self.state, State::Done) else { continue };
-                    self.events.extend(receipt.map(Event::Workspace));
-                    self.events.push_back(last);
+                State::Climbing(climb) => {
+                    let (mut ladder, climbed) = climb.await;
+                    match climbed {
+                        Ok(running) => self.stand_on(ladder, running),
+                        Err(error) => {
+                            self.state = State::Done;
+                            self.events.extend(ladder.events.drain(..));
+                            self.events.push_back(Event::Failed(error.into_failure()));
+                        }
+                    }
                 }
                 State::Done => return None,
             }
         }
     }
 
-    fn take(&mut self, step: Step) {
-        let State::Live(live) = &mut self.state else { return };
-        match step {
-            Step::Stdout(bytes) => {
-                self.events.extend(live.decoder.push(&bytes));
-                live.running.tool_running(live.decoder.tool_running());
-                if live.decoder.gave_up() {
-                    live.last_words.get_or_insert_with(|| Instant::now() + LAST_WORDS);
-                } else if live.decoder.ended() {
-                    self.conclude(Ending::Open, Parting::Ended);
-                }
+    fn stand_on(&mut self, mut ladder: Ladder, running: Running) {
+        self.events.extend(ladder.events.drain(..));
+        running.model.backend.name().clone_into(&mut self.provider);
+        self.attempts = ladder.started();
+        self.seen = Seen::default();
+        self.state = State::Running(Box::new((ladder, running)));
+    }
+
+    fn take(&mut self, event: Event) {
+        let State::Running(running) = &mut self.state else { return };
+        let (ladder, running) = &mut **running;
+        let as_it_comes = ladder.turn.shown == Shown::AsItComes;
+        match event {
+            Event::Text { delta } => {
+                running.pass.succeeded();
+                self.seen.anything |= as_it_comes;
+                self.seen.text |= as_it_comes;
+                let apart = std::mem::take(&mut self.gap);
+                self.events.push_back(Event::Text { delta: if apart { format!("\n\n{delta}") } else { delta } });
             }
-            // Its output was complete when it was stopped.
-            Step::Exited(_) if live.running.was_mute() => self.conclude(Ending::Open, Parting::Exited),
-            Step::Exited(Exit::Code(code)) => self.conclude(Ending::Code(code), Parting::Exited),
-            Step::Exited(Exit::Signal(signal)) => self.conclude(Ending::Signal(signal), Parting::Exited),
-            Step::Limit(limit) => {
-                let named = match limit {
-                    LimitKind::Total => "the run took longer than its total limit (timeout)",
-                    LimitKind::Idle => "the CLI was silent for longer than its idle limit (idleTimeout)",
-                    LimitKind::Startup => "the CLI printed nothing within the start-up limit",
-                };
-                self.conclude(Ending::TimedOut(named), Parting::Stop);
+            Event::Thinking { .. } | Event::ToolCall { .. } => {
+                self.seen.anything |= as_it_comes;
+                self.events.push_back(event);
             }
+            Event::ToolStarted { .. } => {
+                running.pass.succeeded();
+                self.seen.anything = true;
+                self.events.push_back(event);
+            }
+            Event::Workspace(receipt) => self.receipt = Some(receipt),
+            Event::Finished(_) => {
+                running.pass.succeeded();
+                self.finished(event);
+            }
+            Event::Failed(failure) => self.failed(failure),
+            Event::Started { .. }
+            | Event::ToolFinished { .. }
+            | Event::Notice { .. }
+            | Event::Unknown { .. }
+            | Event::Attempted(_) => self.events.push_back(event),
         }
     }
 
-    /// Turns the end of the output into the last events and parts from the CLI.
-    fn conclude(&mut self, ending: Ending, parting: Parting) {
-        let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
-        let stderr = live.running.stderr_tail();
-        let mut conclusion = live.decoder.conclude(ending, &stderr, &live.prompt);
-        self.events.extend(conclusion.events.drain(..));
-        let session = conclusion.session.clone().or_else(|| live.session.clone());
-        let last = live.last_event(conclusion);
-        let Live { running, mut belongings, .. } = *live;
-        let engine = Arc::clone(&belongings.engine);
-        if belongings.worktree.is_none() {
-            self.events.push_back(last);
-            match parting {
-                Parting::Exited => drop((running, belongings)),
-                Parting::Ended | Parting::Stop => {
-                    engine.tracker.spawn(async move {
-                        part(running, parting, &belongings.engine).await;
-                        drop(belongings);
+    /// Another attempt, or the end.
+    fn failed(&mut self, failure: Failure) {
+        let State::Running(running) = std::mem::replace(&mut self.state, State::Done) else { return };
+        let (mut ladder, mut running) = *running;
+        running.pass.failed(failure.category);
+        let exposure = match (self.seen.anything, running.model.worktree) {
+            (false, _) => Exposure::Nothing,
+            (true, true) => Exposure::Apart,
+            (true, false) => Exposure::Exposed,
+        };
+        ladder.over(&running.model, running.began, Some(&failure), self.receipt.clone());
+        match ladder.decide(failure.clone(), exposure) {
+            Some(failure) => {
+                // It was the last: its workspace is the run's.
+                self.events.extend(self.receipt.take().map(Event::Workspace));
+                for event in ladder.events.drain(..) {
+                    self.events.push_back(if let Event::Attempted(attempted) = event {
+                        Event::Attempted(Attempted { workspace: None, ..*attempted }.into())
+                    } else {
+                        event
                     });
                 }
+                self.events.push_back(Event::Failed(failure));
             }
-            return;
-        }
-        let (sender, receipt) = oneshot::channel();
-        self.state = State::Closing { receipt, last };
-        engine.tracker.spawn(async move {
-            part(running, parting, &belongings.engine).await;
-            let receipt = belongings.put_in_order(session.as_ref()).await;
-            drop(belongings);
-            let _nobody_waits_for_it = sender.send(receipt);
-        });
-    }
-}
-
-impl Live {
-    /// What the reader can do about a failure of this kind.
-    fn hint(&self, category: Category) -> Option<String> {
-        let provider = &self.model.provider;
-        let keys = provider.keys.join(" or ");
-        (category == Category::Authentication && !keys.is_empty())
-            .then(|| format!("log in with {} itself, or set {keys} for the gateway", provider.program))
-    }
-
-    fn last_event(&self, conclusion: Conclusion) -> Event {
-        let Conclusion { content, usage, finish, session, failure, .. } = conclusion;
-        if let Some(failure) = failure {
-            let message = self.belongings.engine.settings.secrets.mask(&failure.message);
-            let (model, category) = (&self.model.name, failure.category.name());
-            let first_line = message.lines().next().unwrap_or_default();
-            tracing::warn!(model, category, "the CLI failed: {first_line}");
-            let hint = failure.hint.or_else(|| self.hint(failure.category));
-            return Event::Failed(Failure { message, hint, ..failure });
-        }
-        let usage = match (self.model.provider.usage, session.as_ref().or(self.session.as_ref())) {
-            (UsageScope::Session, Some(session)) => self.belongings.engine.sessions.turn_usage(session, usage),
-            (UsageScope::Session, None) | (UsageScope::Turn, _) => usage,
-        };
-        Event::Finished(Answer { content, usage, finish, calls: Vec::new() })
-    }
-}
-
-impl Belongings {
-    pub(crate) fn new(engine: Arc<Inner>, permit: Permit, turn: Option<session::Turn>, scratch: Scratch) -> Self {
-        Self { engine, worktree: None, scratch, _turn: turn, _permit: permit }
-    }
-
-    /// Commits and removes the worktree, if there is one, and notes where its session goes on.
-    async fn put_in_order(&mut self, session: Option<&SessionId>) -> Option<Receipt> {
-        let (worktree, after) = self.worktree.take()?;
-        match self.engine.worktrees.finish(&worktree, after).await {
-            Ok(receipt) => {
-                if let Some(session) = session {
-                    self.engine.sessions.places.remember(session, &worktree.place(&receipt));
-                }
-                Some(receipt)
-            }
-            Err(failure) => {
-                tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
-                Some(worktree.left_behind())
+            None => {
+                self.gap |= self.seen.text;
+                self.receipt = None;
+                self.events.extend(ladder.events.drain(..));
+                drop(running);
+                self.state = State::Climbing(Box::pin(ladder.climb()));
             }
         }
     }
-}
 
-impl Drop for Belongings {
-    /// A run that was let go of before its end, or never got to start: its worktree is put in order all the same.
-    fn drop(&mut self) {
-        if let Some((worktree, after)) = self.worktree.take() {
-            let engine = Arc::clone(&self.engine);
-            self.engine.tracker.spawn(async move {
-                if let Err(failure) = engine.worktrees.finish(&worktree, after).await {
-                    tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
-                }
-            });
-        }
+    fn finished(&mut self, last: Event) {
+        let State::Running(running) = std::mem::replace(&mut self.state, State::Done) else { return };
+        let (mut ladder, running) = *running;
+        ladder.over(&running.model, running.began, None, None);
+        self.events.extend(self.receipt.take().map(Event::Workspace));
+        self.events.extend(ladder.events.drain(..));
+        self.events.push_back(last);
     }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        if let State::Live(live) = std::mem::replace(&mut self.state, State::Done) {
-            let Live { running, mut belongings, session, .. } = *live;
-            let engine = Arc::clone(&belongings.engine);
-            engine.tracker.spawn(async move {
-                running.stop().await;
-                belongings.put_in_order(session.as_ref()).await;
-            });
-        }
-    }
-}
-
-/// Waits until every process of the run is gone.
-async fn part(running: Running, parting: Parting, engine: &Inner) {
-    match parting {
-        Parting::Exited | Parting::Stop => running.stop().await,
-        Parting::Ended => running.finish(engine.settings.linger).await,
-    };
 }

@@ -15,7 +15,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use tokio::time::{Duration, Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use trunkline_core::event::Event;
+use trunkline_core::event::{Attempted, Event};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Turn;
@@ -43,6 +43,11 @@ pub(crate) struct Terms {
 pub(crate) enum Feed<R> {
     Starting(Pin<Box<dyn Future<Output = Result<R, StartError>> + Send>>),
     Running(R),
+    /// Nothing ever ran: what was tried, in the run it was to be.
+    Refused {
+        run: String,
+        attempts: Vec<Attempted>,
+    },
 }
 
 impl<R: Events> Feed<R> {
@@ -56,27 +61,53 @@ impl<R: Events> Feed<R> {
             match self {
                 Self::Starting(start) => match start.as_mut().await {
                     Ok(run) => *self = Self::Running(run),
-                    Err(StartError::UnknownModel { near }) => return Err(ApiError::unknown_model(&near)),
-                    Err(StartError::Busy { message, retry_after }) => {
-                        return Err(ApiError::busy(&message, retry_after));
-                    }
-                    Err(StartError::Failed(failure)) => return Err(ApiError::not_started(&failure, secrets)),
+                    Err(error) => return Err(self.refuse(error, secrets)),
                 },
-                Self::Running(run) => {
-                    let unanswered = || Failure::new(Category::Unknown, "the run ended without an answer");
-                    return Ok(run.next().await.unwrap_or_else(|| Event::Failed(unanswered())));
-                }
+                Self::Running(run) => return Ok(run.next().await.unwrap_or_else(|| Event::Failed(unanswered()))),
+                Self::Refused { .. } => return Ok(Event::Failed(unanswered())),
+            }
+        }
+    }
+
+    fn refuse(&mut self, error: StartError, secrets: &Secrets) -> ApiError {
+        match error {
+            StartError::UnknownModel { near } => ApiError::unknown_model(&near),
+            StartError::Busy { message, retry_after } => ApiError::busy(&message, retry_after),
+            StartError::Unavailable { message, retry_after } => ApiError::unavailable(&message, retry_after),
+            StartError::Failed { failure, run, attempts } => {
+                *self = Self::Refused { run, attempts };
+                ApiError::not_started(&failure, secrets)
             }
         }
     }
 
     /// Says who runs it, as far as that is known.
     fn describe(&self, trace: &mut Trace) {
-        if let Self::Running(run) = self {
-            run.id().clone_into(&mut trace.run);
-            run.provider().clone_into(&mut trace.provider);
+        match self {
+            Self::Starting(_) => {}
+            Self::Running(run) => {
+                run.id().clone_into(&mut trace.run);
+                run.provider().clone_into(&mut trace.provider);
+            }
+            Self::Refused { run, attempts } => {
+                trace.run.clone_from(run);
+                trace.provider = attempts.last().map(|last| last.provider.clone()).unwrap_or_default();
+                trace.attempts.clone_from(attempts);
+            }
         }
     }
+
+    fn attempts(&self) -> usize {
+        match self {
+            Self::Starting(_) => 0,
+            Self::Running(run) => run.attempts(),
+            Self::Refused { attempts, .. } => attempts.len(),
+        }
+    }
+}
+
+fn unanswered() -> Failure {
+    Failure::new(Category::Unknown, "the run ended without an answer")
 }
 
 /// Waits for the end of the turn and answers once.
@@ -106,7 +137,7 @@ pub(crate) async fn whole<R: Events>(mut feed: Feed<R>, terms: Terms) -> HttpRes
         }
         Err(error) => reply::error(&error.of_run(&trace)),
     };
-    name(response.headers_mut(), &trace);
+    name(response.headers_mut(), &trace, feed.attempts());
     response
 }
 
@@ -133,7 +164,7 @@ pub(crate) async fn streamed<R: Events>(feed: Feed<R>, usage: UsageChunk, terms:
         }
     };
     streaming.feed.describe(&mut streaming.chunks.trace);
-    let trace = streaming.chunks.trace.clone();
+    let (trace, attempts) = (streaming.chunks.trace.clone(), streaming.feed.attempts());
     let mut response = match opened {
         Ok(stream) => {
             let mut response = Response::new(streaming.body(frames, stream));
@@ -144,7 +175,7 @@ pub(crate) async fn streamed<R: Events>(feed: Feed<R>, usage: UsageChunk, terms:
         }
         Err(error) => reply::error(&error.of_run(&trace)),
     };
-    name(response.headers_mut(), &trace);
+    name(response.headers_mut(), &trace, attempts);
     response
 }
 
@@ -239,7 +270,10 @@ const fn is_visible(event: &Event) -> bool {
     }
 }
 
-fn name(headers: &mut HeaderMap, trace: &Trace) {
+fn name(headers: &mut HeaderMap, trace: &Trace, attempts: usize) {
+    if attempts > 0 {
+        headers.insert("x-trunkline-attempts", HeaderValue::from(attempts));
+    }
     let session = trace.session.as_ref().map_or("", |session| session.0.as_str());
     for (header, value) in [("x-trunkline-provider", trace.provider.as_str()), ("x-trunkline-session", session)] {
         if let (false, Ok(value)) = (value.is_empty(), HeaderValue::from_str(value)) {

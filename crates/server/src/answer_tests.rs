@@ -18,6 +18,10 @@ impl Events for Scripted {
         "fake"
     }
 
+    fn attempts(&self) -> usize {
+        1
+    }
+
     async fn next(&mut self) -> Option<Event> {
         self.0.recv().await
     }
@@ -102,7 +106,7 @@ async fn a_whole_answer_that_fails() {
 #[tokio::test]
 async fn a_run_that_never_starts() {
     let busy = || StartError::Busy { message: "full".into(), retry_after: Duration::from_secs(3) };
-    let invalid = || StartError::Failed(Failure::new(Category::Validation, "too long"));
+    let invalid = || StartError::from(Failure::new(Category::Validation, "too long"));
     let unknown = || StartError::UnknownModel { near: vec!["n".into()] };
     let expected = [(503, "overloaded"), (400, "invalid_value"), (400, "model_not_found")];
     for (make, (status, code)) in [&busy as &dyn Fn() -> StartError, &invalid, &unknown].into_iter().zip(expected) {

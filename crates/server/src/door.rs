@@ -1,4 +1,4 @@
-//! What the server needs of the engine, and no more: models, and runs that yield events.
+//! What the server needs of the engine, and no more: models, runs that yield events, and how things stand.
 //!
 //! Two implementations: the engine, and the scripted one of the tests, which needs no processes.
 
@@ -6,7 +6,7 @@ use std::future::Future;
 
 use trunkline_core::event::Event;
 use trunkline_core::turn::Turn;
-use trunkline_engine::{Engine, Run, StartError};
+use trunkline_engine::{Depth, Engine, Explanation, Report, Run, StartError};
 
 /// Where turns are handed in.
 pub trait Door: Send + Sync + 'static {
@@ -17,6 +17,11 @@ pub trait Door: Send + Sync + 'static {
 
     /// Starts a turn. Dropping the future gives the turn up.
     fn start(&self, turn: Turn) -> impl Future<Output = Result<Self::Run, StartError>> + Send;
+
+    /// The order in which a turn for this name would be tried, if the name means something.
+    fn explain(&self, model: &str) -> Option<Explanation>;
+
+    fn health(&self, depth: Depth) -> impl Future<Output = Report> + Send;
 }
 
 /// A turn on its way. Dropping it stops it.
@@ -24,6 +29,9 @@ pub trait Events: Send + 'static {
     fn id(&self) -> &str;
 
     fn provider(&self) -> &str;
+
+    /// How many attempts there were so far.
+    fn attempts(&self) -> usize;
 
     /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
     fn next(&mut self) -> impl Future<Output = Option<Event>> + Send;
@@ -33,7 +41,15 @@ impl Door for Engine {
     type Run = Run;
 
     fn models(&self) -> Vec<String> {
-        Self::models(self).names().map(str::to_owned).collect()
+        Self::models(self).names()
+    }
+
+    fn explain(&self, model: &str) -> Option<Explanation> {
+        Self::explain(self, model)
+    }
+
+    async fn health(&self, depth: Depth) -> Report {
+        Self::health(self, depth).await
     }
 
     async fn start(&self, turn: Turn) -> Result<Run, StartError> {
@@ -48,6 +64,10 @@ impl Events for Run {
 
     fn provider(&self) -> &str {
         Self::provider(self)
+    }
+
+    fn attempts(&self) -> usize {
+        Self::attempts(self)
     }
 
     async fn next(&mut self) -> Option<Event> {

@@ -1,8 +1,8 @@
 //! The HTTP surface: OpenAI's routes over a [`Door`], which is the engine, or a test's own.
 //!
 //! [`serve`] takes an open socket and a [`Stop`] and returns when the last connection has ended. Its first layer
-//! (`edge`) owns connections, timers and the drain; [`auth`] decides who may come in; the handlers (`chat`, `models`)
-//! translate. No task outlives `serve`, and a run lives exactly as long as the answer it is for.
+//! (`edge`) owns connections, timers and the drain; [`auth`] decides who may come in; the handlers (`chat`, `models`,
+//! `route`, `health`) translate. No task outlives `serve`, and a run lives exactly as long as the answer it is for.
 
 mod answer;
 pub mod auth;
@@ -11,8 +11,10 @@ mod chat;
 mod config;
 mod door;
 mod edge;
+mod health;
 mod models;
 mod reply;
+mod route;
 mod stall;
 
 use std::panic::AssertUnwindSafe;
@@ -71,10 +73,16 @@ struct App<D> {
 
 /// Clients are configured with and without `/v1`, and some add a slash.
 fn routes<D: Door>(app: Arc<App<D>>) -> Router {
-    let mut router = Router::new().route("/health", get(models::health)).route("/health/", get(models::health));
+    let mut router = Router::new();
+    for slash in ["/", ""] {
+        router = router
+            .route(&format!("/health{slash}"), get(health::health))
+            .route(&format!("/health/providers{slash}"), get(health::providers));
+    }
     for base in ["/v1", ""] {
         for slash in ["/", ""] {
             router = router
+                .route(&format!("{base}/route{slash}"), get(route::explain))
                 .route(&format!("{base}/chat/completions{slash}"), post(chat::completions))
                 .route(&format!("{base}/models{slash}"), get(models::list));
         }

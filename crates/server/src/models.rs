@@ -1,4 +1,4 @@
-//! What can be asked for, and whether this server lives.
+//! What can be asked for.
 
 use std::sync::Arc;
 
@@ -24,13 +24,6 @@ struct Model {
     owned_by: &'static str,
 }
 
-#[derive(Serialize)]
-struct Health {
-    status: &'static str,
-    version: &'static str,
-    models: usize,
-}
-
 pub(crate) async fn list<D: Door>(State(app): State<Arc<App<D>>>) -> HttpResponse {
     let data = app.door.models().into_iter().map(|id| model(&app, id)).collect();
     reply::json(StatusCode::OK, &ModelList { object: "list", data })
@@ -47,54 +40,6 @@ pub(crate) async fn one<D: Door>(
     }
 }
 
-/// A server that stops says so, so that nobody sends it more.
-pub(crate) async fn health<D: Door>(State(app): State<Arc<App<D>>>) -> HttpResponse {
-    let (code, status) = if app.stopping.is_cancelled() {
-        (StatusCode::SERVICE_UNAVAILABLE, "stopping")
-    } else {
-        (StatusCode::OK, "ok")
-    };
-    reply::json(code, &Health { status, version: env!("CARGO_PKG_VERSION"), models: app.door.models().len() })
-}
-
 fn model<D>(app: &App<D>, id: String) -> Model {
     Model { id, object: "model", created: app.started, owned_by: "trunkline" }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Config, Stop};
-    use tokio_util::sync::CancellationToken;
-    use trunkline_core::turn::Turn;
-    use trunkline_engine::{Run, StartError};
-
-    struct Empty;
-
-    impl Door for Empty {
-        type Run = Run;
-
-        fn models(&self) -> Vec<String> {
-            Vec::new()
-        }
-
-        async fn start(&self, _turn: Turn) -> Result<Run, StartError> {
-            Err(StartError::UnknownModel { near: Vec::new() })
-        }
-    }
-
-    #[tokio::test]
-    async fn a_stopping_server_is_not_healthy() {
-        let stop = Stop::default();
-        let app = Arc::new(App {
-            door: Arc::new(Empty),
-            config: Config::default(),
-            started: 0,
-            stopping: stop.gently.child_token(),
-            expired: CancellationToken::new(),
-        });
-        assert_eq!(health(State(Arc::clone(&app))).await.status(), 200);
-        stop.gently.cancel();
-        assert_eq!(health(State(app)).await.status(), 503);
-    }
 }

@@ -41,7 +41,7 @@ impl Trace {
             Event::Started { session: Some(session), .. } => self.session = Some(session.clone()),
             Event::Workspace(receipt) => self.workspace = Some(receipt.clone()),
             Event::Attempted(attempt) => {
-                self.attempts.push(attempt.clone());
+                self.attempts.push((**attempt).clone());
                 self.over = true;
             }
             Event::Started { session: None, .. }
@@ -151,7 +151,7 @@ mod tests {
         trace.observe(&Event::Started { session: Some(SessionId("s1".into())), model: None });
         trace.observe(&Event::Started { session: None, model: Some("gpt".into()) });
         trace.observe(&Event::Workspace(receipt));
-        trace.observe(&Event::Attempted(attempt(None)));
+        trace.observe(&Event::Attempted(attempt(None).into()));
         let usage = Usage { input_tokens: 10, output_tokens: 5, cached_tokens: 4, estimated: false };
         let answer = Answer { content: "hi".into(), usage, finish: Finish::Length, calls: Vec::new() };
         let response = whole(head, &trace, answer);
@@ -191,7 +191,7 @@ mod tests {
     fn another_try_forgets_what_the_one_before_it_said_of_itself() {
         let mut trace = Trace::default();
         trace.observe(&Event::Started { session: Some(SessionId("of the first".into())), model: None });
-        trace.observe(&Event::Attempted(attempt(Some(Category::Server))));
+        trace.observe(&Event::Attempted(attempt(Some(Category::Server)).into()));
         assert!(trace.session.is_some(), "it may be the last");
         trace.observe(&Event::Notice { message: "another".into() });
         assert_eq!((trace.session.clone(), trace.attempts.len()), (None, 1));

@@ -28,7 +28,7 @@ fn finished(content: &str) -> Event {
 fn attempted(category: Option<Category>) -> Event {
     let duration = Duration::from_millis(5);
     let (provider, model) = ("codex".into(), "m".into());
-    Event::Attempted(Attempted { provider, model, category, message: None, duration, workspace: None })
+    Event::Attempted(Box::new(Attempted { provider, model, category, message: None, duration, workspace: None }))
 }
 
 /// All frames of a stream, without `data:`.

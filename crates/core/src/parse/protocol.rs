@@ -66,7 +66,9 @@ fn fault(value: &Value) -> Option<Fault> {
         Value::String(text) if text.trim().is_empty() => None,
         Value::String(text) => Some(Fault { text: text.clone(), ..Fault::default() }),
         // Not what the protocol says, but an error all the same.
-        other => super::fields::error(value).or_else(|| Some(Fault { text: other.to_string(), ..Fault::default() })),
+        other @ (Value::Bool(true) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            super::fields::error(value).or_else(|| Some(Fault { text: other.to_string(), ..Fault::default() }))
+        }
     }
 }
 

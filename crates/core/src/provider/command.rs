@@ -44,6 +44,7 @@ impl Provider {
         let stdin = match self.prompt {
             Delivery::Stdin => Some(prompt),
             Delivery::Arg => None,
+            Delivery::Request => Some(values.request.to_owned()),
         };
         Ok(CommandLine { program: self.program.clone(), args, stdin, env })
     }

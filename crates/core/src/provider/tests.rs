@@ -51,6 +51,7 @@ fn every_option_where_a_cli_has_one() {
     let images = ["/tmp/a.png".to_owned(), "/tmp/b.png".to_owned()];
     let extra = ["--flag".to_owned()];
     let values = Values {
+        request: "",
         prompt: "Hi",
         cwd: "/repo",
         model: Some("m"),

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use trunkline_core::event::{Answer, Event, Finish, Usage};
 use trunkline_core::turn::Turn;
-use trunkline_engine::StartError;
+use trunkline_engine::{Depth, Explanation, Report, StartError, Status};
 use trunkline_server::{Config, Door, Events, Limits, Stop, serve};
 
 /// Nothing a test waits for takes this long, unless it never comes.
@@ -58,6 +58,21 @@ impl Door for Scripts {
             _ => Err(StartError::UnknownModel { near: vec!["scripted".into()] }),
         }
     }
+
+    fn explain(&self, model: &str) -> Option<Explanation> {
+        (model == "org/name:tag").then(|| Explanation {
+            model: model.to_owned(),
+            candidates: Vec::new(),
+            max_retries: 2,
+            retry_on: Vec::new(),
+            fallback_on: Vec::new(),
+        })
+    }
+
+    async fn health(&self, depth: Depth) -> Report {
+        let status = if depth == Depth::Probe { Status::Ok } else { Status::Down };
+        Report { status, age_ms: 0, providers: Vec::new() }
+    }
 }
 
 impl Events for Script {
@@ -67,6 +82,10 @@ impl Events for Script {
 
     fn provider(&self) -> &str {
         "fake"
+    }
+
+    fn attempts(&self) -> usize {
+        1
     }
 
     async fn next(&mut self) -> Option<Event> {

@@ -1,13 +1,18 @@
-//! `trunkline check`: whether the configuration is right, and exactly how each model would run.
+//! `trunkline check`: whether the configuration is right, exactly how each model would run, and on demand, which way a
+//! turn for a name would take now.
 
 use std::io;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
+use trunkline_core::failure::Category;
+use trunkline_core::model::{Backend, Model};
+use trunkline_core::near::near;
 use trunkline_core::provider::Delivery;
 use trunkline_core::secret::Secrets;
-use trunkline_engine::{Caps, Plan};
+use trunkline_engine::router::CircuitState;
+use trunkline_engine::{Caps, Engine, Explanation, Plan};
 
 use crate::Exit;
 use crate::cli::Places;
@@ -15,39 +20,53 @@ use crate::setup::{Loaded, runtime, say};
 
 /// Validate the configuration and show the exact command of each model
 #[derive(Debug, Args)]
+#[command(after_help = "Example: trunkline check --route auto:codegen")]
 pub(crate) struct Check {
     #[command(flatten)]
     places: Places,
-    /// Only this model
+    /// Explain the order in which a turn for this name would be tried now, and why
+    #[arg(long, value_name = "NAME")]
+    route: Option<String>,
+    /// Only this model, or provider of the router
+    #[arg(conflicts_with = "route")]
     model: Option<String>,
 }
 
 impl Check {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let loaded = Loaded::new(&self.places)?;
+        let runtime = runtime()?;
+        let engine = runtime.block_on(async { loaded.engine(Caps::default(), None) })?;
+        let shown = match &self.route {
+            Some(name) => route(&engine, name),
+            None => self.models(&loaded, &engine),
+        };
+        runtime.block_on(engine.shutdown());
+        shown
+    }
+
+    fn models(&self, loaded: &Loaded, engine: &Engine) -> Result<ExitCode> {
         match loaded.place.folder() {
             Some(folder) => say(format!("configuration: {}", folder.display()))?,
             None => say("configuration: none; a model for each CLI on the PATH")?,
         }
-        let runtime = runtime()?;
-        let engine = runtime.block_on(async { loaded.engine(Caps::default(), None) })?;
+        let router = &loaded.config.models.router().providers;
+        let all = loaded.config.models.iter().map(|model| (model.name.clone(), model, String::new()));
+        let routed = router.iter().map(|routed| {
+            let about = format!("  router  priority {}, as {}", routed.priority, models_of(routed));
+            (routed.name.clone(), &routed.model, about)
+        });
         let mut broken = false;
-        for model in
-            loaded.config.models.iter().filter(|model| self.model.as_ref().is_none_or(|name| *name == model.name))
-        {
-            say(format!("\n{}", model.name))?;
-            match engine.plan(model) {
-                Ok(plan) => {
-                    broken |= plan.program.is_err() || !model.repo.is_dir();
-                    show(&plan, engine.secrets())?;
-                }
-                Err(failure) => {
-                    broken = true;
-                    say(format!("  error   {failure}"))?;
-                }
+        for (name, model, about) in all.chain(routed) {
+            if self.model.as_ref().is_some_and(|wanted| *wanted != name) {
+                continue;
             }
+            say(format!("\n{name}"))?;
+            if !about.is_empty() {
+                say(about)?;
+            }
+            broken |= show(engine, model)?;
         }
-        runtime.block_on(engine.shutdown());
         for warning in &loaded.config.warnings {
             say(format!("\nwarning: {warning}"))?;
         }
@@ -55,7 +74,42 @@ impl Check {
     }
 }
 
-fn show(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
+/// The models a provider is asked for: its default, and one for each hint.
+fn models_of(routed: &trunkline_engine::router::Routed) -> String {
+    let default = routed.model.upstream.as_deref().unwrap_or("its own default");
+    let hints = routed
+        .hints
+        .iter()
+        .map(|(hint, model)| format!("{hint}: {}", model.upstream.as_deref().unwrap_or("its own default")));
+    std::iter::once(default.to_owned()).chain(hints).collect::<Vec<_>>().join(", ")
+}
+
+/// Shows how a model would run; true if it cannot.
+fn show(engine: &Engine, model: &Model) -> Result<bool> {
+    if let Backend::Api(api) = &model.backend {
+        say(format!("  url     {}/chat/completions", api.base_url))?;
+        let key = api.key.as_ref();
+        if let Some(key) = key {
+            let set = if key.value.is_some() { "set" } else { "not set" };
+            say(format!("  key     from {}, which is {set}", key.variable))?;
+        }
+        say(format!("  timeout {:?}", model.limits.total))?;
+        return Ok(key.is_some_and(|key| key.value.is_none()));
+    }
+    match engine.plan(model) {
+        Some(Ok(plan)) => {
+            show_plan(&plan, engine.secrets())?;
+            Ok(plan.program.is_err() || !model.repo.is_dir())
+        }
+        Some(Err(failure)) => {
+            say(format!("  error   {failure}"))?;
+            Ok(true)
+        }
+        None => Ok(false),
+    }
+}
+
+fn show_plan(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
     let program = match &plan.program {
         Ok(path) => quote(&path.to_string_lossy()),
         Err(failure) => {
@@ -75,6 +129,7 @@ fn show(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
     say(match plan.delivery {
         Delivery::Stdin => "  prompt  on stdin, then closed",
         Delivery::Arg => "  prompt  as an argument, at most 128 KiB",
+        Delivery::Request => "  prompt  as a JSON request on stdin",
     })
 }
 
@@ -82,4 +137,49 @@ fn show(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
 fn quote(arg: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
     if !arg.is_empty() && arg.chars().all(plain) { arg.to_owned() } else { format!("'{}'", arg.replace('\'', "'\\''")) }
+}
+
+fn route(engine: &Engine, name: &str) -> Result<ExitCode> {
+    let Some(explanation) = engine.explain(name) else {
+        let names = engine.models().names();
+        match near(name, names.iter().map(String::as_str)) {
+            close if close.is_empty() => bail!("unknown model {name:?}; see: trunkline models"),
+            close => bail!("unknown model {name:?}; did you mean {}?", close.join(" or ")),
+        }
+    };
+    say(format!("{} would be tried in this order:", explanation.model))?;
+    for (index, rung) in explanation.candidates.iter().enumerate() {
+        say(format!("\n{}. {} ({})", index + 1, rung.model, rung.kind))?;
+        say(format!("   why      {}", rung.why))?;
+        if let Some(upstream) = &rung.upstream {
+            say(format!("   model    {upstream}"))?;
+        }
+        say(format!("   circuit  {}", circuit(&rung.circuit)))?;
+        if let Some(problem) = &rung.problem {
+            say(format!("   problem  {problem}"))?;
+        }
+    }
+    say(format!("\n{}", follows(&explanation)))?;
+    let ready = explanation.candidates.iter().any(|rung| rung.problem.is_none());
+    Ok(if ready { ExitCode::SUCCESS } else { Exit::Provider.into() })
+}
+
+fn follows(explanation: &Explanation) -> String {
+    let list = |categories: &[Category]| categories.iter().map(|c| c.name()).collect::<Vec<_>>().join(", ");
+    format!(
+        "tried again, up to {} times, after: {}\nthe next one is tried after: {}",
+        explanation.max_retries,
+        list(&explanation.retry_on),
+        list(&explanation.fallback_on)
+    )
+}
+
+/// A circuit in words.
+pub(crate) fn circuit(state: &CircuitState) -> String {
+    match state {
+        CircuitState::Closed { failures: 0 } => "closed".to_owned(),
+        CircuitState::Closed { failures } => format!("closed, {failures} failures of late"),
+        CircuitState::Open { for_ms } => format!("open for another {} s", for_ms.div_ceil(1000)),
+        CircuitState::HalfOpen => "half open: the next one may try".to_owned(),
+    }
 }

@@ -1,123 +1,90 @@
-//! `trunkline doctor`: which CLIs are here, which versions, where from; and on demand, whether they answer.
+//! `trunkline doctor`: which providers are here, which versions, where from; and on demand, whether they answer.
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
-use trunkline_core::provider::Provider;
-use trunkline_core::turn::{Message, Role, Turn};
-use trunkline_engine::{Caps, Engine, locate};
-use trunkline_process::{KeeperProgram, Keepers, Limits, Spec, StopSignal};
+use trunkline_engine::{Caps, Depth, Examined, Models};
 
+use super::check::circuit;
 use crate::Exit;
 use crate::cli::Places;
-use crate::config::{Surroundings, plain_model};
+use crate::config::plain_model;
 use crate::setup::{Loaded, runtime, say};
 
-/// Show which agent CLIs are installed, their versions, and where they are
+/// Show which agent CLIs and providers are installed, their versions, and whether they are well
 #[derive(Debug, Args)]
+#[command(after_help = "A gateway that runs says the same of itself at /health/providers, with its circuits.")]
 pub(crate) struct Doctor {
     #[command(flatten)]
     places: Places,
-    /// Ask each installed CLI one tiny question; this costs tokens
+    /// Ask each of them one tiny question; this costs tokens
     #[arg(long)]
     probe: bool,
 }
 
-/// Slow starters take seconds for `--version` alone.
-const VERSION_LIMIT: Duration = Duration::from_secs(30);
-
 impl Doctor {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let loaded = Loaded::new(&self.places)?;
-        let runtime = runtime()?;
-        let installed = runtime.block_on(self.examine(&loaded))?;
-        if installed == 0 {
-            say("\nno agent CLI was found on your PATH; install one with the command shown beside it")?;
+        let depth = if self.probe { Depth::Probe } else { Depth::Look };
+        let report = runtime()?.block_on(async {
+            let engine = loaded.engine(Caps::default(), None)?;
+            engine.replace_models(everything(&loaded));
+            let report = engine.health(depth).await;
+            engine.shutdown().await;
+            anyhow::Ok(report)
+        })?;
+        let width = |cell: fn(&Examined) -> String| {
+            report.providers.iter().map(|examined| cell(examined).chars().count()).max().unwrap_or(0)
+        };
+        let (names, kinds, versions) =
+            (width(|examined| examined.name.clone()), width(|examined| examined.kind.to_owned()), width(said));
+        for examined in &report.providers {
+            let mark = if examined.is_well() { "✓" } else { "✗" };
+            let row = format!(
+                "{mark} {:names$}  {:kinds$}  {:versions$}  {}",
+                examined.name,
+                examined.kind,
+                said(examined),
+                examined.path.as_deref().unwrap_or_default()
+            );
+            say(row.trim_end())?;
+            let circuit = circuit(&examined.circuit);
+            if circuit != "closed" {
+                say(format!("  {:names$}  circuit {circuit}", ""))?;
+            }
+            if let Some(probe) = &examined.probe {
+                let seconds = probe.duration_ms as f64 / 1000.0;
+                let category = probe.category.map(|category| format!(" ({})", category.name())).unwrap_or_default();
+                let verdict = if probe.ok { "answers" } else { "does not answer" };
+                say(format!("  {:names$}  {verdict}: {:?}{category} in {seconds:.1} s", "", probe.message))?;
+            }
+        }
+        if report.providers.iter().all(|examined| !examined.available) {
+            say("\nno agent CLI was found, nor any other provider; install one with the command shown beside it")?;
             return Ok(Exit::Provider.into());
         }
         Ok(ExitCode::SUCCESS)
     }
+}
 
-    async fn examine(&self, loaded: &Loaded) -> Result<usize> {
-        let keepers = Keepers::new(KeeperProgram::this_binary(), 1)?;
-        let engine = if self.probe { Some(loaded.engine(Caps::default(), None)?) } else { None };
-        let mut installed = 0;
-        for provider in loaded.config.providers.values() {
-            let located = match locate(provider, None, loaded.around.search_path()) {
-                Ok(located) => located,
-                Err(_) => {
-                    say(format!(
-                        "✗ {:9} not installed; {}",
-                        provider.name,
-                        provider.install.as_deref().unwrap_or("not on the PATH")
-                    ))?;
-                    continue;
-                }
-            };
-            installed += 1;
-            let version = version(&keepers, provider, &located.path, &loaded.around).await;
-            let through = located.launcher.map(|launcher| format!(" (for {})", launcher.display())).unwrap_or_default();
-            say(format!("✓ {:9} {version:28} {}{through}", provider.name, located.path.display()))?;
-            if let Some(engine) = &engine {
-                say(format!("  {:9} {}", "", probe(engine, provider, loaded).await))?;
-            }
+/// What is known of a provider without asking it anything that costs.
+fn said(examined: &Examined) -> String {
+    match (&examined.error, &examined.version) {
+        (Some(_), _) if !examined.available && examined.install.is_some() => {
+            format!("not installed; {}", examined.install.as_deref().unwrap_or_default())
         }
-        if let Some(engine) = engine {
-            engine.shutdown().await;
-        }
-        keepers.shutdown().await;
-        Ok(installed)
+        (Some(error), _) => error.clone(),
+        (None, Some(version)) => version.clone(),
+        (None, None) => "no version".to_owned(),
     }
 }
 
-async fn version(keepers: &Keepers, provider: &Provider, program: &std::path::Path, around: &Surroundings) -> String {
-    let spec = Spec {
-        program: program.to_owned(),
-        args: provider.version.iter().map(Into::into).collect(),
-        env: around.env.clone(),
-        cwd: around.folder.clone(),
-        stdin: Vec::new(),
-        stop: StopSignal::Term,
-        grace: Duration::from_secs(1),
-        limits: Limits { total: VERSION_LIMIT, idle: VERSION_LIMIT, startup: VERSION_LIMIT },
-    };
-    match keepers.output(spec).await {
-        Ok(output) if output.success() => {
-            let text = trunkline_core::ansi::strip(&String::from_utf8_lossy(&output.stdout));
-            text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no version").trim().to_owned()
-        }
-        Ok(output) => format!("--version failed: {}", output.stderr.lines().next().unwrap_or("no message")),
-        Err(error) => format!("does not start: {error}"),
-    }
-}
-
-/// One tiny turn, in an empty folder of its own.
-async fn probe(engine: &Engine, provider: &Arc<Provider>, loaded: &Loaded) -> String {
-    let folder = loaded.state.join("probe");
-    if let Err(error) = std::fs::create_dir_all(&folder) {
-        return format!("no probe: {}: {error}", folder.display());
-    }
-    engine.replace_models(trunkline_engine::Models::new([plain_model(&provider.name, provider, &folder)]));
-    let began = Instant::now();
-    let turn = Turn {
-        model: provider.name.clone(),
-        messages: vec![Message::new(Role::User, "Reply with the single word OK.")],
-        ..Turn::default()
-    };
-    let mut run = match engine.start(turn).await {
-        Ok(run) => run,
-        Err(error) => return format!("does not answer: {error}"),
-    };
-    let mut verdict = "does not answer".to_owned();
-    while let Some(event) = run.next().await {
-        match event.end() {
-            Some(Ok(answer)) => verdict = format!("answers: {:?} in {:.1?}", answer.content, began.elapsed()),
-            Some(Err(failure)) => verdict = format!("does not answer: {failure} ({})", failure.category.name()),
-            None => {}
-        }
-    }
-    verdict
+/// Every CLI there is a recipe for, and what the configuration adds: its models' own programs, and the router.
+fn everything(loaded: &Loaded) -> Models {
+    let known =
+        loaded.config.providers.values().map(|provider| plain_model(&provider.name, provider, &loaded.around.folder));
+    let own = loaded.config.models.iter().map(|model| (**model).clone());
+    let router = loaded.config.models.router().clone();
+    Models::new(known.chain(own)).with_router(router, (**loaded.config.models.policy()).clone())
 }

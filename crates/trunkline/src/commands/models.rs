@@ -20,18 +20,18 @@ impl List {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let loaded = Loaded::new(&self.places)?;
         let models = &loaded.config.models;
-        let width = models.names().map(|name| name.chars().count()).max().unwrap_or(0);
+        let width = models.iter().map(|model| model.name.chars().count()).max().unwrap_or(0);
         for model in models.iter() {
             let upstream = model.upstream.as_deref().map(|upstream| format!(" ({upstream})")).unwrap_or_default();
             let worktree = if model.worktree { ", in a worktree" } else { "" };
             say(format!(
                 "{:width$}  {}{upstream} in {}{worktree}",
                 model.name,
-                model.provider.name,
+                model.backend.name(),
                 model.repo.display()
             ))?;
         }
-        if models.names().next().is_none() {
+        if models.names().is_empty() {
             eprintln!(
                 "no models: write a models.json, or install an agent CLI (trunkline doctor shows which are known)"
             );

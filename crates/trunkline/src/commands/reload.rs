@@ -42,7 +42,7 @@ impl Changes {
                     for warning in &config.warnings {
                         tracing::warn!("{warning}");
                     }
-                    tracing::info!(models = config.models.names().count(), "configuration reloaded");
+                    tracing::info!(models = config.models.names().len(), "configuration reloaded");
                     engine.replace_models(config.models);
                 }
                 Err(error) => tracing::error!("configuration not reloaded, the last good one stays: {error}"),

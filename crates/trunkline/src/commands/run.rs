@@ -72,14 +72,14 @@ async fn show(engine: &Engine, turn: Turn) -> Result<ExitCode> {
             bail!("unknown model {name:?}; see: trunkline models")
         }
         Err(StartError::UnknownModel { near }) => bail!("unknown model {name:?}; did you mean {}?", near.join(" or ")),
-        Err(StartError::Failed(failure)) => {
+        Err(StartError::Failed { failure, .. }) => {
             eprintln!(
                 "trunkline: {failure}{}",
                 failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default()
             );
             return Ok(Exit::Provider.into());
         }
-        Err(error @ StartError::Busy { .. }) => return Err(error.into()),
+        Err(error @ (StartError::Busy { .. } | StartError::Unavailable { .. })) => return Err(error.into()),
     };
     let mut stdout = io::stdout();
     let mut code = ExitCode::SUCCESS;

@@ -108,12 +108,12 @@ impl Serve {
         let (signals, changes) = (StopSignals::listen()?, Changes::of(&loaded.place));
         say(format!("listening on http://{}", listener.local_addr()?))?;
         let models = engine.models();
-        if models.names().next().is_none() {
+        if models.names().is_empty() {
             tracing::warn!(
                 "no models: write a models.json, or install an agent CLI (trunkline doctor shows which are known)"
             );
         }
-        tracing::info!(models = %models.names().collect::<Vec<_>>().join(", "), "ready");
+        tracing::info!(models = %models.names().join(", "), "ready");
         let stop = Stop::default();
         tokio::select! {
             () = serve(listener, config, Arc::new(engine.clone()), stop.clone()) => {}

@@ -17,7 +17,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use trunkline_core::model::{Limits, Model, Normalize};
+use trunkline_core::model::{Backend, Limits, Model, Normalize};
 use trunkline_core::provider::{self, Permissions, Provider};
 use trunkline_engine::{Models, locate};
 
@@ -79,7 +79,7 @@ fn installed(providers: &BTreeMap<String, Arc<Provider>>, around: &Surroundings)
 pub(crate) fn plain_model(name: &str, provider: &Arc<Provider>, repo: &Path) -> Model {
     Model {
         name: name.to_owned(),
-        provider: Arc::clone(provider),
+        backend: Backend::Program(Arc::clone(provider)),
         repo: repo.to_owned(),
         agent_file: Some(models_file::AGENT_FILE.to_owned()),
         worktree: false,
@@ -96,6 +96,7 @@ pub(crate) fn plain_model(name: &str, provider: &Arc<Provider>, repo: &Path) -> 
         command: None,
         args: Vec::new(),
         normalize: Normalize::None,
+        config: serde_json::Map::new(),
     }
 }
 
@@ -111,16 +112,15 @@ fn doubts(model: &Model, around: &Surroundings) -> Vec<String> {
     {
         doubts.push(format!("model {name}: agentFile {file} does not exist in {}", model.repo.display()));
     }
-    if let Err(failure) = locate(&model.provider, model.command.as_deref(), around.search_path()) {
+    if let Backend::Program(provider) = &model.backend
+        && let Err(failure) = locate(provider, model.command.as_deref(), around.search_path())
+    {
         let hint = failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
         doubts.push(format!("model {name}: {failure}{hint}"));
     }
-    if !model.fallback.is_empty() {
-        doubts.push(format!("model {name}: fallback is checked but not used yet"));
-    }
     let ignored = trunkline_engine::ignored_options(model);
     if !ignored.is_empty() {
-        doubts.push(format!("model {name}: {} cannot honour {}; ignored", model.provider.name, ignored.join(", ")));
+        doubts.push(format!("model {name}: {} cannot honour {}; ignored", model.backend.name(), ignored.join(", ")));
     }
     doubts
 }

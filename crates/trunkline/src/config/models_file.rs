@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
-use trunkline_core::model::{Limits, Model, Normalize};
+use trunkline_core::model::{Backend, Limits, Model, Normalize};
 use trunkline_core::near::near;
 use trunkline_core::parse::Format;
 use trunkline_core::provider::{self, Permissions, Provider};
@@ -161,8 +161,9 @@ impl Entry {
                 Some(Normalization::LastBlock) => Normalize::LastBlock,
                 None => Normalize::None,
             },
+            config: serde_json::Map::new(),
             name,
-            provider,
+            backend: Backend::Program(provider),
         }
     }
 }

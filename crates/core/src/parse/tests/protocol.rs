@@ -171,7 +171,7 @@ fn only_a_sum_of_tokens() {
         (json!({"content": "four", "tokens_used": 10, "input_tokens": 4}), 4, 6, false),
         (json!({"content": "four", "tokens_used": 0, "input_tokens": 0, "output_tokens": 0}), 1, 1, true),
     ] {
-        let usage = read(&[members.clone()], Ending::Code(0), "").conclusion.usage;
+        let usage = read(std::slice::from_ref(&members), Ending::Code(0), "").conclusion.usage;
         assert_eq!((usage.input_tokens, usage.output_tokens, usage.estimated), (input, output, estimated), "{members}");
     }
 }

@@ -36,7 +36,7 @@ fn the_registry_of_the_specification() {
         "gemini-repoZ": {"driver": "gemini", "repoPath": "/home/marcus/projects/repoZ", "agentFile": "AGENTS.md"}
     }"#;
     let (models, warnings) = load_text(text).unwrap();
-    let read: Vec<_> = models.iter().map(|m| (m.name.as_str(), m.provider.name.as_str(), m.repo.to_str())).collect();
+    let read: Vec<_> = models.iter().map(|m| (m.name.as_str(), m.backend.name(), m.repo.to_str())).collect();
     let expected = [
         ("codex-repoX", "codex", Some("/home/marcus/projects/repoX")),
         ("qwen-repoY", "qwen", Some("/home/marcus/projects/repoY")),
@@ -55,7 +55,7 @@ fn every_key_is_read() {
         "allowedTools": ["Read"], "systemPrompt": "Be brief.", "env": {"A": "b"}, "command": "~/bin/claude",
         "args": ["--debug"], "normalize": "last_block", "policy": {"createHelpers": false, "commitHelpers": true},
     }));
-    assert_eq!((m.provider.name.as_str(), m.repo.to_str().unwrap()), ("claude", "/home/u/work"));
+    assert_eq!((m.backend.name(), m.repo.to_str().unwrap()), ("claude", "/home/u/work"));
     assert_eq!(m.agent_file.as_deref(), Some("RULES.md"));
     assert!(m.worktree && m.keep_worktree && m.log_helpers);
     assert_eq!((m.upstream.as_deref(), m.permissions), (Some("opus"), Permissions::Full));
@@ -96,8 +96,9 @@ fn no_limit_outlasts_the_whole() {
 #[test]
 fn a_format_is_a_driver_for_a_command_of_ones_own() {
     let m = model(json!({"driver": "stream-json", "repoPath": "/", "command": "ask", "args": ["{prompt}"]}));
-    assert_eq!((m.provider.program.as_str(), m.provider.format), ("ask", Format::StreamJson));
-    assert!(m.provider.takes("prompt") && m.args.is_empty(), "its recipe is made of them");
+    let provider = m.backend.program().unwrap();
+    assert_eq!((provider.program.as_str(), provider.format), ("ask", Format::StreamJson));
+    assert!(provider.takes("prompt") && m.args.is_empty(), "its recipe is made of them");
     assert!(refusal(r#"{"m": {"driver": "text", "repoPath": "/"}}"#).contains("needs a command"));
 }
 

@@ -1,0 +1,251 @@
+//! One try of a turn: bytes from the CLI become events, and its end becomes the last of them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use trunkline_core::event::{Answer, Event, Receipt, SessionId};
+use trunkline_core::failure::{Category, Failure};
+use trunkline_core::model::Model;
+use trunkline_core::parse::{Conclusion, Decoder, Ending};
+use trunkline_core::provider::{Provider, UsageScope};
+use trunkline_process::{Exit, LimitKind, Running, Step};
+
+use crate::engine::Inner;
+use crate::gate::Permit;
+use crate::scratch::Scratch;
+use crate::session;
+use crate::worktree::{After, Worktree};
+
+/// How long a CLI that keeps trying in vain may take to say why, on its other stream.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// A try on its way. Dropping it stops the CLI and puts its workspace in order.
+pub(crate) struct Attempt {
+    events: VecDeque<Event>,
+    state: State,
+}
+
+enum State {
+    Live(Box<Live>),
+    /// The CLI is done; its worktree is being put in order. The last event waits for the receipt.
+    Closing {
+        receipt: oneshot::Receiver<Option<Receipt>>,
+        last: Box<Event>,
+    },
+    Done,
+}
+
+pub(crate) struct Live {
+    pub(crate) running: Running,
+    pub(crate) decoder: Decoder,
+    pub(crate) provider: Arc<Provider>,
+    pub(crate) model: Arc<Model>,
+    pub(crate) prompt: String,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) belongings: Belongings,
+    /// Until when a CLI that has given up may still say why, or one that has said all may exit.
+    pub(crate) last_words: Option<Instant>,
+}
+
+/// What a run holds and must give back: its worktree in order, its files removed, its slot freed.
+pub(crate) struct Belongings {
+    engine: Arc<Inner>,
+    pub(crate) worktree: Option<(Worktree, After)>,
+    pub(crate) scratch: Scratch,
+    _turn: Option<session::Turn>,
+    _permit: Permit,
+}
+
+/// How a CLI is parted from.
+enum Parting {
+    /// It has exited.
+    Exited,
+    /// It has said its last word and may exit by itself.
+    Ended,
+    Stop,
+}
+
+impl Attempt {
+    pub(crate) fn new(live: Live) -> Self {
+        Self { events: VecDeque::new(), state: State::Live(Box::new(live)) }
+    }
+
+    /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            match &mut self.state {
+                State::Live(live) => {
+                    let step = match live.last_words {
+                        Some(until) => tokio::time::timeout_at(until, live.running.next()).await.ok(),
+                        None => Some(live.running.next().await),
+                    };
+                    match step {
+                        Some(step) => self.take(step),
+                        None => self.conclude(Ending::Open, Parting::Stop),
+                    }
+                }
+                State::Closing { receipt, .. } => {
+                    let receipt = receipt.await.ok().flatten();
+                    let State::Closing { last, .. } = std::mem::replace(&mut self.state, State::Done) else { continue };
+                    self.events.extend(receipt.map(Event::Workspace));
+                    self.events.push_back(*last);
+                }
+                State::Done => return None,
+            }
+        }
+    }
+
+    fn take(&mut self, step: Step) {
+        let State::Live(live) = &mut self.state else { return };
+        match step {
+            Step::Stdout(bytes) => {
+                self.events.extend(live.decoder.push(&bytes));
+                live.running.tool_running(live.decoder.tool_running());
+                if live.decoder.gave_up() {
+                    live.last_words.get_or_insert_with(|| Instant::now() + LAST_WORDS);
+                } else if live.decoder.awaits_exit() {
+                    let linger = live.belongings.engine.settings.linger;
+                    live.last_words.get_or_insert_with(|| Instant::now() + linger);
+                } else if live.decoder.ended() {
+                    self.conclude(Ending::Open, Parting::Ended);
+                }
+            }
+            // Its output was complete when it was stopped.
+            Step::Exited(_) if live.running.was_mute() => self.conclude(Ending::Open, Parting::Exited),
+            Step::Exited(Exit::Code(code)) => self.conclude(Ending::Code(code), Parting::Exited),
+            Step::Exited(Exit::Signal(signal)) => self.conclude(Ending::Signal(signal), Parting::Exited),
+            Step::Limit(limit) => {
+                let named = match limit {
+                    LimitKind::Total => "the run took longer than its total limit (timeout)",
+                    LimitKind::Idle => "the CLI was silent for longer than its idle limit (idleTimeout)",
+                    LimitKind::Startup => "the CLI printed nothing within the start-up limit",
+                };
+                self.conclude(Ending::TimedOut(named), Parting::Stop);
+            }
+        }
+    }
+
+    /// Turns the end of the output into the last events and parts from the CLI.
+    fn conclude(&mut self, ending: Ending, parting: Parting) {
+        let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
+        let stderr = live.running.stderr_tail();
+        let mut conclusion = live.decoder.conclude(ending, &stderr, &live.prompt);
+        self.events.extend(conclusion.events.drain(..));
+        let session = conclusion.session.clone().or_else(|| live.session.clone());
+        let last = live.last_event(conclusion);
+        let Live { running, mut belongings, .. } = *live;
+        let engine = Arc::clone(&belongings.engine);
+        if belongings.worktree.is_none() {
+            self.events.push_back(last);
+            match parting {
+                Parting::Exited => drop((running, belongings)),
+                Parting::Ended | Parting::Stop => {
+                    engine.tracker.spawn(async move {
+                        part(running, parting, &belongings.engine).await;
+                        drop(belongings);
+                    });
+                }
+            }
+            return;
+        }
+        let (sender, receipt) = oneshot::channel();
+        self.state = State::Closing { receipt, last: Box::new(last) };
+        engine.tracker.spawn(async move {
+            part(running, parting, &belongings.engine).await;
+            let receipt = belongings.put_in_order(session.as_ref()).await;
+            drop(belongings);
+            let _nobody_waits_for_it = sender.send(receipt);
+        });
+    }
+}
+
+impl Live {
+    /// What the reader can do about a failure of this kind.
+    fn hint(&self, category: Category) -> Option<String> {
+        let provider = &self.provider;
+        let keys = provider.keys.join(" or ");
+        (category == Category::Authentication && !keys.is_empty())
+            .then(|| format!("log in with {} itself, or set {keys} for the gateway", provider.program))
+    }
+
+    fn last_event(&self, conclusion: Conclusion) -> Event {
+        let Conclusion { content, usage, finish, session, failure, .. } = conclusion;
+        if let Some(failure) = failure {
+            let message = self.belongings.engine.settings.secrets.mask(&failure.message);
+            let (model, category) = (&self.model.name, failure.category.name());
+            let first_line = message.lines().next().unwrap_or_default();
+            tracing::warn!(model, category, "the CLI failed: {first_line}");
+            let hint = failure.hint.or_else(|| self.hint(failure.category));
+            return Event::Failed(Failure { message, hint, ..failure });
+        }
+        let usage = match (self.provider.usage, session.as_ref().or(self.session.as_ref())) {
+            (UsageScope::Session, Some(session)) => self.belongings.engine.sessions.turn_usage(session, usage),
+            (UsageScope::Session, None) | (UsageScope::Turn, _) => usage,
+        };
+        Event::Finished(Answer { content, usage, finish, calls: Vec::new() })
+    }
+}
+
+impl Belongings {
+    pub(crate) fn new(engine: Arc<Inner>, permit: Permit, turn: Option<session::Turn>, scratch: Scratch) -> Self {
+        Self { engine, worktree: None, scratch, _turn: turn, _permit: permit }
+    }
+
+    /// Commits and removes the worktree, if there is one, and notes where its session goes on.
+    async fn put_in_order(&mut self, session: Option<&SessionId>) -> Option<Receipt> {
+        let (worktree, after) = self.worktree.take()?;
+        match self.engine.worktrees.finish(&worktree, after).await {
+            Ok(receipt) => {
+                if let Some(session) = session {
+                    self.engine.sessions.places.remember(session, &worktree.place(&receipt));
+                }
+                Some(receipt)
+            }
+            Err(failure) => {
+                tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
+                Some(worktree.left_behind())
+            }
+        }
+    }
+}
+
+impl Drop for Belongings {
+    /// A run that was let go of before its end, or never got to start: its worktree is put in order all the same.
+    fn drop(&mut self) {
+        if let Some((worktree, after)) = self.worktree.take() {
+            let engine = Arc::clone(&self.engine);
+            self.engine.tracker.spawn(async move {
+                if let Err(failure) = engine.worktrees.finish(&worktree, after).await {
+                    tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
+                }
+            });
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let State::Live(live) = std::mem::replace(&mut self.state, State::Done) {
+            let Live { running, mut belongings, session, .. } = *live;
+            let engine = Arc::clone(&belongings.engine);
+            engine.tracker.spawn(async move {
+                running.stop().await;
+                belongings.put_in_order(session.as_ref()).await;
+            });
+        }
+    }
+}
+
+/// Waits until every process of the run is gone.
+async fn part(running: Running, parting: Parting, engine: &Inner) {
+    match parting {
+        Parting::Exited | Parting::Stop => running.stop().await,
+        Parting::Ended => running.finish(engine.settings.linger).await,
+    };
+}

@@ -1,0 +1,301 @@
+//! How providers are, on three levels: there (the program is found, the key is set), well (`--version`, an executable's
+//! own `health`, a service's list of models), and answering (one tiny turn, which costs tokens and so only on demand).
+//!
+//! All are examined at once, each with a deadline, and what was found is good for some seconds: a monitor that asks
+//! every second starts nothing each time.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde::Serialize;
+use tokio::time::{Instant, timeout};
+use trunkline_core::ansi;
+use trunkline_core::event::Event;
+use trunkline_core::failure::{Category, Failure};
+use trunkline_core::model::{Backend, Limits, Model};
+use trunkline_core::provider::{Permissions, Provider};
+use trunkline_core::turn::{Message, Role, Shown, Turn};
+use trunkline_process::Cut;
+
+use crate::engine::{Inner, Try};
+use crate::explain::{kind, problem};
+use crate::ladder::circuit_of;
+use crate::launch::Launch;
+use crate::models::Models;
+use crate::program::locate;
+use crate::router::CircuitState;
+
+/// How long what was found is good for.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// Slow starters take seconds for `--version` alone.
+const VERSION_LIMIT: Duration = Duration::from_secs(20);
+
+/// An executable's `health`, a service's list.
+const HEALTH_LIMIT: Duration = Duration::from_secs(5);
+
+const PROBE_LIMIT: Duration = Duration::from_secs(90);
+
+/// The most of what a program says that is kept.
+const MAX_WORDS: usize = 200;
+
+/// How closely to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Costs nothing but some processes.
+    Look,
+    /// Costs tokens.
+    Probe,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    pub status: Status,
+    /// How old the answers are; circuits are always those of now.
+    pub age_ms: u64,
+    pub providers: Vec<Examined>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Ok,
+    /// Some can answer, some cannot.
+    Degraded,
+    /// Nobody can.
+    Down,
+}
+
+/// One provider.
+#[derive(Debug, Clone, Serialize)]
+pub struct Examined {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The first level: it is there.
+    pub available: bool,
+    /// Where: a path or an address.
+    pub path: Option<String>,
+    /// The second level: what it says of itself.
+    pub version: Option<String>,
+    /// Whether the second level went well; none when the first did not.
+    pub healthy: Option<bool>,
+    /// What is wrong on the first or second level.
+    pub error: Option<String>,
+    /// The third level; none when it was not asked for.
+    pub probe: Option<Probed>,
+    pub circuit: CircuitState,
+    #[serde(skip)]
+    circuit_name: String,
+    /// How it is installed, where it is not.
+    #[serde(skip)]
+    pub install: Option<String>,
+}
+
+/// How a tiny turn went.
+#[derive(Debug, Clone, Serialize)]
+pub struct Probed {
+    pub ok: bool,
+    /// What it answered, or why it did not.
+    pub message: String,
+    pub category: Option<Category>,
+    pub duration_ms: u64,
+}
+
+/// What was found last, for each depth. Who comes while somebody looks waits for what they find.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    looked: tokio::sync::Mutex<Option<Found>>,
+    probed: tokio::sync::Mutex<Option<Found>>,
+}
+
+#[derive(Debug)]
+struct Found {
+    at: Instant,
+    /// Of which configuration.
+    of: Arc<Models>,
+    providers: Vec<Examined>,
+}
+
+pub(crate) async fn of_all(engine: &Arc<Inner>, models: &Arc<Models>, depth: Depth) -> Report {
+    let mut memory = match depth {
+        Depth::Look => engine.examined.looked.lock().await,
+        Depth::Probe => engine.examined.probed.lock().await,
+    };
+    let (at, mut providers) = match &*memory {
+        Some(found) if found.at.elapsed() < FRESH && Arc::ptr_eq(&found.of, models) => {
+            (found.at, found.providers.clone())
+        }
+        Some(_) | None => {
+            let providers = join_all(distinct(models).iter().map(|model| examine(engine, models, model, depth))).await;
+            let at = Instant::now();
+            *memory = Some(Found { at, of: Arc::clone(models), providers: providers.clone() });
+            (at, providers)
+        }
+    };
+    drop(memory);
+    for examined in &mut providers {
+        examined.circuit = engine.circuits.state(&examined.circuit_name);
+    }
+    let well = providers.iter().filter(|examined| examined.is_well()).count();
+    let status = match well {
+        0 => Status::Down,
+        _ if well == providers.len() => Status::Ok,
+        _ => Status::Degraded,
+    };
+    Report { status, age_ms: millis(at.elapsed()), providers }
+}
+
+impl Examined {
+    /// Whether a turn would be tried on it, and as far as is known, answered.
+    pub fn is_well(&self) -> bool {
+        self.healthy == Some(true)
+            && self.probe.as_ref().is_none_or(|probe| probe.ok)
+            && !matches!(self.circuit, CircuitState::Open { .. })
+    }
+}
+
+/// A model for each provider: several may have the same.
+fn distinct(models: &Models) -> Vec<Arc<Model>> {
+    let mut found: Vec<Arc<Model>> = Vec::new();
+    for model in models.all() {
+        if found.iter().all(|known| circuit_of(known) != circuit_of(model)) {
+            found.push(Arc::clone(model));
+        }
+    }
+    found
+}
+
+async fn examine(engine: &Arc<Inner>, models: &Models, model: &Arc<Model>, depth: Depth) -> Examined {
+    let circuit_name = circuit_of(model);
+    let problem = problem(engine, model);
+    let mut examined = Examined {
+        name: circuit_name.clone(),
+        kind: kind(model),
+        available: problem.is_none(),
+        path: None,
+        version: None,
+        healthy: None,
+        error: problem,
+        probe: None,
+        circuit: engine.circuits.state(&circuit_name),
+        circuit_name,
+        install: model.backend.program().and_then(|provider| provider.install.clone()),
+    };
+    let said = match &model.backend {
+        Backend::Program(provider) => {
+            let Ok(located) = locate(provider, model.command.as_deref(), engine.settings.variable("PATH")) else {
+                return examined;
+            };
+            examined.path = Some(located.path.display().to_string());
+            of_program(engine, models, model, provider, located.path).await
+        }
+        Backend::Api(api) => {
+            examined.path = Some(api.base_url.clone());
+            todo!()
+        }
+    };
+    let mask = |text: &str| engine.settings.secrets.mask(text);
+    examined.healthy = Some(said.is_ok());
+    match said {
+        Ok(version) => examined.version = version.map(|version| mask(&version)),
+        Err(error) => examined.error = Some(mask(&error)),
+    }
+    if depth == Depth::Probe && examined.available {
+        examined.probe = Some(probe(engine, models, model).await);
+    }
+    examined
+}
+
+/// The second level of a program: its version, or its own word on its health.
+async fn of_program(
+    engine: &Inner,
+    models: &Models,
+    model: &Model,
+    provider: &Provider,
+    program: PathBuf,
+) -> Result<Option<String>, String> {
+    let (args, limit) = match &provider.health {
+        Some(args) => (args, HEALTH_LIMIT),
+        None => (&provider.version, VERSION_LIMIT),
+    };
+    let turn = Turn::default();
+    let (settings, owner) = (&engine.settings, engine.mark.as_str());
+    let launch = Launch { settings, turn: &turn, model, provider, models, run: "health", owner };
+    let output = engine.keepers.output(launch.question(program, args, limit)).await;
+    let output = output.map_err(|error| format!("does not start: {error}"))?;
+    let asked = args.join(" ");
+    let first_line = |text: &str| {
+        let plain = ansi::strip(text);
+        let line = plain.lines().map(str::trim).find(|line| !line.is_empty())?;
+        Some(line.chars().take(MAX_WORDS).collect::<String>())
+    };
+    let printed = first_line(&String::from_utf8_lossy(&output.stdout));
+    if output.success() {
+        return Ok(printed);
+    }
+    let said = first_line(&output.stderr).or(printed).unwrap_or_else(|| "it said nothing".to_owned());
+    Err(match output.cut {
+        Some(Cut::Limit(_)) => format!("{asked} did not end within {} s", limit.as_secs()),
+        Some(Cut::TooLong) => format!("{asked} printed without end"),
+        None => format!("{asked} failed: {said}"),
+    })
+}
+
+/// The third level: one tiny turn, in an empty folder, without anybody to fall back on.
+async fn probe(engine: &Arc<Inner>, models: &Models, model: &Model) -> Probed {
+    let began = Instant::now();
+    let answered = timeout(PROBE_LIMIT, ask(engine, models, model)).await;
+    let answered = answered.unwrap_or_else(|_elapsed| Err(Failure::timed_out()));
+    let (ok, message, category) = match answered {
+        Ok(answer) => (true, answer, None),
+        Err(failure) => (false, failure.message, Some(failure.category)),
+    };
+    let message = engine.settings.secrets.mask(&message).chars().take(MAX_WORDS).collect();
+    Probed { ok, message, category, duration_ms: millis(began.elapsed()) }
+}
+
+async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<String, Failure> {
+    let folder = engine.settings.state.join("probe");
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| Failure::new(Category::Configuration, format!("cannot make {}: {error}", folder.display())))?;
+    let model = Arc::new(Model {
+        repo: folder,
+        agent_file: None,
+        worktree: false,
+        permissions: Permissions::Read,
+        limits: Limits { total: PROBE_LIMIT, idle: PROBE_LIMIT, startup: PROBE_LIMIT },
+        ..model.clone()
+    });
+    let turn = Turn {
+        messages: vec![Message::new(Role::User, "Reply with the single word OK.")],
+        shown: Shown::AtTheEnd,
+        ..Turn::default()
+    };
+    let id = format!("probe-{}", uuid::Uuid::now_v7());
+    let attempt = Try { turn: &turn, model: &model, models, id: &id };
+    let mut attempt = engine.begin(attempt).await.map_err(crate::StartError::into_failure)?;
+    while let Some(event) = attempt.next().await {
+        match event {
+            Event::Finished(answer) => return Ok(answer.content),
+            Event::Failed(failure) => return Err(failure),
+            Event::Started { .. }
+            | Event::Text { .. }
+            | Event::Thinking { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolFinished { .. }
+            | Event::ToolCall { .. }
+            | Event::Notice { .. }
+            | Event::Unknown { .. }
+            | Event::Workspace(_)
+            | Event::Attempted(_) => {}
+        }
+    }
+    Err(Failure::new(Category::Unknown, "the run ended without an answer"))
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

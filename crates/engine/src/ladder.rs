@@ -1,0 +1,252 @@
+//! The way up from candidate to candidate until one runs: waits, circuits, and what was tried so far. What is decided is
+//! [`crate::router`]'s; this does it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use trunkline_core::event::{Attempted, Event, Receipt};
+use trunkline_core::failure::{Category, Failure};
+use trunkline_core::model::Model;
+use trunkline_core::turn::Turn;
+
+use crate::StartError;
+use crate::attempt::Attempt;
+use crate::engine::{Inner, Try};
+use crate::models::Models;
+use crate::router::{Candidate, Exposure, Failed, Next, Pass, next};
+
+/// The most of a failed attempt's words that are kept with it.
+const MAX_MESSAGE: usize = 300;
+
+/// The longest time that is named to a client who comes when everyone is left alone.
+const MAX_WAIT: Duration = Duration::from_secs(120);
+
+/// A turn and where it may be tried.
+pub(crate) struct Ladder {
+    engine: Arc<Inner>,
+    models: Arc<Models>,
+    pub(crate) turn: Turn,
+    pub(crate) run: String,
+    candidates: Vec<Candidate>,
+    /// The candidate whose turn it is.
+    at: usize,
+    /// How often it was tried again.
+    retries: u32,
+    /// To wait before the next try.
+    wait: Option<Duration>,
+    /// What is over.
+    pub(crate) attempts: Vec<Attempted>,
+    /// Why the last of them failed.
+    last: Option<Failure>,
+    /// The shortest time after which one that is left alone may be asked again.
+    soonest: Option<Duration>,
+    /// What there is to tell about the way.
+    pub(crate) events: Vec<Event>,
+}
+
+/// An attempt that runs.
+pub(crate) struct Running {
+    pub(crate) attempt: Attempt,
+    pub(crate) pass: Pass,
+    pub(crate) model: Arc<Model>,
+    pub(crate) began: Instant,
+}
+
+/// The ladder comes back, whatever it led to.
+pub(crate) type Climbed = (Ladder, Result<Running, StartError>);
+
+impl Ladder {
+    pub(crate) fn new(engine: Arc<Inner>, models: Arc<Models>, turn: Turn, candidates: Vec<Candidate>) -> Self {
+        Self {
+            engine,
+            models,
+            turn,
+            run: uuid::Uuid::now_v7().to_string(),
+            candidates,
+            at: 0,
+            retries: 0,
+            wait: None,
+            attempts: Vec::new(),
+            last: None,
+            soonest: None,
+            events: Vec::new(),
+        }
+    }
+
+    /// Tries one candidate after the other until one runs. Dropping the future gives the turn up, wherever it is.
+    pub(crate) async fn climb(mut self) -> Climbed {
+        loop {
+            if let Some(wait) = self.wait.take() {
+                tokio::time::sleep(wait).await;
+            }
+            let Some(model) = self.candidates.get(self.at).map(|candidate| Arc::clone(&candidate.model)) else {
+                let error = self.nobody();
+                return (self, Err(error));
+            };
+            let breaker = self.models.policy().breaker;
+            let mut pass = match self.engine.circuits.enter(&circuit_of(&model), breaker) {
+                Ok(pass) => pass,
+                Err(wait) => {
+                    self.left_alone(&model, wait);
+                    continue;
+                }
+            };
+            let began = Instant::now();
+            let id = self.attempt_id();
+            let attempt = Try { turn: &self.turn, model: &model, models: &self.models, id: &id };
+            match self.engine.begin(attempt).await {
+                Ok(attempt) => return (self, Ok(Running { attempt, pass, model, began })),
+                Err(StartError::Failed { failure, .. }) => {
+                    pass.failed(failure.category);
+                    self.over(&model, began, Some(&failure), None);
+                    if let Some(failure) = self.decide(failure, Exposure::Nothing) {
+                        let (run, attempts) = (self.run.clone(), self.attempts.clone());
+                        return (self, Err(StartError::Failed { failure, run, attempts }));
+                    }
+                }
+                Err(busy) => {
+                    // Full is full, whoever is next; but why we came here says more.
+                    let error = match self.last.take() {
+                        Some(failure) => {
+                            StartError::Failed { failure, run: self.run.clone(), attempts: self.attempts.clone() }
+                        }
+                        None => busy,
+                    };
+                    return (self, Err(error));
+                }
+            }
+        }
+    }
+
+    /// Notes that an attempt is over.
+    pub(crate) fn over(
+        &mut self,
+        model: &Model,
+        began: Instant,
+        failure: Option<&Failure>,
+        workspace: Option<Receipt>,
+    ) {
+        let secrets = &self.engine.settings.secrets;
+        let attempted = Attempted {
+            provider: model.backend.name().to_owned(),
+            model: model.name.clone(),
+            category: failure.map(|failure| failure.category),
+            message: failure.map(|failure| brief(&secrets.mask(&failure.message))),
+            duration: began.elapsed(),
+            workspace,
+        };
+        self.attempts.push(attempted.clone());
+        self.events.push(Event::Attempted(attempted.into()));
+    }
+
+    /// What follows a failure: gives it back if nothing does.
+    pub(crate) fn decide(&mut self, failure: Failure, exposure: Exposure) -> Option<Failure> {
+        let another = self.at + 1 < self.candidates.len();
+        let failed = Failed { failure: &failure, retries: self.retries, exposure, another };
+        let policy = Arc::clone(self.models.policy());
+        let decided = next(&policy, &failed, fastrand::f64());
+        let name = self.candidates[self.at].model.name.clone();
+        let category = failure.category.name();
+        match decided {
+            Next::Stop => {
+                let unexposed = Failed { exposure: Exposure::Nothing, ..failed };
+                let held_back = exposure == Exposure::Exposed && next(&policy, &unexposed, 0.0) != Next::Stop;
+                let hint = held_back && failure.hint.is_none();
+                let why = "it was not tried again: something had been shown, or a tool had run; with worktree: true it would be";
+                return Some(if hint { failure.hint(why) } else { failure });
+            }
+            Next::Retry { after } => {
+                self.tell(format!("{name} failed ({category}); trying again in {after:.1?}"));
+                self.retries += 1;
+                self.wait = Some(after);
+            }
+            Next::Fallback => {
+                let other = self.candidates[self.at + 1].model.name.clone();
+                self.tell(format!("{name} failed ({category}); trying {other}"));
+                self.step();
+            }
+        }
+        self.last = Some(failure);
+        None
+    }
+
+    /// How many attempts there were, with the one that runs.
+    pub(crate) fn started(&self) -> usize {
+        self.attempts.len() + 1
+    }
+
+    /// The first is called as its run, for it is mostly the only one.
+    fn attempt_id(&self) -> String {
+        match self.attempts.len() {
+            0 => self.run.clone(),
+            before => format!("{}-{}", self.run, before + 1),
+        }
+    }
+
+    fn step(&mut self) {
+        self.at += 1;
+        self.retries = 0;
+    }
+
+    /// A circuit is open. Who was asked by this turn and failed is moved on from only as the failure allows.
+    fn left_alone(&mut self, model: &Model, wait: Duration) {
+        let name = &model.name;
+        self.soonest = Some(self.soonest.map_or(wait, |soonest| soonest.min(wait)));
+        let may_move = match &self.last {
+            Some(failure) if self.retries > 0 => self.models.policy().falls_back(failure.category),
+            Some(_) | None => true,
+        };
+        if may_move {
+            self.tell(format!("{name} has failed too often of late and is left alone for {wait:.0?}"));
+            self.step();
+        } else {
+            self.at = self.candidates.len();
+        }
+    }
+
+    /// There is nobody left to ask.
+    fn nobody(&mut self) -> StartError {
+        if let Some(failure) = self.last.take() {
+            return StartError::Failed { failure, run: self.run.clone(), attempts: self.attempts.clone() };
+        }
+        let names: Vec<&str> = self.candidates.iter().map(|candidate| candidate.model.backend.name()).collect();
+        let retry_after = self.soonest.unwrap_or(Duration::from_secs(1)).min(MAX_WAIT);
+        let message = format!("{} failed too often of late and is left alone for now", names.join(", "));
+        StartError::Unavailable { message, retry_after }
+    }
+
+    fn tell(&mut self, message: String) {
+        tracing::info!(run = self.run, "{message}");
+        self.events.push(Event::Notice { message });
+    }
+}
+
+/// What a circuit stands for: a provider, and where a model has its own program, that.
+pub(crate) fn circuit_of(model: &Model) -> String {
+    let name = model.backend.name();
+    model.command.as_ref().map_or_else(|| name.to_owned(), |command| format!("{name} ({command})"))
+}
+
+/// The first line, and not too much of it.
+fn brief(message: &str) -> String {
+    let line = message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    let mut brief: String = line.chars().take(MAX_MESSAGE).collect();
+    if brief.len() < line.len() {
+        brief.push('…');
+    }
+    brief
+}
+
+impl StartError {
+    /// The same as the end of a run that had begun.
+    pub(crate) fn into_failure(self) -> Failure {
+        match self {
+            Self::Failed { failure, .. } => failure,
+            Self::Busy { message, retry_after } | Self::Unavailable { message, retry_after } => {
+                Failure::new(Category::Server, message).retry_after(Some(retry_after))
+            }
+            Self::UnknownModel { .. } => Failure::new(Category::NotFound, "Unknown model"),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What clients can ask for: models by name, the router's names, and the one that answers for all others.
+
+use std::sync::Arc;
+
+use trunkline_core::model::{Backend, Model};
+
+use crate::router::{Candidate, Policy, Router, Why};
+
+/// The models there are, in the order of their file, and the router.
+#[derive(Debug, Clone, Default)]
+pub struct Models {
+    named: Vec<Arc<Model>>,
+    /// Answers for every name that is not there.
+    default: Option<Arc<Model>>,
+    router: Router,
+    policy: Arc<Policy>,
+}
+
+impl Models {
+    pub fn new(models: impl IntoIterator<Item = Model>) -> Self {
+        Self { named: models.into_iter().map(Arc::new).collect(), ..Self::default() }
+    }
+
+    /// The same, with one more that answers for every other name too.
+    #[must_use]
+    pub fn with_default(mut self, model: Model) -> Self {
+        let model = Arc::new(model);
+        if self.named.iter().all(|known| known.name != model.name) {
+            self.named.push(Arc::clone(&model));
+        }
+        self.default = Some(model);
+        self
+    }
+
+    /// The same, with the router's names behind those of the models.
+    #[must_use]
+    pub fn with_router(mut self, router: Router, policy: Policy) -> Self {
+        self.router = router;
+        self.policy = Arc::new(policy);
+        self
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Model>> {
+        self.named.iter()
+    }
+
+    pub fn router(&self) -> &Router {
+        &self.router
+    }
+
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// Every name a client can find in a list.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.named.iter().map(|model| model.name.clone()).collect();
+        for name in self.router.names() {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// Whether a name means something, whoever it is.
+    pub fn knows(&self, name: &str) -> bool {
+        self.candidates(name).is_some()
+    }
+
+    /// Where a turn for this name may be tried, in order: a model and its fallbacks, or the router's candidates.
+    pub(crate) fn candidates(&self, name: &str) -> Option<Vec<Candidate>> {
+        if let Some(model) = self.named.iter().find(|model| model.name == name) {
+            let mut candidates = vec![Candidate { model: Arc::clone(model), why: Why::Asked }];
+            for other in &model.fallback {
+                for found in self.alone(other).unwrap_or_default() {
+                    if candidates.iter().all(|known| known.model.name != found.model.name) {
+                        candidates.push(Candidate { why: Why::Fallback, ..found });
+                    }
+                }
+            }
+            return Some(candidates);
+        }
+        self.router.candidates(name).or_else(|| {
+            self.default.as_ref().map(|model| vec![Candidate { model: Arc::clone(model), why: Why::Asked }])
+        })
+    }
+
+    /// The same without a model's own fallbacks: a fallback's fallbacks are not followed.
+    fn alone(&self, name: &str) -> Option<Vec<Candidate>> {
+        match self.named.iter().find(|model| model.name == name) {
+            Some(model) => Some(vec![Candidate { model: Arc::clone(model), why: Why::Fallback }]),
+            None => self.router.candidates(name),
+        }
+    }
+
+    /// Everything that may answer.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Model>> {
+        self.named.iter().chain(&self.default).chain(self.router.models())
+    }
+
+    /// The variables that hold somebody's key: a program gets only its own.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &String> {
+        self.all().flat_map(|model| match &model.backend {
+            Backend::Program(provider) => provider.keys.iter().collect::<Vec<_>>(),
+            Backend::Api(api) => api.key.iter().map(|key| &key.variable).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_core::model::Model;
+
+    use crate::router::Routed;
+    use crate::test_models::model;
+
+    use super::*;
+
+    fn order(models: &Models, name: &str) -> Option<Vec<String>> {
+        let candidates = models.candidates(name)?;
+        Some(candidates.into_iter().map(|candidate| candidate.model.name.clone()).collect())
+    }
+
+    #[test]
+    fn a_model_then_the_router_then_whoever_answers_for_all() {
+        let with = |name: &str, fallback: &[&str]| Model {
+            fallback: fallback.iter().map(|&name| name.to_owned()).collect(),
+            ..model(name)
+        };
+        let routed = |name: &str, priority| Routed {
+            name: name.to_owned(),
+            priority,
+            model: Arc::new(model(name)),
+            hints: Vec::new(),
+        };
+        let router = Router { providers: vec![routed("local", 1), routed("cloud", 2), routed("a", 3)] };
+        let models = Models::new([with("a", &["b", "auto", "b"]), with("b", &["a"])]);
+        let models = models.with_router(router, Policy::default());
+        for (name, expected) in [
+            ("a", Some(vec!["a", "b", "cloud", "local"])),
+            ("b", Some(vec!["b", "a"])),
+            ("auto", Some(vec!["a", "cloud", "local"])),
+            ("local", Some(vec!["local"])),
+            ("c", None),
+        ] {
+            let expected = expected.map(|names| names.into_iter().map(str::to_owned).collect());
+            assert_eq!(order(&models, name), expected, "{name}");
+        }
+        assert_eq!(models.names(), ["a", "b", "auto", "local", "cloud"]);
+        let models = models.with_default(model("backend"));
+        assert_eq!(order(&models, "c"), Some(vec!["backend".to_owned()]));
+        assert_eq!(order(&models, "local"), Some(vec!["local".to_owned()]));
+    }
+}

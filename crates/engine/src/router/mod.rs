@@ -1,0 +1,14 @@
+//! Who is asked, in which order, and what follows a failure: every decision of the router, and nothing else. No I/O; the
+//! attempts themselves are made by [`crate::run`].
+
+mod circuit;
+mod policy;
+mod selection;
+
+pub use circuit::{Breaker, CircuitState};
+pub use policy::{Backoff, Policy};
+pub use selection::{Routed, Router};
+
+pub(crate) use circuit::{Circuits, Pass};
+pub(crate) use policy::{Exposure, Failed, Next, next};
+pub(crate) use selection::{Candidate, Why};

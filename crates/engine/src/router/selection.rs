@@ -1,0 +1,195 @@
+//! The router's own names: `auto`, `auto:<hint>`, `<provider>` and `<provider>/<model>`, each a list of candidates.
+
+use std::fmt;
+use std::sync::Arc;
+
+use trunkline_core::model::Model;
+
+/// Providers that can stand in for each other, in the order of their file.
+#[derive(Debug, Clone, Default)]
+pub struct Router {
+    pub providers: Vec<Routed>,
+}
+
+/// One provider, with a model for each hint it knows.
+#[derive(Debug, Clone)]
+pub struct Routed {
+    pub name: String,
+    /// Higher ones are asked first.
+    pub priority: i64,
+    /// On its own default model.
+    pub model: Arc<Model>,
+    pub hints: Vec<(String, Arc<Model>)>,
+}
+
+/// One place a turn may be tried.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub(crate) model: Arc<Model>,
+    pub(crate) why: Why,
+}
+
+/// Why a candidate is where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It was asked for by name.
+    Asked,
+    /// It stands in the `fallback` of the model that was asked for.
+    Fallback,
+    Priority(i64),
+    /// It has a model for the hint.
+    Hint {
+        hint: String,
+        priority: i64,
+    },
+    /// It has none, and is asked on its default model after those that have.
+    NoHint {
+        hint: String,
+        priority: i64,
+    },
+}
+
+impl Router {
+    /// The candidates behind a name, or none if the name means nothing here.
+    pub(crate) fn candidates(&self, name: &str) -> Option<Vec<Candidate>> {
+        if name == "auto" {
+            let found = self.by_priority();
+            return (!found.is_empty()).then(|| {
+                let candidate = |routed: &Routed| Candidate {
+                    model: Arc::clone(&routed.model),
+                    why: Why::Priority(routed.priority),
+                };
+                found.into_iter().map(candidate).collect()
+            });
+        }
+        if let Some(hint) = name.strip_prefix("auto:") {
+            return self.hinted(hint);
+        }
+        let (provider, model) = match name.split_once('/') {
+            Some((provider, model)) => (provider, Some(model)),
+            None => (name, None),
+        };
+        let routed = self.providers.iter().find(|routed| routed.name == provider)?;
+        let model = match model {
+            None => Arc::clone(&routed.model),
+            Some("") => return None,
+            Some(explicit) => Arc::new(routed.model.on(explicit)),
+        };
+        Some(vec![Candidate { model, why: Why::Asked }])
+    }
+
+    /// The names a client can find in a list.
+    pub(crate) fn names(&self) -> Vec<String> {
+        if self.providers.is_empty() {
+            return Vec::new();
+        }
+        let mut names = vec!["auto".to_owned()];
+        for (hint, _) in self.providers.iter().flat_map(|routed| &routed.hints) {
+            let name = format!("auto:{hint}");
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.extend(self.providers.iter().map(|routed| routed.name.clone()));
+        names
+    }
+
+    /// Every model a candidate may be, but for those a client names itself.
+    pub(crate) fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
+        self.providers
+            .iter()
+            .flat_map(|routed| std::iter::once(&routed.model).chain(routed.hints.iter().map(|(_, model)| model)))
+    }
+
+    /// A hint that nobody knows is a mistake, not a wish for anything.
+    fn hinted(&self, hint: &str) -> Option<Vec<Candidate>> {
+        let order = self.by_priority();
+        let model_for =
+            |routed: &Routed| routed.hints.iter().find(|(known, _)| known == hint).map(|(_, model)| Arc::clone(model));
+        let with = order.iter().filter_map(|routed| {
+            let why = Why::Hint { hint: hint.to_owned(), priority: routed.priority };
+            Some(Candidate { model: model_for(routed)?, why })
+        });
+        let mut candidates: Vec<Candidate> = with.collect();
+        if candidates.is_empty() {
+            return None;
+        }
+        candidates.extend(order.iter().filter(|routed| model_for(routed).is_none()).map(|routed| Candidate {
+            model: Arc::clone(&routed.model),
+            why: Why::NoHint { hint: hint.to_owned(), priority: routed.priority },
+        }));
+        Some(candidates)
+    }
+
+    /// Highest first; equals stay in the order of the file.
+    fn by_priority(&self) -> Vec<&Routed> {
+        let mut order: Vec<&Routed> = self.providers.iter().collect();
+        order.sort_by_key(|routed| std::cmp::Reverse(routed.priority));
+        order
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asked => f.write_str("asked for by name"),
+            Self::Fallback => f.write_str("in the model's fallback"),
+            Self::Priority(priority) => write!(f, "priority {priority}"),
+            Self::Hint { hint, priority } => write!(f, "has a model for {hint}, priority {priority}"),
+            Self::NoHint { hint, priority } => {
+                write!(f, "has no model for {hint}: its default, after those that have one, priority {priority}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_models::model;
+
+    use super::*;
+
+    /// Name, priority, default model, and a model for each hint.
+    type Given<'a> = (&'a str, i64, Option<&'a str>, &'a [(&'a str, &'a str)]);
+
+    fn router(providers: &[Given<'_>]) -> Router {
+        let routed = |(name, priority, default, hints): &Given<'_>| {
+            let bare = model(name);
+            let own = default.map_or_else(|| bare.clone(), |default| bare.on(default));
+            let hints = hints.iter().map(|(hint, upstream)| ((*hint).to_owned(), Arc::new(bare.on(upstream))));
+            Routed { name: (*name).to_owned(), priority: *priority, model: Arc::new(own), hints: hints.collect() }
+        };
+        Router { providers: providers.iter().map(routed).collect() }
+    }
+
+    #[test]
+    fn names_and_whom_they_mean() {
+        let router = router(&[
+            ("local", 50, Some("llama"), &[("fast", "llama-mini"), ("codegen", "deepseek")]),
+            ("cloud", 100, Some("gpt"), &[("capable", "gpt-pro")]),
+            ("claude", 100, None, &[("codegen", "opus")]),
+        ]);
+        for (name, expected) in [
+            ("auto", Some(vec!["cloud/gpt", "claude", "local/llama"])),
+            ("auto:codegen", Some(vec!["claude/opus", "local/deepseek", "cloud/gpt"])),
+            ("auto:fast", Some(vec!["local/llama-mini", "cloud/gpt", "claude"])),
+            ("auto:codgen", None),
+            ("auto:", None),
+            ("local", Some(vec!["local/llama"])),
+            ("local/llama3.2:latest", Some(vec!["local/llama3.2:latest"])),
+            ("cloud/meta/llama-4", Some(vec!["cloud/meta/llama-4"])),
+            ("local/", None),
+            ("nobody", None),
+            ("nobody/x", None),
+        ] {
+            let found = router.candidates(name).map(|candidates| {
+                candidates.into_iter().map(|candidate| candidate.model.name.clone()).collect::<Vec<_>>()
+            });
+            assert_eq!(found, expected.map(|names| names.into_iter().map(str::to_owned).collect()), "{name}");
+        }
+        let upstream = |name: &str| router.candidates(name).unwrap()[0].model.upstream.clone();
+        assert_eq!((upstream("claude"), upstream("claude/haiku")), (None, Some("haiku".to_owned())));
+        assert_eq!(router.names(), ["auto", "auto:fast", "auto:codegen", "auto:capable", "local", "cloud", "claude"]);
+        assert_eq!(Router::default().candidates("auto").map(|candidates| candidates.len()), None);
+    }
+}

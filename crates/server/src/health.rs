@@ -1,0 +1,92 @@
+//! Whether this server lives, and how its providers are.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use trunkline_engine::Depth;
+use trunkline_wire::error::ApiError;
+
+use crate::{App, Door, HttpResponse, reply};
+
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+    version: &'static str,
+    models: usize,
+}
+
+/// A server that stops says so, so that nobody sends it more.
+pub(crate) async fn health<D: Door>(State(app): State<Arc<App<D>>>) -> HttpResponse {
+    let (code, status) = if app.stopping.is_cancelled() {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping")
+    } else {
+        (StatusCode::OK, "ok")
+    };
+    reply::json(code, &Health { status, version: env!("CARGO_PKG_VERSION"), models: app.door.models().len() })
+}
+
+#[derive(Deserialize)]
+pub(crate) struct How {
+    probe: Option<bool>,
+}
+
+/// Looks at the providers; with `?probe=true` asks each of them a tiny question, which costs tokens.
+pub(crate) async fn providers<D: Door>(
+    State(app): State<Arc<App<D>>>,
+    how: Result<Query<How>, QueryRejection>,
+) -> HttpResponse {
+    let Ok(Query(how)) = how else {
+        return reply::error(&ApiError::invalid("invalid_value", "probe is true or false").about("probe"));
+    };
+    let depth = if how.probe == Some(true) { Depth::Probe } else { Depth::Look };
+    reply::json(StatusCode::OK, &app.door.health(depth).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Stop};
+    use tokio_util::sync::CancellationToken;
+    use trunkline_core::turn::Turn;
+    use trunkline_engine::{Explanation, Report, Run, StartError, Status};
+
+    struct Empty;
+
+    impl Door for Empty {
+        type Run = Run;
+
+        fn models(&self) -> Vec<String> {
+            Vec::new()
+        }
+
+        async fn start(&self, _turn: Turn) -> Result<Run, StartError> {
+            Err(StartError::UnknownModel { near: Vec::new() })
+        }
+
+        fn explain(&self, _model: &str) -> Option<Explanation> {
+            None
+        }
+
+        async fn health(&self, _depth: Depth) -> Report {
+            Report { status: Status::Down, age_ms: 0, providers: Vec::new() }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stopping_server_is_not_healthy() {
+        let stop = Stop::default();
+        let app = Arc::new(App {
+            door: Arc::new(Empty),
+            config: Config::default(),
+            started: 0,
+            stopping: stop.gently.child_token(),
+            expired: CancellationToken::new(),
+        });
+        assert_eq!(health(State(Arc::clone(&app))).await.status(), 200);
+        stop.gently.cancel();
+        assert_eq!(health(State(app)).await.status(), 503);
+    }
+}

@@ -1,0 +1,34 @@
+//! `GET /v1/route?model=…`: the order in which a turn would be tried now, and why.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use http::StatusCode;
+use serde::Deserialize;
+use trunkline_wire::error::ApiError;
+
+use crate::{App, Door, HttpResponse, reply};
+
+#[derive(Deserialize)]
+pub(crate) struct Which {
+    model: Option<String>,
+}
+
+pub(crate) async fn explain<D: Door>(
+    State(app): State<Arc<App<D>>>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> HttpResponse {
+    let Some(model) = which.ok().and_then(|Query(which)| which.model).filter(|model| !model.is_empty()) else {
+        let message = "which model? ask for /v1/route?model=…";
+        return reply::error(&ApiError::invalid("missing_required_parameter", message).about("model"));
+    };
+    match app.door.explain(&model) {
+        Some(explanation) => reply::json(StatusCode::OK, &explanation),
+        None => reply::error(&ApiError::unknown_model(&near(&model, &app.door.models()))),
+    }
+}
+
+fn near(model: &str, names: &[String]) -> Vec<String> {
+    trunkline_core::near::near(model, names.iter().map(String::as_str))
+}
