@@ -34,6 +34,12 @@ impl ConfigError {
         self
     }
 
+    /// Points at a line and a column, counted from one.
+    pub(crate) fn place(mut self, place: (usize, usize)) -> Self {
+        self.place = Some(place);
+        self
+    }
+
     pub(crate) fn json(file: &Path, error: &serde_json::Error) -> Self {
         let whole = error.to_string();
         let message = whole.split(" at line ").next().unwrap_or(&whole).to_owned();
