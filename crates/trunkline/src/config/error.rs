@@ -55,7 +55,7 @@ impl ConfigError {
 }
 
 /// A suggestion for ``unknown field `x`, expected one of `a`, `b` ``.
-fn did_you_mean(message: &str) -> Option<String> {
+pub(super) fn did_you_mean(message: &str) -> Option<String> {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let unknown = quoted.next().filter(|_| message.starts_with("unknown "))?;
     let known: Vec<&str> = quoted.collect();

@@ -4,7 +4,7 @@ mod backend;
 mod discover;
 mod error;
 mod models_file;
-#[cfg_attr(not(test), expect(dead_code, reason = "read and checked, but nothing routes by it yet"))]
+#[cfg_attr(not(test), expect(dead_code, reason = "nothing routes by it yet"))]
 mod router_file;
 mod surroundings;
 mod value;

@@ -91,18 +91,15 @@ impl Reader<'_> {
         let mut router = Router::default();
         let mut names = BTreeSet::new();
         for item in list(&fields)? {
-            let name = match self.entry(item)? {
-                Entry::Enabled(provider) => {
-                    router.providers.push(*provider);
-                    &router.providers[router.providers.len() - 1].name
-                }
-                Entry::Disabled(name) => {
-                    router.disabled.push(name);
-                    &router.disabled[router.disabled.len() - 1]
-                }
-            };
+            let written = Fields::of(item, &label(item), &PROVIDER_KEYS, misplaced)?;
+            let name = self.name(&written)?;
             if !names.insert(name.clone()) {
                 return Err(Mistake::new(item.at, format!("provider {name} is there twice")));
+            }
+            // What is switched off may need what is not there: its configuration is not looked at.
+            match written.truth("enabled", true)? {
+                true => router.providers.push(self.provider(name, &expand::expand(item, self.around)?)?),
+                false => router.disabled.push(name),
             }
         }
         if let Some(node) = fields.get("routing") {
@@ -111,35 +108,23 @@ impl Reader<'_> {
         Ok(router)
     }
 
-    fn entry(&mut self, item: &Node) -> Result<Entry, Mistake> {
-        let written = Fields::of(item, "a provider", &PROVIDER_KEYS, misplaced)?;
-        // What is switched off may need what is not there: only its own keys are looked at.
-        if !written.truth("enabled", true)? {
-            return Ok(Entry::Disabled(self.name(&written)?));
-        }
-        let name = self.name(&written)?;
-        let item = expand::expand(item, self.around)?;
-        let fields = Fields::of(&item, &format!("provider {name}"), &PROVIDER_KEYS, misplaced)?;
+    fn provider(&mut self, name: String, item: &Node) -> Result<RouterProvider, Mistake> {
+        let fields = Fields::of(item, &format!("provider {name}"), &PROVIDER_KEYS, misplaced)?;
         let settings = kind::settings(&fields, &name, self)?;
-        let models = fields.text_map("models")?;
-        if let (Some((hint, _)), Some(node)) =
-            (models.iter().find(|(_, model)| model.trim().is_empty()), fields.get("models"))
-        {
-            return Err(fields.mistake(node.at, format!("the model for {hint:?} is empty")));
-        }
+        let models = models(&fields)?;
         if matches!(settings.kind, Kind::Api { .. }) && settings.model.is_none() && models.is_empty() {
             return Err(fields
                 .mistake(item.at, "no model is named")
                 .hint("an API must be told which: add `model` to its config, or `models`"));
         }
-        Ok(Entry::Enabled(Box::new(RouterProvider {
+        Ok(RouterProvider {
             priority: fields.integer("priority", i64::MIN..=i64::MAX)?.unwrap_or(0),
             kind: settings.kind,
             model: settings.model,
             models,
             timeout: settings.timeout,
             name,
-        })))
+        })
     }
 
     /// A client asks for `name` or `name/model`, or for `auto`: none may be taken for another.
@@ -164,11 +149,6 @@ impl Reader<'_> {
     }
 }
 
-enum Entry {
-    Enabled(Box<RouterProvider>),
-    Disabled(String),
-}
-
 fn list<'n>(file: &Fields<'n>) -> Result<&'n [Node], Mistake> {
     match file.get("providers") {
         None | Some(Node { value: Value::Nothing, .. }) => Ok(&[]),
@@ -177,6 +157,27 @@ fn list<'n>(file: &Fields<'n>) -> Result<&'n [Node], Mistake> {
             Err(file.wanted("providers", node, "a list").hint("begin each provider with a dash: `- name: …`"))
         }
     }
+}
+
+/// A provider as messages call it, before anything about it is sure.
+fn label(item: &Node) -> String {
+    let name = item.entries().iter().find(|entry| entry.key == "name").map(|entry| &entry.node.value);
+    match name {
+        Some(Value::Text(name)) if !name.chars().any(char::is_control) => format!("provider {name}"),
+        _ => "a provider".to_owned(),
+    }
+}
+
+/// Any hint may be named, and every one of them needs a model.
+fn models(provider: &Fields<'_>) -> Result<Vec<(String, String)>, Mistake> {
+    let read = |entry: &yaml::Entry| {
+        let model = provider.text_of(&format!("models.{}", entry.key), &entry.node)?;
+        match model.trim().is_empty() {
+            true => Err(provider.mistake(entry.node.at, format!("`models.{}` is empty", entry.key))),
+            false => Ok((entry.key.clone(), model)),
+        }
+    };
+    provider.map("models")?.iter().map(read).collect()
 }
 
 /// A key of `config`, one level too high.

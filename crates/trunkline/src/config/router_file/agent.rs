@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Map;
+use serde_path_to_error::Segment;
 use trunkline_core::provider::{self, Overlay, Permissions, Provider};
 
+use super::super::error::did_you_mean;
 use super::super::models_file::AGENT_FILE;
 use super::Reader;
 use super::fields::Fields;
@@ -42,11 +44,14 @@ pub(super) fn read(config: &Fields<'_>, name: &str, reader: &Reader<'_>) -> Resu
         _ => config.texts("args")?,
     };
     let permissions = match config.get("permissions") {
-        Some(node @ Node { value: Value::Text(_), .. }) => Permissions::deserialize(node.to_json()).map_err(|_| {
-            let levels = "read, edit, full";
-            config.mistake(node.at, format!("`permissions` must be one of {levels}, or a map of them"))
-        })?,
-        Some(Node { value: Value::Map(_), .. }) | None => Permissions::default(),
+        None | Some(Node { value: Value::Map(_), .. }) => Permissions::default(),
+        Some(node @ Node { value: Value::Text(level), .. }) => {
+            Permissions::deserialize(node.to_json()).map_err(|_| {
+                config
+                    .mistake(node.at, format!("unknown permissions {level:?}"))
+                    .suggest(level, ["read", "edit", "full"])
+            })?
+        }
         Some(node) => return Err(config.wanted("permissions", node, "read, edit or full")),
     };
     let (provider, args) = recipe(config, name, more_args, reader)?;
@@ -126,12 +131,12 @@ fn overlay(config: &Fields<'_>, reader: &Reader<'_>) -> Result<Overlay, Mistake>
                 Some(program) => reader.program(&program).into(),
                 None => continue,
             },
-            (_, Value::Nothing) => return Err(config.wanted(field, node, "a value")),
+            (_, Value::Nothing) => return Err(config.wanted(field, node, "something")),
             _ => node.to_json(),
         };
         let alone: Map<_, _> = [(field.to_owned(), value.clone())].into_iter().collect();
-        if let Err(error) = Overlay::deserialize(serde_json::Value::Object(alone)) {
-            return Err(refused(config, field, node, &error.to_string()));
+        if let Err(error) = serde_path_to_error::deserialize::<_, Overlay>(serde_json::Value::Object(alone)) {
+            return Err(refused(config, field, node, &error));
         }
         written.insert(field.to_owned(), value);
     }
@@ -139,11 +144,34 @@ fn overlay(config: &Fields<'_>, reader: &Reader<'_>) -> Result<Overlay, Mistake>
         .map_err(|error| config.mistake(config.at(), error.to_string()))
 }
 
-fn refused(config: &Fields<'_>, field: &str, node: &Node, error: &str) -> Mistake {
-    let mistake = config.mistake(node.at, format!("`{field}`: {error}"));
-    match error.contains("expected a string") {
-        true => mistake.hint("put it in quotes"),
-        false => mistake,
+fn refused(
+    config: &Fields<'_>,
+    field: &str,
+    node: &Node,
+    error: &serde_path_to_error::Error<serde_json::Error>,
+) -> Mistake {
+    let message = error.inner().to_string();
+    // The first step is the field itself.
+    let mut at = node.at;
+    let mut within = Some(node);
+    for step in error.path().iter().skip(1) {
+        let value = match (step, within.map(|node| &node.value)) {
+            (Segment::Seq { index }, Some(Value::List(items))) => items.get(*index),
+            (Segment::Map { key }, Some(Value::Map(entries))) => {
+                let entry = entries.iter().find(|entry| entry.key == *key);
+                at = entry.map_or(at, |entry| entry.at);
+                entry.map(|entry| &entry.node)
+            }
+            _ => None,
+        };
+        within = value;
+        at = within.filter(|_| !message.starts_with("unknown field")).map_or(at, |node| node.at);
+    }
+    let mistake = config.mistake(at, format!("`{field}`: {message}"));
+    match did_you_mean(&message) {
+        Some(hint) => mistake.hint(hint),
+        None if message.contains("expected a string") => mistake.hint("put it in quotes"),
+        None => mistake,
     }
 }
 

@@ -121,34 +121,32 @@ impl<'n> Fields<'n> {
         }
     }
 
-    /// A map of texts, in the order of the file; a key with nothing after it is an empty one.
-    pub(super) fn text_map(&self, key: &str) -> Result<Vec<(String, String)>, Mistake> {
+    /// What a map holds, in the order of the file; a key with nothing after it is an empty one.
+    pub(super) fn map(&self, key: &str) -> Result<&'n [Entry], Mistake> {
         match self.get(key) {
-            None | Some(Node { value: Value::Nothing, .. }) => Ok(Vec::new()),
-            Some(Node { value: Value::Map(entries), .. }) => {
-                entries.iter().map(|entry| Ok((entry.key.clone(), self.text_of(&entry.key, &entry.node)?))).collect()
-            }
+            None | Some(Node { value: Value::Nothing, .. }) => Ok(&[]),
+            Some(Node { value: Value::Map(entries), .. }) => Ok(entries),
             Some(node) => Err(self.wanted(key, node, "a map")),
         }
     }
 
     /// Variables for a process.
     pub(super) fn env(&self) -> Result<BTreeMap<String, String>, Mistake> {
-        let variables = self.text_map("env")?;
-        match (variables.iter().find(|(name, _)| name.is_empty() || name.contains(['=', '\0'])), self.get("env")) {
-            (Some((name, _)), Some(node)) => {
-                Err(self.mistake(node.at, format!("{name:?} in `env` cannot be a variable's name")))
+        let mut variables = BTreeMap::new();
+        for Entry { key, at, node } in self.map("env")? {
+            if key.is_empty() || key.contains(['=', '\0']) {
+                return Err(self.mistake(*at, format!("`env`: {key:?} cannot be a variable's name")));
             }
-            _ => Ok(variables.into_iter().collect()),
+            variables.insert(key.clone(), self.text_of(&format!("env.{key}"), node)?);
         }
+        Ok(variables)
     }
 
     pub(super) fn wanted(&self, key: &str, node: &Node, wanted: &str) -> Mistake {
-        let mistake = self.mistake(node.at, format!("`{key}` must be {wanted}, not {}", node.what()));
-        match node.value {
-            Value::Nothing => mistake.hint("write a value, or remove the key"),
-            Value::Bool(_) | Value::Number { .. } | Value::Text(_) | Value::List(_) | Value::Map(_) => mistake,
+        if node.value == Value::Nothing {
+            return self.mistake(node.at, format!("`{key}` is empty")).hint("write a value, or remove the key");
         }
+        self.mistake(node.at, format!("`{key}` must be {wanted}, not {}", node.what()))
     }
 
     /// Text, or a number or a truth value as it was written: `model: 3.10` needs no quotes.
@@ -160,9 +158,8 @@ impl<'n> Fields<'n> {
             Value::Text(text) => Ok(text.clone()),
             Value::Number { written, .. } => Ok(written.clone()),
             Value::Bool(yes) => Ok(yes.to_string()),
-            Value::Map(_) => Err(self.wanted(key, node, "text").hint("put text that holds `: ` in quotes")),
-            Value::List(_) => {
-                Err(self.wanted(key, node, "text").hint("put text that begins with `[` or `-` in quotes"))
+            Value::Map(_) | Value::List(_) => {
+                Err(self.wanted(key, node, "text").hint("put it in quotes if text is meant"))
             }
             Value::Nothing => Err(self.wanted(key, node, "text")),
         }

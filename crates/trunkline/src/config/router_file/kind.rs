@@ -105,13 +105,7 @@ fn of_another_type(key: &str, own: &str) -> Option<String> {
 
 fn executable(config: &Fields<'_>, reader: &Reader<'_>) -> Result<Settings, Mistake> {
     let path = config.text("path")?.ok_or_else(|| config.missing("path").hint("add it under `config`"))?;
-    let options = match config.get("options") {
-        None | Some(Node { value: Value::Nothing, .. }) => Map::new(),
-        Some(Node { value: Value::Map(entries), .. }) => {
-            entries.iter().map(|entry| (entry.key.clone(), entry.node.to_json())).collect()
-        }
-        Some(node) => return Err(config.wanted("options", node, "a map")),
-    };
+    let options = config.map("options")?.iter().map(|entry| (entry.key.clone(), entry.node.to_json())).collect();
     let kind =
         Kind::Executable { path: reader.program(&path), args: config.texts("args")?, options, env: config.env()? };
     Ok(Settings { kind, model: config.text("model")?, timeout: config.time("timeout")? })
@@ -144,7 +138,7 @@ fn api(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Setti
 
 /// The address with nothing after its path; the reason if it cannot be one.
 fn base_url(written: &str) -> Result<String, &'static str> {
-    let url = written.trim().trim_end_matches('/');
+    let url = written.trim();
     let (scheme, rest) = url.split_once("://").ok_or("must begin with http:// or https://")?;
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
         return Err("must begin with http:// or https://");
@@ -170,7 +164,7 @@ fn base_url(written: &str) -> Result<String, &'static str> {
     if port.is_some_and(|port| port.parse::<u16>().is_err()) {
         return Err("has no valid port");
     }
-    Ok(url.to_owned())
+    Ok(url.trim_end_matches('/').to_owned())
 }
 
 impl Reader<'_> {

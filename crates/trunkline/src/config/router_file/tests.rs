@@ -1,8 +1,11 @@
 //! Files as people write them, and what they come to.
 
+mod examples;
+mod mistakes;
+mod properties;
+
 use std::fs;
 
-use proptest::prelude::*;
 use serde_json::json;
 use trunkline_core::failure::Category;
 use trunkline_core::parse::Format;
@@ -11,6 +14,7 @@ use trunkline_core::provider::{self, Delivery, Permissions};
 use super::kind::ApiKey;
 use super::routing::{Backoff, Breaker};
 use super::*;
+use examples::{EXAMPLE, FULL};
 
 /// A folder with a `router.yaml`, a current folder beside it and an environment.
 struct Setting {
@@ -69,104 +73,6 @@ fn recipe_of(provider: &RouterProvider) -> &Provider {
     let Kind::Agent { provider, .. } = &provider.kind else { panic!("{provider:?}") };
     provider
 }
-
-/// The example of the protocol's description, as it stands there.
-const EXAMPLE: &str = "\
-providers:
-  # CLI provider example
-  - name: ollama
-    type: cli
-    enabled: true
-    priority: 50
-    config:
-      path: /path/to/ollama-provider  # Absolute or relative path
-      args: []                        # Optional additional arguments
-      timeout: 120s                   # Request timeout
-      model: llama3.2:latest         # Default model
-
-    # Model hints routing
-    models:
-      fast: llama3.2:latest          # Fast, simple tasks
-      capable: qwen3:8b              # Complex reasoning
-      codegen: deepseek-coder:6.7b   # Code generation
-";
-
-/// Every key there is.
-const FULL: &str = "\
-providers:
-  - name: local
-    type: cli
-    enabled: true
-    priority: -3
-    config:
-      path: ./bin/provider
-      args: [--verbose, 3]
-      timeout: 2m
-      model: 3.10
-      options: {seed: 7, stop: [a, '${HOST}'], deep: {on: true, none: ~}}
-      env: {DEBUG: 1, HOST: '${HOST}'}
-    models:
-      zeta: z
-      alpha: a
-  - name: cloud
-    type: api
-    priority: 5
-    config:
-      base_url: https://${HOST}:8443/v1//
-      api_key_env: KEY
-      model: big
-      timeout: 90
-  - name: fable
-    type: agent
-    config:
-      recipe: claude-code
-      model: opus
-      timeout: 1h
-      idle_timeout: 5m
-      path: ~/bin/claude
-      args: [--debug]
-      repo: ../shop
-      agent_file: RULES.md
-      worktree: true
-      keep_worktree: true
-      permissions: full
-      max_turns: 40
-      allowed_tools: [Read, Bash]
-      system_prompt: Be brief.
-      env: {A: b}
-  - name: mine
-    type: agent
-    config:
-      program: my-agent
-      format: stream-json
-      args: [[run], [--model, '{model}'], ['{extra}']]
-      whole: [[run, --json]]
-      prompt: stdin
-      native: [lib/agent]
-      install: ask me
-      permissions: {read: {args: [--look]}, full: {args: [--all], env: {ALL: '1'}}}
-      keys: [MY_KEY]
-      home: {env: MY_HOME, default: .mine, link: [auth.json]}
-      settings: {env: MY_SETTINGS, content: '{}', system: /etc/mine.json}
-      inert: {slash: true}
-      litters: true
-      quiet: true
-      stop: INT
-      session: word
-      usage: session
-      version: [version]
-      noise: [hello]
-      failures: [{contains: come back tomorrow, is: quota}]
-  - name: off
-    type: api
-    enabled: false
-    config: {base_url: '${NOT_SET}'}
-routing:
-  max_retries: 4
-  backoff: {initial: 250ms, factor: 1.5, max: 10s}
-  fallback_on: [rate_limit, authentication]
-  breaker: {failures: 3, window: 30s, cooldown: 1m}
-";
 
 #[test]
 fn the_example_of_the_protocol() {
@@ -413,66 +319,3 @@ fn aliases_and_merges_are_followed() {
     let read: Vec<_> = router.providers.iter().map(|p| (p.name.as_str(), p.timeout.unwrap().as_secs())).collect();
     assert_eq!(read, [("a", 1), ("b", 1), ("c", 2)]);
 }
-
-proptest! {
-    #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _either = Setting::new().load(bytes);
-    }
-
-    /// Pieces of real files, in any order.
-    #[test]
-    fn no_yaml_makes_it_panic(pieces in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..40)) {
-        let _either = load_text(&pieces.concat());
-    }
-
-    #[test]
-    fn any_model_that_is_text_is_a_model(model in "[^\\p{C}\\s$]{1,20}") {
-        let text = json!({"providers": [{"name": "p", "type": "cli", "config": {"path": "/p", "model": model}}]});
-        let (router, _) = load_text(&text.to_string()).unwrap();
-        prop_assert_eq!(router.providers[0].model.as_ref(), Some(&model));
-    }
-}
-
-const PIECES: [&str; 40] = [
-    "providers:",
-    "routing:",
-    "\n",
-    "\n  ",
-    "\n    ",
-    "- ",
-    "name: ",
-    "a",
-    "type: ",
-    "cli",
-    "api",
-    "agent",
-    "config: ",
-    "path: ",
-    "base_url: ",
-    "models: ",
-    "{",
-    "}",
-    "[",
-    "]",
-    ", ",
-    ": ",
-    "*x",
-    "&x ",
-    "<<: ",
-    "!!str ",
-    "'",
-    "\"",
-    "|",
-    ">",
-    "#",
-    "---",
-    "${KEY}",
-    "${",
-    "0x1f",
-    "1e999",
-    "~",
-    "true",
-    "\t",
-    "é",
-];

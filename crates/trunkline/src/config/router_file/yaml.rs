@@ -111,6 +111,11 @@ impl Node {
         }
     }
 
+    /// The entries of a map; none of anything else.
+    pub(super) fn entries(&self) -> &[Entry] {
+        if let Value::Map(entries) = &self.value { entries } else { &[] }
+    }
+
     pub(super) fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Nothing => serde_json::Value::Null,
