@@ -3,6 +3,7 @@
 mod examples;
 mod mistakes;
 mod properties;
+mod schema;
 
 use std::fs;
 
