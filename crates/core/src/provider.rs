@@ -4,6 +4,7 @@
 //! built-in providers are `providers.toml` beside this file; a user's own file has the same shape.
 
 mod command;
+mod overlay;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,6 +15,7 @@ use crate::failure::{Category, Failure, Rule};
 use crate::parse::Format;
 use crate::protocol;
 use command::placeholder;
+pub use overlay::{Grants, Overlay};
 
 /// The longest single argument Linux takes, less its terminating NUL.
 pub const MAX_ARGUMENT: usize = 131_071;

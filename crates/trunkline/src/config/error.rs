@@ -34,6 +34,12 @@ impl ConfigError {
         self
     }
 
+    /// Points at a line and a column, counted from one.
+    pub(crate) fn place(mut self, place: (usize, usize)) -> Self {
+        self.place = Some(place);
+        self
+    }
+
     pub(crate) fn json(file: &Path, error: &serde_json::Error) -> Self {
         let whole = error.to_string();
         let message = whole.split(" at line ").next().unwrap_or(&whole).to_owned();
@@ -49,7 +55,7 @@ impl ConfigError {
 }
 
 /// A suggestion for ``unknown field `x`, expected one of `a`, `b` ``.
-fn did_you_mean(message: &str) -> Option<String> {
+pub(super) fn did_you_mean(message: &str) -> Option<String> {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let unknown = quoted.next().filter(|_| message.starts_with("unknown "))?;
     let known: Vec<&str> = quoted.collect();

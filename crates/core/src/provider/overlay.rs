@@ -1,0 +1,201 @@
+//! A recipe with some of its fields written anew: how a user changes a provider, or adds one, without a build.
+//!
+//! It says nothing about where the fields come from: the router's file reads them, a test may read them from TOML.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{Delivery, Grant, Home, Inert, Provider, SessionKind, SettingsFile, StopSignal, UsageScope};
+use crate::failure::Rule;
+use crate::parse::Format;
+
+/// The fields of a [`Provider`] that were written; the others stay as they are.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Overlay {
+    pub program: Option<String>,
+    pub native: Option<Vec<String>>,
+    pub install: Option<String>,
+    pub format: Option<Format>,
+    pub args: Option<Vec<Vec<String>>>,
+    pub whole: Option<Vec<Vec<String>>>,
+    pub prompt: Option<Delivery>,
+    /// Level by level: one that is not written keeps the recipe's grant.
+    pub permissions: Grants,
+    /// Added to the recipe's.
+    pub env: BTreeMap<String, String>,
+    pub keys: Option<Vec<String>>,
+    pub home: Option<Home>,
+    pub settings: Option<SettingsFile>,
+    pub inert: Option<Inert>,
+    pub litters: Option<bool>,
+    pub quiet: Option<bool>,
+    pub stop: Option<StopSignal>,
+    pub session: Option<SessionKind>,
+    pub usage: Option<UsageScope>,
+    pub version: Option<Vec<String>>,
+    /// Added to the recipe's.
+    pub noise: Vec<String>,
+    /// Looked at before the recipe's.
+    pub failures: Vec<Rule>,
+}
+
+/// The grants that were written.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Grants {
+    pub read: Option<Grant>,
+    pub edit: Option<Grant>,
+    pub full: Option<Grant>,
+}
+
+impl Overlay {
+    /// What may be written, by name.
+    pub const FIELDS: [&'static str; 21] = [
+        "program",
+        "native",
+        "install",
+        "format",
+        "args",
+        "whole",
+        "prompt",
+        "permissions",
+        "env",
+        "keys",
+        "home",
+        "settings",
+        "inert",
+        "litters",
+        "quiet",
+        "stop",
+        "session",
+        "usage",
+        "version",
+        "noise",
+        "failures",
+    ];
+
+    /// `recipe` with these fields in place of its own.
+    #[must_use]
+    pub fn over(self, mut recipe: Provider) -> Provider {
+        let new_args = self.args.is_some();
+        set(&mut recipe.program, self.program);
+        set(&mut recipe.native, self.native);
+        set(&mut recipe.format, self.format);
+        set(&mut recipe.args, self.args);
+        set(&mut recipe.permissions.read, self.permissions.read);
+        set(&mut recipe.permissions.edit, self.permissions.edit);
+        set(&mut recipe.permissions.full, self.permissions.full);
+        set(&mut recipe.keys, self.keys);
+        set(&mut recipe.inert, self.inert);
+        set(&mut recipe.litters, self.litters);
+        set(&mut recipe.quiet, self.quiet);
+        set(&mut recipe.stop, self.stop);
+        set(&mut recipe.session, self.session);
+        set(&mut recipe.usage, self.usage);
+        set(&mut recipe.version, self.version);
+        recipe.install = self.install.or(recipe.install);
+        recipe.home = self.home.or(recipe.home);
+        recipe.settings = self.settings.or(recipe.settings);
+        recipe.env.extend(self.env);
+        recipe.noise.extend(self.noise);
+        recipe.failures.splice(0..0, self.failures);
+        // The recipe's whole form belongs to the arguments that were replaced.
+        recipe.whole = if new_args { self.whole } else { self.whole.or(recipe.whole) };
+        recipe.prompt = match self.prompt {
+            Some(prompt) => prompt,
+            None if new_args && recipe.takes("prompt") => Delivery::Arg,
+            None if new_args => Delivery::Stdin,
+            None => recipe.prompt,
+        };
+        recipe
+    }
+}
+
+impl Provider {
+    /// Whether the prompt would go nowhere: it is to be an argument, and no argument has a place for it.
+    #[must_use]
+    pub fn loses_the_prompt(&self) -> bool {
+        self.prompt == Delivery::Arg && !self.takes("prompt")
+    }
+}
+
+fn set<T>(field: &mut T, written: Option<T>) {
+    if let Some(written) = written {
+        *field = written;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{BUILT_IN, built_in, plain};
+    use super::*;
+
+    fn overlay(toml: &str) -> Overlay {
+        toml::from_str(toml).unwrap()
+    }
+
+    /// A field that a provider has and an overlay lacks would be refused here, or left behind.
+    #[test]
+    fn every_built_in_provider_can_be_written_as_an_overlay() {
+        let mut written: BTreeMap<String, toml::Table> = toml::from_str(BUILT_IN).unwrap();
+        for (name, expected) in built_in() {
+            let mut table = written.remove(&name).unwrap();
+            table.remove("aliases");
+            let overlay: Overlay = table.try_into().unwrap();
+            let mut bare = plain(&name, "bare", &[], Format::Text);
+            bare.quiet = false;
+            bare.aliases.clone_from(&expected.aliases);
+            assert_eq!(overlay.over(bare), expected);
+        }
+    }
+
+    #[test]
+    fn the_list_of_fields_is_whole() {
+        let refusal = toml::from_str::<Overlay>("nonsense = 1").unwrap_err().to_string();
+        let named: Vec<&str> = refusal.split('`').skip(3).step_by(2).collect();
+        assert_eq!(named, Overlay::FIELDS);
+    }
+
+    #[test]
+    fn nothing_written_changes_nothing() {
+        for (_, provider) in built_in() {
+            assert_eq!(Overlay::default().over(provider.clone()), provider);
+        }
+    }
+
+    #[test]
+    fn what_is_not_written_stays() {
+        let claude = built_in().remove("claude").unwrap();
+        let changed = overlay(
+            "program = 'my-claude'\nfailures = [{ contains = 'closed for today', is = 'quota' }]\n\
+             noise = ['hello']\n[permissions]\nread = { args = ['--look'] }\n[env]\nA = 'b'",
+        )
+        .over(claude.clone());
+        assert_eq!((changed.program.as_str(), changed.format), ("my-claude", Format::Claude));
+        assert_eq!((&changed.args, changed.prompt), (&claude.args, Delivery::Stdin));
+        assert_eq!(changed.permissions.read.args, ["--look"]);
+        assert_eq!(changed.permissions.full, claude.permissions.full);
+        assert_eq!(changed.failures[0].contains, "closed for today");
+        assert_eq!(changed.failures[1..], claude.failures);
+        assert_eq!(changed.noise.last().unwrap(), "hello");
+        assert_eq!(changed.env.len(), claude.env.len() + 1);
+    }
+
+    #[test]
+    fn the_prompt_follows_the_arguments() {
+        for (recipe, toml, delivery, lost) in [
+            ("glm", "", Delivery::Arg, false),
+            ("glm", "args = [['run']]", Delivery::Stdin, false),
+            ("glm", "prompt = 'stdin'", Delivery::Stdin, false),
+            ("claude", "args = [['-p', '{prompt}']]", Delivery::Arg, false),
+            ("claude", "prompt = 'arg'", Delivery::Arg, true),
+        ] {
+            let changed = overlay(toml).over(built_in().remove(recipe).unwrap());
+            assert_eq!((changed.prompt, changed.loses_the_prompt()), (delivery, lost), "{recipe}: {toml}");
+        }
+        let gemini = overlay("args = [['run']]").over(built_in().remove("gemini").unwrap());
+        assert_eq!(gemini.whole, None, "the old whole form would not fit the new arguments");
+    }
+}

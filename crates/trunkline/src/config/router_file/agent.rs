@@ -1,0 +1,182 @@
+//! A provider of type `agent`: a built-in recipe, perhaps with fields of its own, and how each run of it is set up.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Map;
+use serde_path_to_error::Segment;
+use trunkline_core::provider::{self, Overlay, Permissions, Provider};
+
+use super::super::error::did_you_mean;
+use super::super::models_file::AGENT_FILE;
+use super::Reader;
+use super::fields::Fields;
+use super::kind::{Kind, Settings};
+use super::mistake::Mistake;
+use super::yaml::{Node, Value};
+
+/// What is said about a run. The other keys are the recipe's own fields; `args`, `permissions` and `env` are both.
+const RUN_KEYS: [&str; 15] = [
+    "recipe",
+    "model",
+    "timeout",
+    "idle_timeout",
+    "path",
+    "args",
+    "repo",
+    "agent_file",
+    "worktree",
+    "keep_worktree",
+    "permissions",
+    "max_turns",
+    "allowed_tools",
+    "system_prompt",
+    "env",
+];
+
+pub(super) fn keys() -> Vec<&'static str> {
+    RUN_KEYS.into_iter().chain(Overlay::FIELDS.into_iter().filter(|field| !RUN_KEYS.contains(field))).collect()
+}
+
+pub(super) fn read(config: &Fields<'_>, name: &str, reader: &Reader<'_>) -> Result<Settings, Mistake> {
+    let more_args = match config.get("args") {
+        Some(node) if is_groups(node) => Vec::new(),
+        _ => config.texts("args")?,
+    };
+    let permissions = match config.get("permissions") {
+        None | Some(Node { value: Value::Map(_), .. }) => Permissions::default(),
+        Some(node @ Node { value: Value::Text(level), .. }) => {
+            Permissions::deserialize(node.to_json()).map_err(|_| {
+                config
+                    .mistake(node.at, format!("unknown permissions {level:?}"))
+                    .suggest(level, ["read", "edit", "full"])
+            })?
+        }
+        Some(node) => return Err(config.wanted("permissions", node, "read, edit or full")),
+    };
+    let (provider, args) = recipe(config, name, more_args, reader)?;
+    let kind = Kind::Agent {
+        provider,
+        command: config.text("path")?.map(|path| reader.program(&path)),
+        args,
+        repo: match config.text("repo")? {
+            Some(repo) => reader.around.path(&repo, &reader.folder),
+            None => reader.around.folder.clone(),
+        },
+        agent_file: Some(config.any_text("agent_file")?.unwrap_or_else(|| AGENT_FILE.to_owned()))
+            .filter(|file| !file.is_empty()),
+        worktree: config.truth("worktree", false)?,
+        keep_worktree: config.truth("keep_worktree", false)?,
+        permissions,
+        idle_timeout: config.time("idle_timeout")?,
+        max_turns: config.count("max_turns", 0, u32::MAX)?,
+        allowed_tools: config.texts("allowed_tools")?,
+        system_prompt: config.any_text("system_prompt")?,
+        env: config.env()?,
+    };
+    Ok(Settings { kind, model: config.text("model")?, timeout: config.time("timeout")? })
+}
+
+/// The recipe with what is written over it, and the arguments that are left for the run.
+fn recipe(
+    config: &Fields<'_>,
+    name: &str,
+    more_args: Vec<String>,
+    reader: &Reader<'_>,
+) -> Result<(Arc<Provider>, Vec<String>), Mistake> {
+    let overlay = overlay(config, reader)?;
+    let wanted = config.text("recipe")?;
+    let wanted = wanted.as_deref().unwrap_or(name);
+    let known = reader.recipes.values().find(|p| p.name == wanted || p.aliases.iter().any(|alias| alias == wanted));
+    let (base, args) = match (known, &overlay.program, overlay.format) {
+        (Some(recipe), ..) if overlay == Overlay::default() => return Ok((Arc::clone(recipe), more_args)),
+        (Some(recipe), ..) => (Provider::clone(recipe), more_args),
+        // A CLI of the user's own: its arguments are all there is of a recipe.
+        (None, Some(program), Some(format)) => (provider::plain(name, program, &more_args, format), Vec::new()),
+        (None, ..) => return Err(unknown(config, wanted, reader)),
+    };
+    let mut provider = overlay.over(base);
+    name.clone_into(&mut provider.name);
+    provider.aliases.clear();
+    if provider.loses_the_prompt() {
+        let at = config.get("prompt").or(config.get("args")).map_or(config.at(), |node| node.at);
+        return Err(config
+            .mistake(at, "no argument holds {prompt}")
+            .hint("add it to `args`, or write `prompt: stdin`"));
+    }
+    Ok((Arc::new(provider), args))
+}
+
+fn unknown(config: &Fields<'_>, wanted: &str, reader: &Reader<'_>) -> Mistake {
+    let names = reader.recipes.keys().map(String::as_str);
+    match config.get("recipe") {
+        Some(node) => config.mistake(node.at, format!("unknown recipe {wanted:?}")).suggest(wanted, names),
+        None => config.mistake(config.at(), format!("there is no recipe of the name {wanted:?}")).hint(format!(
+            "add `recipe` ({}), or `program` and `format`, to its config",
+            names.collect::<Vec<_>>().join(", ")
+        )),
+    }
+}
+
+/// The recipe's own fields among the keys. Each is read by itself, so that a refusal can point at it.
+fn overlay(config: &Fields<'_>, reader: &Reader<'_>) -> Result<Overlay, Mistake> {
+    let mut written = Map::new();
+    for field in Overlay::FIELDS {
+        let Some(node) = config.get(field) else { continue };
+        let value = match (field, &node.value) {
+            // A run's own, not the recipe's.
+            ("env", _) | ("permissions", Value::Text(_)) => continue,
+            ("args", _) if !is_groups(node) => continue,
+            ("program", _) => match config.text("program")? {
+                Some(program) => reader.program(&program).into(),
+                None => continue,
+            },
+            (_, Value::Nothing) => return Err(config.wanted(field, node, "something")),
+            _ => node.to_json(),
+        };
+        let alone: Map<_, _> = [(field.to_owned(), value.clone())].into_iter().collect();
+        if let Err(error) = serde_path_to_error::deserialize::<_, Overlay>(serde_json::Value::Object(alone)) {
+            return Err(refused(config, field, node, &error));
+        }
+        written.insert(field.to_owned(), value);
+    }
+    Overlay::deserialize(serde_json::Value::Object(written))
+        .map_err(|error| config.mistake(config.at(), error.to_string()))
+}
+
+fn refused(
+    config: &Fields<'_>,
+    field: &str,
+    node: &Node,
+    error: &serde_path_to_error::Error<serde_json::Error>,
+) -> Mistake {
+    let message = error.inner().to_string();
+    // The first step is the field itself.
+    let mut at = node.at;
+    let mut within = Some(node);
+    for step in error.path().iter().skip(1) {
+        let value = match (step, within.map(|node| &node.value)) {
+            (Segment::Seq { index }, Some(Value::List(items))) => items.get(*index),
+            (Segment::Map { key }, Some(Value::Map(entries))) => {
+                let entry = entries.iter().find(|entry| entry.key == *key);
+                at = entry.map_or(at, |entry| entry.at);
+                entry.map(|entry| &entry.node)
+            }
+            _ => None,
+        };
+        within = value;
+        at = within.filter(|_| !message.starts_with("unknown field")).map_or(at, |node| node.at);
+    }
+    let mistake = config.mistake(at, format!("`{field}`: {message}"));
+    match did_you_mean(&message) {
+        Some(hint) => mistake.hint(hint),
+        None if message.contains("expected a string") => mistake.hint("put it in quotes"),
+        None => mistake,
+    }
+}
+
+/// Whether `args` are a recipe's groups rather than more arguments for one.
+fn is_groups(node: &Node) -> bool {
+    let Value::List(items) = &node.value else { return false };
+    items.iter().any(|item| matches!(item.value, Value::List(_)))
+}

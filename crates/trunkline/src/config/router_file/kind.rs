@@ -1,0 +1,188 @@
+//! What a provider is: an executable of the small protocol, an HTTP API, or an agent CLI.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Map;
+use trunkline_core::provider::{Permissions, Provider};
+
+use super::expand::is_variable;
+use super::fields::Fields;
+use super::mistake::Mistake;
+use super::yaml::{Node, Value};
+use super::{Reader, agent};
+
+const TYPES: [&str; 3] = ["cli", "agent", "api"];
+const EXECUTABLE_KEYS: [&str; 6] = ["path", "args", "timeout", "model", "options", "env"];
+const API_KEYS: [&str; 4] = ["base_url", "api_key_env", "model", "timeout"];
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Kind {
+    /// `cli`: a program with `generate`, `stream` and `health`.
+    Executable {
+        path: String,
+        args: Vec<String>,
+        /// Handed to it with each request, untouched.
+        options: Map<String, serde_json::Value>,
+        env: BTreeMap<String, String>,
+    },
+    /// `api`: an HTTP server that speaks OpenAI's chat completions.
+    Api {
+        /// Without a slash at its end.
+        base_url: String,
+        key: Option<ApiKey>,
+    },
+    /// `agent`: a coding agent, run by its recipe.
+    Agent {
+        provider: Arc<Provider>,
+        /// Runs instead of the recipe's own program.
+        command: Option<String>,
+        /// Added to the recipe's arguments.
+        args: Vec<String>,
+        repo: PathBuf,
+        agent_file: Option<String>,
+        worktree: bool,
+        keep_worktree: bool,
+        permissions: Permissions,
+        idle_timeout: Option<Duration>,
+        max_turns: Option<u32>,
+        allowed_tools: Vec<String>,
+        system_prompt: Option<String>,
+        env: BTreeMap<String, String>,
+    },
+}
+
+/// A key that a variable holds; a file of ours never does.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct ApiKey {
+    pub(crate) variable: String,
+    /// Nothing when the variable is not set.
+    pub(crate) value: Option<String>,
+}
+
+/// What a provider's `config` comes to.
+pub(super) struct Settings {
+    pub(super) kind: Kind,
+    pub(super) model: Option<String>,
+    pub(super) timeout: Option<Duration>,
+}
+
+pub(super) fn settings(provider: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Settings, Mistake> {
+    let written = provider.text("type")?.ok_or_else(|| {
+        provider.missing("type").hint("cli: a provider executable, agent: a coding agent, api: an HTTP API")
+    })?;
+    let nothing = Node { at: provider.at(), value: Value::Nothing };
+    let config = provider.get("config").unwrap_or(&nothing);
+    let owner = format!("provider {name}");
+    match written.as_str() {
+        "cli" => executable(&Fields::of(config, &owner, &EXECUTABLE_KEYS, |key| of_another_type(key, "cli"))?, reader),
+        "api" => api(&Fields::of(config, &owner, &API_KEYS, |key| of_another_type(key, "api"))?, name, reader),
+        "agent" => {
+            agent::read(&Fields::of(config, &owner, &agent::keys(), |key| of_another_type(key, "agent"))?, name, reader)
+        }
+        unknown => {
+            let at = provider.get("type").map_or(provider.at(), |node| node.at);
+            Err(provider.mistake(at, format!("unknown type {unknown:?}")).suggest(unknown, TYPES))
+        }
+    }
+}
+
+pub(super) fn is_config_key(key: &str) -> bool {
+    EXECUTABLE_KEYS.contains(&key) || API_KEYS.contains(&key) || agent::keys().contains(&key)
+}
+
+/// Why a key that exists is not for this type.
+fn of_another_type(key: &str, own: &str) -> Option<String> {
+    if key == "api_key" {
+        return Some("a key does not belong in a file: name the variable that holds it, with `api_key_env`".to_owned());
+    }
+    let types = [("cli", &EXECUTABLE_KEYS[..]), ("api", &API_KEYS[..]), ("agent", &agent::keys()[..])];
+    let others: Vec<&str> = types.iter().filter(|(_, keys)| keys.contains(&key)).map(|(name, _)| *name).collect();
+    (!others.is_empty()).then(|| format!("`{key}` is for type {}, and this is {own}", others.join(" and ")))
+}
+
+fn executable(config: &Fields<'_>, reader: &Reader<'_>) -> Result<Settings, Mistake> {
+    let path = config.text("path")?.ok_or_else(|| config.missing("path").hint("add it under `config`"))?;
+    let options = config.map("options")?.iter().map(|entry| (entry.key.clone(), entry.node.to_json())).collect();
+    let kind =
+        Kind::Executable { path: reader.program(&path), args: config.texts("args")?, options, env: config.env()? };
+    Ok(Settings { kind, model: config.text("model")?, timeout: config.time("timeout")? })
+}
+
+fn api(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Settings, Mistake> {
+    let (Some(url), Some(node)) = (config.text("base_url")?, config.get("base_url")) else {
+        return Err(config.missing("base_url").hint("add it under `config`"));
+    };
+    let base_url = base_url(&url).map_err(|why| config.mistake(node.at, format!("`base_url` {why}")))?;
+    let key = match (config.text("api_key_env")?, config.get("api_key_env")) {
+        (Some(variable), Some(node)) if !is_variable(&variable) => {
+            // Not repeated: it may well be the key itself.
+            return Err(config
+                .mistake(node.at, "`api_key_env` is not a variable's name")
+                .hint("write the name of the variable that holds the key"));
+        }
+        (Some(variable), _) => {
+            let value = reader.around.variable(&variable).map(str::to_owned);
+            if value.is_none() {
+                reader.warnings.push(format!("provider {name}: the variable {variable} of its API key is not set"));
+            }
+            Some(ApiKey { variable, value })
+        }
+        (None, _) => None,
+    };
+    let kind = Kind::Api { base_url, key };
+    Ok(Settings { kind, model: config.text("model")?, timeout: config.time("timeout")? })
+}
+
+/// The address with nothing after its path; the reason if it cannot be one.
+fn base_url(written: &str) -> Result<String, &'static str> {
+    let url = written.trim();
+    let (scheme, rest) = url.split_once("://").ok_or("must begin with http:// or https://")?;
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return Err("must begin with http:// or https://");
+    }
+    if rest.contains(['?', '#']) {
+        return Err("must not have a query");
+    }
+    if rest.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err("holds a space");
+    }
+    let authority = rest.split('/').next().unwrap_or_default();
+    if authority.contains('@') {
+        return Err("must not hold a password: use `api_key_env`");
+    }
+    let after_host = authority.rsplit_once(']').map_or(authority, |(_, after)| after);
+    let (host, port) = match after_host.split_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (after_host, None),
+    };
+    if host.is_empty() && !authority.starts_with('[') {
+        return Err("names no host");
+    }
+    if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+        return Err("has no valid port");
+    }
+    Ok(url.trim_end_matches('/').to_owned())
+}
+
+impl Reader<'_> {
+    /// A program as written: a path is one beside the file if it is there, else one in the current folder; a bare
+    /// name is looked for on the search path when it runs, unless a file of that name lies beside this one.
+    pub(super) fn program(&self, written: &str) -> String {
+        let beside = self.around.path(written, &self.folder);
+        let found = match written.contains('/') {
+            _ if beside.is_file() => beside,
+            true => self.around.path(written, &self.around.folder),
+            false => return written.to_owned(),
+        };
+        found.to_string_lossy().into_owned()
+    }
+}
+
+impl std::fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiKey").field("variable", &self.variable).field("set", &self.value.is_some()).finish()
+    }
+}
