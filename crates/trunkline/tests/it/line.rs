@@ -277,7 +277,7 @@ impl Line {
         let mut command = command(Path::new(env!("CARGO_BIN_EXE_trunkline")));
         let search = format!("{}:{}", self.path("bin").display(), self.path("tools").display());
         command.args(args).current_dir(self.repo()).env_clear().env("PATH", search).env("HOME", self.path("home"));
-        let takes_places = args.first().is_some_and(|&name| name != "decode");
+        let takes_places = args.first().is_some_and(|&name| !["decode", "provider"].contains(&name));
         if takes_places {
             command.arg("--state").arg(self.path("state")).arg("--worktrees").arg(self.path("worktrees"));
             let configured = fs::read_dir(self.path("config")).unwrap().next().is_some();
