@@ -17,8 +17,9 @@ use crate::http::{Ask, Reply, exchange};
 use crate::look::{processes_of, until};
 
 /// All that the fake CLIs, and git, need of the system.
-const TOOLS: [&str; 16] = [
-    "sh", "cat", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv", "ls", "dd", "tr", "wc", "setsid", "touch", "true",
+const TOOLS: [&str; 18] = [
+    "sh", "awk", "cat", "date", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv", "ls", "dd", "tr", "wc", "setsid",
+    "touch", "true",
 ];
 
 /// A script must not be open for writing while another thread forks: whoever has it open then cannot be executed.

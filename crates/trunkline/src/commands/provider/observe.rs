@@ -12,7 +12,7 @@ use super::judge::{Ended, Observation};
 use crate::config::Surroundings;
 
 /// After this long, and each time again, we say that we still wait.
-const SLOW: Duration = Duration::from_secs(5);
+const SLOW: Duration = Duration::from_secs(2);
 
 /// As much as is read of one run.
 const LONGEST: usize = 8 << 20;

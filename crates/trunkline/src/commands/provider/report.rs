@@ -14,6 +14,8 @@ pub(super) struct Report {
     warned: usize,
     failed: usize,
     skipped: usize,
+    /// The remedies that were shown: once is enough.
+    remedies: Vec<&'static str>,
 }
 
 impl Report {
@@ -28,7 +30,11 @@ impl Report {
         let mut text = format!("{word}  {name:40} {:>6} ms", took.as_millis());
         for finding in findings {
             let mark = if finding.severity == Severity::Fail { "✗" } else { "!" };
-            let _a_string_takes_all = write!(text, "\n      {mark} {finding}\n        fix: {}", finding.fix);
+            let _a_string_takes_all = write!(text, "\n      {mark} {finding}");
+            if !self.remedies.contains(&finding.fix) {
+                self.remedies.push(finding.fix);
+                let _a_string_takes_all = write!(text, "\n        fix: {}", finding.fix);
+            }
         }
         let told = findings.iter().any(|finding| finding.field == Some("error"));
         if word == "FAIL" && !told {
