@@ -28,6 +28,7 @@ pub(crate) enum Command {
     Check(commands::check::Check),
     Doctor(commands::doctor::Doctor),
     Decode(commands::decode::Decode),
+    Provider(commands::provider::Provider),
 }
 
 /// Where things are.

@@ -38,6 +38,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(check) => check.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Decode(decode) => decode.run(),
+        Command::Provider(provider) => provider.run(),
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod decode;
 pub(crate) mod doctor;
 pub(crate) mod models;
+pub(crate) mod provider;
 mod reload;
 pub(crate) mod run;
 pub(crate) mod serve;

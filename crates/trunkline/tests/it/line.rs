@@ -17,8 +17,9 @@ use crate::http::{Ask, Reply, exchange};
 use crate::look::{processes_of, until};
 
 /// All that the fake CLIs, and git, need of the system.
-const TOOLS: [&str; 16] = [
-    "sh", "cat", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv", "ls", "dd", "tr", "wc", "setsid", "touch", "true",
+const TOOLS: [&str; 18] = [
+    "sh", "awk", "cat", "date", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv", "ls", "dd", "tr", "wc", "setsid",
+    "touch", "true",
 ];
 
 /// A script must not be open for writing while another thread forks: whoever has it open then cannot be executed.
@@ -277,7 +278,7 @@ impl Line {
         let mut command = command(Path::new(env!("CARGO_BIN_EXE_trunkline")));
         let search = format!("{}:{}", self.path("bin").display(), self.path("tools").display());
         command.args(args).current_dir(self.repo()).env_clear().env("PATH", search).env("HOME", self.path("home"));
-        let takes_places = args.first().is_some_and(|&name| name != "decode");
+        let takes_places = args.first().is_some_and(|&name| !["decode", "provider"].contains(&name));
         if takes_places {
             command.arg("--state").arg(self.path("state")).arg("--worktrees").arg(self.path("worktrees"));
             let configured = fs::read_dir(self.path("config")).unwrap().next().is_some();

@@ -16,6 +16,7 @@ mod errors;
 mod load;
 mod output;
 mod prompt;
+mod provider_check;
 mod providers;
 mod registry;
 mod safety;

@@ -1,0 +1,299 @@
+//! The rules as tables: what a provider printed, and what is said about it.
+
+use std::time::Duration;
+
+use trunkline_process::Exit;
+
+use super::{Ended, Expect, Finding, Form, Observation, Severity, judge};
+
+const GOOD: &str = r#"{"content":"OK","tokens_used":41,"input_tokens":32,"output_tokens":9,"model":"m","latency":4000000,"finish_reason":"stop","error":"","provider":"p"}"#;
+const TIME: &str = "2025-01-07T10:30:00Z";
+
+fn seen(stdout: impl AsRef<[u8]>, exit: i32) -> Observation {
+    let elapsed = Duration::from_millis(20);
+    Observation {
+        ended: Ended::Exit(Exit::Code(exit)),
+        stdout: stdout.as_ref().to_vec(),
+        stderr: String::new(),
+        elapsed,
+        first_output: Some(elapsed),
+    }
+}
+
+/// Severity, line, field: what a finding is about.
+type About = (Severity, Option<usize>, Option<&'static str>);
+
+fn about(findings: &[Finding]) -> Vec<About> {
+    findings.iter().map(|finding| (finding.severity, finding.line, finding.field)).collect()
+}
+
+const fn fail(line: usize, field: &'static str) -> About {
+    (Severity::Fail, Some(line), Some(field))
+}
+
+const fn warn(line: usize, field: &'static str) -> About {
+    (Severity::Warn, Some(line), Some(field))
+}
+
+/// An answer like [`GOOD`] with one member written differently, or left out.
+fn with(member: &str, value: Option<&str>) -> String {
+    let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(GOOD).unwrap();
+    match value {
+        Some(value) => object.insert(member.to_owned(), serde_json::from_str(value).unwrap()),
+        None => object.remove(member),
+    };
+    serde_json::Value::Object(object).to_string()
+}
+
+#[test]
+fn every_member_of_an_answer() {
+    let good = [
+        ("error", Some("null")),
+        ("error", None),
+        ("error", Some("\"\"")),
+        ("input_tokens", None),
+        ("output_tokens", Some("null")),
+        ("tokens_used", Some("100")),
+        ("latency", Some("0")),
+        ("latency", Some("20000000")),
+        ("latency", Some("1000000000")),
+        ("finish_reason", Some("\"length\"")),
+        ("finish_reason", Some("\"tool_use\"")),
+        ("something_else", Some("[1]")),
+    ];
+    for (member, value) in good {
+        let findings = judge(Expect::Answer, Form::Object, &seen(with(member, value), 0));
+        assert_eq!(findings, [], "{member}: {value:?}");
+    }
+    let bad = [
+        ("content", None, fail(1, "content")),
+        ("content", Some("null"), fail(1, "content")),
+        ("content", Some("[\"OK\"]"), fail(1, "content")),
+        ("content", Some("\" \""), warn(1, "content")),
+        ("tokens_used", None, fail(1, "tokens_used")),
+        ("tokens_used", Some("\"41\""), fail(1, "tokens_used")),
+        ("tokens_used", Some("41.5"), fail(1, "tokens_used")),
+        ("tokens_used", Some("-1"), fail(1, "tokens_used")),
+        ("tokens_used", Some("40"), warn(1, "tokens_used")),
+        ("input_tokens", Some("\"32\""), fail(1, "input_tokens")),
+        ("output_tokens", Some("-9"), fail(1, "output_tokens")),
+        ("model", None, fail(1, "model")),
+        ("model", Some("\"\""), fail(1, "model")),
+        ("latency", None, fail(1, "latency")),
+        ("latency", Some("\"4ms\""), fail(1, "latency")),
+        ("latency", Some("0.004"), fail(1, "latency")),
+        ("latency", Some("4"), warn(1, "latency")),
+        ("latency", Some("20"), warn(1, "latency")),
+        ("latency", Some("2000000000"), warn(1, "latency")),
+        ("finish_reason", None, fail(1, "finish_reason")),
+        ("finish_reason", Some("\"end_turn\""), fail(1, "finish_reason")),
+        ("provider", None, fail(1, "provider")),
+        ("provider", Some("7"), fail(1, "provider")),
+        ("error", Some("false"), fail(1, "error")),
+        ("error", Some("{\"message\":\"x\"}"), fail(1, "error")),
+    ];
+    for (member, value, expected) in bad {
+        let findings = judge(Expect::Answer, Form::Object, &seen(with(member, value), 0));
+        assert_eq!(about(&findings), [expected], "{member}: {value:?}: {findings:?}");
+        assert!(!findings[0].fix.is_empty() && !findings[0].expected.is_empty(), "{findings:?}");
+    }
+}
+
+#[test]
+fn a_member_is_found_on_its_own_line() {
+    let spread = with("latency", Some("\"4ms\"")).replace(",\"", ",\n  \"");
+    let findings = judge(Expect::Answer, Form::Object, &seen(&spread, 0));
+    let line = 1 + spread.lines().position(|line| line.contains("latency")).unwrap();
+    assert_eq!(about(&findings), [fail(line, "latency")]);
+    assert!(line > 1, "{spread}");
+    assert_eq!(
+        findings[0].to_string(),
+        format!("stdout line {line}, latency: is \"4ms\"; expected a whole number of nanoseconds")
+    );
+}
+
+#[test]
+fn one_object_and_nothing_else() {
+    let table: [(Vec<u8>, Option<usize>, &str); 9] = [
+        (b"".to_vec(), None, "stdout is empty"),
+        (b"\n \n".to_vec(), None, "stdout is empty"),
+        (format!("loading…\n{GOOD}\n").into_bytes(), Some(1), "is not JSON: loading…"),
+        (format!("{GOOD}\n\nbye\n").into_bytes(), Some(3), "more after the object: bye"),
+        (format!("{GOOD}\n{GOOD}\n").into_bytes(), Some(2), "more after the object: {"),
+        (b"[1]".to_vec(), Some(1), "is [1]"),
+        (b"{\n\"content\": \"a\nb\"}".to_vec(), Some(3), "is not JSON"),
+        (GOOD.as_bytes()[..30].to_vec(), Some(1), "the JSON breaks off"),
+        (b"{\"content\":\n\"\xff\"}".to_vec(), Some(2), "the bytes are not UTF-8"),
+    ];
+    for (stdout, line, said) in table {
+        let shown = String::from_utf8_lossy(&stdout).into_owned();
+        let findings = judge(Expect::Answer, Form::Object, &seen(stdout, 0));
+        assert_eq!(about(&findings), [(Severity::Fail, line, None)], "{shown:?}: {findings:?}");
+        assert!(findings[0].found.starts_with(said), "{shown:?}: {findings:?}");
+    }
+    let spread = format!("\n{}\n\n", GOOD.replace(',', ",\n"));
+    assert_eq!(judge(Expect::Answer, Form::Object, &seen(spread, 0)), [], "spread over lines is still one object");
+}
+
+#[test]
+fn the_exit_status_and_error_agree() {
+    let error = r#"{"error":"model not found"}"#;
+    let refused = about(&judge(Expect::Answer, Form::Object, &seen(error, 1)));
+    assert_eq!(refused, [fail(1, "error")]);
+    let both = about(&judge(Expect::Answer, Form::Object, &seen(error, 0)));
+    assert_eq!(both, [fail(1, "error"), (Severity::Fail, None, None)]);
+    let mute = judge(Expect::Answer, Form::Object, &seen(GOOD, 3));
+    assert_eq!(about(&mute), [(Severity::Fail, None, None)]);
+    assert_eq!(mute[0].found, "exit status 3, and no error on stdout");
+    let in_order = about(&judge(Expect::AnswerOrRefusal, Form::Object, &seen(error, 1)));
+    assert_eq!(in_order, [warn(1, "error")]);
+    let in_disorder = about(&judge(Expect::AnswerOrRefusal, Form::Object, &seen("Traceback", 1)));
+    assert!(in_disorder.iter().all(|(severity, ..)| *severity == Severity::Fail), "{in_disorder:?}");
+    assert_eq!(judge(Expect::AnswerOrRefusal, Form::Object, &seen(GOOD, 0)), []);
+}
+
+#[test]
+fn what_makes_no_sense_must_fail() {
+    let error = r#"{"error":"invalid request"}"#;
+    let nothing: &[Severity] = &[];
+    let table = [
+        (Expect::Failure, error, 1, nothing),
+        (Expect::Failure, error, 0, &[Severity::Warn]),
+        (Expect::Failure, "", 1, &[Severity::Warn]),
+        (Expect::Failure, "Traceback", 1, &[Severity::Warn]),
+        (Expect::Failure, GOOD, 0, &[Severity::Fail]),
+        (Expect::Failure, "", 0, &[Severity::Fail]),
+        (Expect::Misuse, "", 2, nothing),
+        (Expect::Misuse, "usage: …", 64, nothing),
+        (Expect::Misuse, error, 0, &[Severity::Warn]),
+        (Expect::Misuse, GOOD, 0, &[Severity::Fail]),
+        (Expect::Misuse, "", 0, &[Severity::Fail]),
+    ];
+    for (expect, stdout, exit, expected) in table {
+        for form in [Form::Object, Form::Lines] {
+            let findings = judge(expect, form, &seen(stdout, exit));
+            let severities: Vec<Severity> = findings.iter().map(|finding| finding.severity).collect();
+            assert_eq!(severities, expected, "{expect:?} {form:?} {stdout:?} {exit}: {findings:?}");
+        }
+    }
+}
+
+/// A line of a stream.
+fn chunk(content: &str, delta: &str, done: bool) -> String {
+    format!(r#"{{"content":"{content}","delta":"{delta}","done":{done},"tokens_used":9,"timestamp":"{TIME}"}}"#)
+}
+
+#[test]
+fn a_stream_grows_and_ends_once() {
+    let [two, plus, four] = [chunk("2", "2", false), chunk("2 +", " +", false), chunk("2 + 2", " 2", true)];
+    let good = [
+        vec![two.clone(), plus.clone(), four.clone()],
+        vec![two.clone(), chunk("2", "", false), plus.clone(), four.clone()],
+        vec![chunk("2", "2", true)],
+        vec![two.replace("\"tokens_used\":9,", "\"error\":null,"), chunk("2", "", true)],
+        vec![two.replace(TIME, "2025-01-07T10:30:00.123456+02:00"), chunk("2", "", true)],
+    ];
+    for lines in good {
+        let findings = judge(Expect::Answer, Form::Lines, &seen(lines.join("\n"), 0));
+        assert_eq!(findings, [], "{lines:?}");
+    }
+    let bad = [
+        (vec![two.clone(), plus.clone()], vec![fail(2, "done")]),
+        (vec![two.clone(), four.clone()], vec![fail(2, "content")]),
+        (vec![two.clone(), chunk(" +", " +", true)], vec![fail(2, "content")]),
+        (vec![two.clone(), plus.clone(), four.clone(), four.clone()], vec![fail(4, "content"), fail(4, "done")]),
+        (vec![two.clone(), plus.clone(), four.clone(), chunk("2 + 2", "", false)], vec![fail(4, "done")]),
+        (vec![two.replace(TIME, "10:30"), plus.clone(), four.clone()], vec![fail(1, "timestamp")]),
+        (vec![two.replace(TIME, "2025-01-07 10:30"), plus.clone(), four.clone()], vec![fail(1, "timestamp")]),
+        (vec![two.replace(TIME, "20250107T103000Z"), plus.clone(), four.clone()], vec![fail(1, "timestamp")]),
+        (vec![two.replace(TIME, "2025-01-07T10:30:00"), plus.clone(), four.clone()], vec![fail(1, "timestamp")]),
+        (vec![two.replace("false", "\"false\""), plus.clone(), four.clone()], vec![fail(1, "done")]),
+        (
+            vec![two.clone(), plus.replace("\"delta\":\" +\",", ""), four.clone()],
+            vec![fail(2, "delta"), fail(3, "content")],
+        ),
+        (vec![two.clone(), "thinking".to_owned(), plus.clone(), four.clone()], vec![(Severity::Fail, Some(2), None)]),
+        (vec![two.clone(), String::new(), plus.clone(), four.clone()], vec![(Severity::Warn, Some(2), None)]),
+        (vec![two.clone(), plus.clone(), four.replace("\"tokens_used\":9,", "")], vec![warn(3, "tokens_used")]),
+        (vec![chunk("", "", true)], vec![warn(1, "content")]),
+        (vec![two.clone(), r#"{"content":"2","delta":"","done":true,"error":"overloaded"}"#.to_owned()], {
+            vec![fail(2, "error"), (Severity::Fail, None, None)]
+        }),
+    ];
+    for (lines, expected) in bad {
+        let findings = judge(Expect::Answer, Form::Lines, &seen(lines.join("\n"), 0));
+        assert_eq!(about(&findings), expected, "{lines:?}: {findings:?}");
+    }
+}
+
+#[test]
+fn a_rule_that_every_line_breaks_is_told_once() {
+    let lines: Vec<String> = (0..50).map(|_| chunk("x", "", false).replace(TIME, "now")).collect();
+    let findings = judge(Expect::Answer, Form::Lines, &seen(lines.join("\n"), 0));
+    let timestamp = findings.iter().find(|finding| finding.field == Some("timestamp")).unwrap();
+    assert_eq!((timestamp.line, timestamp.again), (Some(1), 49));
+    assert!(timestamp.to_string().ends_with("(and 49 times more)"), "{timestamp}");
+    assert!(findings.len() < 5, "{findings:?}");
+}
+
+#[test]
+fn a_stream_that_comes_all_at_once_after_a_long_time_is_doubted() {
+    let lines = [chunk("a", "a", false), chunk("ab", "b", false), chunk("ab", "", true)].join("\n");
+    let timed = |first: u64, elapsed: u64| {
+        let (first, elapsed) = (Duration::from_millis(first), Duration::from_millis(elapsed));
+        judge(Expect::Answer, Form::Lines, &Observation { first_output: Some(first), elapsed, ..seen(&lines, 0) })
+    };
+    assert_eq!(timed(1000, 4000), [], "it streams");
+    assert_eq!(timed(199, 200), [], "too quick to tell");
+    let findings = timed(3990, 4000);
+    assert_eq!(about(&findings), [(Severity::Warn, None, None)]);
+    assert_eq!(findings[0].fix, "flush stdout after each line");
+}
+
+#[test]
+fn ends_that_are_none() {
+    let after = |ended: Ended| judge(Expect::Answer, Form::Object, &Observation { ended, ..seen(GOOD, 0) });
+    let hung = after(Ended::TimedOut(Duration::from_secs(30)));
+    assert_eq!(hung[0].to_string(), "still running after 30s; expected an end");
+    assert_eq!(after(Ended::TooLong)[0].severity, Severity::Fail);
+    let crashed = after(Ended::Exit(Exit::Signal(11)));
+    assert_eq!(crashed[0].found, "ended by signal 11, and no error on stdout");
+}
+
+#[test]
+fn health_is_an_exit_status() {
+    for (stdout, exit, healthy) in
+        [("OK\n", 0, true), ("", 0, true), ("Error: no ollama\n", 1, false), ("OK\n", 1, false)]
+    {
+        let findings = judge(Expect::Healthy, Form::Free, &seen(stdout, exit));
+        assert_eq!(findings.is_empty(), healthy, "{stdout:?} {exit}: {findings:?}");
+    }
+    let sick = judge(Expect::Healthy, Form::Free, &seen("Error: no ollama\n", 1));
+    assert_eq!(sick[0].found, "exit status 1, and it said: Error: no ollama");
+}
+
+proptest::proptest! {
+    /// Whatever a provider prints, it is judged; and what is no answer does not pass for one.
+    #[test]
+    fn noise_never_passes(stdout in proptest::collection::vec(proptest::num::u8::ANY, 0..200), exit in 0..3) {
+        for form in [Form::Object, Form::Lines] {
+            let findings = judge(Expect::Answer, form, &seen(&stdout, exit));
+            proptest::prop_assert!(findings.iter().any(|finding| finding.severity == Severity::Fail));
+        }
+    }
+
+    /// A stream cut into any pieces is a good one.
+    #[test]
+    fn any_pieces_make_a_stream(pieces in proptest::collection::vec("\\PC{0,8}", 1..12)) {
+        let mut content = String::new();
+        let mut lines = String::new();
+        for (at, piece) in pieces.iter().enumerate() {
+            content.push_str(piece);
+            let line = serde_json::json!({"content": content, "delta": piece, "done": at + 1 == pieces.len(),
+                "tokens_used": 1, "timestamp": TIME});
+            lines.push_str(&format!("{line}\n"));
+        }
+        let findings = judge(Expect::Answer, Form::Lines, &seen(lines, 0));
+        proptest::prop_assert!(findings.iter().all(|finding| finding.severity == Severity::Warn), "{findings:?}");
+    }
+}
