@@ -1,9 +1,11 @@
 //! `trunkline doctor`: which providers are here, which versions, where from; and on demand, whether they answer.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
+use trunkline_core::model::Backend;
 use trunkline_engine::{Caps, Depth, Examined, Models};
 
 use super::check::circuit;
@@ -82,8 +84,11 @@ fn said(examined: &Examined) -> String {
 
 /// Every CLI there is a recipe for, and what the configuration adds: its models' own programs, and the router.
 fn everything(loaded: &Loaded) -> Models {
-    let known =
-        loaded.config.providers.values().map(|provider| plain_model(&provider.name, provider, &loaded.around.folder));
+    let known = loaded
+        .config
+        .providers
+        .values()
+        .map(|provider| plain_model(&provider.name, Backend::Program(Arc::clone(provider)), &loaded.around.folder));
     let own = loaded.config.models.iter().map(|model| (**model).clone());
     let router = loaded.config.models.router().clone();
     Models::new(known.chain(own)).with_router(router, (**loaded.config.models.policy()).clone())

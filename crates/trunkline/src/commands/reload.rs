@@ -7,7 +7,7 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 use trunkline_engine::Engine;
 
-use crate::config::{Config, MODELS_FILE, PROVIDERS_FILE, Place, Surroundings};
+use crate::config::{Config, FILES, Place, Surroundings};
 
 /// Editors write a file in several steps: changes this close together are one.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -55,9 +55,8 @@ impl Changes {
 fn watcher(folder: &Path, sender: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let Ok(event) = event else { return };
-        let ours = |path: &std::path::PathBuf| {
-            path.file_name().is_some_and(|name| name == MODELS_FILE || name == PROVIDERS_FILE)
-        };
+        let ours =
+            |path: &std::path::PathBuf| path.file_name().is_some_and(|name| FILES.iter().any(|file| name == *file));
         let changed = !matches!(event.kind, EventKind::Access(_));
         if changed && event.paths.iter().any(ours) {
             // A full channel already means that there is something to reload.

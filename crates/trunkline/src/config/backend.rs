@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trunkline_core::model::Model;
+use trunkline_core::model::{Backend, Model};
 use trunkline_core::provider::{Permissions, Provider};
 use trunkline_engine::locate;
 
@@ -30,7 +30,7 @@ pub(super) fn active(
             valid.join(", ")
         )));
     };
-    let mut model = plain_model(&provider.name, provider, &around.folder);
+    let mut model = plain_model(&provider.name, Backend::Program(Arc::clone(provider)), &around.folder);
     model.permissions = Permissions::Full;
     model.upstream = around.variable("BACKEND_MODEL").map(str::to_owned);
     model.command = around.variable("BACKEND_CLI_PATH").map(str::to_owned);
@@ -50,6 +50,6 @@ pub(super) fn active(
         return Err(ConfigError::elsewhere(format!("backend {} at {path}: {failure}", provider.name))
             .hint(failure.hint.unwrap_or_default()));
     }
-    warnings.extend(doubts(&model, around));
+    warnings.extend(doubts("model", &model, around));
     Ok(Some(model))
 }

@@ -4,12 +4,12 @@ mod backend;
 mod discover;
 mod error;
 mod models_file;
-#[cfg_attr(not(test), expect(dead_code, reason = "nothing routes by it yet"))]
+mod routed;
 mod router_file;
 mod surroundings;
 mod value;
 
-pub(crate) use discover::{MODELS_FILE, PROVIDERS_FILE, Place};
+pub(crate) use discover::{FILES, Place};
 pub(crate) use error::ConfigError;
 pub(crate) use surroundings::Surroundings;
 pub(crate) use value::parse_span;
@@ -21,7 +21,10 @@ use std::sync::Arc;
 
 use trunkline_core::model::{Backend, Limits, Model, Normalize};
 use trunkline_core::provider::{self, Permissions, Provider};
+use trunkline_engine::router::{Policy, Router};
 use trunkline_engine::{Models, locate};
+
+use discover::{MODELS_FILE, PROVIDERS_FILE, ROUTER_FILE};
 
 /// What the files and the environment come to.
 #[derive(Debug, Clone)]
@@ -38,18 +41,30 @@ impl Config {
     pub(crate) fn load(place: &Place, around: &Surroundings) -> Result<Self, ConfigError> {
         let providers = providers(place)?;
         let mut warnings = Vec::new();
+        let (router, policy) = match place.file(ROUTER_FILE) {
+            Some(path) => {
+                let file = router_file::load(&path, &providers, around, &mut warnings)?;
+                (routed::router(file.providers, &around.folder), file.policy)
+            }
+            None => (Router::default(), Policy::default()),
+        };
+        let alone = Models::default().with_router(router.clone(), policy.clone());
         let mut models = match place.file(MODELS_FILE) {
-            Some(path) => models_file::load(&path, &providers, around, &mut warnings)?,
+            Some(path) => models_file::load(&path, &providers, &alone, around, &mut warnings)?,
             None => Vec::new(),
         };
         let backend = backend::active(&providers, around, &mut warnings)?;
-        if models.is_empty() && backend.is_none() && place.file(MODELS_FILE).is_none() {
+        let nothing_written = place.file(MODELS_FILE).is_none() && place.file(ROUTER_FILE).is_none();
+        if nothing_written && backend.is_none() {
             models = installed(&providers, around);
         }
         for model in &models {
-            warnings.extend(doubts(model, around));
+            warnings.extend(doubts("model", model, around));
         }
-        let mut all = Models::new(models);
+        for routed in &router.providers {
+            warnings.extend(doubts("provider", &routed.model, around));
+        }
+        let mut all = Models::new(models).with_router(router, policy);
         if let Some(backend) = backend {
             all = all.with_default(backend);
         }
@@ -73,15 +88,19 @@ fn installed(providers: &BTreeMap<String, Arc<Provider>>, around: &Surroundings)
     providers
         .values()
         .filter(|provider| locate(provider, None, around.search_path()).is_ok())
-        .map(|provider| plain_model(&provider.name, provider, &around.folder))
+        .map(|provider| plain_model(&provider.name, Backend::Program(Arc::clone(provider)), &around.folder))
         .collect()
 }
 
 /// A model with nothing set.
-pub(crate) fn plain_model(name: &str, provider: &Arc<Provider>, repo: &Path) -> Model {
+pub(crate) fn plain_model(name: &str, backend: Backend, repo: &Path) -> Model {
+    let limits = match &backend {
+        Backend::Program(provider) => Limits::of(provider, None, None),
+        Backend::Api(_) => Limits::of_request(None),
+    };
     Model {
         name: name.to_owned(),
-        backend: Backend::Program(Arc::clone(provider)),
+        backend,
         repo: repo.to_owned(),
         agent_file: Some(models_file::AGENT_FILE.to_owned()),
         worktree: false,
@@ -89,7 +108,7 @@ pub(crate) fn plain_model(name: &str, provider: &Arc<Provider>, repo: &Path) -> 
         log_helpers: false,
         upstream: None,
         permissions: Permissions::default(),
-        limits: Limits::of(provider, None, None),
+        limits,
         max_turns: None,
         allowed_tools: Vec::new(),
         system_prompt: None,
@@ -102,27 +121,27 @@ pub(crate) fn plain_model(name: &str, provider: &Arc<Provider>, repo: &Path) -> 
     }
 }
 
-/// What will keep a model from running, or from running as it says.
-fn doubts(model: &Model, around: &Surroundings) -> Vec<String> {
-    let name = &model.name;
+/// What will keep a model, or a provider of the router, from running, or from running as it says.
+fn doubts(what: &str, model: &Model, around: &Surroundings) -> Vec<String> {
+    let name = if what == "model" { &model.name } else { model.backend.name() };
     let mut doubts = Vec::new();
     if !model.repo.is_dir() {
-        doubts.push(format!("model {name}: repoPath {} is not a folder", model.repo.display()));
+        doubts.push(format!("{what} {name}: repoPath {} is not a folder", model.repo.display()));
     } else if let Some(file) = &model.agent_file
         && !model.repo.join(file).exists()
         && file != models_file::AGENT_FILE
     {
-        doubts.push(format!("model {name}: agentFile {file} does not exist in {}", model.repo.display()));
+        doubts.push(format!("{what} {name}: agentFile {file} does not exist in {}", model.repo.display()));
     }
     if let Backend::Program(provider) = &model.backend
         && let Err(failure) = locate(provider, model.command.as_deref(), around.search_path())
     {
         let hint = failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-        doubts.push(format!("model {name}: {failure}{hint}"));
+        doubts.push(format!("{what} {name}: {failure}{hint}"));
     }
     let ignored = trunkline_engine::ignored_options(model);
     if !ignored.is_empty() {
-        doubts.push(format!("model {name}: {} cannot honour {}; ignored", model.backend.name(), ignored.join(", ")));
+        doubts.push(format!("{what} {name}: {} cannot honour {}; ignored", model.backend.name(), ignored.join(", ")));
     }
     doubts
 }

@@ -10,10 +10,11 @@ use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use trunkline_core::model::{Backend, Limits, Model, Normalize};
 use trunkline_core::near::near;
 use trunkline_core::parse::Format;
-use trunkline_core::provider::{self, Permissions, Provider};
+use trunkline_core::provider::{self, Delivery, Permissions, Provider};
+use trunkline_engine::Models;
 
 use super::value::Span;
-use super::{ConfigError, Surroundings, read};
+use super::{ConfigError, Surroundings, plain_model, read};
 
 /// The instructions a model reads when it names none.
 pub(super) const AGENT_FILE: &str = "AGENTS.md";
@@ -75,6 +76,7 @@ struct Policy {
 pub(super) fn load(
     path: &Path,
     providers: &BTreeMap<String, Arc<Provider>>,
+    routed: &Models,
     around: &Surroundings,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Model>, ConfigError> {
@@ -82,7 +84,8 @@ pub(super) fn load(
     let file: ModelsFile = serde_json::from_str(&text).map_err(|error| ConfigError::json(path, &error))?;
     let names: Vec<&str> = file.0.iter().map(|(name, _)| name.as_str()).collect();
     for (name, entry) in &file.0 {
-        if let Some(missing) = entry.fallback.iter().find(|other| *other == name || !names.contains(&other.as_str())) {
+        let known = |other: &String| names.contains(&other.as_str()) || routed.knows(other);
+        if let Some(missing) = entry.fallback.iter().find(|other| *other == name || !known(other)) {
             let wrong =
                 ConfigError::new(path, format!("model {name}: fallback to {missing:?}, which is not another model"));
             return Err(wrong.at(&text, &format!("\"{missing}\"")));
@@ -95,31 +98,38 @@ pub(super) fn load(
     file.0
         .into_iter()
         .map(|(name, entry)| {
-            let provider = provider_of(&name, &entry, providers).map_err(|(message, hint)| {
+            let base = base_of(&name, &entry, providers, routed).map_err(|(message, hint)| {
                 let wrong = ConfigError::new(path, message).at(&text, &format!("\"{}\"", entry.driver));
                 if hint.is_empty() { wrong } else { wrong.hint(hint) }
             })?;
-            Ok(entry.resolve(name, provider, &folder, around))
+            Ok(entry.resolve(name, base, &folder, around))
         })
         .collect()
 }
 
-/// A driver is a provider by its name or alias, or a plain output format for the model's own command.
-fn provider_of(
+/// What a driver stands for, as a model with nothing set: a recipe by its name or alias, a provider of the router, or a
+/// plain output format for the model's own command.
+fn base_of(
     name: &str,
     entry: &Entry,
     providers: &BTreeMap<String, Arc<Provider>>,
-) -> Result<Arc<Provider>, (String, String)> {
+    routed: &Models,
+) -> Result<Model, (String, String)> {
     let driver = &entry.driver;
+    let plain = |provider: Arc<Provider>| plain_model(name, Backend::Program(provider), Path::new(""));
     if let Some(provider) = providers.values().find(|p| p.name == *driver || p.aliases.contains(driver)) {
-        return Ok(Arc::clone(provider));
+        return Ok(plain(Arc::clone(provider)));
+    }
+    if let Some(routed) = routed.router().providers.iter().find(|routed| routed.name == *driver) {
+        return Ok(Model::clone(&routed.model));
     }
     let format = match driver.as_str() {
         "text" => Format::Text,
         "json" => Format::Json,
         "stream-json" => Format::StreamJson,
         _ => {
-            let known: Vec<&str> = providers.keys().map(String::as_str).chain(FORMATS).collect();
+            let routed = routed.router().providers.iter().map(|routed| routed.name.as_str());
+            let known: Vec<&str> = providers.keys().map(String::as_str).chain(routed).chain(FORMATS).collect();
             let close = near(driver, known.iter().copied());
             let hint = match close.first() {
                 Some(close) => format!("did you mean \"{close}\"?"),
@@ -129,41 +139,51 @@ fn provider_of(
         }
     };
     match &entry.command {
-        Some(command) => Ok(Arc::new(provider::plain(name, command, &entry.args, format))),
+        Some(command) => Ok(plain(Arc::new(provider::plain(name, command, &entry.args, format)))),
         None => Err((format!("model {name}: driver {driver:?} needs a command"), String::new())),
     }
 }
 
 impl Entry {
-    fn resolve(self, name: String, provider: Arc<Provider>, folder: &Path, around: &Surroundings) -> Model {
-        let limits = Limits::of(&provider, self.timeout.map(|span| span.0), self.idle_timeout.map(|span| span.0));
+    fn resolve(self, name: String, base: Model, folder: &Path, around: &Surroundings) -> Model {
+        let (timeout, idle) = (self.timeout.map(|span| span.0), self.idle_timeout.map(|span| span.0));
+        let limits = match &base.backend {
+            _ if timeout.is_none() && idle.is_none() => base.limits,
+            Backend::Program(provider) if provider.prompt != Delivery::Request => Limits::of(provider, timeout, idle),
+            Backend::Program(_) | Backend::Api(_) => Limits::of_request(timeout),
+        };
+        let mut env = base.env;
+        env.extend(self.env);
         Model {
             repo: around.path(&self.repo_path, folder),
             agent_file: Some(self.agent_file.unwrap_or_else(|| AGENT_FILE.to_owned())).filter(|file| !file.is_empty()),
             worktree: self.worktree,
             keep_worktree: self.keep_worktree,
             log_helpers: self.policy.commit_helpers,
-            upstream: self.model,
+            upstream: self.model.or(base.upstream),
             permissions: self.permissions,
             limits,
             max_turns: self.max_turns,
             allowed_tools: self.allowed_tools,
-            system_prompt: with_policy(self.system_prompt, &self.policy),
+            system_prompt: with_policy(self.system_prompt.or(base.system_prompt), &self.policy),
             fallback: self.fallback,
-            env: self.env,
-            command: self.command.map(|command| match command.contains('/') || command.starts_with('~') {
-                true => around.path(&command, folder).to_string_lossy().into_owned(),
-                false => command,
-            }),
+            env,
+            command: self
+                .command
+                .map(|command| match command.contains('/') || command.starts_with('~') {
+                    true => around.path(&command, folder).to_string_lossy().into_owned(),
+                    false => command,
+                })
+                .or(base.command),
             // A plain provider's recipe is made of them.
-            args: if FORMATS.contains(&self.driver.as_str()) { Vec::new() } else { self.args },
+            args: if FORMATS.contains(&self.driver.as_str()) { Vec::new() } else { [base.args, self.args].concat() },
             normalize: match self.normalize {
                 Some(Normalization::LastBlock) => Normalize::LastBlock,
                 None => Normalize::None,
             },
-            config: serde_json::Map::new(),
+            config: base.config,
             name,
-            backend: Backend::Program(provider),
+            backend: base.backend,
         }
     }
 }

@@ -6,9 +6,9 @@
 mod agent;
 mod expand;
 mod fields;
-pub(crate) mod kind;
+mod kind;
 mod mistake;
-pub(crate) mod routing;
+mod routing;
 mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trunkline_core::provider::Provider;
+use trunkline_engine::router::Policy;
 
 use super::{ConfigError, Surroundings, read};
 use fields::Fields;
-use kind::Kind;
+pub(super) use kind::Kind;
 use mistake::Mistake;
-use routing::Routing;
 use yaml::{Node, Value};
 
 /// Larger than any file a person writes; `models.json` may be larger, as it may be written by a program.
@@ -37,7 +37,7 @@ pub(crate) struct Router {
     pub(crate) providers: Vec<RouterProvider>,
     /// The names of the others, for an error that can say so.
     pub(crate) disabled: Vec<String>,
-    pub(crate) routing: Routing,
+    pub(crate) policy: Policy,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -103,7 +103,7 @@ impl Reader<'_> {
             }
         }
         if let Some(node) = fields.get("routing") {
-            router.routing = routing::read(&expand::expand(node, self.around)?)?;
+            router.policy = routing::read(&expand::expand(node, self.around)?)?;
         }
         Ok(router)
     }

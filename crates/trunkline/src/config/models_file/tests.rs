@@ -13,7 +13,7 @@ fn load_text(text: &str) -> Result<(Vec<Model>, Vec<String>), String> {
     let around = Surroundings { env: vec![("HOME".into(), "/home/u".into())], folder: "/elsewhere".into() };
     let providers = provider::built_in().into_iter().map(|(name, provider)| (name, Arc::new(provider))).collect();
     let mut warnings = Vec::new();
-    match load(&path, &providers, &around, &mut warnings) {
+    match load(&path, &providers, &Models::default(), &around, &mut warnings) {
         Ok(models) => Ok((models, warnings)),
         Err(error) => Err(error.to_string().replace(folder.path().to_str().unwrap(), "")),
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Map;
+use trunkline_core::api::Key;
 use trunkline_core::provider::{Permissions, Provider};
 
 use super::expand::is_variable;
@@ -32,7 +33,7 @@ pub(crate) enum Kind {
     Api {
         /// Without a slash at its end.
         base_url: String,
-        key: Option<ApiKey>,
+        key: Option<Key>,
     },
     /// `agent`: a coding agent, run by its recipe.
     Agent {
@@ -52,14 +53,6 @@ pub(crate) enum Kind {
         system_prompt: Option<String>,
         env: BTreeMap<String, String>,
     },
-}
-
-/// A key that a variable holds; a file of ours never does.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct ApiKey {
-    pub(crate) variable: String,
-    /// Nothing when the variable is not set.
-    pub(crate) value: Option<String>,
 }
 
 /// What a provider's `config` comes to.
@@ -128,7 +121,7 @@ fn api(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Setti
             if value.is_none() {
                 reader.warnings.push(format!("provider {name}: the variable {variable} of its API key is not set"));
             }
-            Some(ApiKey { variable, value })
+            Some(Key { variable, value })
         }
         (None, _) => None,
     };
@@ -178,11 +171,5 @@ impl Reader<'_> {
             false => return written.to_owned(),
         };
         found.to_string_lossy().into_owned()
-    }
-}
-
-impl std::fmt::Debug for ApiKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ApiKey").field("variable", &self.variable).field("set", &self.value.is_some()).finish()
     }
 }

@@ -1,61 +1,17 @@
 //! `routing`: how often to try, how long to wait, when to go on to the next provider, when to leave one alone.
 
-use std::time::Duration;
-
 use trunkline_core::failure::Category;
+use trunkline_engine::router::{Backoff, Breaker, Policy};
 
 use super::fields::Fields;
 use super::mistake::Mistake;
 use super::yaml::{Node, Value};
 
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Routing {
-    /// On the same provider, after the first try.
-    pub(crate) max_retries: u32,
-    pub(crate) backoff: Backoff,
-    /// Failures that go on to the next provider, beside those that always do.
-    pub(crate) fallback_on: Vec<Category>,
-    pub(crate) breaker: Breaker,
-}
-
-/// The waits between tries: each is `factor` times the one before, up to `max`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Backoff {
-    pub(crate) initial: Duration,
-    pub(crate) factor: f64,
-    pub(crate) max: Duration,
-}
-
-/// So many failures within a window, and a provider is left alone for a while.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Breaker {
-    pub(crate) failures: u32,
-    pub(crate) window: Duration,
-    pub(crate) cooldown: Duration,
-}
-
-impl Default for Routing {
-    fn default() -> Self {
-        Self {
-            max_retries: 2,
-            backoff: Backoff::default(),
-            fallback_on: Vec::new(),
-            breaker: Breaker { failures: 5, window: Duration::from_secs(60), cooldown: Duration::from_secs(30) },
-        }
-    }
-}
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self { initial: Duration::from_millis(500), factor: 2.0, max: Duration::from_secs(60) }
-    }
-}
-
-pub(super) fn read(node: &Node) -> Result<Routing, Mistake> {
-    let default = Routing::default();
+pub(super) fn read(node: &Node) -> Result<Policy, Mistake> {
+    let default = Policy::default();
     let keys = ["max_retries", "backoff", "fallback_on", "breaker"];
     let fields = Fields::of(node, "routing", &keys, |_| None)?;
-    Ok(Routing {
+    Ok(Policy {
         max_retries: fields.count("max_retries", 0, 10)?.unwrap_or(default.max_retries),
         backoff: fields.get("backoff").map_or(Ok(default.backoff), |node| backoff(&fields, node))?,
         fallback_on: fallback_on(&fields)?,

@@ -8,12 +8,12 @@ mod schema;
 use std::fs;
 
 use serde_json::json;
+use trunkline_core::api::Key;
 use trunkline_core::failure::Category;
 use trunkline_core::parse::Format;
 use trunkline_core::provider::{self, Delivery, Permissions};
+use trunkline_engine::router::{Backoff, Breaker};
 
-use super::kind::ApiKey;
-use super::routing::{Backoff, Breaker};
 use super::*;
 use examples::{EXAMPLE, FULL};
 
@@ -96,7 +96,7 @@ fn the_example_of_the_protocol() {
         ],
         timeout: Some(Duration::from_secs(120)),
     };
-    assert_eq!(router, Router { providers: vec![ollama], disabled: Vec::new(), routing: Routing::default() });
+    assert_eq!(router, Router { providers: vec![ollama], disabled: Vec::new(), policy: Policy::default() });
     assert!(warnings.is_empty(), "{warnings:?}");
 }
 
@@ -124,7 +124,7 @@ fn every_key_is_read() {
     assert_eq!(json!(env), json!({"DEBUG": "1", "HOST": "gpu.local"}));
 
     let cloud = &router.providers[1];
-    let key = ApiKey { variable: "KEY".to_owned(), value: Some("secret".to_owned()) };
+    let key = Key { variable: "KEY".to_owned(), value: Some("secret".to_owned()) };
     assert_eq!(cloud.kind, Kind::Api { base_url: "https://gpu.local:8443/v1".to_owned(), key: Some(key) });
     assert_eq!((cloud.priority, cloud.timeout), (5, Some(Duration::from_secs(90))));
     assert!(!format!("{cloud:?}").contains("secret"));
@@ -174,7 +174,7 @@ fn every_key_is_read() {
     let backoff = Backoff { initial: Duration::from_millis(250), factor: 1.5, max: seconds(10) };
     let breaker = Breaker { failures: 3, window: seconds(30), cooldown: seconds(60) };
     let fallback_on = vec![Category::RateLimit, Category::Authentication];
-    assert_eq!(router.routing, Routing { max_retries: 4, backoff, fallback_on, breaker });
+    assert_eq!(router.policy, Policy { max_retries: 4, backoff, fallback_on, breaker });
 }
 
 #[test]
@@ -200,13 +200,13 @@ fn what_is_left_out() {
     };
     assert_eq!(codex.kind, expected);
     let seconds = Duration::from_secs;
-    let routing = Routing {
+    let routing = Policy {
         max_retries: 2,
         backoff: Backoff { initial: Duration::from_millis(500), factor: 2.0, max: seconds(60) },
         fallback_on: Vec::new(),
         breaker: Breaker { failures: 5, window: seconds(60), cooldown: seconds(30) },
     };
-    assert_eq!(router.routing, routing);
+    assert_eq!(router.policy, routing);
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn keys_are_named_by_their_variable() {
             "providers: [{{name: p, type: api, config: {{base_url: 'http://h', api_key_env: {variable}, model: m}}}}]"
         );
         let (router, warnings) = load_text(&text).unwrap();
-        let key = ApiKey { variable: variable.to_owned(), value: value.map(str::to_owned) };
+        let key = Key { variable: variable.to_owned(), value: value.map(str::to_owned) };
         assert_eq!(router.providers[0].kind, Kind::Api { base_url: "http://h".to_owned(), key: Some(key) });
         let warning = format!("provider p: the variable {variable} of its API key is not set");
         assert_eq!(warnings, if value.is_some() { vec![] } else { vec![warning] });

@@ -1,0 +1,80 @@
+//! The providers of `router.yaml` as what the engine routes among: a model for each of them and for each of its hints.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trunkline_core::api::Api;
+use trunkline_core::model::{Backend, Limits, Model};
+use trunkline_core::provider::{self, Provider};
+use trunkline_engine::router::{Routed, Router};
+
+use super::plain_model;
+use super::router_file::{Kind, RouterProvider};
+
+/// `folder` is where executables run.
+pub(super) fn router(providers: Vec<RouterProvider>, folder: &Path) -> Router {
+    Router { providers: providers.into_iter().map(|provider| routed(provider, folder)).collect() }
+}
+
+fn routed(provider: RouterProvider, folder: &Path) -> Routed {
+    let RouterProvider { name, priority, kind, model, models, timeout } = provider;
+    let bare = match kind {
+        Kind::Executable { path, args, options, env } => {
+            let backend = Backend::Program(Arc::new(provider::executable(&name, &path, &args)));
+            let limits = Limits::of_request(timeout);
+            Model { agent_file: None, limits, env, config: options, ..plain_model(&name, backend, folder) }
+        }
+        Kind::Api { base_url, key } => {
+            let backend = Backend::Api(Arc::new(Api { name: name.clone(), base_url, key }));
+            Model { agent_file: None, limits: Limits::of_request(timeout), ..plain_model(&name, backend, folder) }
+        }
+        Kind::Agent {
+            provider,
+            command,
+            args,
+            repo,
+            agent_file,
+            worktree,
+            keep_worktree,
+            permissions,
+            idle_timeout,
+            max_turns,
+            allowed_tools,
+            system_prompt,
+            env,
+        } => {
+            let provider = called(provider, &name);
+            let limits = Limits::of(&provider, timeout, idle_timeout);
+            Model {
+                command,
+                args,
+                agent_file,
+                worktree,
+                keep_worktree,
+                permissions,
+                max_turns,
+                allowed_tools,
+                system_prompt,
+                env,
+                limits,
+                ..plain_model(&name, Backend::Program(provider), &repo)
+            }
+        }
+    };
+    let hints = models.into_iter().map(|(hint, model)| (hint, Arc::new(bare.on(&model)))).collect::<Vec<_>>();
+    let own = match (&model, hints.first()) {
+        (Some(model), _) => Arc::new(bare.on(model)),
+        // A service must be told which model; a program has a default of its own.
+        (None, Some((_, first))) if matches!(bare.backend, Backend::Api(_)) => Arc::clone(first),
+        (None, _) => Arc::new(bare),
+    };
+    Routed { name, priority, model: own, hints }
+}
+
+/// A recipe under the name it has in the router: its circuit and its private home are its own.
+fn called(provider: Arc<Provider>, name: &str) -> Arc<Provider> {
+    if provider.name == name {
+        return provider;
+    }
+    Arc::new(Provider { name: name.to_owned(), ..Provider::clone(&provider) })
+}
