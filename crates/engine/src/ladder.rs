@@ -98,9 +98,8 @@ impl Ladder {
             match self.engine.begin(attempt).await {
                 Ok(attempt) => return (self, Ok(Running { attempt, pass, model, began })),
                 Err(StartError::Failed { failure, .. }) => {
-                    pass.failed(failure.category);
                     self.over(&model, began, Some(&failure), None);
-                    if let Some(failure) = self.decide(failure, Exposure::Nothing) {
+                    if let Some(failure) = self.decide(failure, Exposure::Nothing, &mut pass) {
                         let (run, attempts) = (self.run.clone(), self.attempts.clone());
                         return (self, Err(StartError::Failed { failure, run, attempts }));
                     }
@@ -140,14 +139,17 @@ impl Ladder {
         self.events.push(Event::Attempted(attempted.into()));
     }
 
-    /// What follows a failure: gives it back if nothing does.
-    pub(crate) fn decide(&mut self, failure: Failure, exposure: Exposure) -> Option<Failure> {
+    /// What follows a failure: gives it back if nothing does. A provider's circuit counts turns it failed, not tries.
+    pub(crate) fn decide(&mut self, failure: Failure, exposure: Exposure, pass: &mut Pass) -> Option<Failure> {
         let another = self.at + 1 < self.candidates.len();
         let failed = Failed { failure: &failure, retries: self.retries, exposure, another };
         let policy = Arc::clone(self.models.policy());
         let decided = next(&policy, &failed, fastrand::f64());
         let name = self.candidates[self.at].model.name.clone();
         let category = failure.category.name();
+        if !matches!(decided, Next::Retry { .. }) || pass.is_trial() {
+            pass.failed(failure.category);
+        }
         match decided {
             Next::Stop => {
                 let unexposed = Failed { exposure: Exposure::Nothing, ..failed };

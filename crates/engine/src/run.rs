@@ -151,14 +151,13 @@ impl Run {
     fn failed(&mut self, failure: Failure) {
         let State::Running(running) = std::mem::replace(&mut self.state, State::Done) else { return };
         let (mut ladder, mut running) = *running;
-        running.pass.failed(failure.category);
         let exposure = match (self.seen.anything, running.model.worktree) {
             (false, _) => Exposure::Nothing,
             (true, true) => Exposure::Apart,
             (true, false) => Exposure::Exposed,
         };
         ladder.over(&running.model, running.began, Some(&failure), self.receipt.clone());
-        match ladder.decide(failure.clone(), exposure) {
+        match ladder.decide(failure, exposure, &mut running.pass) {
             Some(failure) => {
                 // It was the last: its workspace is the run's.
                 self.events.extend(self.receipt.take().map(Event::Workspace));

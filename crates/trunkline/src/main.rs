@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         return trunkline_process::keeper_main();
     }
     let cli = Cli::parse();
-    setup::log(cli.verbose);
+    setup::log(cli.verbose, matches!(cli.command, Command::Run(_)));
     match run(cli) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

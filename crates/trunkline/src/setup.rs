@@ -21,9 +21,10 @@ const GRACE: Duration = Duration::from_secs(5);
 /// What a CLI gets to exit by itself after its last event.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// The log goes to stderr: stdout belongs to the command.
-pub(crate) fn log(verbose: u8) {
+/// The log goes to stderr: stdout belongs to the command. One that tells its story itself needs no log of it.
+pub(crate) fn log(verbose: u8, tells: bool) {
     let level = match verbose {
+        0 if tells => LevelFilter::ERROR,
         0 => LevelFilter::INFO,
         1 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,

@@ -199,8 +199,9 @@ impl ApiError {
         if !trace.run.is_empty() {
             self.trace = Some(Box::new(trace.extension(false)));
         }
-        // We have tried again already: a client that does so too multiplies it. But one that waits as asked may come.
-        if trace.attempts.len() > 1 && self.status != 429 {
+        // We have tried again already: a client that does so too multiplies it. But one that waits as asked may come,
+        // unless it would run an agent on its own half-done work.
+        if trace.acted || (trace.attempts.len() > 1 && self.status != 429) {
             self.repeat = Repeat::Never;
         }
         self

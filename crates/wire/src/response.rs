@@ -26,6 +26,8 @@ pub struct Trace {
     pub session: Option<SessionId>,
     pub workspace: Option<Receipt>,
     pub attempts: Vec<Attempted>,
+    /// A tool has run: whoever repeats the request works on what it left.
+    pub acted: bool,
     /// The last attempt is over and may be the last of all.
     over: bool,
 }
@@ -44,10 +46,10 @@ impl Trace {
                 self.attempts.push((**attempt).clone());
                 self.over = true;
             }
+            Event::ToolStarted { .. } => self.acted = true,
             Event::Started { session: None, .. }
             | Event::Text { .. }
             | Event::Thinking { .. }
-            | Event::ToolStarted { .. }
             | Event::ToolFinished { .. }
             | Event::ToolCall { .. }
             | Event::Notice { .. }

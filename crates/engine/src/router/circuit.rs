@@ -162,6 +162,11 @@ impl Pass {
         }
     }
 
+    /// Whether this is the one try of a circuit that was open.
+    pub(crate) fn is_trial(&self) -> bool {
+        self.kind == Kind::Trial
+    }
+
     pub(crate) fn failed(&mut self, category: Category) {
         if !counts(category) {
             return;

@@ -43,3 +43,28 @@ codex_answers() {
     codex_says "$1"
     codex_ends
 }
+
+# A provider of the protocol: what it was asked to do is `$1` of each.
+answers() {
+    case $1 in
+    health) echo OK ;;
+    generate)
+        printf '{"content":"%s","tokens_used":5,"input_tokens":3,"output_tokens":2,"model":"fake","latency":1,"finish_reason":"stop","error":"","provider":"fake"}\n' "$2"
+        ;;
+    stream)
+        printf '{"content":"%s","delta":"%s","done":false,"tokens_used":0,"error":"","timestamp":"2025-01-07T10:30:00Z"}\n' "$2" "$2"
+        printf '{"content":"%s","delta":"","done":true,"tokens_used":5,"error":"","timestamp":"2025-01-07T10:30:00Z"}\n' "$2"
+        ;;
+    esac
+}
+refuses() {
+    [ "$1" = health ] && exit 1
+    printf '{"content":"","delta":"","done":true,"tokens_used":0,"model":"fake","error":"%s","timestamp":"2025-01-07T10:30:00Z"}\n' "$2"
+    exit 1
+}
+
+# Counts its own runs: prints the number of this one.
+counted() {
+    echo >>"$seen/$cli.runs"
+    wc -l <"$seen/$cli.runs" | tr -d ' '
+}

@@ -1,0 +1,156 @@
+//! Executables of the provider protocol, as models.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::line::Line;
+use crate::look::{all_gone, until};
+
+/// A gateway with one provider, `p`, that runs this script.
+fn provider(script: &str, config: &str) -> Line {
+    Line::new().cli("p", script).config("router.yaml", &yaml(config)).start()
+}
+
+fn yaml(config: &str) -> String {
+    format!(
+        "providers:\n- name: p\n  type: cli\n  config: {{path: p{config}}}\nrouting: {{max_retries: 0, backoff: 1ms}}\n"
+    )
+}
+
+#[test]
+fn the_request_has_every_field_that_was_sent_and_no_other() {
+    let line = provider("note \"$@\"; answers \"$2\" done", ", args: [--mine], model: llama, options: {think: false}");
+    let tools = json!([{"type": "function", "function": {"name": "f"}}]);
+    line.chat("What is 2+2?")
+        .model("p")
+        .after("system", "You are terse.")
+        .after("user", "Hi")
+        .after("assistant", "Hello")
+        .with("max_tokens", 0)
+        .with("temperature", 0)
+        .with("top_p", json!(0.9))
+        .with("tools", tools.clone())
+        .with("metadata", json!({"task_id": "abc"}))
+        .send()
+        .content();
+    let sent: Value = serde_json::from_str(&line.noted("p.stdin")).unwrap();
+    let expected = json!({
+        "prompt": "What is 2+2?", "system_prompt": "You are terse.",
+        "max_tokens": 0, "temperature": 0, "top_p": 0.9, "tools": tools,
+        "context": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}],
+        "config": {"model": "llama", "think": false}, "metadata": {"task_id": "abc"},
+    });
+    assert_eq!(sent, expected);
+    assert_eq!(line.argv("p"), ["--mine", "generate"]);
+    line.chat("hi").model("p/qwen3:8b").streamed().send();
+    let sent: Value = serde_json::from_str(&line.noted("p.stdin")).unwrap();
+    assert_eq!(sent, json!({"prompt": "hi", "config": {"model": "qwen3:8b", "think": false}}));
+    assert_eq!(line.argv("p"), ["--mine", "stream"]);
+}
+
+#[test]
+fn a_whole_answer_and_a_stream() {
+    let line = provider("cat >/dev/null; answers \"$1\" done", "");
+    let whole = line.chat("hi").model("p").send();
+    assert_eq!((whole.content().as_str(), whole.header("x-trunkline-provider")), ("done", Some("p")));
+    let usage = &whole.json()["usage"];
+    assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(3), &json!(2)));
+    let streamed = line.chat("hi").model("p").streamed().with("stream_options", json!({"include_usage": true})).send();
+    assert_eq!((streamed.streamed_text().as_str(), streamed.is_done()), ("done", true));
+    assert_eq!(streamed.frames().last().unwrap()["usage"]["total_tokens"], 5);
+}
+
+#[test]
+fn pieces_come_as_they_are_printed() {
+    let script = "cat >/dev/null; printf '{\"content\":\"one\",\"delta\":\"one\",\"done\":false}\\n'; await go; \
+                  printf '{\"content\":\"one two\",\"delta\":\" two\",\"done\":true}\\n'";
+    let line = provider(script, "");
+    let mut stream = line.chat("hi").model("p").streamed().open();
+    stream.until("\"content\":\"one\"");
+    line.tell("go");
+    assert_eq!(stream.finish().streamed_text(), "one two");
+}
+
+#[test]
+fn a_stream_without_its_end_is_a_failure_after_the_fact() {
+    let line = provider("cat >/dev/null; printf '{\"content\":\"He\",\"delta\":\"He\",\"done\":false}\\n'", "");
+    let reply = line.chat("hi").model("p").streamed().send();
+    assert_eq!((reply.status, reply.is_done()), (200, false));
+    let frames = reply.frames();
+    assert_eq!(frames[1]["choices"][0]["delta"]["content"], "He");
+    let last = frames.last().unwrap();
+    assert_eq!(last["error"]["detail"], "p ended without its final event", "{last}");
+    assert_eq!(last["trunkline"]["attempts"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_bad_exit_is_a_failure_even_after_a_good_answer() {
+    let line = provider("cat >/dev/null; answers \"$1\" done; echo 'Error: 503 Service Unavailable' >&2; exit 3", "");
+    let error = line.chat("hi").model("p").send().error(500);
+    assert_eq!((&error["code"], &error["detail"]), (&json!("server"), &json!("Error: 503 Service Unavailable")));
+    let streamed = line.chat("hi").model("p").streamed().send();
+    assert!(!streamed.is_done() && streamed.body.contains("\"code\":\"server\""), "{}", streamed.body);
+}
+
+#[test]
+fn what_it_logs_is_not_its_error() {
+    let line = provider("cat >/dev/null; echo 'INFO rate limit headroom: 429 left' >&2; refuses \"$1\" odd", "");
+    let error = line.chat("hi").model("p").send().error(500);
+    assert_eq!((&error["code"], &error["detail"]), (&json!("unknown"), &json!("odd")));
+}
+
+#[test]
+fn its_time_is_limited() {
+    let line = provider("cat >/dev/null; tell pid $$; hang", ", timeout: 200ms");
+    let error = line.chat("hi").model("p").send().error(504);
+    assert_eq!((&error["code"], &error["detail"]), (&json!("timeout"), &json!("Query timed out")));
+    all_gone(&[line.told_pid("pid")]);
+}
+
+#[test]
+fn one_that_stays_after_its_answer_does_not_hold_it_back_for_ever() {
+    let line = provider("cat >/dev/null; answers \"$1\" done; tell pid $$; hang", "");
+    assert_eq!(line.chat("hi").model("p").send().content(), "done");
+    all_gone(&[line.told_pid("pid")]);
+}
+
+#[test]
+fn a_changed_executable_and_a_changed_file_are_used_by_the_next_request() {
+    let line = provider("cat >/dev/null; answers \"$1\" first", "");
+    assert_eq!(line.chat("hi").model("p").send().content(), "first");
+    let line = line.cli("p", "cat >/dev/null; answers \"$1\" second");
+    assert_eq!(line.chat("hi").model("p").send().content(), "second");
+    let line = line.cli("q", "cat >/dev/null; answers \"$1\" third");
+    fs::write(line.path("config/router.yaml"), yaml("").replace("path: p", "path: q")).unwrap();
+    until("the new one answers", || line.chat("hi").model("p").send().content() == "third");
+    fs::write(line.path("config/router.yaml"), "providers: [").unwrap();
+    until("it is said to be broken", || line.log().contains("the last good one stays"));
+    assert_eq!(line.chat("hi").model("p").send().content(), "third");
+}
+
+#[test]
+fn reasons_to_stop_are_openais() {
+    let script = "cat >/dev/null; printf '{\"content\":\"x\",\"finish_reason\":\"%s\"}\\n' \"$FINISH\"";
+    for (reason, finish) in [("stop", "stop"), ("length", "length"), ("tool_use", "tool_calls")] {
+        let line = provider(script, &format!(", env: {{FINISH: {reason}}}"));
+        let reply = line.chat("hi").model("p").send().json();
+        assert_eq!(reply["choices"][0]["finish_reason"], finish);
+    }
+}
+
+#[test]
+fn a_model_of_models_json_may_have_one_as_its_driver() {
+    let line = Line::new()
+        .cli("p", "note \"$@\"; answers \"$1\" done")
+        .config("router.yaml", &yaml(", model: llama"))
+        .model("m", json!({"driver": "p", "systemPrompt": "House rules."}))
+        .file("AGENTS.md", "Always answer PONG.\n")
+        .start();
+    assert_eq!(line.chat("hi").send().content(), "done");
+    let sent: Value = serde_json::from_str(&line.noted("p.stdin")).unwrap();
+    let expected = json!({"prompt": "hi", "system_prompt": "Always answer PONG.\n\nHouse rules.",
+        "config": {"model": "llama"}});
+    assert_eq!(sent, expected);
+    assert_eq!(line.noted("p.cwd").trim_end(), line.repo().display().to_string());
+}
