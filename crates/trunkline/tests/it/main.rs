@@ -10,6 +10,7 @@ mod answers;
 mod argv;
 mod backend;
 mod cancel;
+mod chaos;
 mod commands;
 mod config;
 mod errors;

@@ -1,0 +1,133 @@
+//! Providers that fail at random, by a seed: whatever happens, an answer is right or an error has a name, no answer is
+//! given twice, nothing is left running, and what an answer says was tried is what was done.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::http::Reply;
+use crate::line::Line;
+use crate::look::{processes_of, until};
+
+const REQUESTS: usize = 500;
+const SEED: usize = 20_261;
+
+/// Draws what to do from the seed, its own number and the request's, does it, and notes it. One request may come to it
+/// several times; each time is another draw.
+const PROVIDER: &str = r#"
+[ "$1" = health ] && exit 0
+read -r request
+n=${request#*'"prompt":"'}; n=${n%%'"'*}
+echo >>"$seen/$cli.$n"; try=$(wc -l <"$seen/$cli.$n" | tr -d ' ')
+draw=$((SEED + n * 7919 + ME * 104729 + try * 1299709))
+for _ in 1 2 3; do draw=$(((draw * 1103515245 + 12345) % 2147483648)); done
+draw=$((draw / 65536 % 11))
+note_it() { printf '%s %s\n' "$cli" "$1" >>"$seen/did.$n"; }
+case $draw in
+0 | 1 | 2 | 3) note_it ok; answers "$1" "$n by $cli" ;;
+4) note_it rate_limit; refuses "$1" 'rate limit exceeded, retry after 1ms' ;;
+5) note_it server; refuses "$1" '503 Service Unavailable' ;;
+6) note_it network; echo 'Error: read ECONNRESET' >&2; exit 1 ;;
+7) note_it unknown; kill -SEGV $$ ;;
+8) note_it unknown; answers "$1" "$n by $cli"; exit 3 ;;
+9) note_it quota; setsid sleep 1000 & refuses "$1" insufficient_quota ;;
+10) note_it validation; refuses "$1" 'invalid_request_error: no' ;;
+esac
+"#;
+
+const ROUTER: &str = "
+providers:
+- {name: a, type: cli, priority: 3, config: {path: a, env: {ME: '1', SEED: '${SEED}'}}}
+- {name: b, type: cli, priority: 2, config: {path: b, env: {ME: '2', SEED: '${SEED}'}}}
+- {name: c, type: cli, priority: 1, config: {path: c, env: {ME: '3', SEED: '${SEED}'}}}
+routing:
+  backoff: {initial: 1ms, max: 1s}
+  fallback_on: [rate_limit]
+  breaker: {failures: 8, window: 1s, cooldown: 20ms}
+";
+
+/// What became of a request, in the client's eyes.
+#[derive(Debug)]
+struct Outcome {
+    /// The text, or the code of the error.
+    ended: Result<String, String>,
+    attempts: Vec<String>,
+    counted: usize,
+}
+
+#[test]
+fn five_hundred_requests_to_three_providers_that_fail_at_random() {
+    let line = ["a", "b", "c"].iter().fold(Line::new(), |line, name| line.cli(name, PROVIDER));
+    let line = line.env("SEED", SEED.to_string()).config("router.yaml", ROUTER).start();
+    let next = AtomicUsize::new(0);
+    let outcomes: BTreeMap<usize, Outcome> = thread::scope(|scope| {
+        let ask = || {
+            let numbers = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)));
+            let numbers = numbers.take_while(|&n| n < REQUESTS);
+            numbers.map(|n| (n, outcome(&line, n))).collect::<Vec<_>>()
+        };
+        let askers: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        askers.into_iter().flat_map(|asker| asker.join().unwrap()).collect()
+    });
+
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for (n, outcome) in &outcomes {
+        let did = std::fs::read_to_string(line.path("seen").join(format!("did.{n}"))).unwrap_or_default();
+        let did: Vec<&str> = did.lines().collect();
+        assert_eq!(outcome.attempts, did, "{n}: what was tried is not what is told: {outcome:?}");
+        assert!(outcome.counted <= did.len() && (did.is_empty() || outcome.counted > 0), "{n}: {outcome:?}");
+        let answered = did.iter().filter(|what| what.ends_with(" ok")).count();
+        match &outcome.ended {
+            Ok(text) => {
+                let by = did.last().and_then(|last| last.strip_suffix(" ok"));
+                assert_eq!((Some(text.as_str()), answered), (by.map(|by| format!("{n} by {by}")).as_deref(), 1));
+                *seen.entry("ok".to_owned()).or_default() += 1;
+            }
+            Err(code) => {
+                assert_eq!(answered, 0, "{n}: there was an answer: {outcome:?}");
+                let last = did.last().and_then(|last| last.split(' ').nth(1)).unwrap_or("circuit_open");
+                assert_eq!(code, last, "{n}: {outcome:?}");
+                *seen.entry(code.clone()).or_default() += 1;
+            }
+        }
+    }
+    assert_eq!(outcomes.len(), REQUESTS);
+    // The seed is one that shows something of each kind.
+    for kind in ["ok", "validation"] {
+        assert!(seen.get(kind).is_some_and(|count| *count > 5), "{seen:?}");
+    }
+    assert!(outcomes.values().any(|outcome| outcome.ended.is_ok() && outcome.attempts.len() > 3), "{seen:?}");
+    let stray = |pid: &u32| {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        *pid != line.gateway_pid() && !command.is_empty() && !command.ends_with(b"__keeper\0")
+    };
+    until("no orphan is left", || !processes_of(line.path("repo").parent().unwrap()).iter().any(stray));
+}
+
+/// Every other request is a stream.
+fn outcome(line: &Line, n: usize) -> Outcome {
+    let ask = line.chat(&n.to_string()).model("auto");
+    let reply = if n.is_multiple_of(2) { ask.send() } else { ask.streamed().send() };
+    let frames = if reply.status == 200 && n % 2 == 1 { reply.frames() } else { vec![reply.json()] };
+    let extension = frames.iter().find_map(|frame| frame.get("trunkline")).cloned().unwrap_or_default();
+    let word = |value: &Value| value.as_str().unwrap_or("ok").to_owned();
+    let attempts = extension["attempts"].as_array().cloned().unwrap_or_default();
+    let attempts = attempts.iter().map(|a| format!("{} {}", word(&a["provider"]), word(&a["category"])));
+    let error = frames.iter().find_map(|frame| frame["error"]["code"].as_str()).map(str::to_owned);
+    let ended = match error {
+        Some(code) => Err(code),
+        None => Ok(text(&reply, &frames, n)),
+    };
+    let counted = reply.header("x-trunkline-attempts").map_or(0, |count| count.parse().unwrap());
+    Outcome { ended, attempts: attempts.collect(), counted }
+}
+
+fn text(reply: &Reply, frames: &[Value], n: usize) -> String {
+    if n.is_multiple_of(2) {
+        return reply.content();
+    }
+    assert!(reply.is_done(), "{n}: neither an end nor an error: {reply:?}");
+    frames.iter().filter_map(|frame| frame["choices"][0]["delta"]["content"].as_str()).collect()
+}
