@@ -5,6 +5,7 @@
 //! a [`failure::Failure`] is what went wrong and what may follow.
 
 pub mod ansi;
+pub mod api;
 pub mod event;
 pub mod failure;
 pub mod lines;
