@@ -99,6 +99,12 @@ impl Reader {
         self.done || self.failure.is_some()
     }
 
+    /// Whether the answer itself is complete: only its usage and the end mark may follow.
+    #[must_use]
+    pub fn finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
     /// The last events, once the body has ended; the very last is `Finished` or `Failed`. Where the upstream counted
     /// nothing, the usage is estimated from `prompt` and the answer.
     pub fn conclude(&mut self, prompt: &str) -> Vec<Event> {

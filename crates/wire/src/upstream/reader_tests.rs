@@ -306,6 +306,18 @@ fn after_the_end_nothing_counts() {
 }
 
 #[test]
+fn an_answer_is_finished_before_its_end_mark() {
+    let finish = OPENAI.find("data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"gpt-x\",\"choices\":[],").unwrap();
+    let mut reader = Reader::new(&[]);
+    for (bytes, finished, ended) in
+        [(&OPENAI[..100], false, false), (&OPENAI[100..finish], true, false), (&OPENAI[finish..], true, true)]
+    {
+        reader.push(bytes.as_bytes());
+        assert_eq!((reader.finished(), reader.ended()), (finished, ended));
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_shown_and_passed_over() {
     let heard = whole(&format!("data: {{nonsense\n\ndata: [1]\n\ndata: \"ping\"\n\n{OPENAI}"));
     assert_eq!((heard.unknown, heard.text.as_str()), (3, "Grüß Gott 🎉"));
