@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
+use rustls::CertificateError;
 use trunkline_core::failure::{Category, Failure};
 
 /// How long a connection may take to come about.
@@ -35,9 +36,15 @@ pub(crate) fn reason(error: &reqwest::Error) -> String {
 }
 
 fn tls_failure(error: &rustls::Error, host: &str) -> Failure {
-    if matches!(error, rustls::Error::InvalidCertificate(_)) {
+    if let rustls::Error::InvalidCertificate(why) = error {
         let message = format!("the certificate of {host} is not trusted: {error}");
-        let hint = "add its issuer to the system's certificates, or name a file of them in SSL_CERT_FILE";
+        let misnamed =
+            matches!(why, CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. });
+        let hint = if misnamed {
+            "base_url must name the host as its certificate does"
+        } else {
+            "add its issuer to the system's certificates, or name a file of them in SSL_CERT_FILE"
+        };
         return Failure::new(Category::Configuration, message).hint(hint);
     }
     let hint = "does it speak https? base_url may have to begin with http://";
@@ -50,4 +57,30 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
         let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         inside.map(|inside| inside as &(dyn Error + 'static)).or_else(|| error.source())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_inside_an_io_error_is_found() {
+        let tls = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let error = io::Error::other(io::Error::other(tls.clone()));
+        let last = causes(&error).last().unwrap();
+        assert_eq!(last.downcast_ref::<rustls::Error>(), Some(&tls));
+    }
+
+    #[test]
+    fn tls_failures_say_what_to_do() {
+        for (error, category, hint) in [
+            (CertificateError::UnknownIssuer.into(), Category::Configuration, "SSL_CERT_FILE"),
+            (CertificateError::NotValidForName.into(), Category::Configuration, "name the host"),
+            (rustls::InvalidMessage::InvalidContentType.into(), Category::Network, "http://"),
+        ] {
+            let failure = tls_failure(&error, "the.host:1");
+            assert_eq!(failure.category, category, "{error}");
+            assert!(failure.message.contains("the.host:1") && failure.hint.unwrap().contains(hint), "{error}");
+        }
+    }
 }
