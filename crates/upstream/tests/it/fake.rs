@@ -105,7 +105,8 @@ impl Asked {
     pub(crate) async fn closed(mut self) {
         let mut rest = Vec::new();
         // A reset is a way of closing, too.
-        let read = self.stream.read_to_end(&mut rest).await;
+        let read = self.stream.read_to_end(&mut rest);
+        let read = tokio::time::timeout(LIMIT, read).await.expect("the client closes its side");
         assert!(read.is_err() || rest.is_empty(), "more than one request: {rest:?}");
     }
 }
