@@ -1,19 +1,22 @@
-//! An OpenAI-compatible HTTP service as a provider: where it is, and the key it wants. Plain data.
+//! An OpenAI-compatible HTTP service, as data: where it is and which key opens it.
 
 use std::fmt;
 
-/// One upstream.
+/// One service that answers chat completions over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
+    /// What the configuration calls it.
     pub name: String,
-    /// Up to and without `/chat/completions`.
+    /// Up to and without `/chat/completions`: `https://api.openai.com/v1`.
     pub base_url: String,
+    /// None for a service that asks for none.
     pub key: Option<Key>,
 }
 
-/// A key by the variable that holds it. Its value is never shown.
+/// A key and where it comes from. It is looked up once and never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
+    /// The environment variable that holds it: what a reader is told to set.
     pub variable: String,
     /// None when the variable is not set.
     pub value: Option<String>,
@@ -21,7 +24,22 @@ pub struct Key {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = if self.value.is_some() { "***" } else { "not set" };
-        write!(f, "Key({}: {value})", self.variable)
+        f.debug_struct("Key")
+            .field("variable", &self.variable)
+            .field("value", &self.value.as_ref().map(|_| "***"))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_names_the_variable_and_not_the_value() {
+        let key = Key { variable: "OPENAI_API_KEY".into(), value: Some("hunter2-hunter2".into()) };
+        let api = Api { name: "openai".into(), base_url: "https://api.openai.com/v1".into(), key: Some(key) };
+        let shown = format!("{api:?}");
+        assert!(shown.contains("OPENAI_API_KEY") && shown.contains("***") && !shown.contains("hunter2"), "{shown}");
     }
 }

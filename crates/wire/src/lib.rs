@@ -11,3 +11,4 @@ pub mod request;
 pub mod response;
 pub mod sse;
 pub mod stream;
+pub mod upstream;

@@ -1,0 +1,176 @@
+//! What is told when a server refuses, breaks or is not there.
+
+use std::time::Duration;
+
+use trunkline_core::api::{Api, Key};
+use trunkline_core::failure::{Category, Failure, Rule};
+use trunkline_upstream::Upstream;
+
+use crate::fake::{Fake, LIMIT, STOP, all, call, delta, end, text};
+
+async fn refusal(status: &str, headers: &str, body: &str) -> Failure {
+    let fake = Fake::new().await;
+    let (_, events) = tokio::join!(fake.answer(status, headers, body), all(call(&fake.api())));
+    assert_eq!(events.len(), 1, "{events:?}");
+    end(events).unwrap_err()
+}
+
+#[tokio::test]
+async fn a_refusal_is_classified() {
+    use Category::*;
+    for (status, headers, body, category, message, wait) in [
+        ("401 Unauthorized", "", r#"{"error":{"message":"no key"}}"#, Authentication, "no key", None),
+        ("404 Not Found", "", r#"{"error":{"message":"no such model"}}"#, NotFound, "no such model", None),
+        (
+            "429 Too Many Requests",
+            "retry-after: 7\r\n",
+            r#"{"error":{"message":"slow"}}"#,
+            RateLimit,
+            "slow",
+            Some(7000),
+        ),
+        ("429 Too Many Requests", "retry-after-ms: 70\r\n", "slow\nmore", RateLimit, "slow", Some(70)),
+        ("429 Too Many Requests", "", "slow", RateLimit, "slow", Some(1000)),
+        (
+            "503 Service Unavailable",
+            "date: Wed, 21 Oct 2015 07:28:00 GMT\r\nretry-after: Wed, 21 Oct 2015 07:28:09 GMT\r\n",
+            "",
+            Server,
+            "the upstream answered with status 503",
+            Some(9000),
+        ),
+        ("500 Internal Server Error", "", r#"{"error":"out of memory"}"#, Server, "out of memory", None),
+        (
+            "502 Bad Gateway",
+            "content-type: text/html\r\n",
+            "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>",
+            Server,
+            "502 Bad Gateway",
+            None,
+        ),
+        (
+            "301 Moved Permanently",
+            "location: http://127.0.0.1:9/\r\n",
+            "",
+            Configuration,
+            "the upstream redirects (status 301); redirects are not followed",
+            None,
+        ),
+    ] {
+        let failure = refusal(status, headers, body).await;
+        let told = (failure.category, failure.message.as_str(), failure.retry_after);
+        assert_eq!(told, (category, message, wait.map(Duration::from_millis)), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_large_error_is_read_in_part() {
+    let failure = refusal("500 Internal Server Error", "", &"x".repeat(1024 * 1024)).await;
+    assert_eq!((failure.category, failure.message.chars().count()), (Category::Server, 4000));
+}
+
+#[tokio::test]
+async fn an_upstreams_own_wording_is_heeded() {
+    let fake = Fake::new().await;
+    let rules = [Rule { contains: "warming up".into(), is: Category::Server, weak: false }];
+    let call = Upstream::new().call(&fake.api(), vec![], &rules, LIMIT, String::new());
+    let (_, events) = tokio::join!(fake.answer("400 Bad Request", "", "warming up"), all(call));
+    assert_eq!(end(events).unwrap_err().category, Category::Server);
+    let call = Upstream::new().call(&fake.api(), vec![], &rules, LIMIT, String::new());
+    let (_, events) = tokio::join!(fake.stream(["data: {\"error\":\"warming up\"}\n\n"]), all(call));
+    assert_eq!(end(events).unwrap_err().category, Category::Server);
+}
+
+#[tokio::test]
+async fn nobody_is_there() {
+    let fake = Fake::new().await;
+    let (api, host) = (fake.api(), fake.host());
+    drop(fake);
+    let failure = end(all(call(&api)).await).unwrap_err();
+    assert_eq!(failure.category, Category::Network);
+    assert!(failure.message.starts_with(&format!("cannot connect to {host}: Connection refused")), "{failure}");
+    assert_eq!(failure.hint.as_deref(), Some("is it running? check base_url"));
+    assert_eq!(Upstream::new().models(&api, LIMIT).await.unwrap_err(), failure);
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_asked_for_it() {
+    let fake = Fake::new().await;
+    let api = Api { base_url: format!("https://{}/v1", fake.host()), ..fake.api() };
+    // Its answer to a greeting it does not understand.
+    let server = async {
+        let mut greeted = fake.greeted().await;
+        greeted.send(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        greeted
+    };
+    let mut call = call(&api);
+    let event = tokio::select! {
+        event = call.next() => event,
+        greeted = server => { let event = call.next().await; drop(greeted); event }
+    };
+    let failure = event.unwrap().end().unwrap().unwrap_err();
+    // A machine without certificates does not get as far as the greeting.
+    let expected = format!("cannot speak TLS with {}", fake.host());
+    let without = format!("cannot call {}", fake.host());
+    assert!(failure.message.starts_with(&expected) || failure.message.starts_with(&without), "{failure}");
+    assert!(failure.hint.is_some());
+}
+
+#[tokio::test]
+async fn an_answer_cut_off_is_none() {
+    let fake = Fake::new().await;
+    let server = async { drop(fake.stream([delta("half")]).await) };
+    let ((), events) = tokio::join!(server, all(call(&fake.api())));
+    assert_eq!(text(&events), "half", "what was said is shown");
+    let failure = end(events).unwrap_err();
+    assert_eq!(failure.category, Category::Network);
+    assert!(failure.message.starts_with("the upstream's answer ended too early: "), "{failure}");
+
+    let server = async { fake.stream([delta("half")]).await.end().await };
+    let ((), events) = tokio::join!(server, all(call(&fake.api())));
+    assert_eq!(
+        end(events).unwrap_err().message,
+        "the upstream's answer ended too early",
+        "an orderly end, but no finish"
+    );
+
+    let server = async { drop(fake.stream([delta("all"), STOP.to_owned()]).await) };
+    let ((), events) = tokio::join!(server, all(call(&fake.api())));
+    assert_eq!(end(events).unwrap().content, "all", "it was finished");
+
+    let server = async { drop(fake.asked().await) };
+    let ((), events) = tokio::join!(server, all(call(&fake.api())));
+    let failure = end(events).unwrap_err();
+    assert!(failure.category == Category::Network && failure.message.contains(&fake.host()), "{failure}");
+}
+
+#[tokio::test]
+async fn the_key_is_never_shown() {
+    let fake = Fake::new().await;
+    let key = "hunter2-hunter2";
+    let body = format!(r#"{{"error":{{"message":"wrong key: {key}","code":"invalid_api_key"}}}}"#);
+    let refused = fake.answer("401 Unauthorized", "connection: close\r\n", &body);
+    let (_, events) = tokio::join!(refused, all(call(&fake.api_with_key(key))));
+    let failure = end(events).unwrap_err();
+    assert_eq!(
+        (failure.message.as_str(), failure.hint.as_deref()),
+        ("wrong key: ***", Some("check the key in FAKE_KEY"))
+    );
+
+    let (_, events) = tokio::join!(fake.stream([format!("data: {body}\n\n")]), all(call(&fake.api_with_key(key))));
+    assert_eq!(end(events).unwrap_err().message, "wrong key: ***", "in a stream");
+
+    let api = fake.api_with_key(key);
+    drop(fake);
+    assert!(!format!("{:?}", all(call(&api)).await).contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_set_is_named_before_anything_is_sent() {
+    let key = Some(Key { variable: "FAKE_KEY".into(), value: None });
+    let api = Api { name: "fake".into(), base_url: "http://127.0.0.1:1/v1".into(), key };
+    let expected =
+        Failure::new(Category::Configuration, "the variable FAKE_KEY is not set").hint("export FAKE_KEY=… and restart");
+    assert_eq!(end(all(call(&api)).await), Err(expected.clone()));
+    assert_eq!(Upstream::new().models(&api, LIMIT).await, Err(expected));
+}

@@ -1,0 +1,171 @@
+//! Calls put together from their pieces, and the pieces numbered as our clients expect them.
+
+use trunkline_core::event::{Call, Event};
+
+use super::chunk::Piece;
+
+/// More calls in one answer than this are no answer.
+const MAX_CALLS: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    slots: Vec<Slot>,
+    /// Bytes kept so far.
+    pub(super) size: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// The upstream's own number and name of it, as far as it gave them.
+    index: Option<u64>,
+    id: Option<String>,
+    call: Call,
+}
+
+/// There were more calls than anyone could mean.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooMany;
+
+impl Calls {
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Call> {
+        std::mem::take(&mut self.slots).into_iter().map(|slot| slot.call).collect()
+    }
+
+    /// Adds a piece; what it brought that is new, as an event.
+    pub(super) fn add(&mut self, mut piece: Piece<'_>) -> Result<Option<Event>, TooMany> {
+        let function = piece.function();
+        let arguments = function.arguments().into_owned();
+        let id = piece.id.0.filter(|id| !id.is_empty());
+        let name = function.name.0.filter(|name| !name.is_empty());
+        let known = self.find(piece.index.0, id.as_deref(), name.is_some());
+        if known.is_none() && id.is_none() && name.is_none() && arguments.is_empty() {
+            return Ok(None);
+        }
+        let at = known.unwrap_or(self.slots.len());
+        let mut begun = None;
+        if known.is_none() {
+            if at == MAX_CALLS {
+                return Err(TooMany);
+            }
+            // A client answers by the id, so there must be one.
+            let call = Call { id: id.clone().unwrap_or_else(|| format!("call_{at}")), ..Call::default() };
+            begun = Some(call.id.clone());
+            self.slots.push(Slot { index: piece.index.0, id: None, call });
+        }
+        let slot = &mut self.slots[at];
+        slot.id = slot.id.take().or(id);
+        // Some repeat the name with every piece.
+        let name = name.filter(|_| slot.call.name.is_empty());
+        if let Some(name) = &name {
+            slot.call.name.clone_from(name);
+        }
+        slot.call.arguments.push_str(&arguments);
+        self.size += arguments.len() + name.as_ref().map_or(0, String::len);
+        let news = begun.is_some() || name.is_some() || !arguments.is_empty();
+        let index = u32::try_from(at).unwrap_or(u32::MAX);
+        Ok(news.then_some(Event::ToolCall { index, id: begun, name, arguments }))
+    }
+
+    /// The call that a piece goes on with. Servers leave out the index, the id or both, or number every call 0: another
+    /// id is another call whatever its number, and without either a name begins one.
+    fn find(&self, index: Option<u64>, id: Option<&str>, named: bool) -> Option<usize> {
+        let same_id = |slot: &Slot| id.is_some() && slot.id.as_deref() == id;
+        let free = |slot: &Slot| id.is_none() || slot.id.is_none();
+        if let Some(at) = self.slots.iter().rposition(same_id) {
+            return Some(at);
+        }
+        match (index, id) {
+            (Some(_), _) => self.slots.iter().rposition(|slot| slot.index == index && free(slot)),
+            (None, Some(_)) => None,
+            (None, None) if named => self.slots.iter().rposition(|slot| slot.call.name.is_empty()),
+            (None, None) => self.slots.len().checked_sub(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str, name: &str, arguments: &str) -> Call {
+        Call { id: id.into(), name: name.into(), arguments: arguments.into() }
+    }
+
+    #[test]
+    fn pieces_find_their_call() {
+        let two = vec![call("a", "f", "{}"), call("b", "g", "{}")];
+        for (case, pieces, expected) in [
+            (
+                "numbered, interleaved",
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":""}},{"index":1,"id":"b","function":{"name":"g"}},
+                {"index":0,"function":{"arguments":"{"}},{"index":1,"function":{"arguments":"{}"}},{"index":0,"function":{"arguments":"}"}}]"#,
+                two.clone(),
+            ),
+            (
+                "all numbered 0",
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}},
+                {"index":0,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+                two.clone(),
+            ),
+            (
+                "by id alone",
+                r#"[{"id":"a","function":{"name":"f","arguments":"{"}},{"id":"b","function":{"name":"g","arguments":"{}"}},
+                {"id":"a","function":{"arguments":"}"}}]"#,
+                two.clone(),
+            ),
+            (
+                "empty id and the name again in later pieces",
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}},{"index":0,"id":"","function":{"name":"f","arguments":"}"}},
+                {"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+                two,
+            ),
+            (
+                "neither id nor index",
+                r#"[{"function":{"name":"f","arguments":"{"}},{"function":{"arguments":"}"}},{"function":{"name":"g","arguments":{"a": 1}}}]"#,
+                vec![call("call_0", "f", "{}"), call("call_1", "g", r#"{"a": 1}"#)],
+            ),
+            (
+                "an index from the middle",
+                r#"[{"index":3,"id":"a","function":{"name":"f","arguments":null}}]"#,
+                vec![call("a", "f", "")],
+            ),
+            (
+                "free text, and null where the other kind would be",
+                r#"[{"id":"a","type":"custom","function":null,"custom":{"name":"f","input":"hm","arguments":null}},
+                {"id":"b","custom":null,"function":{"name":"g","arguments":"{}","input":null}}]"#,
+                vec![call("a", "f", "hm"), call("b", "g", "{}")],
+            ),
+            ("nothing at all", r#"[{},{"index":0,"function":{"arguments":""}},{"function":7}]"#, vec![]),
+        ] {
+            let mut calls = Calls::default();
+            let pieces: Vec<Piece<'_>> = serde_json::from_str(pieces).unwrap();
+            let mut heard: Vec<Call> = Vec::new();
+            for event in pieces.into_iter().filter_map(|piece| calls.add(piece).unwrap()) {
+                let Event::ToolCall { index, id, name, arguments } = event else { panic!("{event:?}") };
+                if let Some(id) = id {
+                    assert_eq!(index as usize, heard.len(), "{case}");
+                    heard.push(call(&id, "", ""));
+                }
+                let call = &mut heard[index as usize];
+                call.name.push_str(&name.unwrap_or_default());
+                call.arguments.push_str(&arguments);
+            }
+            assert_eq!(heard, expected, "{case}: from the events");
+            assert_eq!(calls.take(), expected, "{case}: in the end");
+        }
+    }
+
+    #[test]
+    fn calls_are_bounded() {
+        let mut calls = Calls::default();
+        for index in 0..MAX_CALLS {
+            let piece = format!(r#"{{"index":{index},"id":"{index}"}}"#);
+            assert!(calls.add(serde_json::from_str(&piece).unwrap()).is_ok());
+        }
+        assert_eq!(calls.add(serde_json::from_str(r#"{"id":"more"}"#).unwrap()), Err(TooMany));
+    }
+}

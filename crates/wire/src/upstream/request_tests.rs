@@ -1,0 +1,128 @@
+use super::*;
+use serde_json::{Value, json};
+use trunkline_core::turn::Options;
+
+use crate::chat::ChatRequest;
+
+fn sent(turn: &Turn, system_prompt: Option<&str>, model: Option<&str>) -> Value {
+    serde_json::from_slice(&request(turn, system_prompt, model)).unwrap()
+}
+
+fn turn(messages: Vec<Message>) -> Turn {
+    Turn { model: "ours".into(), messages, ..Turn::default() }
+}
+
+#[test]
+fn the_least_turn_is_sent_without_what_nobody_asked_for() {
+    let turn = turn(vec![Message::new(Role::User, "hi")]);
+    let message = json!({"role": "user", "content": "hi"});
+    let streamed = json!({"messages": [message], "stream": true, "stream_options": {"include_usage": true}});
+    assert_eq!(sent(&turn, None, None), streamed);
+    let whole = Turn { shown: Shown::AtTheEnd, ..turn };
+    assert_eq!(
+        sent(&whole, Some(""), Some("theirs")),
+        json!({"model": "theirs", "messages": [message], "stream": false})
+    );
+}
+
+#[test]
+fn wishes_arrive_zero_and_false_too() {
+    let body = json!({
+        "model": "ours", "messages": [{"role": "user", "content": "hi"}], "stream": false,
+        "max_tokens": 0, "temperature": 0.0, "top_p": 1e-3,
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+        "tool_choice": "auto", "parallel_tool_calls": false, "seed": 0, "stop": ["a", "b"],
+        "response_format": {"type": "json_object"}, "metadata": {"task": "abc"},
+    });
+    let turn = ChatRequest::parse(body.to_string().as_bytes()).unwrap().into_turn().unwrap();
+    assert_eq!(sent(&turn, None, Some("ours")), body);
+    let none = Turn { options: Options::default(), ..turn };
+    assert_eq!(sent(&none, None, None).as_object().unwrap().len(), 2, "messages and stream");
+}
+
+#[test]
+fn a_history_with_calls_and_pictures_is_rebuilt() {
+    let call = Call { id: "c1".into(), name: "add".into(), arguments: "{\"a\":2}".into() };
+    let image = Image { extension: "png", bytes: vec![1, 2, 3] };
+    let turn = turn(vec![
+        Message::new(Role::System, "be terse"),
+        Message { images: vec![image.clone()], ..Message::new(Role::User, "what is this?") },
+        Message { images: vec![image], ..Message::new(Role::User, "") },
+        Message { calls: vec![call.clone()], ..Message::new(Role::Assistant, "") },
+        Message { call_id: Some("c1".into()), ..Message::new(Role::Tool, "4") },
+        Message { calls: vec![call], ..Message::new(Role::Assistant, "once more") },
+        Message::new(Role::Assistant, ""),
+    ]);
+    let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AQID"}});
+    let calls = json!([{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\":2}"}}]);
+    let expected = json!([
+        {"role": "system", "content": "be terse"},
+        {"role": "user", "content": [{"type": "text", "text": "what is this?"}, picture]},
+        {"role": "user", "content": [picture]},
+        {"role": "assistant", "content": null, "tool_calls": calls},
+        {"role": "tool", "content": "4", "tool_call_id": "c1"},
+        {"role": "assistant", "content": "once more", "tool_calls": calls},
+        {"role": "assistant", "content": ""},
+    ]);
+    assert_eq!(sent(&turn, None, None)["messages"], expected);
+}
+
+#[test]
+fn our_instructions_stand_above_the_clients() {
+    for (messages, expected) in [
+        (vec![Message::new(Role::User, "hi")], json!([["system", "ours"], ["user", "hi"]])),
+        (
+            vec![Message::new(Role::System, "theirs"), Message::new(Role::User, "hi")],
+            json!([["system", "ours\n\ntheirs"], ["user", "hi"]]),
+        ),
+        (
+            vec![Message::new(Role::User, "hi"), Message::new(Role::System, "later")],
+            json!([["system", "ours"], ["user", "hi"], ["system", "later"]]),
+        ),
+    ] {
+        let body = sent(&turn(messages), Some("ours"), None);
+        let messages = body["messages"].as_array().unwrap();
+        let told: Vec<Value> = messages.iter().map(|message| json!([message["role"], message["content"]])).collect();
+        assert_eq!(Value::from(told), expected);
+    }
+}
+
+#[test]
+fn old_calls_without_ids_are_given_one() {
+    let old = |name: &str| Call { id: String::new(), name: name.into(), arguments: "{}".into() };
+    let body = sent(
+        &turn(vec![
+            Message { calls: vec![old("a"), old("b")], ..Message::new(Role::Assistant, "") },
+            Message::new(Role::Tool, "1"),
+            Message::new(Role::Tool, "2"),
+            Message::new(Role::Tool, "of nothing"),
+        ]),
+        None,
+        None,
+    );
+    let messages = &body["messages"];
+    assert_eq!(
+        (&messages[0]["tool_calls"][0]["id"], &messages[1]["tool_call_id"]),
+        (&json!("call_0_0"), &json!("call_0_0"))
+    );
+    assert_eq!(
+        (&messages[0]["tool_calls"][1]["id"], &messages[2]["tool_call_id"]),
+        (&json!("call_0_1"), &json!("call_0_1"))
+    );
+    assert_eq!(messages[3].get("tool_call_id"), None);
+}
+
+proptest::proptest! {
+    #[test]
+    fn what_a_client_sends_through_us_arrives_as_it_was(
+        texts in proptest::collection::vec("[^\0]{1,30}", 1..5),
+        bytes in proptest::collection::vec(proptest::num::u8::ANY, 1..40),
+    ) {
+        let mut messages: Vec<Message> = texts.iter().map(|text| Message::new(Role::User, text)).collect();
+        messages[0].images.push(Image { extension: "gif", bytes });
+        messages.push(Message::new(Role::User, "and?"));
+        let turn = Turn { shown: Shown::AtTheEnd, ..turn(messages) };
+        let read = ChatRequest::parse(&request(&turn, None, Some("ours"))).unwrap().into_turn().unwrap();
+        assert_eq!(read, turn);
+    }
+}
