@@ -12,6 +12,7 @@ use trunkline_core::model::Model;
 use trunkline_core::parse::{Conclusion, Decoder, Ending};
 use trunkline_core::provider::{Provider, UsageScope};
 use trunkline_process::{Exit, LimitKind, Running, Step};
+use trunkline_upstream::Call;
 
 use crate::engine::Inner;
 use crate::gate::Permit;
@@ -30,6 +31,8 @@ pub(crate) struct Attempt {
 
 enum State {
     Live(Box<Live>),
+    /// A service answers.
+    Calling(Box<(Call, Belongings)>),
     /// The CLI is done; its worktree is being put in order. The last event waits for the receipt.
     Closing {
         receipt: oneshot::Receiver<Option<Receipt>>,
@@ -73,6 +76,10 @@ impl Attempt {
         Self { events: VecDeque::new(), state: State::Live(Box::new(live)) }
     }
 
+    pub(crate) fn calling(call: Call, belongings: Belongings) -> Self {
+        Self { events: VecDeque::new(), state: State::Calling(Box::new((call, belongings))) }
+    }
+
     /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
@@ -88,6 +95,17 @@ impl Attempt {
                     match step {
                         Some(step) => self.take(step),
                         None => self.conclude(Ending::Open, Parting::Stop),
+                    }
+                }
+                State::Calling(calling) => {
+                    let (call, belongings) = &mut **calling;
+                    match call.next().await {
+                        Some(Event::Failed(failure)) => {
+                            let message = belongings.engine.settings.secrets.mask(&failure.message);
+                            self.events.push_back(Event::Failed(Failure { message, ..failure }));
+                        }
+                        Some(event) => return Some(event),
+                        None => self.state = State::Done,
                     }
                 }
                 State::Closing { receipt, .. } => {

@@ -7,16 +7,21 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio_util::task::TaskTracker;
+use trunkline_core::api::Api;
 use trunkline_core::event::Attempted;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::near::near;
 use trunkline_core::parse::{Context, Decoder};
+use trunkline_core::prompt;
 use trunkline_core::provider::Provider;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Turn;
 use trunkline_process::{Keepers, SpawnError};
+use trunkline_upstream::{Call, Upstream};
+use trunkline_wire::upstream;
 
+use crate::agent_file;
 use crate::attempt::{Attempt, Belongings, Live};
 use crate::environment::OWNER;
 use crate::explain::{self, Explanation};
@@ -95,6 +100,7 @@ pub(crate) struct Inner {
     pub(crate) mark: String,
     models: ArcSwap<Models>,
     pub(crate) keepers: Keepers,
+    pub(crate) upstream: Upstream,
     gate: Gate,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) examined: health::Memory,
@@ -118,6 +124,7 @@ impl Engine {
             tracker: TaskTracker::new(),
             mark: Owner::this_process().mark(),
             keepers,
+            upstream: Upstream::new(),
             settings,
         };
         Self { inner: Arc::new(inner) }
@@ -234,7 +241,7 @@ impl Inner {
         let mut belongings = Belongings::new(Arc::clone(self), permit, session_turn, scratch);
         let provider = match &model.backend {
             Backend::Program(provider) => provider,
-            Backend::Api(api) => todo!("{api:?}"),
+            Backend::Api(api) => return Ok(Attempt::calling(self.call(api, turn, model)?, belongings)),
         };
         let launch = Launch { settings: &self.settings, turn, model, provider, models, run: id, owner: &self.mark };
         let program = launch.program()?;
@@ -259,6 +266,21 @@ impl Inner {
             belongings,
             last_words: None,
         }))
+    }
+}
+
+impl Inner {
+    /// The request of a turn to a service.
+    fn call(&self, api: &Api, turn: &Turn, model: &Model) -> Result<Call, Failure> {
+        let file = match &model.agent_file {
+            Some(name) => agent_file::read(&model.repo, name)?,
+            None => None,
+        };
+        let standing: Vec<String> = file.into_iter().chain(model.system_prompt.clone()).collect();
+        let standing = (!standing.is_empty()).then(|| standing.join("\n\n"));
+        let body = upstream::request(turn, standing.as_deref(), model.upstream.as_deref());
+        let asked: Vec<String> = turn.messages.iter().map(prompt::said).collect();
+        Ok(self.upstream.call(api, body, &[], model.limits.total, asked.join("\n")))
     }
 }
 

@@ -194,7 +194,11 @@ async fn examine(engine: &Arc<Inner>, models: &Models, model: &Arc<Model>, depth
         }
         Backend::Api(api) => {
             examined.path = Some(api.base_url.clone());
-            todo!()
+            if !examined.available {
+                return examined;
+            }
+            let listed = engine.upstream.models(api, HEALTH_LIMIT).await;
+            listed.map(|count| Some(format!("{count} models"))).map_err(|failure| failure.message)
         }
     };
     let mask = |text: &str| engine.settings.secrets.mask(text);

@@ -33,6 +33,8 @@ pub struct Upstream {
 /// and a machine that has none can still call what is local.
 #[derive(Debug, Default)]
 struct Clients {
+    /// What is on this machine is not reached through a proxy, whatever the environment says.
+    local: OnceLock<Client>,
     plain: OnceLock<Client>,
     secure: OnceLock<Client>,
 }
@@ -91,7 +93,12 @@ impl Upstream {
 impl Clients {
     fn to(&self, address: &Address) -> Result<&Client, Failure> {
         let secure = address.url.scheme() == "https";
-        let cell = if secure { &self.secure } else { &self.plain };
+        let local = !secure && is_loopback(&address.url);
+        let cell = match (secure, local) {
+            (true, _) => &self.secure,
+            (false, true) => &self.local,
+            (false, false) => &self.plain,
+        };
         if let Some(client) = cell.get() {
             return Ok(client);
         }
@@ -104,12 +111,18 @@ impl Clients {
             .pool_idle_timeout(Duration::from_secs(30))
             .pool_max_idle_per_host(4);
         let builder = if secure { builder } else { builder.tls_certs_only([]) };
+        let builder = if local { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|error| {
             let message = format!("cannot call {}: {}", address.host, fault::reason(&error));
             Failure::new(Category::Configuration, message).hint("are the system's CA certificates installed?")
         })?;
         Ok(cell.get_or_init(|| client))
     }
+}
+
+fn is_loopback(url: &reqwest::Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// What an answer with an error's status says.
