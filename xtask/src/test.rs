@@ -9,6 +9,7 @@ pub(crate) fn run() -> Result<()> {
     need("git")?;
     need("sh")?;
     need("python3")?;
+    need("jq")?;
     let tally = cargo_test(&["test", "--workspace", "--locked"])?;
     println!("\ntests: {} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.ignored);
     if tally.failed > 0 || tally.passed == 0 || !tally.success {

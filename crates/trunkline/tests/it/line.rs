@@ -18,7 +18,7 @@ use crate::look::{processes_of, until};
 
 /// All that the fake CLIs, and git, need of the system.
 const TOOLS: [&str; 18] = [
-    "sh", "awk", "cat", "date", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv", "ls", "dd", "tr", "wc", "setsid",
+    "sh", "cat", "date", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv", "ls", "dd", "tr", "wc", "setsid",
     "touch", "true",
 ];
 

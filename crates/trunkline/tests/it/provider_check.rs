@@ -73,6 +73,7 @@ fn the_examples_conform() {
     let system = Path::new("/usr/bin/python3");
     let python = if system.exists() { system.to_owned() } else { which("python3") };
     symlink(python, line.path("tools/python3")).unwrap();
+    symlink(which("jq"), line.path("tools/jq")).unwrap();
     for name in ["echo.sh", "echo.py"] {
         let ran = line.run(&["provider", "check", example(name).to_str().unwrap()]).exits(0);
         assert!(ran.stdout.ends_with("\nconforms: 17 passed, 0 with warnings, 0 failed\n"), "{name}:\n{}", ran.stdout);

@@ -260,7 +260,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "providers:\n- {name: a, type: agent, config: {program: x, format: xml}}",
-        "2:55: provider a: `format`: unknown variant `xml`, expected one of `claude`, `codex`, `gemini`, `qwen`, `opencode`, `ax`, `text`, `json`, `stream-json`",
+        "2:55: provider a: `format`: unknown variant `xml`, expected one of `claude`, `codex`, `gemini`, `qwen`, `opencode`, `ax`, `text`, `json`, `stream-json`, `protocol`",
     ),
     (
         "providers:\n- {name: codex, type: agent, config: {permissions: root}}",
