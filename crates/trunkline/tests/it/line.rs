@@ -17,7 +17,7 @@ use crate::http::{Ask, Reply, exchange};
 use crate::look::{processes_of, until};
 
 /// All that the fake CLIs, and git, need of the system.
-const TOOLS: [&str; 18] = [
+const TOOLS: [&str; 17] = [
     "sh", "cat", "date", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv", "ls", "dd", "tr", "wc", "setsid",
     "touch", "true",
 ];

@@ -27,4 +27,5 @@ mod sessions;
 mod silence;
 mod spawn;
 mod stop;
+mod upstream;
 mod worktree;

@@ -1,0 +1,347 @@
+//! Services as providers: OpenAI-compatible HTTP upstreams, one of them another gateway of ours.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::line::Line;
+use crate::look::until;
+
+/// A service on a port of its own: answers each request with the next of its scripts, and keeps what it was sent.
+struct Service {
+    url: String,
+    seen: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+enum Script {
+    /// A status, further header lines, and a body.
+    Says(u16, &'static str, String),
+    /// Sends this much and hangs until the other side hangs up; then says so.
+    Hangs(String, &'static str),
+}
+
+impl Service {
+    fn new(scripts: impl IntoIterator<Item = Script>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let mut scripts: VecDeque<Script> = scripts.into_iter().collect();
+        let kept = Arc::clone(&seen);
+        thread::spawn(move || {
+            while let Some(script) = scripts.pop_front() {
+                let Ok((socket, _)) = listener.accept() else { return };
+                serve(socket, script, &kept);
+            }
+        });
+        Self { url, seen }
+    }
+
+    fn seen(&self) -> Vec<(String, Value)> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+fn serve(mut socket: TcpStream, script: Script, seen: &Mutex<Vec<(String, Value)>>) {
+    let mut request = Vec::new();
+    let mut piece = [0; 65536];
+    let body = loop {
+        let count = socket.read(&mut piece).unwrap();
+        assert!(count > 0, "closed in the middle of a request");
+        request.extend_from_slice(&piece[..count]);
+        let text = String::from_utf8_lossy(&request).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+        if body.len() >= length.unwrap_or(0) {
+            seen.lock().unwrap().push((head.to_owned(), serde_json::from_str(body).unwrap_or_default()));
+            break script;
+        }
+    };
+    match body {
+        Script::Says(status, headers, body) => {
+            let head =
+                format!("HTTP/1.1 {status} X\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n", body.len());
+            socket.write_all((head + &body).as_bytes()).unwrap();
+        }
+        Script::Hangs(body, told) => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+            socket.write_all((head.to_owned() + &body).as_bytes()).unwrap();
+            while socket.read(&mut piece).is_ok_and(|count| count > 0) {}
+            seen.lock().unwrap().push((told.to_owned(), Value::Null));
+        }
+    }
+}
+
+fn whole(message: Value, finish: &str) -> Script {
+    let body = json!({"id": "x", "object": "chat.completion", "created": 1, "model": "gpt-x",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10,
+            "prompt_tokens_details": {"cached_tokens": 2}}});
+    Script::Says(200, "content-type: application/json\r\n", body.to_string())
+}
+
+fn stream(deltas: &[Value], finish: &str) -> Script {
+    let frame = |choices: Value, usage: Value| {
+        format!(
+            "data: {}\n\n",
+            json!({"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "gpt-x",
+            "choices": choices, "usage": usage})
+        )
+    };
+    let choice = |delta: &Value, finish: Value| json!([{"index": 0, "delta": delta, "finish_reason": finish}]);
+    let mut body: String = deltas.iter().map(|delta| frame(choice(delta, Value::Null), Value::Null)).collect();
+    body += &frame(choice(&json!({}), json!(finish)), Value::Null);
+    body += &frame(json!([]), json!({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}));
+    Script::Says(200, "content-type: text/event-stream\r\n", body + "data: [DONE]\n\n")
+}
+
+fn refusal(status: u16, headers: &'static str, error: Value) -> Script {
+    Script::Says(status, headers, json!({"error": error}).to_string())
+}
+
+/// A gateway with the service as its provider `up`.
+fn gateway(service: &Service, more: &str) -> Line {
+    let file = format!(
+        "providers:\n- name: up\n  type: api\n  priority: 9\n  config: {{base_url: '{}/', model: gpt-x, api_key_env: UP_KEY}}\n  \
+         models: {{fast: gpt-mini}}\n{more}\nrouting: {{backoff: 1ms, max_retries: 1}}\n",
+        service.url
+    );
+    Line::new()
+        .env("UP_KEY", "hunter2-hunter2")
+        .cli("p", "cat >/dev/null; answers \"$1\" 'from p'")
+        .config("router.yaml", &file)
+        .start()
+}
+
+const OTHER: &str = "- {name: p, type: cli, config: {path: p}}";
+
+#[test]
+fn whole_and_streamed_with_everything_the_client_asked_for() {
+    let service = Service::new([
+        whole(json!({"role": "assistant", "content": "Hello"}), "length"),
+        stream(
+            &[
+                json!({"role": "assistant"}),
+                json!({"reasoning_content": "hm"}),
+                json!({"content": "Hel"}),
+                json!({"content": "lo"}),
+            ],
+            "stop",
+        ),
+    ]);
+    let line = gateway(&service, "");
+    let reply = line
+        .chat("hi")
+        .model("up")
+        .after("system", "Be terse.")
+        .image("data:image/png;base64,iVBORw0KGgo=")
+        .with("temperature", 0)
+        .with("max_tokens", 5)
+        .with("response_format", json!({"type": "json_object"}))
+        .with("seed", 7)
+        .send();
+    assert_eq!((reply.content().as_str(), reply.header("x-trunkline-provider")), ("Hello", Some("up")));
+    let body = reply.json();
+    assert_eq!(body["choices"][0]["finish_reason"], "length");
+    let usage = json!({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10,
+        "prompt_tokens_details": {"cached_tokens": 2}});
+    assert_eq!((&body["usage"], &body["trunkline"]["usage_estimated"]), (&usage, &Value::Null));
+    let (head, sent) = service.seen().remove(0);
+    assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1"), "{head}");
+    assert!(head.to_lowercase().contains("authorization: bearer hunter2-hunter2"), "{head}");
+    let expected = json!({
+        "model": "gpt-x", "stream": false, "temperature": 0, "max_tokens": 5, "seed": 7,
+        "response_format": {"type": "json_object"},
+        "messages": [
+            {"role": "system", "content": "Be terse."},
+            {"role": "user", "content": [
+                {"type": "text", "text": "hi"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+            ]},
+        ],
+    });
+    let mut sent = sent;
+    sent.as_object_mut().unwrap().entry("stream").or_insert(json!(false));
+    assert_eq!(sent, expected);
+
+    let streamed =
+        line.chat("hi").model("auto:fast").streamed().with("stream_options", json!({"include_usage": true})).send();
+    assert_eq!((streamed.streamed_text().as_str(), streamed.is_done()), ("Hello", true));
+    assert!(streamed.body.contains("\"reasoning_content\":\"hm\""), "{}", streamed.body);
+    assert_eq!(streamed.frames().last().unwrap()["usage"]["total_tokens"], 10);
+    let sent = &service.seen()[1].1;
+    assert_eq!((&sent["model"], &sent["stream"]), (&json!("gpt-mini"), &json!(true)));
+}
+
+#[test]
+fn tool_calls_go_through_both_ways() {
+    let call = json!({"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\":\"Rome\"}"}});
+    let piece = |id: Option<&str>, name: Option<&str>, arguments: &str| {
+        let mut call = json!({"index": 0, "function": {"arguments": arguments}});
+        if let (Some(id), Some(name)) = (id, name) {
+            call["id"] = json!(id);
+            call["type"] = json!("function");
+            call["function"]["name"] = json!(name);
+        }
+        json!({"tool_calls": [call]})
+    };
+    let service = Service::new([
+        whole(json!({"role": "assistant", "content": null, "tool_calls": [call]}), "tool_calls"),
+        stream(
+            &[
+                piece(Some("call_1"), Some("weather"), ""),
+                piece(None, None, "{\"city\":"),
+                piece(None, None, "\"Rome\"}"),
+            ],
+            "tool_calls",
+        ),
+        whole(json!({"role": "assistant", "content": "Sunny."}), "stop"),
+    ]);
+    let line = gateway(&service, "");
+    let tools = json!([{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]);
+    let ask = || line.chat("Rome?").model("up").with("tools", tools.clone()).with("tool_choice", "auto");
+    let choice = ask().send().json()["choices"][0].clone();
+    assert_eq!((&choice["message"]["tool_calls"], &choice["message"]["content"]), (&json!([call]), &Value::Null));
+    assert_eq!(choice["finish_reason"], "tool_calls");
+    assert_eq!((&service.seen()[0].1["tools"], &service.seen()[0].1["tool_choice"]), (&tools, &json!("auto")));
+
+    let frames = ask().streamed().send().frames();
+    let calls: Vec<&Value> = frames
+        .iter()
+        .map(|frame| &frame["choices"][0]["delta"]["tool_calls"][0])
+        .filter(|call| call.is_object())
+        .collect();
+    assert_eq!((&calls[0]["id"], &calls[0]["function"]["name"]), (&json!("call_1"), &json!("weather")));
+    let arguments: String = calls.iter().map(|call| call["function"]["arguments"].as_str().unwrap()).collect();
+    assert_eq!(arguments, "{\"city\":\"Rome\"}");
+    assert!(frames.iter().any(|frame| frame["choices"][0]["finish_reason"] == "tool_calls"));
+
+    let history = json!([
+        {"role": "user", "content": "Rome?"},
+        {"role": "assistant", "content": null, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "24 C"},
+    ]);
+    let body = json!({"model": "up", "messages": history});
+    let text = body.to_string();
+    let request = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{text}",
+        line.address(),
+        text.len()
+    );
+    assert_eq!(crate::http::exchange(line.address(), &request).finish().content(), "Sunny.");
+    assert_eq!(service.seen()[2].1["messages"], history);
+}
+
+#[test]
+fn what_an_upstream_refuses_has_its_category_and_its_own_words() {
+    for (status, headers, error, category, ours, wait) in [
+        (
+            401,
+            "",
+            json!({"message": "Incorrect API key provided: hunter2-hunter2", "type": "invalid_request_error", "code": "invalid_api_key"}),
+            "authentication",
+            500,
+            None,
+        ),
+        (
+            404,
+            "",
+            json!({"message": "The model `gpt-x` does not exist", "code": "model_not_found"}),
+            "not_found",
+            500,
+            None,
+        ),
+        (400, "", json!({"message": "temperature must be at most 2"}), "validation", 500, None),
+        (
+            429,
+            "",
+            json!({"message": "You exceeded your current quota", "code": "insufficient_quota"}),
+            "quota",
+            429,
+            None,
+        ),
+        (429, "retry-after: 7200\r\n", json!({"message": "slow down"}), "rate_limit", 429, Some("120")),
+        (500, "", json!({"message": "The server had an error"}), "server", 500, None),
+    ] {
+        let service = Service::new([refusal(status, headers, error.clone()), refusal(status, headers, error.clone())]);
+        let line = gateway(&service, "");
+        let reply = line.chat("hi").model("up").send();
+        let shown = reply.error(ours);
+        assert_eq!(shown["code"], category);
+        let words = error["message"].as_str().unwrap().replace("hunter2-hunter2", "***");
+        assert!(shown["detail"].as_str().unwrap().contains(&words), "{shown}");
+        assert_eq!(reply.header("retry-after"), wait, "{category}");
+        assert!(!reply.body.contains("hunter2") && !line.log().contains("hunter2"), "{}", reply.body);
+    }
+}
+
+#[test]
+fn one_that_is_down_or_breaks_off_is_passed_over() {
+    let closed = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("http://{}/v1", listener.local_addr().unwrap())
+    };
+    let service = Service { url: closed, seen: Arc::default() };
+    let line = gateway(&service, OTHER);
+    let reply = line.chat("hi").model("auto").send();
+    assert_eq!(reply.content(), "from p");
+    let categories: Vec<Value> =
+        reply.json()["trunkline"]["attempts"].as_array().unwrap().iter().map(|a| a["category"].clone()).collect();
+    assert_eq!(categories, [json!("network"), json!("network"), Value::Null]);
+
+    let half = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hal\"}}]}\n\n".to_owned();
+    let broken = || Script::Says(200, "content-type: text/event-stream\r\n", half.clone());
+    let service = Service::new([broken(), broken(), broken()]);
+    let line = gateway(&service, OTHER);
+    let streamed = line.chat("hi").model("auto").streamed().send();
+    assert!(!streamed.is_done() && streamed.body.contains("\"code\":\"network\""), "{}", streamed.body);
+    assert_eq!(line.chat("hi").model("auto").send().content(), "from p", "whole: nothing was shown");
+}
+
+#[test]
+fn who_hangs_up_ends_the_call() {
+    let half = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hal\"}}]}\n\n".to_owned();
+    let service = Service::new([Script::Hangs(half, "gone")]);
+    let line = gateway(&service, "");
+    let mut stream = line.chat("hi").model("up").streamed().open();
+    stream.until("Hal");
+    drop(stream);
+    until("the service sees it", || service.seen().iter().any(|(told, _)| told == "gone"));
+}
+
+#[test]
+fn a_key_that_is_not_set_is_said_before_anything_is_sent() {
+    let service = Service::new([]);
+    let file = format!(
+        "providers: [{{name: up, type: api, config: {{base_url: '{}', model: m, api_key_env: NO_SUCH_KEY}}}}]\n",
+        service.url
+    );
+    let line = Line::new().config("router.yaml", &file).start();
+    assert!(line.log().contains("NO_SUCH_KEY"), "{}", line.log());
+    let error = line.chat("hi").model("up").send().error(500);
+    assert_eq!(error["code"], "configuration");
+    assert!(error["detail"].as_str().unwrap().contains("NO_SUCH_KEY"), "{error}");
+    let health = line.get("/health/providers").json();
+    assert_eq!((&health["status"], &health["providers"][0]["available"]), (&json!("down"), &json!(false)));
+    assert!(service.seen().is_empty());
+}
+
+#[test]
+fn another_gateway_is_an_upstream_too() {
+    let inner =
+        Line::new().cli("codex", "cat >/dev/null; codex_answers inner").model("m", json!({"driver": "codex"})).start();
+    let service = Service { url: format!("http://{}/v1", inner.address()), seen: Arc::default() };
+    let line = gateway(&service, "");
+    assert_eq!(line.chat("hi").model("up/m").send().content(), "inner");
+    assert_eq!(line.chat("hi").model("up/m").streamed().send().streamed_text(), "inner");
+    let health = line.get("/health/providers").json();
+    assert_eq!(
+        (&health["providers"][0]["healthy"], &health["providers"][0]["version"]),
+        (&json!(true), &json!("1 models"))
+    );
+    let error = line.chat("hi").model("up/nobody").send().error(500);
+    assert_eq!(error["code"], "not_found");
+}
