@@ -198,7 +198,9 @@ async fn examine(engine: &Arc<Inner>, models: &Models, model: &Arc<Model>, depth
                 return examined;
             }
             let listed = engine.upstream.models(api, HEALTH_LIMIT).await;
-            listed.map(|count| Some(format!("{count} models"))).map_err(|failure| failure.message)
+            listed
+                .map(|count| Some(if count == 1 { "1 model".to_owned() } else { format!("{count} models") }))
+                .map_err(|failure| failure.message)
         }
     };
     let mask = |text: &str| engine.settings.secrets.mask(text);

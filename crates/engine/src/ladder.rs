@@ -252,3 +252,7 @@ impl StartError {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "ladder_tests.rs"]
+mod tests;

@@ -36,6 +36,7 @@ impl Gateway {
         let model = |mode: &str| json!({"driver": "codex", "repoPath": folder.path(), "command": agent, "env": {"FAKE_AGENT": mode}});
         let models = json!({"noop": model("noop"), "stream": model("stream"), "hang": model("hang")});
         fs::write(folder.path().join("models.json"), models.to_string())?;
+        fs::write(folder.path().join("router.yaml"), router(agent, folder.path()))?;
         let began = Instant::now();
         let mut process = serve_command(binary, folder.path()).spawn()?;
         let mut lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
@@ -61,6 +62,23 @@ impl Gateway {
             }
         })
         .await
+    }
+
+    /// The same request to a model and to the router, in turns: what it costs to be routed.
+    pub(crate) async fn routing(&self, total: usize) -> Result<(Stats, Stats)> {
+        let mut client = Client::connect(self.address).await?;
+        let (mut direct, mut routed) = (Stats::default(), Stats::default());
+        for turn in 0..total {
+            // Who goes first changes too: the second finds everything warm.
+            let order = if turn % 2 == 0 { ["noop", "auto:fast"] } else { ["auto:fast", "noop"] };
+            for model in order {
+                let began = Instant::now();
+                client.chat(model).await?;
+                let stats = if model == "noop" { &mut direct } else { &mut routed };
+                stats.push(began.elapsed().as_secs_f64());
+            }
+        }
+        Ok((direct, routed))
     }
 
     /// How long a delta takes from the program's print to the client, over HTTP.
@@ -122,6 +140,19 @@ impl Gateway {
         self.process.kill().await?;
         Ok(())
     }
+}
+
+/// Three providers, the first of which is the one that `noop` runs.
+fn router(agent: &Path, folder: &Path) -> String {
+    let provider = |name: &str, priority: i32| {
+        format!(
+            "- name: {name}\n  type: agent\n  priority: {priority}\n  config:\n    recipe: codex\n    path: {agent}\n    \
+             repo: {folder}\n    env: {{FAKE_AGENT: noop}}\n  models: {{fast: mini, codegen: big}}\n",
+            agent = agent.display(),
+            folder = folder.display(),
+        )
+    };
+    format!("providers:\n{}{}{}", provider("a", 3), provider("b", 2), provider("c", 1))
 }
 
 fn resident(pid: u32) -> Result<f64> {

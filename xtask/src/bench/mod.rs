@@ -64,6 +64,12 @@ impl Bench {
             one.take(1, self.requests, &agent, &keepers, &gateway).await?;
             many.take(MANY, self.requests * 4, &agent, &keepers, &gateway).await?;
         }
+        let (mut direct, mut routed) = (Stats::default(), Stats::default());
+        for _ in 0..self.rounds {
+            let (by_name, by_hint) = gateway.routing(self.requests).await?;
+            direct.extend(by_name);
+            routed.extend(by_hint);
+        }
         let mut deltas_direct = Stats::default();
         let mut deltas_gateway = Stats::default();
         for _ in 0..self.rounds {
@@ -106,6 +112,16 @@ impl Bench {
             "",
             &format!("{:.0} % of bare", ratio * 100.0),
             "≥ 70 %",
+        ]));
+        let (by_name, by_hint) = (direct.quantile(0.5), routed.quantile(0.5));
+        table.push_str(&row(&[
+            "routed (`auto:fast`) beside a direct model, p50",
+            "",
+            "",
+            &format!("{}; {}", millis(by_name), millis(by_hint)),
+            "",
+            &format!("{:+.0} µs (ratio {:.3})", (by_hint - by_name) * 1e6, by_hint / by_name),
+            "≤ 50 µs",
         ]));
         let added = |stats: &Stats| stats.quantile(0.5) - deltas_direct.quantile(0.5);
         table.push_str(&row(&[

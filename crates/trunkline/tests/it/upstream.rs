@@ -340,7 +340,7 @@ fn another_gateway_is_an_upstream_too() {
     let health = line.get("/health/providers").json();
     assert_eq!(
         (&health["providers"][0]["healthy"], &health["providers"][0]["version"]),
-        (&json!(true), &json!("1 models"))
+        (&json!(true), &json!("1 model"))
     );
     let error = line.chat("hi").model("up/nobody").send().error(500);
     assert_eq!(error["code"], "not_found");

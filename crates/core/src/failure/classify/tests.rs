@@ -2,66 +2,96 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Each pattern of the general table, as services and CLIs put it.
+const IN_A_SENTENCE: [(Category, &str, &str); 58] = {
+    use Category::{Authentication, Configuration, Network, NotFound, Quota, RateLimit, Server, Timeout, Validation};
+    [
+        (Quota, "insufficient_quota", r#"{"error":{"code":"insufficient_quota","message":"You exceeded your plan"}}"#),
+        (Quota, "quota_exceeded", "Quota exceeded for metric generate_requests. Check your plan."),
+        (Quota, "billing_hard_limit", "Error: billing_hard_limit_reached (organization)"),
+        (Quota, "RESOURCE_EXHAUSTED", "got status: RESOURCE_EXHAUSTED. Please try again tomorrow"),
+        (Quota, "credit_limit", "Your credit limit has been reached; add funds to continue"),
+        (Quota, "usage_limit", "You've hit your usage limit. Upgrade to Pro"),
+        (RateLimit, "rate_limit", "anthropic rate_limit_error: Number of request tokens has exceeded your limit"),
+        (RateLimit, "rate.limit", "Rate limit reached for gpt-x in organization org-1"),
+        (RateLimit, "RATE_LIMIT_EXCEEDED", r#"reason: "RATE_LIMIT_EXCEEDED", domain: "googleapis.com""#),
+        (RateLimit, "too_many_requests", "Error: Too Many Requests"),
+        (RateLimit, "429", "exceeded retry limit, last status: 429"),
+        (RateLimit, "overloaded", r#"{"type":"overloaded_error","message":"Overloaded"}"#),
+        (RateLimit, "throttl*", "ThrottlingException: Your request was throttled by Bedrock"),
+        (RateLimit, "throttl*", "API call was throttled"),
+        (Authentication, "invalid_api_key", "Incorrect key: invalid_api_key. Find yours in the dashboard"),
+        (Authentication, "invalid_api_key", "Invalid API key - Fix external API key"),
+        (Authentication, "unauthorized", "unexpected response: Unauthorized"),
+        (Authentication, "UNAUTHENTICATED", "16 UNAUTHENTICATED: Request had invalid credentials"),
+        (Authentication, "PERMISSION_DENIED", "7 PERMISSION_DENIED: The caller does not have permission"),
+        (Authentication, "authentication_failed", "OAuth authentication failed, run login again"),
+        (Authentication, "not_authenticated", "You are not authenticated. Please log in"),
+        (Authentication, "401", "API Error: 401"),
+        (Authentication, "403", "Request failed with status code 403"),
+        (Validation, "invalid_request", r#"{"type":"invalid_request_error","message":"messages: at least one"}"#),
+        (Validation, "malformed", "Malformed request body"),
+        (Validation, "bad_request", "openai.BadRequest: Bad Request"),
+        (Validation, "validation_error", "1 validation error for ChatRequest"),
+        (Validation, "invalid_parameter", "Invalid parameter: temperature"),
+        (Validation, "400", "HTTP 400"),
+        (Network, "ECONNRESET", "TypeError: terminated: read ECONNRESET"),
+        (Network, "ETIMEDOUT", "connect ETIMEDOUT 104.18.7.192:443"),
+        (Network, "ENOTFOUND", "getaddrinfo ENOTFOUND api.openai.com"),
+        (Network, "ECONNREFUSED", "connect ECONNREFUSED 127.0.0.1:11434"),
+        (Network, "network_error", "A network error occurred"),
+        (Network, "connection_failed", "Connection failed: error sending request for url"),
+        (Network, "DEADLINE_EXCEEDED", "4 DEADLINE_EXCEEDED: Deadline exceeded after 59s"),
+        (Network, "socket_hang_up", "Error: socket hang up"),
+        (Server, "internal_server_error", "Internal Server Error"),
+        (Server, "service_unavailable", "Service Unavailable: The model is loading"),
+        (Server, "bad_gateway", "<title>Bad Gateway</title>"),
+        (Server, "500", "API Error: 500"),
+        (Server, "502", "upstream returned 502"),
+        (Server, "503", "got status: 503"),
+        (Server, "504", "unexpected status 504"),
+        (Timeout, "timed_out", "The operation timed out."),
+        (Timeout, "timeout", "ReadTimeout: request timeout"),
+        (Timeout, "SIGTERM", "process was terminated by SIGTERM"),
+        (Timeout, "SIGKILL", "child killed: SIGKILL"),
+        (NotFound, "command_not_found", "sh: 1: gemini: command not found"),
+        (NotFound, "ENOENT", "Error: spawn codex ENOENT"),
+        (NotFound, "not_found", "Session not found"),
+        (NotFound, "model_not_found", r#"{"code":"model_not_found","message":"The model does not exist"}"#),
+        (NotFound, "404", "error 404"),
+        (Configuration, "not_configured", "Provider is not configured: run setup"),
+        (Configuration, "missing_config", "Missing config file: ~/.agent/config.json"),
+        (Configuration, "invalid_config", "invalid_config: unknown field model"),
+        (Configuration, "cli_not_installed", "cli_not_installed: codex"),
+        (Configuration, "cli_not_installed", "The CLI not installed on this machine"),
+    ]
+};
+
 #[test]
 fn every_pattern_in_a_sentence() {
-    use Category::*;
-    for (text, category) in [
-        ("Error: insufficient_quota: check your plan", Quota),
-        ("Quota exceeded. Check your plan and billing details.", Quota),
-        ("billing_hard_limit has been reached", Quota),
-        ("status RESOURCE_EXHAUSTED", Quota),
-        ("credit limit reached", Quota),
-        ("You've hit your usage limit.", Quota),
-        ("rate_limit_error: slow down", RateLimit),
-        ("Rate limit reached for requests", RateLimit),
-        ("RATE_LIMIT_EXCEEDED", RateLimit),
-        ("ratelimited", RateLimit),
-        ("Too Many Requests", RateLimit),
-        ("HTTP 429", RateLimit),
-        ("The model is overloaded", RateLimit),
-        ("request was throttled", RateLimit),
-        ("Invalid API key provided", Authentication),
-        ("401 Unauthorized", Authentication),
-        ("code UNAUTHENTICATED", Authentication),
-        ("PERMISSION_DENIED on project", Authentication),
-        ("authentication_failed", Authentication),
-        ("not authenticated", Authentication),
-        ("returned 403", Authentication),
-        ("invalid_request_error", Validation),
-        ("malformed JSON", Validation),
-        ("400 Bad Request", Validation),
-        ("validation error: prompt", Validation),
-        ("invalid parameter: top_p", Validation),
-        ("read ECONNRESET", Network),
-        ("connect ETIMEDOUT 1.2.3.4:443", Network),
-        ("getaddrinfo ENOTFOUND api.example.com", Network),
-        ("connect ECONNREFUSED 127.0.0.1:1", Network),
-        ("network error", Network),
-        ("Connection failed: error sending request", Network),
-        ("DEADLINE_EXCEEDED", Network),
-        ("socket hang up", Network),
-        ("Internal Server Error", Server),
-        ("Service Unavailable", Server),
-        ("502 Bad Gateway", Server),
-        ("API Error: 500", Server),
-        ("status: 504", Server),
-        ("the operation timed out", Timeout),
-        ("request timeout", Timeout),
-        ("killed by SIGTERM", Timeout),
-        ("SIGKILL", Timeout),
-        ("sh: foo: command not found", NotFound),
-        ("spawn codex ENOENT", NotFound),
-        ("Session not found", NotFound),
-        ("model_not_found", NotFound),
-        ("error 404", NotFound),
-        ("provider not configured", Configuration),
-        ("missing config file", Configuration),
-        ("invalid_config: x", Configuration),
-        ("cli_not_installed", Configuration),
-        ("something odd", Unknown),
-        ("", Unknown),
-    ] {
-        assert_eq!(classify(text, &[]), category, "{text}");
+    for (category, pattern, text) in IN_A_SENTENCE {
+        assert_eq!(classify(text, &[]), category, "{pattern}: {text}");
+        // The sentence has the pattern's words in it.
+        let words: Vec<String> =
+            pattern.trim_end_matches('*').to_lowercase().split(['_', '.']).map(str::to_owned).collect();
+        let lower = text.to_lowercase();
+        assert!(words.iter().all(|word| lower.contains(word)), "{text} is not about {pattern}");
+    }
+    for text in ["something odd", "", "the limit of my patience", "retry"] {
+        assert_eq!(classify(text, &[]), Category::Unknown, "{text}");
+    }
+}
+
+/// Nothing of the table is without its sentence.
+#[test]
+fn no_pattern_and_no_status_goes_untried() {
+    for (category, patterns) in PATTERNS {
+        for pattern in patterns.iter().filter(|pattern| !["eai_again", "fetch_failed"].contains(pattern)) {
+            let tried = IN_A_SENTENCE
+                .iter()
+                .any(|(of, _, text)| *of == category && matches_pattern(&text.to_lowercase(), pattern));
+            assert!(tried, "no sentence for {pattern}");
+        }
     }
 }
 

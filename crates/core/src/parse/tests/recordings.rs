@@ -161,3 +161,18 @@ fn a_recording_cut_anywhere_gives_the_same_events() {
         }
     }
 }
+
+/// Every recorded failure and what it means, on one page: a wording that stops being understood shows here.
+#[test]
+fn recorded_failures_and_their_categories() {
+    let mut page = String::new();
+    for (name, recording) in everything() {
+        let (_, conclusion) = decode(&recording, &[&recording.stdout]);
+        if let Some(failure) = conclusion.failure {
+            let wait = failure.retry_after.map(|wait| format!(", wait {wait:?}")).unwrap_or_default();
+            let said: String = failure.message.lines().next().unwrap_or_default().chars().take(70).collect();
+            page += &format!("{} {name}: {}{wait} | {said}\n", recording.provider, failure.category.name());
+        }
+    }
+    insta::assert_snapshot!(page);
+}
