@@ -16,6 +16,7 @@ use trunkline_upstream::Call;
 
 use crate::engine::Inner;
 use crate::gate::Permit;
+use crate::router::Policy;
 use crate::scratch::Scratch;
 use crate::session;
 use crate::worktree::{After, Worktree};
@@ -23,10 +24,15 @@ use crate::worktree::{After, Worktree};
 /// How long a CLI that keeps trying in vain may take to say why, on its other stream.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
+/// How often a CLI may try again by itself while another waits to take over.
+const ENOUGH_RETRIES: u32 = 2;
+
 /// A try on its way. Dropping it stops the CLI and puts its workspace in order.
 pub(crate) struct Attempt {
     events: VecDeque<Event>,
     state: State,
+    /// How often the CLI has tried again by itself.
+    own_retries: u32,
 }
 
 enum State {
@@ -49,6 +55,8 @@ pub(crate) struct Live {
     pub(crate) prompt: String,
     pub(crate) session: Option<SessionId>,
     pub(crate) belongings: Belongings,
+    /// Set when another may take over: when it does.
+    pub(crate) standby: Option<Arc<Policy>>,
     /// Until when a CLI that has given up may still say why, or one that has said all may exit.
     pub(crate) last_words: Option<Instant>,
 }
@@ -73,11 +81,15 @@ enum Parting {
 
 impl Attempt {
     pub(crate) fn new(live: Live) -> Self {
-        Self { events: VecDeque::new(), state: State::Live(Box::new(live)) }
+        Self { events: VecDeque::new(), state: State::Live(Box::new(live)), own_retries: 0 }
     }
 
     pub(crate) fn calling(call: Call, belongings: Belongings) -> Self {
-        Self { events: VecDeque::new(), state: State::Calling(Box::new((call, belongings))) }
+        Self { events: VecDeque::new(), state: State::Calling(Box::new((call, belongings))), own_retries: 0 }
+    }
+
+    pub(crate) fn own_retries(&self) -> u32 {
+        self.own_retries
     }
 
     /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
@@ -123,8 +135,16 @@ impl Attempt {
         let State::Live(live) = &mut self.state else { return };
         match step {
             Step::Stdout(bytes) => {
-                self.events.extend(live.decoder.push(&bytes));
+                let events = live.decoder.push(&bytes);
+                let acted = |event: &Event| matches!(event, Event::ToolStarted { .. } | Event::Text { .. });
+                if events.iter().any(acted) {
+                    // It is on its way: whoever took over would begin anew.
+                    live.standby = None;
+                }
+                self.events.extend(events);
                 live.running.tool_running(live.decoder.tool_running());
+                self.own_retries = live.decoder.own_retries();
+                live.lose_patience();
                 if live.decoder.gave_up() {
                     live.last_words.get_or_insert_with(|| Instant::now() + LAST_WORDS);
                 } else if live.decoder.awaits_exit() {
@@ -184,6 +204,17 @@ impl Attempt {
 }
 
 impl Live {
+    /// A CLI may try for minutes what another could answer now.
+    fn lose_patience(&mut self) {
+        if let Some(policy) = &self.standby
+            && self.decoder.own_retries() >= ENOUGH_RETRIES
+            && let Some(category) = self.decoder.trouble(&self.running.stderr_tail())
+            && policy.falls_back(category)
+        {
+            self.decoder.give_up();
+        }
+    }
+
     /// What the reader can do about a failure of this kind.
     fn hint(&self, category: Category) -> Option<String> {
         let provider = &self.provider;

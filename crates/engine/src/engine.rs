@@ -33,7 +33,7 @@ use crate::launch::Launch;
 use crate::models::Models;
 use crate::owner::Owner;
 use crate::plan::Plan;
-use crate::router::{Candidate, Circuits};
+use crate::router::{Candidate, Circuits, Policy};
 use crate::run::Run;
 use crate::scratch::Scratch;
 use crate::session::Sessions;
@@ -225,12 +225,14 @@ pub(crate) struct Try<'a> {
     pub(crate) models: &'a Models,
     /// Names its workspace and its files.
     pub(crate) id: &'a str,
+    /// Set when another may take over: when it does.
+    pub(crate) standby: Option<Arc<Policy>>,
 }
 
 impl Inner {
     /// Waits for a slot, makes the workspace, starts what answers.
     pub(crate) async fn begin(self: &Arc<Self>, attempt: Try<'_>) -> Result<Attempt, StartError> {
-        let Try { turn, model, models, id } = attempt;
+        let Try { turn, model, models, id, standby } = attempt;
         // The session first: who waits for it must not hold a slot that others could use.
         let session_turn = match &turn.session {
             Some(session) => Some(self.gate.in_time(self.sessions.enter(session)).await?),
@@ -264,6 +266,7 @@ impl Inner {
             prompt: prompt.text,
             session: turn.session.clone(),
             belongings,
+            standby,
             last_words: None,
         }))
     }

@@ -281,7 +281,7 @@ async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<Stri
         ..Turn::default()
     };
     let id = format!("probe-{}", uuid::Uuid::now_v7());
-    let attempt = Try { turn: &turn, model: &model, models, id: &id };
+    let attempt = Try { turn: &turn, model: &model, models, id: &id, standby: None };
     let mut attempt = engine.begin(attempt).await.map_err(crate::StartError::into_failure)?;
     while let Some(event) = attempt.next().await {
         match event {

@@ -94,12 +94,14 @@ impl Ladder {
             };
             let began = Instant::now();
             let id = self.attempt_id();
-            let attempt = Try { turn: &self.turn, model: &model, models: &self.models, id: &id };
+            let another = self.at + 1 < self.candidates.len();
+            let standby = another.then(|| Arc::clone(self.models.policy()));
+            let attempt = Try { turn: &self.turn, model: &model, models: &self.models, id: &id, standby };
             match self.engine.begin(attempt).await {
                 Ok(attempt) => return (self, Ok(Running { attempt, pass, model, began })),
                 Err(StartError::Failed { failure, .. }) => {
                     self.over(&model, began, Some(&failure), None);
-                    if let Some(failure) = self.decide(failure, Exposure::Nothing, &mut pass) {
+                    if let Some(failure) = self.decide(failure, Exposure::Nothing, 0, &mut pass) {
                         let (run, attempts) = (self.run.clone(), self.attempts.clone());
                         return (self, Err(StartError::Failed { failure, run, attempts }));
                     }
@@ -139,10 +141,18 @@ impl Ladder {
         self.events.push(Event::Attempted(attempted.into()));
     }
 
-    /// What follows a failure: gives it back if nothing does. A provider's circuit counts turns it failed, not tries.
-    pub(crate) fn decide(&mut self, failure: Failure, exposure: Exposure, pass: &mut Pass) -> Option<Failure> {
+    /// What follows a failure: gives it back if nothing does. A provider's circuit counts turns it failed, not tries; a
+    /// CLI that has tried again by itself has had these tries.
+    pub(crate) fn decide(
+        &mut self,
+        failure: Failure,
+        exposure: Exposure,
+        own_retries: u32,
+        pass: &mut Pass,
+    ) -> Option<Failure> {
         let another = self.at + 1 < self.candidates.len();
-        let failed = Failed { failure: &failure, retries: self.retries, exposure, another };
+        let retries = self.retries.max(own_retries);
+        let failed = Failed { failure: &failure, retries, exposure, another };
         let policy = Arc::clone(self.models.policy());
         let decided = next(&policy, &failed, fastrand::f64());
         let name = self.candidates[self.at].model.name.clone();

@@ -157,7 +157,7 @@ impl Run {
             (true, false) => Exposure::Exposed,
         };
         ladder.over(&running.model, running.began, Some(&failure), self.receipt.clone());
-        match ladder.decide(failure, exposure, &mut running.pass) {
+        match ladder.decide(failure, exposure, running.attempt.own_retries(), &mut running.pass) {
             Some(failure) => {
                 // It was the last: its workspace is the run's.
                 self.events.extend(self.receipt.take().map(Event::Workspace));

@@ -99,6 +99,7 @@ impl Claude {
                     format!("API request failed, attempt {} of {}: {why}", number("attempt"), number("max_retries"));
                 transcript.notice(text.as_str());
                 transcript.transient = Some(Fault { text, ..Fault::default() });
+                transcript.retries += 1;
                 // A wrong key stays wrong: ten retries of it take three minutes.
                 transcript.hopeless |= matches!(status, Some(401 | 403));
             }
@@ -110,6 +111,7 @@ impl Claude {
                 }
                 if let (Some(attempt), Some(delay)) = (number("attempt"), number("delayMs")) {
                     transcript.notice(format!("retrying in {} s (attempt {attempt})", delay / 1000));
+                    transcript.retries += 1;
                     transcript.hopeless |= delay >= HOPELESS_DELAY;
                 }
             }

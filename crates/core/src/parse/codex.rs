@@ -27,6 +27,7 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
             // With a message of its own it is not terminal: each retry prints one.
             if let Some(text) = value.get("message").and_then(Value::as_str) {
                 transcript.transient = Some(fault(text));
+                transcript.retries += u32::from(text.starts_with("Reconnecting"));
                 transcript.notice(text);
             } else if let Some(fault) = error(value) {
                 transcript.fault = Some(fault);

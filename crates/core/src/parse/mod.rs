@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ansi;
 use crate::event::{Event, Finish, SessionId, Usage};
-use crate::failure::{Failure, Rule};
+use crate::failure::{Category, Failure, Rule};
 use crate::lines::{Line, Lines};
 use crate::model::Normalize;
 use dialect::Dialect;
@@ -143,6 +143,24 @@ impl Decoder {
     #[must_use]
     pub fn gave_up(&self) -> bool {
         self.transcript.hopeless && !self.transcript.completed && self.transcript.fault.is_none()
+    }
+
+    /// How often the CLI has tried again by itself: who does so as well multiplies it.
+    #[must_use]
+    pub fn own_retries(&self) -> u32 {
+        self.transcript.retries
+    }
+
+    /// What it struggles with, if it tries again and has said nothing else yet.
+    #[must_use]
+    pub fn trouble(&self, stderr: &str) -> Option<Category> {
+        let struggles = self.transcript.retries > 0 && !self.transcript.has_message() && !self.transcript.ended();
+        struggles.then(|| verdict::trouble(&self.transcript, &self.context, stderr))
+    }
+
+    /// It is not waited for any longer.
+    pub fn give_up(&mut self) {
+        self.transcript.hopeless = true;
     }
 
     /// Whether a tool is running: silence is no sign of death then.

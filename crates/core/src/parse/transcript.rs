@@ -59,6 +59,8 @@ pub(super) struct Transcript {
     pub(super) exit_counts: bool,
     /// The dialect ends its turns with an event; without one the output is cut off.
     pub(super) expects_end: bool,
+    /// How often the CLI has said that it tries again by itself.
+    pub(super) retries: u32,
     /// The CLI keeps trying what cannot succeed.
     pub(super) hopeless: bool,
     pub(super) overflow: bool,

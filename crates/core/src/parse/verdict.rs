@@ -56,6 +56,11 @@ pub(super) fn conclude(
     }
 }
 
+/// What an end now would be put down to.
+pub(super) fn trouble(transcript: &Transcript, context: &Context, stderr: &str) -> Category {
+    without_event(transcript, context, &Stderr::read(stderr, &context.noise), "").category
+}
+
 /// Without events the output itself is the answer, and an empty one has a wording of its own.
 fn settle_plain_answer(transcript: &mut Transcript, plain: String) {
     if transcript.seen {

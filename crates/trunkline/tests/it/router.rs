@@ -229,6 +229,35 @@ fn a_model_falls_back_to_other_models_and_to_the_router() {
     assert!(!line.log().contains("not used yet"), "{}", line.log());
 }
 
+/// Says that it tries again by itself, as claude does, and would go on with that for minutes.
+const KEEPS_TRYING: &str = "cat >/dev/null; counted >/dev/null; for attempt in 1 2 3 4; do \
+    printf '{\"type\":\"system\",\"subtype\":\"api_retry\",\"attempt\":%s,\"max_retries\":10,\"retry_delay_ms\":9000,\"error_status\":529,\"error\":\"overloaded\"}\\n' $attempt; done; hang";
+
+#[test]
+fn a_cli_that_keeps_trying_is_not_waited_for_while_another_could_answer() {
+    let line = Line::new()
+        .cli("claude", KEEPS_TRYING)
+        .cli("codex", "cat >/dev/null; codex_answers done")
+        .config("router.yaml", "providers: []\nrouting: {fallback_on: [rate_limit]}\n")
+        .model("m", json!({"driver": "claude", "fallback": ["other"]}))
+        .model("other", json!({"driver": "codex"}))
+        .start();
+    let reply = line.chat("hi").model("m").send();
+    assert_eq!(
+        (reply.content().as_str(), attempts(&reply.json())),
+        ("done", pairs(&[("claude", "rate_limit"), ("codex", "ok")]))
+    );
+    assert_eq!(line.noted("claude.runs").lines().count(), 1, "it has tried again itself");
+}
+
+#[test]
+fn but_with_nobody_to_take_over_it_may_go_on() {
+    let gets_there = KEEPS_TRYING.replace("hang", "replay claude/slow_streamjson_partial");
+    let line = Line::new().cli("claude", &gets_there).model("m", json!({"driver": "claude"})).start();
+    let reply = line.chat("hi").send();
+    assert_eq!((reply.status, attempts(&reply.json())), (200, pairs(&[("claude", "ok")])));
+}
+
 #[test]
 fn who_hangs_up_ends_the_whole_ladder() {
     let slow =
