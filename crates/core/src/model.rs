@@ -1,7 +1,7 @@
 //! A model: a name clients ask for, and everything a run of it needs to know. Resolved and valid.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::api::Api;
 use crate::failure::{Category, Failure};
-use crate::provider::{Permissions, Provider};
+use crate::provider::{Delivery, Permissions, Provider};
 
 #[derive(Debug, Clone)]
 pub struct Model {
@@ -42,6 +42,37 @@ pub struct Model {
 }
 
 impl Model {
+    /// A model with nothing set.
+    #[must_use]
+    pub fn new(name: &str, backend: Backend, repo: &Path) -> Self {
+        let limits = match &backend {
+            Backend::Program(provider) if provider.prompt == Delivery::Request => Limits::of_request(None),
+            Backend::Program(provider) => Limits::of(provider, None, None),
+            Backend::Api(_) => Limits::of_request(None),
+        };
+        Self {
+            name: name.to_owned(),
+            backend,
+            repo: repo.to_owned(),
+            agent_file: None,
+            worktree: false,
+            keep_worktree: false,
+            log_helpers: false,
+            upstream: None,
+            permissions: Permissions::default(),
+            limits,
+            max_turns: None,
+            allowed_tools: Vec::new(),
+            system_prompt: None,
+            fallback: Vec::new(),
+            env: BTreeMap::new(),
+            command: None,
+            args: Vec::new(),
+            normalize: Normalize::None,
+            config: Map::new(),
+        }
+    }
+
     /// The same provider on another model of its own.
     #[must_use]
     pub fn on(&self, upstream: &str) -> Self {

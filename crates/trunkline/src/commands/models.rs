@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use trunkline_core::model::{Backend, Model};
+use trunkline_engine::router::Router;
 
 use crate::cli::Places;
 use crate::setup::{Loaded, say};
@@ -20,22 +22,37 @@ impl List {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let loaded = Loaded::new(&self.places)?;
         let models = &loaded.config.models;
-        let width = models.iter().map(|model| model.name.chars().count()).max().unwrap_or(0);
-        for model in models.iter() {
-            let upstream = model.upstream.as_deref().map(|upstream| format!(" ({upstream})")).unwrap_or_default();
-            let worktree = if model.worktree { ", in a worktree" } else { "" };
-            say(format!(
-                "{:width$}  {}{upstream} in {}{worktree}",
-                model.name,
-                model.backend.name(),
-                model.repo.display()
-            ))?;
+        let mut rows: Vec<(String, String)> =
+            models.iter().map(|model| (model.name.clone(), describe(model))).collect();
+        for name in models.names().iter().skip(rows.len()) {
+            rows.push((name.clone(), routed(models.router(), name)));
         }
-        if models.names().is_empty() {
+        let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        for (name, about) in &rows {
+            say(format!("{name:width$}  {about}"))?;
+        }
+        if rows.is_empty() {
             eprintln!(
                 "no models: write a models.json, or install an agent CLI (trunkline doctor shows which are known)"
             );
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn describe(model: &Model) -> String {
+    let upstream = model.upstream.as_deref().map(|upstream| format!(" ({upstream})")).unwrap_or_default();
+    let worktree = if model.worktree { ", in a worktree" } else { "" };
+    match &model.backend {
+        Backend::Program(provider) => format!("{}{upstream} in {}{worktree}", provider.name, model.repo.display()),
+        Backend::Api(api) => format!("{}{upstream} at {}", api.name, api.base_url),
+    }
+}
+
+/// A name of the router: one provider, or whoever answers first.
+fn routed(router: &Router, name: &str) -> String {
+    match router.providers.iter().find(|routed| routed.name == name) {
+        Some(routed) => describe(&routed.model),
+        None => "the first of the router that answers; see: trunkline check --route ".to_owned() + name,
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use trunkline_core::event::{Event, SessionId};
+use trunkline_core::failure::Category;
 use trunkline_core::turn::{Message, Role, Turn};
 use trunkline_engine::{Caps, Engine, StartError};
 
@@ -72,14 +73,23 @@ async fn show(engine: &Engine, turn: Turn) -> Result<ExitCode> {
             bail!("unknown model {name:?}; see: trunkline models")
         }
         Err(StartError::UnknownModel { near }) => bail!("unknown model {name:?}; did you mean {}?", near.join(" or ")),
-        Err(StartError::Failed { failure, .. }) => {
+        Err(StartError::Failed { failure, attempts, .. }) => {
+            if attempts.len() > 1 {
+                let tried =
+                    attempts.iter().map(|a| format!("{} ({})", a.model, a.category.map_or("ok", Category::name)));
+                eprintln!("· tried {}", tried.collect::<Vec<_>>().join(", "));
+            }
             eprintln!(
                 "trunkline: {failure}{}",
                 failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default()
             );
             return Ok(Exit::Provider.into());
         }
-        Err(error @ (StartError::Busy { .. } | StartError::Unavailable { .. })) => return Err(error.into()),
+        Err(error @ StartError::Unavailable { .. }) => {
+            eprintln!("trunkline: {error}");
+            return Ok(Exit::Provider.into());
+        }
+        Err(error @ StartError::Busy { .. }) => return Err(error.into()),
     };
     let mut stdout = io::stdout();
     let mut code = ExitCode::SUCCESS;

@@ -19,8 +19,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use trunkline_core::model::{Backend, Limits, Model, Normalize};
-use trunkline_core::provider::{self, Permissions, Provider};
+use trunkline_core::model::{Backend, Model};
+use trunkline_core::provider::{self, Provider};
 use trunkline_engine::router::{Policy, Router};
 use trunkline_engine::{Models, locate};
 
@@ -92,33 +92,9 @@ fn installed(providers: &BTreeMap<String, Arc<Provider>>, around: &Surroundings)
         .collect()
 }
 
-/// A model with nothing set.
+/// A model with nothing set; it reads the instructions of its repository, if it has any.
 pub(crate) fn plain_model(name: &str, backend: Backend, repo: &Path) -> Model {
-    let limits = match &backend {
-        Backend::Program(provider) => Limits::of(provider, None, None),
-        Backend::Api(_) => Limits::of_request(None),
-    };
-    Model {
-        name: name.to_owned(),
-        backend,
-        repo: repo.to_owned(),
-        agent_file: Some(models_file::AGENT_FILE.to_owned()),
-        worktree: false,
-        keep_worktree: false,
-        log_helpers: false,
-        upstream: None,
-        permissions: Permissions::default(),
-        limits,
-        max_turns: None,
-        allowed_tools: Vec::new(),
-        system_prompt: None,
-        fallback: Vec::new(),
-        env: BTreeMap::new(),
-        command: None,
-        args: Vec::new(),
-        normalize: Normalize::None,
-        config: serde_json::Map::new(),
-    }
+    Model { agent_file: Some(models_file::AGENT_FILE.to_owned()), ..Model::new(name, backend, repo) }
 }
 
 /// What will keep a model, or a provider of the router, from running, or from running as it says.

@@ -8,7 +8,6 @@ use trunkline_core::model::{Backend, Limits, Model};
 use trunkline_core::provider::{self, Provider};
 use trunkline_engine::router::{Routed, Router};
 
-use super::plain_model;
 use super::router_file::{Kind, RouterProvider};
 
 /// `folder` is where executables run.
@@ -22,11 +21,11 @@ fn routed(provider: RouterProvider, folder: &Path) -> Routed {
         Kind::Executable { path, args, options, env } => {
             let backend = Backend::Program(Arc::new(provider::executable(&name, &path, &args)));
             let limits = Limits::of_request(timeout);
-            Model { agent_file: None, limits, env, config: options, ..plain_model(&name, backend, folder) }
+            Model { limits, env, config: options, ..Model::new(&name, backend, folder) }
         }
         Kind::Api { base_url, key } => {
             let backend = Backend::Api(Arc::new(Api { name: name.clone(), base_url, key }));
-            Model { agent_file: None, limits: Limits::of_request(timeout), ..plain_model(&name, backend, folder) }
+            Model { limits: Limits::of_request(timeout), ..Model::new(&name, backend, folder) }
         }
         Kind::Agent {
             provider,
@@ -57,7 +56,7 @@ fn routed(provider: RouterProvider, folder: &Path) -> Routed {
                 system_prompt,
                 env,
                 limits,
-                ..plain_model(&name, Backend::Program(provider), &repo)
+                ..Model::new(&name, Backend::Program(provider), &repo)
             }
         }
     };
