@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::failure::{Category, Failure};
 
@@ -91,6 +91,17 @@ pub struct Answer {
     /// Calls the client is asked to make before it gets an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
+    /// What the provider says about its answer, for whoever wants to know: its own latency, its own name.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+}
+
+impl Answer {
+    /// An answer that is nothing but text.
+    #[must_use]
+    pub fn new(content: impl Into<String>, usage: Usage, finish: Finish) -> Self {
+        Self { content: content.into(), usage, finish, calls: Vec::new(), metadata: Map::new() }
+    }
 }
 
 /// A function that a model asks its client to call.

@@ -224,7 +224,7 @@ impl Live {
     }
 
     fn last_event(&self, conclusion: Conclusion) -> Event {
-        let Conclusion { content, usage, finish, session, failure, .. } = conclusion;
+        let Conclusion { content, usage, finish, session, failure, metadata, .. } = conclusion;
         if let Some(failure) = failure {
             let message = self.belongings.engine.settings.secrets.mask(&failure.message);
             let (model, category) = (&self.model.name, failure.category.name());
@@ -237,7 +237,7 @@ impl Live {
             (UsageScope::Session, Some(session)) => self.belongings.engine.sessions.turn_usage(session, usage),
             (UsageScope::Session, None) | (UsageScope::Turn, _) => usage,
         };
-        Event::Finished(Answer { content, usage, finish, calls: Vec::new() })
+        Event::Finished(Answer { metadata, ..Answer::new(content, usage, finish) })
     }
 }
 

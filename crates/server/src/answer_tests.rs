@@ -60,7 +60,7 @@ fn text(delta: &str) -> Event {
 
 fn finished(content: &str) -> Event {
     let usage = Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() };
-    Event::Finished(Answer { content: content.into(), usage, finish: Finish::Stop, calls: Vec::new() })
+    Event::Finished(Answer::new(content, usage, Finish::Stop))
 }
 
 fn failed(category: Category) -> Event {

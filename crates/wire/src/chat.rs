@@ -329,6 +329,9 @@ pub struct Extension {
     /// Set when the CLI reported no usage and it was estimated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub usage_estimated: bool,
+    /// What the provider said about its answer.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub metadata: serde_json::Map<String, serde_json::Value>,
 }
 
 /// One try of the turn.

@@ -197,7 +197,7 @@ impl ApiError {
     #[must_use]
     pub fn of_run(mut self, trace: &Trace) -> Self {
         if !trace.run.is_empty() {
-            self.trace = Some(Box::new(trace.extension(false)));
+            self.trace = Some(Box::new(trace.extension(None)));
         }
         // We have tried again already: a client that does so too multiplies it. But one that waits as asked may come,
         // unless it would run an agent on its own half-done work.

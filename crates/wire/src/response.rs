@@ -59,16 +59,17 @@ impl Trace {
         }
     }
 
-    /// The extension object of an answer or an error.
+    /// The extension object of an answer, or of an error.
     #[must_use]
-    pub fn extension(&self, usage_estimated: bool) -> Extension {
+    pub fn extension(&self, answer: Option<&Answer>) -> Extension {
         Extension {
             run: self.run.clone(),
             provider: self.provider.clone(),
             session_id: self.session.clone(),
             attempts: self.attempts.iter().map(Attempt::from).collect(),
             workspace: self.workspace.clone(),
-            usage_estimated,
+            usage_estimated: answer.is_some_and(|answer| answer.usage.estimated),
+            metadata: answer.map(|answer| answer.metadata.clone()).unwrap_or_default(),
         }
     }
 }
@@ -76,6 +77,7 @@ impl Trace {
 /// The whole response to a turn that ended in `answer`.
 #[must_use]
 pub fn whole(head: Head, trace: &Trace, answer: Answer) -> ChatResponse {
+    let trunkline = trace.extension(Some(&answer));
     let only_calls = answer.content.is_empty() && !answer.calls.is_empty();
     let message = AssistantMessage {
         role: "assistant".to_owned(),
@@ -90,7 +92,7 @@ pub fn whole(head: Head, trace: &Trace, answer: Answer) -> ChatResponse {
         model: head.model,
         choices: vec![Choice { index: 0, message, finish_reason: answer.finish.into(), logprobs: () }],
         usage: answer.usage.into(),
-        trunkline: trace.extension(answer.usage.estimated),
+        trunkline,
     }
 }
 
@@ -155,7 +157,7 @@ mod tests {
         trace.observe(&Event::Workspace(receipt));
         trace.observe(&Event::Attempted(attempt(None).into()));
         let usage = Usage { input_tokens: 10, output_tokens: 5, cached_tokens: 4, estimated: false };
-        let answer = Answer { content: "hi".into(), usage, finish: Finish::Length, calls: Vec::new() };
+        let answer = Answer::new("hi", usage, Finish::Length);
         let response = whole(head, &trace, answer);
         let expected = json!({
             "id": "cmpl-1", "object": "chat.completion", "created": 7, "model": "codex-x",
@@ -197,7 +199,7 @@ mod tests {
         assert!(trace.session.is_some(), "it may be the last");
         trace.observe(&Event::Notice { message: "another".into() });
         assert_eq!((trace.session.clone(), trace.attempts.len()), (None, 1));
-        let extension = serde_json::to_value(trace.extension(false)).unwrap();
+        let extension = serde_json::to_value(trace.extension(None)).unwrap();
         assert_eq!(
             extension["attempts"][0],
             json!({"provider": "codex", "model": "m", "outcome": "server", "category": "server", "duration_ms": 12,
@@ -208,8 +210,7 @@ mod tests {
     #[test]
     fn calls_stand_where_an_answer_would() {
         let call = Call { id: "call_1".into(), name: "weather".into(), arguments: "{}".into() };
-        let answer =
-            Answer { content: String::new(), usage: Usage::default(), finish: Finish::ToolCalls, calls: vec![call] };
+        let answer = Answer { calls: vec![call], ..Answer::new("", Usage::default(), Finish::ToolCalls) };
         let head = Head { id: "cmpl-1".into(), created: 7, model: "m".into() };
         let choice = &serde_json::to_value(whole(head, &Trace::default(), answer)).unwrap()["choices"][0];
         let expected = json!({"role": "assistant", "content": null, "refusal": null, "tool_calls": [
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn an_estimate_is_marked() {
         let usage = Usage::estimate("four", "eight");
-        let extension = Trace::default().extension(usage.estimated);
+        let extension = Trace::default().extension(Some(&Answer::new("", usage, Finish::Stop)));
         assert_eq!(serde_json::to_value(extension).unwrap()["usage_estimated"], json!(true));
     }
 

@@ -208,7 +208,7 @@ impl Chunks {
             logprobs: (),
         }]);
         last.usage = (self.usage == UsageChunk::Wanted).then_some(None);
-        last.trunkline = Some(self.trace.extension(answer.usage.estimated));
+        last.trunkline = Some(self.trace.extension(Some(answer)));
         frame(&last, out);
         if self.usage == UsageChunk::Wanted {
             let usage = Some(Some(TokenCounts::from(answer.usage)));

@@ -22,7 +22,7 @@ fn tool(name: &str, input: Value) -> Event {
 
 fn finished(content: &str) -> Event {
     let usage = Usage { input_tokens: 3, output_tokens: 2, cached_tokens: 1, estimated: false };
-    Event::Finished(Answer { content: content.into(), usage, finish: Finish::Stop, calls: Vec::new() })
+    Event::Finished(Answer::new(content, usage, Finish::Stop))
 }
 
 fn attempted(category: Option<Category>) -> Event {
@@ -182,8 +182,7 @@ fn a_call_comes_in_the_pieces_a_client_joins() {
         arguments: arguments.to_owned(),
     };
     let call = Call { id: "call_1".into(), name: "weather".into(), arguments: "{\"city\":1}".into() };
-    let answer =
-        Answer { content: String::new(), usage: Usage::default(), finish: Finish::ToolCalls, calls: vec![call] };
+    let answer = Answer { calls: vec![call], ..Answer::new("", Usage::default(), Finish::ToolCalls) };
     let events =
         [piece(Some("call_1"), Some("weather"), ""), piece(None, None, "{\"city\":1}"), Event::Finished(answer)];
     let frames: Vec<Value> = play(UsageChunk::No, &events)

@@ -18,6 +18,7 @@ mod transcript;
 mod verdict;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::ansi;
 use crate::event::{Event, Finish, SessionId, Usage};
@@ -84,6 +85,8 @@ pub struct Conclusion {
     pub finish: Finish,
     pub session: Option<SessionId>,
     pub failure: Option<Failure>,
+    /// What it said about its answer.
+    pub metadata: Map<String, Value>,
 }
 
 /// Reads what one process prints.

@@ -4,7 +4,7 @@
 //! The two may disagree. A piece is shown as it is, unless `content` extends what was shown by something else: then
 //! `content` is right. How the process exits counts here, unlike with agents: see [`Transcript::exit_counts`].
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::event::{Finish, Usage};
 use crate::parse::transcript::{Fault, Transcript};
@@ -40,6 +40,7 @@ impl Protocol {
             transcript.completed = is_chunk || text(value, "content").is_some();
             transcript.finish = text(value, "finish_reason").and_then(finish);
             transcript.usage = usage(value, &self.sent);
+            transcript.metadata = metadata(value);
         }
         true
     }
@@ -70,6 +71,15 @@ fn fault(value: &Value) -> Option<Fault> {
             super::fields::error(value).or_else(|| Some(Fault { text: other.to_string(), ..Fault::default() }))
         }
     }
+}
+
+/// Its own name, model and latency: what we report is what we measured.
+fn metadata(value: &Value) -> Map<String, Value> {
+    let kept = ["latency", "model", "provider", "timestamp"].into_iter().filter_map(|name| {
+        let said = value.get(name).filter(|said| said.is_number() || said.as_str().is_some_and(|s| s.len() <= 200))?;
+        Some((name.to_owned(), said.clone()))
+    });
+    kept.collect()
 }
 
 fn finish(reason: &str) -> Option<Finish> {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::ansi::Ansi;
 use crate::event::{Event, Finish, SessionId, Usage};
@@ -26,6 +26,8 @@ pub(super) struct Transcript {
     pub(super) session: Option<SessionId>,
     model: Option<String>,
     pub(super) usage: Option<Usage>,
+    /// What the provider says about its answer.
+    pub(super) metadata: Map<String, Value>,
     pub(super) finish: Option<Finish>,
     pub(super) tools_running: usize,
     /// The message that is being written.

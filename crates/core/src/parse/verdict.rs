@@ -51,6 +51,7 @@ pub(super) fn conclude(
         finish: transcript.finish.unwrap_or(Finish::Stop),
         session: transcript.session.clone(),
         events: std::mem::take(&mut transcript.events),
+        metadata: std::mem::take(&mut transcript.metadata),
         content,
         failure,
     }

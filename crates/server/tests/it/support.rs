@@ -98,12 +98,7 @@ pub(crate) fn text(delta: &str) -> Event {
 }
 
 pub(crate) fn finished(content: &str) -> Event {
-    Event::Finished(Answer {
-        content: content.into(),
-        usage: Usage::default(),
-        finish: Finish::Stop,
-        calls: Vec::new(),
-    })
+    Event::Finished(Answer::new(content, Usage::default(), Finish::Stop))
 }
 
 pub(crate) struct TestServer {

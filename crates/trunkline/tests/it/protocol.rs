@@ -54,6 +54,9 @@ fn a_whole_answer_and_a_stream() {
     let line = provider("cat >/dev/null; answers \"$1\" done", "");
     let whole = line.chat("hi").model("p").send();
     assert_eq!((whole.content().as_str(), whole.header("x-trunkline-provider")), ("done", Some("p")));
+    let ours = &whole.json()["trunkline"];
+    assert_eq!(ours["metadata"], json!({"latency": 1, "model": "fake", "provider": "fake"}));
+    assert!(ours["attempts"][0]["duration_ms"].is_u64(), "{ours}");
     let usage = &whole.json()["usage"];
     assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(3), &json!(2)));
     let streamed = line.chat("hi").model("p").streamed().with("stream_options", json!({"include_usage": true})).send();

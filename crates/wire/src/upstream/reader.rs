@@ -269,7 +269,7 @@ impl Reader {
             let output: String = [content.as_str()].into_iter().chain(asked).collect();
             Usage::estimate(prompt, &output)
         });
-        Answer { content, usage, finish, calls }
+        Answer { calls, ..Answer::new(content, usage, finish) }
     }
 
     fn refuse(&mut self, message: &str) {

@@ -60,7 +60,7 @@ fn whole(body: &str) -> Heard {
 
 fn answer(content: &str, finish: Finish, usage: (u64, u64, u64)) -> Option<Result<Answer, Failure>> {
     let usage = Usage { input_tokens: usage.0, output_tokens: usage.1, cached_tokens: usage.2, estimated: false };
-    Some(Ok(Answer { content: content.into(), usage, finish, calls: vec![] }))
+    Some(Ok(Answer::new(content, usage, finish)))
 }
 
 const OPENAI: &str = r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-x","service_tier":"default","choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"a"}
@@ -162,7 +162,7 @@ fn what_our_own_gateway_streams_is_read() {
     use crate::stream::{Chunks, UsageChunk};
     let call = Call { id: "c1".into(), name: "f".into(), arguments: "{\"a\":1}".into() };
     let usage = Usage { input_tokens: 5, output_tokens: 2, cached_tokens: 1, estimated: false };
-    let answer = Answer { content: "hé".into(), usage, finish: Finish::ToolCalls, calls: vec![call.clone()] };
+    let answer = Answer { calls: vec![call.clone()], ..Answer::new("hé", usage, Finish::ToolCalls) };
     let piece = |id: Option<&str>, name: Option<&str>, arguments: &str| Event::ToolCall {
         index: 0,
         id: id.map(str::to_owned),

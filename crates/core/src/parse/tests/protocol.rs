@@ -51,6 +51,8 @@ fn the_described_response_and_stream() {
         let whole = read_text(&stdout, Ending::Code(0), "2025 loading model\n").conclusion;
         assert_eq!((whole.content.as_str(), whole.failure), ("2 + 2 = 4.", None), "{stdout}");
         assert_eq!((whole.usage.input_tokens, whole.usage.output_tokens, whole.usage.estimated), (32, 9, false));
+        let metadata = json!({"latency": 4364650667u64, "model": "llama3.2:latest", "provider": "ollama"});
+        assert_eq!(Value::Object(whole.metadata), metadata);
     }
     let streamed = read(&stream(), Ending::Code(0), "");
     assert_eq!(streamed.shown, ["2", " +", " 2", " = 4."]);
