@@ -1,11 +1,15 @@
 //! `trunkline doctor`: which providers are here, which versions, where from; and on demand, whether they answer.
 
+mod running;
+
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
 use trunkline_core::model::Backend;
+use trunkline_engine::router::CircuitState;
 use trunkline_engine::{Caps, Depth, Examined, Models};
 
 use super::check::circuit;
@@ -16,51 +20,33 @@ use crate::setup::{Loaded, runtime, say};
 
 /// Show which agent CLIs and providers are installed, their versions, and whether they are well
 #[derive(Debug, Args)]
-#[command(after_help = "A gateway that runs says the same of itself at /health/providers, with its circuits.")]
+#[command(after_help = "Circuits are those of the gateway that runs on this machine, if one does; it says more at \
+    /health/providers.")]
 pub(crate) struct Doctor {
     #[command(flatten)]
     places: Places,
     /// Ask each of them one tiny question; this costs tokens
     #[arg(long)]
     probe: bool,
+    /// Port of the gateway whose circuits to show
+    #[arg(long, value_name = "N", env = "TRUNKLINE_PORT", default_value_t = 8765)]
+    port: u16,
 }
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let loaded = Loaded::new(&self.places)?;
         let depth = if self.probe { Depth::Probe } else { Depth::Look };
-        let report = runtime()?.block_on(async {
+        let key = loaded.around.variable("TRUNKLINE_API_KEYS").and_then(|keys| keys.split(',').next());
+        let (report, circuits) = runtime()?.block_on(async {
             let engine = loaded.engine(Caps::default(), None)?;
             engine.replace_models(everything(&loaded));
-            let report = engine.health(depth).await;
+            let both = tokio::join!(engine.health(depth), running::circuits(self.port, key));
             engine.shutdown().await;
-            anyhow::Ok(report)
+            anyhow::Ok(both)
         })?;
-        let width = |cell: fn(&Examined) -> String| {
-            report.providers.iter().map(|examined| cell(examined).chars().count()).max().unwrap_or(0)
-        };
-        let (names, kinds, versions) =
-            (width(|examined| examined.name.clone()), width(|examined| examined.kind.to_owned()), width(said));
-        for examined in &report.providers {
-            let mark = if examined.is_well() { "✓" } else { "✗" };
-            let row = format!(
-                "{mark} {:names$}  {:kinds$}  {:versions$}  {}",
-                examined.name,
-                examined.kind,
-                said(examined),
-                examined.path.as_deref().unwrap_or_default()
-            );
-            say(row.trim_end())?;
-            let circuit = circuit(&examined.circuit);
-            if circuit != "closed" {
-                say(format!("  {:names$}  circuit {circuit}", ""))?;
-            }
-            if let Some(probe) = &examined.probe {
-                let seconds = probe.duration_ms as f64 / 1000.0;
-                let category = probe.category.map(|category| format!(" ({})", category.name())).unwrap_or_default();
-                let verdict = if probe.ok { "answers" } else { "does not answer" };
-                say(format!("  {:names$}  {verdict}: {:?}{category} in {seconds:.1} s", "", probe.message))?;
-            }
+        for row in table(&report.providers, circuits.as_ref()) {
+            say(row)?;
         }
         if report.providers.iter().all(|examined| !examined.available) {
             say("\nno agent CLI was found, nor any other provider; install one with the command shown beside it")?;
@@ -68,6 +54,40 @@ impl Doctor {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A row for each provider, below a head; what a probe brought stands under its row.
+fn table(providers: &[Examined], circuits: Option<&BTreeMap<String, CircuitState>>) -> Vec<String> {
+    let state = |examined: &Examined| match circuits {
+        Some(circuits) => circuits.get(&examined.name).map_or_else(|| "-".to_owned(), circuit),
+        None => "-".to_owned(),
+    };
+    let head = ["provider", "type", "version", "circuit"].map(str::to_owned);
+    let cells =
+        |examined: &Examined| [examined.name.clone(), examined.kind.to_owned(), said(examined), state(examined)];
+    let mut widths = head.clone().map(|cell| cell.len());
+    for examined in providers {
+        for (width, cell) in widths.iter_mut().zip(cells(examined)) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let row = |mark: &str, cells: &[String; 4], place: &str| {
+        let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("{mark} {}  {place}", padded.collect::<Vec<_>>().join("  ")).trim_end().to_owned()
+    };
+    let mut rows = vec![row(" ", &head, "where")];
+    for examined in providers {
+        let mark = if examined.is_well() { "✓" } else { "✗" };
+        rows.push(row(mark, &cells(examined), examined.path.as_deref().unwrap_or_default()));
+        if let Some(probe) = &examined.probe {
+            let seconds = probe.duration_ms as f64 / 1000.0;
+            let category = probe.category.map(|category| format!(" ({})", category.name())).unwrap_or_default();
+            let verdict = if probe.ok { "answers" } else { "does not answer" };
+            let name = widths[0];
+            rows.push(format!("  {:name$}  {verdict}: {:?}{category} in {seconds:.1} s", "", probe.message));
+        }
+    }
+    rows
 }
 
 /// What is known of a provider without asking it anything that costs.

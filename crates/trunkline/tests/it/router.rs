@@ -292,7 +292,7 @@ fn who_hangs_up_ends_the_whole_ladder() {
 #[test]
 fn one_that_fails_again_and_again_is_left_alone_and_then_tried_once() {
     let script = "cat >/dev/null; counted >/dev/null; [ -e \"$seen/well\" ] || refuses \"$1\" 'something odd'; answers \"$1\" done";
-    let file = yaml(&[("p", 1, "")], ", breaker: {failures: 3, cooldown: 300ms}");
+    let file = yaml(&[("p", 1, "")], ", breaker: {failures: 3, cooldown: 1s}");
     let line = Line::new().cli("p", script).config("router.yaml", &file).start();
     for _ in 0..3 {
         assert_eq!(line.chat("hi").model("p").send().error(500)["code"], "unknown");
@@ -304,6 +304,9 @@ fn one_that_fails_again_and_again_is_left_alone_and_then_tried_once() {
     let state = |path: &str, pointer: &str| line.get(path).json().pointer(pointer).unwrap().clone();
     assert_eq!(state("/v1/route?model=p", "/candidates/0/circuit/state"), "open");
     assert_eq!(state("/health/providers", "/providers/0/circuit/state"), "open");
+    let port = line.address().rsplit(':').next().unwrap();
+    let shown = line.run(&["doctor", "--port", port]).exits(0).stdout;
+    assert!(shown.lines().any(|row| row.starts_with("✗ p ") && row.contains("open for another 1 s")), "{shown}");
     line.tell("well");
     until("one may try", || line.chat("hi").model("p").send().status == 200);
     assert_eq!(state("/v1/route?model=p", "/candidates/0/circuit/state"), "closed");
@@ -374,7 +377,7 @@ fn how_providers_are_is_looked_up_at_most_every_few_seconds_and_asked_only_on_de
     assert_eq!((&probe("ill")["ok"], &probe("ill")["category"]), (&json!(false), &json!("unknown")));
     assert_eq!(probe("absent"), json!(null));
     assert_eq!(line.get("/health/providers?probe=maybe").error(400)["param"], "probe");
-    let shown = line.run(&["doctor"]).exits(0).stdout;
+    let shown = line.run(&["doctor", "--port", "1"]).exits(0).stdout;
     let row = |name: &str| shown.lines().find(|row| row.contains(name)).unwrap_or_else(|| panic!("{shown}"));
     assert!(row("well").starts_with("✓ well") && row("well").contains("fine"), "{shown}");
     assert!(row("ill").starts_with("✗ ill") && row("ill").contains("no connection"), "{shown}");
