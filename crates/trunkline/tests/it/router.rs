@@ -289,27 +289,40 @@ fn who_hangs_up_ends_the_whole_ladder() {
     until("nothing else runs", || strays() <= 2);
 }
 
+/// Fails until it is told to be well.
+const ILL: &str = "[ \"$1\" = health ] || cat >/dev/null; counted >/dev/null; [ -e \"$seen/well\" ] || refuses \"$1\" 'something odd'; \
+    answers \"$1\" done";
+
 #[test]
-fn one_that_fails_again_and_again_is_left_alone_and_then_tried_once() {
-    let script = "cat >/dev/null; counted >/dev/null; [ -e \"$seen/well\" ] || refuses \"$1\" 'something odd'; answers \"$1\" done";
-    let file = yaml(&[("p", 1, "")], ", breaker: {failures: 3, cooldown: 1s}");
-    let line = Line::new().cli("p", script).config("router.yaml", &file).start();
+fn one_that_fails_again_and_again_is_left_alone_and_everyone_can_see_it() {
+    let file = yaml(&[("p", 1, "")], ", breaker: {failures: 3, cooldown: 1h}");
+    let line = Line::new().cli("p", ILL).config("router.yaml", &file).start();
     for _ in 0..3 {
         assert_eq!(line.chat("hi").model("p").send().error(500)["code"], "unknown");
     }
     let refused = line.chat("hi").model("p").send();
     assert_eq!(refused.error(503)["code"], "circuit_open");
-    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(refused.header("retry-after"), Some("120"), "never more, or clients do not heed it");
     assert_eq!(line.noted("p.runs").lines().count(), 3, "it was not asked");
     let state = |path: &str, pointer: &str| line.get(path).json().pointer(pointer).unwrap().clone();
     assert_eq!(state("/v1/route?model=p", "/candidates/0/circuit/state"), "open");
     assert_eq!(state("/health/providers", "/providers/0/circuit/state"), "open");
     let port = line.address().rsplit(':').next().unwrap();
     let shown = line.run(&["doctor", "--port", port]).exits(0).stdout;
-    assert!(shown.lines().any(|row| row.starts_with("✗ p ") && row.contains("open for another 1 s")), "{shown}");
+    assert!(shown.lines().any(|row| row.starts_with("✗ p ") && row.contains("open for another")), "{shown}");
+}
+
+#[test]
+fn and_then_tried_once() {
+    let file = yaml(&[("p", 1, "")], ", breaker: {failures: 3, cooldown: 50ms}");
+    let line = Line::new().cli("p", ILL).config("router.yaml", &file).start();
+    for _ in 0..3 {
+        line.chat("hi").model("p").send().error(500);
+    }
     line.tell("well");
     until("one may try", || line.chat("hi").model("p").send().status == 200);
-    assert_eq!(state("/v1/route?model=p", "/candidates/0/circuit/state"), "closed");
+    let route = line.get("/v1/route?model=p").json();
+    assert_eq!(route["candidates"][0]["circuit"], json!({"state": "closed", "failures": 0}));
     assert_eq!(line.chat("hi").model("p").send().content(), "done");
 }
 
