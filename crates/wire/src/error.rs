@@ -305,6 +305,7 @@ fn bounded(mut text: String) -> Box<str> {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+    use trunkline_core::event::Attempted;
 
     fn body(error: &ApiError) -> Value {
         serde_json::from_str(&error.body()).unwrap()
@@ -337,6 +338,33 @@ mod tests {
             let error = ApiError::failed(&failure, &Secrets::default());
             let expected: Vec<_> = headers.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
             assert_eq!((error.status, error.headers()), (status, expected), "{category:?} {wait_ms:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_tried_again_here_or_has_acted_is_not_repeated_blindly() {
+        let attempt = |category| Attempted {
+            provider: "p".into(),
+            model: "m".into(),
+            category: Some(category),
+            message: None,
+            duration: Duration::ZERO,
+            workspace: None,
+        };
+        for (category, attempts, acted, repeat) in [
+            (Category::Server, 1, false, Repeat::ByStatus),
+            (Category::Server, 3, false, Repeat::Never),
+            (Category::RateLimit, 3, false, Repeat::ByStatus),
+            (Category::RateLimit, 1, true, Repeat::Never),
+            (Category::Unknown, 1, false, Repeat::Never),
+        ] {
+            let mut trace = Trace::default();
+            trace.run = "r".into();
+            trace.acted = acted;
+            trace.attempts = vec![attempt(category); attempts];
+            let error = ApiError::failed(&Failure::new(category, "no"), &Secrets::default()).of_run(&trace);
+            assert_eq!(error.repeat, repeat, "{category:?} {attempts} {acted}");
+            assert_eq!(error.trace.unwrap().attempts.len(), attempts);
         }
     }
 
