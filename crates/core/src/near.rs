@@ -1,7 +1,14 @@
 //! "Did you mean": the names closest to one that nobody knows.
 
+/// Nobody mistypes a name as long as this.
+const LONGEST: usize = 256;
+
 /// At most three of `known`, best first, that are close enough to `name` to be what was meant.
 pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    // Comparing takes the product of both lengths, and a name may be anything a stranger sent.
+    if name.len() > LONGEST {
+        return Vec::new();
+    }
     let name = name.to_lowercase();
     let mut scored: Vec<(usize, &str)> = known
         .into_iter()
@@ -35,6 +42,7 @@ mod tests {
             ("wroktree", vec!["worktree"]),
             ("agent", vec!["agentFile"]),
             ("zzz", vec![]),
+            (&"driver".repeat(100_000), vec![]),
         ] {
             assert_eq!(near(name, known), expected, "{name}");
         }

@@ -33,6 +33,8 @@ pub(crate) struct Attempt {
     state: State,
     /// How often the CLI has tried again by itself.
     own_retries: u32,
+    /// Resolved when nothing of it runs any more; none when that is so at its end.
+    gone: Option<oneshot::Receiver<()>>,
 }
 
 enum State {
@@ -66,7 +68,7 @@ pub(crate) struct Belongings {
     engine: Arc<Inner>,
     pub(crate) worktree: Option<(Worktree, After)>,
     pub(crate) scratch: Scratch,
-    _turn: Option<session::Turn>,
+    _turn: Option<Arc<session::Turn>>,
     _permit: Permit,
 }
 
@@ -81,15 +83,25 @@ enum Parting {
 
 impl Attempt {
     pub(crate) fn new(live: Live) -> Self {
-        Self { events: VecDeque::new(), state: State::Live(Box::new(live)), own_retries: 0 }
+        Self { events: VecDeque::new(), state: State::Live(Box::new(live)), own_retries: 0, gone: None }
     }
 
     pub(crate) fn calling(call: Call, belongings: Belongings) -> Self {
-        Self { events: VecDeque::new(), state: State::Calling(Box::new((call, belongings))), own_retries: 0 }
+        Self {
+            events: VecDeque::new(),
+            state: State::Calling(Box::new((call, belongings))),
+            own_retries: 0,
+            gone: None,
+        }
     }
 
     pub(crate) fn own_retries(&self) -> u32 {
         self.own_retries
+    }
+
+    /// What to wait for before another try, which may be in the same folder.
+    pub(crate) fn gone(&mut self) -> Option<oneshot::Receiver<()>> {
+        self.gone.take()
     }
 
     /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
@@ -180,13 +192,17 @@ impl Attempt {
         let Live { running, mut belongings, .. } = *live;
         let engine = Arc::clone(&belongings.engine);
         if belongings.worktree.is_none() {
+            let answered = matches!(last, Event::Finished(_));
             self.events.push_back(last);
             match parting {
-                Parting::Exited => drop((running, belongings)),
-                Parting::Ended | Parting::Stop => {
+                Parting::Exited if answered => drop((running, belongings)),
+                Parting::Exited | Parting::Ended | Parting::Stop => {
+                    let (sender, gone) = oneshot::channel();
+                    self.gone = Some(gone);
                     engine.tracker.spawn(async move {
                         part(running, parting, &belongings.engine).await;
                         drop(belongings);
+                        let _nobody_waits_for_it = sender.send(());
                     });
                 }
             }
@@ -242,7 +258,7 @@ impl Live {
 }
 
 impl Belongings {
-    pub(crate) fn new(engine: Arc<Inner>, permit: Permit, turn: Option<session::Turn>, scratch: Scratch) -> Self {
+    pub(crate) fn new(engine: Arc<Inner>, permit: Permit, turn: Option<Arc<session::Turn>>, scratch: Scratch) -> Self {
         Self { engine, worktree: None, scratch, _turn: turn, _permit: permit }
     }
 

@@ -1,5 +1,6 @@
 //! The one door: a turn goes in, a run comes out.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::agent_file;
 use crate::attempt::{Attempt, Belongings, Live};
 use crate::environment::OWNER;
 use crate::explain::{self, Explanation};
-use crate::gate::{Caps, Gate};
+use crate::gate::{Caps, Gate, Permit};
 use crate::git::Git;
 use crate::health::{self, Depth, Report};
 use crate::ladder::Ladder;
@@ -33,10 +34,10 @@ use crate::launch::Launch;
 use crate::models::Models;
 use crate::owner::Owner;
 use crate::plan::Plan;
-use crate::router::{Candidate, Circuits, Policy};
+use crate::router::{Candidate, Circuits, Policy, circuit_of};
 use crate::run::Run;
 use crate::scratch::Scratch;
-use crate::session::Sessions;
+use crate::session::{self, Place, Sessions};
 use crate::worktree::{After, Worktrees};
 
 /// Everything that can run, and the limits under which it does. Cheap to clone.
@@ -136,6 +137,8 @@ impl Engine {
 
     /// Puts other models in their place; runs on their way keep theirs.
     pub fn replace_models(&self, models: Models) {
+        let known: BTreeSet<String> = models.all().map(|model| circuit_of(model)).collect();
+        self.inner.circuits.keep(|name| known.contains(name));
         self.inner.models.store(Arc::new(models));
     }
 
@@ -171,7 +174,8 @@ impl Engine {
             let names = models.names();
             return Err(StartError::UnknownModel { near: near(&turn.model, names.iter().map(String::as_str)) });
         };
-        let candidates = able(&turn, candidates)?;
+        let owner = turn.session.as_ref().and_then(|session| self.inner.sessions.owner(session));
+        let candidates = able(&turn, candidates, owner.as_deref())?;
         Run::start(Ladder::new(Arc::clone(&self.inner), models, turn, candidates)).await
     }
 
@@ -193,8 +197,9 @@ impl Engine {
     }
 }
 
-/// Those that can do what the turn asks for; who cannot is passed over. If nobody can, the first says why.
-fn able(turn: &Turn, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Failure> {
+/// Those that can do what the turn asks for; who cannot is passed over. If nobody can, the first says why. `owner` is
+/// whom the turn's conversation is known to be with.
+fn able(turn: &Turn, candidates: Vec<Candidate>, owner: Option<&str>) -> Result<Vec<Candidate>, Failure> {
     let refused = |candidate: &Candidate| {
         let backend = &candidate.model.backend;
         if let Some(session) = &turn.session {
@@ -210,7 +215,8 @@ fn able(turn: &Turn, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Failu
     let mut able: Vec<Candidate> = candidates.into_iter().filter(|candidate| refused(candidate).is_ok()).collect();
     // A conversation is one CLI's own: nobody else can go on with it.
     if turn.session.is_some() {
-        able.truncate(1);
+        let theirs = able.iter().position(|candidate| owner == Some(candidate.model.backend.name()));
+        able = able.into_iter().skip(theirs.unwrap_or(0)).take(1).collect();
     }
     match first {
         Some(Err(failure)) if able.is_empty() => Err(failure),
@@ -225,22 +231,35 @@ pub(crate) struct Try<'a> {
     pub(crate) models: &'a Models,
     /// Names its workspace and its files.
     pub(crate) id: &'a str,
+    pub(crate) permit: Permit,
+    /// The right to go on with the turn's session, held until nothing of the try is left.
+    pub(crate) session: Option<Arc<session::Turn>>,
+    /// Where the session left off.
+    pub(crate) place: Option<Place>,
     /// Set when another may take over: when it does.
     pub(crate) standby: Option<Arc<Policy>>,
 }
 
 impl Inner {
-    /// Waits for a slot, makes the workspace, starts what answers.
-    pub(crate) async fn begin(self: &Arc<Self>, attempt: Try<'_>) -> Result<Attempt, StartError> {
-        let Try { turn, model, models, id, standby } = attempt;
-        // The session first: who waits for it must not hold a slot that others could use.
-        let session_turn = match &turn.session {
-            Some(session) => Some(self.gate.in_time(self.sessions.enter(session)).await?),
-            None => None,
+    /// Waits for a turn's session, before it takes a slot that others could use.
+    pub(crate) async fn session_turn(&self, turn: &Turn) -> Result<Option<Arc<session::Turn>>, StartError> {
+        let Some(session) = &turn.session else { return Ok(None) };
+        let entered = match self.sessions.enter_now(session) {
+            Some(entered) => entered,
+            None => self.gate.in_queue(self.sessions.enter(session), "the session was not free").await?,
         };
-        let permit = self.gate.enter(&model.name).await?;
+        Ok(Some(Arc::new(entered)))
+    }
+
+    pub(crate) async fn permit(&self, model: &Model) -> Result<Permit, StartError> {
+        self.gate.enter(&model.name).await
+    }
+
+    /// Makes the workspace and starts what answers.
+    pub(crate) async fn begin(self: &Arc<Self>, attempt: Try<'_>) -> Result<Attempt, Failure> {
+        let Try { turn, model, models, id, permit, session, place, standby } = attempt;
         let scratch = Scratch::new(&self.settings.state, id);
-        let mut belongings = Belongings::new(Arc::clone(self), permit, session_turn, scratch);
+        let mut belongings = Belongings::new(Arc::clone(self), permit, session, scratch);
         let provider = match &model.backend {
             Backend::Program(provider) => provider,
             Backend::Api(api) => return Ok(Attempt::calling(self.call(api, turn, model)?, belongings)),
@@ -249,9 +268,7 @@ impl Inner {
         let program = launch.program()?;
         let prompt = launch.prompt()?;
         if model.worktree {
-            let after = After { keep: model.keep_worktree, log_helpers: model.log_helpers };
-            let place = turn.session.as_ref().and_then(|session| self.sessions.places.of(session));
-            belongings.worktree = Some((self.worktrees.add(&model.repo, id, place).await?, after));
+            belongings = self.with_worktree(belongings, model, id, place).await?;
         }
         let cwd = belongings.worktree.as_ref().map_or(model.repo.as_path(), |(worktree, _)| &worktree.cwd).to_owned();
         let spec = launch.spec(&prompt, program, cwd, &mut belongings.scratch)?;
@@ -269,6 +286,25 @@ impl Inner {
             standby,
             last_words: None,
         }))
+    }
+
+    /// Adds a worktree. Git is not stopped in the middle: whoever gives up waiting leaves a whole one behind, which then
+    /// goes the way of all belongings.
+    async fn with_worktree(
+        self: &Arc<Self>,
+        mut belongings: Belongings,
+        model: &Model,
+        id: &str,
+        place: Option<Place>,
+    ) -> Result<Belongings, Failure> {
+        let after = After { keep: model.keep_worktree, log_helpers: model.log_helpers };
+        let (engine, repo, id) = (Arc::clone(self), model.repo.clone(), id.to_owned());
+        let making = self.tracker.spawn(async move {
+            let worktree = engine.worktrees.add(&repo, &id, place).await?;
+            belongings.worktree = Some((worktree, after));
+            Ok(belongings)
+        });
+        making.await.unwrap_or_else(|error| Err(Failure::new(Category::Server, format!("no worktree: {error}"))))
     }
 }
 

@@ -5,10 +5,9 @@ use trunkline_core::failure::Category;
 use trunkline_core::model::{Backend, Model};
 
 use crate::engine::Inner;
-use crate::ladder::circuit_of;
 use crate::models::Models;
 use crate::program::locate;
-use crate::router::CircuitState;
+use crate::router::{CircuitState, circuit_of};
 
 /// A name, whom it means, and what happens when they fail.
 #[derive(Debug, Clone, Serialize)]

@@ -27,6 +27,9 @@ impl Default for Caps {
     }
 }
 
+/// How many models are kept count of before those that nobody runs are let go.
+const MANY: usize = 1024;
+
 pub(crate) struct Gate {
     caps: Caps,
     all: Arc<Semaphore>,
@@ -54,19 +57,19 @@ impl Gate {
         {
             return Ok(Permit { _model, _all });
         }
-        let _waiting = self.join_queue()?;
         let both = async {
             let _model = of_model.acquire_owned().await.expect("the semaphore is never closed");
             let _all = Arc::clone(&self.all).acquire_owned().await.expect("the semaphore is never closed");
             Permit { _model, _all }
         };
-        self.in_time(both).await
+        self.in_queue(both, "no free slot").await
     }
 
-    /// Waits for something else a run needs, no longer than for a slot.
-    pub(crate) async fn in_time<T>(&self, wait: impl Future<Output = T>) -> Result<T, StartError> {
+    /// Waits for what a run needs, as one of those who may wait and no longer than they may.
+    pub(crate) async fn in_queue<T>(&self, wait: impl Future<Output = T>, missing: &str) -> Result<T, StartError> {
+        let _waiting = self.join_queue()?;
         tokio::time::timeout(self.caps.queue_timeout, wait).await.map_err(|_elapsed| StartError::Busy {
-            message: format!("no free slot within {} s", self.caps.queue_timeout.as_secs()),
+            message: format!("{missing} within {} s", self.caps.queue_timeout.as_secs()),
             retry_after: Duration::from_secs(5),
         })
     }
@@ -76,6 +79,10 @@ impl Gate {
         match models.get(model) {
             Some(semaphore) => Arc::clone(semaphore),
             None => {
+                // A client may make names up, one for each request.
+                if models.len() >= MANY {
+                    models.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
+                }
                 let semaphore = Arc::new(Semaphore::new(self.caps.runs_per_model));
                 models.insert(model.to_owned(), Arc::clone(&semaphore));
                 semaphore

@@ -21,11 +21,10 @@ use trunkline_process::Cut;
 
 use crate::engine::{Inner, Try};
 use crate::explain::{kind, problem};
-use crate::ladder::circuit_of;
 use crate::launch::Launch;
 use crate::models::Models;
 use crate::program::locate;
-use crate::router::CircuitState;
+use crate::router::{CircuitState, circuit_of};
 
 /// How long what was found is good for.
 const FRESH: Duration = Duration::from_secs(10);
@@ -152,7 +151,7 @@ impl Examined {
     /// Whether a turn would be tried on it, and as far as is known, answered.
     pub fn is_well(&self) -> bool {
         self.healthy == Some(true)
-            && self.probe.as_ref().is_none_or(|probe| probe.ok)
+            && self.probe.as_ref().is_none_or(|probe| probe.ok || probe.category == Some(Category::Cancelled))
             && !matches!(self.circuit, CircuitState::Open { .. })
     }
 }
@@ -168,11 +167,17 @@ fn distinct(models: &Models) -> Vec<Arc<Model>> {
     found
 }
 
+/// A provider's name, and where a model has its own program for it, that.
+fn shown_name(model: &Model) -> String {
+    let name = model.backend.name();
+    model.command.as_ref().map_or_else(|| name.to_owned(), |command| format!("{name} ({command})"))
+}
+
 async fn examine(engine: &Arc<Inner>, models: &Models, model: &Arc<Model>, depth: Depth) -> Examined {
     let circuit_name = circuit_of(model);
     let problem = problem(engine, model);
     let mut examined = Examined {
-        name: circuit_name.clone(),
+        name: shown_name(model),
         kind: kind(model),
         available: problem.is_none(),
         path: None,
@@ -281,8 +286,10 @@ async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<Stri
         ..Turn::default()
     };
     let id = format!("probe-{}", uuid::Uuid::now_v7());
-    let attempt = Try { turn: &turn, model: &model, models, id: &id, standby: None };
-    let mut attempt = engine.begin(attempt).await.map_err(crate::StartError::into_failure)?;
+    let permit = engine.permit(&model).await.map_err(|_busy| Failure::new(Category::Cancelled, "not probed: busy"))?;
+    let attempt =
+        Try { turn: &turn, model: &model, models, id: &id, permit, session: None, place: None, standby: None };
+    let mut attempt = engine.begin(attempt).await?;
     while let Some(event) = attempt.next().await {
         match event {
             Event::Finished(answer) => return Ok(answer.content),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use trunkline_core::event::{Attempted, Event, Receipt};
 use trunkline_core::failure::{Category, Failure};
@@ -13,8 +14,10 @@ use trunkline_core::turn::Turn;
 use crate::StartError;
 use crate::attempt::Attempt;
 use crate::engine::{Inner, Try};
+use crate::gate::Permit;
 use crate::models::Models;
-use crate::router::{Candidate, Exposure, Failed, Next, Pass, next};
+use crate::router::{Candidate, Exposure, Failed, Next, Pass, Why, circuit_of, next};
+use crate::session::{self, Place};
 
 /// The most of a failed attempt's words that are kept with it.
 const MAX_MESSAGE: usize = 300;
@@ -24,7 +27,7 @@ const MAX_WAIT: Duration = Duration::from_secs(120);
 
 /// A turn and where it may be tried.
 pub(crate) struct Ladder {
-    engine: Arc<Inner>,
+    pub(crate) engine: Arc<Inner>,
     models: Arc<Models>,
     pub(crate) turn: Turn,
     pub(crate) run: String,
@@ -43,6 +46,12 @@ pub(crate) struct Ladder {
     soonest: Option<Duration>,
     /// What there is to tell about the way.
     pub(crate) events: Vec<Event>,
+    /// The session is held from the first attempt to the last: nobody's turn comes between them.
+    session: Option<Arc<session::Turn>>,
+    /// Where the session had left off when the turn began: each attempt starts there.
+    place: Option<Place>,
+    /// The attempt before, while something of it may still run.
+    pub(crate) predecessor: Option<oneshot::Receiver<()>>,
 }
 
 /// An attempt that runs.
@@ -71,21 +80,45 @@ impl Ladder {
             last: None,
             soonest: None,
             events: Vec::new(),
+            session: None,
+            place: None,
+            predecessor: None,
         }
     }
 
     /// Tries one candidate after the other until one runs. Dropping the future gives the turn up, wherever it is.
     pub(crate) async fn climb(mut self) -> Climbed {
+        let climbed = self.up().await;
+        (self, climbed)
+    }
+
+    async fn up(&mut self) -> Result<Running, StartError> {
+        if let Some(gone) = self.predecessor.take() {
+            let _it_is_gone_either_way = gone.await;
+        }
+        if self.session.is_none() {
+            self.session = self.engine.session_turn(&self.turn).await?;
+            self.place = self.turn.session.as_ref().and_then(|session| self.engine.sessions.places.of(session));
+        }
         loop {
             if let Some(wait) = self.wait.take() {
                 tokio::time::sleep(wait).await;
             }
             let Some(model) = self.candidates.get(self.at).map(|candidate| Arc::clone(&candidate.model)) else {
-                let error = self.nobody();
-                return (self, Err(error));
+                return Err(self.nobody());
             };
-            let breaker = self.models.policy().breaker;
-            let mut pass = match self.engine.circuits.enter(&circuit_of(&model), breaker) {
+            let circuit = circuit_of(&model);
+            if let Err(wait) = self.engine.circuits.look(&circuit) {
+                self.left_alone(&model, wait);
+                continue;
+            }
+            let permit = match self.engine.permit(&model).await {
+                Ok(permit) => permit,
+                // Full is full, whoever is next; but why we came here says more.
+                Err(busy) => return Err(self.last.take().map_or(busy, |failure| self.ended(failure))),
+            };
+            // Only who can start at once: a trial that waits for a slot would keep others from trying.
+            let mut pass = match self.engine.circuits.enter(&circuit, self.models.policy().breaker) {
                 Ok(pass) => pass,
                 Err(wait) => {
                     self.left_alone(&model, wait);
@@ -93,31 +126,35 @@ impl Ladder {
                 }
             };
             let began = Instant::now();
-            let id = self.attempt_id();
-            let another = self.at + 1 < self.candidates.len();
-            let standby = another.then(|| Arc::clone(self.models.policy()));
-            let attempt = Try { turn: &self.turn, model: &model, models: &self.models, id: &id, standby };
-            match self.engine.begin(attempt).await {
-                Ok(attempt) => return (self, Ok(Running { attempt, pass, model, began })),
-                Err(StartError::Failed { failure, .. }) => {
+            match self.begin(&model, permit).await {
+                Ok(attempt) => return Ok(Running { attempt, pass, model, began }),
+                Err(failure) => {
                     self.over(&model, began, Some(&failure), None);
                     if let Some(failure) = self.decide(failure, Exposure::Nothing, 0, &mut pass) {
-                        let (run, attempts) = (self.run.clone(), self.attempts.clone());
-                        return (self, Err(StartError::Failed { failure, run, attempts }));
+                        return Err(self.ended(failure));
                     }
-                }
-                Err(busy) => {
-                    // Full is full, whoever is next; but why we came here says more.
-                    let error = match self.last.take() {
-                        Some(failure) => {
-                            StartError::Failed { failure, run: self.run.clone(), attempts: self.attempts.clone() }
-                        }
-                        None => busy,
-                    };
-                    return (self, Err(error));
                 }
             }
         }
+    }
+
+    async fn begin(&self, model: &Arc<Model>, permit: Permit) -> Result<Attempt, Failure> {
+        let another = self.at + 1 < self.candidates.len();
+        let attempt = Try {
+            turn: &self.turn,
+            model,
+            models: &self.models,
+            id: &self.attempt_id(),
+            permit,
+            session: self.session.clone(),
+            place: self.place.clone(),
+            standby: another.then(|| Arc::clone(self.models.policy())),
+        };
+        self.engine.begin(attempt).await
+    }
+
+    fn ended(&self, failure: Failure) -> StartError {
+        StartError::Failed { failure, run: self.run.clone(), attempts: self.attempts.clone() }
     }
 
     /// Notes that an attempt is over.
@@ -157,16 +194,22 @@ impl Ladder {
         let decided = next(&policy, &failed, fastrand::f64());
         let name = self.candidates[self.at].model.name.clone();
         let category = failure.category.name();
-        if !matches!(decided, Next::Retry { .. }) || pass.is_trial() {
+        // A model that the client made up says nothing about the provider.
+        let made_up = self.candidates[self.at].why == Why::AskedModel && failure.category == Category::Unknown;
+        if !made_up && (!matches!(decided, Next::Retry { .. }) || pass.is_trial()) {
             pass.failed(failure.category);
         }
         match decided {
             Next::Stop => {
                 let unexposed = Failed { exposure: Exposure::Nothing, ..failed };
                 let held_back = exposure == Exposure::Exposed && next(&policy, &unexposed, 0.0) != Next::Stop;
-                let hint = held_back && failure.hint.is_none();
-                let why = "it was not tried again: something had been shown, or a tool had run; with worktree: true it would be";
-                return Some(if hint { failure.hint(why) } else { failure });
+                if !held_back || failure.hint.is_some() {
+                    return Some(failure);
+                }
+                let agent = crate::explain::kind(&self.candidates[self.at].model) == "agent";
+                let remedy = if agent { "; with worktree: true it would be" } else { "" };
+                let why = "it was not tried again: something had been shown, or a tool had run";
+                return Some(failure.hint(format!("{why}{remedy}")));
             }
             Next::Retry { after } => {
                 self.tell(format!("{name} failed ({category}); trying again in {after:.1?}"));
@@ -220,7 +263,7 @@ impl Ladder {
     /// There is nobody left to ask.
     fn nobody(&mut self) -> StartError {
         if let Some(failure) = self.last.take() {
-            return StartError::Failed { failure, run: self.run.clone(), attempts: self.attempts.clone() };
+            return self.ended(failure);
         }
         let names: Vec<&str> = self.candidates.iter().map(|candidate| candidate.model.backend.name()).collect();
         let retry_after = self.soonest.unwrap_or(Duration::from_secs(1)).min(MAX_WAIT);
@@ -232,12 +275,6 @@ impl Ladder {
         tracing::info!(run = self.run, "{message}");
         self.events.push(Event::Notice { message });
     }
-}
-
-/// What a circuit stands for: a provider, and where a model has its own program, that.
-pub(crate) fn circuit_of(model: &Model) -> String {
-    let name = model.backend.name();
-    model.command.as_ref().map_or_else(|| name.to_owned(), |command| format!("{name} ({command})"))
 }
 
 /// The first line, and not too much of it.

@@ -74,7 +74,7 @@ impl Models {
             let mut candidates = vec![Candidate { model: Arc::clone(model), why: Why::Asked }];
             for other in &model.fallback {
                 for found in self.alone(other).unwrap_or_default() {
-                    if candidates.iter().all(|known| known.model.name != found.model.name) {
+                    if candidates.iter().all(|known| !known.is(&found)) {
                         candidates.push(Candidate { why: Why::Fallback, ..found });
                     }
                 }
@@ -82,7 +82,7 @@ impl Models {
             return Some(candidates);
         }
         self.router.candidates(name).or_else(|| {
-            self.default.as_ref().map(|model| vec![Candidate { model: Arc::clone(model), why: Why::Asked }])
+            self.default.as_ref().map(|model| vec![Candidate { model: Arc::clone(model), why: Why::Default }])
         })
     }
 

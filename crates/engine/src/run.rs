@@ -118,7 +118,7 @@ impl Run {
         let as_it_comes = ladder.turn.shown == Shown::AsItComes;
         match event {
             Event::Text { delta } => {
-                running.pass.succeeded();
+                running.pass.promising();
                 self.seen.anything |= as_it_comes;
                 self.seen.text |= as_it_comes;
                 let apart = std::mem::take(&mut self.gap);
@@ -129,7 +129,7 @@ impl Run {
                 self.events.push_back(event);
             }
             Event::ToolStarted { .. } => {
-                running.pass.succeeded();
+                running.pass.promising();
                 self.seen.anything = true;
                 self.events.push_back(event);
             }
@@ -139,7 +139,11 @@ impl Run {
                 self.finished(event);
             }
             Event::Failed(failure) => self.failed(failure),
-            Event::Started { .. }
+            Event::Started { session: Some(ref session), .. } => {
+                ladder.engine.sessions.belongs_to(session, running.model.backend.name());
+                self.events.push_back(event);
+            }
+            Event::Started { session: None, .. }
             | Event::ToolFinished { .. }
             | Event::Notice { .. }
             | Event::Unknown { .. }
@@ -174,6 +178,7 @@ impl Run {
                 self.gap |= self.seen.text;
                 self.receipt = None;
                 self.events.extend(ladder.events.drain(..));
+                ladder.predecessor = running.attempt.gone();
                 drop(running);
                 self.state = State::Climbing(Box::pin(ladder.climb()));
             }

@@ -19,6 +19,7 @@ const MANY: usize = 4096;
 
 pub(crate) struct Sessions {
     locks: Mutex<HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>>,
+    owners: Mutex<HashMap<SessionId, String>>,
     totals: Totals,
     pub(crate) places: Places,
 }
@@ -34,6 +35,7 @@ impl Sessions {
     pub(crate) fn new(state: &Path) -> Self {
         Self {
             locks: Mutex::default(),
+            owners: Mutex::default(),
             totals: Totals::load(state.join("totals.jsonl")),
             places: Places::new(state.join("sessions")),
         }
@@ -41,14 +43,34 @@ impl Sessions {
 
     /// Waits until no other turn of the session is running.
     pub(crate) async fn enter(&self, session: &SessionId) -> Turn {
-        let lock = {
-            let mut locks = self.locks.lock().expect("no panic while holding the lock");
-            if locks.len() >= MANY {
-                locks.retain(|_, lock| Arc::strong_count(lock) > 1);
-            }
-            Arc::clone(locks.entry(session.clone()).or_default())
-        };
-        Turn { _guard: lock.lock_owned().await }
+        Turn { _guard: self.lock_of(session).lock_owned().await }
+    }
+
+    /// The same for one who would not wait.
+    pub(crate) fn enter_now(&self, session: &SessionId) -> Option<Turn> {
+        self.lock_of(session).try_lock_owned().ok().map(|guard| Turn { _guard: guard })
+    }
+
+    /// Notes which provider a conversation is with: nobody else can go on with it.
+    pub(crate) fn belongs_to(&self, session: &SessionId, provider: &str) {
+        let mut owners = self.owners.lock().expect("no panic while holding the lock");
+        if owners.len() >= MANY {
+            owners.clear();
+        }
+        owners.insert(session.clone(), provider.to_owned());
+    }
+
+    /// Whom a conversation is with, if it was begun since this gateway started.
+    pub(crate) fn owner(&self, session: &SessionId) -> Option<String> {
+        self.owners.lock().expect("no panic while holding the lock").get(session).cloned()
+    }
+
+    fn lock_of(&self, session: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut locks = self.locks.lock().expect("no panic while holding the lock");
+        if locks.len() >= MANY {
+            locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+        }
+        Arc::clone(locks.entry(session.clone()).or_default())
     }
 
     /// What this turn cost, from a CLI that counts the whole session.

@@ -80,15 +80,20 @@ impl Worktrees {
         let path = self.base.join(name);
         let cwd = if prefix.is_empty() { path.clone() } else { path.join(prefix.trim_end_matches('/')) };
         let worktree = Worktree { path, cwd, run: run.to_owned(), repo: repo.to_owned(), common: common.into(), base };
-        self.ledger.write(&Entry::of(&worktree))?;
+        let kept = || worktree.path.join(".git").exists();
+        self.ledger.write(&Entry::of(&worktree, kept()))?;
         if worktree.path.exists() {
             drop(self.sweeping.lock().await);
         }
-        if worktree.path.join(".git").exists() {
+        if kept() {
             // The session's own folder, kept after an earlier turn.
             return Ok(worktree);
         }
-        let made = self.make(&worktree).await;
+        self.ledger.write(&Entry::of(&worktree, false))?;
+        let made = match self.make(&worktree).await {
+            Ok(()) => self.ledger.write(&Entry::of(&worktree, true)),
+            Err(failure) => Err(failure),
+        };
         if made.is_err() {
             self.discard(&worktree).await;
         }
@@ -195,9 +200,11 @@ impl Worktrees {
     pub(crate) async fn sweep(&self) {
         let _sweeping = self.sweeping.lock().await;
         for entry in self.ledger.abandoned() {
+            let ready = entry.ready;
             let worktree = entry.worktree();
             tracing::info!(run = worktree.run, path = %worktree.path.display(), "a worktree of a dead gateway");
-            if !worktree.path.exists() {
+            // One that was never filled in looks as if all its files had been deleted: nobody has worked in it.
+            if !ready || !worktree.path.exists() {
                 self.discard(&worktree).await;
                 continue;
             }

@@ -222,7 +222,11 @@ impl<R: Events> Streaming<R> {
         loop {
             let stream = match self.step().await {
                 Step::Event(event) => self.push(&event, &mut frames),
-                Step::Refused(error) => self.chunks.fail(&error, &mut frames),
+                Step::Refused(error) => {
+                    self.feed.describe(&mut self.chunks.trace);
+                    let error = error.of_run(&self.chunks.trace);
+                    self.chunks.fail(&error, &mut frames)
+                }
                 Step::Silence => {
                     frames.extend_from_slice(sse::KEEP_ALIVE);
                     Stream::Open

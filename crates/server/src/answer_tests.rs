@@ -203,6 +203,33 @@ async fn a_long_wait_for_a_slot_is_a_silent_stream() {
     assert!(body.starts_with(": keep-alive\n\ndata: {\"error\":{\"message\":\"full\""), "{body}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_refusal_after_a_silence_says_what_was_tried_too() {
+    let attempt = Attempted {
+        provider: "p".into(),
+        model: "m".into(),
+        category: Some(Category::NotFound),
+        message: None,
+        duration: Duration::ZERO,
+        workspace: None,
+    };
+    let failure = Failure::new(Category::NotFound, "not there");
+    let error = StartError::Failed { failure, run: "run-1".into(), attempts: vec![attempt] };
+    let late: Feed<Scripted> = Feed::Starting(Box::pin(async move {
+        tokio::time::sleep(2 * KEEP_ALIVE).await;
+        Err(error)
+    }));
+    let response = streamed(late, UsageChunk::No, terms()).await;
+    assert_eq!(response.status(), 200);
+    let body = body(response).await;
+    let frame = body.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    let frame: Value = serde_json::from_str(frame).unwrap();
+    assert_eq!(
+        (&frame["error"]["code"], &frame["trunkline"]["attempts"][0]["provider"]),
+        (&"not_found".into(), &"p".into())
+    );
+}
+
 #[tokio::test]
 async fn a_server_out_of_time_ends_its_answers() {
     let terms_of_end = terms();

@@ -31,6 +31,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// What the last frames get to reach their clients once the drain is over.
 const FLUSH: Duration = Duration::from_secs(2);
 
+/// The same when there is no time at all: enough for who reads.
+const LAST_FLUSH: Duration = Duration::from_millis(100);
+
 /// How long we go on reading from a client that was refused while it was still sending.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -75,7 +78,7 @@ async fn drain<D: Door>(connections: &mut JoinSet<()>, app: &App<D>, stop: &Stop
     tokio::select! {
         () = all_ended(connections) => {}
         () = sleep(FLUSH) => {}
-        () = stop.now.cancelled() => {}
+        () = async { stop.now.cancelled().await; sleep(LAST_FLUSH).await } => {}
     }
     connections.shutdown().await;
 }

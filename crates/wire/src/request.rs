@@ -15,6 +15,7 @@ const MAX_IMAGES: usize = 16;
 const MAX_IMAGE_BYTES: usize = 20 * 1024 * 1024;
 const MAX_SESSION_BYTES: usize = 256;
 const MAX_USER_BYTES: usize = 1024;
+const MAX_MODEL_BYTES: usize = 256;
 
 /// Clients differ in whether they pad.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -36,6 +37,10 @@ impl ChatRequest {
             },
         };
         let model = self.model.ok_or_else(|| missing("model"))?;
+        // It may reach a CLI's arguments, and is said again in every answer.
+        if model.len() > MAX_MODEL_BYTES || model.chars().any(char::is_control) {
+            return Err(ApiError::unknown_model(&[]));
+        }
         let messages = self.messages.ok_or_else(|| missing("messages"))?.0;
         let messages: Vec<Message> = messages
             .into_iter()

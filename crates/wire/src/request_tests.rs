@@ -74,6 +74,16 @@ fn wishes_are_kept_zero_and_false_too_and_null_is_none() {
 }
 
 #[test]
+fn a_name_that_cannot_be_a_models_is_unknown() {
+    for name in ["x".repeat(257), "a\nb".to_owned(), "a\0b".to_owned()] {
+        let mut body = with(json!([{"role": "user", "content": "hi"}]));
+        body["model"] = json!(name);
+        let error = turn(&body).unwrap_err();
+        assert_eq!((error.status, error.code), (400, "model_not_found"), "{name:?}");
+    }
+}
+
+#[test]
 fn what_is_refused_is_named() {
     let audio = json!({"type": "input_audio", "input_audio": {"data": "", "format": "wav"}});
     let file = json!({"type": "file", "file": {"file_id": "f"}});

@@ -61,26 +61,26 @@ enum Admission {
 }
 
 impl Circuit {
-    fn admit(&mut self, now: Instant) -> Admission {
+    fn admission(&self, now: Instant) -> Admission {
         match self.open_until {
             None => Admission::Free,
             Some(until) if now < until => Admission::Refused { wait: until - now },
             // Somebody is trying: a second for whoever comes meanwhile.
             Some(_) if self.trial => Admission::Refused { wait: Duration::from_secs(1) },
-            Some(_) => {
-                self.trial = true;
-                Admission::Trial
-            }
+            Some(_) => Admission::Trial,
         }
     }
 
     fn failed(&mut self, now: Instant, breaker: &Breaker) {
+        /// Longer than any gateway runs, and short enough to be added to the time.
+        const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
         self.failures.retain(|&at| now - at < breaker.window);
         self.failures.push_back(now);
+        self.trial = false;
         let enough = self.failures.len() >= breaker.failures as usize;
-        let tried_in_vain = std::mem::take(&mut self.trial) && self.open_until.is_some();
+        let tried_in_vain = self.open_until.is_some();
         if enough || tried_in_vain {
-            self.open_until = Some(now + breaker.cooldown);
+            self.open_until = Some(now + breaker.cooldown.min(LONGEST));
             self.failures.clear();
         }
     }
@@ -133,14 +133,32 @@ enum Kind {
 }
 
 impl Circuits {
+    /// Whether there is a pass to be had, or how long to stay away. Taking it is for who can start at once.
+    pub(crate) fn look(&self, name: &str) -> Result<(), Duration> {
+        match self.locked().get(name).map(|circuit| circuit.admission(Instant::now())) {
+            None | Some(Admission::Free | Admission::Trial) => Ok(()),
+            Some(Admission::Refused { wait }) => Err(wait),
+        }
+    }
+
     /// A pass, or how long to stay away.
     pub(crate) fn enter(self: &Arc<Self>, name: &str, breaker: Breaker) -> Result<Pass, Duration> {
-        let kind = match self.locked().get_mut(name).map(|circuit| circuit.admit(Instant::now())) {
-            None | Some(Admission::Free) => Kind::Ordinary,
-            Some(Admission::Trial) => Kind::Trial,
-            Some(Admission::Refused { wait }) => return Err(wait),
+        let mut circuits = self.locked();
+        let circuit = circuits.get_mut(name);
+        let kind = match (circuit.as_ref().map(|circuit| circuit.admission(Instant::now())), circuit) {
+            (Some(Admission::Refused { wait }), _) => return Err(wait),
+            (Some(Admission::Trial), Some(circuit)) => {
+                circuit.trial = true;
+                Kind::Trial
+            }
+            (None | Some(Admission::Free | Admission::Trial), _) => Kind::Ordinary,
         };
         Ok(Pass { circuits: Arc::clone(self), name: name.to_owned(), breaker, kind })
+    }
+
+    /// Forgets those that nobody has any more.
+    pub(crate) fn keep(&self, known: impl Fn(&str) -> bool) {
+        self.locked().retain(|name, _| known(name));
     }
 
     pub(crate) fn state(&self, name: &str) -> CircuitState {
@@ -154,11 +172,21 @@ impl Circuits {
 }
 
 impl Pass {
-    /// It answers: whatever failed before is forgotten.
+    /// It has answered: whatever failed before is forgotten.
     pub(crate) fn succeeded(&mut self) {
         if self.kind != Kind::Settled {
             self.kind = Kind::Settled;
             self.circuits.locked().remove(&self.name);
+        }
+    }
+
+    /// It has begun to answer, which may take long: another may try meanwhile. How it ends is still to be seen.
+    pub(crate) fn promising(&mut self) {
+        if self.kind == Kind::Trial {
+            self.kind = Kind::Ordinary;
+            if let Some(circuit) = self.circuits.locked().get_mut(&self.name) {
+                circuit.trial = false;
+            }
         }
     }
 
@@ -235,6 +263,46 @@ mod tests {
         next.failed(Category::Validation);
         drop(next);
         circuits.enter("p", BREAKER).expect("a failure that says nothing about the provider settles nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_begins_to_answer_and_then_fails_has_failed() {
+        let circuits = Arc::new(Circuits::default());
+        for _ in 0..3 {
+            let mut pass = circuits.enter("p", BREAKER).unwrap();
+            pass.promising();
+            pass.failed(Category::Server);
+        }
+        assert_eq!(circuits.state("p"), CircuitState::Open { for_ms: 30_000 });
+        pass_time(30).await;
+        let mut trial = circuits.enter("p", BREAKER).unwrap();
+        assert!(circuits.look("p").is_err());
+        trial.promising();
+        circuits.look("p").expect("another may try while the first one answers");
+        trial.failed(Category::Server);
+        assert_eq!(circuits.state("p"), CircuitState::Open { for_ms: 30_000 });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn to_look_is_not_to_try() {
+        let circuits = Arc::new(Circuits::default());
+        (0..3).for_each(|_| fail(&circuits));
+        assert_eq!(circuits.look("p"), Err(Duration::from_secs(30)));
+        pass_time(30).await;
+        circuits.look("p").unwrap();
+        circuits.look("p").unwrap();
+        let _trial = circuits.enter("p", BREAKER).unwrap();
+        assert!(circuits.look("p").is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn for_ever_is_a_time_too() {
+        let circuits = Arc::new(Circuits::default());
+        let breaker = Breaker { failures: 1, window: Duration::MAX, cooldown: Duration::MAX };
+        circuits.enter("p", breaker).unwrap().failed(Category::Server);
+        assert!(matches!(circuits.state("p"), CircuitState::Open { .. }));
+        circuits.keep(|name| name != "p");
+        assert_eq!(circuits.state("p"), CircuitState::Closed { failures: 0 });
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,4 +11,4 @@ pub use selection::{Routed, Router};
 
 pub(crate) use circuit::{Circuits, Pass};
 pub(crate) use policy::{Exposure, Failed, Next, next};
-pub(crate) use selection::{Candidate, Why};
+pub(crate) use selection::{Candidate, Why, circuit_of};

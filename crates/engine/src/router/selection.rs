@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use trunkline_core::model::Model;
+use trunkline_core::model::{Backend, Model};
 
 /// Providers that can stand in for each other, in the order of their file.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +34,10 @@ pub(crate) struct Candidate {
 pub(crate) enum Why {
     /// It was asked for by name.
     Asked,
+    /// So was the model of its own.
+    AskedModel,
+    /// It answers for every name that nobody else has.
+    Default,
     /// It stands in the `fallback` of the model that was asked for.
     Fallback,
     Priority(i64),
@@ -47,6 +51,24 @@ pub(crate) enum Why {
         hint: String,
         priority: i64,
     },
+}
+
+impl Candidate {
+    /// Whether to try one is to try the other: the same provider, on the same model.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.model.name == other.model.name && circuit_of(&self.model) == circuit_of(&other.model)
+    }
+}
+
+/// What a circuit stands for: a program or a service, by its name and where it is.
+pub(crate) fn circuit_of(model: &Model) -> String {
+    match &model.backend {
+        Backend::Program(provider) => {
+            let program = model.command.as_ref().unwrap_or(&provider.program);
+            format!("{} {program}", provider.name)
+        }
+        Backend::Api(api) => format!("{} {}", api.name, api.base_url),
+    }
 }
 
 impl Router {
@@ -70,12 +92,12 @@ impl Router {
             None => (name, None),
         };
         let routed = self.providers.iter().find(|routed| routed.name == provider)?;
-        let model = match model {
-            None => Arc::clone(&routed.model),
+        let (model, why) = match model {
+            None => (Arc::clone(&routed.model), Why::Asked),
             Some("") => return None,
-            Some(explicit) => Arc::new(routed.model.on(explicit)),
+            Some(explicit) => (Arc::new(routed.model.on(explicit)), Why::AskedModel),
         };
-        Some(vec![Candidate { model, why: Why::Asked }])
+        Some(vec![Candidate { model, why }])
     }
 
     /// The names a client can find in a list.
@@ -132,7 +154,8 @@ impl Router {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asked => f.write_str("asked for by name"),
+            Self::Asked | Self::AskedModel => f.write_str("asked for by name"),
+            Self::Default => f.write_str("answers for every name that nobody else has"),
             Self::Fallback => f.write_str("in the model's fallback"),
             Self::Priority(priority) => write!(f, "priority {priority}"),
             Self::Hint { hint, priority } => write!(f, "has a model for {hint}, priority {priority}"),

@@ -21,13 +21,22 @@ pub(super) struct Entry {
     repo: PathBuf,
     common: PathBuf,
     base: String,
+    /// Its files were filled in: what differs from `base` is somebody's work.
+    #[serde(default = "yes")]
+    pub(super) ready: bool,
     #[serde(flatten)]
     owner: Owner,
 }
 
+/// An entry that does not say so is an older gateway's, which wrote it down in time or not: nothing is thrown away.
+const fn yes() -> bool {
+    true
+}
+
 impl Entry {
-    pub(super) fn of(worktree: &Worktree) -> Self {
+    pub(super) fn of(worktree: &Worktree, ready: bool) -> Self {
         Self {
+            ready,
             run: worktree.run.clone(),
             path: worktree.path.clone(),
             repo: worktree.repo.clone(),
@@ -92,10 +101,10 @@ mod tests {
             common: "/repo/.git".into(),
             base: "0".into(),
         };
-        ledger.write(&Entry::of(&worktree("alive", "/tmp/x"))).unwrap();
+        ledger.write(&Entry::of(&worktree("alive", "/tmp/x"), true)).unwrap();
         let owner = Owner { pid: u32::MAX, started: 1 };
-        ledger.write(&Entry { owner, ..Entry::of(&worktree("dead", "/tmp/y")) }).unwrap();
-        ledger.write(&Entry { owner, ..Entry::of(&worktree("followed", "/tmp/x")) }).unwrap();
+        ledger.write(&Entry { owner, ..Entry::of(&worktree("dead", "/tmp/y"), true) }).unwrap();
+        ledger.write(&Entry { owner, ..Entry::of(&worktree("followed", "/tmp/x"), true) }).unwrap();
         fs::write(folder.path().join("worktrees/broken.json"), "{").unwrap();
         let mut runs: Vec<String> = ledger.abandoned().into_iter().map(|entry| entry.run).collect();
         runs.sort();

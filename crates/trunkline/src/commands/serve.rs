@@ -60,6 +60,9 @@ pub(crate) struct Serve {
     drain: Duration,
 }
 
+/// What is left of a gateway that was told to stop at once.
+const LAST_MOMENT: Duration = Duration::from_millis(300);
+
 /// An address as people write it: `127.0.0.1`, `[::1]:8765`, `localhost`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Listen {
@@ -115,12 +118,23 @@ impl Serve {
         }
         tracing::info!(models = %models.names().join(", "), "ready");
         let stop = Stop::default();
+        let mut signals = signals;
         tokio::select! {
             () = serve(listener, config, Arc::new(engine.clone()), stop.clone()) => {}
             () = beside(&loaded, &engine, changes) => {}
-            () = stop_on(signals, &stop) => {}
+            () = stop_on(&mut signals, &stop) => {}
         }
-        engine.shutdown().await;
+        let patience = async {
+            if !stop.now.is_cancelled() {
+                signals.next().await;
+            }
+            tokio::time::sleep(LAST_MOMENT).await;
+        };
+        tokio::select! {
+            () = engine.shutdown() => {}
+            // The end of this process is the end of all it keeps; worktrees are put in order at the next start.
+            () = patience => tracing::warn!("stopped without waiting for what still ran"),
+        }
         Ok(())
     }
 
@@ -159,7 +173,7 @@ async fn beside(loaded: &Loaded, engine: &trunkline_engine::Engine, changes: Opt
 }
 
 /// The first signal drains, the second ends at once. Never returns.
-async fn stop_on(mut signals: StopSignals, stop: &Stop) {
+async fn stop_on(signals: &mut StopSignals, stop: &Stop) {
     for (token, how) in [(&stop.gently, "; once more to stop at once"), (&stop.now, " now")] {
         signals.next().await;
         tracing::info!("stopping{how}");

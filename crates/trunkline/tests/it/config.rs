@@ -53,7 +53,7 @@ fn a_configuration_folder_without_a_configuration_is_an_error() {
     let line = Line::new().cli("codex", "");
     let nowhere = line.path("nowhere");
     let ran = line.run(&["serve", "--port", "0", "--config", nowhere.to_str().unwrap()]).exits(3);
-    assert!(ran.stderr.contains("nowhere: no models.json here"), "{ran:?}");
+    assert!(ran.stderr.contains("nowhere: no models.json and no router.yaml here"), "{ran:?}");
 }
 
 #[test]

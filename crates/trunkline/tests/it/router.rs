@@ -259,6 +259,92 @@ fn but_with_nobody_to_take_over_it_may_go_on() {
 }
 
 #[test]
+fn another_try_in_the_same_folder_waits_until_nothing_of_the_last_one_lives() {
+    let script = "if [ -e \"$seen/last\" ] && kill -0 \"$(cat \"$seen/last\")\" 2>/dev/null; then tell overlap 1; fi; \
+                  printf %s $$ >\"$seen/last\"; [ \"$(counted)\" = 1 ] || { cat >/dev/null; codex_answers done; exit; }; \
+                  trap '' TERM INT; hang";
+    let line = Line::new()
+        .cli("codex", script)
+        .model("m", json!({"driver": "codex", "timeout": "500ms"}))
+        .config("router.yaml", "providers: []\nrouting: {backoff: 1ms}\n")
+        .args(&["--grace", "700ms"])
+        .start();
+    assert_eq!(line.chat("hi").model("m").send().content(), "done");
+    assert!(!line.path("seen/overlap").exists(), "two agents worked in one folder");
+}
+
+#[test]
+fn a_conversation_goes_to_whom_it_was_with() {
+    let session = "01a1dc95-8353-7ee2-acbd-3e299086500f";
+    let line = Line::new()
+        .cli("claude", "cat >/dev/null; echo 'Error: insufficient_quota' >&2; exit 1")
+        .cli("codex", "note \"$@\"; replay codex/reasoning")
+        .model("a", json!({"driver": "claude", "fallback": ["b"]}))
+        .model("b", json!({"driver": "codex"}))
+        .start();
+    let first = line.chat("hi").model("a").send();
+    assert_eq!(first.header("x-trunkline-session"), Some(session), "{first:?}");
+    let second = line.chat("and now?").model("a").header("x-trunkline-session", session).send();
+    assert_eq!((second.status, attempts(&second.json())), (200, pairs(&[("codex", "ok")])));
+    assert!(line.argv("codex").contains(&session.to_owned()));
+}
+
+#[test]
+fn nobodys_turn_comes_between_the_tries_of_anothers() {
+    let session = "01a1dc95-8353-7ee2-acbd-3e299086500f";
+    let script = "note \"$@\"; tail=$(cat \"$seen/codex.stdin\"); printf '%s\\n' \"${tail##* }\" >>\"$seen/order\"; \
+                  [ \"$(counted)\" = 1 ] && { tell started 1; await go; echo 'Error: 503 Service Unavailable' >&2; exit 1; }; \
+                  replay codex/reasoning";
+    let line = Line::new()
+        .cli("codex", script)
+        .model("m", json!({"driver": "codex"}))
+        .config("router.yaml", "providers: []\nrouting: {backoff: 50ms}\n")
+        .start();
+    let first = line.chat("the FIRST").model("m").header("x-trunkline-session", session).open();
+    line.told("started");
+    let second = line.chat("the SECOND").model("m").header("x-trunkline-session", session).open();
+    line.tell("go");
+    assert_eq!((first.finish().status, second.finish().status), (200, 200));
+    assert_eq!(line.noted("order"), "FIRST\nFIRST\nSECOND\n");
+}
+
+#[test]
+fn another_try_of_a_conversation_has_a_worktree_where_the_turn_began() {
+    let session = "01a1dc95-8353-7ee2-acbd-3e299086500f";
+    let script = format!(
+        "case \"$(counted)\" in 1) cat >/dev/null; printf 'one\\n' >one.txt; replay codex/reasoning;; 2) {FAILS_AFTER_A_TOOL};; esac; \
+         cat >/dev/null; ls >\"$seen/found\"; printf 'two\\n' >two.txt; replay codex/reasoning"
+    );
+    let line = Line::new().cli("codex", &script).model("m", json!({"driver": "codex", "worktree": true})).start();
+    let first = line.chat("hi").send().json();
+    let tip = first["trunkline"]["workspace"]["commit"].as_str().unwrap().to_owned();
+    let second = line.chat("and now?").header("x-trunkline-session", session).send().json();
+    assert_eq!(attempts(&second), pairs(&[("codex", "server"), ("codex", "ok")]));
+    assert_eq!(line.noted("found"), "README.md\none.txt\n", "not what the failed try left");
+    let workspace = &second["trunkline"]["workspace"];
+    assert_eq!((workspace["base"].as_str(), workspace["files_changed"].as_u64()), (Some(tip.as_str()), Some(1)));
+}
+
+#[test]
+fn who_hangs_up_while_a_worktree_is_made_leaves_none() {
+    let mut line = Line::new()
+        .cli("codex", "cat >/dev/null; codex_answers done")
+        .model("m", json!({"driver": "codex", "worktree": true}))
+        .start();
+    for pause in 0..24 {
+        let asked = line.chat("hi").open();
+        // Somewhere between the first git and the last.
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        drop(asked);
+    }
+    let folders = |line: &Line, name: &str| std::fs::read_dir(line.path(name)).into_iter().flatten().count();
+    until("none is left", || folders(&line, "worktrees") == 0 && folders(&line, "state/worktrees") == 0);
+    assert_eq!(line.git(&["branch", "--list", "trunkline/*"]), "", "nobody has worked");
+    line.signal(rustix::process::Signal::TERM);
+    assert_eq!(line.ended(), Some(0));
+}
+
+#[test]
 fn who_hangs_up_ends_the_whole_ladder() {
     let slow =
         "cat >/dev/null; counted >/dev/null; tell pid $$; refuses \"$1\" 'rate limit exceeded, retry after 4 seconds'";

@@ -163,8 +163,10 @@ impl Said {
 impl Headers<'_> {
     fn wait(&self) -> Option<Duration> {
         let number = |text: Option<&str>, unit: f64| {
-            let seconds = text?.trim().parse::<f64>().ok()? * unit;
-            Duration::try_from_secs_f64(seconds).ok()
+            let seconds =
+                text?.trim().parse::<f64>().ok().filter(|seconds| *seconds >= 0.0 && seconds.is_finite())? * unit;
+            // More than a duration can hold is a long time, not none.
+            Some(Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_WAIT))
         };
         let until = || {
             let seconds = |date: &str| Some(jiff::fmt::rfc2822::parse(date.trim()).ok()?.timestamp().as_second());
@@ -175,7 +177,7 @@ impl Headers<'_> {
         number(self.retry_after_ms, 0.001)
             .or_else(|| number(self.retry_after, 1.0))
             .or_else(until)
-            .filter(|wait| *wait <= LONGEST_WAIT)
+            .map(|wait| wait.min(LONGEST_WAIT))
     }
 }
 

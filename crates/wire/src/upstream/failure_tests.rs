@@ -174,7 +174,7 @@ fn the_headers_time_wins_over_the_texts() {
         (Headers { retry_after: date, now: 1_545_412_450, ..none }, body, Some(0)),
         (Headers { retry_after: Some("-1"), ..none }, body, Some(20_000)),
         (Headers { retry_after: Some("soon"), ..none }, body, Some(20_000)),
-        (Headers { retry_after: Some("99999999999"), ..none }, body, Some(20_000)),
+        (Headers { retry_after: Some("99999999999"), ..none }, body, Some(2_592_000_000)),
         (Headers { retry_after: Some("NaN"), retry_after_ms: Some("inf"), ..none }, body, Some(20_000)),
     ] {
         let failure = failure(429, &headers, body, &[]);
