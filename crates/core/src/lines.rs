@@ -44,6 +44,12 @@ impl Lines {
         self.keep(bytes);
     }
 
+    /// Whether the present line is too long already: its end would not change that.
+    #[must_use]
+    pub fn overflows(&self) -> bool {
+        self.dropped > 0
+    }
+
     /// What stands after the last line break, if anything.
     pub fn finish(&mut self) -> Option<Line> {
         (!self.pending.is_empty() || self.dropped > 0).then(|| self.take())

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
 
-use trunkline_core::provider::Provider;
+use trunkline_core::provider::{self, Provider};
 
 /// Set for every child: no colours, no questions, no browser.
 const QUIET: [(&str, &str); 4] = [("TERM", "dumb"), ("NO_COLOR", "1"), ("CI", "true"), ("BROWSER", "/bin/false")];
@@ -70,6 +70,16 @@ pub(crate) fn of_child(inherited: &[(OsString, OsString)], child: &Child<'_>) ->
     // OpenCode believes this rather than its working directory.
     env.insert("PWD".into(), child.cwd.into());
     env.into_iter().collect()
+}
+
+/// What a protocol executable is given of an environment, where its configuration adds nothing.
+pub fn of_executable(inherited: &[(OsString, OsString)], cwd: &Path) -> Vec<(OsString, OsString)> {
+    let (provider, nothing) = (provider::executable("", "", &[]), BTreeMap::new());
+    let all_keys = provider::built_in_keys().iter().map(String::as_str).collect();
+    let child =
+        Child { provider: &provider, all_keys: &all_keys, cwd, run: "", owner: "", recipe: &nothing, model: &nothing };
+    let ours = |name: &OsString| name == "TRUNKLINE_RUN" || name == OWNER;
+    of_child(inherited, &child).into_iter().filter(|(name, _)| !ours(name)).collect()
 }
 
 fn is_passed_on(name: &str, child: &Child<'_>) -> bool {

@@ -29,7 +29,7 @@ mod test_models;
 mod worktree;
 
 pub use engine::{Engine, Settings, StartError};
-pub use environment::secret_values;
+pub use environment::{of_executable, secret_values};
 pub use explain::{Explanation, Rung};
 pub use gate::Caps;
 pub use health::{Depth, Examined, Probed, Report, Status};

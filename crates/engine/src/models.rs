@@ -95,7 +95,7 @@ impl Models {
     }
 
     /// Everything that may answer.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Model>> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.named.iter().chain(&self.default).chain(self.router.models())
     }
 

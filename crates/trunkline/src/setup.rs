@@ -81,8 +81,11 @@ impl Loaded {
     /// Everything in the environment and in the models' own that must not be shown.
     fn secrets(&self) -> Secrets {
         let inherited = self.around.env.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
-        let models = self.config.models.iter().flat_map(|model| &model.env);
-        let values = secret_values(inherited.chain(models.map(|(name, value)| (name.as_str(), value.as_str()))));
+        let models = || self.config.models.all();
+        let env = models().flat_map(|model| &model.env).map(|(name, value)| (name.as_str(), value.as_str()));
+        let options = models().flat_map(|model| &model.config);
+        let options = options.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
+        let values = secret_values(inherited.chain(env).chain(options));
         // A variable may hold several, separated by commas: each is one.
         let each: Vec<String> =
             values.iter().flat_map(|value| value.split(',')).map(|key| key.trim().to_owned()).collect();

@@ -40,6 +40,8 @@ struct Answer {
     reader: Reader,
     deadline: Instant,
     prompt: String,
+    /// The model has finished; only the usage and the end mark are awaited, and not for long.
+    finishing: bool,
 }
 
 impl Call {
@@ -97,7 +99,10 @@ async fn send(
         }
         Ok(Ok(response)) => {
             let reader = Reader::new(&rules);
-            Progress { events: Vec::new(), answer: Some(Answer { address, response, reader, deadline, prompt }) }
+            Progress {
+                events: Vec::new(),
+                answer: Some(Answer { address, response, reader, deadline, prompt, finishing: false }),
+            }
         }
     }
 }
@@ -106,9 +111,11 @@ impl Answer {
     /// Reads until there is something to tell.
     async fn read(mut self) -> Progress {
         loop {
-            let patience =
-                if self.reader.finished() { self.deadline.min(Instant::now() + LAST_WORDS) } else { self.deadline };
-            let events = match timeout_at(patience, self.response.chunk()).await {
+            if self.reader.finished() && !self.finishing {
+                self.finishing = true;
+                self.deadline = self.deadline.min(Instant::now() + LAST_WORDS);
+            }
+            let events = match timeout_at(self.deadline, self.response.chunk()).await {
                 Ok(Ok(Some(bytes))) => self.reader.push(&bytes),
                 Ok(Ok(None)) => return self.conclude(|failure| failure),
                 Ok(Err(error)) => {

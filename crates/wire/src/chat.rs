@@ -46,6 +46,11 @@ pub struct ChatRequest {
     pub logit_bias: Option<Box<RawValue>>,
     pub reasoning_effort: Option<Box<RawValue>>,
     pub verbosity: Option<Box<RawValue>>,
+    pub service_tier: Option<Box<RawValue>>,
+    pub prompt_cache_key: Option<Box<RawValue>>,
+    pub top_k: Option<Box<RawValue>>,
+    pub min_p: Option<Box<RawValue>>,
+    pub repetition_penalty: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -10,6 +10,7 @@ use trunkline_core::turn::{Image, Json, Message, Options, Role, Shown, Turn};
 
 use crate::chat::{ChatMessage, ChatRequest, Content, Function, Part};
 use crate::error::ApiError;
+use crate::upstream;
 
 const MAX_IMAGES: usize = 16;
 const MAX_IMAGE_BYTES: usize = 20 * 1024 * 1024;
@@ -72,6 +73,14 @@ impl ChatRequest {
             ("logit_bias", self.logit_bias.take()),
             ("reasoning_effort", self.reasoning_effort.take()),
             ("verbosity", self.verbosity.take()),
+            ("service_tier", self.service_tier.take()),
+            ("prompt_cache_key", self.prompt_cache_key.take()),
+            ("top_k", self.top_k.take()),
+            ("min_p", self.min_p.take()),
+            ("repetition_penalty", self.repetition_penalty.take()),
+            ("user", self.user.as_ref().and_then(|user| serde_json::value::to_raw_value(user).ok())),
+            // The newer name of `max_tokens`: newer models take no other.
+            (upstream::NEWER_LIMIT, self.max_completion_tokens.and_then(|n| serde_json::value::to_raw_value(&n).ok())),
         ];
         Options {
             max_tokens: self.max_completion_tokens.or(self.max_tokens),

@@ -65,7 +65,8 @@ fn wishes_are_kept_zero_and_false_too_and_null_is_none() {
     assert_eq!(serde_json::to_value(&options.top_p).unwrap(), json!(0.5));
     assert_eq!(serde_json::to_value(&options.tools).unwrap(), body["tools"]);
     let more: Vec<(&str, &str)> = options.more.iter().map(|(name, json)| (*name, json.as_str())).collect();
-    assert_eq!(more, [("tool_choice", "\"auto\""), ("parallel_tool_calls", "false")]);
+    let kept = [("tool_choice", "\"auto\""), ("parallel_tool_calls", "false"), ("service_tier", "\"auto\"")];
+    assert_eq!(more, kept);
     let metadata: Vec<(&str, &str)> =
         options.metadata.iter().map(|(name, json)| (name.as_str(), json.as_str())).collect();
     assert_eq!((metadata, turn.session), (vec![("task_id", "\"abc\"")], Some(SessionId("s".into()))));

@@ -7,7 +7,7 @@
 pub use failure::{Headers, failure};
 pub use models::models;
 pub use reader::Reader;
-pub use request::request;
+pub use request::{NEWER_LIMIT, request};
 
 mod calls;
 mod chunk;

@@ -31,6 +31,9 @@ use transcript::Transcript;
 /// The longest answer that is kept.
 pub const MAX_ANSWER: usize = 64 * 1024 * 1024;
 
+/// The most that is read of a protocol executable before its first word of the protocol.
+const MAX_NOISE: usize = 1024 * 1024;
+
 /// A dialect: what a CLI's standard output looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -122,8 +125,12 @@ impl Decoder {
             Source::Lines { lines, .. } => {
                 let mut complete = Vec::new();
                 lines.push(bytes, |line| complete.push(line));
+                let overflows = lines.overflows();
                 for line in complete {
                     self.line(line);
+                }
+                if overflows && self.transcript.exit_counts {
+                    self.transcript.flooded("a line of more than 16 MiB");
                 }
             }
         }
@@ -190,6 +197,9 @@ impl Decoder {
         let line = match line {
             Line::Whole(line) => line,
             Line::Overlong { head, bytes } => {
+                if self.transcript.exit_counts {
+                    self.transcript.flooded("a line of more than 16 MiB");
+                }
                 let line = format!("{head}… [a line of {bytes} bytes was left out]");
                 self.transcript.cut_off = true;
                 self.transcript.events.push(Event::Unknown { line });
@@ -202,6 +212,8 @@ impl Decoder {
                 if !line.trim().is_empty() {
                     self.transcript.events.push(Event::Unknown { line });
                 }
+            } else if self.transcript.exit_counts && *plain_bytes > MAX_NOISE {
+                self.transcript.flooded("more than a mebibyte that is no answer");
             } else if *plain_bytes + line.len() <= MAX_ANSWER {
                 *plain_bytes += line.len() + 1;
                 plain.push(line);

@@ -47,15 +47,14 @@ impl Protocol {
 
     /// What a chunk adds to what was shown.
     fn piece(&self, chunk: &Value) -> String {
-        let delta = text(chunk, "delta");
-        let Some(content) = text(chunk, "content").filter(|content| !content.is_empty()) else {
-            return delta.unwrap_or_default().to_owned();
-        };
-        match (content.strip_prefix(self.sent.as_str()), delta) {
+        let (content, delta) = (text(chunk, "content").unwrap_or_default(), text(chunk, "delta"));
+        let extends = content.strip_prefix(self.sent.as_str()).filter(|rest| !rest.is_empty());
+        match (extends, delta) {
             (Some(rest), _) => rest.to_owned(),
             (None, Some(delta)) => delta.to_owned(),
             // Without a piece, and not all so far either: it is the piece.
-            (None, None) => content.to_owned(),
+            (None, None) if content != self.sent => content.to_owned(),
+            (None, None) => String::new(),
         }
     }
 }
@@ -97,7 +96,7 @@ fn usage(value: &Value, answer: &str) -> Option<Usage> {
     let total = count("tokens_used").filter(|total| *total > 0);
     let (input, output) = (count("input_tokens"), count("output_tokens"));
     match (input, output, total) {
-        (Some(input_tokens), Some(output_tokens), _) if input_tokens + output_tokens > 0 => {
+        (Some(input_tokens), Some(output_tokens), _) if input_tokens > 0 || output_tokens > 0 => {
             Some(Usage { input_tokens, output_tokens, ..Usage::default() })
         }
         (_, Some(output_tokens), Some(total)) if output_tokens > 0 => {

@@ -103,6 +103,12 @@ impl Transcript {
         (self.completed && !self.exit_counts) || self.fault.is_some() || self.hopeless || self.overflow
     }
 
+    /// It printed what no answer is: nobody waits for the rest.
+    pub(super) fn flooded(&mut self, what: &str) {
+        let text = format!("it printed {what}");
+        self.fault.get_or_insert(Fault { text, category: Some(Category::Server), ..Fault::default() });
+    }
+
     pub(super) fn started(&mut self, session: Option<&str>, model: Option<&str>) {
         let new_session =
             session.filter(|id| !id.is_empty() && self.session.as_ref().is_none_or(|known| known.0 != **id));

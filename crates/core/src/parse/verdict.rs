@@ -16,6 +16,9 @@ const NO_OUTPUT: &str = "No output from CLI.";
 /// The wait after a rate limit that names none.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
+/// What to do about an executable that does not speak the protocol.
+const CHECK_IT: &str = "trunkline provider check shows what is wrong with what it prints";
+
 /// The most of a CLI's words that a failure carries.
 const MAX_MESSAGE: usize = 4000;
 
@@ -81,7 +84,7 @@ fn failure(
         return Some(from_fault(fault, transcript, context, stderr));
     }
     if transcript.overflow {
-        return Some(Failure::new(Category::Validation, "the answer is larger than 64 MiB"));
+        return Some(Failure::new(Category::Server, "the answer is larger than 64 MiB"));
     }
     let ended_badly = match ending {
         Ending::Code(code) => code != 0,
@@ -101,8 +104,10 @@ fn failure(
         Ending::TimedOut(limit) => Some(Failure::timed_out().hint(limit)),
         Ending::Cancelled => Some(Failure::new(Category::Cancelled, "cancelled")),
         Ending::Code(0) if transcript.exit_counts && !transcript.seen => {
-            let message = format!("{} printed no response", context.program);
-            Some(without_event(transcript, context, stderr, plain).or_say(message))
+            let failure = without_event(transcript, context, stderr, plain);
+            let words = failure.message.lines().next().map(|line| format!(", but: {line}")).unwrap_or_default();
+            let message = format!("{} printed no response{words}", context.program);
+            Some(Failure { message, ..failure }.hint(CHECK_IT))
         }
         Ending::Code(0) if transcript.seen || transcript.cut_off => cut_short(transcript, context, stderr),
         Ending::Code(0) => None,
@@ -144,7 +149,8 @@ fn cut_short(transcript: &Transcript, context: &Context, stderr: &Stderr) -> Opt
     }
     let last_error = transcript.transient.as_ref().map(|fault| &fault.text).or(transcript.tool_error.as_ref());
     let last_error = last_error.map(|text| format!("; its last error: {text}")).unwrap_or_default();
-    Some(Failure { message: message + &last_error, ..known })
+    let failure = Failure { message: message + &last_error, ..known };
+    Some(if transcript.exit_counts { failure.hint(CHECK_IT) } else { failure })
 }
 
 /// The failure an error event speaks of. Its own words first, all of stderr last.

@@ -15,6 +15,8 @@ impl Provider {
         let mut extra_placed = false;
         for group in groups {
             match group.as_slice() {
+                // An executable's arguments are its own, whatever stands in them.
+                literal if self.prompt == Delivery::Request => args.extend_from_slice(literal),
                 [only] if only == "{permissions}" => {
                     args.extend(self.permissions.of(values.permissions).args.iter().cloned());
                 }
@@ -25,8 +27,11 @@ impl Provider {
                 group => self.fill(group, &prompt, values, &mut args)?,
             }
         }
-        if !extra_placed {
-            args.extend_from_slice(values.extra);
+        // What is added to an executable's own arguments stands before its command.
+        match args.pop_if(|_| self.prompt == Delivery::Request) {
+            Some(command) => args.extend(values.extra.iter().cloned().chain([command])),
+            None if extra_placed => {}
+            None => args.extend_from_slice(values.extra),
         }
         if let Some(long) = args.iter().find(|arg| arg.len() > MAX_ARGUMENT) {
             return Err(Failure::new(

@@ -218,3 +218,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_executables_arguments_are_its_own() {
+    let args = ["--model".to_owned(), "{model}".to_owned(), "{prompt}".to_owned(), "{extra}".to_owned()];
+    let provider = executable("p", "/bin/p", &args);
+    let extra = ["--more".to_owned()];
+    let values = Values { request: "{}", extra: &extra, ..Values::default() };
+    for (form, command) in [(Form::Streamed, "stream"), (Form::Whole, "generate")] {
+        let line = provider.command(form, &values).unwrap();
+        assert_eq!(line.args, ["--model", "{model}", "{prompt}", "{extra}", "--more", command]);
+        assert_eq!(line.stdin.as_deref(), Some("{}"));
+    }
+}

@@ -131,3 +131,48 @@ fn models(line: &Line) -> Vec<String> {
     assert_eq!(list["object"], Value::from("list"));
     ids.collect()
 }
+
+const ROUTER: &str = "providers: [{name: p, type: cli, config: {path: p}}]\n";
+
+#[test]
+fn a_file_that_is_emptied_is_about_to_be_written() {
+    let line = Line::new().cli("p", "cat >/dev/null; answers \"$1\" done").config("router.yaml", ROUTER).start();
+    let file = line.path("config/router.yaml");
+    for what in ["emptied", "removed"] {
+        if what == "emptied" {
+            fs::write(&file, "").unwrap()
+        } else {
+            fs::remove_file(&file).unwrap()
+        }
+        until("it is noticed", || line.log().contains("empty or gone"));
+        assert_eq!(line.chat("hi").model("p").send().content(), "done", "{what}: the last good one stays");
+        fs::write(&file, ROUTER).unwrap();
+        until("it is read again", || line.log().contains("configuration reloaded"));
+        fs::write(line.path("log"), "").unwrap();
+    }
+    fs::write(&file, "providers: []\n").unwrap();
+    until("nobody is somebody's wish", || line.chat("hi").model("p").send().status == 400);
+}
+
+#[test]
+fn a_change_behind_a_link_is_noticed_too() {
+    let line = Line::new().cli("p", "cat >/dev/null; answers \"$1\" done").config("router.yaml", ROUTER);
+    let real = line.path("elsewhere.yaml");
+    fs::rename(line.path("config/router.yaml"), &real).unwrap();
+    std::os::unix::fs::symlink(&real, line.path("config/router.yaml")).unwrap();
+    let line = line.start();
+    assert_eq!(line.chat("hi").model("p").send().content(), "done");
+    fs::write(&real, ROUTER.replace("name: p", "name: q")).unwrap();
+    until("the new name is known", || line.chat("hi").model("q").send().status == 200);
+}
+
+#[test]
+fn a_key_in_place_of_its_variable_is_not_repeated() {
+    for written in ["'${GROQ}'", "gsk_hunter2topsecret"] {
+        let file = format!(
+            "providers: [{{name: up, type: api, config: {{base_url: 'http://127.0.0.1:1', model: m, api_key_env: {written}}}}}]\n"
+        );
+        let ran = Line::new().env("GROQ", "gsk_hunter2topsecret").config("router.yaml", &file).run(&["check"]).exits(3);
+        assert!(ran.stderr.contains("capital letters") && !ran.stderr.contains("hunter2"), "{ran:?}");
+    }
+}

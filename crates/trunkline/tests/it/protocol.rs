@@ -157,3 +157,18 @@ fn a_model_of_models_json_may_have_one_as_its_driver() {
     assert_eq!(sent, expected);
     assert_eq!(line.noted("p.cwd").trim_end(), line.repo().display().to_string());
 }
+
+#[test]
+fn its_secrets_are_shown_to_nobody() {
+    let line = Line::new()
+        .env("SHHH", "hunter2-topsecret")
+        .cli("p", "read -r request; refuses \"$1\" \"401 bad key $MY_API_KEY in ${request##*api_key}\"")
+        .config("router.yaml", &yaml(", env: {MY_API_KEY: '${SHHH}'}, options: {api_key: '${SHHH}'}"))
+        .start();
+    let reply = line.chat("hi").model("p").send();
+    assert_eq!(reply.error(500)["code"], "authentication");
+    let check = line.run(&["check"]).stdout;
+    for shown in [&reply.body, &line.log(), &check] {
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}

@@ -74,6 +74,6 @@ async fn a_frame_without_end_is_given_up() {
     };
     let ((), events) = tokio::join!(server, all(call(&fake.api())));
     let failure = end(events).unwrap_err();
-    assert_eq!(failure.category, Category::Validation);
+    assert_eq!(failure.category, Category::Server);
     assert!(failure.message.contains("16 MiB"), "{failure}");
 }

@@ -35,13 +35,14 @@ impl Calls {
         std::mem::take(&mut self.slots).into_iter().map(|slot| slot.call).collect()
     }
 
-    /// Adds a piece; what it brought that is new, as an event.
-    pub(super) fn add(&mut self, mut piece: Piece<'_>) -> Result<Option<Event>, TooMany> {
+    /// Adds a piece, or in a whole answer a call; what it brought that is new, as an event.
+    pub(super) fn add(&mut self, mut piece: Piece<'_>, whole: bool) -> Result<Option<Event>, TooMany> {
         let function = piece.function();
         let arguments = function.arguments().into_owned();
         let id = piece.id.0.filter(|id| !id.is_empty());
         let name = function.name.0.filter(|name| !name.is_empty());
-        let known = self.find(piece.index.0, id.as_deref(), name.is_some());
+        let known =
+            if whole { None } else { self.find(piece.index.0, id.as_deref(), name.as_deref(), !arguments.is_empty()) };
         if known.is_none() && id.is_none() && name.is_none() && arguments.is_empty() {
             return Ok(None);
         }
@@ -70,20 +71,27 @@ impl Calls {
         Ok(news.then_some(Event::ToolCall { index, id: begun, name, arguments }))
     }
 
-    /// The call that a piece goes on with. Servers leave out the index, the id or both, or number every call 0: another
-    /// id is another call whatever its number, and without either a name begins one.
-    fn find(&self, index: Option<u64>, id: Option<&str>, named: bool) -> Option<usize> {
+    /// The call that a piece goes on with. Servers leave out the index, the id or both, number every call 0, repeat the
+    /// name with each piece, or make up a new id for each: another id with a name is another call whatever its number, and
+    /// so is a name after a call that is complete.
+    fn find(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>, brings_more: bool) -> Option<usize> {
         let same_id = |slot: &Slot| id.is_some() && slot.id.as_deref() == id;
-        let free = |slot: &Slot| id.is_none() || slot.id.is_none();
         if let Some(at) = self.slots.iter().rposition(same_id) {
             return Some(at);
         }
-        match (index, id) {
-            (Some(_), _) => self.slots.iter().rposition(|slot| slot.index == index && free(slot)),
+        let at = match (index, id) {
+            (Some(_), _) => self.slots.iter().rposition(|slot| slot.index == index),
             (None, Some(_)) => None,
-            (None, None) if named => self.slots.iter().rposition(|slot| slot.call.name.is_empty()),
             (None, None) => self.slots.len().checked_sub(1),
-        }
+        }?;
+        let slot = &self.slots[at];
+        let other_id = id.is_some() && slot.id.is_some();
+        let begins = name.is_some_and(|name| {
+            let complete = serde_json::from_str::<serde::de::IgnoredAny>(&slot.call.arguments).is_ok();
+            let named = !slot.call.name.is_empty();
+            other_id || (named && (slot.call.name != name || (complete && brings_more)))
+        });
+        (!begins).then_some(at)
     }
 }
 
@@ -139,12 +147,27 @@ mod tests {
                 {"id":"b","custom":null,"function":{"name":"g","arguments":"{}","input":null}}]"#,
                 vec![call("a", "f", "hm"), call("b", "g", "{}")],
             ),
+            (
+                "two without ids, both numbered 0",
+                r#"[{"index":0,"function":{"name":"f","arguments":"{}"}},{"index":0,"function":{"name":"g","arguments":"{}"}}]"#,
+                vec![call("call_0", "f", "{}"), call("call_1", "g", "{}")],
+            ),
+            (
+                "the same function twice, both numbered 0",
+                r#"[{"index":0,"function":{"name":"f","arguments":"{}"}},{"index":0,"function":{"name":"f","arguments":"{}"}}]"#,
+                vec![call("call_0", "f", "{}"), call("call_1", "f", "{}")],
+            ),
+            (
+                "another id with every piece",
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}},{"index":0,"id":"x","function":{"arguments":"}"}}]"#,
+                vec![call("a", "f", "{}")],
+            ),
             ("nothing at all", r#"[{},{"index":0,"function":{"arguments":""}},{"function":7}]"#, vec![]),
         ] {
             let mut calls = Calls::default();
             let pieces: Vec<Piece<'_>> = serde_json::from_str(pieces).unwrap();
             let mut heard: Vec<Call> = Vec::new();
-            for event in pieces.into_iter().filter_map(|piece| calls.add(piece).unwrap()) {
+            for event in pieces.into_iter().filter_map(|piece| calls.add(piece, false).unwrap()) {
                 let Event::ToolCall { index, id, name, arguments } = event else { panic!("{event:?}") };
                 if let Some(id) = id {
                     assert_eq!(index as usize, heard.len(), "{case}");
@@ -160,12 +183,21 @@ mod tests {
     }
 
     #[test]
+    fn in_a_whole_answer_each_is_a_call_of_its_own() {
+        let mut calls = Calls::default();
+        for piece in [r#"{"id":"a","function":{"name":"f","arguments":"{}"}}"#; 2] {
+            calls.add(serde_json::from_str(piece).unwrap(), true).unwrap();
+        }
+        assert_eq!(calls.take(), vec![call("a", "f", "{}"); 2]);
+    }
+
+    #[test]
     fn calls_are_bounded() {
         let mut calls = Calls::default();
         for index in 0..MAX_CALLS {
             let piece = format!(r#"{{"index":{index},"id":"{index}"}}"#);
-            assert!(calls.add(serde_json::from_str(&piece).unwrap()).is_ok());
+            assert!(calls.add(serde_json::from_str(&piece).unwrap(), false).is_ok());
         }
-        assert_eq!(calls.add(serde_json::from_str(r#"{"id":"more"}"#).unwrap()), Err(TooMany));
+        assert_eq!(calls.add(serde_json::from_str(r#"{"id":"more"}"#).unwrap(), false), Err(TooMany));
     }
 }

@@ -146,6 +146,11 @@ impl<'a> Chunk<'a> {
 }
 
 impl<'a> Choice<'a> {
+    /// Whether it has a whole message rather than a piece of one.
+    pub(super) fn is_whole(&self) -> bool {
+        self.delta.0.is_none() && self.message.0.is_some()
+    }
+
     pub(super) fn said(&mut self) -> Said<'a> {
         self.delta.0.take().or_else(|| self.message.0.take()).unwrap_or_default()
     }

@@ -209,6 +209,7 @@ impl Reader {
 
     fn choice(&mut self, mut choice: Choice<'_>, events: &mut Vec<Event>) {
         self.answered = true;
+        let whole = choice.is_whole();
         let mut said = choice.said();
         let (thought, answer) = said.words();
         if !thought.is_empty() {
@@ -219,7 +220,7 @@ impl Reader {
             events.push(Event::Text { delta: answer });
         }
         for piece in said.pieces() {
-            match self.calls.add(piece) {
+            match self.calls.add(piece, whole) {
                 Ok(event) => events.extend(event),
                 Err(_too_many) => return self.refuse("the upstream asks for more calls than can be meant"),
             }
@@ -261,6 +262,8 @@ impl Reader {
         let finish = match self.finish.unwrap_or(Finish::Stop) {
             // Some stop as usual when it is the client's turn.
             Finish::Stop if !self.calls.is_empty() => Finish::ToolCalls,
+            // And some announce calls that never come.
+            Finish::ToolCalls if self.calls.is_empty() => Finish::Stop,
             finish @ (Finish::Stop | Finish::Length | Finish::ContentFilter | Finish::ToolCalls) => finish,
         };
         let (content, calls) = (std::mem::take(&mut self.content), self.calls.take());
@@ -273,7 +276,7 @@ impl Reader {
     }
 
     fn refuse(&mut self, message: &str) {
-        self.fail(Failure::new(Category::Validation, message));
+        self.fail(Failure::new(Category::Server, message));
     }
 
     fn fail(&mut self, failure: Failure) {

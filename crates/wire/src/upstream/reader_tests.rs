@@ -330,7 +330,7 @@ fn frames_and_answers_are_bounded() {
     let piece = vec![b'x'; 1024 * 1024];
     let pushed = (0..100).take_while(|_| reader.push(&piece).is_empty() && !reader.ended()).count();
     assert_eq!(pushed, 15, "sixteen MiB and a field name are too many");
-    assert_eq!(reader.conclude("").pop().unwrap().end().unwrap().unwrap_err().category, Category::Validation);
+    assert_eq!(reader.conclude("").pop().unwrap().end().unwrap().unwrap_err().category, Category::Server);
 
     let mut reader = Reader::new(&[]);
     let frame =
@@ -345,7 +345,7 @@ fn frames_and_answers_are_bounded() {
     let failure = reader.conclude("").pop().unwrap().end().unwrap().unwrap_err();
     assert_eq!(
         (failure.category, failure.message.as_str()),
-        (Category::Validation, "the upstream's answer is larger than 64 MiB")
+        (Category::Server, "the upstream's answer is larger than 64 MiB")
     );
 
     let mut reader = Reader::new(&[]);

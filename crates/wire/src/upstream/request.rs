@@ -10,6 +10,9 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use trunkline_core::event::Call;
 use trunkline_core::turn::{Image, Json, Message, Role, Shown, Turn};
 
+/// What `max_tokens` is called by newer clients, for models that take no other name.
+pub const NEWER_LIMIT: &str = "max_completion_tokens";
+
 /// The body that asks an upstream for `turn`, with `system_prompt` above all it says, on the upstream's `model`.
 #[must_use]
 pub fn request(turn: &Turn, system_prompt: Option<&str>, model: Option<&str>) -> Vec<u8> {
@@ -36,7 +39,8 @@ impl Serialize for Body<'_> {
             }
             Shown::AtTheEnd => body.serialize_entry("stream", &false)?,
         }
-        entry(&mut body, "max_tokens", options.max_tokens)?;
+        let named_anew = options.more.iter().any(|(name, _)| *name == NEWER_LIMIT);
+        entry(&mut body, "max_tokens", options.max_tokens.filter(|_| !named_anew))?;
         entry(&mut body, "temperature", options.temperature.as_ref())?;
         entry(&mut body, "top_p", options.top_p.as_ref())?;
         entry(&mut body, "tools", options.tools.as_ref())?;

@@ -66,8 +66,9 @@ fn a_piece_is_shown_unless_the_content_knows_better() {
     for (chunks, shown) in [
         // The piece is missing something that the content has.
         (vec![chunk("Hel", "Hel", false), chunk("Hello", "o", true)], vec!["Hel", "lo"]),
-        // The content stands still: nothing new.
-        (vec![chunk("Hi", "Hi", false), chunk("Hi", "Hi", true)], vec!["Hi"]),
+        // The content stands still, or is the piece itself: the piece counts.
+        (vec![chunk("ha", "ha", false), chunk("ha", "ha", false), chunk("ha", "ha", true)], vec!["ha", "ha", "ha"]),
+        (vec![chunk("Hi", "Hi", false), chunk("Hi", "", true)], vec!["Hi"]),
         // The content is not all so far, or somebody else's: the piece counts.
         (vec![chunk("Hel", "Hel", false), chunk("lo", "lo", true)], vec!["Hel", "lo"]),
         (vec![chunk("", "Hel", false), chunk("", "lo", true)], vec!["Hel", "lo"]),
@@ -135,8 +136,8 @@ fn a_bad_exit_undoes_a_good_end() {
 fn what_is_not_a_response_is_a_failure() {
     for (stdout, message) in [
         ("", "ollama printed no response"),
-        ("Hello!\n", "Hello!"),
-        ("{\"text\": \"Hello\"}\n", "{\"text\": \"Hello\"}"),
+        ("Hello!\n", "ollama printed no response, but: Hello!"),
+        ("{\"text\": \"Hello\"}\n", "ollama printed no response, but: {\"text\": \"Hello\"}"),
         ("{\"content\": 7}\n", "ollama ended without its final event"),
         ("{\"content\":\"He\",\"delta\":\"He\",\"done\":false}\n", "ollama ended without its final event"),
         (
@@ -146,9 +147,34 @@ fn what_is_not_a_response_is_a_failure() {
     ] {
         let failure = read_text(stdout, Ending::Code(0), "").conclusion.failure.unwrap();
         assert_eq!((failure.category, failure.message.as_str()), (Category::Unknown, message), "{stdout:?}");
+        assert!(failure.hint.unwrap().contains("provider check"));
     }
     let loading = "loading…\n".to_owned() + &response().to_string();
     assert_eq!(read_text(&loading, Ending::Code(0), "").conclusion.failure, None, "noise around it is noise");
+}
+
+#[test]
+fn a_flood_is_not_waited_for() {
+    let line = "x".repeat(1000) + "\n";
+    for (piece, times, message) in [
+        ("x".repeat(1024 * 1024), 17, "it printed a line of more than 16 MiB"),
+        (line, 1100, "it printed more than a mebibyte that is no answer"),
+    ] {
+        let mut decoder = Decoder::new(Format::Protocol, Context { program: "p".into(), ..Context::default() });
+        for _ in 0..times {
+            decoder.push(piece.as_bytes());
+        }
+        assert!(decoder.ended(), "{message}");
+        let failure = decoder.conclude(Ending::Open, "", "").failure.unwrap();
+        assert_eq!((failure.category, failure.message.as_str()), (Category::Server, message));
+    }
+    // Nor is what comes after it an answer.
+    let mut decoder = Decoder::new(Format::Protocol, Context::default());
+    for _ in 0..17 {
+        decoder.push("x".repeat(1024 * 1024).as_bytes());
+    }
+    decoder.push(format!("\n{}\n", chunk("end", "end", true)).as_bytes());
+    assert!(decoder.conclude(Ending::Code(0), "", "").failure.is_some());
 }
 
 #[test]

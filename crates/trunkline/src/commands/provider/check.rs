@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use trunkline_core::provider::built_in_keys;
+use trunkline_engine::of_executable;
 use trunkline_process::{KeeperProgram, Keepers, SpawnError};
 
 use super::cases::{AtOnce, Case, cases};
@@ -19,7 +21,8 @@ use crate::setup::{StopSignals, runtime, say};
 
 /// Check that an executable speaks the provider protocol, and say exactly what breaks and how to mend it
 ///
-/// The executable is started as the gateway starts it: PATH ARGS… generate|stream|health, with a JSON request on stdin.
+/// The executable is started as the gateway starts it: PATH ARGS… generate|stream|health, with a JSON request on stdin
+/// and without other providers' keys in its environment.
 /// Every case prints a line: PASS, WARN (allowed, but worth a look) or FAIL, and under it the line of stdout, the member,
 /// what was expected, and how to mend it.
 #[derive(Debug, Args)]
@@ -62,7 +65,9 @@ impl Check {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let around = Surroundings::read()?;
         let program = located(&self.path, &around);
-        let subject = Subject { program, args: self.args, around };
+        let env = of_executable(&around.env, &around.folder);
+        tell_what_is_withheld(&around, &env);
+        let subject = Subject { program, args: self.args, env, folder: around.folder };
         runtime()?.block_on(async {
             let mut signals = StopSignals::listen()?;
             let keepers = Keepers::new(KeeperProgram::this_binary(), 2)?;
@@ -73,6 +78,22 @@ impl Check {
             keepers.shutdown().await;
             outcome
         })
+    }
+}
+
+/// A provider that wants somebody's key works by hand and not in the gateway, unless its configuration passes it on.
+fn tell_what_is_withheld(around: &Surroundings, env: &[(OsString, OsString)]) {
+    let given = |name: &OsString| env.iter().any(|(known, _)| known == name);
+    let keys = built_in_keys().iter().filter(|key| {
+        let name = OsString::from(key);
+        around.variable(key).is_some() && !given(&name)
+    });
+    let keys: Vec<&str> = keys.map(String::as_str).collect();
+    if let Some(first) = keys.first() {
+        eprintln!(
+            "… not passed on, as in the gateway: {}; if it needs one, name it in its config: env: {{{first}: \"${{{first}}}\"}}",
+            keys.join(", ")
+        );
     }
 }
 
@@ -105,7 +126,7 @@ async fn check(keepers: &Keepers, subject: Subject, model: Option<&str>, timeout
         let stderr = seen.first().map(|seen| seen.stderr.as_str()).unwrap_or_default();
         report.case(case.name, took, &findings, stderr)?;
         if case.expect == Expect::Healthy && findings.iter().any(|finding| finding.severity == Severity::Fail) {
-            say("      the provider says itself that it cannot answer now: what follows may fail for that reason")?;
+            say("      it is not healthy: what follows may fail for that reason")?;
         }
     }
     report.end()?;

@@ -9,7 +9,6 @@ use trunkline_process::{Keepers, Limits, SpawnError, Spec, Step, StopSignal};
 
 use super::cases::Case;
 use super::judge::{Ended, Observation};
-use crate::config::Surroundings;
 
 /// After this long, and each time again, we say that we still wait.
 const SLOW: Duration = Duration::from_secs(2);
@@ -23,7 +22,9 @@ pub(super) struct Subject {
     pub(super) program: PathBuf,
     /// Before the command.
     pub(super) args: Vec<OsString>,
-    pub(super) around: Surroundings,
+    /// What it is given of our environment.
+    pub(super) env: Vec<(OsString, OsString)>,
+    pub(super) folder: PathBuf,
 }
 
 /// One run, to its end or to the limit. On return all its processes are dead.
@@ -36,8 +37,8 @@ pub(super) async fn observe(
     let spec = Spec {
         program: subject.program.clone(),
         args: subject.args.iter().cloned().chain([case.command.into()]).collect(),
-        env: subject.around.env.clone(),
-        cwd: subject.around.folder.clone(),
+        env: subject.env.clone(),
+        cwd: subject.folder.clone(),
         stdin: case.stdin.clone(),
         stop: StopSignal::Term,
         grace: Duration::from_secs(1),

@@ -110,11 +110,11 @@ fn api(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Setti
     };
     let base_url = base_url(&url).map_err(|why| config.mistake(node.at, format!("`base_url` {why}")))?;
     let key = match (config.text("api_key_env")?, config.get("api_key_env")) {
-        (Some(variable), Some(node)) if !is_variable(&variable) => {
+        (Some(variable), Some(node)) if !names_a_key(&variable) => {
             // Not repeated: it may well be the key itself.
             return Err(config
-                .mistake(node.at, "`api_key_env` is not a variable's name")
-                .hint("write the name of the variable that holds the key"));
+                .mistake(node.at, "`api_key_env` is not a variable's name in capital letters")
+                .hint("write the name of the variable that holds the key, without `${}`"));
         }
         (Some(variable), _) => {
             let value = reader.around.variable(&variable).map(str::to_owned);
@@ -127,6 +127,11 @@ fn api(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Setti
     };
     let kind = Kind::Api { base_url, key };
     Ok(Settings { kind, model: config.text("model")?, timeout: config.time("timeout")? })
+}
+
+/// A key itself mostly passes for a variable's name, but hardly for one in capital letters.
+fn names_a_key(variable: &str) -> bool {
+    is_variable(variable) && !variable.contains(|c: char| c.is_ascii_lowercase())
 }
 
 /// The address with nothing after its path; the reason if it cannot be one.
@@ -165,9 +170,12 @@ impl Reader<'_> {
     /// name is looked for on the search path when it runs, unless a file of that name lies beside this one.
     pub(super) fn program(&self, written: &str) -> String {
         let beside = self.around.path(written, &self.folder);
+        let here = self.around.path(written, &self.around.folder);
         let found = match written.contains('/') {
             _ if beside.is_file() => beside,
-            true => self.around.path(written, &self.around.folder),
+            true if here.is_file() => here,
+            // It may yet come, and then beside the file that names it.
+            true => beside,
             false => return written.to_owned(),
         };
         found.to_string_lossy().into_owned()

@@ -117,7 +117,7 @@ fn every_key_is_read() {
     let Kind::Executable { path, args, options, env } = &local.kind else { panic!("{local:?}") };
     assert_eq!(
         (setting.plain(path).as_str(), &args[..]),
-        ("/here/bin/provider", &["--verbose".to_owned(), "3".to_owned()][..])
+        ("/conf/bin/provider", &["--verbose".to_owned(), "3".to_owned()][..])
     );
     let expected = json!({"seed": 7, "stop": ["a", "gpu.local"], "deep": {"on": true, "none": null}});
     assert_eq!(json!(options), expected);
@@ -232,7 +232,7 @@ fn a_program_is_looked_for_beside_the_file_first() {
         ("bin/p", &["conf/bin/p", "here/bin/p"][..], "/conf/bin/p"),
         ("./bin/p", &["conf/bin/p"], "/conf/bin/p"),
         ("bin/p", &["here/bin/p"], "/here/bin/p"),
-        ("bin/p", &[], "/here/bin/p"),
+        ("bin/p", &[], "/conf/bin/p"),
         ("p", &["conf/p"], "/conf/p"),
         ("p", &["here/p"], "p"),
         ("/opt/p", &[], "/opt/p"),

@@ -211,7 +211,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "providers:\n- {name: a, type: api, config: {base_url: 'http://h', api_key_env: sk-1, model: m}}",
-        "2:68: provider a: `api_key_env` is not a variable's name (write the name of the variable that holds the key)",
+        "2:68: provider a: `api_key_env` is not a variable's name in capital letters (write the name of the variable that holds the key, without `${}`)",
     ),
     (
         "providers:\n- {name: a, type: api, config: {base_url: 'ftp://h', model: m}}",
