@@ -45,9 +45,21 @@ impl Ollama {
     }
 
     pub(crate) fn health(&self) -> Result<(), Failure> {
-        let url = format!("{}/api/version", self.url);
-        let response = agent(Some(HEALTH_LIMIT)).get(url).call().map_err(|error| self.unreachable(&error))?;
-        check_status(response, "").map(drop)
+        let get = |path: &str| {
+            let url = format!("{}/api/{path}", self.url);
+            agent(Some(HEALTH_LIMIT)).get(url).call().map_err(|error| self.unreachable(&error))
+        };
+        // Servers that only speak Ollama's language may know its list alone.
+        let response = match get("version")? {
+            response if response.status() == 404 => get("tags")?,
+            response => response,
+        };
+        // A login page says 200 to everything.
+        let said: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_reader(check_status(response, "")?.into_reader())
+                .map_err(|_not_json| Failure::new(format!("what answers at {} is not Ollama", self.url)))?;
+        drop(said);
+        Ok(())
     }
 
     pub(crate) fn generate(&self, request: &Request) -> Result<Answer, Failure> {
@@ -118,7 +130,7 @@ impl Ollama {
 impl Reply {
     fn end(&self, asked_model: &str) -> End {
         End {
-            tokens_used: self.prompt_eval_count.unwrap_or(0) + self.eval_count.unwrap_or(0),
+            tokens_used: self.prompt_eval_count.unwrap_or(0).saturating_add(self.eval_count.unwrap_or(0)),
             input_tokens: self.prompt_eval_count,
             output_tokens: self.eval_count,
             model: self.model.clone().unwrap_or_else(|| asked_model.to_owned()),
@@ -130,7 +142,8 @@ impl Reply {
 /// Without a proxy: Ollama is on this machine or close by. Without a time limit but a health check's: how long an
 /// answer may take is for whoever started us to say.
 fn agent(limit: Option<Duration>) -> Agent {
-    Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(limit).build().into()
+    let config = Agent::config_builder().http_status_as_error(false).max_redirects(0).proxy(None);
+    config.timeout_global(limit).build().into()
 }
 
 /// The body of a reply, unless it is an error: then Ollama's own words after the status.

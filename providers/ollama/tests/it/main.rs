@@ -225,6 +225,9 @@ fn health_asks_for_nothing_but_a_sign_of_life() {
     let fake = Fake::answering("502 Bad Gateway", "no");
     let ran = finish(start(&["health"], &[("OLLAMA_HOST", &fake.host)], b""));
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "Error: 502 Bad Gateway: no\n"));
+    let fake = Fake::answering("200 OK", "<title>Log in</title>");
+    let ran = finish(start(&["health"], &[("OLLAMA_HOST", &fake.host)], b""));
+    assert!(ran.code == Some(1) && ran.stdout.contains("is not Ollama"), "{ran:?}");
 }
 
 #[test]
