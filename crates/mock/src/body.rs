@@ -12,7 +12,11 @@ use tokio::time::sleep;
 use crate::fault::{Delivery, Stall};
 
 /// The frames of an answer, delivered as the script says.
-pub(crate) fn body(frames: Vec<Vec<u8>>, delivery: &Delivery) -> Body {
+pub(crate) fn body(mut frames: Vec<Vec<u8>>, delivery: &Delivery) -> Body {
+    // A single frame has a length that can be said beforehand, unless something happens to it.
+    if frames.len() == 1 && delivery.is_plain() {
+        return frames.pop().unwrap_or_default().into();
+    }
     let mut pieces = cut(frames, delivery.chunk_bytes);
     let end = match (delivery.stall, delivery.drop_after) {
         (Some(Stall::After(bytes)), _) => {

@@ -51,10 +51,10 @@ pub(crate) enum Stall {
 }
 
 impl Delivery {
-    /// Whether it is anything but the plain way.
+    /// Whether the body goes out as it is.
     #[must_use]
     pub(crate) fn is_plain(&self) -> bool {
-        *self == Self::default()
+        *self == Self { delay: self.delay, ..Self::default() }
     }
 }
 

@@ -3,10 +3,12 @@
 //! The last user message chooses the scenario, and the tool results after it choose the step; so the conversation itself
 //! is all the state there is. What a file may say is in docs/MOCK.md.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, IgnoredAny};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use trunkline_core::near::did_you_mean;
 
 use crate::fault::{self, Delivery, ErrorAnswer, Stall};
@@ -43,8 +45,7 @@ struct Scenario {
 }
 
 /// One answer of a scenario, and what happens to it on its way.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "WrittenStep")]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
     pub outcome: Outcome,
     pub delivery: Delivery,
@@ -162,6 +163,26 @@ struct WrittenStep {
     drop_after: Option<usize>,
     #[serde(default, deserialize_with = "fault::piece")]
     chunk_bytes: Option<usize>,
+}
+
+/// By hand, because the error of a `try_from` would point behind the step, at whatever comes next.
+impl<'de> Deserialize<'de> for Step {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Checked;
+        impl<'de> Visitor<'de> for Checked {
+            type Value = Step;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a step")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Step, A::Error> {
+                let written = WrittenStep::deserialize(MapAccessDeserializer::new(map))?;
+                Step::try_from(written).map_err(A::Error::custom)
+            }
+        }
+        deserializer.deserialize_map(Checked)
+    }
 }
 
 impl TryFrom<WrittenStep> for Step {

@@ -171,8 +171,8 @@ async fn answer(dialect: Dialect, told: Option<(String, Form)>, script: &Playing
     let response = match outcome {
         Outcome::Response(response) => response,
         Outcome::Error(error) => {
-            let frames = vec![dialect.error(&error).to_string().into_bytes()];
-            return error_head(&error).body(body(frames, &delivery)).expect(HEADERS);
+            let whole = dialect.error(&error).to_string().into_bytes();
+            return error_head(&error).body(body(vec![whole], &delivery)).expect(HEADERS);
         }
     };
     let (model, form) = told.unwrap_or_else(|| {
@@ -185,15 +185,11 @@ async fn answer(dialect: Dialect, told: Option<(String, Form)>, script: &Playing
         Form::Events => ("text/event-stream", dialect.events(&reply)),
         Form::Array => ("application/json", dialect.array(&reply)),
     };
-    let body = match form {
-        Form::Whole if delivery.is_plain() => Body::from(frames.concat()),
-        Form::Whole | Form::Events | Form::Array => body(frames, &delivery),
-    };
     Response::builder()
         .header(header::CONTENT_TYPE, kind)
         .header(header::CACHE_CONTROL, "no-cache")
         .header("x-request-id", format!("mock-{}", reply.id))
-        .body(body)
+        .body(body(frames, &delivery))
         .expect(HEADERS)
 }
 
