@@ -86,8 +86,10 @@ fn routes(script: Arc<Playing>) -> Router {
             .route(&format!("{base}/models"), get(models));
     }
     router
+        // Gemini's own version, and the one its newer SDKs share with OpenAI's.
         .route("/v1beta/models", get(gemini_models))
         .route("/v1beta/models/{*call}", post(gemini))
+        .route("/v1/models/{*call}", get(one_model).post(gemini))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .with_state(script)
@@ -98,8 +100,18 @@ async fn health() -> Response {
 }
 
 async fn models() -> Response {
-    let model = json!({"id": MODEL, "object": "model", "created": 0, "owned_by": "trunkline"});
-    json_response(StatusCode::OK, &json!({"object": "list", "data": [model]}))
+    json_response(StatusCode::OK, &json!({"object": "list", "data": [the_model()]}))
+}
+
+async fn one_model(Path(id): Path<String>) -> Response {
+    match id.as_str() {
+        MODEL => json_response(StatusCode::OK, &the_model()),
+        _ => error(Dialect::Chat, &ErrorAnswer::new(404, format!("unknown model {id:?}: there is only {MODEL}"))),
+    }
+}
+
+fn the_model() -> Value {
+    json!({"id": MODEL, "object": "model", "created": 0, "owned_by": "trunkline"})
 }
 
 async fn gemini_models() -> Response {

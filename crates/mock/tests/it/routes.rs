@@ -24,6 +24,7 @@ async fn every_route_answers_in_its_own_form() {
         ("/v1beta/models/gem:generateContent", contents, "/candidates/0/content/parts/0/text", json!("Gone.")),
         ("/v1beta/models/a/gem:generateContent", contents, "/modelVersion", json!("a/gem")),
         ("/v1beta/models/gem:streamGenerateContent", contents, "/0/candidates/0/content/parts/0/text", json!("Gone.")),
+        ("/v1/models/gem:generateContent", contents, "/modelVersion", json!("gem")),
         ("/v1beta/models/gem:countTokens", contents, "/totalTokens", json!(1)),
     ] {
         let answer = mock.ask("POST", path, body).await;
@@ -34,6 +35,7 @@ async fn every_route_answers_in_its_own_form() {
         ("/health", "/status", json!("ok")),
         ("/v1/models", "/data/0/id", json!("mock-model")),
         ("/models", "/object", json!("list")),
+        ("/v1/models/mock-model", "/object", json!("model")),
         ("/v1beta/models", "/models/0/name", json!("models/mock-model")),
     ] {
         let answer = mock.ask("GET", path, "").await;
@@ -68,6 +70,7 @@ async fn what_cannot_be_answered_says_why_in_the_clients_words() {
     let mock = Mock::playing(SCRIPT).await;
     for (method, path, body, status, pointer, words) in [
         ("GET", "/nowhere", "", 404, "/error/message", "/nowhere"),
+        ("GET", "/v1/models/gpt-5", "", 404, "/error/message", "only mock-model"),
         ("GET", "/v1/chat/completions", "", 405, "/error/message", "GET"),
         ("POST", "/v1/chat/completions", "{", 400, "/error/message", "not valid JSON"),
         ("POST", "/v1/chat/completions", "[]", 400, "/error/message", "not a JSON object"),
