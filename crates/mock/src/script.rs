@@ -225,10 +225,11 @@ fn lowercase<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Er
 }
 
 fn text_or_object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    match serde_json::Value::deserialize(deserializer)? {
-        serde_json::Value::String(text) => Ok(text),
-        object @ serde_json::Value::Object(_) => Ok(object.to_string()),
-        _ => Err(D::Error::custom("arguments are an object, or JSON in a string")),
+    let value = serde_json::Value::deserialize(deserializer)?;
+    match value.as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None if value.is_object() => Ok(value.to_string()),
+        None => Err(D::Error::custom("arguments are an object, or JSON in a string")),
     }
 }
 

@@ -182,3 +182,13 @@ proptest! {
         prop_assert_eq!(script.step(&message, 1), script.step(&message.to_uppercase(), 1));
     }
 }
+
+#[test]
+fn the_scripts_of_the_guide_can_be_played() {
+    let guide = include_str!("../../../docs/MOCK.md");
+    let scripts: Vec<&str> = guide.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(scripts.len() >= 2);
+    for script in scripts {
+        Script::parse(script).unwrap_or_else(|error| panic!("{error}\n{script}"));
+    }
+}

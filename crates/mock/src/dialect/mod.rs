@@ -192,7 +192,7 @@ fn texts(content: &Value) -> Vec<String> {
     match content {
         Value::String(text) => vec![text.clone()],
         Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).map(str::to_owned).collect(),
-        _ => Vec::new(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::mock::{Answer, GO, GO_STREAMED, Mock};
@@ -62,11 +63,19 @@ async fn a_stall_says_nothing_and_ends_with_the_client() {
     let mut byte = [0];
     let heard = timeout(Duration::from_millis(200), socket.read(&mut byte)).await;
     assert!(heard.is_err(), "nothing is said: {heard:?}");
-    drop(socket);
-    // The server is not held up by the client that left, nor by one that stays.
+    hang_up(socket).await;
+    // Nor is the server held up by a client that stays.
     let _stays = mock.send("POST", "/v1/chat/completions", GO).await;
     assert_eq!(mock.ask("GET", "/health", "").await.status, 200);
     timeout(PATIENCE, mock.stop()).await.expect("a stalled answer does not keep the server");
+}
+
+/// Says goodbye, and waits until the server has let go: it would wait for ever if it still meant to answer.
+async fn hang_up(mut socket: TcpStream) {
+    socket.shutdown().await.unwrap();
+    let mut rest = Vec::new();
+    timeout(PATIENCE, socket.read_to_end(&mut rest)).await.expect("the server lets go").unwrap();
+    assert_eq!(rest, b"");
 }
 
 #[tokio::test]
@@ -82,6 +91,7 @@ async fn a_stall_in_the_middle_comes_after_so_many_bytes() {
     }
     let mut byte = [0];
     assert!(timeout(Duration::from_millis(200), socket.read(&mut byte)).await.is_err(), "and then nothing");
+    hang_up(socket).await;
     timeout(PATIENCE, mock.stop()).await.unwrap();
 }
 
