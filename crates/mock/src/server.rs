@@ -11,7 +11,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use http::{Method, StatusCode, Uri, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -216,11 +216,13 @@ async fn read(request: Request) -> Result<(Bytes, Value), ErrorAnswer> {
     if let Some(encoding) = request.headers().get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
         return Err(ErrorAnswer::new(415, format!("cannot read a body in {encoding:?}: send it as it is")));
     }
+    let too_large = || ErrorAnswer::new(413, "the body is larger than 64 MiB");
+    if request.body().size_hint().lower() > MAX_BODY as u64 {
+        return Err(too_large());
+    }
     let body = match Limited::new(request.into_body(), MAX_BODY).collect().await {
         Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => {
-            return Err(ErrorAnswer::new(413, "the body is larger than 64 MiB"));
-        }
+        Err(error) if error.is::<LengthLimitError>() => return Err(too_large()),
         Err(error) => return Err(ErrorAnswer::new(400, format!("the body cannot be read: {error}"))),
     };
     match serde_json::from_slice(&body) {

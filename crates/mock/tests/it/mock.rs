@@ -30,12 +30,15 @@ impl Mock {
 
     /// Sends a request and leaves the answer to the caller.
     pub(crate) async fn send(&self, method: &str, path: &str, body: &str) -> TcpStream {
+        let length = body.len();
+        self.send_raw(&format!("{method} {path} HTTP/1.1\r\ncontent-length: {length}"), body).await
+    }
+
+    /// Sends a request with this beginning of its head.
+    pub(crate) async fn send_raw(&self, head: &str, body: &str) -> TcpStream {
         let mut socket = TcpStream::connect(self.address).await.unwrap();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: mock\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        socket.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        let request = format!("{head}\r\nhost: mock\r\nconnection: close\r\n\r\n{body}");
+        socket.write_all(request.as_bytes()).await.unwrap();
         socket
     }
 

@@ -1,8 +1,9 @@
 //! Every route, and what is not one.
 
 use serde_json::json;
+use tokio::io::AsyncReadExt;
 
-use crate::mock::Mock;
+use crate::mock::{Answer, Mock};
 
 const SCRIPT: &str = r#"{"scenarios": [{"trigger": "go", "steps": [{"response": {"content": "Gone."}}]}]}"#;
 
@@ -83,6 +84,23 @@ async fn what_cannot_be_answered_says_why_in_the_clients_words() {
         assert_eq!(answer.status, status, "{method} {path} {answer:?}");
         let json = answer.json();
         assert!(json.pointer(pointer).unwrap().as_str().unwrap().contains(words), "{method} {path}: {json}");
+    }
+    mock.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_read_is_refused_by_its_head() {
+    let mock = Mock::playing(SCRIPT).await;
+    for (header, status, words) in [
+        ("content-length: 67108865", 413, "larger than 64 MiB"),
+        ("content-length: 1\r\ncontent-encoding: zstd", 415, "zstd"),
+    ] {
+        let mut bytes = Vec::new();
+        let mut socket = mock.send_raw(&format!("POST /v1/responses HTTP/1.1\r\n{header}"), "").await;
+        socket.read_to_end(&mut bytes).await.unwrap();
+        let answer = Answer::parse(&bytes);
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert!(answer.text().contains(words), "{answer:?}");
     }
     mock.stop().await;
 }
