@@ -22,6 +22,16 @@ pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<Str
     scored.into_iter().take(3).map(|(_, candidate)| candidate.to_owned()).collect()
 }
 
+/// A suggestion for serde's ``unknown field `x`, expected one of `a`, `b` ``.
+#[must_use]
+pub fn did_you_mean(message: &str) -> Option<String> {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let unknown = quoted.next().filter(|_| message.starts_with("unknown "))?;
+    let known: Vec<&str> = quoted.collect();
+    let near = near(unknown, known.iter().copied());
+    (!near.is_empty()).then(|| format!("did you mean `{}`?", near.join("` or `")))
+}
+
 /// Edits between two names; one that begins with the other is close however much longer it is.
 fn distance(name: &str, candidate: &str) -> usize {
     if !name.is_empty() && (candidate.starts_with(name) || name.starts_with(candidate)) {

@@ -29,6 +29,7 @@ pub(crate) enum Command {
     Doctor(commands::doctor::Doctor),
     Decode(commands::decode::Decode),
     Provider(commands::provider::Provider),
+    MockLlm(commands::mock_llm::MockLlm),
 }
 
 /// Where things are.

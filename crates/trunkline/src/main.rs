@@ -39,6 +39,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor(doctor) => doctor.run(),
         Command::Decode(decode) => decode.run(),
         Command::Provider(provider) => provider.run(),
+        Command::MockLlm(mock) => mock.run(),
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod decode;
 pub(crate) mod doctor;
+pub(crate) mod mock_llm;
 pub(crate) mod models;
 pub(crate) mod provider;
 mod reload;

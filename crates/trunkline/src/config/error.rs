@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use trunkline_core::near::near;
+use trunkline_core::near::did_you_mean;
 
 #[derive(Debug)]
 pub(crate) struct ConfigError {
@@ -52,15 +52,6 @@ impl ConfigError {
         let place = error.span().map(|span| line_and_column(text, span.start));
         Self { file: Some(file.to_owned()), place, hint: did_you_mean(&message), message }
     }
-}
-
-/// A suggestion for ``unknown field `x`, expected one of `a`, `b` ``.
-pub(super) fn did_you_mean(message: &str) -> Option<String> {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let unknown = quoted.next().filter(|_| message.starts_with("unknown "))?;
-    let known: Vec<&str> = quoted.collect();
-    let near = near(unknown, known.iter().copied());
-    (!near.is_empty()).then(|| format!("did you mean `{}`?", near.join("` or `")))
 }
 
 fn line_and_column(text: &str, offset: usize) -> (usize, usize) {

@@ -122,8 +122,19 @@ impl Line {
     /// As [`start`](Self::start), once more: after a gateway that was killed.
     pub(crate) fn restart(&mut self) {
         self.write_models();
+        self.listen("serve");
+    }
+
+    /// Starts the mock LLM in the gateway's place.
+    pub(crate) fn start_mock(mut self) -> Self {
+        self.listen("mock-llm");
+        self
+    }
+
+    /// Starts a command that listens, and waits until it does.
+    fn listen(&mut self, name: &str) {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
-        let mut command = self.trunkline(&["serve", "--port", "0"]);
+        let mut command = self.trunkline(&[name, "--port", "0"]);
         command.args(&self.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = spawn(&mut command);
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -278,7 +289,7 @@ impl Line {
         let mut command = command(Path::new(env!("CARGO_BIN_EXE_trunkline")));
         let search = format!("{}:{}", self.path("bin").display(), self.path("tools").display());
         command.args(args).current_dir(self.repo()).env_clear().env("PATH", search).env("HOME", self.path("home"));
-        let takes_places = args.first().is_some_and(|&name| !["decode", "provider"].contains(&name));
+        let takes_places = args.first().is_some_and(|&name| !["decode", "provider", "mock-llm"].contains(&name));
         if takes_places {
             command.arg("--state").arg(self.path("state")).arg("--worktrees").arg(self.path("worktrees"));
             let configured = fs::read_dir(self.path("config")).unwrap().next().is_some();

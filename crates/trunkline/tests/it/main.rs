@@ -15,6 +15,7 @@ mod commands;
 mod config;
 mod errors;
 mod load;
+mod mock_llm;
 mod output;
 mod prompt;
 mod protocol;

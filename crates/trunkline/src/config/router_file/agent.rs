@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Map;
 use serde_path_to_error::Segment;
+use trunkline_core::near::did_you_mean;
 use trunkline_core::provider::{self, Overlay, Permissions, Provider};
 
-use super::super::error::did_you_mean;
 use super::super::models_file::AGENT_FILE;
 use super::Reader;
 use super::fields::Fields;
