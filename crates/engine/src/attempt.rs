@@ -156,6 +156,10 @@ impl Attempt {
                 self.events.extend(events);
                 live.running.tool_running(live.decoder.tool_running());
                 self.own_retries = live.decoder.own_retries();
+                let strangers = live.decoder.take_strangers();
+                if !strangers.is_empty() {
+                    live.belongings.engine.drift.note(&live.provider.name, strangers);
+                }
                 live.lose_patience();
                 if live.decoder.gave_up() {
                     live.last_words.get_or_insert_with(|| Instant::now() + LAST_WORDS);

@@ -24,6 +24,7 @@ use trunkline_wire::upstream;
 
 use crate::agent_file;
 use crate::attempt::{Attempt, Belongings, Live};
+use crate::drift::Drift;
 use crate::environment::OWNER;
 use crate::explain::{self, Explanation};
 use crate::gate::{Caps, Gate, Permit};
@@ -105,6 +106,7 @@ pub(crate) struct Inner {
     gate: Gate,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) examined: health::Memory,
+    pub(crate) drift: Drift,
     pub(crate) sessions: Sessions,
     pub(crate) worktrees: Worktrees,
     /// What goes on after a run was let go of.
@@ -119,6 +121,7 @@ impl Engine {
             gate: Gate::new(settings.caps),
             circuits: Arc::default(),
             examined: health::Memory::default(),
+            drift: Drift::default(),
             worktrees: Worktrees::new(git, settings.worktrees.clone(), &settings.state),
             sessions: Sessions::new(&settings.state),
             models: ArcSwap::from_pointee(models),

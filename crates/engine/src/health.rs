@@ -4,6 +4,7 @@
 //! All are examined at once, each with a deadline, and what was found is good for some seconds: a monitor that asks
 //! every second starts nothing each time.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,8 +87,13 @@ pub struct Examined {
     /// The third level; none when it was not asked for.
     pub probe: Option<Probed>,
     pub circuit: CircuitState,
+    /// Types of events that it has printed and our decoder does not know, and how often: it has changed its words.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unknown_events: BTreeMap<String, u64>,
     #[serde(skip)]
     circuit_name: String,
+    #[serde(skip)]
+    provider: String,
     /// How it is installed, where it is not.
     #[serde(skip)]
     pub install: Option<String>,
@@ -137,6 +143,7 @@ pub(crate) async fn of_all(engine: &Arc<Inner>, models: &Arc<Models>, depth: Dep
     drop(memory);
     for examined in &mut providers {
         examined.circuit = engine.circuits.state(&examined.circuit_name);
+        examined.unknown_events = engine.drift.of(&examined.provider);
     }
     let well = providers.iter().filter(|examined| examined.is_well()).count();
     let status = match well {
@@ -187,6 +194,8 @@ async fn examine(engine: &Arc<Inner>, models: &Models, model: &Arc<Model>, depth
         probe: None,
         circuit: engine.circuits.state(&circuit_name),
         circuit_name,
+        provider: model.backend.name().to_owned(),
+        unknown_events: BTreeMap::new(),
         install: model.backend.program().and_then(|provider| provider.install.clone()),
     };
     let said = match &model.backend {

@@ -7,6 +7,7 @@
 
 mod agent_file;
 mod attempt;
+mod drift;
 mod engine;
 mod environment;
 mod explain;

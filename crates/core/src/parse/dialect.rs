@@ -122,9 +122,11 @@ impl Dialect {
             return true;
         }
         // An event of a type nobody knows is an event still.
-        let typed = value.get("type").is_some_and(Value::is_string);
-        if typed {
+        let kind = value.get("type").and_then(Value::as_str);
+        let typed = kind.is_some();
+        if let Some(kind) = kind {
             transcript.seen = true;
+            transcript.strange(kind);
             transcript.strangers += 1;
             transcript.stranger.get_or_insert_with(|| value.clone());
             transcript.events.push(Event::Unknown { line: value.to_string() });

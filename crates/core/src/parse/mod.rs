@@ -155,6 +155,11 @@ impl Decoder {
         self.transcript.hopeless && !self.transcript.completed && self.transcript.fault.is_none()
     }
 
+    /// The types of events that nobody knows, since the last time this was asked: the CLI has changed its words.
+    pub fn take_strangers(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.transcript.strange_kinds)
+    }
+
     /// How often the CLI has tried again by itself: who does so as well multiplies it.
     #[must_use]
     pub fn own_retries(&self) -> u32 {

@@ -53,6 +53,8 @@ pub(super) struct Transcript {
     /// The first event of a type nobody knows, and how many there were.
     pub(super) stranger: Option<Value>,
     pub(super) strangers: usize,
+    /// Their types, since they were last asked for.
+    pub(super) strange_kinds: Vec<String>,
     /// The terminal event of a turn that went well.
     pub(super) completed: bool,
     /// The last step stopped by itself, in a dialect whose end is the end of the output.
@@ -101,6 +103,14 @@ pub(super) struct Fault {
 impl Transcript {
     pub(super) fn ended(&self) -> bool {
         (self.completed && !self.exit_counts) || self.fault.is_some() || self.hopeless || self.overflow
+    }
+
+    /// An event of a type that nobody knows.
+    pub(super) fn strange(&mut self, kind: &str) {
+        const MANY: usize = 64;
+        if self.strange_kinds.len() < MANY {
+            self.strange_kinds.push(bounded(kind, 100).to_owned());
+        }
     }
 
     /// It printed what no answer is: nobody waits for the rest.

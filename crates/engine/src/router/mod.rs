@@ -1,5 +1,5 @@
 //! Who is asked, in which order, and what follows a failure: every decision of the router, and nothing else. No I/O; the
-//! attempts themselves are made by [`crate::run`].
+//! attempts themselves are made by the engine.
 
 mod circuit;
 mod policy;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Args;
 use trunkline_core::model::Backend;
-use trunkline_engine::router::CircuitState;
 use trunkline_engine::{Caps, Depth, Examined, Models};
 
 use super::check::circuit;
@@ -17,6 +16,7 @@ use crate::Exit;
 use crate::cli::Places;
 use crate::config::plain_model;
 use crate::setup::{Loaded, runtime, say};
+use running::Known;
 
 /// Show which agent CLIs and providers are installed, their versions, and whether they are well
 #[derive(Debug, Args)]
@@ -38,14 +38,14 @@ impl Doctor {
         let loaded = Loaded::new(&self.places)?;
         let depth = if self.probe { Depth::Probe } else { Depth::Look };
         let key = loaded.around.variable("TRUNKLINE_API_KEYS").and_then(|keys| keys.split(',').next());
-        let (report, circuits) = runtime()?.block_on(async {
+        let (report, known) = runtime()?.block_on(async {
             let engine = loaded.engine(Caps::default(), None)?;
             engine.replace_models(everything(&loaded));
-            let both = tokio::join!(engine.health(depth), running::circuits(self.port, key));
+            let both = tokio::join!(engine.health(depth), running::known(self.port, key));
             engine.shutdown().await;
             anyhow::Ok(both)
         })?;
-        for row in table(&report.providers, circuits.as_ref()) {
+        for row in table(&report.providers, known.as_ref()) {
             say(row)?;
         }
         if report.providers.iter().all(|examined| !examined.available) {
@@ -57,11 +57,9 @@ impl Doctor {
 }
 
 /// A row for each provider, below a head; what a probe brought stands under its row.
-fn table(providers: &[Examined], circuits: Option<&BTreeMap<String, CircuitState>>) -> Vec<String> {
-    let state = |examined: &Examined| match circuits {
-        Some(circuits) => circuits.get(&examined.name).map_or_else(|| "-".to_owned(), circuit),
-        None => "-".to_owned(),
-    };
+fn table(providers: &[Examined], running: Option<&BTreeMap<String, Known>>) -> Vec<String> {
+    let known = |examined: &Examined| running.and_then(|running| running.get(&examined.name));
+    let state = |examined: &Examined| known(examined).map_or_else(|| "-".to_owned(), |known| circuit(&known.circuit));
     let head = ["provider", "type", "version", "circuit"].map(str::to_owned);
     let cells =
         |examined: &Examined| [examined.name.clone(), examined.kind.to_owned(), said(examined), state(examined)];
@@ -79,6 +77,10 @@ fn table(providers: &[Examined], circuits: Option<&BTreeMap<String, CircuitState
     for examined in providers {
         let mark = if examined.is_well() { "✓" } else { "✗" };
         rows.push(row(mark, &cells(examined), examined.path.as_deref().unwrap_or_default()));
+        for (kind, count) in known(examined).iter().flat_map(|known| &known.unknown_events) {
+            let name = widths[0];
+            rows.push(format!("  {:name$}  has printed an event that is not known here: {kind:?}, {count} times", ""));
+        }
         if let Some(probe) = &examined.probe {
             let seconds = probe.duration_ms as f64 / 1000.0;
             let category = probe.category.map(|category| format!(" ({})", category.name())).unwrap_or_default();

@@ -133,3 +133,24 @@ fn a_client_that_does_not_read_slows_the_cli_down() {
     let peak = peak_memory(line.gateway_pid()) / 1024;
     assert!(peak < 100, "{peak} MiB");
 }
+
+#[test]
+fn an_event_nobody_knows_is_counted_and_said_once() {
+    let strange = "printf '{\"type\":\"thread.dreamt\",\"of\":\"sheep\"}\\n'";
+    let line = Line::new()
+        .cli(
+            "codex",
+            &format!("[ \"$1\" = --version ] && exit; cat >/dev/null; {strange}; codex_answers done"),
+        )
+        .model("m", json!({"driver": "codex"}))
+        .start();
+    for _ in 0..3 {
+        assert_eq!(line.chat("hi").send().content(), "done");
+    }
+    let provider = line.get("/health/providers").json()["providers"][0].clone();
+    assert_eq!(provider["unknown_events"], json!({"thread.dreamt": 3}), "{provider}");
+    assert_eq!(line.log().matches("thread.dreamt").count(), 1, "{}", line.log());
+    let port = line.address().rsplit(':').next().unwrap();
+    let shown = line.run(&["doctor", "--port", port]).exits(0).stdout;
+    assert!(shown.contains("not known here: \"thread.dreamt\", 3 times"), "{shown}");
+}

@@ -1,4 +1,5 @@
-//! What a gateway that runs on this machine knows and no other process can: which providers it leaves alone.
+//! What a gateway that runs on this machine knows and no other process can: which providers it leaves alone, and
+//! which of them have said what nobody understood.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,13 +27,24 @@ struct Report {
 struct Provider {
     name: String,
     circuit: CircuitState,
+    #[serde(default)]
+    unknown_events: BTreeMap<String, u64>,
 }
 
-/// The circuits of the gateway on this port; none if there is no gateway, or it does not say.
-pub(super) async fn circuits(port: u16, key: Option<&str>) -> Option<BTreeMap<String, CircuitState>> {
+/// What the gateway knows of a provider.
+pub(super) struct Known {
+    pub(super) circuit: CircuitState,
+    pub(super) unknown_events: BTreeMap<String, u64>,
+}
+
+/// What the gateway on this port knows, by provider; none if there is no gateway, or it does not say.
+pub(super) async fn known(port: u16, key: Option<&str>) -> Option<BTreeMap<String, Known>> {
     let body = timeout(PATIENCE, ask(port, key)).await.ok()?.ok()?;
     let report: Report = serde_json::from_str(&body).ok()?;
-    Some(report.providers.into_iter().map(|provider| (provider.name, provider.circuit)).collect())
+    let known = |provider: Provider| {
+        (provider.name, Known { circuit: provider.circuit, unknown_events: provider.unknown_events })
+    };
+    Some(report.providers.into_iter().map(known).collect())
 }
 
 /// HTTP/1.0, so that the answer comes in one piece and the connection ends with it.
