@@ -14,12 +14,9 @@ use trunkline_core::provider::{Provider, UsageScope};
 use trunkline_process::{Exit, LimitKind, Running, Step};
 use trunkline_upstream::Call;
 
+use crate::belongings::Belongings;
 use crate::engine::Inner;
-use crate::gate::Permit;
 use crate::router::Policy;
-use crate::scratch::Scratch;
-use crate::session;
-use crate::worktree::{After, Worktree};
 
 /// How long a CLI that keeps trying in vain may take to say why, on its other stream.
 const LAST_WORDS: Duration = Duration::from_millis(300);
@@ -61,15 +58,6 @@ pub(crate) struct Live {
     pub(crate) standby: Option<Arc<Policy>>,
     /// Until when a CLI that has given up may still say why, or one that has said all may exit.
     pub(crate) last_words: Option<Instant>,
-}
-
-/// What a run holds and must give back: its worktree in order, its files removed, its slot freed.
-pub(crate) struct Belongings {
-    engine: Arc<Inner>,
-    pub(crate) worktree: Option<(Worktree, After)>,
-    pub(crate) scratch: Scratch,
-    _turn: Option<Arc<session::Turn>>,
-    _permit: Permit,
 }
 
 /// How a CLI is parted from.
@@ -258,43 +246,6 @@ impl Live {
             (UsageScope::Session, None) | (UsageScope::Turn, _) => usage,
         };
         Event::Finished(Answer { metadata, ..Answer::new(content, usage, finish) })
-    }
-}
-
-impl Belongings {
-    pub(crate) fn new(engine: Arc<Inner>, permit: Permit, turn: Option<Arc<session::Turn>>, scratch: Scratch) -> Self {
-        Self { engine, worktree: None, scratch, _turn: turn, _permit: permit }
-    }
-
-    /// Commits and removes the worktree, if there is one, and notes where its session goes on.
-    async fn put_in_order(&mut self, session: Option<&SessionId>) -> Option<Receipt> {
-        let (worktree, after) = self.worktree.take()?;
-        match self.engine.worktrees.finish(&worktree, after).await {
-            Ok(receipt) => {
-                if let Some(session) = session {
-                    self.engine.sessions.places.remember(session, &worktree.place(&receipt));
-                }
-                Some(receipt)
-            }
-            Err(failure) => {
-                tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
-                Some(worktree.left_behind())
-            }
-        }
-    }
-}
-
-impl Drop for Belongings {
-    /// A run that was let go of before its end, or never got to start: its worktree is put in order all the same.
-    fn drop(&mut self) {
-        if let Some((worktree, after)) = self.worktree.take() {
-            let engine = Arc::clone(&self.engine);
-            self.engine.tracker.spawn(async move {
-                if let Err(failure) = engine.worktrees.finish(&worktree, after).await {
-                    tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
-                }
-            });
-        }
     }
 }
 

@@ -8,26 +8,19 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio_util::task::TaskTracker;
-use trunkline_core::api::Api;
 use trunkline_core::event::Attempted;
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::model::{Backend, Model};
+use trunkline_core::model::Model;
 use trunkline_core::near::near;
-use trunkline_core::parse::{Context, Decoder};
-use trunkline_core::prompt;
-use trunkline_core::provider::Provider;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Turn;
-use trunkline_process::{Keepers, SpawnError};
-use trunkline_upstream::{Call, Upstream};
-use trunkline_wire::upstream;
+use trunkline_process::Keepers;
+use trunkline_upstream::Upstream;
 
-use crate::agent_file;
-use crate::attempt::{Attempt, Belongings, Live};
 use crate::drift::Drift;
 use crate::environment::OWNER;
 use crate::explain::{self, Explanation};
-use crate::gate::{Caps, Gate, Permit};
+use crate::gate::{Caps, Gate};
 use crate::git::Git;
 use crate::health::{self, Depth, Report};
 use crate::ladder::Ladder;
@@ -35,11 +28,11 @@ use crate::launch::Launch;
 use crate::models::Models;
 use crate::owner::Owner;
 use crate::plan::Plan;
-use crate::router::{Candidate, Circuits, Policy, circuit_of};
+use crate::router::{Candidate, Circuits, circuit_of};
 use crate::run::Run;
 use crate::scratch::Scratch;
-use crate::session::{self, Place, Sessions};
-use crate::worktree::{After, Worktrees};
+use crate::session::Sessions;
+use crate::worktree::Worktrees;
 
 /// Everything that can run, and the limits under which it does. Cheap to clone.
 #[derive(Clone)]
@@ -103,7 +96,7 @@ pub(crate) struct Inner {
     models: ArcSwap<Models>,
     pub(crate) keepers: Keepers,
     pub(crate) upstream: Upstream,
-    gate: Gate,
+    pub(crate) gate: Gate,
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) examined: health::Memory,
     pub(crate) drift: Drift,
@@ -225,123 +218,4 @@ fn able(turn: &Turn, candidates: Vec<Candidate>, owner: Option<&str>) -> Result<
         Some(Err(failure)) if able.is_empty() => Err(failure),
         _ => Ok(able),
     }
-}
-
-/// One try of a turn.
-pub(crate) struct Try<'a> {
-    pub(crate) turn: &'a Turn,
-    pub(crate) model: &'a Arc<Model>,
-    pub(crate) models: &'a Models,
-    /// Names its workspace and its files.
-    pub(crate) id: &'a str,
-    pub(crate) permit: Permit,
-    /// The right to go on with the turn's session, held until nothing of the try is left.
-    pub(crate) session: Option<Arc<session::Turn>>,
-    /// Where the session left off.
-    pub(crate) place: Option<Place>,
-    /// Set when another may take over: when it does.
-    pub(crate) standby: Option<Arc<Policy>>,
-}
-
-impl Inner {
-    /// Waits for a turn's session, before it takes a slot that others could use.
-    pub(crate) async fn session_turn(&self, turn: &Turn) -> Result<Option<Arc<session::Turn>>, StartError> {
-        let Some(session) = &turn.session else { return Ok(None) };
-        let entered = match self.sessions.enter_now(session) {
-            Some(entered) => entered,
-            None => self.gate.in_queue(self.sessions.enter(session), "the session was not free").await?,
-        };
-        Ok(Some(Arc::new(entered)))
-    }
-
-    pub(crate) async fn permit(&self, model: &Model) -> Result<Permit, StartError> {
-        self.gate.enter(&model.name).await
-    }
-
-    /// Makes the workspace and starts what answers.
-    pub(crate) async fn begin(self: &Arc<Self>, attempt: Try<'_>) -> Result<Attempt, Failure> {
-        let Try { turn, model, models, id, permit, session, place, standby } = attempt;
-        let scratch = Scratch::new(&self.settings.state, id);
-        let mut belongings = Belongings::new(Arc::clone(self), permit, session, scratch);
-        let provider = match &model.backend {
-            Backend::Program(provider) => provider,
-            Backend::Api(api) => return Ok(Attempt::calling(self.call(api, turn, model)?, belongings)),
-        };
-        let launch = Launch { settings: &self.settings, turn, model, provider, models, run: id, owner: &self.mark };
-        let program = launch.program()?;
-        let prompt = launch.prompt()?;
-        if model.worktree {
-            belongings = self.with_worktree(belongings, model, id, place).await?;
-        }
-        let cwd = belongings.worktree.as_ref().map_or(model.repo.as_path(), |(worktree, _)| &worktree.cwd).to_owned();
-        let spec = launch.spec(&prompt, program, cwd, &mut belongings.scratch)?;
-        let running = self.keepers.spawn(spec).await.map_err(|error| could_not_start(&error, &provider.name))?;
-        tracing::debug!(run = id, model = model.name, pid = running.pid(), "started");
-        let decoder = Decoder::new(provider.format, decoding(provider, model));
-        Ok(Attempt::new(Live {
-            running,
-            decoder,
-            provider: Arc::clone(provider),
-            model: Arc::clone(model),
-            prompt: prompt.text,
-            session: turn.session.clone(),
-            belongings,
-            standby,
-            last_words: None,
-        }))
-    }
-
-    /// Adds a worktree. Git is not stopped in the middle: whoever gives up waiting leaves a whole one behind, which then
-    /// goes the way of all belongings.
-    async fn with_worktree(
-        self: &Arc<Self>,
-        mut belongings: Belongings,
-        model: &Model,
-        id: &str,
-        place: Option<Place>,
-    ) -> Result<Belongings, Failure> {
-        let after = After { keep: model.keep_worktree, log_helpers: model.log_helpers };
-        let (engine, repo, id) = (Arc::clone(self), model.repo.clone(), id.to_owned());
-        let making = self.tracker.spawn(async move {
-            let worktree = engine.worktrees.add(&repo, &id, place).await?;
-            belongings.worktree = Some((worktree, after));
-            Ok(belongings)
-        });
-        making.await.unwrap_or_else(|error| Err(Failure::new(Category::Server, format!("no worktree: {error}"))))
-    }
-}
-
-impl Inner {
-    /// The request of a turn to a service.
-    fn call(&self, api: &Api, turn: &Turn, model: &Model) -> Result<Call, Failure> {
-        let file = match &model.agent_file {
-            Some(name) => agent_file::read(&model.repo, name)?,
-            None => None,
-        };
-        let standing: Vec<String> = file.into_iter().chain(model.system_prompt.clone()).collect();
-        let standing = (!standing.is_empty()).then(|| standing.join("\n\n"));
-        let body = upstream::request(turn, standing.as_deref(), model.upstream.as_deref());
-        let asked: Vec<String> = turn.messages.iter().map(prompt::said).collect();
-        Ok(self.upstream.call(api, body, &[], model.limits.total, asked.join("\n")))
-    }
-}
-
-fn decoding(provider: &Provider, model: &Model) -> Context {
-    Context {
-        program: provider.name.clone(),
-        rules: provider.failures.clone(),
-        noise: provider.noise.clone(),
-        normalize: model.normalize,
-    }
-}
-
-fn could_not_start(error: &SpawnError, provider: &str) -> Failure {
-    let category = match error {
-        SpawnError::NotFound { .. } => Category::NotFound,
-        SpawnError::NotExecutable { .. } | SpawnError::BadDirectory { .. } => Category::Configuration,
-        SpawnError::TooLong { .. } => Category::Validation,
-        SpawnError::Other { .. } | SpawnError::Keeper(_) | SpawnError::ShutDown => Category::Server,
-    };
-    let because = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
-    Failure::new(category, format!("cannot start {provider}: {error}{because}")).hint("try: trunkline doctor")
 }

@@ -4,6 +4,8 @@
 //! All are examined at once, each with a deadline, and what was found is good for some seconds: a monitor that asks
 //! every second starts nothing each time.
 
+mod probe;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,16 +13,15 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde::Serialize;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use trunkline_core::ansi;
-use trunkline_core::event::Event;
-use trunkline_core::failure::{Category, Failure};
-use trunkline_core::model::{Backend, Limits, Model};
-use trunkline_core::provider::{Permissions, Provider};
-use trunkline_core::turn::{Message, Role, Shown, Turn};
+use trunkline_core::failure::Category;
+use trunkline_core::model::{Backend, Model};
+use trunkline_core::provider::Provider;
+use trunkline_core::turn::Turn;
 use trunkline_process::Cut;
 
-use crate::engine::{Inner, Try};
+use crate::engine::Inner;
 use crate::explain::{kind, problem};
 use crate::launch::Launch;
 use crate::models::Models;
@@ -35,8 +36,6 @@ const VERSION_LIMIT: Duration = Duration::from_secs(20);
 
 /// An executable's `health`, a service's list.
 const HEALTH_LIMIT: Duration = Duration::from_secs(5);
-
-const PROBE_LIMIT: Duration = Duration::from_secs(90);
 
 /// The most of what a program says that is kept.
 const MAX_WORDS: usize = 200;
@@ -224,7 +223,7 @@ async fn examine(engine: &Arc<Inner>, models: &Models, model: &Arc<Model>, depth
         Err(error) => examined.error = Some(mask(&error)),
     }
     if depth == Depth::Probe && examined.available {
-        examined.probe = Some(probe(engine, models, model).await);
+        examined.probe = Some(probe::probe(engine, models, model).await);
     }
     examined
 }
@@ -262,60 +261,6 @@ async fn of_program(
         Some(Cut::TooLong) => format!("{asked} printed without end"),
         None => format!("{asked} failed: {said}"),
     })
-}
-
-/// The third level: one tiny turn, in an empty folder, without anybody to fall back on.
-async fn probe(engine: &Arc<Inner>, models: &Models, model: &Model) -> Probed {
-    let began = Instant::now();
-    let answered = timeout(PROBE_LIMIT, ask(engine, models, model)).await;
-    let answered = answered.unwrap_or_else(|_elapsed| Err(Failure::timed_out()));
-    let (ok, message, category) = match answered {
-        Ok(answer) => (true, answer, None),
-        Err(failure) => (false, failure.message, Some(failure.category)),
-    };
-    let message = engine.settings.secrets.mask(&message).chars().take(MAX_WORDS).collect();
-    Probed { ok, message, category, duration_ms: millis(began.elapsed()) }
-}
-
-async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<String, Failure> {
-    let folder = engine.settings.state.join("probe");
-    std::fs::create_dir_all(&folder)
-        .map_err(|error| Failure::new(Category::Configuration, format!("cannot make {}: {error}", folder.display())))?;
-    let model = Arc::new(Model {
-        repo: folder,
-        agent_file: None,
-        worktree: false,
-        permissions: Permissions::Read,
-        limits: Limits { total: PROBE_LIMIT, idle: PROBE_LIMIT, startup: PROBE_LIMIT },
-        ..model.clone()
-    });
-    let turn = Turn {
-        messages: vec![Message::new(Role::User, "Reply with the single word OK.")],
-        shown: Shown::AtTheEnd,
-        ..Turn::default()
-    };
-    let id = format!("probe-{}", uuid::Uuid::now_v7());
-    let permit = engine.permit(&model).await.map_err(|_busy| Failure::new(Category::Cancelled, "not probed: busy"))?;
-    let attempt =
-        Try { turn: &turn, model: &model, models, id: &id, permit, session: None, place: None, standby: None };
-    let mut attempt = engine.begin(attempt).await?;
-    while let Some(event) = attempt.next().await {
-        match event {
-            Event::Finished(answer) => return Ok(answer.content),
-            Event::Failed(failure) => return Err(failure),
-            Event::Started { .. }
-            | Event::Text { .. }
-            | Event::Thinking { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolFinished { .. }
-            | Event::ToolCall { .. }
-            | Event::Notice { .. }
-            | Event::Unknown { .. }
-            | Event::Workspace(_)
-            | Event::Attempted(_) => {}
-        }
-    }
-    Err(Failure::new(Category::Unknown, "the run ended without an answer"))
 }
 
 fn millis(span: Duration) -> u64 {

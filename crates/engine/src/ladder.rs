@@ -13,7 +13,8 @@ use trunkline_core::turn::Turn;
 
 use crate::StartError;
 use crate::attempt::Attempt;
-use crate::engine::{Inner, Try};
+use crate::begin::Try;
+use crate::engine::Inner;
 use crate::gate::Permit;
 use crate::models::Models;
 use crate::router::{Candidate, Exposure, Failed, Next, Pass, Why, circuit_of, next};

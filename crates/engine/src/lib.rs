@@ -7,6 +7,8 @@
 
 mod agent_file;
 mod attempt;
+mod begin;
+mod belongings;
 mod drift;
 mod engine;
 mod environment;

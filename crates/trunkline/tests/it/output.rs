@@ -138,10 +138,7 @@ fn a_client_that_does_not_read_slows_the_cli_down() {
 fn an_event_nobody_knows_is_counted_and_said_once() {
     let strange = "printf '{\"type\":\"thread.dreamt\",\"of\":\"sheep\"}\\n'";
     let line = Line::new()
-        .cli(
-            "codex",
-            &format!("[ \"$1\" = --version ] && exit; cat >/dev/null; {strange}; codex_answers done"),
-        )
+        .cli("codex", &format!("[ \"$1\" = --version ] && exit; cat >/dev/null; {strange}; codex_answers done"))
         .model("m", json!({"driver": "codex"}))
         .start();
     for _ in 0..3 {

@@ -1,0 +1,72 @@
+//! The third level of health: whether a provider answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use trunkline_core::event::Event;
+use trunkline_core::failure::{Category, Failure};
+use trunkline_core::model::{Limits, Model};
+use trunkline_core::provider::Permissions;
+use trunkline_core::turn::{Message, Role, Shown, Turn};
+
+use super::{MAX_WORDS, Probed, millis};
+use crate::begin::Try;
+use crate::engine::Inner;
+use crate::models::Models;
+
+const PROBE_LIMIT: Duration = Duration::from_secs(90);
+
+/// The third level: one tiny turn, in an empty folder, without anybody to fall back on.
+pub(super) async fn probe(engine: &Arc<Inner>, models: &Models, model: &Model) -> Probed {
+    let began = Instant::now();
+    let answered = timeout(PROBE_LIMIT, ask(engine, models, model)).await;
+    let answered = answered.unwrap_or_else(|_elapsed| Err(Failure::timed_out()));
+    let (ok, message, category) = match answered {
+        Ok(answer) => (true, answer, None),
+        Err(failure) => (false, failure.message, Some(failure.category)),
+    };
+    let message = engine.settings.secrets.mask(&message).chars().take(MAX_WORDS).collect();
+    Probed { ok, message, category, duration_ms: millis(began.elapsed()) }
+}
+
+async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<String, Failure> {
+    let folder = engine.settings.state.join("probe");
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| Failure::new(Category::Configuration, format!("cannot make {}: {error}", folder.display())))?;
+    let model = Arc::new(Model {
+        repo: folder,
+        agent_file: None,
+        worktree: false,
+        permissions: Permissions::Read,
+        limits: Limits { total: PROBE_LIMIT, idle: PROBE_LIMIT, startup: PROBE_LIMIT },
+        ..model.clone()
+    });
+    let turn = Turn {
+        messages: vec![Message::new(Role::User, "Reply with the single word OK.")],
+        shown: Shown::AtTheEnd,
+        ..Turn::default()
+    };
+    let id = format!("probe-{}", uuid::Uuid::now_v7());
+    let permit = engine.permit(&model).await.map_err(|_busy| Failure::new(Category::Cancelled, "not probed: busy"))?;
+    let attempt =
+        Try { turn: &turn, model: &model, models, id: &id, permit, session: None, place: None, standby: None };
+    let mut attempt = engine.begin(attempt).await?;
+    while let Some(event) = attempt.next().await {
+        match event {
+            Event::Finished(answer) => return Ok(answer.content),
+            Event::Failed(failure) => return Err(failure),
+            Event::Started { .. }
+            | Event::Text { .. }
+            | Event::Thinking { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolFinished { .. }
+            | Event::ToolCall { .. }
+            | Event::Notice { .. }
+            | Event::Unknown { .. }
+            | Event::Workspace(_)
+            | Event::Attempted(_) => {}
+        }
+    }
+    Err(Failure::new(Category::Unknown, "the run ended without an answer"))
+}
