@@ -249,7 +249,7 @@ async fn of_program(
     let first_line = |text: &str| {
         let plain = ansi::strip(text);
         let line = plain.lines().map(str::trim).find(|line| !line.is_empty())?;
-        Some(line.chars().take(MAX_WORDS).collect::<String>())
+        Some(line.chars().filter(|c| !c.is_control()).take(MAX_WORDS).collect::<String>())
     };
     let printed = first_line(&String::from_utf8_lossy(&output.stdout));
     if output.success() {

@@ -226,7 +226,8 @@ pub(super) fn prose(text: &str) -> Option<String> {
 fn bounded(text: &str) -> Option<String> {
     let plain = ansi::strip(text);
     let plain = plain.trim();
-    let mut characters = plain.chars();
+    // A body that is no text at all, compressed perhaps, must not reach a terminal.
+    let mut characters = plain.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c });
     let mut kept: String = characters.by_ref().take(MAX_MESSAGE - 1).collect();
     match (characters.next(), characters.next()) {
         (None, _) => {}

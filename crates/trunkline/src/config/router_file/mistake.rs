@@ -21,6 +21,10 @@ impl Mistake {
         Self { at, message: message.into(), hint: None }
     }
 
+    pub(super) fn line(&self) -> usize {
+        self.at.0
+    }
+
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

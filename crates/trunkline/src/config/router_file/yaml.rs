@@ -36,7 +36,16 @@ pub(super) struct Entry {
 
 /// Reads one document. Every cost is bounded: the input may be anything.
 pub(super) fn parse(text: &str) -> Result<Node, Mistake> {
-    let written: Written = serde_saphyr::from_str_with_options(text, options()).map_err(|error| explain(&error))?;
+    let written: Written = serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
+        let mistake = explain(&error);
+        let line = text.lines().nth(mistake.line().saturating_sub(1)).unwrap_or_default();
+        // To YAML a brace inside braces opens a map.
+        if line.contains('{') && line.contains("${") {
+            mistake.hint("a text with `${…}` in braces needs quotes")
+        } else {
+            mistake
+        }
+    })?;
     Ok(written.locate(text))
 }
 

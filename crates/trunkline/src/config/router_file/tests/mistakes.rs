@@ -49,6 +49,10 @@ const MISTAKES: &[(&str, &str)] = &[
     ("- name: a", "1:1: a map of keys and values is wanted, not a list"),
     ("just text", "1:1: a map of keys and values is wanted, not text"),
     ("provider: []", "1:1: unknown key `provider` (did you mean `providers`?)"),
+    (
+        "providers: [{name: a, type: cli, config: {path: ${HOME}/p}}]",
+        "1:50: while parsing a flow mapping, did not find expected ',' or '}' (a text with `${…}` in braces needs quotes)",
+    ),
     ("zzzzzzzz: []", "1:1: unknown key `zzzzzzzz` (known: providers, routing)"),
     (
         "providers: {ollama: {}}",
