@@ -6,6 +6,7 @@ mod http;
 mod line;
 mod look;
 
+mod again;
 mod answers;
 mod argv;
 mod backend;
@@ -27,6 +28,7 @@ mod safety;
 mod sessions;
 mod silence;
 mod spawn;
+mod standing;
 mod stop;
 mod upstream;
 mod worktree;

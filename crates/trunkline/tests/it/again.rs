@@ -1,0 +1,183 @@
+//! Another try: when there is none, what it finds, and that it ends with its caller.
+
+use serde_json::json;
+
+use crate::line::Line;
+use crate::look::{all_gone, processes_of, until};
+use crate::router::{attempts, pairs, yaml};
+
+#[test]
+fn nothing_is_tried_again_once_something_was_shown() {
+    let line = Line::new()
+        .cli("half", "cat >/dev/null; printf '{\"content\":\"Hal\",\"delta\":\"Hal\",\"done\":false}\\n'; refuses \"$1\" '503 Service Unavailable'")
+        .cli("good", "cat >/dev/null; answers \"$1\" whole")
+        .config("router.yaml", &yaml(&[("half", 9, ""), ("good", 1, "")], ""))
+        .start();
+    let streamed = line.chat("hi").model("auto").streamed().send();
+    assert!(!streamed.is_done(), "{}", streamed.body);
+    let last = streamed.frames().pop().unwrap();
+    assert_eq!((&last["error"]["code"], attempts(&last)), (&json!("server"), pairs(&[("half", "server")])));
+    assert!(last["error"]["hint"].as_str().unwrap().contains("not tried again"), "{last}");
+    // Who waits for the whole answer has seen nothing.
+    let whole = line.chat("hi").model("auto").send();
+    assert_eq!(whole.content(), "whole");
+    let failed = ("half", "server");
+    assert_eq!(attempts(&whole.json()), pairs(&[failed, failed, failed, ("good", "ok")]));
+}
+
+/// A codex that runs a tool, changes a file and fails.
+const FAILS_AFTER_A_TOOL: &str = "cat >/dev/null; printf 'half\\n' >half.txt; \
+    printf '{\"type\":\"item.started\",\"item\":{\"id\":\"i\",\"type\":\"command_execution\",\"command\":\"make\",\"status\":\"in_progress\"}}\\n'; \
+    printf '{\"type\":\"turn.failed\",\"error\":{\"message\":\"503 Service Unavailable\"}}\\n'; exit 1";
+
+#[test]
+fn nor_after_a_tool_has_run() {
+    let line = Line::new()
+        .cli("codex", FAILS_AFTER_A_TOOL)
+        .cli("gemini", "tell asked 1; replay gemini/ansi-stream-json")
+        .model("m", json!({"driver": "codex", "fallback": ["other"]}))
+        .model("other", json!({"driver": "gemini"}))
+        .start();
+    let reply = line.chat("hi").send();
+    assert_eq!(reply.error(500)["code"], "server");
+    assert_eq!(attempts(&reply.json()), pairs(&[("codex", "server")]));
+    assert_eq!(reply.header("x-should-retry"), Some("false"), "the agent would work on its own half-done work");
+    assert!(!line.path("seen/asked").exists());
+}
+
+#[test]
+fn but_in_a_worktree_of_its_own_it_starts_over_in_a_fresh_one_and_says_so() {
+    let script = format!(
+        "[ \"$(counted)\" = 1 ] || {{ cat >/dev/null; ls >\"$seen/found\"; printf 'whole\\n' >whole.txt; codex_answers done; exit; }}; {FAILS_AFTER_A_TOOL}"
+    );
+    let line = Line::new().cli("codex", &script).model("m", json!({"driver": "codex", "worktree": true})).start();
+    let reply = line.chat("hi").streamed().send();
+    assert!(reply.is_done() && reply.streamed_text().ends_with("done"), "{}", reply.body);
+    assert!(reply.body.contains("m failed (server); trying again"), "{}", reply.body);
+    let last = reply.frames().into_iter().find(|frame| frame["trunkline"].is_object()).unwrap();
+    assert_eq!(attempts(&last), pairs(&[("codex", "server"), ("codex", "ok")]));
+    let (first, second) = (&last["trunkline"]["attempts"][0]["workspace"], &last["trunkline"]["workspace"]);
+    let (first, second) = (first["branch"].as_str().unwrap(), second["branch"].as_str().unwrap());
+    assert_eq!(line.noted("found").trim(), "README.md", "a fresh one");
+    assert_eq!(line.git(&["show", &format!("{first}:half.txt")]), "half");
+    assert_eq!(line.git(&["show", &format!("{second}:whole.txt")]), "whole");
+    assert_eq!(second, format!("{first}-2"));
+    assert!(!line.repo().join("half.txt").exists());
+}
+
+#[test]
+fn another_try_in_the_same_folder_waits_until_nothing_of_the_last_one_lives() {
+    let script = "if [ -e \"$seen/last\" ] && kill -0 \"$(cat \"$seen/last\")\" 2>/dev/null; then tell overlap 1; fi; \
+                  printf %s $$ >\"$seen/last\"; [ \"$(counted)\" = 1 ] || { cat >/dev/null; codex_answers done; exit; }; \
+                  trap '' TERM INT; hang";
+    let line = Line::new()
+        .cli("codex", script)
+        .model("m", json!({"driver": "codex", "timeout": "500ms"}))
+        .config("router.yaml", "providers: []\nrouting: {backoff: 1ms}\n")
+        .args(&["--grace", "700ms"])
+        .start();
+    assert_eq!(line.chat("hi").model("m").send().content(), "done");
+    assert!(!line.path("seen/overlap").exists(), "two agents worked in one folder");
+}
+
+#[test]
+fn a_conversation_goes_to_whom_it_was_with() {
+    let session = "01a1dc95-8353-7ee2-acbd-3e299086500f";
+    let line = Line::new()
+        .cli("claude", "cat >/dev/null; echo 'Error: insufficient_quota' >&2; exit 1")
+        .cli("codex", "note \"$@\"; replay codex/reasoning")
+        .model("a", json!({"driver": "claude", "fallback": ["b"]}))
+        .model("b", json!({"driver": "codex"}))
+        .start();
+    let first = line.chat("hi").model("a").send();
+    assert_eq!(first.header("x-trunkline-session"), Some(session), "{first:?}");
+    let second = line.chat("and now?").model("a").header("x-trunkline-session", session).send();
+    assert_eq!((second.status, attempts(&second.json())), (200, pairs(&[("codex", "ok")])));
+    assert!(line.argv("codex").contains(&session.to_owned()));
+}
+
+#[test]
+fn nobodys_turn_comes_between_the_tries_of_anothers() {
+    let session = "01a1dc95-8353-7ee2-acbd-3e299086500f";
+    let script = "note \"$@\"; tail=$(cat \"$seen/codex.stdin\"); printf '%s\\n' \"${tail##* }\" >>\"$seen/order\"; \
+                  [ \"$(counted)\" = 1 ] && { tell started 1; await go; echo 'Error: 503 Service Unavailable' >&2; exit 1; }; \
+                  replay codex/reasoning";
+    let line = Line::new()
+        .cli("codex", script)
+        .model("m", json!({"driver": "codex"}))
+        .config("router.yaml", "providers: []\nrouting: {backoff: 50ms}\n")
+        .start();
+    let first = line.chat("the FIRST").model("m").header("x-trunkline-session", session).open();
+    line.told("started");
+    let second = line.chat("the SECOND").model("m").header("x-trunkline-session", session).open();
+    line.tell("go");
+    assert_eq!((first.finish().status, second.finish().status), (200, 200));
+    assert_eq!(line.noted("order"), "FIRST\nFIRST\nSECOND\n");
+}
+
+#[test]
+fn another_try_of_a_conversation_has_a_worktree_where_the_turn_began() {
+    let session = "01a1dc95-8353-7ee2-acbd-3e299086500f";
+    let script = format!(
+        "case \"$(counted)\" in 1) cat >/dev/null; printf 'one\\n' >one.txt; replay codex/reasoning;; 2) {FAILS_AFTER_A_TOOL};; esac; \
+         cat >/dev/null; ls >\"$seen/found\"; printf 'two\\n' >two.txt; replay codex/reasoning"
+    );
+    let line = Line::new().cli("codex", &script).model("m", json!({"driver": "codex", "worktree": true})).start();
+    let first = line.chat("hi").send().json();
+    let tip = first["trunkline"]["workspace"]["commit"].as_str().unwrap().to_owned();
+    let second = line.chat("and now?").header("x-trunkline-session", session).send().json();
+    assert_eq!(attempts(&second), pairs(&[("codex", "server"), ("codex", "ok")]));
+    assert_eq!(line.noted("found"), "README.md\none.txt\n", "not what the failed try left");
+    let workspace = &second["trunkline"]["workspace"];
+    assert_eq!((workspace["base"].as_str(), workspace["files_changed"].as_u64()), (Some(tip.as_str()), Some(1)));
+}
+
+#[test]
+fn who_hangs_up_while_a_worktree_is_made_leaves_none() {
+    let mut line = Line::new()
+        .cli("codex", "cat >/dev/null; codex_answers done")
+        .model("m", json!({"driver": "codex", "worktree": true}))
+        .start();
+    for pause in 0..24 {
+        let asked = line.chat("hi").open();
+        // Somewhere between the first git and the last.
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        drop(asked);
+    }
+    let folders = |line: &Line, name: &str| std::fs::read_dir(line.path(name)).into_iter().flatten().count();
+    until("none is left", || folders(&line, "worktrees") == 0 && folders(&line, "state/worktrees") == 0);
+    assert_eq!(line.git(&["branch", "--list", "trunkline/*"]), "", "nobody has worked");
+    line.signal(rustix::process::Signal::TERM);
+    assert_eq!(line.ended(), Some(0));
+}
+
+#[test]
+fn who_hangs_up_ends_the_whole_ladder() {
+    let slow =
+        "cat >/dev/null; counted >/dev/null; tell pid $$; refuses \"$1\" 'rate limit exceeded, retry after 4 seconds'";
+    let line = Line::new().cli("slow", slow).config("router.yaml", &yaml(&[("slow", 1, "")], "")).start();
+    for streamed in [false, true] {
+        let ask = line.chat("hi").model("slow");
+        let exchange = if streamed { ask.streamed().open() } else { ask.open() };
+        line.told("pid");
+        until("it waits for another try", || line.log().contains("trying again in"));
+        drop(exchange);
+        let runs = line.noted("slow.runs").lines().count();
+        assert_eq!(runs, if streamed { 2 } else { 1 });
+        std::fs::remove_file(line.path("seen/pid")).unwrap();
+        std::fs::write(line.path("log"), "").unwrap();
+    }
+    // While one runs, too.
+    let line = Line::new()
+        .cli("bad", "cat >/dev/null; refuses \"$1\" 'something odd'")
+        .cli("hangs", "cat >/dev/null; tell pid $$; hang")
+        .config("router.yaml", &yaml(&[("bad", 9, ""), ("hangs", 1, "")], ""))
+        .start();
+    let exchange = line.chat("hi").model("auto").open();
+    let pid = line.told_pid("pid");
+    drop(exchange);
+    all_gone(&[pid]);
+    let gateway = line.gateway_pid();
+    let strays = || processes_of(&line.path("repo")).into_iter().filter(|&pid| pid != gateway).count();
+    until("nothing else runs", || strays() <= 2);
+}
