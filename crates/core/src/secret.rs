@@ -1,9 +1,12 @@
 //! Keeping secrets out of what we print: known values, and what looks like a key.
 
+use std::sync::{Arc, PoisonError, RwLock};
+
 /// The secrets of this process: values that must not appear in a log, an error or a child that does not need them.
+/// Clones share what they know.
 #[derive(Clone, Default)]
 pub struct Secrets {
-    values: Vec<String>,
+    values: Arc<RwLock<Vec<String>>>,
 }
 
 const MASK: &str = "***";
@@ -15,17 +18,24 @@ impl Secrets {
     /// Values shorter than eight characters are left out: masking them would mangle ordinary text.
     #[must_use]
     pub fn new(values: impl IntoIterator<Item = String>) -> Self {
-        let mut values: Vec<String> = values.into_iter().filter(|value| value.len() >= 8).collect();
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        let secrets = Self::default();
+        secrets.learn(values);
+        secrets
+    }
+
+    /// More of them: a configuration may bring new ones. None is ever forgotten.
+    pub fn learn(&self, more: impl IntoIterator<Item = String>) {
+        let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
+        values.extend(more.into_iter().filter(|value| value.len() >= 8));
+        values.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         values.dedup();
-        Self { values }
     }
 
     /// `text` with every known secret and everything that looks like a key replaced by `***`.
     #[must_use]
     pub fn mask(&self, text: &str) -> String {
         let mut masked = text.to_owned();
-        for value in &self.values {
+        for value in &*self.values.read().unwrap_or_else(PoisonError::into_inner) {
             if masked.contains(value.as_str()) {
                 masked = masked.replace(value.as_str(), MASK);
             }
@@ -36,7 +46,7 @@ impl Secrets {
 
 impl std::fmt::Debug for Secrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Secrets({})", self.values.len())
+        write!(f, "Secrets({})", self.values.read().unwrap_or_else(PoisonError::into_inner).len())
     }
 }
 

@@ -71,26 +71,22 @@ impl Loaded {
             caps,
             grace: grace.unwrap_or(GRACE),
             linger: LINGER,
-            secrets: self.secrets(),
+            secrets: Secrets::new(secrets_of(&self.around, &self.config)),
         };
         Ok(Engine::new(settings, self.config.models.clone(), keepers))
     }
 }
 
-impl Loaded {
-    /// Everything in the environment and in the models' own that must not be shown.
-    fn secrets(&self) -> Secrets {
-        let inherited = self.around.env.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
-        let models = || self.config.models.all();
-        let env = models().flat_map(|model| &model.env).map(|(name, value)| (name.as_str(), value.as_str()));
-        let options = models().flat_map(|model| &model.config);
-        let options = options.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
-        let values = secret_values(inherited.chain(env).chain(options));
-        // A variable may hold several, separated by commas: each is one.
-        let each: Vec<String> =
-            values.iter().flat_map(|value| value.split(',')).map(|key| key.trim().to_owned()).collect();
-        Secrets::new(values.into_iter().chain(each))
-    }
+/// Everything in the environment and in a configuration that must not be shown.
+pub(crate) fn secrets_of(around: &Surroundings, config: &Config) -> Vec<String> {
+    let inherited = around.env.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+    let env = config.models.all().flat_map(|model| &model.env).map(|(name, value)| (name.as_str(), value.as_str()));
+    let options = config.models.all().flat_map(|model| &model.config);
+    let options = options.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
+    let values = secret_values(inherited.chain(env).chain(options));
+    // A variable may hold several, separated by commas: each is one.
+    let each: Vec<String> = values.iter().flat_map(|value| value.split(',')).map(|key| key.trim().to_owned()).collect();
+    values.into_iter().chain(each).collect()
 }
 
 /// The signals that ask a program to end.

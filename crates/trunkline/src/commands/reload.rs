@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use trunkline_engine::Engine;
 
 use crate::config::{Config, FILES, Place, Surroundings};
+use crate::setup::secrets_of;
 
 /// Editors write a file in several steps: changes this close together are one.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -69,6 +70,7 @@ impl Changes {
                     for warning in &config.warnings {
                         tracing::warn!("{warning}");
                     }
+                    engine.secrets().learn(secrets_of(around, &config));
                     tracing::info!(models = config.models.names().len(), "configuration reloaded");
                     engine.replace_models(config.models);
                 }

@@ -171,4 +171,10 @@ fn its_secrets_are_shown_to_nobody() {
     for shown in [&reply.body, &line.log(), &check] {
         assert!(!shown.contains("hunter2"), "{shown}");
     }
+    // One that a change brings is one at once.
+    let changed = yaml(", env: {MY_API_KEY: another-topsecret}, options: {api_key: another-topsecret}");
+    fs::write(line.path("config/router.yaml"), changed).unwrap();
+    until("it is read", || line.log().contains("configuration reloaded"));
+    let reply = line.chat("hi").model("p").send();
+    assert!(reply.body.contains("bad key ***") && !reply.body.contains("another"), "{}", reply.body);
 }
