@@ -60,11 +60,20 @@ const PARAMETERS: [(&str, &[&str]); 5] = [
 /// Codex's tool for files.
 const PATCH: &str = "apply_patch";
 
+/// Codex's tool for newer models: JavaScript, from which the others are called.
+const CODE: &str = "exec";
+
 /// The name and arguments by which this client is asked to do what a script says. `folder` is where it works, if known.
 #[must_use]
 pub(crate) fn translate(name: &str, arguments: &str, offered: &[Offered], folder: Option<&str>) -> (String, Arguments) {
     let verbatim = || (name.to_owned(), Arguments::Json(arguments.to_owned()));
     let Ok(Value::Object(given)) = serde_json::from_str(arguments) else { return verbatim() };
+    if let ("bash", Some(command)) = (name, given.get("command").and_then(Value::as_str))
+        && find(name, offered).is_none()
+        && let Some(call) = in_code(command, offered)
+    {
+        return call;
+    }
     if let Some((tool, schema)) = find(name, offered) {
         let theirs = rename(&given, schema, folder);
         if tool == name && theirs == given {
@@ -154,9 +163,16 @@ fn instead(name: &str, given: &Map<String, Value>, offered: &[Offered]) -> Optio
         "edit_file" => shell::edit(path, text("old_string")?, text("new_string")?),
         _ => return None,
     };
-    let (tool, schema) = find("bash", offered)?;
+    let Some((tool, schema)) = find("bash", offered) else { return in_code(&command, offered) };
     let ours = Map::from_iter([("command".to_owned(), json!(command))]);
     Some((tool.to_owned(), Arguments::Json(Value::Object(rename(&ours, schema, None)).to_string())))
+}
+
+/// A shell command for a client that only takes code.
+fn in_code(command: &str, offered: &[Offered]) -> Option<(String, Arguments)> {
+    let code = offered.iter().find(|tool| tool.name == CODE && tool.taking == Taking::Text)?;
+    let source = format!("text(await tools.exec_command({}));", json!({"cmd": command}));
+    Some((code.name.clone(), Arguments::Freeform(source)))
 }
 
 #[cfg(test)]

@@ -135,3 +135,19 @@ fn absolute_only_where_the_folder_is_known() {
         assert_eq!(absolute(path, folder), expected);
     }
 }
+
+#[test]
+fn a_client_that_only_takes_code_gets_code() {
+    let offered = [
+        Offered { name: "exec".into(), taking: Taking::Text },
+        Offered { name: "wait".into(), taking: Taking::Object(json!({})) },
+    ];
+    for (name, arguments, command) in [
+        ("bash", r#"{"command": "echo \"hi\""}"#, "echo \"hi\"".to_owned()),
+        ("read_file", r#"{"path": "a.txt"}"#, shell::read("a.txt")),
+        ("write_file", r#"{"path": "a.txt", "content": "b\n"}"#, shell::write("a.txt", "b\n")),
+    ] {
+        let expected = format!("text(await tools.exec_command({}));", json!({"cmd": command}));
+        assert_eq!(translate(name, arguments, &offered, None), ("exec".to_owned(), Arguments::Freeform(expected)));
+    }
+}

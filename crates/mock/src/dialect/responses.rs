@@ -13,10 +13,16 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
     } else {
         entries.extend(list(body, "input")?.iter().map(entry));
     }
-    let tools = body["tools"].as_array().into_iter().flatten();
+    // Newer models are told of their tools among the input, sorted into namespaces.
+    let items = body["input"].as_array().into_iter().flatten();
+    let among_input = items.filter(|item| item["type"] == "additional_tools").map(|item| &item["tools"]);
+    let mut tools = Vec::new();
+    for list in [&body["tools"]].into_iter().chain(among_input) {
+        offers(list, &mut tools);
+    }
     Ok(Asked {
         history: History(entries),
-        tools: tools.filter_map(offered).collect(),
+        tools,
         model: model(body),
         streams: is_true(&body["stream"]),
         include_usage: true,
@@ -30,6 +36,16 @@ fn entry(item: &Value) -> Entry {
         "function_call_output" | "custom_tool_call_output" => Entry::Result(texts(&item["output"])),
         "function_call" | "custom_tool_call" => Entry::Call(item["call_id"].as_str().unwrap_or_default().to_owned()),
         _ => Entry::Assistant(Vec::new()),
+    }
+}
+
+fn offers(list: &Value, tools: &mut Vec<Offered>) {
+    for tool in list.as_array().into_iter().flatten() {
+        if tool["type"] == "namespace" {
+            offers(&tool["tools"], tools);
+        } else {
+            tools.extend(offered(tool));
+        }
     }
 }
 

@@ -456,3 +456,16 @@ proptest! {
         prop_assert_eq!(joined("/choices/0/delta/tool_calls/0/function/arguments"), arguments);
     }
 }
+
+#[test]
+fn tools_may_be_offered_among_the_input() {
+    let body = json!({"model": "m", "input": [
+        {"type": "additional_tools", "role": "developer", "tools": [
+            {"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}, {"type": "function", "name": "wait"}]},
+        ]},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+    ]});
+    let asked = responses::read(&body).unwrap();
+    let names: Vec<&str> = asked.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!((names, &asked.tools[0].taking), (vec!["exec", "wait"], &Taking::Text));
+}
