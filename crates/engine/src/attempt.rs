@@ -181,6 +181,11 @@ impl Attempt {
         self.events.extend(conclusion.events.drain(..));
         let session = conclusion.session.clone().or_else(|| live.session.clone());
         let last = live.last_event(conclusion);
+        // Who has failed has nothing left to put away, and another may wait for its end.
+        let parting = match (parting, &last) {
+            (Parting::Ended, Event::Failed(_)) => Parting::Stop,
+            (parting, _) => parting,
+        };
         let Live { running, mut belongings, .. } = *live;
         let engine = Arc::clone(&belongings.engine);
         if belongings.worktree.is_none() {

@@ -37,6 +37,8 @@ pub(crate) struct Try<'a> {
     pub(crate) session: Option<Arc<session::Turn>>,
     /// Where the session left off.
     pub(crate) place: Option<Place>,
+    /// Another of the same turn went before.
+    pub(crate) again: bool,
     /// Set when another may take over: when it does.
     pub(crate) standby: Option<Arc<Policy>>,
 }
@@ -58,7 +60,7 @@ impl Inner {
 
     /// Makes the workspace and starts what answers.
     pub(crate) async fn begin(self: &Arc<Self>, attempt: Try<'_>) -> Result<Attempt, Failure> {
-        let Try { turn, model, models, id, permit, session, place, standby } = attempt;
+        let Try { turn, model, models, id, permit, session, place, again, standby } = attempt;
         let scratch = Scratch::new(&self.settings.state, id);
         let mut belongings = Belongings::new(Arc::clone(self), permit, session, scratch);
         let provider = match &model.backend {
@@ -69,12 +71,13 @@ impl Inner {
         let program = launch.program()?;
         let prompt = launch.prompt()?;
         if model.worktree {
-            belongings = self.with_worktree(belongings, model, id, place).await?;
+            belongings = self.with_worktree(belongings, model, id, place, again).await?;
         }
         let cwd = belongings.worktree.as_ref().map_or(model.repo.as_path(), |(worktree, _)| &worktree.cwd).to_owned();
         let spec = launch.spec(&prompt, program, cwd, &mut belongings.scratch)?;
         let running = self.keepers.spawn(spec).await.map_err(|error| could_not_start(&error, &provider.name))?;
         tracing::debug!(run = id, model = model.name, pid = running.pid(), "started");
+        belongings.started = true;
         let decoder = Decoder::new(provider.format, decoding(provider, model));
         Ok(Attempt::new(Live {
             running,
@@ -97,11 +100,12 @@ impl Inner {
         model: &Model,
         id: &str,
         place: Option<Place>,
+        again: bool,
     ) -> Result<Belongings, Failure> {
         let after = After { keep: model.keep_worktree, log_helpers: model.log_helpers };
         let (engine, repo, id) = (Arc::clone(self), model.repo.clone(), id.to_owned());
         let making = self.tracker.spawn(async move {
-            let worktree = engine.worktrees.add(&repo, &id, place).await?;
+            let worktree = engine.worktrees.add(&repo, &id, place, again).await?;
             belongings.worktree = Some((worktree, after));
             Ok(belongings)
         });

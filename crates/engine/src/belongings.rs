@@ -15,13 +15,21 @@ pub(crate) struct Belongings {
     pub(crate) engine: Arc<Inner>,
     pub(crate) worktree: Option<(Worktree, After)>,
     pub(crate) scratch: Scratch,
+    /// Something has run in the worktree: before that there is nothing to keep.
+    pub(crate) started: bool,
+    rights: Option<Rights>,
+}
+
+/// What others wait for: the slot, and the session. Given back last.
+struct Rights {
     _turn: Option<Arc<session::Turn>>,
     _permit: Permit,
 }
 
 impl Belongings {
     pub(crate) fn new(engine: Arc<Inner>, permit: Permit, turn: Option<Arc<session::Turn>>, scratch: Scratch) -> Self {
-        Self { engine, worktree: None, scratch, _turn: turn, _permit: permit }
+        let rights = Some(Rights { _turn: turn, _permit: permit });
+        Self { engine, worktree: None, scratch, started: false, rights }
     }
 
     /// Commits and removes the worktree, if there is one, and notes where its session goes on.
@@ -46,11 +54,14 @@ impl Drop for Belongings {
     /// A run that was let go of before its end, or never got to start: its worktree is put in order all the same.
     fn drop(&mut self) {
         if let Some((worktree, after)) = self.worktree.take() {
-            let engine = Arc::clone(&self.engine);
+            let (engine, rights) = (Arc::clone(&self.engine), self.rights.take());
+            let after = After { keep: after.keep && self.started, ..after };
             self.engine.tracker.spawn(async move {
                 if let Err(failure) = engine.worktrees.finish(&worktree, after).await {
                     tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
                 }
+                // The session's next turn works in the same folder.
+                drop(rights);
             });
         }
     }

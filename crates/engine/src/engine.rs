@@ -211,7 +211,7 @@ fn able(turn: &Turn, candidates: Vec<Candidate>, owner: Option<&str>) -> Result<
     let mut able: Vec<Candidate> = candidates.into_iter().filter(|candidate| refused(candidate).is_ok()).collect();
     // A conversation is one CLI's own: nobody else can go on with it.
     if turn.session.is_some() {
-        let theirs = able.iter().position(|candidate| owner == Some(candidate.model.backend.name()));
+        let theirs = able.iter().position(|candidate| owner == Some(circuit_of(&candidate.model).as_str()));
         able = able.into_iter().skip(theirs.unwrap_or(0)).take(1).collect();
     }
     match first {

@@ -149,6 +149,7 @@ impl Ladder {
             permit,
             session: self.session.clone(),
             place: self.place.clone(),
+            again: !self.attempts.is_empty(),
             standby: another.then(|| Arc::clone(self.models.policy())),
         };
         self.engine.begin(attempt).await

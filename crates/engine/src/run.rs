@@ -13,7 +13,7 @@ use trunkline_core::turn::Shown;
 
 use crate::StartError;
 use crate::ladder::{Climbed, Ladder, Running};
-use crate::router::Exposure;
+use crate::router::{Exposure, circuit_of};
 
 /// A turn on its way. Dropping it stops whatever runs for it, and nothing more is tried.
 pub struct Run {
@@ -140,7 +140,7 @@ impl Run {
             }
             Event::Failed(failure) => self.failed(failure),
             Event::Started { session: Some(ref session), .. } => {
-                ladder.engine.sessions.belongs_to(session, running.model.backend.name());
+                ladder.engine.sessions.belongs_to(session, &circuit_of(&running.model));
                 self.events.push_back(event);
             }
             Event::Started { session: None, .. }

@@ -54,7 +54,7 @@ impl Sessions {
     /// Notes which provider a conversation is with: nobody else can go on with it.
     pub(crate) fn belongs_to(&self, session: &SessionId, provider: &str) {
         let mut owners = self.owners.lock().expect("no panic while holding the lock");
-        if owners.len() >= MANY {
+        if owners.len() >= MANY && !owners.contains_key(session) {
             owners.clear();
         }
         owners.insert(session.clone(), provider.to_owned());

@@ -63,7 +63,15 @@ impl Worktrees {
     }
 
     /// A fresh worktree for the run: of the repository's HEAD, or of where its session left off.
-    pub(crate) async fn add(&self, repo: &Path, run: &str, place: Option<Place>) -> Result<Worktree, Failure> {
+    ///
+    /// `again` says that another try of the same turn went before, whose work is on a branch of its own.
+    pub(crate) async fn add(
+        &self,
+        repo: &Path,
+        run: &str,
+        place: Option<Place>,
+        again: bool,
+    ) -> Result<Worktree, Failure> {
         self.check_base()?;
         let located =
             self.git.line(repo, &["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-prefix"]).await?;
@@ -87,6 +95,9 @@ impl Worktrees {
         }
         if kept() {
             // The session's own folder, kept after an earlier turn.
+            if again {
+                self.git.run(&worktree.path, &["reset", "--hard", "--quiet", &worktree.base]).await?;
+            }
             return Ok(worktree);
         }
         self.ledger.write(&Entry::of(&worktree, false))?;

@@ -32,7 +32,7 @@ use transcript::Transcript;
 pub const MAX_ANSWER: usize = 64 * 1024 * 1024;
 
 /// The most that is read of a protocol executable before its first word of the protocol.
-const MAX_NOISE: usize = 1024 * 1024;
+const MAX_NOISE: usize = 8 * 1024 * 1024;
 
 /// A dialect: what a CLI's standard output looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -217,8 +217,8 @@ impl Decoder {
                 if !line.trim().is_empty() {
                     self.transcript.events.push(Event::Unknown { line });
                 }
-            } else if self.transcript.exit_counts && *plain_bytes > MAX_NOISE {
-                self.transcript.flooded("more than a mebibyte that is no answer");
+            } else if self.transcript.exit_counts && *plain_bytes > MAX_NOISE && !is_document(plain) {
+                self.transcript.flooded("more than 8 MiB that is no answer");
             } else if *plain_bytes + line.len() <= MAX_ANSWER {
                 *plain_bytes += line.len() + 1;
                 plain.push(line);
@@ -252,6 +252,11 @@ impl Decoder {
             }
         }
     }
+}
+
+/// Whether plain lines are those of one JSON value, printed over many.
+fn is_document(lines: &[String]) -> bool {
+    lines.iter().find(|line| !line.trim().is_empty()).is_some_and(|line| line.trim_start().starts_with(['{', '[']))
 }
 
 #[cfg(test)]

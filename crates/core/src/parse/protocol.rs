@@ -13,6 +13,8 @@ use crate::parse::transcript::{Fault, Transcript};
 pub(super) struct Protocol {
     /// The answer as far as it was shown.
     sent: String,
+    /// `content` was seen to be all so far, and more than the piece: where it stands still there is nothing new.
+    cumulative: bool,
 }
 
 impl Protocol {
@@ -46,10 +48,12 @@ impl Protocol {
     }
 
     /// What a chunk adds to what was shown.
-    fn piece(&self, chunk: &Value) -> String {
+    fn piece(&mut self, chunk: &Value) -> String {
         let (content, delta) = (text(chunk, "content").unwrap_or_default(), text(chunk, "delta"));
         let extends = content.strip_prefix(self.sent.as_str()).filter(|rest| !rest.is_empty());
+        self.cumulative |= extends.is_some() && !self.sent.is_empty();
         match (extends, delta) {
+            (None, Some(_)) if self.cumulative && content == self.sent => String::new(),
             (Some(rest), _) => rest.to_owned(),
             (None, Some(delta)) => delta.to_owned(),
             // Without a piece, and not all so far either: it is the piece.

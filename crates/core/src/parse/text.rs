@@ -53,11 +53,11 @@ impl Text {
             self.blanks.push_str(&plain);
             return;
         }
-        let blanks = std::mem::take(&mut self.blanks);
+        let shown = std::mem::take(&mut self.blanks) + body;
         if transcript.mark() == 0 {
-            transcript.text(body.trim_start_matches(['\n', '\r']));
+            transcript.text(shown.trim_start_matches(['\n', '\r']));
         } else {
-            transcript.text(&format!("{blanks}{body}"));
+            transcript.text(&shown);
         }
         self.blanks = plain[body.len()..].to_owned();
     }
@@ -88,6 +88,18 @@ fn last_block(output: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blanks_before_the_first_word_are_kept_however_they_come() {
+        for pieces in [&["\t\u{e}"][..], &["\t", "\u{e}"], &["\n\n", "\t", "\u{e}", "\n"]] {
+            let mut transcript = Transcript::default();
+            let mut text = Text::new(Normalize::None);
+            pieces.iter().for_each(|piece| text.push(piece.as_bytes(), &mut transcript));
+            assert_eq!(text.finish(&mut transcript), "\t\u{e}");
+            let shown = transcript.events.iter().map(|event| format!("{event:?}")).collect::<String>();
+            assert_eq!(shown, r#"Text { delta: "\t\u{e}" }"#, "{pieces:?}");
+        }
+    }
 
     #[test]
     fn only_the_last_block_of_mixed_output() {

@@ -14,6 +14,9 @@ use crate::setup::secrets_of;
 /// Editors write a file in several steps: changes this close together are one.
 const SETTLE: Duration = Duration::from_millis(50);
 
+/// How long one may go on changing before it is read as it is.
+const UNSETTLED: Duration = Duration::from_secs(1);
+
 /// How often the files are looked at without a word from the watcher, which does not see what is behind a link.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -53,7 +56,10 @@ impl Changes {
                 Some(()) = self.heard.recv() => {}
                 () = tokio::time::sleep(LOOK) => {}
             }
-            while tokio::time::timeout(SETTLE, self.heard.recv()).await.is_ok_and(|change| change.is_some()) {}
+            let settled = async {
+                while tokio::time::timeout(SETTLE, self.heard.recv()).await.is_ok_and(|change| change.is_some()) {}
+            };
+            let _or_not = tokio::time::timeout(UNSETTLED, settled).await;
             let now = look(&folder);
             if now == self.seen {
                 continue;

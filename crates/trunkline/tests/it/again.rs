@@ -181,3 +181,45 @@ fn who_hangs_up_ends_the_whole_ladder() {
     let strays = || processes_of(&line.path("repo")).into_iter().filter(|&pid| pid != gateway).count();
     until("nothing else runs", || strays() <= 2);
 }
+
+#[test]
+fn a_conversation_whose_turn_was_given_up_goes_on_at_once() {
+    let session = "01a1dc95-8353-7ee2-acbd-3e299086500f";
+    let script = "cat >/dev/null; [ \"$(counted)\" = 1 ] || printf 'x\\n' >\"$(counted).txt\"; replay codex/reasoning";
+    let line = Line::new()
+        .cli("codex", script)
+        .config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n")
+        .model("m", json!({"driver": "codex", "worktree": true}))
+        .start();
+    line.chat("hi").model("m").send().content();
+    for pause in [5, 20, 40, 60] {
+        let asked = line.chat("and now?").model("m").header("x-trunkline-session", session).open();
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        drop(asked);
+        let reply = line.chat("and now?").model("m").header("x-trunkline-session", session).send();
+        assert_eq!(reply.status, 200, "given up after {pause} ms: {reply:?}\n{}", line.log());
+        assert_eq!(reply.json()["trunkline"]["workspace"]["files_changed"], 1, "{}", reply.body);
+    }
+    assert!(!line.log().contains("could not be put in order"), "{}", line.log());
+}
+
+#[test]
+fn a_worktree_to_be_kept_is_kept_only_if_somebody_worked_in_it() {
+    let line = Line::new()
+        .cli("codex", "cat >/dev/null; tell ran 1; codex_answers done")
+        .model("m", json!({"driver": "codex", "worktree": true, "keepWorktree": true}))
+        .start();
+    let folders = || std::fs::read_dir(line.path("worktrees")).into_iter().flatten().count();
+    let mut asked = 0;
+    // Somewhere before the CLI: whoever hangs up that early has started nothing.
+    while !line.path("seen/ran").exists() && asked < 40 {
+        let exchange = line.chat("hi").open();
+        std::thread::sleep(std::time::Duration::from_millis(asked / 4));
+        drop(exchange);
+        asked += 1;
+    }
+    let ran = usize::from(line.path("seen/ran").exists());
+    until("only of who worked", || folders() <= ran + 1);
+    let kept = line.chat("hi").send().json()["trunkline"]["workspace"]["path"].as_str().unwrap().to_owned();
+    assert!(std::path::Path::new(&kept).exists());
+}

@@ -41,8 +41,11 @@ impl Calls {
         let arguments = function.arguments().into_owned();
         let id = piece.id.0.filter(|id| !id.is_empty());
         let name = function.name.0.filter(|name| !name.is_empty());
-        let known =
-            if whole { None } else { self.find(piece.index.0, id.as_deref(), name.as_deref(), !arguments.is_empty()) };
+        let known = if whole {
+            None
+        } else {
+            self.find(piece.index.0, id.as_deref(), name.as_deref(), !arguments.trim().is_empty())
+        };
         if known.is_none() && id.is_none() && name.is_none() && arguments.is_empty() {
             return Ok(None);
         }
@@ -59,10 +62,10 @@ impl Calls {
         }
         let slot = &mut self.slots[at];
         slot.id = slot.id.take().or(id);
-        // Some repeat the name with every piece.
-        let name = name.filter(|_| slot.call.name.is_empty());
+        // Some repeat the name with every piece, and some cut it in pieces too.
+        let name = name.filter(|name| slot.call.arguments.trim().is_empty() && slot.call.name != *name);
         if let Some(name) = &name {
-            slot.call.name.clone_from(name);
+            slot.call.name.push_str(name);
         }
         slot.call.arguments.push_str(&arguments);
         self.size += arguments.len() + name.as_ref().map_or(0, String::len);
@@ -87,9 +90,12 @@ impl Calls {
         let slot = &self.slots[at];
         let other_id = id.is_some() && slot.id.is_some();
         let begins = name.is_some_and(|name| {
-            let complete = serde_json::from_str::<serde::de::IgnoredAny>(&slot.call.arguments).is_ok();
-            let named = !slot.call.name.is_empty();
-            other_id || (named && (slot.call.name != name || (complete && brings_more)))
+            let written = slot.call.arguments.trim_end();
+            // Looked at only where it can be so: a call may come in thousands of pieces.
+            let complete =
+                || written.ends_with(['}', ']']) && serde_json::from_str::<serde::de::IgnoredAny>(written).is_ok();
+            let other_name = !slot.call.name.is_empty() && slot.call.name != name && !written.is_empty();
+            other_id || other_name || (brings_more && complete())
         });
         (!begins).then_some(at)
     }
@@ -156,6 +162,12 @@ mod tests {
                 "the same function twice, both numbered 0",
                 r#"[{"index":0,"function":{"name":"f","arguments":"{}"}},{"index":0,"function":{"name":"f","arguments":"{}"}}]"#,
                 vec![call("call_0", "f", "{}"), call("call_1", "f", "{}")],
+            ),
+            (
+                "a name in pieces, and blanks after the end",
+                r#"[{"index":0,"id":"a","function":{"name":"get_"}},{"index":0,"function":{"name":"weather"}},
+                {"index":0,"function":{"arguments":"{\"a\":"}},{"index":0,"function":{"arguments":"1}"}},{"index":0,"function":{"name":"get_weather","arguments":"\n"}}]"#,
+                vec![call("a", "get_weather", "{\"a\":1}\n")],
             ),
             (
                 "another id with every piece",

@@ -174,9 +174,15 @@ impl Headers<'_> {
             // A moment that has passed is a wait of nothing.
             Some(Duration::from_secs(u64::try_from(seconds(self.retry_after?)?.saturating_sub(now)).unwrap_or(0)))
         };
+        // A year that no clock of ours reaches.
+        let for_ever = || {
+            let years = self.retry_after?.split_whitespace().filter_map(|word| word.parse::<u32>().ok());
+            years.filter(|year| (2100..=9999).contains(year)).map(|_| LONGEST_WAIT).next()
+        };
         number(self.retry_after_ms, 0.001)
             .or_else(|| number(self.retry_after, 1.0))
             .or_else(until)
+            .or_else(for_ever)
             .map(|wait| wait.min(LONGEST_WAIT))
     }
 }

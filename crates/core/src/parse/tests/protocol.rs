@@ -69,6 +69,11 @@ fn a_piece_is_shown_unless_the_content_knows_better() {
         // The content stands still, or is the piece itself: the piece counts.
         (vec![chunk("ha", "ha", false), chunk("ha", "ha", false), chunk("ha", "ha", true)], vec!["ha", "ha", "ha"]),
         (vec![chunk("Hi", "Hi", false), chunk("Hi", "", true)], vec!["Hi"]),
+        // But where it was all so far before, it has nothing new to say.
+        (
+            vec![chunk("He", "He", false), chunk("Hello", "llo", false), chunk("Hello", "Hello", true)],
+            vec!["He", "llo"],
+        ),
         // The content is not all so far, or somebody else's: the piece counts.
         (vec![chunk("Hel", "Hel", false), chunk("lo", "lo", true)], vec!["Hel", "lo"]),
         (vec![chunk("", "Hel", false), chunk("", "lo", true)], vec!["Hel", "lo"]),
@@ -158,7 +163,7 @@ fn a_flood_is_not_waited_for() {
     let line = "x".repeat(1000) + "\n";
     for (piece, times, message) in [
         ("x".repeat(1024 * 1024), 17, "it printed a line of more than 16 MiB"),
-        (line, 1100, "it printed more than a mebibyte that is no answer"),
+        (line, 8500, "it printed more than 8 MiB that is no answer"),
     ] {
         let mut decoder = Decoder::new(Format::Protocol, Context { program: "p".into(), ..Context::default() });
         for _ in 0..times {
@@ -168,7 +173,14 @@ fn a_flood_is_not_waited_for() {
         let failure = decoder.conclude(Ending::Open, "", "").failure.unwrap();
         assert_eq!((failure.category, failure.message.as_str()), (Category::Server, message));
     }
-    // Nor is what comes after it an answer.
+    // A document over many lines is no flood.
+    let mut long = response();
+    long["content"] = json!(vec!["word"; 100_000].join(" "));
+    long["metadata"] = json!(vec!["x".repeat(50); 200_000]);
+    let pretty = serde_json::to_string_pretty(&long).unwrap();
+    assert!(pretty.len() > 9 * 1024 * 1024);
+    assert_eq!(read_text(&pretty, Ending::Code(0), "").conclusion.failure, None);
+    // Nor is what comes after a flood an answer.
     let mut decoder = Decoder::new(Format::Protocol, Context::default());
     for _ in 0..17 {
         decoder.push("x".repeat(1024 * 1024).as_bytes());

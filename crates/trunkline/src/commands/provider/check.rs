@@ -1,5 +1,6 @@
 //! `trunkline provider check`: puts an executable through the provider protocol and says exactly what breaks.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -88,11 +89,11 @@ fn tell_what_is_withheld(around: &Surroundings, env: &[(OsString, OsString)]) {
         let name = OsString::from(key);
         around.variable(key).is_some() && !given(&name)
     });
-    let keys: Vec<&str> = keys.map(String::as_str).collect();
-    if let Some(first) = keys.first() {
+    let keys: BTreeSet<&str> = keys.map(String::as_str).collect();
+    if let Some(first) = keys.iter().next() {
         eprintln!(
             "… not passed on, as in the gateway: {}; if it needs one, name it in its config: env: {{{first}: \"${{{first}}}\"}}",
-            keys.join(", ")
+            keys.iter().copied().collect::<Vec<_>>().join(", ")
         );
     }
 }
