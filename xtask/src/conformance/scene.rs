@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::cases::Case;
 use super::http::{Message, Pending};
-use super::tap::Tap;
+use super::tap::{Call, Tap};
 use super::world::World;
 
 pub(crate) struct Scene<'a> {
@@ -22,6 +22,9 @@ pub(crate) struct Scene<'a> {
 
 /// How long a text in a report may be.
 const SHOWN: usize = 4_000;
+
+/// How much of a request to the model.
+const TAIL: usize = 800;
 
 impl<'a> Scene<'a> {
     pub(crate) fn new(world: &'a World, case: &'static Case, tap: Tap, marker: String) -> Self {
@@ -79,22 +82,17 @@ impl<'a> Scene<'a> {
         let model = format!("model=\"{}\"", self.case.name);
         let mine = log.lines().filter(|line| line.contains(&model) || runs.iter().any(|run| line.contains(run)));
         let mine: Vec<&str> = mine.collect();
-        let calls: Vec<String> = self
-            .tap
-            .calls()
-            .iter()
-            .map(|call| {
-                let head = call.asked.head.lines().next().unwrap_or_default().to_owned();
-                format!(
-                    "{head} ({} bytes) → {}\n{}",
-                    call.asked.body.len(),
-                    call.answered.status(),
-                    cut(&call.answered.text())
-                )
-            })
-            .collect();
+        let calls: Vec<String> = self.tap.calls().iter().map(shown).collect();
         format!("{said}\n--- the gateway's log\n{}\n--- calls of the model\n{}", mine.join("\n"), calls.join("\n"))
     }
+}
+
+/// A call, with the end of the request: the last tool result is there.
+fn shown(call: &Call) -> String {
+    let head = call.asked.head.lines().next().unwrap_or_default();
+    let asked = call.asked.text();
+    let tail: String = asked.chars().skip(asked.chars().count().saturating_sub(TAIL)).collect();
+    format!("> {head}\n…{tail}\n< {}\n{}", call.answered.status(), cut(&call.answered.text()))
 }
 
 fn cut(text: &str) -> String {

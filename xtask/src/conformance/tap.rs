@@ -148,3 +148,47 @@ fn pass(mut from: TcpStream, mut to: TcpStream, keep: impl Fn(&[u8])) {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().expect("nobody panics with it")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_in_each_vendors_words() {
+        for (body, input, output) in [
+            (r#"{"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}"#, 7, 3),
+            (r#"{"usage":{"input_tokens":7,"output_tokens":3},"output":[{"text":"9"}]}"#, 7, 3),
+            (
+                "data: {\"message\":{\"usage\":{\"input_tokens\":7,\"output_tokens\":1}}}\n\n\
+                 data: {\"usage\":{\"output_tokens\":3}}\n\n",
+                7,
+                3,
+            ),
+            (r#"[{"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":3,"totalTokenCount":10}}]"#, 7, 3),
+            (r#"{"error":{"message":"no"}}"#, 0, 0),
+        ] {
+            let answered = Message { head: String::new(), body: body.into() };
+            let call = Call { asked: Message::default(), answered };
+            assert_eq!(call.tokens(), Tokens { input, output }, "{body}");
+        }
+    }
+
+    #[test]
+    fn what_goes_over_it_is_kept_and_passed_on() {
+        let model = TcpListener::bind("127.0.0.1:0").unwrap();
+        let tap = Tap::open(model.local_addr().unwrap()).unwrap();
+        let request = "POST /v1/x HTTP/1.1\r\ncontent-length: 15\r\n\r\n{\"a\":[\"hello\"]}";
+        let mut client = TcpStream::connect(tap.address).unwrap();
+        client.write_all(request.as_bytes()).unwrap();
+        let (mut served, _) = model.accept().unwrap();
+        let mut got = vec![0; request.len()];
+        served.read_exact(&mut got).unwrap();
+        served.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+        drop(served);
+        let mut reply = String::new();
+        client.read_to_string(&mut reply).unwrap();
+        assert!(reply.ends_with("\r\n\r\n{}"), "{reply}");
+        assert!(tap.heard("hello") && !tap.heard("bye"));
+        assert_eq!(tap.calls()[0].answered.status(), 200);
+    }
+}

@@ -134,7 +134,7 @@ impl World {
         let providers = match &health["providers"] {
             Value::Array(list) => list.clone(),
             Value::Object(by_name) => by_name.values().cloned().collect(),
-            _ => Vec::new(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
         };
         let unknown = providers.iter().map(|provider| &provider["unknown_events"]);
         let some = unknown.filter(|events| match events {

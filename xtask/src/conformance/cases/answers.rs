@@ -29,6 +29,14 @@ pub(super) fn streamed(scene: &Scene<'_>) -> Result<()> {
     holds("the last chunk is the usage", last["usage"]["completion_tokens"].as_u64().is_some_and(|count| count > 0))
 }
 
+/// Not cut up afterwards: the mock speaks a word at a time, and words arrive while it still speaks.
+pub(super) fn deltas(scene: &Scene<'_>) -> Result<()> {
+    let frames = scene.stream("Describe the coast.")?.frames();
+    let deltas = frames.iter().filter_map(|frame| frame["choices"][0]["delta"]["content"].as_str());
+    let spoken = deltas.filter(|delta| !delta.is_empty()).count();
+    holds(&format!("the text came in several pieces, not {spoken}"), spoken >= 3)
+}
+
 pub(super) fn resume(scene: &Scene<'_>) -> Result<()> {
     let first = scene.ask("The keeper is called Ingrid. Remember it.")?;
     equal("the first answer", content(&first)?.as_str(), "I will remember the keeper's name.")?;

@@ -26,6 +26,8 @@ pub(crate) struct Case {
 /// What it costs the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
+    /// Before all others: the first run of a CLI makes its home, which OpenCode spoils when several do it at once.
+    First,
     /// A few at a time.
     Usual,
     /// Mostly waits, so it runs beside the others.
@@ -57,9 +59,10 @@ impl Case {
 
 const WORKTREE: fn(&Cli) -> Value = |_| json!({"worktree": true});
 
-pub(crate) static ALL: [Case; 15] = [
-    Case::new("whole", "whole answer", answers::whole),
+pub(crate) static ALL: [Case; 16] = [
+    Case::new("whole", "whole answer", answers::whole).at(Pace::First),
     Case::new("streamed", "streamed answer", answers::streamed),
+    Case::new("deltas", "streamed as the model speaks", answers::deltas),
     Case::new("edit", "edits a file in a worktree", work::edit).with(WORKTREE),
     Case::new("resume", "session resumed", answers::resume),
     Case::new("instructions", "AGENTS.md reaches the model", answers::instructions),

@@ -63,11 +63,11 @@ pub(super) fn with_shell(cli: &Cli) -> Value {
 
 pub(super) fn hang_up(scene: &Scene<'_>) -> Result<()> {
     let client = scene.begin_stream("Keep the lamp burning.")?;
-    let sleeps = |list: &[Process]| {
-        let both = ["sleep 3601", "sleep 3602"];
+    let runs = |list: &[Process]| {
+        let both = ["tail -f AGENTS.md", "tail -f README.md"];
         both.iter().all(|line| list.iter().any(|process| process.line == *line))
     };
-    let family = until(TOOL_PATIENCE, "the tool runs", || Some(processes(&scene.marker)).filter(|all| sleeps(all)))?;
+    let family = until(TOOL_PATIENCE, "the tool runs", || Some(processes(&scene.marker)).filter(|all| runs(all)))?;
     drop(client);
     let left = || {
         let mut left = processes(&scene.marker);
