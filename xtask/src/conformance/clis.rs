@@ -28,6 +28,8 @@ pub(crate) const ALL: [Cli; 5] = [
         upstream: |base| {
             json!({"model": "claude-sonnet-5-5", "env": {
                 "ANTHROPIC_API_KEY": "x", "ANTHROPIC_BASE_URL": base, "CLAUDE_CODE_MAX_RETRIES": "0",
+                // Else it refuses to skip permissions as root, which is who runs in a container.
+                "IS_SANDBOX": "1",
             }})
         },
         home: &[],

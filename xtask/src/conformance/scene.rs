@@ -23,9 +23,6 @@ pub(crate) struct Scene<'a> {
 /// How long a text in a report may be.
 const SHOWN: usize = 4_000;
 
-/// How much of a request to the model.
-const TAIL: usize = 800;
-
 impl<'a> Scene<'a> {
     pub(crate) fn new(world: &'a World, case: &'static Case, tap: Tap, marker: String) -> Self {
         Self { world, case, tap, marker, said: Mutex::default() }
@@ -87,12 +84,13 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// A call, with the end of the request: the last tool result is there.
+/// A call, with the last message of the request: what came of a tool is there.
 fn shown(call: &Call) -> String {
     let head = call.asked.head.lines().next().unwrap_or_default();
-    let asked = call.asked.text();
-    let tail: String = asked.chars().skip(asked.chars().count().saturating_sub(TAIL)).collect();
-    format!("> {head}\n…{tail}\n< {}\n{}", call.answered.status(), cut(&call.answered.text()))
+    let asked = call.asked.json();
+    let said = ["messages", "input", "contents"].iter().find_map(|name| asked[*name].as_array()?.last());
+    let said = said.map(Value::to_string).unwrap_or_default();
+    format!("> {head}\n{}\n< {}\n{}", cut(&said), call.answered.status(), cut(&call.answered.text()))
 }
 
 fn cut(text: &str) -> String {

@@ -73,7 +73,8 @@ pub(crate) static ALL: [Case; 16] = [
     Case::new("stall", "stall cut by our limit → 504 `timeout`", faults::stall)
         .with(|cli| json!({"timeout": cli.stall_limit}))
         .at(Pace::Waits),
-    Case::new("hang-up", "client hangs up mid-tool: no process left", work::hang_up).with(work::with_shell),
+    Case::new("hang-up", "client hangs up mid-tool: no process left", work::hang_up)
+        .with(|_| json!({"worktree": true, "permissions": "full"})),
     Case::new("long-prompt", "prompt of 300 kB", answers::long_prompt),
     Case::new("unicode", "unicode both ways", answers::unicode),
     Case::new("five", "five at once in one repository", work::five).with(WORKTREE).at(Pace::Alone),

@@ -4,9 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::conformance::clis::Cli;
 use crate::conformance::look::{Process, exists, processes, until};
 use crate::conformance::scene::{Scene, content, equal, holds};
 use crate::conformance::world::{README, git};
@@ -51,14 +50,6 @@ fn lay_stone(scene: &Scene<'_>, number: usize) -> Result<Value> {
     let reply = scene.ask(&format!("Worker {number} lays stone {number}."))?;
     equal("the answer", content(&reply)?, format!("Stone {number} is laid."))?;
     Ok(reply.json()["trunkline"]["workspace"].clone())
-}
-
-/// Permission to run a shell. Claude refuses to skip all permissions as root, so it is given the one tool.
-pub(super) fn with_shell(cli: &Cli) -> Value {
-    match cli.name {
-        "claude" => json!({"worktree": true, "allowedTools": ["Bash"]}),
-        _ => json!({"worktree": true, "permissions": "full"}),
-    }
 }
 
 pub(super) fn hang_up(scene: &Scene<'_>) -> Result<()> {
