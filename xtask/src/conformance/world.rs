@@ -124,8 +124,11 @@ impl World {
     }
 
     pub(crate) fn scene(&self, case: &'static Case) -> Scene<'_> {
-        let tap = self.taps.iter().find(|(name, _)| *name == case.name).expect("each case has one");
-        Scene::new(self, case, tap.1.clone(), marker(self.cli, case))
+        Scene::new(self, case, self.tap(case).clone(), marker(self.cli, case))
+    }
+
+    pub(crate) fn tap(&self, case: &Case) -> &Tap {
+        &self.taps.iter().find(|(name, _)| *name == case.name).expect("each case has one").1
     }
 
     /// Kinds of events that the decoder did not know, where the gateway counts them.
