@@ -33,7 +33,7 @@ pub(crate) struct Process {
     pub(crate) line: String,
 }
 
-/// The processes that have this marker in their environment, and those that they started. A zombie has neither.
+/// The processes that have this marker in their environment, which children inherit. A zombie has no environment.
 pub(crate) fn processes(marker: &str) -> Vec<Process> {
     let wanted = format!("{MARKER}={marker}").into_bytes();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

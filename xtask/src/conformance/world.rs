@@ -134,21 +134,22 @@ impl World {
     /// Kinds of events that the decoder did not know, where the gateway counts them.
     pub(crate) fn unknown_events(&self) -> Result<Vec<String>> {
         let health = Pending::get(self.gateway.address, "/health/providers")?.reply()?.json();
-        let providers = match &health["providers"] {
-            Value::Array(list) => list.clone(),
-            Value::Object(by_name) => by_name.values().cloned().collect(),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
-        };
-        let unknown = providers.iter().map(|provider| &provider["unknown_events"]);
-        let some = unknown.filter(|events| match events {
-            Value::Null => false,
-            Value::Number(count) => count.as_u64() != Some(0),
-            Value::Array(list) => !list.is_empty(),
-            Value::Object(kinds) => !kinds.is_empty(),
-            Value::Bool(_) | Value::String(_) => true,
-        });
-        Ok(some.map(Value::to_string).collect())
+        let providers = health["providers"].as_array().context("the gateway does not list its providers")?;
+        Ok(providers.iter().filter_map(unknown_of).collect())
     }
+}
+
+/// What a provider's entry says of unknown events, if there were any: a number, a list, or counts by name.
+fn unknown_of(provider: &Value) -> Option<String> {
+    let events = &provider["unknown_events"];
+    let some = match events {
+        Value::Null => false,
+        Value::Number(count) => count.as_u64() != Some(0),
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(kinds) => !kinds.is_empty(),
+        Value::Bool(_) | Value::String(_) => true,
+    };
+    some.then(|| events.to_string())
 }
 
 fn marker(cli: &Cli, case: &Case) -> String {
@@ -176,4 +177,24 @@ pub(crate) fn git(folder: &Path, args: &[&str]) -> Result<String> {
         bail!("git {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(String::from_utf8(output.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_events_are_seen_however_they_are_counted() {
+        for (provider, seen) in [
+            (json!({"name": "codex"}), None),
+            (json!({"unknown_events": 0}), None),
+            (json!({"unknown_events": {}}), None),
+            (json!({"unknown_events": []}), None),
+            (json!({"unknown_events": 2}), Some("2")),
+            (json!({"unknown_events": {"item.new": 1}}), Some(r#"{"item.new":1}"#)),
+            (json!({"unknown_events": ["item.new"]}), Some(r#"["item.new"]"#)),
+        ] {
+            assert_eq!(unknown_of(&provider).as_deref(), seen, "{provider}");
+        }
+    }
 }
