@@ -1,6 +1,7 @@
 //! The project's own chores.
 
 mod bench;
+mod conformance;
 mod test;
 
 use clap::Parser;
@@ -12,11 +13,14 @@ enum Chore {
     Test,
     /// Measure what the gateway adds to the CLIs it runs, beside the bare CLI in the same run
     Bench(bench::Bench),
+    /// Run the real CLIs through the gateway against the mock LLM, and show what holds
+    Conformance(conformance::Conformance),
 }
 
 fn main() -> anyhow::Result<()> {
     match Chore::parse() {
         Chore::Test => test::run(),
         Chore::Bench(bench) => bench.run(),
+        Chore::Conformance(conformance) => conformance.run(),
     }
 }

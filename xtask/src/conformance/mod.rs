@@ -1,0 +1,197 @@
+//! `cargo xtask conformance`: the real CLIs, at pinned versions, through the real gateway against the mock LLM, and the
+//! vendors' own SDKs against the mock. No account, no network but loopback once the CLIs are installed.
+
+mod cases;
+mod clis;
+mod http;
+mod install;
+mod look;
+mod scene;
+mod table;
+mod tap;
+mod world;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::test::command;
+use cases::{Case, Pace};
+use clis::Cli;
+use install::Installed;
+use table::{Outcome, Row, Style, Table};
+use world::{Listening, World};
+
+#[derive(Debug, Args)]
+pub(crate) struct Conformance {
+    /// The newest versions of the CLIs instead of the pinned ones
+    #[arg(long)]
+    latest: bool,
+    /// Only these CLIs
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Only these cases
+    #[arg(long = "case", value_name = "NAME", value_delimiter = ',')]
+    cases: Vec<String>,
+    /// Leave homes, repositories and logs in place
+    #[arg(long)]
+    keep: bool,
+    /// Write the table here as well, as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+/// Cases of one CLI at the same time: each is a process or two that fill a core while they start.
+const AT_ONCE: usize = 3;
+
+/// Longer than any case takes: each of its few requests ends in less.
+const CASE: Duration = Duration::from_secs(30 * 60);
+
+impl Conformance {
+    pub(crate) fn run(self) -> Result<()> {
+        let began = Instant::now();
+        let clis = chosen("CLI", &self.only, &clis::ALL, |cli: &Cli| cli.name)?;
+        let cases = chosen("case", &self.cases, &cases::ALL, |case: &Case| case.name)?;
+        if !command(env!("CARGO")).args(["build", "-p", "trunkline"]).status()?.success() {
+            bail!("the build failed");
+        }
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("conformance");
+        // Beside the folder this chore was built into, wherever that is.
+        let exe = std::env::current_exe()?;
+        let built = exe.parent().context("no target folder")?;
+        let target = built.parent().context("no target folder")?.join("conformance");
+        let installed = match self.latest {
+            false => Installed::pinned(&sources, &target)?,
+            true => Installed::latest(&sources, &target)?,
+        };
+        let folder = tempfile::Builder::new().prefix("conformance-").disable_cleanup(self.keep).tempdir()?;
+        fs::create_dir_all(folder.path().join("tmp"))?;
+        let binary = built.join("trunkline");
+        let mock = Listening::mock(&binary, folder.path(), Some(&sources.join("scenarios.json")))?;
+
+        let mut table = Table { clis: Vec::new(), rows: rows(&cases), notes: Vec::new(), took: began.elapsed() };
+        for cli in clis {
+            let version = installed.version(cli)?;
+            eprintln!("{} {version}", cli.name);
+            let own = folder.path().join(cli.name);
+            let world = World::start(cli, &cases, &installed, &binary, mock.address, &own)?;
+            for (row, outcome) in table.rows.iter_mut().zip(all_cases(&world, &cases)) {
+                row.outcomes.push(outcome);
+            }
+            for unknown in world.unknown_events()? {
+                // A newer one than we vouch for may: that is what trying it is for.
+                let mark = if self.latest { '!' } else { '✗' };
+                table.notes.push(format!("{mark} {} {version} printed events nobody knows: {unknown}", cli.name));
+            }
+            table.clis.push((cli.name.to_owned(), version));
+        }
+        if self.cases.is_empty() {
+            table.notes.push(sdks(&sources, &target, &binary, folder.path())?);
+        }
+        table.took = began.elapsed();
+        println!("\n{}", table.show(Style::Terminal));
+        if let Some(file) = &self.markdown {
+            fs::write(file, table.show(Style::Markdown)).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+        if self.keep {
+            println!("kept in {}", folder.path().display());
+        }
+        if table.failures() > 0 || table.notes.iter().any(|note| note.starts_with('✗')) {
+            bail!("not everything conforms");
+        }
+        Ok(())
+    }
+}
+
+/// Those of `all` that are named, or all.
+fn chosen<T>(kind: &str, named: &[String], all: &'static [T], name: fn(&T) -> &'static str) -> Result<Vec<&'static T>> {
+    if let Some(unknown) = named.iter().find(|wanted| !all.iter().any(|item| name(item) == wanted.as_str())) {
+        let known: Vec<&str> = all.iter().map(name).collect();
+        bail!("unknown {kind} {unknown}: there are {}", known.join(", "));
+    }
+    Ok(all.iter().filter(|item| named.is_empty() || named.iter().any(|wanted| wanted == name(item))).collect())
+}
+
+fn rows(cases: &[&'static Case]) -> Vec<Row> {
+    cases.iter().map(|case| Row { title: case.title.to_owned(), outcomes: Vec::new() }).collect()
+}
+
+/// Runs the cases of one CLI. One that only waits gives its place to the next as soon as its CLI has asked the model.
+fn all_cases(world: &World, cases: &[&'static Case]) -> Vec<Outcome> {
+    let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(vec![None; cases.len()]);
+    let run = |index: usize| {
+        let outcome = one_case(world, cases[index]);
+        outcomes.lock().expect("cases do not panic")[index] = Some(outcome);
+    };
+    let of = |pace: Pace| (0..cases.len()).filter(move |index| cases[*index].pace == pace);
+    of(Pace::First).for_each(run);
+    let queue = Mutex::new(of(Pace::Waits).chain(of(Pace::Usual)));
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(index) = next(&queue) {
+                    let tap = world.tap(cases[index]);
+                    let running = scope.spawn(move || run(index));
+                    let waits = || cases[index].pace == Pace::Waits && !tap.calls().is_empty();
+                    let passed_on =
+                        look::until(CASE, "the case is over", || (running.is_finished() || waits()).then_some(()));
+                    passed_on.expect("no request is waited for that long");
+                }
+            });
+        }
+    });
+    of(Pace::Alone).for_each(run);
+    let outcomes = outcomes.into_inner().expect("cases do not panic");
+    outcomes.into_iter().map(|outcome| outcome.expect("each case was run")).collect()
+}
+
+fn next<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+    queue.lock().expect("nobody panics with it").next()
+}
+
+fn one_case(world: &World, case: &'static Case) -> Outcome {
+    if let Some(why) = world.cli.why_not(case.name) {
+        return Outcome::Cannot(why);
+    }
+    let began = Instant::now();
+    let scene = world.scene(case);
+    let result = (case.run)(&scene);
+    let took = began.elapsed();
+    match result {
+        Ok(()) => {
+            eprintln!("  ✓ {} ({:.1} s)", case.name, took.as_secs_f64());
+            Outcome::Passed(took)
+        }
+        Err(error) => {
+            let what = format!("{} {}", world.cli.name, case.name);
+            eprintln!(
+                "  ✗ {} ({:.1} s): {error:#}\n--- {what}\n{}\n---",
+                case.name,
+                took.as_secs_f64(),
+                scene.report()
+            );
+            Outcome::Failed
+        }
+    }
+}
+
+/// The vendors' own clients against the mock with its own script, as a line.
+fn sdks(sources: &Path, target: &Path, binary: &Path, folder: &Path) -> Result<String> {
+    let python = install::python(sources, target)?;
+    let mock = Listening::mock(binary, folder, None)?;
+    let output = command(python.to_str().context("the target folder's name is not UTF-8")?)
+        .arg(sources.join("sdks.py"))
+        .arg(format!("http://{}", mock.address))
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() {
+        return Ok("✓ the SDKs of OpenAI, Anthropic and Google against the mock LLM".to_owned());
+    }
+    eprintln!("--- sdks.py\n{said}{}---", String::from_utf8_lossy(&output.stderr));
+    Ok("✗ the SDKs of OpenAI, Anthropic and Google against the mock LLM".to_owned())
+}
