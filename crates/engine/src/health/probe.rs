@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use trunkline_core::event::Event;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::{Limits, Model};
 use trunkline_core::provider::Permissions;
@@ -62,19 +61,8 @@ async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<Stri
     };
     let mut attempt = engine.begin(attempt).await?;
     while let Some(event) = attempt.next().await {
-        match event {
-            Event::Finished(answer) => return Ok(answer.content),
-            Event::Failed(failure) => return Err(failure),
-            Event::Started { .. }
-            | Event::Text { .. }
-            | Event::Thinking { .. }
-            | Event::ToolStarted { .. }
-            | Event::ToolFinished { .. }
-            | Event::ToolCall { .. }
-            | Event::Notice { .. }
-            | Event::Unknown { .. }
-            | Event::Workspace(_)
-            | Event::Attempted(_) => {}
+        if let Some(end) = event.end() {
+            return end.map(|answer| answer.content);
         }
     }
     Err(Failure::new(Category::Unknown, "the run ended without an answer"))

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::line::Line;
-use crate::look::{all_gone, processes_of, until};
+use crate::line::{Line, which};
+use crate::look::{all_gone, processes_of, sockets, until};
 use crate::router::{attempts, pairs, yaml};
 
 #[test]
@@ -133,25 +133,6 @@ fn another_try_of_a_conversation_has_a_worktree_where_the_turn_began() {
 }
 
 #[test]
-fn who_hangs_up_while_a_worktree_is_made_leaves_none() {
-    let mut line = Line::new()
-        .cli("codex", "cat >/dev/null; codex_answers done")
-        .model("m", json!({"driver": "codex", "worktree": true}))
-        .start();
-    for pause in 0..24 {
-        let asked = line.chat("hi").open();
-        // Somewhere between the first git and the last.
-        std::thread::sleep(std::time::Duration::from_millis(pause));
-        drop(asked);
-    }
-    let folders = |line: &Line, name: &str| std::fs::read_dir(line.path(name)).into_iter().flatten().count();
-    until("none is left", || folders(&line, "worktrees") == 0 && folders(&line, "state/worktrees") == 0);
-    assert_eq!(line.git(&["branch", "--list", "trunkline/*"]), "", "nobody has worked");
-    line.signal(rustix::process::Signal::TERM);
-    assert_eq!(line.ended(), Some(0));
-}
-
-#[test]
 fn who_hangs_up_ends_the_whole_ladder() {
     let slow =
         "cat >/dev/null; counted >/dev/null; tell pid $$; refuses \"$1\" 'rate limit exceeded, retry after 4 seconds'";
@@ -182,44 +163,75 @@ fn who_hangs_up_ends_the_whole_ladder() {
     until("nothing else runs", || strays() <= 2);
 }
 
+/// A git that, as long as it is told to, waits before it adds a worktree.
+fn slow_git(line: Line) -> Line {
+    let git = line.path("tools/git");
+    std::fs::remove_file(&git).unwrap();
+    let (real, seen) = (which("git"), line.path("seen"));
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in *' worktree add '*) [ -e '{seen}/hold' ] && : >'{seen}/adding'; \
+         while [ -e '{seen}/hold' ]; do sleep 0.01; done; rm -f '{seen}/adding';; esac\nexec '{real}' \"$@\"\n",
+        seen = seen.display(),
+        real = real.display()
+    );
+    line.write_program(&git, &script);
+    line
+}
+
+/// Hangs up while git adds the worktree of a request, and lets git go on when the gateway has noticed.
+fn give_up_while_it_is_made(line: &Line, session: Option<&str>) {
+    line.tell("hold");
+    let ask = line.chat("hi").model("m");
+    let asked = match session {
+        Some(session) => ask.header("x-trunkline-session", session).open(),
+        None => ask.open(),
+    };
+    line.told("adding");
+    let open = sockets(line.gateway_pid());
+    drop(asked);
+    until("the gateway has noticed", || sockets(line.gateway_pid()) < open);
+    std::fs::remove_file(line.path("seen/hold")).unwrap();
+    until("git goes on", || !line.path("seen/adding").exists());
+}
+
+fn folders(line: &Line, name: &str) -> usize {
+    std::fs::read_dir(line.path(name)).into_iter().flatten().count()
+}
+
+#[test]
+fn who_hangs_up_while_a_worktree_is_made_leaves_none() {
+    for keep in [false, true] {
+        let line = slow_git(Line::new())
+            .cli("codex", "cat >/dev/null; tell ran 1; codex_answers done")
+            .model("m", json!({"driver": "codex", "worktree": true, "keepWorktree": keep}));
+        let mut line = line.start();
+        for _ in 0..3 {
+            give_up_while_it_is_made(&line, None);
+        }
+        until("none is left", || folders(&line, "worktrees") == 0 && folders(&line, "state/worktrees") == 0);
+        assert!(!line.path("seen/ran").exists(), "nobody has worked");
+        assert_eq!(line.git(&["branch", "--list", "trunkline/*"]), "");
+        line.chat("hi").send().content();
+        assert_eq!(folders(&line, "worktrees"), usize::from(keep), "one that was worked in is kept as asked");
+        line.signal(rustix::process::Signal::TERM);
+        assert_eq!(line.ended(), Some(0));
+    }
+}
+
 #[test]
 fn a_conversation_whose_turn_was_given_up_goes_on_at_once() {
     let session = "01a1dc95-8353-7ee2-acbd-3e299086500f";
-    let script = "cat >/dev/null; [ \"$(counted)\" = 1 ] || printf 'x\\n' >\"$(counted).txt\"; replay codex/reasoning";
-    let line = Line::new()
-        .cli("codex", script)
+    let line = slow_git(Line::new())
+        .cli("codex", "cat >/dev/null; printf 'x\\n' >\"$(counted).txt\"; replay codex/reasoning")
         .config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n")
         .model("m", json!({"driver": "codex", "worktree": true}))
         .start();
     line.chat("hi").model("m").send().content();
-    for pause in [5, 20, 40, 60] {
-        let asked = line.chat("and now?").model("m").header("x-trunkline-session", session).open();
-        std::thread::sleep(std::time::Duration::from_millis(pause));
-        drop(asked);
+    for _ in 0..3 {
+        give_up_while_it_is_made(&line, Some(session));
         let reply = line.chat("and now?").model("m").header("x-trunkline-session", session).send();
-        assert_eq!(reply.status, 200, "given up after {pause} ms: {reply:?}\n{}", line.log());
+        assert_eq!(reply.status, 200, "{reply:?}\n{}", line.log());
         assert_eq!(reply.json()["trunkline"]["workspace"]["files_changed"], 1, "{}", reply.body);
     }
     assert!(!line.log().contains("could not be put in order"), "{}", line.log());
-}
-
-#[test]
-fn a_worktree_to_be_kept_is_kept_only_if_somebody_worked_in_it() {
-    let line = Line::new()
-        .cli("codex", "cat >/dev/null; tell ran 1; codex_answers done")
-        .model("m", json!({"driver": "codex", "worktree": true, "keepWorktree": true}))
-        .start();
-    let folders = || std::fs::read_dir(line.path("worktrees")).into_iter().flatten().count();
-    let mut asked = 0;
-    // Somewhere before the CLI: whoever hangs up that early has started nothing.
-    while !line.path("seen/ran").exists() && asked < 40 {
-        let exchange = line.chat("hi").open();
-        std::thread::sleep(std::time::Duration::from_millis(asked / 4));
-        drop(exchange);
-        asked += 1;
-    }
-    let ran = usize::from(line.path("seen/ran").exists());
-    until("only of who worked", || folders() <= ran + 1);
-    let kept = line.chat("hi").send().json()["trunkline"]["workspace"]["path"].as_str().unwrap().to_owned();
-    assert!(std::path::Path::new(&kept).exists());
 }
