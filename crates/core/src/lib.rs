@@ -6,6 +6,7 @@
 
 pub mod ansi;
 pub mod api;
+pub mod conversation;
 pub mod event;
 pub mod failure;
 pub mod lines;

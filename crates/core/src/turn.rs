@@ -1,6 +1,6 @@
 //! What is asked of an agent, whoever asks: HTTP, a terminal, a chat channel.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::event::{Call, SessionId};
@@ -88,7 +88,8 @@ impl Message {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Role {
     /// `system` and `developer`.
     System,
