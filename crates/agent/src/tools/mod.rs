@@ -1,0 +1,1 @@
+//! The four tools, in a workspace, as far as its permissions go.
