@@ -10,7 +10,7 @@ use trunkline_core::prompt;
 use trunkline_core::provider::Provider;
 use trunkline_core::turn::Turn;
 use trunkline_process::SpawnError;
-use trunkline_upstream::Call;
+use trunkline_upstream::{Call, Patience};
 use trunkline_wire::upstream;
 
 use crate::attempt::{Attempt, Live};
@@ -124,7 +124,7 @@ impl Inner {
         let standing = (!standing.is_empty()).then(|| standing.join("\n\n"));
         let body = upstream::request(turn, standing.as_deref(), model.upstream.as_deref());
         let asked: Vec<String> = turn.messages.iter().map(prompt::said).collect();
-        Ok(self.upstream.call(api, body, &[], model.limits.total, asked.join("\n")))
+        Ok(self.upstream.call(api, body, &[], Patience::in_all(model.limits.total), asked.join("\n")))
     }
 }
 

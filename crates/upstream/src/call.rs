@@ -12,7 +12,7 @@ use trunkline_core::failure::{Category, Failure, Rule};
 use trunkline_wire::upstream::Reader;
 
 use crate::address::Address;
-use crate::client::{Upstream, deadline, refused};
+use crate::client::{Patience, Upstream, deadline, refused};
 use crate::fault;
 
 /// How long a complete answer waits for its usage and its end mark: some servers never send them.
@@ -39,6 +39,7 @@ struct Answer {
     response: Response,
     reader: Reader,
     deadline: Instant,
+    silence: Duration,
     prompt: String,
     /// The model has finished; only the usage and the end mark are awaited, and not for long.
     finishing: bool,
@@ -50,14 +51,14 @@ impl Call {
         api: &Api,
         body: Vec<u8>,
         rules: &[Rule],
-        limit: Duration,
+        patience: Patience,
         prompt: String,
     ) -> Self {
         let address = Address::new(api, &["chat", "completions"]);
         let rules = rules.to_vec();
         let step = async move {
             match address {
-                Ok(address) => send(upstream, address, body, rules, deadline(limit), prompt).await,
+                Ok(address) => send(upstream, address, body, rules, patience, prompt).await,
                 Err(failure) => failed(failure),
             }
         };
@@ -83,25 +84,34 @@ async fn send(
     address: Address,
     body: Vec<u8>,
     rules: Vec<Rule>,
-    deadline: Instant,
+    patience: Patience,
     prompt: String,
 ) -> Progress {
+    let until = deadline(patience.total);
     let request = match upstream.post(&address, body) {
         Ok(request) => request,
         Err(failure) => return failed(address.told(failure)),
     };
-    match timeout_at(deadline, request.send()).await {
+    match timeout_at(until.min(deadline(patience.silence)), request.send()).await {
         Err(_elapsed) => failed(timed_out()),
         Ok(Err(error)) => failed(address.told(fault::failure(&error, &address.host))),
         Ok(Ok(response)) if !response.status().is_success() => {
-            let failure = refused(response, deadline, &rules).await;
+            let failure = refused(response, until, &rules).await;
             failed(address.told(failure))
         }
         Ok(Ok(response)) => {
             let reader = Reader::new(&rules);
             Progress {
                 events: Vec::new(),
-                answer: Some(Answer { address, response, reader, deadline, prompt, finishing: false }),
+                answer: Some(Answer {
+                    address,
+                    response,
+                    reader,
+                    deadline: until,
+                    silence: patience.silence,
+                    prompt,
+                    finishing: false,
+                }),
             }
         }
     }
@@ -115,7 +125,7 @@ impl Answer {
                 self.finishing = true;
                 self.deadline = self.deadline.min(Instant::now() + LAST_WORDS);
             }
-            let events = match timeout_at(self.deadline, self.response.chunk()).await {
+            let events = match timeout_at(self.deadline.min(deadline(self.silence)), self.response.chunk()).await {
                 Ok(Ok(Some(bytes))) => self.reader.push(&bytes),
                 Ok(Ok(None)) => return self.conclude(|failure| failure),
                 Ok(Err(error)) => {

@@ -23,6 +23,23 @@ const ERROR_BODY: Duration = Duration::from_secs(5);
 /// The most of a list of models that is read.
 const MAX_MODELS: usize = 16 * 1024 * 1024;
 
+/// How long an answer may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// In all.
+    pub total: Duration,
+    /// Without a word.
+    pub silence: Duration,
+}
+
+impl Patience {
+    /// An answer that is there within `limit`, silent or not.
+    #[must_use]
+    pub const fn in_all(limit: Duration) -> Self {
+        Self { total: limit, silence: limit }
+    }
+}
+
 /// Calls upstreams. Cheap to clone; clones share their connections. Costs next to nothing until it is first used.
 #[derive(Debug, Clone, Default)]
 pub struct Upstream {
@@ -45,10 +62,10 @@ impl Upstream {
         Self::default()
     }
 
-    /// A chat completion with this request body, answered within `limit`. Nothing is sent before [`Call::next`].
+    /// A chat completion with this request body. Nothing is sent before [`Call::next`].
     #[must_use]
-    pub fn call(&self, api: &Api, body: Vec<u8>, rules: &[Rule], limit: Duration, prompt: String) -> Call {
-        Call::new(self.clone(), api, body, rules, limit, prompt)
+    pub fn call(&self, api: &Api, body: Vec<u8>, rules: &[Rule], patience: Patience, prompt: String) -> Call {
+        Call::new(self.clone(), api, body, rules, patience, prompt)
     }
 
     /// How many models the upstream lists: whether it is there and takes the key, at no cost.

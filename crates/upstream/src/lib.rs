@@ -7,11 +7,12 @@
 //! # async fn example() {
 //! # use std::time::Duration;
 //! use trunkline_core::{api::Api, turn::Turn};
-//! use trunkline_upstream::Upstream;
+//! use trunkline_upstream::{Patience, Upstream};
 //!
 //! let api = Api { name: "ollama".into(), base_url: "http://localhost:11434/v1".into(), key: None };
 //! let body = trunkline_wire::upstream::request(&Turn::default(), None, Some("llama3.2"));
-//! let mut call = Upstream::new().call(&api, body, &[], Duration::from_secs(120), "the prompt".into());
+//! let patience = Patience::in_all(Duration::from_secs(120));
+//! let mut call = Upstream::new().call(&api, body, &[], patience, "the prompt".into());
 //! while let Some(event) = call.next().await {
 //!     println!("{event:?}");
 //! }
@@ -19,7 +20,7 @@
 //! ```
 
 pub use call::Call;
-pub use client::Upstream;
+pub use client::{Patience, Upstream};
 
 mod address;
 mod call;

@@ -2,7 +2,7 @@
 
 use trunkline_core::event::{Call, Event, Finish, Usage};
 use trunkline_core::turn::{Message, Role, Turn};
-use trunkline_upstream::Upstream;
+use trunkline_upstream::{Patience, Upstream};
 
 use crate::fake::{DONE, Fake, LIMIT, STOP, all, call, delta, end, text};
 
@@ -28,7 +28,13 @@ async fn the_request_is_as_servers_expect_it() {
     let fake = Fake::new().await;
     let turn = Turn { messages: vec![Message::new(Role::User, "hi")], ..Turn::default() };
     let body = trunkline_wire::upstream::request(&turn, None, Some("m"));
-    let call = Upstream::new().call(&fake.api_with_key("hunter2-hunter2"), body.clone(), &[], LIMIT, String::new());
+    let call = Upstream::new().call(
+        &fake.api_with_key("hunter2-hunter2"),
+        body.clone(),
+        &[],
+        Patience::in_all(LIMIT),
+        String::new(),
+    );
     let (asked, events) = tokio::join!(fake.stream([STOP, DONE]), all(call));
     assert!(end(events).is_ok());
     assert!(asked.head.starts_with("post /v1/chat/completions http/1.1\r\n"), "{}", asked.head);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trunkline_core::api::{Api, Key};
 use trunkline_core::failure::{Category, Failure, Rule};
-use trunkline_upstream::Upstream;
+use trunkline_upstream::{Patience, Upstream};
 
 use crate::fake::{Fake, LIMIT, STOP, all, call, delta, end, text};
 
@@ -73,10 +73,10 @@ async fn a_large_error_is_read_in_part() {
 async fn an_upstreams_own_wording_is_heeded() {
     let fake = Fake::new().await;
     let rules = [Rule { contains: "warming up".into(), is: Category::Server, weak: false }];
-    let call = Upstream::new().call(&fake.api(), vec![], &rules, LIMIT, String::new());
+    let call = Upstream::new().call(&fake.api(), vec![], &rules, Patience::in_all(LIMIT), String::new());
     let (_, events) = tokio::join!(fake.answer("400 Bad Request", "", "warming up"), all(call));
     assert_eq!(end(events).unwrap_err().category, Category::Server);
-    let call = Upstream::new().call(&fake.api(), vec![], &rules, LIMIT, String::new());
+    let call = Upstream::new().call(&fake.api(), vec![], &rules, Patience::in_all(LIMIT), String::new());
     let (_, events) = tokio::join!(fake.stream(["data: {\"error\":\"warming up\"}\n\n"]), all(call));
     assert_eq!(end(events).unwrap_err().category, Category::Server);
 }

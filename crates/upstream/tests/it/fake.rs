@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use trunkline_core::api::{Api, Key};
 use trunkline_core::event::{Answer, Event};
 use trunkline_core::failure::Failure;
-use trunkline_upstream::{Call, Upstream};
+use trunkline_upstream::{Call, Patience, Upstream};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
@@ -112,7 +112,7 @@ impl Asked {
 }
 
 pub(crate) fn call(api: &Api) -> Call {
-    Upstream::new().call(api, b"{}".to_vec(), &[], LIMIT, "four".into())
+    Upstream::new().call(api, b"{}".to_vec(), &[], Patience::in_all(LIMIT), "four".into())
 }
 
 pub(crate) async fn all(mut call: Call) -> Vec<Event> {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use trunkline_core::failure::{Category, Failure};
-use trunkline_upstream::Upstream;
+use trunkline_upstream::{Patience, Upstream};
 
-use crate::fake::{Fake, STOP, all, call, delta, end, text};
+use crate::fake::{Fake, LIMIT, STOP, all, call, delta, end, text};
 
 /// Long enough for loopback, short enough for a test that waits for it.
 const SHORT: Duration = Duration::from_millis(300);
@@ -17,7 +17,7 @@ fn too_long() -> Failure {
 #[tokio::test]
 async fn a_server_that_stalls_runs_into_the_limit() {
     let fake = Fake::new().await;
-    let short = || Upstream::new().call(&fake.api(), vec![], &[], SHORT, String::new());
+    let short = || Upstream::new().call(&fake.api(), vec![], &[], Patience::in_all(SHORT), String::new());
     let (_held, events) = tokio::join!(fake.asked(), all(short()));
     assert_eq!(end(events), Err(too_long()), "before its status");
     let (_held, events) = tokio::join!(fake.stream([delta("some")]), all(short()));
@@ -31,9 +31,28 @@ async fn a_server_that_stalls_runs_into_the_limit() {
 }
 
 #[tokio::test]
+async fn an_answer_may_take_its_time_but_not_be_silent() {
+    let fake = Fake::new().await;
+    let patience = Patience { total: LIMIT, silence: 4 * SHORT };
+    let asking = || Upstream::new().call(&fake.api(), vec![], &[], patience, String::new());
+    let (_held, events) = tokio::join!(fake.asked(), all(asking()));
+    assert_eq!(end(events).unwrap_err().category, Category::Timeout, "before its status");
+    let server = async {
+        let mut asked = fake.stream([delta("a")]).await;
+        for _ in 0..4 {
+            tokio::time::sleep(SHORT).await;
+            asked.piece(delta("a").as_bytes()).await;
+        }
+        asked
+    };
+    let (_held, events) = tokio::join!(server, all(asking()));
+    assert_eq!((text(&events).as_str(), end(events).unwrap_err().category), ("aaaaa", Category::Timeout));
+}
+
+#[tokio::test]
 async fn an_error_whose_body_stalls_is_judged_by_its_status() {
     let fake = Fake::new().await;
-    let call = Upstream::new().call(&fake.api(), vec![], &[], SHORT, String::new());
+    let call = Upstream::new().call(&fake.api(), vec![], &[], Patience::in_all(SHORT), String::new());
     let server = async {
         let mut asked = fake.asked().await;
         asked.send(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 100\r\n\r\nhalf a").await;
