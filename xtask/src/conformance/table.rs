@@ -6,6 +6,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed(Duration),
+    /// Not the first time, among others, but then by itself.
+    PassedAlone(Duration),
     Failed,
     /// The CLI is not made for it.
     Cannot(&'static str),
@@ -67,6 +69,7 @@ fn cell(outcome: &Outcome, style: Style, footnotes: &mut Vec<&'static str>) -> S
         // Seconds help whoever makes it faster; for readers they are noise.
         Outcome::Passed(took) if style == Style::Terminal => format!("✓ {:.0} s", took.as_secs_f64()),
         Outcome::Passed(_) => "✓".to_owned(),
+        Outcome::PassedAlone(took) => format!("✓ alone, {:.0} s", took.as_secs_f64()),
         Outcome::Failed => "✗".to_owned(),
         Outcome::Cannot(why) => {
             let number = footnotes.iter().position(|note| note == why).unwrap_or_else(|| {
@@ -108,15 +111,16 @@ mod tests {
             clis: vec![("a".to_owned(), "1.0".to_owned()), ("b".to_owned(), "2.0".to_owned())],
             rows: vec![
                 Row { title: "one".to_owned(), outcomes: vec![Outcome::Passed(took), Outcome::Failed] },
+                Row { title: "two".to_owned(), outcomes: vec![Outcome::Passed(took), Outcome::PassedAlone(took)] },
                 Row { title: "more".to_owned(), outcomes: vec![Outcome::Cannot("no."), Outcome::Cannot("no.")] },
             ],
             notes: vec!["SDKs: ✓".to_owned()],
             took: Duration::from_secs(61),
         };
-        let terminal = "      a 1.0  b 2.0\none   ✓ 2 s  ✗\nmore  – 1    – 1\n\n1. no.\nSDKs: ✓\n\n61 s, 1 failed\n";
+        let terminal = "      a 1.0  b 2.0\none   ✓ 2 s  ✗\ntwo   ✓ 2 s  ✓ alone, 2 s\nmore  – 1    – 1\n\n1. no.\nSDKs: ✓\n\n61 s, 1 failed\n";
         assert_eq!(table.show(Style::Terminal), terminal);
-        let markdown = "|      | a 1.0 | b 2.0 |\n|------|-------|-------|\n| one  | ✓     | ✗     |\n\
-            | more | – 1   | – 1   |\n\n1. no.\nSDKs: ✓\n";
+        let markdown = "|      | a 1.0 | b 2.0        |\n|------|-------|--------------|\n| one  | ✓     | ✗            |\n\
+            | two  | ✓     | ✓ alone, 2 s |\n| more | – 1   | – 1          |\n\n1. no.\nSDKs: ✓\n";
         assert_eq!(table.show(Style::Markdown), markdown);
     }
 }
