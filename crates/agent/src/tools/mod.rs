@@ -1,1 +1,3 @@
 //! The four tools, in a workspace, as far as its permissions go.
+
+mod replace;
