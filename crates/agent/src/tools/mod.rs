@@ -1,3 +1,4 @@
 //! The four tools, in a workspace, as far as its permissions go.
 
+mod call;
 mod replace;
