@@ -1,4 +1,5 @@
 //! The four tools, in a workspace, as far as its permissions go.
 
 mod call;
+mod place;
 mod replace;
