@@ -3,3 +3,4 @@
 mod call;
 mod place;
 mod replace;
+mod save;
