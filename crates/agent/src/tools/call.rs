@@ -1,0 +1,267 @@
+//! Which tools there are, and what a model asks of one of them. Pure.
+
+use serde_json::Value;
+use serde_json::error::Category;
+use serde_json::value::{RawValue, to_raw_value};
+use trunkline_core::near::near;
+use trunkline_core::provider::Permissions;
+use trunkline_core::turn::Json;
+
+/// The tools as a model is told of them, in the order of [`Tool::ALL`]. As text, for the order of the arguments: a model
+/// writes them in that order.
+const DEFINITIONS: &str = include_str!("definitions.json");
+
+/// A call that can be made.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Read { path: String },
+    Write { path: String, content: String },
+    Edit { path: String, old: String, new: String },
+    Bash { command: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tool {
+    ReadFile,
+    WriteFile,
+    EditFile,
+    Bash,
+}
+
+/// The definitions of the allowed tools.
+pub(super) fn definitions(permissions: Permissions) -> Json {
+    let all: Vec<&RawValue> = serde_json::from_str(DEFINITIONS).expect("compiled in, and tested");
+    let allowed = all.into_iter().zip(Tool::ALL).filter(|(_, tool)| tool.is_allowed(permissions));
+    let allowed: Vec<&RawValue> = allowed.map(|(definition, _)| definition).collect();
+    to_raw_value(&allowed).expect("made of JSON").into()
+}
+
+/// Reads a call, or says what is wrong with it.
+pub(super) fn parse(name: &str, arguments: &str, permissions: Permissions) -> Result<Call, String> {
+    let tool = Tool::named(name, permissions)?;
+    Ok(match tool {
+        Tool::ReadFile => {
+            let [path] = strings(name, arguments, ["path"])?;
+            Call::Read { path }
+        }
+        Tool::WriteFile => {
+            let [path, content] = strings(name, arguments, ["path", "content"])?;
+            Call::Write { path, content }
+        }
+        Tool::EditFile => {
+            let [path, old, new] = strings(name, arguments, ["path", "old_string", "new_string"])?;
+            Call::Edit { path, old, new }
+        }
+        Tool::Bash => {
+            let [command] = strings(name, arguments, ["command"])?;
+            Call::Bash { command }
+        }
+    })
+}
+
+impl Tool {
+    const ALL: [Self; 4] = [Self::ReadFile, Self::WriteFile, Self::EditFile, Self::Bash];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::ReadFile => "read_file",
+            Self::WriteFile => "write_file",
+            Self::EditFile => "edit_file",
+            Self::Bash => "bash",
+        }
+    }
+
+    const fn is_allowed(self, permissions: Permissions) -> bool {
+        match permissions {
+            Permissions::Read => matches!(self, Self::ReadFile),
+            Permissions::Edit | Permissions::Full => true,
+        }
+    }
+
+    fn named(name: &str, permissions: Permissions) -> Result<Self, String> {
+        let Some(tool) = Self::ALL.into_iter().find(|tool| tool.name() == name) else {
+            let allowed = Self::ALL.into_iter().filter(|tool| tool.is_allowed(permissions));
+            let names: Vec<&str> = allowed.map(Self::name).collect();
+            return Err(format!("there is no tool `{name}`; the tools are: {}", names.join(", ")));
+        };
+        if tool.is_allowed(permissions) {
+            Ok(tool)
+        } else {
+            Err(format!("{name} is not allowed: the workspace is read-only, and read_file is the only tool"))
+        }
+    }
+}
+
+/// The arguments of these names, all of them strings, and no others. Says everything that is wrong, to be mended at once.
+fn strings<const N: usize>(tool: &str, arguments: &str, names: [&str; N]) -> Result<[String; N], String> {
+    let takes = format!("{tool} takes one JSON object with {}, all strings", quoted(&names));
+    let value = match serde_json::from_str(arguments) {
+        Ok(value) => value,
+        // What some models send when they have nothing to say.
+        Err(_) if arguments.trim().is_empty() => Value::Object(serde_json::Map::new()),
+        Err(error) if error.classify() == Category::Eof => {
+            return Err(format!(
+                "the arguments of {tool} end in the middle ({error}): perhaps the answer became too long; \
+                 send them again, or do it in smaller steps"
+            ));
+        }
+        Err(error) => return Err(format!("the arguments of {tool} are not valid JSON: {error}; {takes}")),
+    };
+    let Value::Object(mut given) = value else {
+        return Err(format!("the arguments of {tool} are {}; {takes}", kind(&value)));
+    };
+    let mut wrong = Vec::new();
+    let found = names.map(|name| match given.remove(name) {
+        Some(Value::String(text)) => text,
+        Some(other) => {
+            wrong.push(format!("`{name}` must be a string, not {}", kind(&other)));
+            String::new()
+        }
+        None => {
+            wrong.push(format!("`{name}` is missing"));
+            String::new()
+        }
+    });
+    wrong.extend(given.keys().map(|unknown| match near(unknown, names).first() {
+        Some(meant) => format!("there is no argument `{unknown}`, perhaps you mean `{meant}`"),
+        None => format!("there is no argument `{unknown}`"),
+    }));
+    if wrong.is_empty() { Ok(found) } else { Err(format!("{}; {takes}", wrong.join("; "))) }
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+const fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_openais_and_in_order() {
+        let tool = |name: &str, description: &str, takes: &[(&str, &str)]| {
+            let names: Vec<&str> = takes.iter().map(|(name, _)| *name).collect();
+            let properties: serde_json::Map<String, Value> = takes
+                .iter()
+                .map(|(name, about)| ((*name).to_owned(), json!({"type": "string", "description": about})))
+                .collect();
+            json!({"type": "function", "function": {"name": name, "description": description,
+                "parameters": {"type": "object", "properties": properties, "required": names}}})
+        };
+        let read = tool("read_file", "Read the contents of a file", &[("path", "File path to read")]);
+        let write = tool(
+            "write_file",
+            "Write content to a file (creates or overwrites)",
+            &[("path", "File path to write"), ("content", "Content to write")],
+        );
+        let edit = tool(
+            "edit_file",
+            "Edit a file by replacing a specific string with another",
+            &[
+                ("path", "File path to edit"),
+                ("old_string", "Exact string to find and replace"),
+                ("new_string", "String to replace with"),
+            ],
+        );
+        let bash = tool("bash", "Execute a shell command", &[("command", "Command to execute")]);
+        let all = json!([read, write, edit, bash]);
+        for (permissions, expected) in
+            [(Permissions::Read, json!([read])), (Permissions::Edit, all.clone()), (Permissions::Full, all)]
+        {
+            let found: Value = serde_json::from_str(definitions(permissions).as_str()).unwrap();
+            assert_eq!(found, expected, "{permissions:?}");
+        }
+    }
+
+    /// Calls made as the definitions say are understood: the two lists of names are one.
+    #[test]
+    fn what_is_defined_can_be_called() {
+        let all: Value = serde_json::from_str(DEFINITIONS).unwrap();
+        let calls: Vec<Call> = (all.as_array().unwrap().iter())
+            .map(|tool| {
+                let required = tool["function"]["parameters"]["required"].as_array().unwrap();
+                let arguments: serde_json::Map<String, Value> =
+                    required.iter().map(|name| (name.as_str().unwrap().to_owned(), name.clone())).collect();
+                let name = tool["function"]["name"].as_str().unwrap();
+                parse(name, &Value::Object(arguments).to_string(), Permissions::Edit).unwrap()
+            })
+            .collect();
+        let (path, content, command) = ("path".to_owned(), "content".to_owned(), "command".to_owned());
+        let expected = [
+            Call::Read { path: path.clone() },
+            Call::Write { path: path.clone(), content },
+            Call::Edit { path, old: "old_string".into(), new: "new_string".into() },
+            Call::Bash { command },
+        ];
+        assert_eq!(calls, expected);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_call() {
+        let edit = "edit_file takes one JSON object with `path`, `old_string`, `new_string`, all strings";
+        let read = "read_file takes one JSON object with `path`, all strings";
+        for (name, arguments, expected) in [
+            (
+                "reed_file",
+                "{}",
+                "there is no tool `reed_file`; the tools are: read_file, write_file, edit_file, bash".into(),
+            ),
+            ("read_file", "", format!("`path` is missing; {read}")),
+            ("read_file", "{}", format!("`path` is missing; {read}")),
+            ("read_file", "[]", format!("the arguments of read_file are an array; {read}")),
+            ("read_file", r#""a.txt""#, format!("the arguments of read_file are a string; {read}")),
+            ("read_file", r#"{"path": 7}"#, format!("`path` must be a string, not a number; {read}")),
+            ("read_file", r#"{"path": null}"#, format!("`path` must be a string, not null; {read}")),
+            ("read_file", r#"{"path": "a", "limit": 5}"#, format!("there is no argument `limit`; {read}")),
+            (
+                "edit_file",
+                r#"{"path": "a", "old_str": "x", "new_string": {}}"#,
+                format!(
+                    "`old_string` is missing; `new_string` must be a string, not an object; \
+                     there is no argument `old_str`, perhaps you mean `old_string`; {edit}"
+                ),
+            ),
+            (
+                "read_file",
+                "{'path': 'a'}",
+                format!(
+                    "the arguments of read_file are not valid JSON: key must be a string at line 1 column 2; {read}"
+                ),
+            ),
+            (
+                "read_file",
+                r#"{"path": "a"#,
+                "the arguments of read_file end in the middle (EOF while parsing a string at line 1 column 11): \
+                 perhaps the answer became too long; send them again, or do it in smaller steps"
+                    .into(),
+            ),
+        ] {
+            assert_eq!(parse(name, arguments, Permissions::Full), Err(expected), "{name} {arguments}");
+        }
+    }
+
+    #[test]
+    fn a_read_only_workspace_can_only_be_read() {
+        for name in ["write_file", "edit_file", "bash"] {
+            let expected = format!("{name} is not allowed: the workspace is read-only, and read_file is the only tool");
+            assert_eq!(parse(name, "{}", Permissions::Read), Err(expected));
+        }
+        let unknown = "there is no tool `ls`; the tools are: read_file".to_owned();
+        assert_eq!(parse("ls", "{}", Permissions::Read), Err(unknown));
+        let call = Call::Read { path: "a".into() };
+        assert_eq!(parse("read_file", r#"{"path": "a"}"#, Permissions::Read), Ok(call));
+    }
+}

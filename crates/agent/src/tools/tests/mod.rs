@@ -1,0 +1,110 @@
+//! Real files, real commands.
+
+mod bash;
+mod files;
+mod places;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tempfile::TempDir;
+use trunkline_core::provider::Permissions;
+use trunkline_process::{KeeperProgram, Keepers, keeper_main};
+
+use super::*;
+
+/// A workspace, with something beside it that is none of its business.
+struct Stage {
+    folder: TempDir,
+    keepers: Keepers,
+    tools: Toolbox,
+}
+
+impl Stage {
+    fn new(permissions: Permissions) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("work");
+        fs::create_dir(&root).unwrap();
+        fs::write(folder.path().join("secret.txt"), "secret").unwrap();
+        let keepers = Keepers::new(this_test_binary(), 0).unwrap();
+        let env = vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())];
+        let tools = Toolbox::new(root, permissions, Shell { keepers: keepers.clone(), env });
+        Self { folder, keepers, tools }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join("work").join(name)
+    }
+
+    fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        fs::write(self.path(name), content).unwrap();
+    }
+
+    fn get(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    async fn read(&self, path: &str) -> Result<String, String> {
+        said(self.tools.run("read_file", &json!({"path": path}).to_string()).await)
+    }
+
+    async fn write(&self, path: &str, content: &str) -> Result<String, String> {
+        said(self.tools.run("write_file", &json!({"path": path, "content": content}).to_string()).await)
+    }
+
+    async fn edit(&self, path: &str, old: &str, new: &str) -> Result<String, String> {
+        let arguments = json!({"path": path, "old_string": old, "new_string": new});
+        said(self.tools.run("edit_file", &arguments.to_string()).await)
+    }
+
+    async fn bash(&self, command: &str) -> Result<String, String> {
+        said(self.tools.run("bash", &json!({"command": command}).to_string()).await)
+    }
+
+    /// Every path in the workspace, so that nothing can be left lying about unseen.
+    fn files(&self) -> Vec<String> {
+        fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+            for entry in fs::read_dir(folder).unwrap() {
+                let entry = entry.unwrap();
+                if entry.file_type().unwrap().is_dir() {
+                    walk(&entry.path(), found);
+                } else {
+                    found.push(entry.path());
+                }
+            }
+        }
+        let mut found = Vec::new();
+        walk(&self.path(""), &mut found);
+        let root = self.path("");
+        let mut names: Vec<String> =
+            found.iter().map(|path| path.strip_prefix(&root).unwrap().display().to_string()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn said(outcome: Outcome) -> Result<String, String> {
+    if outcome.ok { Ok(outcome.output) } else { Err(outcome.output) }
+}
+
+fn ok(text: &str) -> Result<String, String> {
+    Ok(text.into())
+}
+
+/// Commands need a keeper, and a crate's tests do not get the programs of another: so this program is one, when asked.
+pub(crate) fn this_test_binary() -> KeeperProgram {
+    let test = concat!(module_path!(), "::a_keeper").split_once("::").unwrap().1;
+    KeeperProgram { path: "/proc/self/exe".into(), args: ["--exact", test, AS_KEEPER].map(Into::into).to_vec() }
+}
+
+/// To the test harness it is the name of one more test to run, if there were one.
+const AS_KEEPER: &str = "as_a_keeper";
+
+#[test]
+fn a_keeper() {
+    if std::env::args().any(|argument| argument == AS_KEEPER) {
+        keeper_main();
+    }
+}
