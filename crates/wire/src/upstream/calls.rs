@@ -79,8 +79,16 @@ impl Calls {
     /// so is a name after a call that is complete.
     fn find(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>, brings_more: bool) -> Option<usize> {
         let same_id = |slot: &Slot| id.is_some() && slot.id.as_deref() == id;
+        // Looked at only where it can be so: a call may come in thousands of pieces.
+        let complete = |slot: &Slot| {
+            let written = slot.call.arguments.trim_end();
+            written.ends_with(['}', ']']) && serde_json::from_str::<serde::de::IgnoredAny>(written).is_ok()
+        };
         if let Some(at) = self.slots.iter().rposition(same_id) {
-            return Some(at);
+            let slot = &self.slots[at];
+            // Some models give every call the same id.
+            let another = index.is_some() && slot.index != index && name.is_some() && brings_more && complete(slot);
+            return (!another).then_some(at);
         }
         let at = match (index, id) {
             (Some(_), _) => self.slots.iter().rposition(|slot| slot.index == index),
@@ -90,12 +98,9 @@ impl Calls {
         let slot = &self.slots[at];
         let other_id = id.is_some() && slot.id.is_some();
         let begins = name.is_some_and(|name| {
-            let written = slot.call.arguments.trim_end();
-            // Looked at only where it can be so: a call may come in thousands of pieces.
-            let complete =
-                || written.ends_with(['}', ']']) && serde_json::from_str::<serde::de::IgnoredAny>(written).is_ok();
-            let other_name = !slot.call.name.is_empty() && slot.call.name != name && !written.is_empty();
-            other_id || other_name || (brings_more && complete())
+            let begun = !slot.call.arguments.trim_end().is_empty();
+            let other_name = !slot.call.name.is_empty() && slot.call.name != name && begun;
+            other_id || other_name || (brings_more && complete(slot))
         });
         (!begins).then_some(at)
     }
@@ -113,6 +118,11 @@ mod tests {
     fn pieces_find_their_call() {
         let two = vec![call("a", "f", "{}"), call("b", "g", "{}")];
         for (case, pieces, expected) in [
+            (
+                "one id for all",
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}},{"index":1,"id":"a","function":{"name":"g","arguments":"{}"}}]"#,
+                vec![call("a", "f", "{}"), call("a", "g", "{}")],
+            ),
             (
                 "numbered, interleaved",
                 r#"[{"index":0,"id":"a","function":{"name":"f","arguments":""}},{"index":1,"id":"b","function":{"name":"g"}},
