@@ -41,6 +41,8 @@ struct Open {
     session: Option<SessionId>,
     /// What was shown since the last tool.
     text: String,
+    /// It has begun to answer: it has heard what was asked.
+    begun: bool,
 }
 
 impl Conversation {
@@ -55,7 +57,7 @@ impl Conversation {
         self.interrupt();
         self.said.push(Said { role: Role::User, text: text.to_owned() });
         let session = self.thread.as_ref().filter(|thread| thread.model == model).map(|thread| thread.session.clone());
-        self.open = Some(Open { model: model.to_owned(), session: session.clone(), text: String::new() });
+        self.open = Some(Open { model: model.to_owned(), session: session.clone(), text: String::new(), begun: false });
         let messages = self.said.iter().map(|said| Message::new(said.role, said.text.clone())).collect();
         Turn { model: model.to_owned(), messages, session, ..Turn::default() }
     }
@@ -65,12 +67,24 @@ impl Conversation {
         let Some(open) = &mut self.open else { return };
         match event {
             Event::Started { session: Some(session), .. } => open.session = Some(session.clone()),
-            Event::Text { delta } => open.text.push_str(delta),
+            Event::Text { delta } => {
+                open.begun = true;
+                open.text.push_str(delta);
+            }
             // What was said before a tool is not the answer.
-            Event::ToolStarted { .. } => open.text.clear(),
-            Event::Attempted(attempt) if attempt.category.is_some() => open.session = None,
+            Event::ToolStarted { .. } => {
+                open.begun = true;
+                open.text.clear();
+            }
+            Event::Attempted(attempt) if attempt.category.is_some() => {
+                (open.session, open.begun) = (None, false);
+                open.text.clear();
+            }
             Event::Finished(answer) => self.close(answer.content.clone()),
             Event::Failed(failure) => {
+                if open.begun {
+                    self.interrupt();
+                }
                 self.open = None;
                 if !still_remembered(failure.category) {
                     self.thread = None;
@@ -87,7 +101,7 @@ impl Conversation {
         }
     }
 
-    /// The open turn was stopped by the user: what was shown of its answer is all there will be.
+    /// The open turn was stopped: what was shown of its answer is all there will be.
     pub fn interrupt(&mut self) {
         if let Some(open) = &mut self.open {
             let text = std::mem::take(&mut open.text);
@@ -208,6 +222,19 @@ mod tests {
             let turn = talk.ask("a", "three");
             assert_eq!(session(&turn).is_some(), still_remembered(category), "{category:?}");
             assert_eq!(told(&turn), ["one", "1", "two", "three"]);
+        }
+    }
+
+    #[test]
+    fn who_failed_after_a_beginning_has_heard_the_question() {
+        let failed = Event::Failed(Failure::new(Category::Server, "no"));
+        for (events, told_next) in [
+            (vec![started("s"), failed.clone()], vec!["one", "two"]),
+            (vec![started("s"), text("half"), failed], vec!["one", "half", "two"]),
+        ] {
+            let mut talk = after(&events);
+            let turn = talk.ask("a", "two");
+            assert_eq!((session(&turn).is_some(), told(&turn)), (events.len() == 3, told_next));
         }
     }
 
