@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
 use trunkline_process::{Exit, Limits, SpawnError, Spec, Step, StopSignal};
 
 use super::transcript::Transcript;
 use super::{Answer, Shell};
+use crate::transcript::INTERRUPTED;
 
 /// Runs the command, its one argument, under bash or what else there is, with one pipe for all it prints.
 ///
@@ -23,10 +25,18 @@ const GRACE: Duration = Duration::from_millis(500);
 enum End {
     Exit(Exit),
     TimedOut,
+    /// Somebody has had enough.
+    Stopped,
 }
 
 /// Runs a command. Dropping the future ends it, with everything it started.
-pub(super) async fn run(shell: &Shell, folder: &Path, command: &str, time_limit: Duration) -> Answer {
+pub(super) async fn run(
+    shell: &Shell,
+    folder: &Path,
+    command: &str,
+    time_limit: Duration,
+    stop: &CancellationToken,
+) -> Answer {
     if command.trim().is_empty() {
         return Err("the command is empty".into());
     }
@@ -46,10 +56,11 @@ pub(super) async fn run(shell: &Shell, folder: &Path, command: &str, time_limit:
     let mut running = shell.keepers.spawn(spec).await.map_err(|error| not_started(error, command))?;
     let mut transcript = Transcript::default();
     let end = loop {
-        match running.next().await {
-            Step::Stdout(chunk) => transcript.push(&chunk),
-            Step::Exited(exit) => break End::Exit(exit),
-            Step::Limit(_) => break End::TimedOut,
+        match stop.run_until_cancelled(running.next()).await {
+            Some(Step::Stdout(chunk)) => transcript.push(&chunk),
+            Some(Step::Exited(exit)) => break End::Exit(exit),
+            Some(Step::Limit(_)) => break End::TimedOut,
+            None => break End::Stopped,
         }
     };
     // What it left running must not write to files that the next call reads.
@@ -66,6 +77,7 @@ fn tell(mut output: String, end: &End, time_limit: Duration) -> Answer {
         // As shells say it.
         End::Exit(Exit::Signal(signal)) => format!("[exit code: {}]", 128 + signal),
         End::TimedOut => format!("[timed out after {time_limit:?}]"),
+        End::Stopped => INTERRUPTED.to_owned(),
     };
     if !output.is_empty() && !output.ends_with('\n') {
         output.push('\n');
@@ -106,6 +118,7 @@ mod tests {
             ("a\n", End::Exit(Exit::Signal(9)), Err("a\n[exit code: 137]")),
             ("", End::TimedOut, Err("[timed out after 30s]")),
             ("a", End::TimedOut, Err("a\n[timed out after 30s]")),
+            ("a", End::Stopped, Err("a\n[interrupted]")),
         ] {
             let expected = expected.map(str::to_owned).map_err(str::to_owned);
             assert_eq!(tell(output.into(), &end, limit), expected);

@@ -28,17 +28,25 @@ enum Tool {
     Bash,
 }
 
+/// Which tools may be used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Allowed<'a> {
+    pub(super) permissions: Permissions,
+    /// Only these of them; all, where none is named.
+    pub(super) only: &'a [String],
+}
+
 /// The definitions of the allowed tools.
-pub(super) fn definitions(permissions: Permissions) -> Json {
+pub(super) fn definitions(allowed: Allowed<'_>) -> Json {
     let all: Vec<&RawValue> = serde_json::from_str(DEFINITIONS).expect("compiled in, and tested");
-    let allowed = all.into_iter().zip(Tool::ALL).filter(|(_, tool)| tool.is_allowed(permissions));
-    let allowed: Vec<&RawValue> = allowed.map(|(definition, _)| definition).collect();
-    to_raw_value(&allowed).expect("made of JSON").into()
+    let offered = all.into_iter().zip(Tool::ALL).filter(|(_, tool)| tool.is_allowed(allowed));
+    let offered: Vec<&RawValue> = offered.map(|(definition, _)| definition).collect();
+    to_raw_value(&offered).expect("made of JSON").into()
 }
 
 /// Reads a call, or says what is wrong with it.
-pub(super) fn parse(name: &str, arguments: &str, permissions: Permissions) -> Result<Call, String> {
-    let tool = Tool::named(name, permissions)?;
+pub(super) fn parse(name: &str, arguments: &str, allowed: Allowed<'_>) -> Result<Call, String> {
+    let tool = Tool::named(name, allowed)?;
     Ok(match tool {
         Tool::ReadFile => {
             let [path] = strings(name, arguments, ["path"])?;
@@ -71,21 +79,28 @@ impl Tool {
         }
     }
 
-    const fn is_allowed(self, permissions: Permissions) -> bool {
+    fn is_allowed(self, allowed: Allowed<'_>) -> bool {
+        let named = allowed.only.is_empty() || allowed.only.iter().any(|name| name == self.name());
+        named && self.is_permitted(allowed.permissions)
+    }
+
+    const fn is_permitted(self, permissions: Permissions) -> bool {
         match permissions {
             Permissions::Read => matches!(self, Self::ReadFile),
             Permissions::Edit | Permissions::Full => true,
         }
     }
 
-    fn named(name: &str, permissions: Permissions) -> Result<Self, String> {
+    fn named(name: &str, allowed: Allowed<'_>) -> Result<Self, String> {
+        let names: Vec<&str> = Self::ALL.into_iter().filter(|tool| tool.is_allowed(allowed)).map(Self::name).collect();
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let Some(tool) = Self::ALL.into_iter().find(|tool| tool.name() == name) else {
-            let allowed = Self::ALL.into_iter().filter(|tool| tool.is_allowed(permissions));
-            let names: Vec<&str> = allowed.map(Self::name).collect();
-            return Err(format!("there is no tool `{name}`; the tools are: {}", names.join(", ")));
+            return Err(format!("there is no tool `{name}`; the tools are: {names}"));
         };
-        if tool.is_allowed(permissions) {
+        if tool.is_allowed(allowed) {
             Ok(tool)
+        } else if tool.is_permitted(allowed.permissions) {
+            Err(format!("{name} is not allowed here; the tools are: {names}"))
         } else {
             Err(format!("{name} is not allowed: the workspace is read-only, and read_file is the only tool"))
         }
@@ -150,6 +165,23 @@ mod tests {
 
     use super::*;
 
+    const fn anything(permissions: Permissions) -> Allowed<'static> {
+        Allowed { permissions, only: &[] }
+    }
+
+    #[test]
+    fn only_what_is_named_is_offered_and_taken() {
+        let only = ["bash".to_owned(), "read_file".to_owned()];
+        let allowed = Allowed { permissions: Permissions::Edit, only: &only };
+        let offered: Value = serde_json::from_str(definitions(allowed).as_str()).unwrap();
+        let names: Vec<&Value> = offered.as_array().unwrap().iter().map(|tool| &tool["function"]["name"]).collect();
+        assert_eq!(names, ["read_file", "bash"]);
+        let refused = parse("write_file", "{}", allowed).unwrap_err();
+        assert_eq!(refused, "write_file is not allowed here; the tools are: read_file, bash");
+        let reading = Allowed { permissions: Permissions::Read, only: &only };
+        assert!(parse("bash", "{}", reading).unwrap_err().contains("read-only"));
+    }
+
     #[test]
     fn the_definitions_are_openais_and_in_order() {
         let tool = |name: &str, description: &str, takes: &[(&str, &str)]| {
@@ -181,7 +213,7 @@ mod tests {
         for (permissions, expected) in
             [(Permissions::Read, json!([read])), (Permissions::Edit, all.clone()), (Permissions::Full, all)]
         {
-            let found: Value = serde_json::from_str(definitions(permissions).as_str()).unwrap();
+            let found: Value = serde_json::from_str(definitions(anything(permissions)).as_str()).unwrap();
             assert_eq!(found, expected, "{permissions:?}");
         }
     }
@@ -196,7 +228,7 @@ mod tests {
                 let arguments: serde_json::Map<String, Value> =
                     required.iter().map(|name| (name.as_str().unwrap().to_owned(), name.clone())).collect();
                 let name = tool["function"]["name"].as_str().unwrap();
-                parse(name, &Value::Object(arguments).to_string(), Permissions::Edit).unwrap()
+                parse(name, &Value::Object(arguments).to_string(), anything(Permissions::Edit)).unwrap()
             })
             .collect();
         let (path, content, command) = ("path".to_owned(), "content".to_owned(), "command".to_owned());
@@ -249,7 +281,7 @@ mod tests {
                     .into(),
             ),
         ] {
-            assert_eq!(parse(name, arguments, Permissions::Full), Err(expected), "{name} {arguments}");
+            assert_eq!(parse(name, arguments, anything(Permissions::Full)), Err(expected), "{name} {arguments}");
         }
     }
 
@@ -257,11 +289,11 @@ mod tests {
     fn a_read_only_workspace_can_only_be_read() {
         for name in ["write_file", "edit_file", "bash"] {
             let expected = format!("{name} is not allowed: the workspace is read-only, and read_file is the only tool");
-            assert_eq!(parse(name, "{}", Permissions::Read), Err(expected));
+            assert_eq!(parse(name, "{}", anything(Permissions::Read)), Err(expected));
         }
         let unknown = "there is no tool `ls`; the tools are: read_file".to_owned();
-        assert_eq!(parse("ls", "{}", Permissions::Read), Err(unknown));
+        assert_eq!(parse("ls", "{}", anything(Permissions::Read)), Err(unknown));
         let call = Call::Read { path: "a".into() };
-        assert_eq!(parse("read_file", r#"{"path": "a"}"#, Permissions::Read), Ok(call));
+        assert_eq!(parse("read_file", r#"{"path": "a"}"#, anything(Permissions::Read)), Ok(call));
     }
 }

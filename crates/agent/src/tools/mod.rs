@@ -28,7 +28,7 @@ use trunkline_core::provider::Permissions;
 use trunkline_core::turn::Json;
 use trunkline_process::Keepers;
 
-use self::call::Call;
+use self::call::{Allowed, Call};
 use self::place::Workspace;
 
 /// How long a command may run.
@@ -38,8 +38,12 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct Toolbox {
     workspace: Arc<Workspace>,
+    /// Only these tools; all, where none is named.
+    only: Vec<String>,
     shell: Shell,
     time_limit: Duration,
+    /// Cancelled when what runs is to end.
+    stop: CancellationToken,
 }
 
 /// How commands are started.
@@ -64,7 +68,8 @@ impl Toolbox {
     /// `root` is the workspace, an absolute folder.
     #[must_use]
     pub fn new(root: PathBuf, permissions: Permissions, shell: Shell) -> Self {
-        Self { workspace: Arc::new(Workspace { root, permissions }), shell, time_limit: TIME_LIMIT }
+        let workspace = Arc::new(Workspace { root, permissions });
+        Self { workspace, only: Vec::new(), shell, time_limit: TIME_LIMIT, stop: CancellationToken::new() }
     }
 
     /// The same tools with another limit for commands than 30 seconds.
@@ -73,17 +78,28 @@ impl Toolbox {
         Self { time_limit, ..self }
     }
 
+    /// The same without the tools that are not named; all, where none is.
+    #[must_use]
+    pub fn only(self, names: &[String]) -> Self {
+        Self { only: names.to_vec(), ..self }
+    }
+
+    /// Ends a command that runs: it answers with what it has printed. None is begun after that.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
     /// OpenAI's definitions of the tools that are allowed, as an array.
     #[must_use]
     pub fn definitions(&self) -> Json {
-        call::definitions(self.workspace.permissions)
+        call::definitions(self.allowed())
     }
 
     /// Runs one call. Whatever is wrong with it, the model reads about it in the outcome.
     ///
     /// Dropping the future ends a command with everything it started, and leaves a file as it was or as it should be.
     pub async fn run(&self, name: &str, arguments: &str) -> Outcome {
-        let call = match call::parse(name, arguments, self.workspace.permissions) {
+        let call = match call::parse(name, arguments, self.allowed()) {
             Ok(call) => call,
             Err(output) => return Outcome { output, ok: false },
         };
@@ -101,7 +117,11 @@ impl Toolbox {
 
     /// Runs a command in the workspace, whoever asks: the permissions are the model's. Cancel safe as [`run`](Self::run).
     pub async fn bash(&self, command: &str) -> Outcome {
-        bash::run(&self.shell, &self.workspace.root, command, self.time_limit).await.into()
+        bash::run(&self.shell, &self.workspace.root, command, self.time_limit, &self.stop).await.into()
+    }
+
+    fn allowed(&self) -> Allowed<'_> {
+        Allowed { permissions: self.workspace.permissions, only: &self.only }
     }
 
     /// Does file work where it may block. It cannot be interrupted there, but is told when nobody waits for it any more.
