@@ -13,6 +13,28 @@ pub struct Api {
     pub key: Option<Key>,
 }
 
+/// What the built-in agent thinks with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Llm {
+    Service {
+        api: Api,
+        /// How long one of its messages may be.
+        max_tokens: u64,
+    },
+    /// The mock that the gateway itself brings along: it answers a newcomer, and no more.
+    Embedded,
+}
+
+impl Llm {
+    #[must_use]
+    pub const fn api(&self) -> Option<&Api> {
+        match self {
+            Self::Service { api, .. } => Some(api),
+            Self::Embedded => None,
+        }
+    }
+}
+
 /// A key and where it comes from. It is looked up once and never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::api::Api;
+use crate::api::{Api, Llm};
 use crate::failure::{Category, Failure};
 use crate::provider::{Delivery, Permissions, Provider};
 
@@ -49,6 +49,7 @@ impl Model {
             Backend::Program(provider) if provider.prompt == Delivery::Request => Limits::of_request(None),
             Backend::Program(provider) => Limits::of(provider, None, None),
             Backend::Api(_) => Limits::of_request(None),
+            Backend::Agent(_) => Limits::of_agent(None),
         };
         Self {
             name: name.to_owned(),
@@ -88,7 +89,12 @@ pub enum Backend {
     Program(Arc<Provider>),
     /// A service that is called.
     Api(Arc<Api>),
+    /// The agent that is built in, on this LLM.
+    Agent(Arc<Llm>),
 }
+
+/// What the built-in agent is called, as a provider and as a model.
+pub const AGENT: &str = "agent";
 
 impl Backend {
     /// The provider's name.
@@ -97,6 +103,7 @@ impl Backend {
         match self {
             Self::Program(provider) => &provider.name,
             Self::Api(api) => &api.name,
+            Self::Agent(_) => AGENT,
         }
     }
 
@@ -104,7 +111,7 @@ impl Backend {
     pub fn program(&self) -> Option<&Arc<Provider>> {
         match self {
             Self::Program(provider) => Some(provider),
-            Self::Api(_) => None,
+            Self::Api(_) | Self::Agent(_) => None,
         }
     }
 
@@ -113,7 +120,7 @@ impl Backend {
     pub fn takes_images(&self) -> bool {
         match self {
             Self::Program(provider) => provider.takes("image"),
-            Self::Api(_) => true,
+            Self::Api(_) | Self::Agent(_) => true,
         }
     }
 
@@ -122,6 +129,8 @@ impl Backend {
         match self {
             Self::Program(provider) => provider.check_session(id),
             Self::Api(api) => Err(Failure::new(Category::Validation, format!("{} cannot resume a session", api.name))),
+            // It looks for the conversation itself.
+            Self::Agent(_) => Ok(()),
         }
     }
 }
@@ -153,6 +162,13 @@ impl Limits {
 }
 
 impl Limits {
+    /// The limit of a turn of the built-in agent, whose model and tools have limits of their own.
+    #[must_use]
+    pub fn of_agent(total: Option<Duration>) -> Self {
+        let total = total.unwrap_or(Self::TOTAL);
+        Self { total, idle: total, startup: total }
+    }
+
     /// The limit of one request to an executable or a service: only in all.
     #[must_use]
     pub fn of_request(total: Option<Duration>) -> Self {

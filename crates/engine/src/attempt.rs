@@ -15,6 +15,7 @@ use trunkline_process::{Exit, LimitKind, Running, Step};
 use trunkline_upstream::Call;
 
 use crate::belongings::Belongings;
+use crate::builtin::AtWork;
 use crate::engine::Inner;
 use crate::router::Policy;
 
@@ -38,6 +39,8 @@ enum State {
     Live(Box<Live>),
     /// A service answers.
     Calling(Box<(Call, Belongings)>),
+    /// The built-in agent answers.
+    Working(Box<AtWork>),
     /// The CLI is done; its worktree is being put in order. The last event waits for the receipt.
     Closing {
         receipt: oneshot::Receiver<Option<Receipt>>,
@@ -71,16 +74,19 @@ enum Parting {
 
 impl Attempt {
     pub(crate) fn new(live: Live) -> Self {
-        Self { events: VecDeque::new(), state: State::Live(Box::new(live)), own_retries: 0, gone: None }
+        Self::in_state(State::Live(Box::new(live)))
     }
 
     pub(crate) fn calling(call: Call, belongings: Belongings) -> Self {
-        Self {
-            events: VecDeque::new(),
-            state: State::Calling(Box::new((call, belongings))),
-            own_retries: 0,
-            gone: None,
-        }
+        Self::in_state(State::Calling(Box::new((call, belongings))))
+    }
+
+    pub(crate) fn working(at_work: AtWork) -> Self {
+        Self::in_state(State::Working(Box::new(at_work)))
+    }
+
+    fn in_state(state: State) -> Self {
+        Self { events: VecDeque::new(), state, own_retries: 0, gone: None }
     }
 
     pub(crate) fn own_retries(&self) -> u32 {
@@ -119,6 +125,14 @@ impl Attempt {
                         Some(event) => return Some(event),
                         None => self.state = State::Done,
                     }
+                }
+                State::Working(at_work) => {
+                    let event = at_work.next().await;
+                    if !matches!(event, Event::Finished(_) | Event::Failed(_)) {
+                        return Some(event);
+                    }
+                    let State::Working(at_work) = std::mem::replace(&mut self.state, State::Done) else { continue };
+                    self.state = State::Closing { receipt: at_work.end(), last: Box::new(event) };
                 }
                 State::Closing { receipt, .. } => {
                     let receipt = receipt.await.ok().flatten();
@@ -256,13 +270,17 @@ impl Live {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if let State::Live(live) = std::mem::replace(&mut self.state, State::Done) {
-            let Live { running, mut belongings, session, .. } = *live;
-            let engine = Arc::clone(&belongings.engine);
-            engine.tracker.spawn(async move {
-                running.stop().await;
-                belongings.put_in_order(session.as_ref()).await;
-            });
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Live(live) => {
+                let Live { running, mut belongings, session, .. } = *live;
+                let engine = Arc::clone(&belongings.engine);
+                engine.tracker.spawn(async move {
+                    running.stop().await;
+                    belongings.put_in_order(session.as_ref()).await;
+                });
+            }
+            State::Working(at_work) => drop(at_work.end()),
+            State::Calling(_) | State::Closing { .. } | State::Done => {}
         }
     }
 }

@@ -32,7 +32,6 @@ pub(crate) struct Try<'a> {
     pub(crate) models: &'a Models,
     /// Names its workspace and its files.
     pub(crate) id: &'a str,
-    pub(crate) permit: Permit,
     /// The right to go on with the turn's session, held until nothing of the try is left.
     pub(crate) session: Option<Arc<session::Turn>>,
     /// Where the session left off.
@@ -59,21 +58,22 @@ impl Inner {
     }
 
     /// Makes the workspace and starts what answers.
-    pub(crate) async fn begin(self: &Arc<Self>, attempt: Try<'_>) -> Result<Attempt, Failure> {
-        let Try { turn, model, models, id, permit, session, place, again, standby } = attempt;
-        let scratch = Scratch::new(&self.settings.state, id);
+    pub(crate) async fn begin(self: &Arc<Self>, attempt: Try<'_>, permit: Permit) -> Result<Attempt, Failure> {
+        let (scratch, session) = (Scratch::new(&self.settings.state, attempt.id), attempt.session.clone());
         let mut belongings = Belongings::new(Arc::clone(self), permit, session, scratch);
+        let Try { turn, model, models, id, .. } = attempt;
         let provider = match &model.backend {
             Backend::Program(provider) => provider,
             Backend::Api(api) => return Ok(Attempt::calling(self.call(api, turn, model)?, belongings)),
+            Backend::Agent(llm) => return Ok(Attempt::working(self.begin_agent(&attempt, llm, belongings).await?)),
         };
         let launch = Launch { settings: &self.settings, turn, model, provider, models, run: id, owner: &self.mark };
         let program = launch.program()?;
         let prompt = launch.prompt()?;
         if model.worktree {
-            belongings = self.with_worktree(belongings, model, id, place, again).await?;
+            belongings = self.with_worktree(belongings, &attempt).await?;
         }
-        let cwd = belongings.worktree.as_ref().map_or(model.repo.as_path(), |(worktree, _)| &worktree.cwd).to_owned();
+        let cwd = belongings.cwd(model);
         let spec = launch.spec(&prompt, program, cwd, &mut belongings.scratch)?;
         let running = self.keepers.spawn(spec).await.map_err(|error| could_not_start(&error, &provider.name))?;
         tracing::debug!(run = id, model = model.name, pid = running.pid(), "started");
@@ -87,23 +87,22 @@ impl Inner {
             prompt: prompt.text,
             session: turn.session.clone(),
             belongings,
-            standby,
+            standby: attempt.standby,
             last_words: None,
         }))
     }
 
     /// Adds a worktree. Git is not stopped in the middle: whoever gives up waiting leaves a whole one behind, which then
     /// goes the way of all belongings.
-    async fn with_worktree(
+    pub(crate) async fn with_worktree(
         self: &Arc<Self>,
         mut belongings: Belongings,
-        model: &Model,
-        id: &str,
-        place: Option<Place>,
-        again: bool,
+        attempt: &Try<'_>,
     ) -> Result<Belongings, Failure> {
+        let Try { model, place, again, .. } = attempt;
         let after = After { keep: model.keep_worktree, log_helpers: model.log_helpers };
-        let (engine, repo, id) = (Arc::clone(self), model.repo.clone(), id.to_owned());
+        let (engine, repo, id) = (Arc::clone(self), model.repo.clone(), attempt.id.to_owned());
+        let (place, again) = (place.clone(), *again);
         let making = self.tracker.spawn(async move {
             let worktree = engine.worktrees.add(&repo, &id, place, again).await?;
             belongings.worktree = Some((worktree, after));

@@ -1,8 +1,10 @@
 //! What an attempt holds and must give back, however it ends.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use trunkline_core::event::{Receipt, SessionId};
+use trunkline_core::model::Model;
 
 use crate::engine::Inner;
 use crate::gate::Permit;
@@ -30,6 +32,11 @@ impl Belongings {
     pub(crate) fn new(engine: Arc<Inner>, permit: Permit, turn: Option<Arc<session::Turn>>, scratch: Scratch) -> Self {
         let rights = Some(Rights { _turn: turn, _permit: permit });
         Self { engine, worktree: None, scratch, started: false, rights }
+    }
+
+    /// Where the attempt works.
+    pub(crate) fn cwd(&self, model: &Model) -> PathBuf {
+        self.worktree.as_ref().map_or(model.repo.as_path(), |(worktree, _)| &worktree.cwd).to_owned()
     }
 
     /// Commits and removes the worktree, if there is one, and notes where its session goes on.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio_util::task::TaskTracker;
+use trunkline_core::api::Api;
 use trunkline_core::event::Attempted;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::Model;
@@ -55,6 +56,8 @@ pub struct Settings {
     /// What a CLI gets to exit by itself after its last event.
     pub linger: Duration,
     pub secrets: Secrets,
+    /// The LLM that comes with the gateway, for the built-in agent where no other is set.
+    pub embedded_llm: Option<Arc<Api>>,
 }
 
 impl Settings {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
 
-use trunkline_core::provider::{self, Provider};
+use trunkline_core::provider;
 
 /// Set for every child: no colours, no questions, no browser.
 const QUIET: [(&str, &str); 4] = [("TERM", "dumb"), ("NO_COLOR", "1"), ("CI", "true"), ("BROWSER", "/bin/false")];
@@ -39,7 +39,8 @@ const KEPT: [&str; 3] = ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "C
 pub(crate) const OWNER: &str = "TRUNKLINE_OWNER";
 
 pub(crate) struct Child<'a> {
-    pub(crate) provider: &'a Provider,
+    /// The variables of its own keys.
+    pub(crate) keys: &'a [String],
     /// Every key variable of every provider: a child gets only its own.
     pub(crate) all_keys: &'a BTreeSet<&'a str>,
     pub(crate) cwd: &'a Path,
@@ -74,16 +75,15 @@ pub(crate) fn of_child(inherited: &[(OsString, OsString)], child: &Child<'_>) ->
 
 /// What a protocol executable is given of an environment, where its configuration adds nothing.
 pub fn of_executable(inherited: &[(OsString, OsString)], cwd: &Path) -> Vec<(OsString, OsString)> {
-    let (provider, nothing) = (provider::executable("", "", &[]), BTreeMap::new());
+    let nothing = BTreeMap::new();
     let all_keys = provider::built_in_keys().iter().map(String::as_str).collect();
-    let child =
-        Child { provider: &provider, all_keys: &all_keys, cwd, run: "", owner: "", recipe: &nothing, model: &nothing };
+    let child = Child { keys: &[], all_keys: &all_keys, cwd, run: "", owner: "", recipe: &nothing, model: &nothing };
     let ours = |name: &OsString| name == "TRUNKLINE_RUN" || name == OWNER;
     of_child(inherited, &child).into_iter().filter(|(name, _)| !ours(name)).collect()
 }
 
 fn is_passed_on(name: &str, child: &Child<'_>) -> bool {
-    if child.provider.keys.iter().any(|key| key == name) || KEPT.contains(&name) {
+    if child.keys.iter().any(|key| key == name) || KEPT.contains(&name) {
         return true;
     }
     !REMOVED.contains(&name)
@@ -111,7 +111,7 @@ mod tests {
         let all_keys = providers.values().flat_map(|provider| provider.keys.iter().map(String::as_str)).collect();
         let model = model.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let child = Child {
-            provider: &providers[provider],
+            keys: &providers[provider].keys,
             all_keys: &all_keys,
             cwd: Path::new("/repo"),
             run: "r1",

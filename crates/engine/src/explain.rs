@@ -66,7 +66,7 @@ pub(crate) fn explain(engine: &Inner, models: &Models, name: &str) -> Option<Exp
 pub(crate) fn kind(model: &Model) -> &'static str {
     match &model.backend {
         Backend::Program(provider) if provider.health.is_some() => "cli",
-        Backend::Program(_) => "agent",
+        Backend::Program(_) | Backend::Agent(_) => "agent",
         Backend::Api(_) => "api",
     }
 }
@@ -82,5 +82,7 @@ pub(crate) fn problem(engine: &Inner, model: &Model) -> Option<String> {
             let key = api.key.as_ref().filter(|key| key.value.is_none())?;
             Some(format!("the variable {} is not set", key.variable))
         }
+        // Its token, where it needs one, is only known to be missing when the LLM says so.
+        Backend::Agent(_) => None,
     }
 }

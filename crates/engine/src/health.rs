@@ -15,6 +15,7 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use tokio::time::Instant;
 use trunkline_core::ansi;
+use trunkline_core::api::Api;
 use trunkline_core::failure::Category;
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::provider::Provider;
@@ -89,6 +90,9 @@ pub struct Examined {
     /// Types of events that it has printed and our decoder does not know, and how often: it has changed its words.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown_events: BTreeMap<String, u64>,
+    /// It only stands in for a real one, and says nothing about how things are.
+    #[serde(skip)]
+    pub stand_in: bool,
     #[serde(skip)]
     circuit_name: String,
     #[serde(skip)]
@@ -144,10 +148,11 @@ pub(crate) async fn of_all(engine: &Arc<Inner>, models: &Arc<Models>, depth: Dep
         examined.circuit = engine.circuits.state(&examined.circuit_name);
         examined.unknown_events = engine.drift.of(&examined.provider);
     }
-    let well = providers.iter().filter(|examined| examined.is_well()).count();
-    let status = match well {
+    let only_stand_ins = providers.iter().all(|examined| examined.stand_in);
+    let counted: Vec<&Examined> = providers.iter().filter(|examined| only_stand_ins || !examined.stand_in).collect();
+    let status = match counted.iter().filter(|examined| examined.is_well()).count() {
         0 => Status::Down,
-        _ if well == providers.len() => Status::Ok,
+        well if well == counted.len() => Status::Ok,
         _ => Status::Degraded,
     };
     Report { status, age_ms: millis(at.elapsed()), providers }
@@ -192,6 +197,7 @@ async fn examine(engine: &Arc<Inner>, models: &Models, model: &Arc<Model>, depth
         error: problem,
         probe: None,
         circuit: engine.circuits.state(&circuit_name),
+        stand_in: false,
         circuit_name,
         provider: model.backend.name().to_owned(),
         unknown_events: BTreeMap::new(),
@@ -210,11 +216,18 @@ async fn examine(engine: &Arc<Inner>, models: &Models, model: &Arc<Model>, depth
             if !examined.available {
                 return examined;
             }
-            let listed = engine.upstream.models(api, HEALTH_LIMIT).await;
-            listed
-                .map(|count| Some(if count == 1 { "1 model".to_owned() } else { format!("{count} models") }))
-                .map_err(|failure| failure.message)
+            of_service(engine, api).await
         }
+        Backend::Agent(llm) => match llm.api() {
+            Some(api) => {
+                examined.path = Some(api.base_url.clone());
+                of_service(engine, api).await
+            }
+            None => {
+                examined.stand_in = true;
+                Ok(Some("on the built-in mock; set LLM_BASE_URL for a real LLM".to_owned()))
+            }
+        },
     };
     let mask = |text: &str| engine.settings.secrets.mask(text);
     examined.healthy = Some(said.is_ok());
@@ -226,6 +239,14 @@ async fn examine(engine: &Arc<Inner>, models: &Models, model: &Arc<Model>, depth
         examined.probe = Some(probe::probe(engine, models, model).await);
     }
     examined
+}
+
+/// The second level of a service: whether it lists its models.
+async fn of_service(engine: &Inner, api: &Api) -> Result<Option<String>, String> {
+    let listed = engine.upstream.models(api, HEALTH_LIMIT).await;
+    listed
+        .map(|count| Some(if count == 1 { "1 model".to_owned() } else { format!("{count} models") }))
+        .map_err(|failure| failure.message)
 }
 
 /// The second level of a program: its version, or its own word on its health.

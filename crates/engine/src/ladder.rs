@@ -146,13 +146,12 @@ impl Ladder {
             model,
             models: &self.models,
             id: &self.attempt_id(),
-            permit,
             session: self.session.clone(),
             place: self.place.clone(),
             again: !self.attempts.is_empty(),
             standby: another.then(|| Arc::clone(self.models.policy())),
         };
-        self.engine.begin(attempt).await
+        self.engine.begin(attempt, permit).await
     }
 
     fn ended(&self, failure: Failure) -> StartError {

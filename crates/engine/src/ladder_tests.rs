@@ -32,6 +32,7 @@ fn engine(names: &[&str], policy: Policy) -> (Engine, TempDir) {
         grace: Duration::ZERO,
         linger: Duration::ZERO,
         secrets: Secrets::default(),
+        embedded_llm: None,
     };
     let keepers = Keepers::new(KeeperProgram { path: "/no/such/keeper".into(), args: Vec::new() }, 0).unwrap();
     (Engine::new(settings, Models::default().with_router(router, policy), keepers), folder)

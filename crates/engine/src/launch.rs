@@ -1,6 +1,6 @@
 //! Everything that makes one turn of one model a command to start.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use trunkline_core::failure::Failure;
 use trunkline_core::model::Model;
 use trunkline_core::prompt::{self, Prompt, SystemPlacement};
 use trunkline_core::protocol;
-use trunkline_core::provider::{self, CommandLine, Delivery, Form, Home, Provider, SettingsFile, StopSignal};
+use trunkline_core::provider::{CommandLine, Delivery, Form, Home, Provider, SettingsFile, StopSignal};
 use trunkline_core::turn::{Message, Role, Shown, Turn};
 use trunkline_process::{Limits, Spec};
 
@@ -142,10 +142,9 @@ impl Launch<'_> {
         command: &CommandLine,
         cwd: &Path,
     ) -> Vec<(OsString, OsString)> {
-        let all_keys: BTreeSet<&str> =
-            self.models.keys().chain(provider::built_in_keys()).map(String::as_str).collect();
+        let all_keys = self.models.all_keys();
         let child = Child {
-            provider: self.provider,
+            keys: &self.provider.keys,
             all_keys: &all_keys,
             cwd,
             run: self.run,

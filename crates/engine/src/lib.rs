@@ -9,6 +9,7 @@ mod agent_file;
 mod attempt;
 mod begin;
 mod belongings;
+mod builtin;
 mod drift;
 mod engine;
 mod environment;

@@ -1,8 +1,10 @@
 //! What clients can ask for: models by name, the router's names, and the one that answers for all others.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use trunkline_core::model::{Backend, Model};
+use trunkline_core::provider;
 
 use crate::router::{Candidate, Policy, Router, Why};
 
@@ -14,6 +16,8 @@ pub struct Models {
     default: Option<Arc<Model>>,
     router: Router,
     policy: Arc<Policy>,
+    /// There whatever the files say, unless they mean another by the name.
+    built_in: Vec<Arc<Model>>,
 }
 
 impl Models {
@@ -40,8 +44,24 @@ impl Models {
         self
     }
 
+    /// The same, with what is there whatever the files say.
+    #[must_use]
+    pub fn with_built_in(mut self, models: impl IntoIterator<Item = Model>) -> Self {
+        self.built_in = models.into_iter().map(Arc::new).collect();
+        self
+    }
+
+    /// The models of the file.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.named.iter()
+    }
+
+    /// What is there besides, less what the file has another of.
+    pub fn built_in(&self) -> impl Iterator<Item = &Arc<Model>> {
+        let taken = |name: &str| {
+            self.named.iter().any(|model| model.name == name) || self.router.providers.iter().any(|p| p.name == name)
+        };
+        self.built_in.iter().filter(move |model| !taken(&model.name))
     }
 
     pub fn router(&self) -> &Router {
@@ -60,6 +80,7 @@ impl Models {
                 names.push(name);
             }
         }
+        names.extend(self.built_in().map(|model| model.name.clone()));
         names
     }
 
@@ -81,30 +102,44 @@ impl Models {
             }
             return Some(candidates);
         }
-        self.router.candidates(name).or_else(|| {
+        self.router.candidates(name).or_else(|| self.found_built_in(name)).or_else(|| {
             self.default.as_ref().map(|model| vec![Candidate { model: Arc::clone(model), why: Why::Default }])
         })
+    }
+
+    /// What is built in, by its name or as `<name>/<model>` on any model of its LLM.
+    fn found_built_in(&self, name: &str) -> Option<Vec<Candidate>> {
+        if let Some(model) = self.built_in().find(|model| model.name == name) {
+            return Some(vec![Candidate { model: Arc::clone(model), why: Why::Asked }]);
+        }
+        let (built_in, upstream) = name.split_once('/').filter(|(_, upstream)| !upstream.is_empty())?;
+        let model = self.built_in().find(|model| model.name == built_in)?.on(upstream);
+        Some(vec![Candidate { model: Arc::new(model), why: Why::AskedModel }])
     }
 
     /// The same without a model's own fallbacks: a fallback's fallbacks are not followed.
     fn alone(&self, name: &str) -> Option<Vec<Candidate>> {
         match self.named.iter().find(|model| model.name == name) {
             Some(model) => Some(vec![Candidate { model: Arc::clone(model), why: Why::Fallback }]),
-            None => self.router.candidates(name),
+            None => self.router.candidates(name).or_else(|| self.found_built_in(name)),
         }
     }
 
     /// Everything that may answer.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Model>> {
-        self.named.iter().chain(&self.default).chain(self.router.models())
+        self.named.iter().chain(&self.default).chain(self.router.models()).chain(self.built_in())
     }
 
     /// The variables that hold somebody's key: a program gets only its own.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &String> {
-        self.all().flat_map(|model| match &model.backend {
-            Backend::Program(provider) => provider.keys.iter().collect::<Vec<_>>(),
-            Backend::Api(api) => api.key.iter().map(|key| &key.variable).collect(),
-        })
+    pub(crate) fn all_keys(&self) -> BTreeSet<&str> {
+        let ours = self.all().flat_map(|model| match &model.backend {
+            Backend::Program(provider) => provider.keys.iter().map(String::as_str).collect::<Vec<_>>(),
+            Backend::Api(api) => api.key.iter().map(|key| key.variable.as_str()).collect(),
+            Backend::Agent(llm) => {
+                llm.api().and_then(|api| api.key.as_ref()).map(|key| key.variable.as_str()).into_iter().collect()
+            }
+        });
+        ours.chain(provider::built_in_keys().iter().map(String::as_str)).collect()
     }
 }
 
@@ -148,6 +183,11 @@ mod tests {
             assert_eq!(order(&models, name), expected, "{name}");
         }
         assert_eq!(models.names(), ["a", "b", "auto", "local", "cloud"]);
+        let models = models.with_built_in([model("agent"), model("b")]);
+        for (name, expected) in [("agent", "agent"), ("agent/large", "agent/large"), ("b", "b")] {
+            assert_eq!(order(&models, name).unwrap()[0], expected, "{name}");
+        }
+        assert_eq!(models.names(), ["a", "b", "auto", "local", "cloud", "agent"]);
         let models = models.with_default(model("backend"));
         assert_eq!(order(&models, "c"), Some(vec!["backend".to_owned()]));
         assert_eq!(order(&models, "local"), Some(vec!["local".to_owned()]));

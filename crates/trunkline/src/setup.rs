@@ -2,12 +2,20 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::net::Ipv4Addr;
+use std::ops::Deref;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing_subscriber::filter::LevelFilter;
+use trunkline_core::api::Api;
+use trunkline_core::model::AGENT;
 use trunkline_core::secret::Secrets;
 use trunkline_engine::{Caps, Engine, Settings, secret_values};
 use trunkline_process::{KeeperProgram, Keepers};
@@ -61,9 +69,10 @@ impl Loaded {
         Ok(Self { place, config, state, worktrees, around })
     }
 
-    /// An engine for these models. Needs a tokio runtime.
-    pub(crate) fn engine(&self, caps: Caps, grace: Option<Duration>) -> Result<Engine> {
+    /// An engine for these models, and what it cannot do without. Needs a tokio runtime.
+    pub(crate) fn engine(&self, caps: Caps, grace: Option<Duration>) -> Result<Gateway> {
         let keepers = Keepers::new(KeeperProgram::this_binary(), 1)?;
+        let mock = if self.config.wants_mock() { Some(Mock::start()?) } else { None };
         let settings = Settings {
             env: self.around.env.clone(),
             state: self.state.clone(),
@@ -72,8 +81,53 @@ impl Loaded {
             grace: grace.unwrap_or(GRACE),
             linger: LINGER,
             secrets: Secrets::new(secrets_of(&self.around, &self.config)),
+            embedded_llm: mock.as_ref().map(|mock| Arc::clone(&mock.api)),
         };
-        Ok(Engine::new(settings, self.config.models.clone(), keepers))
+        Ok(Gateway { engine: Engine::new(settings, self.config.models.clone(), keepers), mock })
+    }
+}
+
+/// An engine, and the mock LLM that the built-in agent uses where no other is set.
+pub(crate) struct Gateway {
+    engine: Engine,
+    mock: Option<Mock>,
+}
+
+impl Deref for Gateway {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl Gateway {
+    /// Ends everything and waits for it.
+    pub(crate) async fn shutdown(&self) {
+        self.engine.shutdown().await;
+        if let Some(mock) = &self.mock {
+            mock.stop.cancel();
+            mock.task.wait().await;
+        }
+    }
+}
+
+struct Mock {
+    api: Arc<Api>,
+    stop: CancellationToken,
+    task: TaskTracker,
+}
+
+impl Mock {
+    fn start() -> Result<Self> {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot open a local port")?;
+        listener.set_nonblocking(true)?;
+        let base_url = format!("http://{}/v1", listener.local_addr()?);
+        let api = Arc::new(Api { name: AGENT.to_owned(), base_url, key: None });
+        let (listener, stop, task) = (TcpListener::from_std(listener)?, CancellationToken::new(), TaskTracker::new());
+        task.spawn(trunkline_mock::serve(listener, trunkline_mock::Script::built_in().into(), stop.clone()));
+        task.close();
+        Ok(Self { api, stop, task })
     }
 }
 

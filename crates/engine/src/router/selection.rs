@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use trunkline_core::model::{Backend, Model};
+use trunkline_core::model::{AGENT, Backend, Model};
 
 /// Providers that can stand in for each other, in the order of their file.
 #[derive(Debug, Clone, Default)]
@@ -68,6 +68,7 @@ pub(crate) fn circuit_of(model: &Model) -> String {
             format!("{} {program}", provider.name)
         }
         Backend::Api(api) => format!("{} {}", api.name, api.base_url),
+        Backend::Agent(llm) => format!("{AGENT} {}", llm.api().map_or("", |api| &api.base_url)),
     }
 }
 

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use trunkline_core::api::Llm;
 use trunkline_core::failure::Category;
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::near::near;
-use trunkline_core::provider::Delivery;
+use trunkline_core::provider::{Delivery, Permissions};
 use trunkline_core::secret::Secrets;
 use trunkline_engine::router::CircuitState;
 use trunkline_engine::{Caps, Engine, Explanation, Plan};
@@ -57,7 +58,8 @@ impl Check {
             (routed.name.clone(), &routed.model, about)
         });
         let mut broken = false;
-        for (name, model, about) in all.chain(routed) {
+        let built_in = loaded.config.models.built_in().map(|model| (model.name.clone(), model, String::new()));
+        for (name, model, about) in all.chain(routed).chain(built_in) {
             if self.model.as_ref().is_some_and(|wanted| *wanted != name) {
                 continue;
             }
@@ -96,6 +98,10 @@ fn show(engine: &Engine, model: &Model) -> Result<bool> {
         say(format!("  timeout {:?}", model.limits.total))?;
         return Ok(key.is_some_and(|key| key.value.is_none()));
     }
+    if let Backend::Agent(llm) = &model.backend {
+        show_agent(llm, model)?;
+        return Ok(!model.repo.is_dir());
+    }
     match engine.plan(model) {
         Some(Ok(plan)) => {
             show_plan(&plan, engine.secrets())?;
@@ -107,6 +113,27 @@ fn show(engine: &Engine, model: &Model) -> Result<bool> {
         }
         None => Ok(false),
     }
+}
+
+fn show_agent(llm: &Llm, model: &Model) -> io::Result<()> {
+    match llm {
+        Llm::Service { api, max_tokens } => {
+            say(format!("  llm     {}/chat/completions", api.base_url))?;
+            say(format!("  model   {}", model.upstream.as_deref().unwrap_or("not set: LLM_DEFAULT_MODEL")))?;
+            say(format!(
+                "  key     {}",
+                if api.key.is_some() { "from LLM_AUTH_TOKEN" } else { "none: LLM_AUTH_TOKEN" }
+            ))?;
+            say(format!("  tokens  at most {max_tokens} a message: LLM_MAX_TOKENS"))?;
+        }
+        Llm::Embedded => say("  llm     the built-in mock; set LLM_BASE_URL for a real one")?,
+    }
+    say(format!("  cwd     {}", model.repo.display()))?;
+    say(format!(
+        "  tools   {}",
+        if model.permissions == Permissions::Read { "read_file" } else { "read_file, write_file, edit_file, bash" }
+    ))?;
+    say(format!("  timeout {:?}", model.limits.total))
 }
 
 fn show_plan(plan: &Plan, secrets: &Secrets) -> io::Result<()> {

@@ -48,7 +48,7 @@ impl Doctor {
         for row in table(&report.providers, known.as_ref()) {
             say(row)?;
         }
-        if report.providers.iter().all(|examined| !examined.available) {
+        if report.providers.iter().all(|examined| !examined.available || examined.stand_in) {
             say("\nno agent CLI was found, nor any other provider; install one with the command shown beside it")?;
             return Ok(Exit::Provider.into());
         }
@@ -113,5 +113,7 @@ fn everything(loaded: &Loaded) -> Models {
         .map(|provider| plain_model(&provider.name, Backend::Program(Arc::clone(provider)), &loaded.around.folder));
     let own = loaded.config.models.iter().map(|model| (**model).clone());
     let router = loaded.config.models.router().clone();
-    Models::new(known.chain(own)).with_router(router, (**loaded.config.models.policy()).clone())
+    let built_in = loaded.config.models.built_in().map(|model| (**model).clone());
+    let policy = (**loaded.config.models.policy()).clone();
+    Models::new(known.chain(own)).with_router(router, policy).with_built_in(built_in)
 }

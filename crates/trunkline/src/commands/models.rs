@@ -22,11 +22,17 @@ impl List {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let loaded = Loaded::new(&self.places)?;
         let models = &loaded.config.models;
-        let mut rows: Vec<(String, String)> =
-            models.iter().map(|model| (model.name.clone(), describe(model))).collect();
-        for name in models.names().iter().skip(rows.len()) {
-            rows.push((name.clone(), routed(models.router(), name)));
-        }
+        let rows: Vec<(String, String)> = models
+            .names()
+            .into_iter()
+            .map(|name| match models.iter().chain(models.built_in()).find(|model| model.name == name) {
+                Some(model) => (name, describe(model)),
+                None => {
+                    let about = routed(models.router(), &name);
+                    (name, about)
+                }
+            })
+            .collect();
         let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         for (name, about) in &rows {
             say(format!("{name:width$}  {about}"))?;
@@ -46,6 +52,10 @@ fn describe(model: &Model) -> String {
     match &model.backend {
         Backend::Program(provider) => format!("{}{upstream} in {}{worktree}", provider.name, model.repo.display()),
         Backend::Api(api) => format!("{}{upstream} at {}", api.name, api.base_url),
+        Backend::Agent(llm) => {
+            let llm = llm.api().map_or("the built-in mock LLM", |api| &api.base_url);
+            format!("the built-in agent{upstream} on {llm} in {}{worktree}", model.repo.display())
+        }
     }
 }
 

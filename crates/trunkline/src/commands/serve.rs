@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use tokio::net::TcpListener;
-use trunkline_engine::Caps;
+use trunkline_engine::{Caps, Engine};
 use trunkline_server::auth::{self, Keys};
 use trunkline_server::{Stop, serve};
 
@@ -120,7 +120,7 @@ impl Serve {
         let stop = Stop::default();
         let mut signals = signals;
         tokio::select! {
-            () = serve(listener, config, Arc::new(engine.clone()), stop.clone()) => {}
+            () = serve(listener, config, Arc::new(Engine::clone(&engine)), stop.clone()) => {}
             () = beside(&loaded, &engine, changes) => {}
             () = stop_on(&mut signals, &stop) => {}
         }
@@ -162,7 +162,7 @@ impl Serve {
 }
 
 /// What goes on beside the server and never ends by itself: leftovers swept once, changes followed.
-async fn beside(loaded: &Loaded, engine: &trunkline_engine::Engine, changes: Option<Changes>) {
+async fn beside(loaded: &Loaded, engine: &Engine, changes: Option<Changes>) {
     let followed = async {
         if let Some(changes) = changes {
             changes.follow(&loaded.around, engine).await;

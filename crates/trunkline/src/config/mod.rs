@@ -1,5 +1,6 @@
 //! Configuration: files as written become models that are valid. The environment is read here and nowhere else.
 
+mod agent;
 mod backend;
 mod discover;
 mod error;
@@ -19,6 +20,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use trunkline_core::api::Llm;
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::provider::{self, Provider};
 use trunkline_engine::router::{Policy, Router};
@@ -37,7 +39,7 @@ pub(crate) struct Config {
 
 impl Config {
     /// Reads everything there is. A folder without files, and an environment without a backend, gives a model for
-    /// each CLI on the search path.
+    /// each CLI on the search path. The built-in agent is always there.
     pub(crate) fn load(place: &Place, around: &Surroundings) -> Result<Self, ConfigError> {
         let providers = providers(place)?;
         let mut warnings = Vec::new();
@@ -48,9 +50,10 @@ impl Config {
             }
             None => (Router::default(), Policy::default()),
         };
-        let alone = Models::default().with_router(router.clone(), policy.clone());
+        let agents = agent::models(around, &mut warnings)?;
+        let others = Models::default().with_router(router.clone(), policy.clone()).with_built_in(agents.clone());
         let mut models = match place.file(MODELS_FILE) {
-            Some(path) => models_file::load(&path, &providers, &alone, around, &mut warnings)?,
+            Some(path) => models_file::load(&path, &providers, &others, around, &mut warnings)?,
             None => Vec::new(),
         };
         let backend = backend::active(&providers, around, &mut warnings)?;
@@ -64,11 +67,18 @@ impl Config {
         for routed in &router.providers {
             warnings.extend(doubts("provider", &routed.model, around));
         }
-        let mut all = Models::new(models).with_router(router, policy);
+        let mut all = Models::new(models).with_router(router, policy).with_built_in(agents);
         if let Some(backend) = backend {
             all = all.with_default(backend);
         }
         Ok(Self { models: all, providers, warnings })
+    }
+}
+
+impl Config {
+    /// Whether a model needs the LLM that comes with the gateway.
+    pub(crate) fn wants_mock(&self) -> bool {
+        self.models.all().any(|model| matches!(&model.backend, Backend::Agent(llm) if **llm == Llm::Embedded))
     }
 }
 

@@ -76,7 +76,7 @@ struct Policy {
 pub(super) fn load(
     path: &Path,
     providers: &BTreeMap<String, Arc<Provider>>,
-    routed: &Models,
+    others: &Models,
     around: &Surroundings,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Model>, ConfigError> {
@@ -84,7 +84,7 @@ pub(super) fn load(
     let file: ModelsFile = serde_json::from_str(&text).map_err(|error| ConfigError::json(path, &error))?;
     let names: Vec<&str> = file.0.iter().map(|(name, _)| name.as_str()).collect();
     for (name, entry) in &file.0 {
-        let known = |other: &String| names.contains(&other.as_str()) || routed.knows(other);
+        let known = |other: &String| names.contains(&other.as_str()) || others.knows(other);
         if let Some(missing) = entry.fallback.iter().find(|other| *other == name || !known(other)) {
             let wrong =
                 ConfigError::new(path, format!("model {name}: fallback to {missing:?}, which is not another model"));
@@ -98,7 +98,7 @@ pub(super) fn load(
     file.0
         .into_iter()
         .map(|(name, entry)| {
-            let base = base_of(&name, &entry, providers, routed).map_err(|(message, hint)| {
+            let base = base_of(&name, &entry, providers, others).map_err(|(message, hint)| {
                 let wrong = ConfigError::new(path, message).at(&text, &format!("\"{}\"", entry.driver));
                 if hint.is_empty() { wrong } else { wrong.hint(hint) }
             })?;
@@ -107,29 +107,34 @@ pub(super) fn load(
         .collect()
 }
 
-/// What a driver stands for, as a model with nothing set: a recipe by its name or alias, a provider of the router, or a
-/// plain output format for the model's own command.
+/// What a driver stands for, as a model with nothing set: a recipe by its name or alias, a provider of the router, the
+/// built-in agent, or a plain output format for the model's own command.
 fn base_of(
     name: &str,
     entry: &Entry,
     providers: &BTreeMap<String, Arc<Provider>>,
-    routed: &Models,
+    others: &Models,
 ) -> Result<Model, (String, String)> {
     let driver = &entry.driver;
     let plain = |provider: Arc<Provider>| plain_model(name, Backend::Program(provider), Path::new(""));
     if let Some(provider) = providers.values().find(|p| p.name == *driver || p.aliases.contains(driver)) {
         return Ok(plain(Arc::clone(provider)));
     }
-    if let Some(routed) = routed.router().providers.iter().find(|routed| routed.name == *driver) {
+    if let Some(routed) = others.router().providers.iter().find(|routed| routed.name == *driver) {
         return Ok(Model::clone(&routed.model));
+    }
+    if let Some(agent) = others.built_in().find(|model| model.name == *driver) {
+        return Ok(Model::clone(agent));
     }
     let format = match driver.as_str() {
         "text" => Format::Text,
         "json" => Format::Json,
         "stream-json" => Format::StreamJson,
         _ => {
-            let routed = routed.router().providers.iter().map(|routed| routed.name.as_str());
-            let known: Vec<&str> = providers.keys().map(String::as_str).chain(routed).chain(FORMATS).collect();
+            let routed = others.router().providers.iter().map(|routed| routed.name.as_str());
+            let built_in = others.built_in().map(|model| model.name.as_str());
+            let known: Vec<&str> =
+                providers.keys().map(String::as_str).chain(built_in).chain(routed).chain(FORMATS).collect();
             let close = near(driver, known.iter().copied());
             let hint = match close.first() {
                 Some(close) => format!("did you mean \"{close}\"?"),
@@ -151,6 +156,7 @@ impl Entry {
             _ if timeout.is_none() && idle.is_none() => base.limits,
             Backend::Program(provider) if provider.prompt != Delivery::Request => Limits::of(provider, timeout, idle),
             Backend::Program(_) | Backend::Api(_) => Limits::of_request(timeout),
+            Backend::Agent(_) => Limits::of_agent(timeout),
         };
         let mut env = base.env;
         env.extend(self.env);

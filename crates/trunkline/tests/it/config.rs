@@ -59,7 +59,7 @@ fn a_configuration_folder_without_a_configuration_is_an_error() {
 #[test]
 fn without_a_configuration_every_cli_on_the_path_is_a_model() {
     let line = Line::new().cli("codex", "note \"$@\"; replay codex/reasoning").cli("ax-glm", "").start();
-    assert_eq!(models(&line), ["codex", "glm"]);
+    assert_eq!(models(&line), ["codex", "glm", "agent"]);
     line.chat("hi").model("codex").send().content();
     assert_eq!(line.noted("codex.cwd").trim_end(), line.repo().to_str().unwrap());
 }
@@ -70,7 +70,7 @@ fn a_configuration_is_found_where_the_gateway_starts() {
         .cli("codex", "")
         .file(".trunkline/models.json", "{\"mine\": {\"driver\": \"codex\", \"repoPath\": \"..\"}}");
     let listed = line.run(&["models"]).exits(0).stdout;
-    assert!(listed.starts_with("mine  codex in "), "{listed}");
+    assert!(listed.starts_with("mine   codex in "), "{listed}");
 }
 
 #[test]
@@ -79,17 +79,17 @@ fn a_changed_file_is_the_new_configuration_and_a_broken_one_is_not() {
     let path = line.path("config/models.json");
     let entry = json!({"driver": "codex", "repoPath": line.repo()});
     fs::write(&path, json!({"old": entry, "new": entry}).to_string()).unwrap();
-    until("the new model is there", || models(&line) == ["new", "old"]);
+    until("the new model is there", || models(&line) == ["new", "old", "agent"]);
     assert_eq!(line.chat("hi").model("new").send().content(), "done");
     fs::write(&path, "{\"new\": {\"driver\": \"codec\"}}").unwrap();
     until("the log says why", || line.log().contains("configuration not reloaded, the last good one stays"));
     assert!(line.log().contains("missing field `repoPath`"), "{}", line.log());
-    assert_eq!(models(&line), ["new", "old"]);
+    assert_eq!(models(&line), ["new", "old", "agent"]);
     // As editors do it: another file takes its place.
     let beside = line.path("config/.models.json.swp");
     fs::write(&beside, json!({"newest": entry}).to_string()).unwrap();
     fs::rename(&beside, &path).unwrap();
-    until("the newest model is there", || models(&line) == ["newest"]);
+    until("the newest model is there", || models(&line) == ["newest", "agent"]);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_run_on_its_way_outlives_its_model() {
     stream.until("one");
     let entry = json!({"driver": "codex", "repoPath": line.repo()});
     fs::write(line.path("config/models.json"), json!({"new": entry}).to_string()).unwrap();
-    until("its model is gone", || models(&line) == ["new"]);
+    until("its model is gone", || models(&line) == ["new", "agent"]);
     line.tell("go");
     let reply = stream.finish();
     assert!(reply.is_done() && reply.streamed_text().ends_with("two"), "{}", reply.body);

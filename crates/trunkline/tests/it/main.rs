@@ -5,8 +5,10 @@
 mod http;
 mod line;
 mod look;
+mod service;
 
 mod again;
+mod agent;
 mod answers;
 mod argv;
 mod backend;

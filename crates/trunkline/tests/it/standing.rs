@@ -68,7 +68,7 @@ fn the_order_is_explained() {
     assert!(places.is_sorted(), "{shown}");
     let listed = line.get("/v1/models").json();
     let names: Vec<&str> = listed["data"].as_array().unwrap().iter().map(|m| m["id"].as_str().unwrap()).collect();
-    assert_eq!(names, ["auto", "auto:codegen", "low", "high", "absent"]);
+    assert_eq!(names, ["auto", "auto:codegen", "low", "high", "absent", "agent"]);
 }
 
 #[test]

@@ -1,106 +1,13 @@
 //! Services as providers: OpenAI-compatible HTTP upstreams, one of them another gateway of ours.
 
-use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::net::TcpListener;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use crate::line::Line;
 use crate::look::until;
-
-/// A service on a port of its own: answers each request with the next of its scripts, and keeps what it was sent.
-struct Service {
-    url: String,
-    seen: Arc<Mutex<Vec<(String, Value)>>>,
-}
-
-enum Script {
-    /// A status, further header lines, and a body.
-    Says(u16, &'static str, String),
-    /// Sends this much and hangs until the other side hangs up; then says so.
-    Hangs(String, &'static str),
-}
-
-impl Service {
-    fn new(scripts: impl IntoIterator<Item = Script>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let mut scripts: VecDeque<Script> = scripts.into_iter().collect();
-        let kept = Arc::clone(&seen);
-        thread::spawn(move || {
-            while let Some(script) = scripts.pop_front() {
-                let Ok((socket, _)) = listener.accept() else { return };
-                serve(socket, script, &kept);
-            }
-        });
-        Self { url, seen }
-    }
-
-    fn seen(&self) -> Vec<(String, Value)> {
-        self.seen.lock().unwrap().clone()
-    }
-}
-
-fn serve(mut socket: TcpStream, script: Script, seen: &Mutex<Vec<(String, Value)>>) {
-    let mut request = Vec::new();
-    let mut piece = [0; 65536];
-    let body = loop {
-        let count = socket.read(&mut piece).unwrap();
-        assert!(count > 0, "closed in the middle of a request");
-        request.extend_from_slice(&piece[..count]);
-        let text = String::from_utf8_lossy(&request).into_owned();
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        let length = head.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-        if body.len() >= length.unwrap_or(0) {
-            seen.lock().unwrap().push((head.to_owned(), serde_json::from_str(body).unwrap_or_default()));
-            break script;
-        }
-    };
-    match body {
-        Script::Says(status, headers, body) => {
-            let head =
-                format!("HTTP/1.1 {status} X\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n", body.len());
-            socket.write_all((head + &body).as_bytes()).unwrap();
-        }
-        Script::Hangs(body, told) => {
-            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
-            socket.write_all((head.to_owned() + &body).as_bytes()).unwrap();
-            while socket.read(&mut piece).is_ok_and(|count| count > 0) {}
-            seen.lock().unwrap().push((told.to_owned(), Value::Null));
-        }
-    }
-}
-
-fn whole(message: Value, finish: &str) -> Script {
-    let body = json!({"id": "x", "object": "chat.completion", "created": 1, "model": "gpt-x",
-        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
-        "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10,
-            "prompt_tokens_details": {"cached_tokens": 2}}});
-    Script::Says(200, "content-type: application/json\r\n", body.to_string())
-}
-
-fn stream(deltas: &[Value], finish: &str) -> Script {
-    let frame = |choices: Value, usage: Value| {
-        format!(
-            "data: {}\n\n",
-            json!({"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "gpt-x",
-            "choices": choices, "usage": usage})
-        )
-    };
-    let choice = |delta: &Value, finish: Value| json!([{"index": 0, "delta": delta, "finish_reason": finish}]);
-    let mut body: String = deltas.iter().map(|delta| frame(choice(delta, Value::Null), Value::Null)).collect();
-    body += &frame(choice(&json!({}), json!(finish)), Value::Null);
-    body += &frame(json!([]), json!({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}));
-    Script::Says(200, "content-type: text/event-stream\r\n", body + "data: [DONE]\n\n")
-}
-
-fn refusal(status: u16, headers: &'static str, error: Value) -> Script {
-    Script::Says(status, headers, json!({"error": error}).to_string())
-}
+use crate::service::{Script, Service, refusal, stream, whole};
 
 /// A gateway with the service as its provider `up`.
 fn gateway(service: &Service, more: &str) -> Line {
@@ -340,7 +247,7 @@ fn another_gateway_is_an_upstream_too() {
     let health = line.get("/health/providers").json();
     assert_eq!(
         (&health["providers"][0]["healthy"], &health["providers"][0]["version"]),
-        (&json!(true), &json!("1 model"))
+        (&json!(true), &json!("2 models"))
     );
     let error = line.chat("hi").model("up/nobody").send().error(500);
     assert_eq!(error["code"], "not_found");

@@ -1,0 +1,136 @@
+//! The built-in agent: what it is given to work with, and how it ends.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+use trunkline_agent::record::Records;
+use trunkline_agent::tools::{Shell, Toolbox};
+use trunkline_agent::transcript::Transcript;
+use trunkline_agent::{Agent, SYSTEM_PROMPT, Work};
+use trunkline_core::api::{Api, Llm};
+use trunkline_core::event::{Event, Receipt};
+use trunkline_core::failure::{Category, Failure};
+use trunkline_core::model::{AGENT, Model};
+
+use crate::agent_file;
+use crate::begin::Try;
+use crate::belongings::Belongings;
+use crate::engine::Inner;
+use crate::environment::{Child, of_child};
+use crate::models::Models;
+
+/// How long a message of the embedded LLM may be: it says what is in its script.
+const EMBEDDED_TOKENS: u64 = 4096;
+
+/// The agent at work, and what it holds.
+pub(crate) struct AtWork {
+    work: Work,
+    deadline: Instant,
+    belongings: Belongings,
+}
+
+impl Inner {
+    /// Puts the agent to work.
+    pub(crate) async fn begin_agent(
+        self: &Arc<Self>,
+        attempt: &Try<'_>,
+        llm: &Llm,
+        mut belongings: Belongings,
+    ) -> Result<AtWork, Failure> {
+        let (turn, model) = (attempt.turn, attempt.model);
+        agent_file::check_repo(&model.repo)?;
+        let instructions = match &model.agent_file {
+            Some(name) => agent_file::read(&model.repo, name)?,
+            None => None,
+        };
+        let (api, max_tokens) = self.llm(llm)?;
+        let records = Records::new(self.settings.state.join(AGENT));
+        let (record, before) = match &turn.session {
+            Some(session) => records.resume(session, &model.repo)?,
+            None => (records.begin(&model.repo), Transcript::default()),
+        };
+        if model.worktree {
+            belongings = self.with_worktree(belongings, attempt).await?;
+        }
+        let cwd = belongings.cwd(model);
+        let env = self.shell_environment(attempt.models, model, attempt.id, &cwd);
+        let shell = Shell { keepers: self.keepers.clone(), env };
+        belongings.started = true;
+        let agent = Agent {
+            upstream: self.upstream.clone(),
+            llm: api,
+            model: model.upstream.clone(),
+            max_tokens,
+            system: system_prompt(&cwd, instructions.as_deref(), model.system_prompt.as_deref()),
+            tools: Arc::new(Toolbox::new(cwd, model.permissions, shell).only(&model.allowed_tools)),
+            max_turns: model.max_turns,
+            total: model.limits.total,
+        };
+        let deadline = Instant::now() + model.limits.total;
+        Ok(AtWork { work: Work::new(agent, record, before, turn), deadline, belongings })
+    }
+
+    fn llm(&self, llm: &Llm) -> Result<(Arc<Api>, u64), Failure> {
+        match (llm, &self.settings.embedded_llm) {
+            (Llm::Service { api, max_tokens }, _) => Ok((Arc::new(api.clone()), *max_tokens)),
+            (Llm::Embedded, Some(api)) => Ok((Arc::clone(api), EMBEDDED_TOKENS)),
+            (Llm::Embedded, None) => {
+                let failure = Failure::new(Category::Configuration, "the agent has no LLM");
+                Err(failure.hint("set LLM_BASE_URL, LLM_AUTH_TOKEN and LLM_DEFAULT_MODEL"))
+            }
+        }
+    }
+
+    /// What the agent's commands see: no key of anybody.
+    fn shell_environment(
+        &self,
+        models: &Models,
+        model: &Model,
+        run: &str,
+        cwd: &Path,
+    ) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+        let (all_keys, recipe) = (models.all_keys(), std::collections::BTreeMap::new());
+        let child =
+            Child { keys: &[], all_keys: &all_keys, cwd, run, owner: &self.mark, recipe: &recipe, model: &model.env };
+        of_child(&self.settings.env, &child)
+    }
+}
+
+fn system_prompt(cwd: &Path, instructions: Option<&str>, own: Option<&str>) -> String {
+    let place = format!("You work in {}. Paths are relative to it.", cwd.display());
+    let parts = [Some(SYSTEM_PROMPT), Some(&place), instructions, own];
+    let parts: Vec<&str> = parts.into_iter().flatten().map(str::trim).filter(|part| !part.is_empty()).collect();
+    parts.join("\n\n")
+}
+
+impl AtWork {
+    /// The next event; the last is `Finished` or `Failed`. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Event {
+        let event = timeout_at(self.deadline, self.work.next()).await;
+        let failure = match event {
+            Ok(Some(Event::Failed(failure))) => failure,
+            Ok(Some(event)) => return event,
+            Ok(None) => Failure::new(Category::Unknown, "the agent ended without an answer"),
+            Err(_elapsed) => Failure::timed_out().hint("the run took longer than its total limit (timeout)"),
+        };
+        let message = self.belongings.engine.settings.secrets.mask(&failure.message);
+        tracing::warn!(category = failure.category.name(), "the agent failed: {message}");
+        Event::Failed(Failure { message, ..failure })
+    }
+
+    /// Ends whatever still runs and puts the workspace in order, in the background; then says what was left there.
+    pub(crate) fn end(self) -> oneshot::Receiver<Option<Receipt>> {
+        let Self { mut work, mut belongings, .. } = self;
+        let (sender, receipt) = oneshot::channel();
+        let engine = Arc::clone(&belongings.engine);
+        engine.tracker.spawn(async move {
+            work.stop().await;
+            let receipt = belongings.put_in_order(Some(work.session())).await;
+            drop(belongings);
+            let _nobody_waits_for_it = sender.send(receipt);
+        });
+        receipt
+    }
+}

@@ -1,0 +1,273 @@
+//! The built-in agent: a model like any other, on an LLM of the user's or on the embedded mock.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::line::Line;
+use crate::look::{all_gone, until};
+use crate::service::{Script, Service, refusal, stream};
+
+/// What the LLM says with calls of these names and arguments.
+fn calls(text: &str, calls: &[(&str, &str, Value)]) -> Script {
+    let calls: Vec<Value> = calls
+        .iter()
+        .enumerate()
+        .map(|(index, (id, name, arguments))| {
+            let arguments = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
+            json!({"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+        })
+        .collect();
+    stream(&[json!({"role": "assistant", "content": text}), json!({"tool_calls": calls})], "tool_calls")
+}
+
+fn says(text: &str) -> Script {
+    stream(&[json!({"role": "assistant", "content": text})], "stop")
+}
+
+/// A gateway whose agent has this LLM.
+fn on(llm: &Service) -> Line {
+    Line::new().env("LLM_BASE_URL", &llm.url).env("LLM_AUTH_TOKEN", "sk-secret-token").env("LLM_DEFAULT_MODEL", "big")
+}
+
+/// The messages of the service's nth request: who said what.
+fn told(llm: &Service, nth: usize) -> Vec<(String, String)> {
+    let seen = llm.seen();
+    let messages = seen[nth].1["messages"].as_array().unwrap().clone();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    messages.iter().map(|message| (text(&message["role"]), text(&message["content"]))).collect()
+}
+
+#[test]
+fn a_fresh_machine_has_an_agent_that_answers() {
+    let line = Line::new().start();
+    let answer = line.chat("how are you?").model("agent").send();
+    assert_eq!(answer.content(), "I'm doing well, thank you for asking!");
+    assert_eq!(answer.json()["trunkline"]["provider"], "agent");
+    let streamed = line.chat("please make a hello world script").model("agent").streamed().send();
+    assert!(streamed.is_done(), "{}", streamed.body);
+    let text = streamed.streamed_text();
+    assert!(text.starts_with("I'll create") && text.contains("\n\nDone!"), "{text}");
+    let activity: String = streamed
+        .frames()
+        .iter()
+        .filter_map(|frame| frame["choices"][0]["delta"]["reasoning_content"].as_str().map(str::to_owned))
+        .collect();
+    assert!(activity.contains("[tool] write_file") && activity.contains("[tool] bash"), "{activity}");
+    assert!(fs::read_to_string(line.repo().join("hello.py")).unwrap().contains("Hello, World!"));
+    assert_eq!(line.get("/health/providers").json()["status"], "ok");
+    let ran = line.run(&["run", "-m", "agent", "how are you"]).exits(0);
+    assert_eq!(ran.stdout, "I'm doing well, thank you for asking!\n");
+    assert!(line.run(&["check", "agent"]).exits(0).stdout.contains("the built-in mock; set LLM_BASE_URL"));
+}
+
+#[test]
+fn the_llm_is_asked_as_the_environment_says() {
+    let llm = Service::new([says("hello")]);
+    let line = on(&llm).file("AGENTS.md", "Speak softly.").start();
+    let answer = line.chat("hi").model("agent").with("temperature", 0.5).send();
+    assert_eq!(answer.content(), "hello");
+    assert_eq!(answer.json()["usage"]["prompt_tokens"], 7);
+    let (head, body) = llm.seen().remove(0);
+    assert!(head.starts_with("POST /v1/chat/completions ") && head.contains("Bearer sk-secret-token"), "{head}");
+    assert_eq!((&body["model"], &body["max_tokens"], &body["stream"]), (&json!("big"), &json!(4096), &json!(true)));
+    let tools: Vec<&str> =
+        body["tools"].as_array().unwrap().iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect();
+    assert_eq!(tools, ["read_file", "write_file", "edit_file", "bash"]);
+    let told = told(&llm, 0);
+    assert_eq!(told.len(), 2);
+    assert!(told[0].1.starts_with("You are a coding assistant.") && told[0].1.ends_with("Speak softly."), "{told:?}");
+    assert_eq!(told[1], ("user".to_owned(), "hi".to_owned()));
+}
+
+#[test]
+fn another_model_of_the_llm_can_be_asked_for() {
+    let llm = Service::new([says("1"), says("2")]);
+    let line = on(&llm).env("LLM_SMALL_FAST_MODEL", "azure/mini").start();
+    for name in ["agent/azure/mini", "agent/other"] {
+        line.chat("hi").model(name).send().content();
+    }
+    let models: Vec<Value> = llm.seen().into_iter().map(|(_, body)| body["model"].clone()).collect();
+    assert_eq!(models, ["azure/mini", "other"]);
+    assert_eq!(line.get("/v1/models/agent/azure/mini").status, 200);
+}
+
+#[test]
+fn its_tools_work_and_what_it_does_wrong_it_is_told() {
+    let llm = Service::new([
+        calls(
+            "Let me see.",
+            &[
+                ("a", "write_file", json!({"path": "notes/a.txt", "content": "one\n"})),
+                ("a", "edit_file", json!({"path": "notes/a.txt", "old_string": "one", "new_string": "two"})),
+                ("", "bash", json!({"command": "cat notes/a.txt; echo no >&2; exit 3"})),
+                ("d", "read_file", json!("{\"path\": \"no")),
+                ("e", "browse", json!({})),
+            ],
+        ),
+        says("Done."),
+    ]);
+    let line = on(&llm).start();
+    let answer = line.chat("go").model("agent").send();
+    assert_eq!(answer.content(), "Done.");
+    assert_eq!(answer.json()["usage"]["prompt_tokens"], 14, "of both questions");
+    let told = told(&llm, 1);
+    let results: Vec<&str> = told.iter().filter(|(role, _)| role == "tool").map(|(_, text)| text.as_str()).collect();
+    assert_eq!(results.len(), 5);
+    assert_eq!(results[..3], ["OK", "OK", "two\nno\n[exit code: 3]"]);
+    assert!(results[3].contains("end in the middle") && results[4].contains("browse"), "{results:?}");
+    let messages = llm.seen()[1].1["messages"].clone();
+    let id = |message: &Value| message["id"].as_str().or(message["tool_call_id"].as_str()).unwrap().to_owned();
+    let asked: Vec<String> = messages[2]["tool_calls"].as_array().unwrap().iter().map(id).collect();
+    let answered: Vec<String> = messages.as_array().unwrap()[3..].iter().map(id).collect();
+    assert_eq!(asked, answered);
+    assert_eq!(fs::read_to_string(line.repo().join("notes/a.txt")).unwrap(), "two\n");
+}
+
+#[test]
+fn who_may_only_read_can_only_read() {
+    let llm = Service::new([
+        calls(
+            "",
+            &[
+                ("a", "write_file", json!({"path": "a.txt", "content": "x"})),
+                ("b", "bash", json!({"command": "touch b.txt"})),
+                ("c", "read_file", json!({"path": "README.md"})),
+            ],
+        ),
+        says("I could not."),
+    ]);
+    let line =
+        on(&llm).file("README.md", "read me").model("m", json!({"driver": "agent", "permissions": "read"})).start();
+    line.chat("go").model("m").send().content();
+    assert_eq!(llm.seen()[0].1["tools"].as_array().unwrap().len(), 1);
+    let told = told(&llm, 1);
+    let results: Vec<&str> = told.iter().filter(|(role, _)| role == "tool").map(|(_, text)| text.as_str()).collect();
+    assert!(results[0].contains("read-only") && results[1].contains("read-only"), "{results:?}");
+    assert_eq!(results[2], "read me");
+    assert!(!line.repo().join("a.txt").exists() && !line.repo().join("b.txt").exists());
+}
+
+#[test]
+fn in_a_worktree_it_leaves_a_branch_and_the_checkout_alone() {
+    let llm = Service::new([
+        calls("", &[("a", "write_file", json!({"path": "new.txt", "content": "new\n"}))]),
+        says("Done."),
+    ]);
+    let line = on(&llm).file("old.txt", "old").model("m", json!({"driver": "agent", "worktree": true}));
+    line.commit("first");
+    let line = line.start();
+    let answer = line.chat("go").model("m").send().json();
+    let workspace = &answer["trunkline"]["workspace"];
+    assert_eq!(workspace["files_changed"], 1, "{answer}");
+    let branch = workspace["branch"].as_str().unwrap();
+    assert_eq!(line.git(&["show", &format!("{branch}:new.txt")]).trim_end(), "new");
+    assert!(!line.repo().join("new.txt").exists());
+}
+
+#[test]
+fn a_session_remembers_its_tools_too() {
+    let llm =
+        Service::new([calls("Look.", &[("a", "bash", json!({"command": "echo seen"}))]), says("One."), says("Two.")]);
+    let mut line = on(&llm).start();
+    let first = line.chat("one").model("agent").send();
+    let session = first.header("x-trunkline-session").unwrap().to_owned();
+    line.kill();
+    line.restart();
+    let second = line.chat("two").model("agent").header("x-trunkline-session", &session).send();
+    assert_eq!((second.content().as_str(), second.header("x-trunkline-session")), ("Two.", Some(session.as_str())));
+    let said: Vec<String> = told(&llm, 2).into_iter().skip(1).map(|(_, text)| text).collect();
+    assert_eq!(said, ["one", "Look.", "seen\n", "One.", "two"]);
+    let unknown = line.chat("x").model("agent").header("x-trunkline-session", "../../etc/passwd").send().error(400);
+    assert!(unknown["message"].as_str().unwrap().contains("not a session of the agent"), "{unknown}");
+}
+
+#[test]
+fn who_hangs_up_in_the_middle_of_a_tool_ends_it_and_the_session_goes_on() {
+    let llm = Service::new([
+        calls(
+            "Wait.",
+            &[
+                ("a", "bash", json!({"command": "echo $$ > pid; sleep 600 & echo $! > child; echo begun; wait"})),
+                ("b", "bash", json!({"command": "touch never"})),
+            ],
+        ),
+        says("Two."),
+    ]);
+    let line = on(&llm).start();
+    let mut stream = line.chat("one").model("agent").streamed().open();
+    stream.until("[tool] bash");
+    let session = line.path("state/agent");
+    until("the command runs", || fs::read_to_string(line.repo().join("child")).is_ok_and(|pid| pid.ends_with('\n')));
+    let pid = |name: &str| fs::read_to_string(line.repo().join(name)).unwrap().trim().parse::<u32>().unwrap();
+    let pids = [pid("pid"), pid("child")];
+    drop(stream);
+    all_gone(&pids);
+    let kept = || fs::read_dir(&session).ok()?.next()?.ok().map(|file| file.path());
+    until("what was said is kept", || {
+        kept().and_then(|path| fs::read_to_string(path).ok()).is_some_and(|text| text.lines().count() == 5)
+    });
+    let id = kept().unwrap().file_stem().unwrap().to_str().unwrap().to_owned();
+    assert_eq!(line.chat("two").model("agent").header("x-trunkline-session", &id).send().content(), "Two.");
+    let said: Vec<String> = told(&llm, 1).into_iter().skip(1).map(|(_, text)| text).collect();
+    assert_eq!(said[..2], ["one", "Wait."]);
+    assert!(said[2].starts_with("begun") && said[2].contains("[interrupted]"), "{said:?}");
+    assert_eq!(said[3..], ["[interrupted]", "two"]);
+    assert!(!line.repo().join("never").exists());
+}
+
+#[test]
+fn a_failure_of_the_llm_is_told_in_its_own_words_with_what_to_do() {
+    for (status, headers, category, code, hint) in [
+        (401, "", "authentication", 500, "LLM_AUTH_TOKEN"),
+        (429, "retry-after: 7\r\n", "rate_limit", 429, ""),
+        (500, "", "server", 500, ""),
+    ] {
+        let refused = || refusal(status, headers, json!({"message": "its own words"}));
+        let llm = Service::new([refused(), refused(), refused(), refused()]);
+        let line = on(&llm).config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n").start();
+        let reply = line.chat("hi").model("agent").send();
+        let error = reply.error(code);
+        assert_eq!(error["code"], category, "{error}");
+        assert!(error["detail"].as_str().unwrap().contains("its own words"), "{error}");
+        assert!(error["hint"].as_str().unwrap_or_default().contains(hint), "{error}");
+        assert!(!reply.body.contains("sk-secret-token"));
+    }
+    let line = Line::new().env("LLM_BASE_URL", "http://127.0.0.1:9/v1").env("LLM_DEFAULT_MODEL", "m");
+    let ran =
+        line.config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n").run(&["run", "-m", "agent", "hi"]);
+    let ran = ran.exits(4);
+    assert!(ran.stderr.contains("cannot connect to 127.0.0.1:9"), "{ran:?}");
+}
+
+#[test]
+fn it_asks_so_often_and_no_more() {
+    let again = || calls("", &[("a", "bash", json!({"command": "true"}))]);
+    let llm = Service::new([again(), again(), again()]);
+    let line = on(&llm).model("m", json!({"driver": "agent", "maxTurns": 2})).start();
+    let error = line.chat("go").model("m").send().error(500);
+    assert_eq!(error["detail"], "the model was asked 2 times and still wants to go on", "{error}");
+    assert_eq!(llm.seen().len(), 2);
+}
+
+#[test]
+fn an_agent_on_an_agent() {
+    let inner =
+        Line::new().cli("codex", "cat >/dev/null; codex_answers inner").model("m", json!({"driver": "codex"})).start();
+    let outer =
+        Line::new().env("LLM_BASE_URL", format!("http://{}/v1", inner.address())).env("LLM_DEFAULT_MODEL", "m").start();
+    assert_eq!(outer.chat("hi").model("agent").send().content(), "inner");
+}
+
+#[test]
+fn its_commands_see_no_keys() {
+    let llm = Service::new([calls("", &[("a", "bash", json!({"command": "env"}))]), says("Done.")]);
+    let line =
+        on(&llm).env("OPENAI_API_KEY", "sk-openai").env("TRUNKLINE_API_KEYS", "sk-ours").env("MINE", "kept").start();
+    line.chat("go").model("agent").header("authorization", "Bearer sk-ours").send().content();
+    let environment = told(&llm, 1).pop().unwrap().1;
+    assert!(environment.contains("MINE=kept"), "{environment}");
+    for secret in ["sk-secret-token", "sk-openai", "sk-ours"] {
+        assert!(!environment.contains(secret), "{secret}: {environment}");
+    }
+}
