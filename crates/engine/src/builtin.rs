@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -23,6 +24,9 @@ use crate::models::Models;
 
 /// How long a message of the embedded LLM may be: it says what is in its script.
 const EMBEDDED_TOKENS: u64 = 4096;
+
+/// No turn takes longer, whatever its limit: the clock would overflow.
+const LONGEST: Duration = Duration::from_hours(24 * 365);
 
 /// The agent at work, and what it holds.
 pub(crate) struct AtWork {
@@ -68,7 +72,7 @@ impl Inner {
             max_turns: model.max_turns,
             total: model.limits.total,
         };
-        let deadline = Instant::now() + model.limits.total;
+        let deadline = Instant::now() + model.limits.total.min(LONGEST);
         Ok(AtWork { work: Work::new(agent, record, before, turn), deadline, belongings })
     }
 
