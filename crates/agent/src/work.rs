@@ -57,6 +57,8 @@ pub struct Work {
     told: HashSet<String>,
     /// The disk has failed once; that was said.
     forgetful: bool,
+    /// The session was named.
+    announced: bool,
 }
 
 enum State {
@@ -76,18 +78,18 @@ impl Work {
         let mut transcript = before;
         transcript.extend(fresh);
         transcript.close();
-        let started = Event::Started { session: Some(record.session().clone()), model: agent.model.clone() };
         Self {
             steps: Steps::new(transcript, agent.max_turns),
             agent,
             standing,
             record,
             state: State::Deciding,
-            events: VecDeque::from([started]),
+            events: VecDeque::new(),
             shown: String::new(),
             spoke: false,
             told: HashSet::new(),
             forgetful: false,
+            announced: false,
         }
     }
 
@@ -167,6 +169,9 @@ impl Work {
     }
 
     fn hear(&mut self, event: Event) {
+        if !matches!(event, Event::Failed(_)) {
+            self.announce(None);
+        }
         match event {
             Event::Text { delta } => {
                 // A new message is a new paragraph.
@@ -179,10 +184,7 @@ impl Work {
             Event::Failed(failure) => self.fail(self.explained(failure)),
             // The pieces of a call come whole with the answer.
             Event::ToolCall { .. } => {}
-            Event::Started { model, .. } => {
-                let session = Some(self.record.session().clone());
-                self.events.push_back(Event::Started { session, model });
-            }
+            Event::Started { model, .. } => self.announce(model),
             other @ (Event::Thinking { .. }
             | Event::Notice { .. }
             | Event::Unknown { .. }
@@ -190,6 +192,14 @@ impl Work {
             | Event::ToolFinished { .. }
             | Event::Workspace(_)
             | Event::Attempted(_)) => self.events.push_back(other),
+        }
+    }
+
+    /// Names the session, once the model has begun to answer: before that there is nothing to go on with.
+    fn announce(&mut self, model: Option<String>) {
+        if !std::mem::replace(&mut self.announced, true) || model.is_some() {
+            let session = Some(self.record.session().clone());
+            self.events.push_back(Event::Started { session, model });
         }
     }
 
