@@ -3,7 +3,9 @@
 mod cli;
 mod commands;
 mod config;
+mod repl;
 mod setup;
+mod wording;
 
 use std::io;
 use std::process::ExitCode;
