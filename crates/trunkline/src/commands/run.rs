@@ -126,6 +126,8 @@ pub(crate) async fn show(engine: &Engine, turn: Turn, mut hear: impl FnMut(&Even
 #[derive(Default)]
 struct Answer {
     filter: Plain,
+    /// Line ends, held back until there is something behind them.
+    held: String,
     /// Something was said, and its line not ended.
     open: bool,
     /// A tool ran since something was said: what comes next stands apart.
@@ -135,27 +137,27 @@ struct Answer {
 impl Answer {
     fn text(&mut self, delta: &str) -> io::Result<()> {
         let text = self.filter.push(delta);
-        if text.is_empty() {
+        let text = if self.open { text.as_str() } else { text.trim_start_matches('\n') };
+        let said = text.trim_end_matches('\n');
+        if said.is_empty() {
+            self.held.push_str(text);
             return Ok(());
         }
+        let apart = if std::mem::take(&mut self.paused) { "\n" } else { "" };
         let mut stdout = io::stdout();
-        if std::mem::take(&mut self.paused) {
-            stdout.write_all(b"\n")?;
-        }
-        stdout.write_all(text.as_bytes())?;
-        self.open = !text.ends_with('\n');
+        write!(stdout, "{apart}{}{said}", std::mem::take(&mut self.held))?;
+        self.held.push_str(&text[said.len()..]);
+        self.open = true;
         stdout.flush()
     }
 
     fn pause(&mut self) -> io::Result<()> {
-        if self.open {
-            self.end()?;
-            self.paused = true;
-        }
-        Ok(())
+        self.paused |= self.open;
+        self.end()
     }
 
     fn end(&mut self) -> io::Result<()> {
+        self.held.clear();
         if std::mem::take(&mut self.open) { say("") } else { Ok(()) }
     }
 }

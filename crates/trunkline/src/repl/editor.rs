@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use reedline::{
-    Color, EditCommand, Emacs, FileBackedHistory, KeyCode, KeyModifiers, Prompt, PromptEditMode, PromptHistorySearch,
-    Reedline, ReedlineEvent, Signal, ValidationResult, Validator, default_emacs_keybindings,
+    Color, EditCommand, Emacs, FileBackedHistory, Highlighter, KeyCode, KeyModifiers, Prompt, PromptEditMode,
+    PromptHistorySearch, Reedline, ReedlineEvent, Signal, StyledText, ValidationResult, Validator,
+    default_emacs_keybindings,
 };
 
 use super::private;
@@ -40,6 +41,7 @@ impl Editor {
         let mut line = Reedline::create()
             .with_edit_mode(Box::new(Emacs::new(keys)))
             .with_validator(Box::new(Continued))
+            .with_highlighter(Box::new(Unpainted))
             .with_ansi_colors(paint == Paint::Colours)
             .use_bracketed_paste(true)
             .use_kitty_keyboard_enhancement(true)
@@ -85,6 +87,17 @@ impl Validator for Continued {
 
 fn joined(line: &str) -> String {
     line.replace("\\\n", "\n")
+}
+
+/// What is typed has the terminal's own colour: any other may be that of its background.
+struct Unpainted;
+
+impl Highlighter for Unpainted {
+    fn highlight(&self, line: &str, _cursor: usize) -> StyledText {
+        let mut text = StyledText::new();
+        text.push((Color::Default.normal(), line.to_owned()));
+        text
+    }
 }
 
 struct You;

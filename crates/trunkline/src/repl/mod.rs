@@ -232,9 +232,8 @@ impl<'a> Repl<'a> {
             signal = self.signals.next() => Err(signal),
         };
         let next = match ran {
-            Ok(outcome) => {
-                self.show.print(&outcome.output)?;
-                self.failed = !outcome.ok;
+            Ok(output) => {
+                self.show.print(&output)?;
                 Next::Line
             }
             Err(signal) => self.interrupted(signal)?,

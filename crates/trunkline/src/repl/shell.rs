@@ -17,23 +17,16 @@ pub(crate) struct Shell {
     pub(crate) folder: PathBuf,
 }
 
-/// What a command printed, and how it ended where that was not well.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
-    pub(super) output: String,
-    pub(super) ok: bool,
-}
-
 impl Shell {
-    /// Runs a command to its end. Dropping the future stops it.
-    pub(super) async fn bash(&self, command: &str) -> Outcome {
+    /// Runs a command to its end: what it printed and, where that was not well, how it ended. Dropping the future stops it.
+    pub(super) async fn bash(&self, command: &str) -> String {
         let mut ran = self.keepers.output(self.spec("bash", command)).await;
         if matches!(ran, Err(SpawnError::NotFound { .. })) {
             ran = self.keepers.output(self.spec("sh", command)).await;
         }
         let ran = match ran {
             Ok(ran) => ran,
-            Err(error) => return Outcome { output: error.to_string(), ok: false },
+            Err(error) => return error.to_string(),
         };
         let mut output = String::from_utf8_lossy(&ran.stdout).into_owned();
         let end = match (ran.cut, ran.exit) {
@@ -43,13 +36,13 @@ impl Shell {
             (None, Exit::Code(code)) => Some(format!("[exit code: {code}]")),
             (None, Exit::Signal(signal)) => Some(format!("[ended by signal {signal}]")),
         };
-        if let Some(end) = &end {
+        if let Some(end) = end {
             if !output.is_empty() && !output.ends_with('\n') {
                 output.push('\n');
             }
-            output.push_str(end);
+            output.push_str(&end);
         }
-        Outcome { output, ok: end.is_none() }
+        output
     }
 
     fn spec(&self, program: &str, command: &str) -> Spec {

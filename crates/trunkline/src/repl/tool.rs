@@ -28,38 +28,33 @@ const LONGEST: usize = 72;
 /// The call as it is shown: the argument that tells most, and three dots for the others.
 #[must_use]
 pub(crate) fn call(name: &str, input: &Value) -> String {
-    let (shown, more) = match input {
-        Value::Object(members) => {
-            let telling = TELLING.iter().find_map(|&name| members.get(name).filter(|value| is_telling(value)));
-            let shown = telling.or_else(|| members.values().find(|value| is_telling(value)));
-            (shown.or_else(|| members.values().next()), members.len() > 1)
-        }
-        Value::Null => (None, false),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => (Some(input), false),
+    let more = match input {
+        Value::Object(members) => members.len() > 1,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
     };
-    let shown = shown.map(argument).unwrap_or_default();
+    let shown = match (telling(input), input) {
+        (Some(text), _) => Value::String(shortened(&text, LONGEST)).to_string(),
+        (None, Value::Object(members)) => members.values().next().map(Value::to_string).unwrap_or_default(),
+        (None, Value::Null) => String::new(),
+        (None, other) => other.to_string(),
+    };
+    let shown = shortened(&shown, 2 * LONGEST);
     plain(&format!("{name}({shown}{})", if more { ", ..." } else { "" })).replace(['\n', '\t'], " ")
 }
 
-/// Whether a value is text: a string, or the words of a command.
-fn is_telling(value: &Value) -> bool {
+/// What says most of a value: a text, the words of a command, or whichever member has one.
+fn telling(value: &Value) -> Option<String> {
     match value {
-        Value::String(_) => true,
-        Value::Array(words) => !words.is_empty() && words.iter().all(Value::is_string),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
-    }
-}
-
-fn argument(value: &Value) -> String {
-    match value {
-        Value::String(text) => Value::String(shortened(text, LONGEST)).to_string(),
-        Value::Array(words) if is_telling(value) => {
-            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-            Value::String(shortened(&words.join(" "), LONGEST)).to_string()
+        Value::String(text) => Some(text.clone()),
+        Value::Array(words) if words.iter().all(Value::is_string) && !words.is_empty() => {
+            Some(words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "))
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            shortened(&value.to_string(), LONGEST)
+        Value::Array(values) => values.iter().find_map(telling),
+        Value::Object(members) => {
+            let known = TELLING.iter().find_map(|&name| members.get(name).and_then(telling));
+            known.or_else(|| members.values().find_map(telling))
         }
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
 
@@ -82,6 +77,7 @@ mod tests {
             ("bash", json!({"command": "cargo test"}), r#"bash("cargo test")"#),
             ("bash", json!({"command": "a \"b\"\nc"}), r#"bash("a \"b\"\nc")"#),
             ("shell", json!({"command": ["sh", "-c", "ls"]}), r#"shell("sh -c ls")"#),
+            ("file_change", json!({"changes": [{"kind": "add", "path": "a.txt"}]}), r#"file_change("a.txt")"#),
             ("other", json!({"count": 3}), "other(3)"),
             ("other", json!({"count": 3, "zone": "x"}), r#"other("x", ...)"#),
             ("nothing", json!({}), "nothing()"),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
-use trunkline_core::event::Event;
+use trunkline_core::event::{Event, SessionId};
 use trunkline_core::secret::Secrets;
 
 use super::plain::shortened;
@@ -27,6 +27,8 @@ pub(crate) struct Transcript {
     secrets: Secrets,
     /// What is being said.
     text: String,
+    /// The session that was written down.
+    session: Option<SessionId>,
 }
 
 /// A step, as it is written.
@@ -55,7 +57,8 @@ impl Transcript {
     pub(crate) fn new(state: &Path, secrets: Secrets) -> Self {
         let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
         let name = format!("{time}-{}.jsonl", std::process::id());
-        Self { path: state.join("transcripts").join(name), file: None, broken: false, secrets, text: String::new() }
+        let path = state.join("transcripts").join(name);
+        Self { path, file: None, broken: false, secrets, text: String::new(), session: None }
     }
 
     /// Adds a step; the error of the first that could not be written.
@@ -76,7 +79,10 @@ impl Transcript {
                 self.text.push_str(delta);
                 Ok(())
             }
-            Event::Started { session: Some(session), .. } => self.add(Step::Session { session: &session.0 }),
+            Event::Started { session: Some(session), .. } if self.session.as_ref() != Some(session) => {
+                self.session = Some(session.clone());
+                self.add(Step::Session { session: &session.0 })
+            }
             Event::ToolStarted { name, input, .. } => {
                 self.said()?;
                 self.add(Step::Tool { name, input })
@@ -119,7 +125,7 @@ impl Transcript {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use trunkline_core::event::{Answer, Finish, SessionId, Usage};
+    use trunkline_core::event::{Answer, Finish, Usage};
 
     use super::*;
 
@@ -131,6 +137,7 @@ mod tests {
         transcript.add(Step::User { model: "m", text: "it is tops3cret" }).unwrap();
         for event in [
             Event::Started { session: Some(SessionId("s".into())), model: None },
+            Event::Started { session: Some(SessionId("s".into())), model: Some("said again".into()) },
             Event::Text { delta: "I'll ".into() },
             Event::Text { delta: "look.\n".into() },
             Event::ToolStarted { id: "1".into(), name: "bash".into(), input: json!({"command": "ls"}) },
