@@ -1,6 +1,7 @@
 //! The line editor: history, several lines in one message, and what Ctrl+C means.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -56,13 +57,15 @@ impl Editor {
     }
 
     pub(super) fn read(&mut self) -> Heard {
+        let prompt = You::default();
         loop {
-            match self.line.read_line(&You) {
+            match self.line.read_line(&prompt) {
                 Ok(Signal::Success(line)) => {
                     // A terminal that is closed in a minute loses nothing of it.
                     let _unkept = self.line.sync_history();
                     return Heard::Line(joined(&line));
                 }
+                Ok(Signal::HostCommand(_)) if prompt.searching.get() => {}
                 Ok(Signal::HostCommand(_)) if !self.line.current_buffer_contents().is_empty() => {
                     self.line.run_edit_commands(&[EditCommand::Clear]);
                 }
@@ -100,7 +103,11 @@ impl Highlighter for Unpainted {
     }
 }
 
-struct You;
+/// The prompt; it alone is told whether the history is being searched.
+#[derive(Default)]
+struct You {
+    searching: Cell<bool>,
+}
 
 impl Prompt for You {
     fn render_prompt_left(&self) -> Cow<'_, str> {
@@ -112,6 +119,7 @@ impl Prompt for You {
     }
 
     fn render_prompt_indicator(&self, _mode: PromptEditMode) -> Cow<'_, str> {
+        self.searching.set(false);
         "".into()
     }
 
@@ -120,7 +128,8 @@ impl Prompt for You {
     }
 
     fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
-        format!("(search: {}) ", search.term).into()
+        self.searching.set(true);
+        format!("(search, Esc ends it: {}) ", search.term).into()
     }
 
     fn get_prompt_color(&self) -> Color {

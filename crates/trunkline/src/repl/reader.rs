@@ -32,6 +32,7 @@ pub(super) enum Heard {
 /// Reads a line when it is asked to, and not before: whatever is typed until then belongs to nobody yet.
 pub(super) struct Reader {
     ask: mpsc::Sender<()>,
+    asked: bool,
     heard: tokio_mpsc::Receiver<Heard>,
     /// Ends the reading of an editor.
     stop: Arc<AtomicBool>,
@@ -55,15 +56,18 @@ impl Reader {
                 None
             }
         };
-        Self { ask, heard, stop, thread: reading }
+        Self { ask, asked: false, heard, stop, thread: reading }
     }
 
-    /// The next line. Cancel safe: what is heard after all is heard the next time.
+    /// The next line. Cancel safe: what was asked for is heard the next time.
     pub(super) async fn next(&mut self) -> Heard {
-        if self.ask.send(()).is_err() {
+        if !self.asked && self.ask.send(()).is_err() {
             return Heard::End;
         }
-        self.heard.recv().await.unwrap_or(Heard::End)
+        self.asked = true;
+        let heard = self.heard.recv().await;
+        self.asked = false;
+        heard.unwrap_or(Heard::End)
     }
 
     /// Ends the reading, and leaves the terminal as it was.
