@@ -4,17 +4,20 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use trunkline_agent::tools::{Shell, Toolbox};
 use trunkline_core::event::SessionId;
+use trunkline_core::model::AGENT;
+use trunkline_core::provider::Permissions;
 use trunkline_engine::{Caps, Engine};
 
 use super::run::{show, task_from_stdin};
 use crate::Exit;
 use crate::cli::Places;
-use crate::repl::{Index, Repl, Shell, Talk};
+use crate::repl::{Index, Repl, Talk};
 use crate::setup::{Loaded, StopSignals, keepers, runtime};
 
-/// The model that is always there.
-const DEFAULT: &str = "agent";
+/// For a newcomer, who may take its answers for a model's.
+const SCRIPTED: &str = "No LLM is set, so a scripted one answers: try \"hello world\". LLM_BASE_URL, LLM_AUTH_TOKEN and LLM_DEFAULT_MODEL set one.";
 
 /// Talk to the built-in coding agent, or to any other model, in this folder
 ///
@@ -59,7 +62,7 @@ impl Agent {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let loaded = Loaded::new(&self.places)?;
         let resumed = self.resumed(&loaded)?;
-        let model = self.model.or_else(|| resumed.as_ref()?.model.clone()).unwrap_or_else(|| DEFAULT.to_owned());
+        let model = self.model.or_else(|| resumed.as_ref()?.model.clone()).unwrap_or_else(|| AGENT.to_owned());
         let task = match self.prompt.as_deref() {
             Some("-") => Some(task_from_stdin()?),
             task => task.map(str::to_owned),
@@ -69,18 +72,22 @@ impl Agent {
             let keepers = keepers()?;
             let engine = loaded.engine_on(keepers.clone(), Caps::default(), None)?;
             let mut talk = Talk::new(&loaded.state, &loaded.around.folder, engine.secrets().clone());
-            let title = resumed.map(|Resumed { session, title, .. }| {
-                talk.resume(&model, session, title.clone());
-                title.unwrap_or_default()
-            });
+            let mut notes = Vec::new();
+            if model == AGENT && loaded.config.wants_mock() {
+                notes.push(SCRIPTED.to_owned());
+            }
+            if let Some(Resumed { session, title, .. }) = resumed {
+                notes.push(format!("Going on with: {}", title.as_deref().unwrap_or(&session.0)));
+                talk.resume(&model, session, title);
+            }
             let outcome = match task {
                 Some(task) => one_task(&engine, talk, &model, &task).await,
                 None => {
                     engine.sweep().await;
-                    let (env, folder) = (loaded.around.env.clone(), loaded.around.folder.clone());
-                    let shell = Shell { keepers, env, folder };
-                    let repl = Repl::new(&engine, shell, talk, model, &loaded.around, &loaded.state)?;
-                    repl.run(title.as_deref()).await
+                    let shell = Shell { keepers, env: loaded.around.env.clone() };
+                    let tools = Toolbox::new(loaded.around.folder.clone(), Permissions::Full, shell);
+                    let repl = Repl::new(&engine, tools, talk, model, &loaded.around, &loaded.state)?;
+                    repl.run(&notes).await
                 }
             };
             engine.shutdown().await;

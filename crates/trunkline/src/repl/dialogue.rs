@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use trunkline_agent::tools::Toolbox;
 use trunkline_core::near::near;
 use trunkline_engine::{Engine, Run};
 
@@ -13,7 +14,6 @@ use super::command::{Said, help};
 use super::index::Entry;
 use super::plain::plain;
 use super::reader::{Heard, Reader};
-use super::shell::Shell;
 use super::show::Show;
 use super::talk::Talk;
 use super::terminal::{Terminal, Unechoed, columns};
@@ -27,7 +27,8 @@ const TICK: Duration = Duration::from_secs(1);
 
 pub(crate) struct Repl<'a> {
     engine: &'a Engine,
-    shell: Shell,
+    /// Of which only the shell is used here: the others are the model's.
+    tools: Toolbox,
     talk: Talk,
     model: String,
     terminal: Terminal,
@@ -50,7 +51,7 @@ enum Next {
 impl<'a> Repl<'a> {
     pub(crate) fn new(
         engine: &'a Engine,
-        shell: Shell,
+        tools: Toolbox,
         talk: Talk,
         model: String,
         around: &Surroundings,
@@ -58,14 +59,14 @@ impl<'a> Repl<'a> {
     ) -> io::Result<Self> {
         let terminal = Terminal::of(around);
         let signals = StopSignals::listen()?;
-        let reader = Reader::start(terminal, &state.join("agent/history"));
+        let reader = Reader::start(terminal, &state.join("repl/history"));
         let show = Show::new(io::stdout(), terminal, columns);
-        Ok(Self { engine, shell, talk, model, terminal, show, reader, signals, failed: false })
+        Ok(Self { engine, tools, talk, model, terminal, show, reader, signals, failed: false })
     }
 
-    /// Answers line after line until there are no more.
-    pub(crate) async fn run(mut self, resumed: Option<&str>) -> Result<ExitCode> {
-        self.welcome(resumed)?;
+    /// Answers line after line until there are no more. `notes` are for whoever types the first one.
+    pub(crate) async fn run(mut self, notes: &[String]) -> Result<ExitCode> {
+        self.welcome(notes)?;
         let end = loop {
             match self.turn().await {
                 Ok(Next::Line) => {}
@@ -88,14 +89,12 @@ impl<'a> Repl<'a> {
         })
     }
 
-    fn welcome(&mut self, resumed: Option<&str>) -> io::Result<()> {
+    fn welcome(&mut self, notes: &[String]) -> io::Result<()> {
         if self.terminal == Terminal::None {
             return Ok(());
         }
         self.show.note(&format!("Talking to {}. /help shows what else there is; Ctrl+D leaves.", self.model))?;
-        if let Some(title) = resumed {
-            self.show.note(&format!("Going on with: {title}"))?;
-        }
+        notes.iter().try_for_each(|note| self.show.note(note))?;
         if !self.engine.models().knows(&self.model) {
             self.unknown_model(&self.model.clone())?;
         }
@@ -208,12 +207,12 @@ impl<'a> Repl<'a> {
         let unechoed = self.unechoed();
         self.talk.ran(command);
         let ran = tokio::select! {
-            ran = self.shell.bash(command) => Ok(ran),
+            ran = self.tools.bash(command) => Ok(ran),
             signal = self.signals.next() => Err(signal),
         };
         let next = match ran {
-            Ok(output) => {
-                self.show.print(&output)?;
+            Ok(outcome) => {
+                self.show.print(&outcome.output)?;
                 Next::Line
             }
             Err(signal) => self.interrupted(signal)?,

@@ -42,7 +42,7 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn new(state: &Path) -> Self {
-        Self { path: state.join("agent/sessions.jsonl") }
+        Self { path: state.join("repl/sessions.jsonl") }
     }
 
     /// Adds a turn. Now and then the file is written anew, without what nobody asks for any more.
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(named("s-o").as_deref(), Some("s-one"));
         assert_eq!(named("s-t"), None, "two begin like this");
         assert_eq!(index.named("s-one").unwrap().title, "Hello,");
-        let mode = std::fs::metadata(state.path().join("agent/sessions.jsonl")).unwrap().permissions().mode();
+        let mode = std::fs::metadata(state.path().join("repl/sessions.jsonl")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
@@ -142,7 +142,7 @@ mod tests {
     fn it_does_not_grow_for_ever_and_keeps_the_newest() {
         let state = tempfile::tempdir().unwrap();
         let index = Index::new(state.path());
-        let path = state.path().join("agent/sessions.jsonl");
+        let path = state.path().join("repl/sessions.jsonl");
         let old: String = (0..4 * MOST).map(|at| line(&entry("/a", "m", &format!("old-{at}")))).collect();
         private::open(&path).unwrap().write_all(format!("not ours\n{old}").as_bytes()).unwrap();
         index.add(&entry("/a", "m", "new")).unwrap();

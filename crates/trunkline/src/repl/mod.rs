@@ -12,7 +12,6 @@ mod markdown;
 pub(crate) mod plain;
 mod private;
 mod reader;
-mod shell;
 mod show;
 mod style;
 mod table;
@@ -23,5 +22,4 @@ mod transcript;
 
 pub(crate) use dialogue::Repl;
 pub(crate) use index::Index;
-pub(crate) use shell::Shell;
 pub(crate) use talk::Talk;

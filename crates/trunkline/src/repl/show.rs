@@ -11,7 +11,7 @@ use trunkline_core::event::{Answer, Event, Usage};
 use super::blocks::{Blocks, Piece};
 use super::markdown;
 use super::plain::{Plain, first_line, plain};
-use super::style::{Colour, Paint, Span, Style, last_columns};
+use super::style::{Colour, Paint, Span, Style, last_columns, wrap};
 use super::terminal::Terminal;
 use super::tool::call;
 use crate::wording::{cut_short, left};
@@ -130,7 +130,8 @@ impl<W: Write> Show<W> {
     /// Something about the conversation, in a line of its own.
     pub(super) fn note(&mut self, message: &str) -> io::Result<()> {
         self.end_text()?;
-        self.aside(&format!("· {}", plain(message)), Style::DIM)
+        let note = self.wrapped(format!("· {}", plain(message)));
+        self.aside(&note, Style::DIM)
     }
 
     /// Something went wrong. Where a program reads the answers, it is not one of them.
@@ -141,7 +142,8 @@ impl<W: Write> Show<W> {
             eprintln!("trunkline: {message}");
             return Ok(());
         }
-        self.aside(&format!("error: {message}"), Style::coloured(Colour::Red))
+        let error = self.wrapped(format!("error: {message}"));
+        self.aside(&error, Style::coloured(Colour::Red))
     }
 
     /// Text of our own, or of a command: neither rendered nor from the agent.
@@ -254,6 +256,15 @@ impl<W: Write> Show<W> {
         };
         writeln!(self.out, "{text}")?;
         self.out.flush()
+    }
+
+    /// Words of our own, in rows that fit.
+    fn wrapped(&self, text: String) -> String {
+        if !matches!(self.terminal, Terminal::Full(_)) {
+            return text;
+        }
+        let rows = wrap(&[Span::new(text, Style::default())], (self.columns)(), (self.columns)());
+        rows.iter().map(|row| Paint::None.line(row)).collect::<Vec<_>>().join("\n")
     }
 
     fn end_text(&mut self) -> io::Result<()> {

@@ -120,3 +120,11 @@ fn the_row_below_never_takes_more_than_one() {
         assert!(row.chars().count() < 40, "{row:?}");
     }
 }
+
+#[test]
+fn a_note_is_wrapped_between_words_on_a_terminal_alone() {
+    let notice = Event::Notice { message: "one two three four five six seven eight nine".into() };
+    let row = "· one two three four five six seven\neight nine\n";
+    assert_eq!(screen(&[std::slice::from_ref(&notice)]), format!("\n{row}\n\n"));
+    assert_eq!(shown(Terminal::None, &[&[notice]]), "· one two three four five six seven eight nine\n");
+}

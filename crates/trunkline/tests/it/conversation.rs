@@ -147,7 +147,7 @@ fn what_was_typed_is_remembered_and_what_is_pasted_is_one_message() {
     tty.says("first words");
     tty.types("\u{4}");
     assert_eq!(tty.ended(), Some(0));
-    let history = line.path("state/agent/history");
+    let history = line.path("state/repl/history");
     assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
     let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
     tty.prompts("");
@@ -206,8 +206,8 @@ fn a_model_that_fails_is_told_of_and_the_conversation_goes_on() {
         .cli("gemini", "echo broken >&2; exit 1")
         .model("bad", json!({"driver": "gemini"}))
         .model("missing", json!({"driver": "opencode"}));
-    let mut tty = Tty::open(&line, &["agent"]);
-    tty.shows("unknown model \"agent\"");
+    let mut tty = Tty::open(&line, &["agent", "-m", "agnet"]);
+    tty.shows("unknown model \"agnet\"; did you mean agent?");
     tty.says("hi");
     tty.says("/model bad");
     tty.says("hi");
@@ -310,7 +310,7 @@ fn what_was_said_is_written_down_for_its_owner_alone() {
     // Nor does a conversation end with what can be kept of it.
     fs::remove_dir_all(line.path("state")).unwrap();
     fs::create_dir(line.path("state")).unwrap();
-    for folder in ["transcripts", "agent"] {
+    for folder in ["transcripts", "repl"] {
         fs::write(line.path("state").join(folder), "in the way").unwrap();
     }
     let ran = line.run_with(&["agent", "-m", "m"], b"hi\nhi\n").exits(0);
@@ -320,20 +320,26 @@ fn what_was_said_is_written_down_for_its_owner_alone() {
 }
 
 #[test]
-#[ignore = "the built-in agent is not on this line yet"]
 fn the_built_in_agent_writes_a_program_and_runs_it() {
     let line = on_terminal(Line::new());
     let mut tty = Tty::open(&line, &["agent"]);
+    tty.shows("No LLM is set, so a scripted one answers");
     tty.says("make a hello world program");
     for shown in [
         "Agent: I'll create a hello world Python script for you.",
         "[Tool: write_file(\"hello.py\", ...)]",
-        "[Tool: bash(\"python hello.py\")]",
+        "[Tool: bash(\"python3 hello.py\")]",
         "Agent: Done!",
     ] {
         tty.shows(shown);
     }
-    assert_eq!(fs::read_to_string(line.repo().join("hello.py")).unwrap(), "print('Hello, World!')");
+    assert_eq!(fs::read_to_string(line.repo().join("hello.py")).unwrap(), "print('Hello, World!')\n");
+    tty.types("\u{4}");
+    assert_eq!(tty.ended(), Some(0));
+    let mut tty = Tty::open(&line, &["agent", "--resume"]);
+    tty.shows("Going on with: make a hello world program");
+    tty.says("how are you?");
+    tty.shows("Agent: I'm doing well, thank you for asking!");
     tty.types("\u{4}");
     assert_eq!(tty.ended(), Some(0));
 }
