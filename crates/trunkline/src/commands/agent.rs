@@ -34,7 +34,7 @@ Examples:
   trunkline agent                                   a conversation
   trunkline agent --model codex                     the same, with Codex
   trunkline agent --resume                          go on with the latest one of this folder
-  trunkline agent -p \"why does the build fail?\"     one task: the answer on stdout, the rest on stderr
+  trunkline agent -p \"why does the build fail?\"     one task: only the answer on stdout
   git diff | trunkline agent -p -                   one task from stdin
   printf '%s\\n' 'look around' 'now fix it' | trunkline agent")]
 pub(crate) struct Agent {
