@@ -23,6 +23,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(commands::serve::Serve),
+    Agent(commands::agent::Agent),
     Run(commands::run::Run),
     Models(commands::models::List),
     Check(commands::check::Check),

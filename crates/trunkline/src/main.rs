@@ -3,7 +3,9 @@
 mod cli;
 mod commands;
 mod config;
+mod repl;
 mod setup;
+mod wording;
 
 use std::io;
 use std::process::ExitCode;
@@ -19,7 +21,7 @@ fn main() -> ExitCode {
         return trunkline_process::keeper_main();
     }
     let cli = Cli::parse();
-    setup::log(cli.verbose, matches!(cli.command, Command::Run(_)));
+    setup::log(cli.verbose, matches!(cli.command, Command::Run(_) | Command::Agent(_)));
     match run(cli) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(serve) => serve.run(),
+        Command::Agent(agent) => agent.run(),
         Command::Run(run) => run.run(),
         Command::Models(models) => models.run(),
         Command::Check(check) => check.run(),

@@ -71,7 +71,11 @@ impl Loaded {
 
     /// An engine for these models, and what it cannot do without. Needs a tokio runtime.
     pub(crate) fn engine(&self, caps: Caps, grace: Option<Duration>) -> Result<Gateway> {
-        let keepers = Keepers::new(KeeperProgram::this_binary(), 1)?;
+        self.engine_on(keepers()?, caps, grace)
+    }
+
+    /// As [`engine`](Self::engine), for a command that starts something itself, too.
+    pub(crate) fn engine_on(&self, keepers: Keepers, caps: Caps, grace: Option<Duration>) -> Result<Gateway> {
         let mock = if self.config.wants_mock() { Some(Mock::start()?) } else { None };
         let settings = Settings {
             env: self.around.env.clone(),
@@ -131,6 +135,11 @@ impl Mock {
     }
 }
 
+/// Who starts processes for this command. Needs a tokio runtime.
+pub(crate) fn keepers() -> io::Result<Keepers> {
+    Keepers::new(KeeperProgram::this_binary(), 1)
+}
+
 /// Everything in the environment and in a configuration that must not be shown.
 pub(crate) fn secrets_of(around: &Surroundings, config: &Config) -> Vec<String> {
     let inherited = around.env.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
@@ -155,13 +164,20 @@ impl StopSignals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// The next of them.
-    pub(crate) async fn next(&mut self) {
+    /// The next of them. Cancel safe.
+    pub(crate) async fn next(&mut self) -> StopSignal {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => StopSignal::Terminate,
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
         }
     }
+}
+
+/// Which of them it was: someone at a terminal may only mean what is going on just now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StopSignal {
+    Terminate,
+    Interrupt,
 }
 
 /// The runtime every command that starts something lives in.

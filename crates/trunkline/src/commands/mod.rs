@@ -1,5 +1,6 @@
 //! One file for each command.
 
+pub(crate) mod agent;
 pub(crate) mod check;
 pub(crate) mod decode;
 pub(crate) mod doctor;

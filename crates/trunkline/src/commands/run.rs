@@ -6,13 +6,15 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use trunkline_core::event::{Event, SessionId};
-use trunkline_core::failure::Category;
 use trunkline_core::turn::{Message, Role, Turn};
-use trunkline_engine::{Caps, Engine, StartError};
+use trunkline_engine::{Caps, Engine};
 
 use crate::Exit;
 use crate::cli::Places;
+use crate::repl::plain::{Plain, first_line, plain};
+use crate::repl::tool::call;
 use crate::setup::{Loaded, StopSignals, runtime, say};
+use crate::wording::{Refusal, cut_short, failed, left};
 
 /// Run one task on a model and show its progress
 #[derive(Debug, Args)]
@@ -32,16 +34,10 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let task = match self.task.as_deref() {
-            Some(task) if task != "-" => task.to_owned(),
-            Some(_) | None => {
-                if io::stdin().is_terminal() {
-                    bail!("what is the task? trunkline run -m {} \"…\"", self.model);
-                }
-                let mut task = String::new();
-                io::stdin().lock().read_to_string(&mut task).context("cannot read the task from stdin")?;
-                task
-            }
+        let task = match self.task {
+            Some(task) if task != "-" => task,
+            None if io::stdin().is_terminal() => bail!("what is the task? trunkline run -m {} \"…\"", self.model),
+            Some(_) | None => task_from_stdin()?,
         };
         let loaded = Loaded::new(&self.places)?;
         let turn = Turn {
@@ -56,8 +52,8 @@ impl Run {
             let engine = loaded.engine(Caps::default(), None)?;
             engine.sweep().await;
             let outcome = tokio::select! {
-                outcome = show(&engine, turn) => outcome,
-                () = signals.next() => Ok(Exit::General.into()),
+                outcome = show(&engine, turn, |_| {}) => outcome,
+                _ = signals.next() => Ok(Exit::General.into()),
             };
             engine.shutdown().await;
             outcome
@@ -65,66 +61,54 @@ impl Run {
     }
 }
 
-async fn show(engine: &Engine, turn: Turn) -> Result<ExitCode> {
+/// All of stdin.
+pub(crate) fn task_from_stdin() -> Result<String> {
+    let mut task = String::new();
+    io::stdin().lock().read_to_string(&mut task).context("cannot read the task from stdin")?;
+    Ok(task)
+}
+
+/// Runs one turn and tells of it: the answer on stdout, everything else on stderr. `hear` gets every event, too.
+pub(crate) async fn show(engine: &Engine, turn: Turn, mut hear: impl FnMut(&Event)) -> Result<ExitCode> {
     let name = turn.model.clone();
     let mut run = match engine.start(turn).await {
         Ok(run) => run,
-        Err(StartError::UnknownModel { near }) if near.is_empty() => {
-            bail!("unknown model {name:?}; see: trunkline models")
-        }
-        Err(StartError::UnknownModel { near }) => bail!("unknown model {name:?}; did you mean {}?", near.join(" or ")),
-        Err(StartError::Failed { failure, attempts, .. }) => {
-            if attempts.len() > 1 {
-                let tried =
-                    attempts.iter().map(|a| format!("{} ({})", a.model, a.category.map_or("ok", Category::name)));
-                eprintln!("· tried {}", tried.collect::<Vec<_>>().join(", "));
+        Err(error) => {
+            let refusal = Refusal::of(&name, error);
+            if let Some(tried) = refusal.tried {
+                eprintln!("· {tried}");
             }
-            eprintln!(
-                "trunkline: {failure}{}",
-                failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default()
-            );
-            return Ok(Exit::Provider.into());
+            eprintln!("trunkline: {}", refusal.message);
+            return Ok(refusal.exit.into());
         }
-        Err(error @ StartError::Unavailable { .. }) => {
-            eprintln!("trunkline: {error}");
-            return Ok(Exit::Provider.into());
-        }
-        Err(error @ StartError::Busy { .. }) => return Err(error.into()),
     };
-    let mut stdout = io::stdout();
+    let mut answer = Answer::default();
     let mut code = ExitCode::SUCCESS;
     let mut told = None;
     while let Some(event) = run.next().await {
+        hear(&event);
         match event {
-            Event::Text { delta } => {
-                stdout.write_all(delta.as_bytes())?;
-                stdout.flush()?;
-            }
+            Event::Text { delta } => answer.text(&delta)?,
             Event::Started { session: Some(session), .. } if told.as_ref() != Some(&session) => {
                 eprintln!("· session {session}");
                 told = Some(session);
             }
-            Event::ToolStarted { name, input, .. } => eprintln!("· {name} {input}"),
-            Event::ToolFinished { ok: false, output, .. } => {
-                eprintln!("· failed: {}", output.lines().next().unwrap_or_default())
+            Event::ToolStarted { name, input, .. } => {
+                answer.pause()?;
+                eprintln!("· {}", call(&name, &input));
             }
-            Event::Notice { message } => eprintln!("· {message}"),
-            Event::Workspace(receipt) => match &receipt.branch {
-                Some(branch) => eprintln!(
-                    "\n· {} (+{} -{}) on branch {branch}",
-                    if receipt.files_changed == 1 {
-                        "1 file changed".to_owned()
-                    } else {
-                        format!("{} files changed", receipt.files_changed)
-                    },
-                    receipt.insertions,
-                    receipt.deletions
-                ),
-                None => eprintln!("\n· nothing changed"),
-            },
-            Event::Finished(_) => say("")?,
+            Event::ToolFinished { ok: false, output, .. } => eprintln!("· failed: {}", first_line(&output, 200)),
+            Event::Notice { message } => eprintln!("· {}", plain(&message)),
+            Event::Workspace(receipt) => eprintln!("\n· {}", left(&receipt)),
+            Event::Finished(finished) => {
+                answer.end()?;
+                if let Some(why) = cut_short(finished.finish) {
+                    eprintln!("· {why}");
+                }
+            }
             Event::Failed(failure) => {
-                eprintln!("\ntrunkline: {} failed ({}): {failure}", run.provider(), failure.category.name());
+                answer.end()?;
+                eprintln!("trunkline: {}", failed(run.provider(), &failure));
                 code = Exit::Provider.into();
             }
             Event::Started { .. }
@@ -136,4 +120,44 @@ async fn show(engine: &Engine, turn: Turn) -> Result<ExitCode> {
         }
     }
     Ok(code)
+}
+
+/// The answer on stdout, as it comes.
+#[derive(Default)]
+struct Answer {
+    filter: Plain,
+    /// Line ends, held back until there is something behind them.
+    held: String,
+    /// Something was said, and its line not ended.
+    open: bool,
+    /// A tool ran since something was said: what comes next stands apart.
+    paused: bool,
+}
+
+impl Answer {
+    fn text(&mut self, delta: &str) -> io::Result<()> {
+        let text = self.filter.push(delta);
+        let text = if self.open { text.as_str() } else { text.trim_start_matches('\n') };
+        let said = text.trim_end_matches('\n');
+        if said.is_empty() {
+            self.held.push_str(text);
+            return Ok(());
+        }
+        let apart = if std::mem::take(&mut self.paused) { "\n" } else { "" };
+        let mut stdout = io::stdout();
+        write!(stdout, "{apart}{}{said}", std::mem::take(&mut self.held))?;
+        self.held.push_str(&text[said.len()..]);
+        self.open = true;
+        stdout.flush()
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        self.paused |= self.open;
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.held.clear();
+        if std::mem::take(&mut self.open) { say("") } else { Ok(()) }
+    }
 }

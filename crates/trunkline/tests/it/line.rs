@@ -284,6 +284,17 @@ impl Line {
         }
     }
 
+    /// Starts `trunkline` on a terminal of its own, which is given as its three streams.
+    pub(crate) fn on_terminal(&self, args: &[&str], streams: [Stdio; 3]) -> Child {
+        self.write_models();
+        let plain = self.trunkline(args);
+        let mut command = command(&which("setsid"));
+        command.arg("--ctty").arg(plain.get_program()).args(plain.get_args()).current_dir(self.repo()).env_clear();
+        command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let [stdin, stdout, stderr] = streams;
+        spawn(command.stdin(stdin).stdout(stdout).stderr(stderr))
+    }
+
     /// The binary, with nothing of the environment of whoever runs the tests.
     fn trunkline(&self, args: &[&str]) -> Command {
         let mut command = command(Path::new(env!("CARGO_BIN_EXE_trunkline")));

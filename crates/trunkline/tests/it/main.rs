@@ -6,6 +6,7 @@ mod http;
 mod line;
 mod look;
 mod service;
+mod tty;
 
 mod again;
 mod agent;
@@ -16,6 +17,7 @@ mod cancel;
 mod chaos;
 mod commands;
 mod config;
+mod conversation;
 mod errors;
 mod load;
 mod mock_llm;

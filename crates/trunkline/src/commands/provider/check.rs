@@ -74,7 +74,7 @@ impl Check {
             let keepers = Keepers::new(KeeperProgram::this_binary(), 2)?;
             let outcome = tokio::select! {
                 outcome = check(&keepers, subject, self.model.as_deref(), self.timeout) => outcome,
-                () = signals.next() => Ok(Exit::General.into()),
+                _ = signals.next() => Ok(Exit::General.into()),
             };
             keepers.shutdown().await;
             outcome

@@ -1,0 +1,130 @@
+use serde_json::json;
+use trunkline_core::event::Finish;
+
+use super::*;
+
+fn text(delta: &str) -> Event {
+    Event::Text { delta: delta.into() }
+}
+
+fn tool(id: &str, name: &str, input: serde_json::Value) -> Event {
+    Event::ToolStarted { id: id.into(), name: name.into(), input }
+}
+
+fn done(id: &str, ok: bool, output: &str) -> Event {
+    Event::ToolFinished { id: id.into(), output: output.into(), ok }
+}
+
+fn finished() -> Event {
+    Event::Finished(Answer::new("", Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() }, Finish::Stop))
+}
+
+fn shown(terminal: Terminal, turns: &[&[Event]]) -> String {
+    let mut show = Show::new(Vec::new(), terminal, || 40);
+    for turn in turns {
+        show.begin().unwrap();
+        turn.iter().for_each(|event| show.event(event).unwrap());
+        show.end().unwrap();
+    }
+    String::from_utf8(show.out).unwrap()
+}
+
+/// What is left on a full terminal: rows that were erased are gone, and the time it took is nobody's guess.
+fn screen(turns: &[&[Event]]) -> String {
+    let text = shown(Terminal::Full(Paint::None), turns);
+    let rows = text.split('\n').map(|row| row.rsplit("\r\u{1b}[K").next().unwrap());
+    rows.map(|row| row.split(" out, ").next().unwrap().to_owned() + "\n").collect()
+}
+
+fn a_turn_with_tools() -> Vec<Event> {
+    vec![
+        text("Let me "),
+        text("look.\n\n"),
+        tool("1", "read_file", json!({"path": "src/main.py"})),
+        done("1", true, "…"),
+        tool("2", "edit_file", json!({"path": "src/main.py", "old_string": "a", "new_string": "b"})),
+        done("2", false, "\nold_string not found\nat all"),
+        text("\n\nIt is "),
+        text("*done*.\n"),
+        finished(),
+    ]
+}
+
+#[test]
+fn a_turn_in_a_pipe_is_as_the_agent_wrote_it() {
+    let turn = a_turn_with_tools();
+    let expected = "Agent: Let me look.\n\n\
+                    [Tool: read_file(\"src/main.py\")]\n\
+                    [Tool: edit_file(\"src/main.py\", ...)]\n\
+                    · edit_file failed: old_string not found\n\n\
+                    Agent: It is *done*.\n";
+    assert_eq!(shown(Terminal::None, &[&turn]), expected);
+    assert_eq!(shown(Terminal::None, &[&turn, &turn]), format!("{expected}\n{expected}"));
+    assert_eq!(shown(Terminal::Basic, &[&turn]), format!("\n{expected}\n"));
+}
+
+#[test]
+fn a_turn_on_a_terminal_is_rendered() {
+    let expected = "\n\
+                    Agent: Let me look.\n\n\
+                    [Tool: read_file(\"src/main.py\")]\n\
+                    [Tool: edit_file(\"src/main.py\", ...)]\n\
+                    · edit_file failed: old_string not found\n\n\
+                    Agent: It is done.\n\n\
+                    · 3 tokens in, 2\n\n\n";
+    assert_eq!(screen(&[&a_turn_with_tools()]), expected);
+}
+
+#[test]
+fn blocks_stand_apart_and_lines_of_code_do_not() {
+    let whole = "# Head\none\n\n```sh\nls\n\npwd\n```\nend";
+    let pieces: Vec<Event> = whole.split_inclusive('\n').map(text).collect();
+    let expected = "\nAgent: Head\n\none\n\n    ls\n    \n    pwd\n\nend\n\n\n";
+    assert_eq!(screen(&[&[text(whole)]]), expected);
+    assert_eq!(screen(&[&pieces]), expected);
+    assert_eq!(screen(&[&[text("```\nx\n```\n")]]), "\nAgent:\n    x\n\n\n");
+}
+
+#[test]
+fn nothing_of_an_agent_controls_the_terminal() {
+    let evil = "\u{1b}]0;owned\u{7}\u{9b}2Jx\u{8}\u{1b}[2J";
+    let turn = [
+        text(evil),
+        Event::Thinking { delta: evil.into() },
+        tool("1", evil, json!({"command": evil})),
+        done("1", false, evil),
+        Event::Notice { message: evil.into() },
+        finished(),
+    ];
+    let control = |text: &str| text.replace("\r\u{1b}[K", "").chars().any(|c| c.is_control() && c != '\n');
+    for terminal in [Terminal::None, Terminal::Basic, Terminal::Full(Paint::None)] {
+        let text = shown(terminal, &[&turn]);
+        assert!(text.contains("2Jx") && !control(&text), "{text:?}");
+    }
+}
+
+#[test]
+fn an_answer_without_text_and_a_stopped_one() {
+    assert_eq!(shown(Terminal::None, &[&[finished()]]), "");
+    assert_eq!(shown(Terminal::None, &[&[text("half")]]), "Agent: half\n");
+    let cut = Event::Finished(Answer::new("", Usage::default(), Finish::Length));
+    let expected = "Agent: half\n\n· the answer was cut off at the model's output limit\n";
+    assert_eq!(shown(Terminal::None, &[&[text("half"), cut]]), expected);
+}
+
+#[test]
+fn the_row_below_never_takes_more_than_one() {
+    let long = "word ".repeat(50);
+    let text = shown(Terminal::Full(Paint::None), &[&[text(&long), Event::Thinking { delta: long.clone() }]]);
+    for row in text.split("\r\u{1b}[K").flat_map(|part| part.split('\n')) {
+        assert!(row.chars().count() < 40, "{row:?}");
+    }
+}
+
+#[test]
+fn a_note_is_wrapped_between_words_on_a_terminal_alone() {
+    let notice = Event::Notice { message: "one two three four five six seven eight nine".into() };
+    let row = "· one two three four five six seven\neight nine\n";
+    assert_eq!(screen(&[std::slice::from_ref(&notice)]), format!("\n{row}\n\n"));
+    assert_eq!(shown(Terminal::None, &[&[notice]]), "· one two three four five six seven eight nine\n");
+}

@@ -1,0 +1,345 @@
+//! Conversations: on a terminal, from a pipe, and one task at a time.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::line::Line;
+use crate::look::{all_gone, exists};
+use crate::tty::Tty;
+
+const SESSION: &str = "01a1dc95-866c-7710-94b6-181fa10fa304";
+
+/// Words of codex that its fake has beside those of every fake.
+const WORDS: &str = r#"
+starts() { printf '{"type":"thread.started","thread_id":"01a1dc95-866c-7710-94b6-181fa10fa304"}\n'; }
+uses() {
+    if [ "$3" = 0 ]; then status=completed; else status=failed; fi
+    printf '{"type":"item.started","item":{"id":"t","type":"command_execution","command":"%s"}}\n' "$1"
+    printf '{"type":"item.completed","item":{"id":"t","type":"command_execution","command":"%s","aggregated_output":"%s","exit_code":%s,"status":"%s"}}\n' "$1" "$2" "$3" "$status"
+}
+"#;
+
+/// A model `m` on codex, which does as the script says.
+fn line(script: &str) -> Line {
+    Line::new().cli("codex", &format!("{WORDS}\n{script}")).model("m", json!({"driver": "codex"}))
+}
+
+fn on_terminal(line: Line) -> Line {
+    line.env("TERM", "xterm-256color")
+}
+
+fn resumes(line: &Line) -> bool {
+    line.argv("codex").ends_with(&["resume".into(), SESSION.into(), "-".into()])
+}
+
+#[test]
+fn a_conversation_on_a_terminal() {
+    let script = "note \"$@\"; starts; codex_says 'Let me look.'; uses 'cargo test' 'it does not build' 101; \
+                  codex_answers 'It is **done**:\\n\\n- one\\n- two'";
+    let line = on_terminal(line(script));
+    let mut tty = Tty::open(&line, &["agent", "--model", "m"]);
+    tty.says("please help");
+    let expected = "You: please help\n\nAgent: Let me look.\n\n[Tool: command_execution(\"cargo test\")]\n\
+                    · command_execution failed: it does not build\n\nAgent: It is done:\n\n• one\n• two\n\n· 3 tokens in, 2 out";
+    assert!(tty.screen().contains(expected), "{}", tty.screen());
+    assert!(tty.raw().contains("\u{1b}[1mdone\u{1b}[0m"), "{:?}", tty.raw());
+    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nplease help");
+    tty.says("go on");
+    assert!(resumes(&line), "it remembers");
+    tty.says("/clear");
+    tty.says("and anew");
+    assert!(!resumes(&line), "it was told to forget");
+    tty.types("\u{4}");
+    assert_eq!(tty.ended(), Some(0));
+    assert!(tty.screen().contains(&format!("Go on with: trunkline agent --resume {SESSION}")), "{}", tty.screen());
+}
+
+#[test]
+fn commands_of_the_terminal() {
+    let line = on_terminal(line("note \"$@\"; codex_answers yes")).model("other", json!({"driver": "codex"}));
+    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    tty.says("");
+    tty.says("!echo $((20+22)); pwd; exit 3");
+    let folder = line.repo().display().to_string();
+    assert!(tty.screen().replace('\n', "").contains(&format!("42{folder}[exit code: 3]")), "{}", tty.screen());
+    tty.says("/modle");
+    tty.shows("no such command: /modle; did you mean /model?");
+    tty.says("/model");
+    tty.shows("* m\n  other");
+    tty.says("/model othr");
+    tty.shows("unknown model \"othr\"; did you mean other?");
+    tty.says("/model other");
+    tty.shows("Talking to other.");
+    tty.says("/help");
+    tty.shows("run a shell command here, past the model");
+    assert!(!line.path("seen/codex.argv").exists(), "nothing of this is the model's business");
+    tty.says("//etc/hosts?");
+    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\n/etc/hosts?");
+    tty.prompts("");
+    tty.types("/exit\r");
+    assert_eq!(tty.ended(), Some(0));
+    assert!(!tty.screen().contains("Go on with"), "this model keeps no sessions");
+}
+
+#[test]
+fn the_first_interrupt_stops_the_answer_and_the_second_leaves() {
+    let script = "note \"$@\"; starts; [ -e \"$seen/pid\" ] && codex_answers again && exit; codex_says 'half an answer'; tell pid $$; hang";
+    let line = on_terminal(line(script));
+    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    tty.prompts("");
+    tty.types("work\r");
+    let pid = line.told_pid("pid");
+    tty.shows("half an answer");
+    tty.types("\u{3}");
+    tty.prompts("");
+    tty.shows("Agent: half an answer\n\n· interrupted");
+    all_gone(&[pid]);
+    tty.says("go on");
+    tty.shows("Agent: again");
+    assert!(resumes(&line));
+    tty.types("some text");
+    tty.prompts("some text");
+    tty.types("\u{3}");
+    tty.prompts("");
+    tty.types("\u{3}");
+    assert_eq!(tty.ended(), Some(0));
+}
+
+#[test]
+fn a_command_of_ones_own_can_be_interrupted() {
+    let line = on_terminal(line("codex_answers yes"));
+    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    tty.prompts("");
+    tty.types(&format!("!echo $$ >'{0}/.pid'; mv '{0}/.pid' '{0}/pid'; sleep 1000\r", line.path("seen").display()));
+    let pid = line.told_pid("pid");
+    tty.types("\u{3}");
+    tty.prompts("");
+    tty.shows("· interrupted");
+    all_gone(&[pid]);
+    tty.types("\u{4}");
+    assert_eq!(tty.ended(), Some(0));
+}
+
+#[test]
+fn a_request_to_end_ends_an_answer_or_a_prompt() {
+    let line = on_terminal(line("tell pid $$; hang"));
+    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    tty.prompts("");
+    tty.types("work\r");
+    let pid = line.told_pid("pid");
+    tty.signal(Signal::TERM);
+    assert_eq!(tty.ended(), Some(0));
+    assert!(!exists(pid));
+    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    tty.prompts("");
+    tty.signal(Signal::TERM);
+    assert_eq!(tty.ended(), Some(0));
+    assert!(tty.raw().ends_with("\n"), "the shell's prompt has a line of its own");
+}
+
+#[test]
+fn what_was_typed_is_remembered_and_what_is_pasted_is_one_message() {
+    let line = on_terminal(line("note \"$@\"; codex_answers yes"));
+    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    tty.says("first words");
+    tty.types("\u{4}");
+    assert_eq!(tty.ended(), Some(0));
+    let history = line.path("state/repl/history");
+    assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    tty.prompts("");
+    tty.types("\u{1b}[A");
+    tty.prompts("first words");
+    tty.types("\u{3}");
+    tty.prompts("");
+    tty.types("\u{1b}[200~one\rtwo\u{1b}[201~");
+    tty.shows("   : two");
+    tty.types("\u{1b}\rthree\\\rfour\r");
+    tty.shows("Agent: yes");
+    tty.prompts("");
+    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\none\ntwo\nthree\nfour");
+    tty.types("\u{4}");
+    assert_eq!(tty.ended(), Some(0));
+}
+
+#[test]
+fn nothing_an_agent_prints_controls_the_terminal() {
+    let evil = r"\u001b]0;owned\u0007\u009b2J\u001b[31mred\b";
+    for terminal in ["xterm-256color", "dumb"] {
+        let line = line(&format!("codex_says '{evil}'; uses '{evil}' '{evil}' 1; codex_ends")).env("TERM", terminal);
+        let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+        tty.says("hi");
+        tty.types("\u{4}");
+        assert_eq!(tty.ended(), Some(0));
+        let raw = tty.raw();
+        assert!(raw.contains("Agent: ") && raw.contains("2Jred") && raw.contains("failed: "), "{raw:?}");
+        for forbidden in ["\u{1b}]", "\u{1b}[31mred", "\u{7}", "\u{8}", "\u{9b}"] {
+            assert!(!raw.contains(forbidden), "{forbidden:?} in {raw:?}");
+        }
+        assert!(terminal != "dumb" || !raw.contains('\u{1b}'), "{raw:?}");
+    }
+}
+
+#[test]
+fn no_colours_where_none_are_wanted() {
+    let line = on_terminal(line("codex_answers '# Head\\n\\nsome `code`'")).env("NO_COLOR", "1");
+    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    tty.says("hi");
+    tty.shows("Agent: Head\n\nsome code");
+    tty.types("\u{4}");
+    assert_eq!(tty.ended(), Some(0));
+    let raw = tty.raw();
+    let looks = raw.split("\u{1b}[").skip(1).filter(|rest| {
+        let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
+        rest.starts_with('m')
+    });
+    // To make sure of no look is no look.
+    assert_eq!(looks.filter(|look| !look.starts_with("0m") && !look.starts_with('m')).count(), 0, "{raw:?}");
+}
+
+#[test]
+fn a_model_that_fails_is_told_of_and_the_conversation_goes_on() {
+    let line = on_terminal(line("codex_answers yes"))
+        .cli("gemini", "echo broken >&2; exit 1")
+        .model("bad", json!({"driver": "gemini"}))
+        .model("missing", json!({"driver": "opencode"}));
+    let mut tty = Tty::open(&line, &["agent", "-m", "agnet"]);
+    tty.shows("unknown model \"agnet\"; did you mean agent?");
+    tty.says("hi");
+    tty.says("/model bad");
+    tty.says("hi");
+    tty.shows("error: gemini failed (unknown): broken");
+    tty.says("/model missing");
+    tty.says("hi");
+    tty.shows("opencode");
+    tty.says("/model m");
+    tty.says("hi");
+    tty.shows("Agent: yes");
+    tty.types("\u{4}");
+    assert_eq!(tty.ended(), Some(0));
+}
+
+#[test]
+fn from_a_pipe_each_line_is_a_message() {
+    let line = line("note \"$@\"; starts; uses ls '' 0; codex_answers \"**$(counted)**\"");
+    let ran = line.run_with(&["agent", "-m", "m"], b"one\n\n/nope\n!echo hi\ntwo").exits(0);
+    let tool = "[Tool: command_execution(\"ls\")]";
+    assert_eq!(ran.stdout, format!("{tool}\n\nAgent: **1**\n\nhi\n\n{tool}\n\nAgent: **2**\n"));
+    assert!(ran.stderr.contains("no such command: /nope"), "{ran:?}");
+    assert!(resumes(&line));
+    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\ntwo");
+    let left = line.run_with(&["agent", "-m", "m"], b"/exit\nthree\n").exits(0);
+    assert_eq!((left.stdout.as_str(), line.noted("codex.runs").lines().count()), ("", 2));
+}
+
+#[test]
+fn a_pipe_ends_as_its_last_turn_did() {
+    let script = "case $(counted) in 2) echo broken >&2; exit 1;; *) codex_answers yes;; esac";
+    let failed = line(script).run_with(&["agent", "-m", "m"], b"one\ntwo\n").exits(4);
+    assert!(failed.stderr.contains("codex failed (unknown): broken"), "{failed:?}");
+    assert_eq!(failed.stdout, "Agent: yes\n");
+    line(script).run_with(&["agent", "-m", "m"], b"one\ntwo\nthree\n").exits(0);
+    let unknown = line(script).run_with(&["agent", "-m", "n"], b"one\n/model m\n").exits(4);
+    assert!(unknown.stderr.contains("unknown model \"n\""), "{unknown:?}");
+    let stopped = line("tell pid $$; hang");
+    let args = ["agent", "-m", "m", "-p", "work"];
+    stopped.interrupted(&args, "pid", Signal::TERM).exits(1);
+    all_gone(&[stopped.told_pid("pid")]);
+}
+
+#[test]
+fn one_task_is_an_answer_on_stdout_and_the_rest_on_stderr() {
+    let line = line("note \"$@\"; starts; codex_says '\\nFirst.\\n'; uses ls no 1; codex_answers 'Done.\\n'")
+        .cli("gemini", "echo broken >&2; exit 1")
+        .model("bad", json!({"driver": "gemini"}));
+    let ran = line.run(&["agent", "-m", "m", "-p", "do it"]).exits(0);
+    assert_eq!(ran.stdout, "First.\n\nDone.\n");
+    assert!(ran.stderr.contains("· command_execution(\"ls\")\n· failed: no\n"), "{ran:?}");
+    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\ndo it");
+    line.run_with(&["agent", "-m", "m", "-p", "-"], b"from stdin").exits(0);
+    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nfrom stdin");
+    let failed = line.run(&["agent", "-m", "bad", "-p", "do it"]).exits(4);
+    assert!(failed.stdout.is_empty() && failed.stderr.contains("gemini failed (unknown): broken"), "{failed:?}");
+    let unknown = line.run(&["agent", "-m", "bda", "-p", "do it"]).exits(1);
+    assert!(unknown.stderr.contains("unknown model \"bda\"; did you mean bad?"), "{unknown:?}");
+    line.run(&["agent", "-m", "m", "-p", " "]).exits(2);
+    line.run(&["agent", "--no-such-flag"]).exits(2);
+    Line::new().config("models.json", "{").run(&["agent", "-p", "do it"]).exits(3);
+}
+
+#[test]
+fn a_conversation_is_gone_on_with_later() {
+    let line = line("note \"$@\"; starts; codex_answers yes").model("n", json!({"driver": "codex"}));
+    let nothing = line.run(&["agent", "--resume"]).exits(1);
+    assert!(nothing.stderr.contains("nothing to resume"), "{nothing:?}");
+    line.run_with(&["agent", "-m", "m"], b"remember this\n").exits(0);
+    assert!(!resumes(&line));
+    for (args, stdin) in [
+        (vec!["agent", "--resume"], "and now?\n"),
+        (vec!["agent", "--resume", SESSION], "and now?\n"),
+        (vec!["agent", "--resume", &SESSION[..8]], "and now?\n"),
+        (vec!["agent", "--resume", "-p", "and now?"], ""),
+        (vec!["agent", "-p", "and now?", "--resume", SESSION], ""),
+    ] {
+        fs::remove_file(line.path("seen/codex.argv")).unwrap();
+        line.run_with(&args, stdin.as_bytes()).exits(0);
+        assert!(resumes(&line), "{args:?}");
+        assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
+    }
+    let other = line.run(&["agent", "--resume", "-m", "n"]).exits(1);
+    assert!(other.stderr.contains("no conversation with n in"), "{other:?}");
+    let listed = line.run_with(&["agent"], b"/sessions\n").exits(0);
+    assert!(listed.stdout.contains(SESSION) && listed.stdout.contains("remember this"), "{listed:?}");
+}
+
+#[test]
+fn what_was_said_is_written_down_for_its_owner_alone() {
+    let line = line("starts; uses ls a 0; codex_answers yes");
+    line.run_with(&["agent", "-m", "m"], b"hi\n").exits(0);
+    let mut transcripts = fs::read_dir(line.path("state/transcripts")).unwrap();
+    let transcript = transcripts.next().unwrap().unwrap();
+    assert!(transcripts.next().is_none());
+    assert_eq!(transcript.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let text = fs::read_to_string(transcript.path()).unwrap();
+    let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> = records.iter().map(|record| record["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["user", "session", "tool", "tool_result", "assistant"]);
+    // Nor does a conversation end with what can be kept of it.
+    fs::remove_dir_all(line.path("state")).unwrap();
+    fs::create_dir(line.path("state")).unwrap();
+    for folder in ["transcripts", "repl"] {
+        fs::write(line.path("state").join(folder), "in the way").unwrap();
+    }
+    let ran = line.run_with(&["agent", "-m", "m"], b"hi\nhi\n").exits(0);
+    assert_eq!(ran.stdout.matches("Agent: yes").count(), 2);
+    assert_eq!(ran.stdout.matches("no transcript is kept").count(), 1, "{ran:?}");
+    assert_eq!(ran.stdout.matches("will not be found by --resume").count(), 1, "{ran:?}");
+}
+
+#[test]
+fn the_built_in_agent_writes_a_program_and_runs_it() {
+    let line = on_terminal(Line::new());
+    let mut tty = Tty::open(&line, &["agent"]);
+    tty.shows("No LLM is set, so a scripted one answers");
+    tty.says("make a hello world program");
+    for shown in [
+        "Agent: I'll create a hello world Python script for you.",
+        "[Tool: write_file(\"hello.py\", ...)]",
+        "[Tool: bash(\"python3 hello.py\")]",
+        "Agent: Done!",
+    ] {
+        tty.shows(shown);
+    }
+    assert_eq!(fs::read_to_string(line.repo().join("hello.py")).unwrap(), "print('Hello, World!')\n");
+    tty.types("\u{4}");
+    assert_eq!(tty.ended(), Some(0));
+    let mut tty = Tty::open(&line, &["agent", "--resume"]);
+    tty.shows("Going on with: make a hello world program");
+    tty.says("how are you?");
+    tty.shows("Agent: I'm doing well, thank you for asking!");
+    tty.types("\u{4}");
+    assert_eq!(tty.ended(), Some(0));
+}

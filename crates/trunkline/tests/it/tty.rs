@@ -1,0 +1,157 @@
+//! A terminal for the binary to run in: a pseudo-terminal, with a screen that answers what programs ask of one.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use vt100::{Callbacks, Parser, Screen};
+
+use crate::line::Line;
+use crate::look::until;
+
+const ROWS: u16 = 40;
+const COLUMNS: u16 = 80;
+
+pub(crate) struct Tty {
+    child: Child,
+    keyboard: File,
+    shown: Arc<Mutex<Shown>>,
+    reading: Option<JoinHandle<()>>,
+}
+
+struct Shown {
+    screen: Parser<Answers>,
+    raw: Vec<u8>,
+}
+
+/// What a terminal says when it is asked.
+#[derive(Default)]
+struct Answers {
+    due: Vec<u8>,
+}
+
+impl Callbacks for Answers {
+    fn unhandled_csi(&mut self, screen: &mut Screen, i1: Option<u8>, _: Option<u8>, params: &[&[u16]], c: char) {
+        match (i1, params, c) {
+            (None, [[6]], 'n') => {
+                let (row, column) = screen.cursor_position();
+                self.due.extend(format!("\u{1b}[{};{}R", row + 1, column + 1).bytes());
+            }
+            (None, _, 'c') => self.due.extend(b"\x1b[?6c"),
+            _ => {}
+        }
+    }
+}
+
+impl Tty {
+    /// Starts `trunkline` with these arguments on a terminal.
+    pub(crate) fn open(line: &Line, args: &[&str]) -> Self {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let ours = openpt(flags).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        tcsetwinsize(&ours, Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        let theirs = ioctl_tiocgptpeer(&ours, flags).unwrap();
+        let stream = || Stdio::from(theirs.try_clone().unwrap());
+        let child = line.on_terminal(args, [stream(), stream(), stream()]);
+        let keyboard = File::from(ours);
+        let screen = Parser::new_with_callbacks(ROWS, COLUMNS, 1000, Answers::default());
+        let shown = Arc::new(Mutex::new(Shown { screen, raw: Vec::new() }));
+        let (mut output, filled) = (keyboard.try_clone().unwrap(), Arc::clone(&shown));
+        let reading = std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            // It ends when nobody has the terminal open any more.
+            while let Ok(read @ 1..) = output.read(&mut chunk) {
+                let mut shown = filled.lock().unwrap_or_else(PoisonError::into_inner);
+                shown.raw.extend(&chunk[..read]);
+                shown.screen.process(&chunk[..read]);
+                let due = std::mem::take(&mut shown.screen.callbacks_mut().due);
+                drop(shown);
+                if output.write_all(&due).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, keyboard, shown, reading: Some(reading) }
+    }
+
+    pub(crate) fn types(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until the screen shows this.
+    #[track_caller]
+    pub(crate) fn shows(&self, text: &str) {
+        self.awaits(&format!("the screen shows {text:?}"), |screen| screen.contents().contains(text));
+    }
+
+    /// Waits for a prompt with this on its line, and the cursor behind it.
+    #[track_caller]
+    pub(crate) fn prompts(&self, line: &str) {
+        self.awaits(&format!("it prompts with {line:?}"), |screen| {
+            let (row, column) = screen.cursor_position();
+            let shown = screen.rows(0, COLUMNS).nth(row.into()).unwrap_or_default();
+            shown.trim_end() == format!("You: {line}").trim_end() && usize::from(column) == "You: ".len() + line.len()
+        });
+    }
+
+    /// Has a message answered that is typed at an empty prompt, and waits for the next one.
+    #[track_caller]
+    pub(crate) fn says(&mut self, message: &str) {
+        self.prompts("");
+        self.types(message);
+        self.prompts(message);
+        self.types("\r");
+        // The message stays where it was; the prompt is a later line.
+        self.prompts("");
+    }
+
+    pub(crate) fn screen(&self) -> String {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).screen.screen().contents()
+    }
+
+    /// Every byte that was sent to the terminal.
+    pub(crate) fn raw(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap_or_else(PoisonError::into_inner).raw).into_owned()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits until the program has ended and all it said was read; its exit status.
+    #[track_caller]
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        let mut status = None;
+        until("the program has ended", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        if let Some(reading) = self.reading.take() {
+            reading.join().unwrap();
+        }
+        status.and_then(|status| status.code())
+    }
+
+    #[track_caller]
+    fn awaits(&self, what: &str, mut seen: impl FnMut(&Screen) -> bool) {
+        let seen = || seen(self.shown.lock().unwrap_or_else(PoisonError::into_inner).screen.screen());
+        until(what, seen);
+    }
+}
+
+impl Drop for Tty {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- screen\n{}\n---", self.screen());
+        }
+        // It may have ended as it should.
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
