@@ -155,10 +155,8 @@ impl Work {
     }
 
     /// The request for the model's next message.
-    fn ask(&mut self) -> trunkline_upstream::Call {
+    fn ask(&self) -> trunkline_upstream::Call {
         let Agent { upstream, llm, model, max_tokens, system, tools, total, .. } = &self.agent;
-        self.spoke = self.spoke || !self.shown.is_empty();
-        self.shown.clear();
         let messages: Vec<Message> = self.standing.iter().chain(self.steps.messages()).cloned().collect();
         let asked: Vec<String> = messages.iter().map(prompt::said).collect();
         let options = Options { max_tokens: Some(*max_tokens), tools: Some(tools.definitions()), ..Options::default() };
@@ -204,6 +202,8 @@ impl Work {
     }
 
     fn answered(&mut self, answer: Answer) {
+        self.spoke = self.spoke || !self.shown.is_empty();
+        self.shown.clear();
         self.steps.answered(answer);
         self.keep();
         self.state = State::Deciding;

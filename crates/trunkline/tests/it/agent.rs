@@ -183,6 +183,27 @@ fn a_session_remembers_its_tools_too() {
 }
 
 #[test]
+fn what_was_said_before_a_tool_that_was_stopped_is_kept_once() {
+    let llm = Service::new([calls("Wait.", &[("a", "bash", json!({"command": "touch begun; sleep 600"}))])]);
+    let line = on(&llm).start();
+    let mut stream = line.chat("one").model("agent").streamed().open();
+    stream.until("[tool] bash");
+    until("the command runs", || line.repo().join("begun").exists());
+    drop(stream);
+    let kept = || {
+        let file = fs::read_dir(line.path("state/agent")).ok()?.next()?.ok()?;
+        fs::read_to_string(file.path()).ok().filter(|text| text.contains("[interrupted]"))
+    };
+    until("what was said is kept", || kept().is_some());
+    let roles: Vec<Value> = kept().unwrap().lines().skip(1).map(|line| json_of(line)["role"].clone()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool"]);
+}
+
+fn json_of(line: &str) -> Value {
+    serde_json::from_str(line).unwrap()
+}
+
+#[test]
 fn who_hangs_up_in_the_middle_of_a_tool_ends_it_and_the_session_goes_on() {
     let llm = Service::new([
         calls(
