@@ -32,6 +32,8 @@ pub(crate) struct Try<'a> {
     pub(crate) models: &'a Models,
     /// Names its workspace and its files.
     pub(crate) id: &'a str,
+    /// The run it is a try of.
+    pub(crate) run: &'a str,
     /// The right to go on with the turn's session, held until nothing of the try is left.
     pub(crate) session: Option<Arc<session::Turn>>,
     /// Where the session left off.

@@ -146,6 +146,7 @@ impl Ladder {
             model,
             models: &self.models,
             id: &self.attempt_id(),
+            run: &self.run,
             session: self.session.clone(),
             place: self.place.clone(),
             again: !self.attempts.is_empty(),

@@ -97,8 +97,11 @@ impl Serve {
         let keys = self.keys(&loaded.around)?;
         let address = SocketAddr::new(self.listen.ip, self.listen.port.unwrap_or(self.port));
         auth::check_bind(address, &keys).map_err(|error| ConfigError::elsewhere(error.to_string()))?;
-        runtime()?.block_on(self.serve(loaded, keys, address))?;
-        Ok(ExitCode::SUCCESS)
+        let runtime = runtime()?;
+        let served = runtime.block_on(self.serve(loaded, keys, address));
+        // A file that blocks for ever must not keep us.
+        runtime.shutdown_background();
+        served.map(|()| ExitCode::SUCCESS)
     }
 
     async fn serve(self, loaded: Loaded, keys: Keys, address: SocketAddr) -> Result<()> {
