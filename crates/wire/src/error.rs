@@ -163,6 +163,12 @@ impl ApiError {
         Self::new(403, INVALID_REQUEST, code, message)
     }
 
+    /// A request that would be fine at another time.
+    #[must_use]
+    pub fn conflict(code: &'static str, message: impl Into<Box<str>>) -> Self {
+        Self { repeat: Repeat::Never, ..Self::new(409, INVALID_REQUEST, code, message) }
+    }
+
     #[must_use]
     pub fn unknown_path(method: &str, path: &str) -> Self {
         let path = bounded(path.chars().take(200).collect());
@@ -190,6 +196,13 @@ impl ApiError {
     #[must_use]
     pub fn about(mut self, param: impl Into<Box<str>>) -> Self {
         self.param = Some(param.into());
+        self
+    }
+
+    /// What the reader can do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<Box<str>>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 
