@@ -16,6 +16,7 @@ mod models;
 mod reply;
 mod route;
 mod stall;
+mod streaming;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -69,6 +70,18 @@ struct App<D> {
     stopping: CancellationToken,
     /// Cancelled when open answers have had their time.
     expired: CancellationToken,
+}
+
+impl<D> App<D> {
+    /// What an answer that begins now is bound by.
+    fn terms(&self) -> answer::Terms {
+        answer::Terms {
+            secrets: Arc::clone(&self.config.secrets),
+            began: Instant::now(),
+            keep_alive: self.config.limits.keep_alive,
+            expired: self.expired.clone(),
+        }
+    }
 }
 
 /// Clients are configured with and without `/v1`, and some add a slash.
