@@ -6,7 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
-const { PAGE_BINARY: binary, PAGE_MODULES: modules, PAGE_BROWSER: browser } = process.env;
+const { PAGE_BINARY: binary, PAGE_MODULES: modules, PATH } = process.env;
+const browser = PATH.split(':').map(folder => join(folder, 'chromium')).find(path => existsSync(path));
 export const { chromium } = createRequire(join(modules, 'x'))('playwright-core');
 
 /** Nothing takes this long, unless it never comes. */

@@ -105,7 +105,7 @@ async fn begin<D: Door>(
     let chat = chat_of(app, visitor, &head.headers).await;
     let (turn, answering) = chat.ask(&app.chats, &model, &said.message)?;
     let words = Words::new(model, Arc::clone(&app.config.secrets));
-    Ok((Feed::new(Arc::clone(&app.door), turn), Telling { words, answering }))
+    Ok((Feed::new(Arc::clone(&app.door), turn), Telling { words, answering, began: false }))
 }
 
 fn parse(body: &[u8]) -> Result<Said, ApiError> {
@@ -138,6 +138,8 @@ fn chat_of<D>(app: &App<D>, visitor: Visitor, headers: &HeaderMap) -> impl Futur
 struct Telling {
     words: Words,
     answering: Answering,
+    /// Something came of the turn: it was heard, by a model at least.
+    began: bool,
 }
 
 impl Frames for Telling {
@@ -146,6 +148,7 @@ impl Frames for Telling {
     }
 
     fn push(&mut self, event: &Event, out: &mut Vec<u8>) -> Stream {
+        self.began = true;
         let words = self.words.of(event);
         self.answering.hear(event, &words);
         words.iter().for_each(|word| word.frame(out));
@@ -154,7 +157,7 @@ impl Frames for Telling {
 
     fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>) -> Stream {
         let words = self.words.failed(error);
-        self.answering.fail(&words, !self.words.trace.run.is_empty());
+        self.answering.fail(&words, self.began);
         words.iter().for_each(|word| word.frame(out));
         Stream::Ended
     }

@@ -83,17 +83,20 @@ async fn memory_is_bounded_and_nothing_is_lost_by_it() {
 async fn files_are_bounded_too() {
     let home = tempfile::tempdir().unwrap();
     let chats = chats(Some(home.path()));
-    for number in 0..10 {
-        talk(&chats, &somebody(), &format!("number {number}")).await;
-    }
     let folder = home.path().join("chats");
+    for number in 0..10 {
+        let id = somebody();
+        talk(&chats, &id, &format!("number {number}")).await;
+        let file = std::fs::File::open(disk::path(&folder, &id)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(number)).unwrap();
+    }
     std::fs::write(folder.join("half.new"), "").unwrap();
     disk::bound(&folder, 3).unwrap();
     let mut left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
     left.sort();
     assert_eq!(left.len(), 3, "{left:?}");
     let texts: String = left.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
-    assert!(texts.contains("number 9"), "{texts}");
+    assert!((7..10).all(|number| texts.contains(&format!("number {number}"))), "{texts}");
 }
 
 #[tokio::test]

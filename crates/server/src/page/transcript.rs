@@ -129,12 +129,13 @@ impl Transcript {
 
     /// The last tool of that name that still runs: ids are the CLIs' own and may come again.
     fn end_tool(&mut self, ended: &str, result: &str, success: bool) {
-        let running = self.items.iter_mut().rev().find_map(|item| match item {
-            Item::Tool { id, output: output @ None, ok, .. } if id == ended => Some((output, ok)),
-            _ => None,
-        });
-        if let Some((output, ok)) = running {
-            (*output, *ok) = (Some(result.to_owned()), Some(success));
+        for item in self.items.iter_mut().rev() {
+            if let Item::Tool { id, output: output @ None, ok, .. } = item
+                && id == ended
+            {
+                (*output, *ok) = (Some(result.to_owned()), Some(success));
+                return;
+            }
         }
     }
 
