@@ -110,6 +110,7 @@ impl Serve {
         let mut config = trunkline_server::Config { keys, hosts: self.hosts.clone(), ..Default::default() };
         config.secrets = Arc::new(engine.secrets().clone());
         config.limits.drain = self.drain;
+        config.chats = Some(loaded.state.join("chats"));
         // Whoever reads the next line may send a signal or change a file at once.
         let (signals, changes) = (StopSignals::listen()?, Changes::of(&loaded.place));
         say(format!("listening on http://{}", listener.local_addr()?))?;

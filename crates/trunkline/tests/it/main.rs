@@ -22,6 +22,7 @@ mod errors;
 mod load;
 mod mock_llm;
 mod output;
+mod page;
 mod prompt;
 mod protocol;
 mod provider_check;
