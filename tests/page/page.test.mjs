@@ -26,7 +26,7 @@ const SCENES = {
   keyed: [begin(), text('half an'), hang],
   tools: [
     begin(), thinking('hm'), text('Looking.'), tool('t1', 'Bash', { command: 'ls -l' }), note('tools-running'), wait('tools-go'), result('t1', 'a.txt\nb.txt'),
-    tool('t2', 'Read', { file_path: 'gone.txt' }), result('t2', 'no such file', true), text('Two files.'), end('Two files.'),
+    tool('t2', 'Read', { a: 'b', file_path: 'gone.txt' }), result('t2', 'no such file', true), text('Two files.'), end('Two files.'),
   ],
   hang: [begin(), note('hang-pid', '$$'), text('half an'), hang],
   reload: [begin(), note('reload-pid', '$$'), text('shown so far'), tool('t1', 'Bash', { command: 'sleep' }), hang],
