@@ -120,7 +120,7 @@ impl<'a> Repl<'a> {
             // At the prompt there is nothing else to interrupt.
             signal = self.signals.next() => return Ok(match self.after(signal) {
                 Next::Line => Next::Leave,
-                next => next,
+                next @ (Next::Leave | Next::Stopped | Next::Gone) => next,
             }),
         };
         let line = match heard {

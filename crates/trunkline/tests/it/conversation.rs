@@ -438,6 +438,15 @@ fn a_conversation_is_gone_on_with_later() {
 }
 
 #[test]
+fn a_session_that_is_not_there_is_given_up() {
+    let line = Line::new();
+    let args = ["agent", "--resume", "01a1dc95-866c-7710-94b6-181fa10fa304"];
+    let ran = line.run_with(&args, b"how are you?\nhow are you?\n").exits(0);
+    assert!(ran.stderr.contains("The session is given up"), "{ran:?}");
+    assert_eq!(ran.stdout, "Agent: I'm doing well, thank you for asking!\n");
+}
+
+#[test]
 fn what_was_said_is_written_down_for_its_owner_alone() {
     let line = line("starts; uses ls a 0; codex_answers yes");
     line.run_with(&["agent", "-m", "m"], b"hi\n").exits(0);
