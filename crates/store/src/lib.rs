@@ -25,6 +25,7 @@ mod opening;
 mod prune;
 mod schema;
 mod session;
+mod session_turn;
 mod store;
 mod time;
 
@@ -36,5 +37,6 @@ pub use chain::Hash;
 pub use error::StoreError;
 pub use prune::Pruned;
 pub use session::{Filter, NewSession, Owner, SessionKey, SessionRow};
+pub use session_turn::SessionTurn;
 pub use store::{FILE, Store};
 pub use time::Time;

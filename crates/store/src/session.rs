@@ -194,12 +194,12 @@ impl<'r> FromRow<'r, SqliteRow> for SessionRow {
 }
 
 /// A path that is not text is kept as near as text comes to it: it is there to be shown and compared.
-fn path_text(path: &Path) -> String {
+pub(crate) fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
 /// The first line that has anything in it, as far as it is short.
-fn first_words(text: &str) -> String {
+pub(crate) fn first_words(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     match line.char_indices().nth(TITLE) {
         None => line.to_owned(),
