@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, Request};
 use subtle::{Choice, ConstantTimeEq};
+use trunkline_core::turn::Owner;
 use trunkline_wire::error::ApiError;
 
 use crate::config::Config;
@@ -77,8 +78,8 @@ pub(crate) struct Peer {
     pub(crate) dialled: IpAddr,
 }
 
-/// Whether a request may go on to its handler.
-pub(crate) fn admit<B>(config: &Config, peer: Peer, request: &Request<B>) -> Result<(), ApiError> {
+/// Whether a request may go on to its handler, and whose it is.
+pub(crate) fn admit<B>(config: &Config, peer: Peer, request: &Request<B>) -> Result<Owner, ApiError> {
     let headers = request.headers();
     let host = text(headers, HOST.as_str());
     // A target in absolute form overrides `Host`; both must be ours.
@@ -90,7 +91,7 @@ pub(crate) fn admit<B>(config: &Config, peer: Peer, request: &Request<B>) -> Res
         refuse_other_sites(headers, host.unwrap_or_default())?;
     }
     let open = matches!(request.uri().path(), "/health" | "/health/");
-    if config.keys.is_empty() || open { Ok(()) } else { check_key(&config.keys, request) }
+    if config.keys.is_empty() || open { Ok(Owner::default()) } else { check_key(&config.keys, request) }
 }
 
 fn refuse_other_sites(headers: &HeaderMap, host: &str) -> Result<(), ApiError> {
@@ -125,7 +126,7 @@ fn without_port(authority: &str) -> &str {
     }
 }
 
-fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<(), ApiError> {
+fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<Owner, ApiError> {
     let in_address = |pair: &str| {
         let name = pair.split('=').next().unwrap_or_default();
         KEY_PARAMETERS.iter().any(|key| key.eq_ignore_ascii_case(name))
@@ -139,10 +140,16 @@ fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<(), ApiError> {
         scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
     });
     match bearer.or_else(|| text(headers, "x-api-key")) {
-        Some(key) if keys.open_for(key) => Ok(()),
+        Some(key) if keys.open_for(key) => Ok(owner_of(key)),
         Some(_) => Err(ApiError::unauthorized("the API key is not valid")),
         None => Err(ApiError::unauthorized("an API key is needed: send Authorization: Bearer YOUR_KEY")),
     }
+}
+
+/// Whoever holds a key, told apart from the others by half of its digest's digest: nothing that is kept elsewhere.
+fn owner_of(key: &str) -> Owner {
+    let digest = blake3::hash(blake3::hash(key.as_bytes()).as_bytes());
+    Owner::of_key(&digest.to_hex()[..32])
 }
 
 /// A header's value, unless it is there twice or is not text.
