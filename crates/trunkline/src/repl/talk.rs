@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use trunkline_core::conversation::Conversation;
 use trunkline_core::event::{Event, SessionId};
 use trunkline_core::secret::Secrets;
-use trunkline_core::turn::Turn;
+use trunkline_core::turn::{Surface, Turn};
 
 use super::index::{Entry, Index};
 use super::transcript::{Step, Transcript};
@@ -52,7 +52,7 @@ impl Talk {
         model.clone_into(&mut self.model);
         self.open = true;
         self.write(Step::User { model, text });
-        self.conversation.ask(model, text)
+        Turn { surface: Surface::Repl, ..self.conversation.ask(model, text) }
     }
 
     pub(crate) fn hear(&mut self, event: &Event) {
