@@ -20,6 +20,7 @@ mod config;
 mod conversation;
 mod errors;
 mod load;
+mod memory;
 mod mock_llm;
 mod output;
 mod prompt;
