@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::line::Line;
@@ -172,7 +173,8 @@ fn a_session_remembers_its_tools_too() {
     let mut line = on(&llm).start();
     let first = line.chat("one").model("agent").send();
     let session = first.header("x-trunkline-session").unwrap().to_owned();
-    line.kill();
+    line.signal(Signal::TERM);
+    line.ended();
     line.restart();
     let second = line.chat("two").model("agent").header("x-trunkline-session", &session).send();
     assert_eq!((second.content().as_str(), second.header("x-trunkline-session")), ("Two.", Some(session.as_str())));

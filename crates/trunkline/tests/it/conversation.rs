@@ -10,6 +10,7 @@ use crate::line::Line;
 use crate::look::{all_gone, exists};
 use crate::tty::Tty;
 
+/// As codex calls it.
 const SESSION: &str = "01a1dc95-866c-7710-94b6-181fa10fa304";
 
 /// Words of codex that its fake has beside those of every fake.
@@ -54,7 +55,10 @@ fn a_conversation_on_a_terminal() {
     assert!(!resumes(&line), "it was told to forget");
     tty.types("\u{4}");
     assert_eq!(tty.ended(), Some(0));
-    assert!(tty.screen().contains(&format!("Go on with: trunkline agent --resume {SESSION}")), "{}", tty.screen());
+    let screen = tty.screen();
+    let (_, session) = screen.split_once("Go on with: trunkline agent --resume ").unwrap();
+    line.run_with(&["agent", "--resume", session.trim()], b"and now?\n").exits(0);
+    assert!(resumes(&line), "under the name that was told");
 }
 
 #[test]
@@ -99,6 +103,9 @@ fn the_first_interrupt_stops_the_answer_and_the_second_leaves() {
     all_gone(&[pid]);
     tty.says("go on");
     tty.shows("Agent: again");
+    assert!(!resumes(&line), "what codex kept of a turn that did not end is not known");
+    assert!(line.noted("codex.stdin").ends_with("[User]\nwork\n\n[Assistant]\nhalf an answer\n\n[User]\ngo on"));
+    tty.says("and on");
     assert!(resumes(&line));
     tty.types("some text");
     tty.prompts("some text");
@@ -277,12 +284,16 @@ fn a_conversation_is_gone_on_with_later() {
     assert!(nothing.stderr.contains("nothing to resume"), "{nothing:?}");
     line.run_with(&["agent", "-m", "m"], b"remember this\n").exits(0);
     assert!(!resumes(&line));
+    let listed = line.run_with(&["agent"], b"/sessions\n").exits(0);
+    let session = listed.stdout.lines().find(|row| row.contains("remember this")).unwrap();
+    let session = session.split_whitespace().next().unwrap();
     for (args, stdin) in [
         (vec!["agent", "--resume"], "and now?\n"),
-        (vec!["agent", "--resume", SESSION], "and now?\n"),
-        (vec!["agent", "--resume", &SESSION[..8]], "and now?\n"),
+        (vec!["agent", "--resume", session], "and now?\n"),
+        (vec!["agent", "--resume", &session[..8]], "and now?\n"),
+        (vec!["agent", "-m", "m", "--resume", SESSION], "and now?\n"),
         (vec!["agent", "--resume", "-p", "and now?"], ""),
-        (vec!["agent", "-p", "and now?", "--resume", SESSION], ""),
+        (vec!["agent", "-p", "and now?", "--resume", session], ""),
     ] {
         fs::remove_file(line.path("seen/codex.argv")).unwrap();
         line.run_with(&args, stdin.as_bytes()).exits(0);
@@ -291,8 +302,6 @@ fn a_conversation_is_gone_on_with_later() {
     }
     let other = line.run(&["agent", "--resume", "-m", "n"]).exits(1);
     assert!(other.stderr.contains("no conversation with n in"), "{other:?}");
-    let listed = line.run_with(&["agent"], b"/sessions\n").exits(0);
-    assert!(listed.stdout.contains(SESSION) && listed.stdout.contains("remember this"), "{listed:?}");
 }
 
 #[test]
