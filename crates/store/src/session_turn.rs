@@ -101,7 +101,7 @@ mod tests {
         store.session_turn(&SessionTurn { succeeded: false, chains: &[], ..later }).await.unwrap();
         assert_eq!(found(3).await, None);
         let row = store.session(&id, &owner).await.unwrap().unwrap();
-        assert_eq!((row.native, row.turns, row.title.as_str()), (Some(native), 2, "Hi"));
+        assert_eq!((row.native.as_ref(), row.turns, row.title.as_str()), (Some(&native), 2, "Hi"));
 
         let stolen = SessionTurn { new: NewSession { owner: &other, ..new }, ..turn };
         assert!(matches!(store.session_turn(&stolen).await, Err(StoreError::NoSuchSession)));

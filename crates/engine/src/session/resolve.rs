@@ -63,9 +63,7 @@ impl Resolver<'_> {
     /// Somebody has to be able to go on with a conversation at all.
     fn check(&self, asked: &SessionId, candidates: &[Candidate]) -> Result<(), Failure> {
         match candidates.first() {
-            Some(first) if !candidates.iter().any(|candidate| resumes(candidate)) => {
-                first.model.backend.check_session(&asked.0)
-            }
+            Some(first) if !candidates.iter().any(resumes) => first.model.backend.check_session(&asked.0),
             Some(_) | None => Ok(()),
         }
     }
