@@ -8,7 +8,7 @@ mod writer;
 
 pub use export::Selection;
 pub use read::{EventRow, TurnRow};
-pub use writer::{Full, Keeping, Kept, Writer};
+pub use writer::{Keeping, Kept, NotQueued, Writer};
 
 use std::time::Duration;
 
