@@ -167,4 +167,20 @@ mod tests {
         assert_eq!((kept.rows, kept.lost), (1, 1));
         assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
     }
+
+    #[tokio::test]
+    async fn a_transaction_that_is_dropped_never_was() {
+        let folder = tempfile::tempdir().unwrap();
+        for store in [Store::open(&folder.path().join(FILE)).await.unwrap(), Store::in_memory().await.unwrap()] {
+            for _ in 0..3 {
+                let mut dropped = store.transaction().await.unwrap();
+                let query = sqlx::query("INSERT INTO cursors (place, message, changed) VALUES ('c', '1', 0)");
+                query.execute(&mut *dropped).await.unwrap();
+                drop(dropped);
+                assert_eq!(store.cursor("c").await.unwrap(), None);
+            }
+            store.set_cursor("c", "2").await.unwrap();
+            assert_eq!(store.cursor("c").await.unwrap().as_deref(), Some("2"));
+        }
+    }
 }

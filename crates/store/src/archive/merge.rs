@@ -145,6 +145,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         /// However a text is cut, all of it is kept, in order, in events that need no cutting.
         #[test]
         fn no_text_is_lost(pieces in proptest::collection::vec(("[a-z\n]{0,9}", 1..3500_usize, 0..4_u8), 0..12)) {

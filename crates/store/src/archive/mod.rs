@@ -4,6 +4,7 @@ mod bound;
 mod export;
 mod merge;
 mod read;
+mod row;
 mod writer;
 
 pub use export::Selection;

@@ -7,6 +7,7 @@ use trunkline_core::event::Event;
 use trunkline_core::failure::Category;
 use trunkline_store::{
     Kept, NotQueued, Outcome, Owner, Record, Selection, SessionKey, Store, StoreError, Surface, Time, TurnBegun,
+    TurnEnded,
 };
 
 use crate::world::{Archive, begin, begun, ended, event, text};
@@ -109,6 +110,20 @@ async fn what_belongs_to_nothing_is_no_error() {
 }
 
 #[tokio::test]
+async fn a_turn_is_never_in_anothers_session() {
+    let store = Store::in_memory().await.unwrap();
+    let theirs = begin(&store, &Owner::new("b")).await.id;
+    let archive = Archive::new(&store);
+    let Record::Ended(end) = ended("r") else { unreachable!() };
+    let end = TurnEnded { session: Some(theirs.clone()), ..end };
+    archive.send_all([begun("r", Some(&theirs)), Record::Ended(end)]).await;
+    archive.end().await;
+    let turn = store.turn("r").await.unwrap().unwrap();
+    assert_eq!((turn.session, turn.outcome), (None, Some(Outcome::Ok)));
+    assert_eq!(store.turns(&theirs).await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn what_is_too_long_is_cut_and_says_so() {
     let store = Store::in_memory().await.unwrap();
     let archive = Archive::new(&store);
@@ -166,7 +181,7 @@ async fn every_outcome_is_read_as_it_was_written() {
     for (at, outcome) in outcomes.clone().enumerate() {
         let run = at.to_string();
         let Record::Ended(end) = ended(&run) else { unreachable!() };
-        archive.send_all([begun(&run, None), Record::Ended(trunkline_store::TurnEnded { outcome, ..end })]).await;
+        archive.send_all([begun(&run, None), Record::Ended(TurnEnded { outcome, ..end })]).await;
     }
     archive.end().await;
     for (at, outcome) in outcomes.enumerate() {
