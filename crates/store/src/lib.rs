@@ -28,9 +28,10 @@ mod session;
 mod session_turn;
 mod store;
 mod time;
+mod transaction;
 
 pub use archive::{
-    EventRow, Full, Keeping, Kept, Outcome, Record, Selection, Surface, TurnBegun, TurnEnded, TurnRow, Writer,
+    EventRow, Keeping, Kept, NotQueued, Outcome, Record, Selection, Surface, TurnBegun, TurnEnded, TurnRow, Writer,
 };
 pub use bridge::{Binding, InboxRow, InboxState};
 pub use chain::Hash;

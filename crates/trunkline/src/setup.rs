@@ -65,7 +65,7 @@ impl Loaded {
         let around = Surroundings::read()?;
         let place = Place::find(places.config.clone(), &around)?;
         let config = Config::load(&place, &around)?;
-        let state = places.state.as_ref().map_or_else(|| around.state_home(), |state| around.folder.join(state));
+        let state = places.state_folder(&around);
         let worktrees = around.folder.join(&places.worktrees);
         Ok(Self { place, config, state, worktrees, around })
     }

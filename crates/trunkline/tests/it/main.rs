@@ -11,6 +11,7 @@ mod tty;
 mod again;
 mod agent;
 mod answers;
+mod archive;
 mod argv;
 mod backend;
 mod cancel;
