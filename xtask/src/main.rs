@@ -2,6 +2,7 @@
 
 mod bench;
 mod conformance;
+mod npm;
 mod test;
 
 use clap::Parser;
@@ -10,7 +11,7 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 enum Chore {
     /// Prove everything that can be proven on this machine, installing what that needs
-    Test,
+    Test(test::Test),
     /// Measure what the gateway adds to the CLIs it runs, beside the bare CLI in the same run
     Bench(bench::Bench),
     /// Run the real CLIs through the gateway against the mock LLM, and show what holds
@@ -19,7 +20,7 @@ enum Chore {
 
 fn main() -> anyhow::Result<()> {
     match Chore::parse() {
-        Chore::Test => test::run(),
+        Chore::Test(test) => test.run(),
         Chore::Bench(bench) => bench.run(),
         Chore::Conformance(conformance) => conformance.run(),
     }

@@ -1,24 +1,42 @@
 //! `cargo xtask test`: the whole of the tests. Grows with what they need: real CLIs, a browser.
 
+mod page;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use clap::Args;
 
-pub(crate) fn run() -> Result<()> {
-    need("git")?;
-    need("sh")?;
-    need("python3")?;
-    need("jq")?;
-    let tally = cargo_test(&["test", "--workspace", "--locked"])?;
-    println!("\ntests: {} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.ignored);
-    if tally.failed > 0 || tally.passed == 0 || !tally.success {
-        bail!("the tests failed");
-    }
-    Ok(())
+#[derive(Debug, Args)]
+pub(crate) struct Test {
+    /// Only the chat page, in a browser
+    #[arg(long)]
+    page: bool,
 }
 
-/// What the test runners of all crates counted together.
+impl Test {
+    pub(crate) fn run(self) -> Result<()> {
+        let mut tallies = Vec::new();
+        if !self.page {
+            for program in ["git", "sh", "python3", "jq"] {
+                need(program)?;
+            }
+            let mut cargo = command(env!("CARGO"));
+            tallies.push(watch(cargo.args(["test", "--workspace", "--locked"]), Tally::add)?);
+        }
+        tallies.push(page::run()?);
+        let sum = |count: fn(&Tally) -> u64| tallies.iter().map(count).sum::<u64>();
+        let (passed, failed) = (sum(|tally| tally.passed), sum(|tally| tally.failed));
+        println!("\ntests: {passed} passed, {failed} failed, {} skipped", sum(|tally| tally.ignored));
+        if failed > 0 || !tallies.iter().all(|tally| tally.success && tally.passed > 0) {
+            bail!("the tests failed");
+        }
+        Ok(())
+    }
+}
+
+/// What a test runner counted, or several of them together.
 #[derive(Debug, Default)]
 struct Tally {
     passed: u64,
@@ -43,24 +61,30 @@ impl Tally {
 
 /// Programs the hermetic tests start. On a fresh Debian machine they are installed.
 fn need(program: &str) -> Result<()> {
+    need_package(program, &[program])
+}
+
+fn need_package(program: &str, packages: &[&str]) -> Result<()> {
     if command(program).arg(if program == "sh" { "-c" } else { "--version" }).arg(":").output().is_ok() {
         return Ok(());
     }
     eprintln!("{program} is missing: installing it");
-    let installed = command("apt-get").args(["install", "--yes", "--no-install-recommends", program]).status();
-    if installed.is_ok_and(|status| status.success()) {
+    let apt = |args: &[&str]| command("apt-get").args(args).status().is_ok_and(|status| status.success());
+    let install = || apt(&[&["install", "--yes", "--no-install-recommends"], packages].concat());
+    // A fresh machine may not know yet what there is.
+    if install() || (apt(&["update"]) && install()) {
         return Ok(());
     }
     bail!("the tests need {program}; install it and try again")
 }
 
 /// Runs the tests, shows what they print, and counts.
-fn cargo_test(args: &[&str]) -> Result<Tally> {
-    let mut child = command(env!("CARGO")).args(args).stdout(Stdio::piped()).spawn()?;
+fn watch(runner: &mut Command, add: fn(&mut Tally, &str)) -> Result<Tally> {
+    let mut child = runner.stdout(Stdio::piped()).spawn().context("cannot start the tests")?;
     let mut tally = Tally::default();
     for line in BufReader::new(child.stdout.take().expect("it is piped")).lines() {
         let line = line?;
-        tally.add(&line);
+        add(&mut tally, &line);
         println!("{line}");
     }
     tally.success = child.wait()?.success();

@@ -35,6 +35,8 @@ pub struct Record {
     file: Option<File>,
     /// How many messages are in the file.
     written: usize,
+    /// The turn that is being written; none once that was said.
+    turn: Option<String>,
 }
 
 /// The first line.
@@ -42,6 +44,13 @@ pub struct Record {
 struct Header {
     session: SessionId,
     repo: PathBuf,
+}
+
+/// Says which turn the messages after it are of.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Mark {
+    turn: String,
 }
 
 /// Every other line.
@@ -76,15 +85,16 @@ impl Records {
         Self { folder }
     }
 
-    /// A new conversation about `repo`.
+    /// A new conversation about `repo`, with its first turn.
     #[must_use]
-    pub fn begin(&self, repo: &Path) -> Record {
+    pub fn begin(&self, repo: &Path, turn: &str) -> Record {
         let session = SessionId(Uuid::now_v7().to_string());
-        Record { path: self.path(&session), session, repo: repo.to_owned(), file: None, written: 0 }
+        let (path, turn) = (self.path(&session), Some(turn.to_owned()));
+        Record { path, session, repo: repo.to_owned(), file: None, written: 0, turn }
     }
 
-    /// A conversation to go on with, and what was said in it.
-    pub fn resume(&self, session: &SessionId, repo: &Path) -> Result<(Record, Transcript), Failure> {
+    /// A conversation to go on with, and what was said in it before `turn`: what an earlier try of it left is taken back.
+    pub fn resume(&self, session: &SessionId, repo: &Path, turn: &str) -> Result<(Record, Transcript), Failure> {
         check(session)?;
         let path = self.path(session);
         let unreadable = |error: io::Error| {
@@ -94,23 +104,38 @@ impl Records {
             }
             Failure::new(Category::Server, format!("cannot read the session {session}: {error}"))
         };
-        let mut text = String::new();
+        let mut text = Vec::new();
         let file = OpenOptions::new().read(true).append(true).open(&path).map_err(unreadable)?;
-        (&file).take(LARGEST).read_to_string(&mut text).map_err(unreadable)?;
-        let mut lines = text.lines();
-        let header: Option<Header> = lines.next().and_then(|line| serde_json::from_str(line).ok());
-        if let Some(Header { repo: other, .. }) = header.filter(|header| header.repo != repo) {
+        (&file).take(LARGEST).read_to_end(&mut text).map_err(unreadable)?;
+        let mut lines = text.split_inclusive(|byte| *byte == b'\n');
+        let first = lines.next().unwrap_or_default();
+        let mut end = first.len();
+        let Ok(Header { repo: other, .. }) = serde_json::from_slice(first) else {
+            let message = format!("the session {session} cannot be gone on with: its record is broken");
+            return Err(Failure::new(Category::Validation, message).hint("leave the session out to begin a new one"));
+        };
+        if other != repo {
             let message = format!("the session {session} is about {}, not {}", other.display(), repo.display());
             return Err(Failure::new(Category::Validation, message).hint("begin a new one here"));
         }
         let mut said = Transcript::default();
-        said.extend(lines.filter_map(|line| Some(message(serde_json::from_str(line).ok()?))));
-        if !text.ends_with('\n') {
+        for line in lines {
+            if serde_json::from_slice(line).is_ok_and(|mark: Mark| mark.turn == turn) {
+                break;
+            }
+            end += line.len();
+            said.extend(serde_json::from_slice(line).ok().map(message));
+        }
+        if end < text.len() {
+            file.set_len(end as u64).map_err(unreadable)?;
+        }
+        if !text[..end].ends_with(b"\n") {
             // What was being written when the process ended stays a line of its own.
             (&file).write_all(b"\n").map_err(unreadable)?;
         }
         let written = said.messages().len();
-        let record = Record { session: session.clone(), path, repo: repo.to_owned(), file: Some(file), written };
+        let (session, turn) = (session.clone(), Some(turn.to_owned()));
+        let record = Record { session, path, repo: repo.to_owned(), file: Some(file), written, turn };
         Ok((record, said))
     }
 
@@ -150,12 +175,15 @@ impl Record {
                 self.create()?
             }
         };
+        if let Some(turn) = &self.turn {
+            line_of(&Mark { turn: turn.clone() }, &mut text)?;
+        }
         for message in fresh {
             line_of(&line(message), &mut text)?;
         }
         file.write_all(&text)?;
         self.file = Some(file);
-        self.written = messages.len();
+        (self.written, self.turn) = (messages.len(), None);
         Ok(())
     }
 
@@ -218,7 +246,7 @@ mod tests {
     fn what_was_kept_is_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let records = Records::new(folder.path().join("agent"));
-        let mut record = records.begin(Path::new("/repo"));
+        let mut record = records.begin(Path::new("/repo"), "t1");
         let path = record.path.clone();
         record.keep(&[]).unwrap();
         assert!(!path.exists(), "nothing was said");
@@ -228,31 +256,43 @@ mod tests {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let session = record.session().clone();
         drop(record);
-        let (mut again, said) = records.resume(&session, Path::new("/repo")).unwrap();
+        let (mut again, said) = records.resume(&session, Path::new("/repo"), "t2").unwrap();
         assert_eq!(said.messages(), &talk()[..3]);
         again.keep(&talk()).unwrap();
-        assert_eq!(records.resume(&session, Path::new("/repo")).unwrap().1.messages(), talk());
+        assert_eq!(records.resume(&session, Path::new("/repo"), "t3").unwrap().1.messages(), talk());
+        let (mut once_more, said) = records.resume(&session, Path::new("/repo"), "t2").unwrap();
+        assert_eq!(said.messages(), &talk()[..3], "another try begins where the turn began");
+        once_more.keep(&talk()).unwrap();
+        assert_eq!(records.resume(&session, Path::new("/repo"), "t3").unwrap().1.messages(), talk());
     }
 
     #[test]
     fn a_line_that_was_cut_off_is_no_message_and_harms_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let records = Records::new(folder.path().to_owned());
-        let mut record = records.begin(Path::new("/repo"));
+        let mut record = records.begin(Path::new("/repo"), "t1");
         record.keep(&talk()[..1]).unwrap();
         let session = record.session().clone();
-        OpenOptions::new().append(true).open(&record.path).unwrap().write_all(b"{\"role\":\"assis").unwrap();
-        let (mut again, said) = records.resume(&session, Path::new("/repo")).unwrap();
+        OpenOptions::new()
+            .append(true)
+            .open(&record.path)
+            .unwrap()
+            .write_all(b"{\"role\":\"user\",\"content\":\"caf\xc3")
+            .unwrap();
+        let (mut again, said) = records.resume(&session, Path::new("/repo"), "t2").unwrap();
         assert_eq!(said.messages(), &talk()[..1]);
         again.keep(&talk()[..2]).unwrap();
-        assert_eq!(records.resume(&session, Path::new("/repo")).unwrap().1.messages(), &talk()[..2]);
+        assert_eq!(records.resume(&session, Path::new("/repo"), "t3").unwrap().1.messages(), &talk()[..2]);
+        std::fs::write(&again.path, "").unwrap();
+        let broken = records.resume(&session, Path::new("/repo"), "t3").unwrap_err();
+        assert!(broken.message.ends_with("its record is broken"), "{broken}");
     }
 
     #[test]
     fn what_cannot_be_resumed_says_why() {
         let folder = tempfile::tempdir().unwrap();
         let records = Records::new(folder.path().to_owned());
-        let mut record = records.begin(Path::new("/repo"));
+        let mut record = records.begin(Path::new("/repo"), "t1");
         record.keep(&talk()).unwrap();
         let known = record.session().0.clone();
         let unknown = "01a1dc9b-98ad-7900-b3ff-2cd667be397c";
@@ -266,7 +306,7 @@ mod tests {
             (unknown, "/repo", "the agent has no session 01a1dc9b-98ad-7900-b3ff-2cd667be397c"),
             (&known, "/other", &format!("the session {known} is about /repo, not /other")),
         ] {
-            let failure = records.resume(&SessionId(session.to_owned()), Path::new(repo)).unwrap_err();
+            let failure = records.resume(&SessionId(session.to_owned()), Path::new(repo), "t2").unwrap_err();
             assert_eq!((failure.category, failure.message.as_str()), (Category::Validation, message));
         }
     }

@@ -35,19 +35,13 @@ impl Steps {
     /// A turn that begins with everything said so far, the user's message last.
     #[must_use]
     pub fn new(transcript: Transcript, limit: Option<u32>) -> Self {
-        let limit = limit.unwrap_or(MAX_ASKED);
+        let limit = limit.unwrap_or(MAX_ASKED).max(1);
         Self { transcript, limit, asked: 0, usage: Usage::default(), answer: None }
     }
 
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         self.transcript.messages()
-    }
-
-    /// Whether the model has answered at all.
-    #[must_use]
-    pub fn has_begun(&self) -> bool {
-        self.asked > 0
     }
 
     /// Says the same until something has happened.

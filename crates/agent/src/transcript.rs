@@ -48,7 +48,8 @@ impl Transcript {
         }
     }
 
-    /// The model has spoken. Its calls get ids where it has given none, or one twice.
+    /// The model has spoken. Its calls get ids where it has given none, or one twice. What it got wrong is run as it is, so
+    /// that it can be told, but kept as a service takes it.
     pub fn answer(&mut self, text: &str, mut calls: Vec<Call>) {
         self.close();
         // An empty message is refused by some services, and says nothing to any.
@@ -62,12 +63,10 @@ impl Transcript {
                 let fresh = (at..).map(|n| format!("call_{}_{n}", self.messages.len())).find(|id| !taken(id));
                 rest[0].id = fresh.unwrap_or_default();
             }
-            if rest[0].arguments.trim().is_empty() {
-                rest[0].arguments = "{}".to_owned();
-            }
         }
-        self.open.clone_from(&calls);
-        self.messages.push(Message { calls, ..Message::new(Role::Assistant, text) });
+        let told = calls.iter().map(acceptable).collect();
+        self.open = calls;
+        self.messages.push(Message { calls: told, ..Message::new(Role::Assistant, text) });
     }
 
     /// The result of the call that is next.
@@ -83,6 +82,19 @@ impl Transcript {
         while !self.open.is_empty() {
             self.result(INTERRUPTED);
         }
+    }
+}
+
+/// A call as every service takes it back: some refuse a history with arguments that are no JSON object, or with a name
+/// that no function can have.
+fn acceptable(call: &Call) -> Call {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    let name: String = call.name.chars().map(|c| if allowed(c) { c } else { '_' }).take(64).collect();
+    let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&call.arguments).is_ok();
+    Call {
+        id: call.id.clone(),
+        name: if name.is_empty() { "unnamed".to_owned() } else { name },
+        arguments: if object { call.arguments.clone() } else { "{}".to_owned() },
     }
 }
 
@@ -158,6 +170,24 @@ pub(crate) mod tests {
         transcript.add(user("stop"));
         let said: Vec<&str> = transcript.messages().iter().map(|message| message.text.as_str()).collect();
         assert_eq!(said, ["let me see", "done", INTERRUPTED, "stop"]);
+    }
+
+    #[test]
+    fn a_call_is_run_as_it_came_and_kept_as_a_service_takes_it() {
+        for (name, arguments, kept) in [
+            ("bash", "{\"command\": 1}", ("bash", "{\"command\": 1}")),
+            ("bash", "{\"command\": \"ls", ("bash", "{}")),
+            ("bash", "[1]", ("bash", "{}")),
+            ("bash", " ", ("bash", "{}")),
+            ("", "{}", ("unnamed", "{}")),
+            ("my tool.é", "{}", ("my_tool__", "{}")),
+        ] {
+            let mut transcript = Transcript::default();
+            transcript.answer("", vec![Call { id: "a".into(), name: name.into(), arguments: arguments.into() }]);
+            let (open, told) = (&transcript.open()[0], &transcript.messages()[0].calls[0]);
+            assert_eq!((open.name.as_str(), open.arguments.as_str()), (name, arguments));
+            assert_eq!((told.name.as_str(), told.arguments.as_str()), kept);
+        }
     }
 
     fn anything() -> impl Strategy<Value = Message> {

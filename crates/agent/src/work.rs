@@ -19,8 +19,8 @@ use crate::steps::{Next, Steps};
 use crate::tools::{Outcome, Toolbox};
 use crate::transcript::Transcript;
 
-/// How long the model may be silent.
-const SILENCE: Duration = Duration::from_secs(120);
+/// An answer may take as long as it is not silent: how long a turn may take is for whoever drives it.
+const LONGEST: Duration = Duration::from_hours(24 * 365);
 
 /// What an agent works with.
 pub struct Agent {
@@ -36,8 +36,8 @@ pub struct Agent {
     pub tools: Arc<Toolbox>,
     /// How often the model may be asked.
     pub max_turns: Option<u32>,
-    /// How long all of it may take: the longest time one answer gets.
-    pub total: Duration,
+    /// How long the model may be silent.
+    pub silence: Duration,
 }
 
 /// A turn on its way. Dropping it stops whatever runs, and keeps what was said so far.
@@ -156,13 +156,13 @@ impl Work {
 
     /// The request for the model's next message.
     fn ask(&self) -> trunkline_upstream::Call {
-        let Agent { upstream, llm, model, max_tokens, system, tools, total, .. } = &self.agent;
+        let Agent { upstream, llm, model, max_tokens, system, tools, silence, .. } = &self.agent;
         let messages: Vec<Message> = self.standing.iter().chain(self.steps.messages()).cloned().collect();
         let asked: Vec<String> = messages.iter().map(prompt::said).collect();
-        let options = Options { max_tokens: Some(*max_tokens), tools: Some(tools.definitions()), ..Options::default() };
+        let options = Options { max_tokens: Some(*max_tokens), tools: tools.definitions(), ..Options::default() };
         let turn = Turn { messages, options, shown: Shown::AsItComes, ..Turn::default() };
         let body = upstream::request(&turn, Some(system), model.as_deref());
-        let patience = Patience { total: *total, silence: SILENCE };
+        let patience = Patience { total: LONGEST, silence: *silence };
         upstream.call(llm, body, &[], patience, asked.join("\n"))
     }
 
@@ -196,7 +196,8 @@ impl Work {
     /// Names the session, once the model has begun to answer: before that there is nothing to go on with.
     fn announce(&mut self, model: Option<String>) {
         if !std::mem::replace(&mut self.announced, true) || model.is_some() {
-            let session = Some(self.record.session().clone());
+            self.keep();
+            let session = (!self.forgetful).then(|| self.record.session().clone());
             self.events.push_back(Event::Started { session, model });
         }
     }
@@ -228,7 +229,7 @@ impl Work {
 
     /// The model failed: what was shown of its message is kept. If nothing was, the question counts as never heard.
     fn fail(&mut self, failure: Failure) {
-        if self.steps.has_begun() || !self.shown.is_empty() {
+        if self.announced {
             self.steps.interrupt(&self.shown);
             self.keep();
         }
@@ -245,6 +246,7 @@ impl Work {
         if let Err(error) = self.record.keep(self.steps.messages())
             && !std::mem::replace(&mut self.forgetful, true)
         {
+            tracing::warn!(session = %self.record.session(), %error, "a conversation of the agent cannot be kept");
             let message = format!("this conversation cannot be kept: {error}");
             self.events.push_back(Event::Notice { message });
         }
@@ -254,16 +256,20 @@ impl Work {
     fn explained(&self, failure: Failure) -> Failure {
         let hint = match failure.category {
             Category::Authentication => Some("check LLM_AUTH_TOKEN".to_owned()),
-            Category::Network => Some(format!("is it running? LLM_BASE_URL says {}", self.agent.llm.base_url)),
+            Category::Network => Some(format!("is it running? LLM_BASE_URL says {}", self.agent.llm.shown_url())),
             Category::NotFound => Some("check LLM_BASE_URL and LLM_DEFAULT_MODEL".to_owned()),
-            Category::Timeout => Some(format!("the LLM was silent for {} s", SILENCE.as_secs())),
-            Category::Quota
+            // Our own words; an upstream that gave up has its own.
+            Category::Timeout if failure.message == Failure::timed_out().message => {
+                Some(format!("the LLM was silent for {:?} (idleTimeout)", self.agent.silence))
+            }
+            Category::Timeout
+            | Category::Quota
             | Category::RateLimit
             | Category::Validation
             | Category::Server
             | Category::Configuration
             | Category::Unknown
-            | Category::Cancelled => failure.hint.clone(),
+            | Category::Cancelled => failure.hint.as_ref().map(|hint| hint.replace("base_url", "LLM_BASE_URL")),
         };
         Failure { hint, ..failure }
     }

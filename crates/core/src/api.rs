@@ -13,6 +13,18 @@ pub struct Api {
     pub key: Option<Key>,
 }
 
+impl Api {
+    /// Its address as it may be shown: a URL may hold a password, or a key.
+    #[must_use]
+    pub fn shown_url(&self) -> String {
+        let url = self.base_url.split(['?', '#']).next().unwrap_or_default();
+        let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        format!("{scheme}://{host}{path}")
+    }
+}
+
 /// What the built-in agent thinks with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Llm {
@@ -56,6 +68,19 @@ impl fmt::Debug for Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_what_is_secret_in_it() {
+        for (base_url, shown) in [
+            ("http://h:1/v1", "http://h:1/v1"),
+            ("https://bob:pass@h/v1?api-key=k#f", "https://h/v1"),
+            ("http://bob:p@ss@h", "http://h"),
+            ("nonsense", "nonsense"),
+        ] {
+            let api = Api { name: "a".into(), base_url: base_url.into(), key: None };
+            assert_eq!(api.shown_url(), shown);
+        }
+    }
 
     #[test]
     fn debug_names_the_variable_and_not_the_value() {

@@ -51,7 +51,7 @@ impl Model {
             Backend::Program(provider) if provider.prompt == Delivery::Request => Limits::of_request(None),
             Backend::Program(provider) => Limits::of(provider, None, None),
             Backend::Api(_) => Limits::of_request(None),
-            Backend::Agent(_) => Limits::of_agent(None),
+            Backend::Agent(_) => Limits::of_agent(None, None),
         };
         Self {
             name: name.to_owned(),
@@ -175,11 +175,12 @@ impl Limits {
 }
 
 impl Limits {
-    /// The limit of a turn of the built-in agent, whose model and tools have limits of their own.
+    /// The limits of a turn of the built-in agent: its LLM may be silent for as long as a request may take. Its tools have
+    /// a limit of their own.
     #[must_use]
-    pub fn of_agent(total: Option<Duration>) -> Self {
+    pub fn of_agent(total: Option<Duration>, idle: Option<Duration>) -> Self {
         let total = total.unwrap_or(Self::TOTAL);
-        Self { total, idle: total, startup: total }
+        Self { total, idle: idle.unwrap_or(Self::REQUEST), startup: total }
     }
 
     /// The limit of one request to an executable or a service: only in all.

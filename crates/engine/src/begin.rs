@@ -33,6 +33,8 @@ pub(crate) struct Try<'a> {
     pub(crate) models: &'a Models,
     /// Names its workspace and its files.
     pub(crate) id: &'a str,
+    /// The run it is a try of.
+    pub(crate) run: &'a str,
     /// The session, and the right to speak in it, held until nothing of the try is left.
     pub(crate) session: Option<(SessionId, Arc<session::Turn>)>,
     /// Where the session left off.

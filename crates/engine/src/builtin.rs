@@ -52,13 +52,17 @@ impl Inner {
         let (api, max_tokens) = self.llm(llm)?;
         let records = Records::new(self.settings.state.join(AGENT));
         let (record, before) = match &turn.session {
-            Some(session) => records.resume(session, &model.repo)?,
-            None => (records.begin(&model.repo), Transcript::default()),
+            Some(session) => records.resume(session, &model.repo, attempt.run)?,
+            None => (records.begin(&model.repo, attempt.run), Transcript::default()),
         };
         if model.worktree {
             belongings = self.with_worktree(belongings, attempt).await?;
         }
         let cwd = belongings.cwd(model);
+        if !cwd.is_dir() {
+            let message = format!("{} is not in the last commit of its repository", model.repo.display());
+            return Err(Failure::new(Category::Configuration, message).hint("commit it, or do without a worktree"));
+        }
         let env = self.shell_environment(attempt.models, model, attempt.id, &cwd);
         let shell = Shell { keepers: self.keepers.clone(), env };
         belongings.started = true;
@@ -70,7 +74,7 @@ impl Inner {
             system: system_prompt(&cwd, instructions.as_deref(), model.system_prompt.as_deref()),
             tools: Arc::new(Toolbox::new(cwd, model.permissions, shell).only(&model.allowed_tools)),
             max_turns: model.max_turns,
-            total: model.limits.total,
+            silence: model.limits.idle,
         };
         let deadline = Instant::now() + model.limits.total.min(LONGEST);
         Ok(AtWork { work: Work::new(agent, record, before, turn), deadline, belongings })
@@ -103,7 +107,10 @@ impl Inner {
 }
 
 fn system_prompt(cwd: &Path, instructions: Option<&str>, own: Option<&str>) -> String {
-    let place = format!("You work in {}. Paths are relative to it.", cwd.display());
+    let place = format!(
+        "You work in {}. Paths are relative to it. What a command leaves running in the background ends with it.",
+        cwd.display()
+    );
     let parts = [Some(SYSTEM_PROMPT), Some(&place), instructions, own];
     let parts: Vec<&str> = parts.into_iter().flatten().map(str::trim).filter(|part| !part.is_empty()).collect();
     parts.join("\n\n")
@@ -119,9 +126,11 @@ impl AtWork {
             Ok(None) => Failure::new(Category::Unknown, "the agent ended without an answer"),
             Err(_elapsed) => Failure::timed_out().hint("the run took longer than its total limit (timeout)"),
         };
-        let message = self.belongings.engine.settings.secrets.mask(&failure.message);
+        let secrets = &self.belongings.engine.settings.secrets;
+        let message = secrets.mask(&failure.message);
+        let hint = failure.hint.map(|hint| secrets.mask(&hint));
         tracing::warn!(category = failure.category.name(), "the agent failed: {message}");
-        Event::Failed(Failure { message, ..failure })
+        Event::Failed(Failure { message, hint, ..failure })
     }
 
     /// Ends whatever still runs and puts the workspace in order, in the background; then says what was left there.

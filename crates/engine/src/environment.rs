@@ -11,7 +11,7 @@ use trunkline_core::provider;
 const QUIET: [(&str, &str); 4] = [("TERM", "dumb"), ("NO_COLOR", "1"), ("CI", "true"), ("BROWSER", "/bin/false")];
 
 /// Variables that break a CLI started inside another agent, that tell where we were, or that are ours alone.
-const REMOVED: [&str; 16] = [
+const REMOVED: [&str; 17] = [
     "CLAUDECODE",
     "GEMINI_CLI",
     "QWEN_CODE",
@@ -25,6 +25,7 @@ const REMOVED: [&str; 16] = [
     "DISCORD_TOKEN",
     "DISCORD_BOT_TOKEN",
     "LLM_AUTH_TOKEN",
+    "LLM_BASE_URL",
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",

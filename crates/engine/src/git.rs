@@ -26,11 +26,14 @@ pub(crate) struct Git {
     env: Vec<(OsString, OsString)>,
 }
 
+/// All that git is told of the environment. What it runs may be an agent's choice (a filter in the repository's
+/// settings), and is nobody to be given a key.
+const INHERITED: [&str; 10] =
+    ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "XDG_CONFIG_HOME", "LD_LIBRARY_PATH"];
+
 impl Git {
     pub(crate) fn new(keepers: Keepers, inherited: &[(OsString, OsString)]) -> Self {
-        let kept = |name: &OsStr| {
-            name.to_str().is_none_or(|name| !name.starts_with("GIT_") && !name.starts_with("TRUNKLINE_"))
-        };
+        let kept = |name: &OsStr| name.to_str().is_some_and(|name| INHERITED.contains(&name));
         let mut env: Vec<(OsString, OsString)> = inherited.iter().filter(|(name, _)| kept(name)).cloned().collect();
         let mut set = |name: &str, value: &str| env.push((name.into(), value.into()));
         set("GIT_TERMINAL_PROMPT", "0");
@@ -53,10 +56,29 @@ impl Git {
 
     /// Runs `git -C <folder> <args…>` and returns what it printed.
     pub(crate) async fn run<A: AsRef<OsStr>>(&self, folder: &Path, args: &[A]) -> Result<Vec<u8>, Failure> {
+        self.call(vec!["-C".into(), folder.into()], args).await
+    }
+
+    /// The same in a worktree, by what the repository knows of it: what is written in the worktree itself is an agent's.
+    pub(crate) async fn run_in<A: AsRef<OsStr>>(&self, tree: &Tree<'_>, args: &[A]) -> Result<Vec<u8>, Failure> {
+        let option = |name: &str, path: &Path| {
+            let mut option = OsString::from(name);
+            option.push(path);
+            option
+        };
+        let place = [option("--git-dir=", tree.registration), option("--work-tree=", tree.path)];
+        self.call([vec!["-C".into(), tree.path.into()], place.to_vec()].concat(), args).await
+    }
+
+    /// The same, for an answer of one line.
+    pub(crate) async fn line_in<A: AsRef<OsStr>>(&self, tree: &Tree<'_>, args: &[A]) -> Result<String, Failure> {
+        self.run_in(tree, args).await.map(|output| one_line(&output))
+    }
+
+    async fn call<A: AsRef<OsStr>>(&self, mut argv: Vec<OsString>, args: &[A]) -> Result<Vec<u8>, Failure> {
         let Some(program) = self.program.clone() else {
             return Err(Failure::new(Category::Configuration, "worktrees need git: command not found: git"));
         };
-        let mut argv: Vec<OsString> = vec!["-C".into(), folder.into()];
         argv.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
         let spec = Spec {
             program,
@@ -76,7 +98,16 @@ impl Git {
 
     /// The same, for an answer of one line.
     pub(crate) async fn line<A: AsRef<OsStr>>(&self, folder: &Path, args: &[A]) -> Result<String, Failure> {
-        let output = self.run(folder, args).await?;
-        Ok(String::from_utf8_lossy(&output).trim_end_matches('\n').to_owned())
+        self.run(folder, args).await.map(|output| one_line(&output))
     }
+}
+
+/// A worktree, and the folder in the repository that git keeps for it.
+pub(crate) struct Tree<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) registration: &'a Path,
+}
+
+fn one_line(output: &[u8]) -> String {
+    String::from_utf8_lossy(output).trim_end_matches('\n').to_owned()
 }

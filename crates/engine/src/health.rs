@@ -212,7 +212,7 @@ async fn examine(engine: &Arc<Inner>, models: &Models, model: &Arc<Model>, depth
             of_program(engine, models, model, provider, located.path).await
         }
         Backend::Api(api) => {
-            examined.path = Some(api.base_url.clone());
+            examined.path = Some(api.shown_url());
             if !examined.available {
                 return examined;
             }
@@ -220,7 +220,7 @@ async fn examine(engine: &Arc<Inner>, models: &Models, model: &Arc<Model>, depth
         }
         Backend::Agent(llm) => match llm.api() {
             Some(api) => {
-                examined.path = Some(api.base_url.clone());
+                examined.path = Some(api.shown_url());
                 of_service(engine, api).await
             }
             None => {

@@ -161,6 +161,7 @@ impl Ladder {
             model,
             models: &self.models,
             id: &self.attempt_id(),
+            run: &self.run,
             session: self.thread.as_ref().map(|thread| (thread.id().clone(), thread.lock())),
             place: self.place.clone(),
             again: !self.attempts.is_empty(),

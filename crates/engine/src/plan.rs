@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use trunkline_core::failure::Failure;
-use trunkline_core::model::Model;
+use trunkline_core::model::{Model, Normalize};
 use trunkline_core::provider::{Delivery, Permissions, Provider, Values};
 
 /// What `trunkline check` prints of a model.
@@ -34,9 +34,19 @@ pub(crate) fn values<'a>(model: &'a Model, provider: &Provider, prompt: &'a str,
     }
 }
 
+/// Settings that mean nothing where no program is started.
+fn of_no_program(model: &Model) -> Vec<&'static str> {
+    let all = [
+        ("command", model.command.is_some()),
+        ("args", !model.args.is_empty()),
+        ("normalize", model.normalize != Normalize::None),
+    ];
+    all.into_iter().filter_map(|(name, ignored)| ignored.then_some(name)).collect()
+}
+
 /// A model's settings that its CLI cannot honour.
 pub fn ignored(model: &Model) -> Vec<&'static str> {
-    let Some(provider) = model.backend.program() else { return Vec::new() };
+    let Some(provider) = model.backend.program() else { return of_no_program(model) };
     let grants = [Permissions::Read, Permissions::Edit, Permissions::Full].map(|level| provider.permissions.of(level));
     let same_grants = grants.iter().all(|grant| grant.args.is_empty() && grant.env.is_empty());
     [

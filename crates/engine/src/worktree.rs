@@ -18,7 +18,7 @@ use tokio::sync::OwnedMutexGuard;
 use trunkline_core::event::Receipt;
 use trunkline_core::failure::{Category, Failure};
 
-use crate::git::Git;
+use crate::git::{Git, Tree};
 use crate::session::Place;
 use ledger::{Entry, Ledger};
 
@@ -96,7 +96,7 @@ impl Worktrees {
         if kept() {
             // The session's own folder, kept after an earlier turn.
             if again {
-                self.git.run(&worktree.path, &["reset", "--hard", "--quiet", &worktree.base]).await?;
+                self.in_tree(&worktree, &["reset", "--hard", "--quiet", &worktree.base]).await?;
             }
             return Ok(worktree);
         }
@@ -122,7 +122,7 @@ impl Worktrees {
         let path = worktree.path.to_string_lossy();
         self.git.run(&worktree.repo, &["worktree", "add", "--detach", "--no-checkout", &path, &worktree.base]).await?;
         drop(lock);
-        self.git.run(&worktree.path, &["reset", "--hard", "--quiet"]).await?;
+        self.in_tree(worktree, &["reset", "--hard", "--quiet"]).await?;
         Ok(())
     }
 
@@ -133,27 +133,26 @@ impl Worktrees {
         let mut receipt = Receipt { base: worktree.base.clone(), ..Receipt::default() };
         // Nobody of the run lives any more: a lock that one of its gits held is nobody's.
         worktree.remove_stale_lock();
-        let status = self.git.run(&worktree.path, &["status", "--porcelain", "-z", "--untracked-files=all"]).await?;
+        let status = self.in_tree(worktree, &["status", "--porcelain", "-z", "--untracked-files=all"]).await?;
         // A repository inside the worktree would be committed as a bare reference to it, and lost with the folder.
         let nested = status.split(|byte| *byte == 0).any(|entry| entry.starts_with(b"?? ") && entry.ends_with(b"/"));
+        let nested = worktree.point_back().is_err() || nested;
         if !status.is_empty() {
-            self.git.run(&worktree.path, &["add", "--all"]).await?;
+            self.in_tree(worktree, &["add", "--all"]).await?;
             if after.log_helpers {
                 self.log_helpers(worktree).await?;
             }
             // The agent may have checked out a branch of the user's: our commit must not move it.
-            let head = self.git.line(&worktree.path, &["rev-parse", "HEAD"]).await?;
-            self.git.run(&worktree.path, &["update-ref", "--no-deref", "HEAD", &head]).await?;
+            let head = self.line_in_tree(worktree, &["rev-parse", "HEAD"]).await?;
+            self.in_tree(worktree, &["update-ref", "--no-deref", "HEAD", &head]).await?;
             let message = format!("Work of run {}", worktree.run);
-            self.git
-                .run(&worktree.path, &["commit", "--quiet", "--no-verify", "--allow-empty", "-m", &message])
-                .await?;
+            self.in_tree(worktree, &["commit", "--quiet", "--no-verify", "--allow-empty", "-m", &message]).await?;
         }
-        let head = self.git.line(&worktree.path, &["rev-parse", "HEAD"]).await?;
+        let head = self.line_in_tree(worktree, &["rev-parse", "HEAD"]).await?;
         if head != worktree.base {
             let branch = format!("trunkline/{}", worktree.run);
             self.git.run(&worktree.repo, &["update-ref", &format!("refs/heads/{branch}"), &head]).await?;
-            let stat = self.git.run(&worktree.path, &["diff", "--numstat", "-z", &worktree.base, &head]).await?;
+            let stat = self.in_tree(worktree, &["diff", "--numstat", "-z", &worktree.base, &head]).await?;
             (receipt.files_changed, receipt.insertions, receipt.deletions) = count(&stat);
             (receipt.branch, receipt.commit) = (Some(branch), Some(head));
         }
@@ -166,9 +165,19 @@ impl Worktrees {
         Ok(receipt)
     }
 
+    async fn in_tree(&self, worktree: &Worktree, args: &[&str]) -> Result<Vec<u8>, Failure> {
+        let tree = Tree { path: &worktree.path, registration: &worktree.registration() };
+        self.git.run_in(&tree, args).await
+    }
+
+    async fn line_in_tree(&self, worktree: &Worktree, args: &[&str]) -> Result<String, Failure> {
+        let tree = Tree { path: &worktree.path, registration: &worktree.registration() };
+        self.git.line_in(&tree, args).await
+    }
+
     /// Adds a line for each file that the run added.
     async fn log_helpers(&self, worktree: &Worktree) -> Result<(), Failure> {
-        let added = self.git.run(&worktree.path, &["diff", "--cached", "--name-only", "--diff-filter=A", "-z"]).await?;
+        let added = self.in_tree(worktree, &["diff", "--cached", "--name-only", "--diff-filter=A", "-z"]).await?;
         let added = String::from_utf8_lossy(&added);
         let lines: String = added
             .split('\0')
@@ -183,7 +192,7 @@ impl Worktrees {
             .and_then(|()| OpenOptions::new().create(true).append(true).open(&path))
             .and_then(|mut file| file.write_all(lines.as_bytes()));
         written.map_err(|error| Failure::new(Category::Configuration, format!("{}: {error}", path.display())))?;
-        self.git.run(&worktree.path, &["add", "--force", HELPERS_LOG]).await?;
+        self.in_tree(worktree, &["add", "--force", HELPERS_LOG]).await?;
         Ok(())
     }
 
@@ -282,6 +291,22 @@ impl Worktree {
     /// The entry that git keeps for it in the repository.
     fn registration(&self) -> PathBuf {
         self.common.join("worktrees").join(self.path.file_name().unwrap_or_default())
+    }
+
+    /// Makes the folder say again whose it is, whatever an agent wrote there: git removes no other. Not if that has become
+    /// a repository of its own.
+    fn point_back(&self) -> io::Result<()> {
+        let (link, said) = (self.path.join(".git"), format!("gitdir: {}\n", self.registration().display()));
+        if fs::symlink_metadata(&link).is_ok_and(|found| found.is_file())
+            && fs::read_to_string(&link).is_ok_and(|text| text == said)
+        {
+            return Ok(());
+        }
+        match fs::remove_file(&link) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        OpenOptions::new().create_new(true).write(true).open(&link)?.write_all(said.as_bytes())
     }
 
     fn remove_registration(&self) {

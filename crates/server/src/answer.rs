@@ -1,19 +1,15 @@
-//! A turn's events become an answer: a stream of frames, or one response.
+//! A turn's events become an answer: one response here, a stream of frames in [`crate::streaming`].
 //!
 //! The answer owns its run: when the client goes away, hyper drops the handler or the body, and with it the run. Nothing
 //! here is spawned, and nothing else holds it.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use axum::body::Body;
-use bytes::Bytes;
-use futures_util::stream;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
-use http::{Response, StatusCode};
-use tokio::time::{Duration, Instant, sleep_until};
+use http::StatusCode;
+use http::header::{HeaderMap, HeaderValue};
+use tokio::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use trunkline_core::event::{Attempted, Event};
 use trunkline_core::failure::{Category, Failure};
@@ -22,14 +18,11 @@ use trunkline_core::turn::Turn;
 use trunkline_engine::StartError;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::response::{self, Head, Trace};
-use trunkline_wire::sse;
-use trunkline_wire::stream::{Chunks, Stream, UsageChunk};
 
 use crate::{Door, Events, HttpResponse, reply};
 
 /// What an answer needs besides its events.
 pub(crate) struct Terms {
-    pub(crate) head: Head,
     pub(crate) secrets: Arc<Secrets>,
     /// When the turn was handed in.
     pub(crate) began: Instant,
@@ -56,7 +49,7 @@ impl<R: Events> Feed<R> {
     }
 
     /// The next event, or why there is no run. Cancel safe.
-    async fn next(&mut self, secrets: &Secrets) -> Result<Event, ApiError> {
+    pub(crate) async fn next(&mut self, secrets: &Secrets) -> Result<Event, ApiError> {
         loop {
             match self {
                 Self::Starting(start) => match start.as_mut().await {
@@ -82,7 +75,7 @@ impl<R: Events> Feed<R> {
     }
 
     /// Says who runs it, as far as that is known.
-    fn describe(&self, trace: &mut Trace) {
+    pub(crate) fn describe(&self, trace: &mut Trace) {
         match self {
             Self::Starting(_) => {}
             Self::Running(run) => {
@@ -98,7 +91,7 @@ impl<R: Events> Feed<R> {
         }
     }
 
-    fn attempts(&self) -> usize {
+    pub(crate) fn attempts(&self) -> usize {
         match self {
             Self::Starting(_) => 0,
             Self::Running(run) => run.attempts(),
@@ -112,7 +105,7 @@ fn unanswered() -> Failure {
 }
 
 /// Waits for the end of the turn and answers once.
-pub(crate) async fn whole<R: Events>(mut feed: Feed<R>, terms: Terms) -> HttpResponse {
+pub(crate) async fn whole<R: Events>(mut feed: Feed<R>, head: Head, terms: Terms) -> HttpResponse {
     let mut trace = Trace::default();
     let ended = loop {
         let event = tokio::select! {
@@ -133,7 +126,7 @@ pub(crate) async fn whole<R: Events>(mut feed: Feed<R>, terms: Terms) -> HttpRes
     feed.describe(&mut trace);
     let mut response = match ended {
         Ok(answer) => {
-            let whole = response::whole(terms.head, &trace, answer);
+            let whole = response::whole(head, &trace, answer);
             reply::json(StatusCode::OK, &whole)
         }
         Err(error) => reply::error(&error.of_run(&trace)),
@@ -142,140 +135,8 @@ pub(crate) async fn whole<R: Events>(mut feed: Feed<R>, terms: Terms) -> HttpRes
     response
 }
 
-/// Answers with a stream, once there is something to show: a failure before that is a status of its own. But a client
-/// is not left without headers for longer than a stream may be silent.
-pub(crate) async fn streamed<R: Events>(feed: Feed<R>, usage: UsageChunk, terms: Terms) -> HttpResponse {
-    let chunks = Chunks::new(terms.head.clone(), usage, Arc::clone(&terms.secrets));
-    let mut streaming = Streaming { feed, chunks, sent: terms.began, terms };
-    let mut frames = Vec::new();
-    let opened = loop {
-        match streaming.step().await {
-            Step::Event(Event::Failed(failure)) => break Err(ApiError::failed(&failure, &streaming.terms.secrets)),
-            Step::Refused(error) => break Err(error),
-            Step::Silence => {
-                frames.extend_from_slice(sse::KEEP_ALIVE);
-                break Ok(Stream::Open);
-            }
-            Step::Event(event) => {
-                let stream = streaming.push(&event, &mut frames);
-                if is_visible(&event) {
-                    break Ok(stream);
-                }
-            }
-        }
-    };
-    streaming.feed.describe(&mut streaming.chunks.trace);
-    let (trace, attempts) = (streaming.chunks.trace.clone(), streaming.feed.attempts());
-    let mut response = match opened {
-        Ok(stream) => {
-            let mut response = Response::new(streaming.body(frames, stream));
-            let headers = response.headers_mut();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-            response
-        }
-        Err(error) => reply::error(&error.of_run(&trace)),
-    };
-    name(response.headers_mut(), &trace, attempts);
-    response
-}
-
-/// A stream that is being sent.
-struct Streaming<R> {
-    feed: Feed<R>,
-    chunks: Chunks,
-    terms: Terms,
-    /// When the client last heard from us.
-    sent: Instant,
-}
-
-enum Step {
-    Event(Event),
-    /// There is no run, or no more time for it.
-    Refused(ApiError),
-    /// Nothing happened for as long as we may be silent.
-    Silence,
-}
-
-impl<R: Events> Streaming<R> {
-    async fn step(&mut self) -> Step {
-        tokio::select! {
-            biased;
-            () = self.terms.expired.cancelled() => Step::Refused(ApiError::stopping()),
-            event = self.feed.next(&self.terms.secrets) => match event {
-                Ok(event) => Step::Event(event),
-                Err(error) => Step::Refused(error),
-            },
-            () = sleep_until(self.sent + self.terms.keep_alive) => Step::Silence,
-        }
-    }
-
-    fn push(&mut self, event: &Event, frames: &mut Vec<u8>) -> Stream {
-        if matches!(event, Event::Finished(_) | Event::Failed(_)) {
-            self.feed.describe(&mut self.chunks.trace);
-        }
-        self.chunks.push(event, frames)
-    }
-
-    /// The frames of the next step that has any.
-    async fn frames(&mut self) -> (Vec<u8>, Stream) {
-        let mut frames = Vec::new();
-        loop {
-            let stream = match self.step().await {
-                Step::Event(event) => self.push(&event, &mut frames),
-                Step::Refused(error) => {
-                    self.feed.describe(&mut self.chunks.trace);
-                    let error = error.of_run(&self.chunks.trace);
-                    self.chunks.fail(&error, &mut frames)
-                }
-                Step::Silence => {
-                    frames.extend_from_slice(sse::KEEP_ALIVE);
-                    Stream::Open
-                }
-            };
-            if stream == Stream::Ended || !frames.is_empty() {
-                self.sent = Instant::now();
-                return (frames, stream);
-            }
-        }
-    }
-
-    /// The body that begins with `first`. It ends with the last frame, and the run is dropped before that is sent.
-    fn body(mut self, first: Vec<u8>, stream: Stream) -> Body {
-        self.sent = Instant::now();
-        let rest = (stream == Stream::Open).then_some(self);
-        let frames = stream::unfold((Some(first), rest), |(first, rest)| async move {
-            if let Some(first) = first {
-                return Some((Ok::<_, Infallible>(Bytes::from(first)), (None, rest)));
-            }
-            let mut streaming = rest?;
-            let (frames, stream) = streaming.frames().await;
-            let rest = (stream == Stream::Open).then_some(streaming);
-            Some((Ok(Bytes::from(frames)), (None, rest)))
-        });
-        Body::from_stream(frames)
-    }
-}
-
-/// Whether an event is something to show, or the end.
-const fn is_visible(event: &Event) -> bool {
-    match event {
-        Event::Text { .. }
-        | Event::Thinking { .. }
-        | Event::ToolStarted { .. }
-        | Event::ToolCall { .. }
-        | Event::Finished(_)
-        | Event::Failed(_) => true,
-        Event::Started { .. }
-        | Event::ToolFinished { .. }
-        | Event::Notice { .. }
-        | Event::Unknown { .. }
-        | Event::Workspace(_)
-        | Event::Attempted(_) => false,
-    }
-}
-
-fn name(headers: &mut HeaderMap, trace: &Trace, attempts: usize) {
+/// Says in the headers who answers.
+pub(crate) fn name(headers: &mut HeaderMap, trace: &Trace, attempts: usize) {
     if attempts > 0 {
         headers.insert("x-trunkline-attempts", HeaderValue::from(attempts));
     }

@@ -1,8 +1,12 @@
 use super::*;
+use crate::streaming;
+use axum::body::Body;
 use http_body_util::BodyExt;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use trunkline_core::event::{Answer, Finish, SessionId, Usage};
+use trunkline_wire::sse;
+use trunkline_wire::stream::{Chunks, UsageChunk};
 
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
@@ -28,13 +32,20 @@ impl Events for Scripted {
 }
 
 fn terms() -> Terms {
-    Terms {
-        head: Head { id: "cmpl-1".into(), created: 7, model: "m".into() },
-        secrets: Arc::default(),
-        began: Instant::now(),
-        keep_alive: KEEP_ALIVE,
-        expired: CancellationToken::new(),
-    }
+    Terms { secrets: Arc::default(), began: Instant::now(), keep_alive: KEEP_ALIVE, expired: CancellationToken::new() }
+}
+
+fn head() -> Head {
+    Head { id: "cmpl-1".into(), created: 7, model: "m".into() }
+}
+
+async fn whole(feed: Feed<Scripted>, terms: Terms) -> HttpResponse {
+    super::whole(feed, head(), terms).await
+}
+
+async fn streamed(feed: Feed<Scripted>, usage: UsageChunk, terms: Terms) -> HttpResponse {
+    let chunks = Chunks::new(head(), usage, Arc::clone(&terms.secrets));
+    streaming::streamed(feed, chunks, terms).await
 }
 
 /// A running feed, with the first of its events already there.

@@ -87,11 +87,18 @@ pub(crate) fn admit<B>(config: &Config, peer: Peer, request: &Request<B>) -> Res
     if host.is_none() || !named.into_iter().flatten().all(|name| is_ours(name, config, peer)) {
         return Err(ApiError::forbidden("forbidden_host", "this server is not known under that Host"));
     }
-    if peer.dialled.to_canonical().is_loopback() {
+    let path = request.uri().path();
+    if peer.dialled.to_canonical().is_loopback() || is_pages(path) {
         refuse_other_sites(headers, host.unwrap_or_default())?;
     }
-    let open = matches!(request.uri().path(), "/health" | "/health/");
+    // The page itself holds nothing; it asks for a key when it needs one.
+    let open = matches!(path, "/health" | "/health/" | "/");
     if config.keys.is_empty() || open { Ok(Owner::default()) } else { check_key(&config.keys, request) }
+}
+
+/// The chat page's own endpoints. They know their visitors by a cookie, which browsers send by themselves.
+fn is_pages(path: &str) -> bool {
+    matches!(path.strip_suffix('/').unwrap_or(path), "/chat" | "/clear" | "/stop")
 }
 
 fn refuse_other_sites(headers: &HeaderMap, host: &str) -> Result<(), ApiError> {
@@ -134,12 +141,7 @@ fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<Owner, ApiError> {
     if request.uri().query().is_some_and(|query| query.split('&').any(in_address)) {
         return Err(ApiError::unauthorized("a key in the address is not accepted: send Authorization: Bearer"));
     }
-    let headers = request.headers();
-    let bearer = text(headers, AUTHORIZATION.as_str()).and_then(|value| {
-        let (scheme, key) = value.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
-    });
-    match bearer.or_else(|| text(headers, "x-api-key")) {
+    match given_key(request.headers()) {
         Some(key) if keys.open_for(key) => Ok(owner_of(key)),
         Some(_) => Err(ApiError::unauthorized("the API key is not valid")),
         None => Err(ApiError::unauthorized("an API key is needed: send Authorization: Bearer YOUR_KEY")),
@@ -150,6 +152,15 @@ fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<Owner, ApiError> {
 fn owner_of(key: &str) -> Owner {
     let digest = blake3::hash(blake3::hash(key.as_bytes()).as_bytes());
     Owner::of_key(&digest.to_hex()[..32])
+}
+
+/// The key that a request comes with, whether it opens or not.
+pub(crate) fn given_key(headers: &HeaderMap) -> Option<&str> {
+    let bearer = text(headers, AUTHORIZATION.as_str()).and_then(|value| {
+        let (scheme, key) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
+    });
+    bearer.or_else(|| text(headers, "x-api-key"))
 }
 
 /// A header's value, unless it is there twice or is not text.

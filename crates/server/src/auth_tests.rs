@@ -56,6 +56,18 @@ fn other_web_pages_are_refused() {
         let headers = [("host", "localhost:8765"), (header, value)];
         assert_eq!(status(&config, LOOPBACK, "/v1/models", &headers), expected, "{header}: {value}");
     }
+    let config = Config { hosts: vec!["gate.example".into()], ..Config::default() };
+    for (target, header, value, expected) in [
+        ("/v1/models", "origin", "http://evil.example", 200),
+        ("/chat", "origin", "http://evil.example", 403),
+        ("/chat/", "origin", "null", 403),
+        ("/clear", "sec-fetch-site", "cross-site", 403),
+        ("/stop", "origin", "https://gate.example:444", 403),
+        ("/chat", "origin", "https://gate.example", 200),
+    ] {
+        let headers = [("host", "gate.example"), (header, value)];
+        assert_eq!(status(&config, ELSEWHERE, target, &headers), expected, "{target} {header}: {value}");
+    }
 }
 
 #[test]
@@ -78,6 +90,10 @@ fn a_key_opens() {
         ("/v1/models?a=b&KEY=x", "authorization", "Bearer first-key", 401),
         ("/v1/models?a=b", "authorization", "Bearer first-key", 200),
         ("/health", "x-other", "", 200),
+        ("/", "x-other", "", 200),
+        ("/chat", "x-other", "", 401),
+        ("/clear", "authorization", "Bearer first-keys", 401),
+        ("/chat", "authorization", "Bearer first-key", 200),
         ("/nowhere", "x-other", "", 401),
     ] {
         let headers = [("host", "localhost"), (header, value)];

@@ -1,18 +1,18 @@
-//! `POST /v1/chat/completions`: reads the request and hands it to [`crate::answer`].
+//! `POST /v1/chat/completions`: reads the request and hands it to [`crate::answer`] or [`crate::streaming`].
 
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use tokio::time::Instant;
 use trunkline_core::turn::Turn;
 use trunkline_wire::chat::ChatRequest;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::request;
 use trunkline_wire::response::Head;
-use trunkline_wire::stream::UsageChunk;
+use trunkline_wire::stream::{Chunks, UsageChunk};
 use uuid::Uuid;
 
-use crate::answer::{self, Feed, Terms};
+use crate::answer::{self, Feed};
+use crate::streaming::streamed;
 use crate::{App, Door, HttpResponse, body, reply, unix_now};
 
 /// A turn, and how its answer is to be given.
@@ -27,17 +27,15 @@ pub(crate) async fn completions<D: Door>(State(app): State<Arc<App<D>>>, request
         Ok(ask) => ask,
         Err(error) => return reply::error(&error),
     };
-    let terms = Terms {
-        head: Head { id: format!("cmpl-{}", Uuid::new_v4()), created: unix_now(), model: ask.turn.model.clone() },
-        secrets: Arc::clone(&app.config.secrets),
-        began: Instant::now(),
-        keep_alive: app.config.limits.keep_alive,
-        expired: app.expired.clone(),
-    };
+    let head = Head { id: format!("cmpl-{}", Uuid::new_v4()), created: unix_now(), model: ask.turn.model.clone() };
+    let terms = app.terms();
     let feed = Feed::new(Arc::clone(&app.door), ask.turn);
     match ask.stream {
-        Some(usage) => answer::streamed(feed, usage, terms).await,
-        None => answer::whole(feed, terms).await,
+        Some(usage) => {
+            let chunks = Chunks::new(head, usage, Arc::clone(&app.config.secrets));
+            streamed(feed, chunks, terms).await
+        }
+        None => answer::whole(feed, head, terms).await,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the server is told: who may come in, and how much of anything it accepts.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// What must not appear in an error.
     pub secrets: Arc<Secrets>,
+    /// The folder of the chat page's conversations; without one they end with the server.
+    pub chats: Option<PathBuf>,
     pub limits: Limits,
 }
 

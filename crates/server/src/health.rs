@@ -79,6 +79,7 @@ mod tests {
     async fn a_stopping_server_is_not_healthy() {
         let stop = Stop::default();
         let app = Arc::new(App {
+            chats: Arc::new(crate::page::Chats::new(None)),
             door: Arc::new(Empty),
             config: Config::default(),
             started: 0,

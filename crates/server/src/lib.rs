@@ -1,8 +1,8 @@
-//! The HTTP surface: OpenAI's routes over a [`Door`], which is the engine, or a test's own.
+//! The HTTP surface: OpenAI's routes and a chat page over a [`Door`], which is the engine, or a test's own.
 //!
 //! [`serve`] takes an open socket and a [`Stop`] and returns when the last connection has ended. Its first layer
 //! (`edge`) owns connections, timers and the drain; [`auth`] decides who may come in; the handlers (`chat`, `models`,
-//! `route`, `health`) translate. No task outlives `serve`, and a run lives exactly as long as the answer it is for.
+//! `route`, `health`, `page`) translate. No task outlives `serve`, and a run lives exactly as long as the answer it is for.
 
 mod answer;
 pub mod auth;
@@ -13,9 +13,11 @@ mod door;
 mod edge;
 mod health;
 mod models;
+mod page;
 mod reply;
 mod route;
 mod stall;
+mod streaming;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -51,17 +53,24 @@ pub struct Stop {
 pub async fn serve<D: Door>(listener: TcpListener, config: Config, door: Arc<D>, stop: Stop) {
     let app = Arc::new(App {
         door,
+        chats: Arc::new(page::Chats::new(config.chats.clone())),
         config,
         started: unix_now(),
         stopping: stop.gently.child_token(),
         expired: CancellationToken::new(),
     });
-    edge::run(listener, &app, routes(Arc::clone(&app)), &stop).await;
+    let ended = CancellationToken::new();
+    let serving = async {
+        edge::run(listener, &app, routes(Arc::clone(&app)), &stop).await;
+        ended.cancel();
+    };
+    tokio::join!(serving, app.chats.keep(&ended));
 }
 
 /// What every handler sees.
 struct App<D> {
     door: Arc<D>,
+    chats: Arc<page::Chats>,
     config: Config,
     /// When this server began, in seconds since 1970: the `created` of its models.
     started: u64,
@@ -71,11 +80,26 @@ struct App<D> {
     expired: CancellationToken,
 }
 
+impl<D> App<D> {
+    /// What an answer that begins now is bound by.
+    fn terms(&self) -> answer::Terms {
+        answer::Terms {
+            secrets: Arc::clone(&self.config.secrets),
+            began: Instant::now(),
+            keep_alive: self.config.limits.keep_alive,
+            expired: self.expired.clone(),
+        }
+    }
+}
+
 /// Clients are configured with and without `/v1`, and some add a slash.
 fn routes<D: Door>(app: Arc<App<D>>) -> Router {
-    let mut router = Router::new();
+    let mut router = Router::new().route("/", get(page::page));
     for slash in ["/", ""] {
         router = router
+            .route(&format!("/chat{slash}"), get(page::show).post(page::say))
+            .route(&format!("/clear{slash}"), post(page::clear))
+            .route(&format!("/stop{slash}"), post(page::stop))
             .route(&format!("/health{slash}"), get(health::health))
             .route(&format!("/health/providers{slash}"), get(health::providers));
     }

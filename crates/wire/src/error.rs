@@ -18,6 +18,8 @@ const MAX_DETAIL: usize = 4000;
 /// The longest wait we name: official SDKs ignore a longer one and come back at once.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
 
+const CLI_ERROR: &str = "cli_error";
+
 const INVALID_REQUEST: &str = "invalid_request_error";
 
 /// One answer that is an error.
@@ -70,7 +72,7 @@ impl ApiError {
             hint: failure.hint.as_deref().map(|hint| bounded(secrets.mask(hint))),
             retry_after: wait,
             repeat: if category.policy().retry { Repeat::ByStatus } else { Repeat::Never },
-            ..Self::new(status(category), "cli_error", category.name(), "CLI failed")
+            ..Self::new(status(category), CLI_ERROR, category.name(), "CLI failed")
         }
     }
 
@@ -163,6 +165,12 @@ impl ApiError {
         Self::new(403, INVALID_REQUEST, code, message)
     }
 
+    /// A request that would be fine at another time.
+    #[must_use]
+    pub fn conflict(code: &'static str, message: impl Into<Box<str>>) -> Self {
+        Self { repeat: Repeat::Never, ..Self::new(409, INVALID_REQUEST, code, message) }
+    }
+
     #[must_use]
     pub fn unknown_path(method: &str, path: &str) -> Self {
         let path = bounded(path.chars().take(200).collect());
@@ -190,6 +198,19 @@ impl ApiError {
     #[must_use]
     pub fn about(mut self, param: impl Into<Box<str>>) -> Self {
         self.param = Some(param.into());
+        self
+    }
+
+    /// Whether a CLI, or another provider, is what failed.
+    #[must_use]
+    pub fn is_of_a_cli(&self) -> bool {
+        self.kind == CLI_ERROR
+    }
+
+    /// What the reader can do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<Box<str>>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 

@@ -1,6 +1,6 @@
 //! Server-sent events: how frames are written, and how a stream of bytes becomes frames again.
 //!
-//! Only what chat streams use: `data:` and comments. Other fields (`event:`, `id:`) are skipped when read.
+//! Only what chat streams use: `data:`, comments, and `event:`, which is written for the chat page and skipped when read.
 
 /// The last frame of a stream that ended well.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
@@ -16,6 +16,14 @@ pub fn data(out: &mut Vec<u8>, payload: &str) {
         out.push(b'\n');
     }
     out.push(b'\n');
+}
+
+/// Appends one frame that has a name. The name is ours: a word on one line.
+pub fn event(out: &mut Vec<u8>, name: &str, payload: &str) {
+    out.extend_from_slice(b"event: ");
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'\n');
+    data(out, payload);
 }
 
 /// Reads frames from bytes that arrive in pieces. Holds at most one unfinished frame; bounding it is the caller's part
@@ -83,6 +91,9 @@ mod tests {
             data(&mut out, payload);
             assert_eq!(String::from_utf8(out).unwrap(), frame);
         }
+        let mut out = Vec::new();
+        event(&mut out, "done", "{}");
+        assert_eq!(String::from_utf8(out).unwrap(), "event: done\ndata: {}\n\n");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::clis::Cli;
+use crate::npm;
 use crate::test::command;
 
 /// What is installed, and where.
@@ -22,8 +23,7 @@ impl Installed {
     /// The versions of the lock file.
     pub(crate) fn pinned(sources: &Path, target: &Path) -> Result<Self> {
         let folder = target.join("clis");
-        let wanted = [read(&sources.join("package.json"))?, read(&sources.join("package-lock.json"))?];
-        install(&folder, &wanted, &["ci"])
+        install(&folder, &npm::pinned(sources)?, &["ci"])
     }
 
     /// The newest versions there are.
@@ -44,32 +44,17 @@ impl Installed {
     }
 }
 
-/// Installs into `folder` unless it was installed from the same files. Nothing that a package brings is run: the platform
-/// packages hold the programs, and the scripts would only fetch or copy them.
-fn install(folder: &Path, [package, lock]: &[String; 2], verb: &[&str]) -> Result<Installed> {
-    let modules = folder.join("node_modules");
-    let installed = Installed { bin: folder.join("bin"), modules };
-    let stamp = folder.join("installed");
-    let wanted = format!("{package}{lock}");
-    if fs::read_to_string(&stamp).is_ok_and(|had| had == wanted) {
-        return Ok(installed);
-    }
-    eprintln!("installing the CLIs into {}", folder.display());
-    let _not_there_yet = fs::remove_dir_all(folder);
-    fs::create_dir_all(&installed.bin)?;
-    fs::write(folder.join("package.json"), package)?;
-    if !lock.is_empty() {
-        fs::write(folder.join("package-lock.json"), lock)?;
-    }
-    let quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
-    let status = command("npm").args(verb).args(quiet).current_dir(folder).status().context("cannot start npm")?;
-    if !status.success() {
-        bail!("npm cannot install the CLIs");
-    }
-    for (name, program) in programs(&installed.modules)? {
-        symlink(program, installed.bin.join(name))?;
-    }
-    fs::write(stamp, wanted)?;
+/// The packages, and a folder of programs to start. The platform packages hold those; scripts, which are not run, would
+/// only fetch or copy them.
+fn install(folder: &Path, wanted: &[String; 2], verb: &[&str]) -> Result<Installed> {
+    let installed = Installed { bin: folder.join("bin"), modules: folder.join("node_modules") };
+    npm::install(folder, wanted, verb, || {
+        fs::create_dir_all(&installed.bin)?;
+        for (name, program) in programs(&installed.modules)? {
+            symlink(program, installed.bin.join(name))?;
+        }
+        Ok(())
+    })?;
     Ok(installed)
 }
 

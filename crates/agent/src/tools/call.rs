@@ -37,11 +37,16 @@ pub(super) struct Allowed<'a> {
 }
 
 /// The definitions of the allowed tools.
-pub(super) fn definitions(allowed: Allowed<'_>) -> Json {
+pub(super) fn definitions(allowed: Allowed<'_>) -> Option<Json> {
     let all: Vec<&RawValue> = serde_json::from_str(DEFINITIONS).expect("compiled in, and tested");
     let offered = all.into_iter().zip(Tool::ALL).filter(|(_, tool)| tool.is_allowed(allowed));
     let offered: Vec<&RawValue> = offered.map(|(definition, _)| definition).collect();
-    to_raw_value(&offered).expect("made of JSON").into()
+    (!offered.is_empty()).then(|| to_raw_value(&offered).expect("made of JSON").into())
+}
+
+/// The names of the allowed tools.
+pub(super) fn names(allowed: Allowed<'_>) -> Vec<&'static str> {
+    Tool::ALL.into_iter().filter(|tool| tool.is_allowed(allowed)).map(Tool::name).collect()
 }
 
 /// Reads a call, or says what is wrong with it.
@@ -92,7 +97,7 @@ impl Tool {
     }
 
     fn named(name: &str, allowed: Allowed<'_>) -> Result<Self, String> {
-        let names: Vec<&str> = Self::ALL.into_iter().filter(|tool| tool.is_allowed(allowed)).map(Self::name).collect();
+        let names = names(allowed);
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let Some(tool) = Self::ALL.into_iter().find(|tool| tool.name() == name) else {
             return Err(format!("there is no tool `{name}`; the tools are: {names}"));
@@ -173,7 +178,7 @@ mod tests {
     fn only_what_is_named_is_offered_and_taken() {
         let only = ["bash".to_owned(), "read_file".to_owned()];
         let allowed = Allowed { permissions: Permissions::Edit, only: &only };
-        let offered: Value = serde_json::from_str(definitions(allowed).as_str()).unwrap();
+        let offered: Value = serde_json::from_str(definitions(allowed).unwrap().as_str()).unwrap();
         let names: Vec<&Value> = offered.as_array().unwrap().iter().map(|tool| &tool["function"]["name"]).collect();
         assert_eq!(names, ["read_file", "bash"]);
         let refused = parse("write_file", "{}", allowed).unwrap_err();
@@ -213,7 +218,7 @@ mod tests {
         for (permissions, expected) in
             [(Permissions::Read, json!([read])), (Permissions::Edit, all.clone()), (Permissions::Full, all)]
         {
-            let found: Value = serde_json::from_str(definitions(anything(permissions)).as_str()).unwrap();
+            let found: Value = serde_json::from_str(definitions(anything(permissions)).unwrap().as_str()).unwrap();
             assert_eq!(found, expected, "{permissions:?}");
         }
     }

@@ -12,7 +12,7 @@ use super::{Answer, save};
 const LARGEST: u64 = 16 << 20;
 
 pub(super) fn edit(workspace: &Workspace, path: &str, old: &str, new: &str, gone: &CancellationToken) -> Answer {
-    let place = workspace.find(path)?;
+    let place = workspace.find_to_change(path)?;
     let Some(existing) = place.look()? else {
         return Err(format!("{}; write_file creates new files", place.missing()));
     };

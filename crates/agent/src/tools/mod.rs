@@ -30,6 +30,7 @@ use trunkline_process::Keepers;
 
 use self::call::{Allowed, Call};
 use self::place::Workspace;
+use crate::transcript::INTERRUPTED;
 
 /// How long a command may run.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -44,6 +45,12 @@ pub struct Toolbox {
     time_limit: Duration,
     /// Cancelled when what runs is to end.
     stop: CancellationToken,
+}
+
+/// The tools that are offered under these permissions, of those that are named; of all, where none is.
+#[must_use]
+pub fn offered(permissions: Permissions, only: &[String]) -> Vec<&'static str> {
+    call::names(Allowed { permissions, only })
 }
 
 /// How commands are started.
@@ -89,9 +96,10 @@ impl Toolbox {
         self.stop.cancel();
     }
 
-    /// OpenAI's definitions of the tools that are allowed, as an array.
+    /// OpenAI's definitions of the tools that are allowed, as an array; nothing, where there are none: an empty list is
+    /// refused.
     #[must_use]
-    pub fn definitions(&self) -> Json {
+    pub fn definitions(&self) -> Option<Json> {
         call::definitions(self.allowed())
     }
 
@@ -129,8 +137,12 @@ impl Toolbox {
         let workspace = Arc::clone(&self.workspace);
         let gone = CancellationToken::new();
         let _guard = gone.clone().drop_guard();
-        let done = tokio::task::spawn_blocking(move || work(&workspace, &gone)).await;
-        done.unwrap_or_else(|broken| Err(format!("the tool itself failed: {broken}")))
+        let working = tokio::task::spawn_blocking(move || work(&workspace, &gone));
+        // A file may block for ever: on a dead server, or being none.
+        match self.stop.run_until_cancelled(working).await {
+            Some(done) => done.unwrap_or_else(|broken| Err(format!("the tool itself failed: {broken}"))),
+            None => Err(INTERRUPTED.to_owned()),
+        }
     }
 }
 

@@ -58,6 +58,20 @@ impl Workspace {
         Err(format!("`{asked}` leads to {path}, outside the workspace {root}; only files inside it may be used"))
     }
 
+    /// The same for what is to be changed. What git keeps for itself is not: its settings and hooks are programs that run
+    /// in the user's name, and a worktree's `.git` says whose it is.
+    pub(super) fn find_to_change<'a>(&self, asked: &'a str) -> Result<Place<'a>, String> {
+        let place = self.find(asked)?;
+        let gits = |part: Component<'_>| part.as_os_str().eq_ignore_ascii_case(".git");
+        let inside = place.path.strip_prefix(&place.root).unwrap_or(&place.path);
+        match self.permissions {
+            Permissions::Read | Permissions::Edit if inside.components().any(gits) => {
+                Err(format!("`{asked}` belongs to git and is not to be written; its commands change what is in there"))
+            }
+            Permissions::Read | Permissions::Edit | Permissions::Full => Ok(place),
+        }
+    }
+
     /// Whether a hint may send the model to bash.
     pub(super) const fn has_bash(&self) -> bool {
         match self.permissions {

@@ -51,7 +51,8 @@ impl Transcript {
 }
 
 fn text(bytes: &[u8]) -> String {
-    ansi::strip(&String::from_utf8_lossy(bytes))
+    // What no text has, some services refuse.
+    ansi::strip(&String::from_utf8_lossy(bytes)).replace('\0', "\u{fffd}")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::place::{Workspace, special};
 use super::{Answer, save};
 
 pub(super) fn write(workspace: &Workspace, path: &str, content: &str, gone: &CancellationToken) -> Answer {
-    let place = workspace.find(path)?;
+    let place = workspace.find_to_change(path)?;
     let existing = place.look()?;
     let kind = existing.as_ref().map(|found| found.file_type());
     if path.ends_with('/') || kind.is_some_and(|kind| kind.is_dir()) {

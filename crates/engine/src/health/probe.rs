@@ -48,8 +48,17 @@ async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<Stri
     };
     let id = format!("probe-{}", uuid::Uuid::now_v7());
     let permit = engine.permit(&model).await.map_err(|_busy| Failure::new(Category::Cancelled, "not probed: busy"))?;
-    let attempt =
-        Try { turn: &turn, model: &model, models, id: &id, session: None, place: None, again: false, standby: None };
+    let attempt = Try {
+        turn: &turn,
+        model: &model,
+        models,
+        id: &id,
+        run: &id,
+        session: None,
+        place: None,
+        again: false,
+        standby: None,
+    };
     let mut attempt = engine.begin(attempt, permit).await?;
     while let Some(event) = attempt.next().await {
         if let Some(end) = event.end() {

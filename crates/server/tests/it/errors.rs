@@ -34,7 +34,7 @@ async fn each_mistake_has_its_status_and_code() {
     let unknown = r#"{"model":"../etc","messages":[{"role":"user","content":"x"}]}"#;
     let unknown_streamed = r#"{"model":"-x","messages":[{"role":"user","content":"x"}],"stream":true}"#;
     for (request, status, code) in [
-        (get("/"), 404, "unknown_url"),
+        (get("/index.html"), 404, "unknown_url"),
         (get("/v1"), 404, "unknown_url"),
         (get("//v1/models"), 404, "unknown_url"),
         (get("/v1/../v1/models"), 404, "unknown_url"),

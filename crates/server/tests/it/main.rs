@@ -5,6 +5,8 @@ mod edge;
 #[cfg(test)]
 mod errors;
 #[cfg(test)]
+mod page;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 mod support;

@@ -6,11 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use trunkline_agent::tools::offered;
 use trunkline_core::api::Llm;
 use trunkline_core::failure::Category;
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::near::near;
-use trunkline_core::provider::{Delivery, Permissions};
+use trunkline_core::provider::Delivery;
 use trunkline_core::secret::Secrets;
 use trunkline_engine::router::CircuitState;
 use trunkline_engine::{Caps, Engine, Explanation, Plan};
@@ -89,7 +90,7 @@ fn models_of(routed: &trunkline_engine::router::Routed) -> String {
 /// Shows how a model would run; true if it cannot.
 fn show(engine: &Engine, model: &Model) -> Result<bool> {
     if let Backend::Api(api) = &model.backend {
-        say(format!("  url     {}/chat/completions", api.base_url))?;
+        say(format!("  url     {}/chat/completions", api.shown_url()))?;
         let key = api.key.as_ref();
         if let Some(key) = key {
             let set = if key.value.is_some() { "set" } else { "not set" };
@@ -119,7 +120,7 @@ fn show(engine: &Engine, model: &Model) -> Result<bool> {
 fn show_agent(llm: &Llm, model: &Model) -> io::Result<()> {
     match llm {
         Llm::Service { api, max_tokens } => {
-            say(format!("  llm     {}/chat/completions", api.base_url))?;
+            say(format!("  llm     {}/chat/completions", api.shown_url()))?;
             say(format!("  model   {}", model.upstream.as_deref().unwrap_or("not set: LLM_DEFAULT_MODEL")))?;
             say(format!(
                 "  key     {}",
@@ -130,10 +131,8 @@ fn show_agent(llm: &Llm, model: &Model) -> io::Result<()> {
         Llm::Embedded => say("  llm     the built-in mock; set LLM_BASE_URL for a real one")?,
     }
     say(format!("  cwd     {}", model.repo.display()))?;
-    say(format!(
-        "  tools   {}",
-        if model.permissions == Permissions::Read { "read_file" } else { "read_file, write_file, edit_file, bash" }
-    ))?;
+    let tools = offered(model.permissions, &model.allowed_tools);
+    say(format!("  tools   {}", if tools.is_empty() { "none".to_owned() } else { tools.join(", ") }))?;
     say(format!("  timeout {:?}", model.limits.total))?;
     show_memory(model)
 }

@@ -51,9 +51,9 @@ fn describe(model: &Model) -> String {
     let worktree = if model.worktree { ", in a worktree" } else { "" };
     match &model.backend {
         Backend::Program(provider) => format!("{}{upstream} in {}{worktree}", provider.name, model.repo.display()),
-        Backend::Api(api) => format!("{}{upstream} at {}", api.name, api.base_url),
+        Backend::Api(api) => format!("{}{upstream} at {}", api.name, api.shown_url()),
         Backend::Agent(llm) => {
-            let llm = llm.api().map_or("the built-in mock LLM", |api| &api.base_url);
+            let llm = llm.api().map_or_else(|| "the built-in mock LLM".to_owned(), |api| api.shown_url());
             format!("the built-in agent{upstream} on {llm} in {}{worktree}", model.repo.display())
         }
     }

@@ -97,8 +97,11 @@ impl Serve {
         let keys = self.keys(&loaded.around)?;
         let address = SocketAddr::new(self.listen.ip, self.listen.port.unwrap_or(self.port));
         auth::check_bind(address, &keys).map_err(|error| ConfigError::elsewhere(error.to_string()))?;
-        runtime()?.block_on(self.serve(loaded, keys, address))?;
-        Ok(ExitCode::SUCCESS)
+        let runtime = runtime()?;
+        let served = runtime.block_on(self.serve(loaded, keys, address));
+        // A file that blocks for ever must not keep us.
+        runtime.shutdown_background();
+        served.map(|()| ExitCode::SUCCESS)
     }
 
     async fn serve(self, loaded: Loaded, keys: Keys, address: SocketAddr) -> Result<()> {
@@ -108,6 +111,7 @@ impl Serve {
         let mut config = trunkline_server::Config { keys, hosts: self.hosts.clone(), ..Default::default() };
         config.secrets = Arc::new(engine.secrets().clone());
         config.limits.drain = self.drain;
+        config.chats = Some(loaded.state.join("chats"));
         // Whoever reads the next line may send a signal or change a file at once.
         let (signals, changes) = (StopSignals::listen()?, Changes::of(&loaded.place));
         say(format!("listening on http://{}", listener.local_addr()?))?;

@@ -20,9 +20,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use trunkline_agent::tools::offered;
 use trunkline_core::api::Llm;
 use trunkline_core::model::{Backend, Model};
-use trunkline_core::provider::{self, Provider};
+use trunkline_core::provider::{self, Permissions, Provider};
 use trunkline_engine::router::{Policy, Router};
 use trunkline_engine::{Models, locate};
 
@@ -124,6 +125,15 @@ fn doubts(what: &str, model: &Model, around: &Surroundings) -> Vec<String> {
     {
         let hint = failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
         doubts.push(format!("{what} {name}: {failure}{hint}"));
+    }
+    if let Backend::Agent(_) = &model.backend {
+        let all = offered(Permissions::Full, &[]);
+        for unknown in model.allowed_tools.iter().filter(|tool| !all.contains(&tool.as_str())) {
+            doubts.push(format!(
+                "{what} {name}: allowedTools: the agent has no tool {unknown:?}, only {}",
+                all.join(", ")
+            ));
+        }
     }
     let ignored = trunkline_engine::ignored_options(model);
     if !ignored.is_empty() {

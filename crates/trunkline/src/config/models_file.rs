@@ -162,7 +162,7 @@ impl Entry {
             _ if timeout.is_none() && idle.is_none() => base.limits,
             Backend::Program(provider) if provider.prompt != Delivery::Request => Limits::of(provider, timeout, idle),
             Backend::Program(_) | Backend::Api(_) => Limits::of_request(timeout),
-            Backend::Agent(_) => Limits::of_agent(timeout),
+            Backend::Agent(_) => Limits::of_agent(timeout, idle),
         };
         let mut env = base.env;
         env.extend(self.env);

@@ -197,7 +197,7 @@ fn what_was_said_before_a_tool_that_was_stopped_is_kept_once() {
         fs::read_to_string(file.path()).ok().filter(|text| text.contains("[interrupted]"))
     };
     until("what was said is kept", || kept().is_some());
-    let roles: Vec<Value> = kept().unwrap().lines().skip(1).map(|line| json_of(line)["role"].clone()).collect();
+    let roles: Vec<Value> = kept().unwrap().lines().skip(2).map(|line| json_of(line)["role"].clone()).collect();
     assert_eq!(roles, ["user", "assistant", "tool"]);
 }
 
@@ -228,7 +228,7 @@ fn who_hangs_up_in_the_middle_of_a_tool_ends_it_and_the_session_goes_on() {
     all_gone(&pids);
     let kept = || fs::read_dir(&session).ok()?.next()?.ok().map(|file| file.path());
     until("what was said is kept", || {
-        kept().and_then(|path| fs::read_to_string(path).ok()).is_some_and(|text| text.lines().count() == 5)
+        kept().and_then(|path| fs::read_to_string(path).ok()).is_some_and(|text| text.lines().count() == 6)
     });
     let id = kept().unwrap().file_stem().unwrap().to_str().unwrap().to_owned();
     assert_eq!(line.chat("two").model("agent").header("x-trunkline-session", &id).send().content(), "Two.");
@@ -237,6 +237,52 @@ fn who_hangs_up_in_the_middle_of_a_tool_ends_it_and_the_session_goes_on() {
     assert!(said[2].starts_with("begun") && said[2].contains("[interrupted]"), "{said:?}");
     assert_eq!(said[3..], ["[interrupted]", "two"]);
     assert!(!line.repo().join("never").exists());
+}
+
+#[test]
+fn a_turn_that_is_tried_again_is_remembered_once() {
+    let half = format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {"content": "half"}}]}));
+    let cut = || Script::Says(200, "content-type: text/event-stream\r\n", half.clone());
+    let llm = Service::new([says("One."), cut(), says("Two."), says("Three.")]);
+    let line = on(&llm).config("router.yaml", "providers: []\nrouting: {backoff: 1ms}\n").start();
+    let first = line.chat("one").model("agent").send();
+    let session = first.header("x-trunkline-session").unwrap().to_owned();
+    let say = |text: &str| line.chat(text).model("agent").header("x-trunkline-session", &session).send();
+    let second = say("two");
+    assert_eq!((second.content().as_str(), second.header("x-trunkline-attempts")), ("Two.", Some("2")));
+    say("three").content();
+    let said: Vec<String> = told(&llm, 3).into_iter().skip(1).map(|(_, text)| text).collect();
+    assert_eq!(said, ["one", "One.", "two", "Two.", "three"]);
+}
+
+#[test]
+fn what_the_model_got_wrong_is_not_said_back_to_the_service() {
+    let llm = Service::new([calls("", &[("a", "my tool", json!("{\"path"))]), says("Done.")]);
+    let line = on(&llm).start();
+    line.chat("go").model("agent").send().content();
+    let call = llm.seen()[1].1["messages"][2]["tool_calls"][0]["function"].clone();
+    assert_eq!(call, json!({"name": "my_tool", "arguments": "{}"}));
+}
+
+#[test]
+fn nothing_secret_in_the_llms_address_is_shown() {
+    let line = Line::new().env("LLM_BASE_URL", "http://bob:hunter2pass@127.0.0.1:9/v1?api-key=hunter3key");
+    let line = line.env("LLM_DEFAULT_MODEL", "m").config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n");
+    for (args, code) in [(&["check"][..], 0), (&["models"], 0), (&["run", "-m", "agent", "hi"], 4)] {
+        let ran = line.run(args).exits(code);
+        assert!(!format!("{ran:?}").contains("hunter"), "{ran:?}");
+    }
+}
+
+#[test]
+fn what_the_agent_cannot_honour_is_warned_of() {
+    let entry =
+        json!({"driver": "agent", "allowedTools": ["Bash", "read_file"], "command": "x", "normalize": "last_block"});
+    let line = Line::new().model("m", entry);
+    let shown = line.run(&["check", "m"]).exits(0).stdout;
+    for words in ["no tool \"Bash\"", "cannot honour command, normalize", "  tools   read_file\n"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
 }
 
 #[test]
@@ -293,4 +339,48 @@ fn its_commands_see_no_keys() {
     for secret in ["sk-secret-token", "sk-openai", "sk-ours"] {
         assert!(!environment.contains(secret), "{secret}: {environment}");
     }
+}
+
+/// The repository's own settings are not the agent's to write, nor is what says whose folder a worktree is.
+#[test]
+fn what_belongs_to_git_is_left_to_git() {
+    let write =
+        |id: &'static str, path: &str, content: &str| (id, "write_file", json!({"path": path, "content": content}));
+    let filter = "[filter \"x\"]\n\tclean = \"env > \\\"$HOME/leak\\\"; cat\"\n";
+    let llm = Service::new([
+        calls(
+            "",
+            &[
+                write("a", ".git/hooks/post-checkout", "#!/bin/sh\n"),
+                write("b", ".git", "gitdir: g\n"),
+                write("c", "x/.GIT/config", "x"),
+            ],
+        ),
+        says("Done."),
+        calls(
+            "",
+            &[
+                ("d", "bash", json!({"command": "mkdir -p g/objects g/refs; echo 'ref: refs/heads/x' > g/HEAD"})),
+                write("e", "g/config", filter),
+                write("f", ".gitattributes", "* filter=x\n"),
+                ("g", "bash", json!({"command": "echo 'gitdir: g' > .git"})),
+            ],
+        ),
+        says("Done."),
+    ]);
+    let entry = json!({"driver": "agent", "worktree": true});
+    let line = on(&llm).file("old.txt", "old").model("m", json!({"driver": "agent"})).model("w", entry);
+    line.commit("first");
+    let line = line.start();
+    line.chat("go").model("m").send().content();
+    let told = told(&llm, 1);
+    let results: Vec<&str> = told.iter().filter(|(role, _)| role == "tool").map(|(_, text)| text.as_str()).collect();
+    assert!(results.iter().all(|result| result.contains("belongs to git")), "{results:?}");
+    let head = line.git(&["rev-parse", "HEAD"]);
+    let answer = line.chat("go").model("w").send().json();
+    let workspace = &answer["trunkline"]["workspace"];
+    let branch = workspace["branch"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    assert!(line.git(&["ls-tree", "-r", "--name-only", branch]).contains("g/config"), "its work is kept");
+    assert!(!line.path("home/leak").exists() && workspace["path"].is_null(), "{answer}");
+    assert_eq!((line.git(&["rev-parse", "HEAD"]), line.git(&["status", "--porcelain"])), (head, String::new()));
 }

@@ -24,6 +24,7 @@ mod load;
 mod memory;
 mod mock_llm;
 mod output;
+mod page;
 mod prompt;
 mod protocol;
 mod provider_check;

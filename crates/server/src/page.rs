@@ -1,0 +1,107 @@
+//! The chat page: one file without anything from elsewhere, and the endpoints it talks to.
+//!
+//! The page may run its own script and style, which the policy knows by their digests, and may call nobody but us.
+
+mod chat;
+mod chats;
+mod cookie;
+mod disk;
+mod talk;
+mod transcript;
+
+use std::sync::LazyLock;
+
+use axum::body::Body;
+use axum::extract::Request;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH,
+};
+use http::header::{REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use http::{Response, StatusCode};
+use sha2::{Digest, Sha256};
+
+pub(crate) use chat::{clear, say, show, stop};
+pub(crate) use chats::Chats;
+use cookie::Visitor;
+
+use crate::HttpResponse;
+
+const HTML: &str = include_str!("page/index.html");
+
+/// What goes with the page, made once.
+static HEADERS: LazyLock<[(HeaderName, HeaderValue); 6]> = LazyLock::new(|| {
+    let policy = format!(
+        "default-src 'none'; script-src {}; style-src {}; img-src data:; connect-src 'self'; frame-ancestors 'none'; \
+         base-uri 'none'; form-action 'self'; require-trusted-types-for 'script'; trusted-types 'none'",
+        sources(HTML, "script"),
+        sources(HTML, "style"),
+    );
+    let tag = format!("\"{}\"", &blake3::hash(HTML.as_bytes()).to_hex()[..32]);
+    let value = |text: &str| HeaderValue::from_str(text).expect("digests and words are header values");
+    [
+        (CONTENT_TYPE, value("text/html; charset=utf-8")),
+        (CONTENT_SECURITY_POLICY, value(&policy)),
+        (X_CONTENT_TYPE_OPTIONS, value("nosniff")),
+        (REFERRER_POLICY, value("no-referrer")),
+        (CACHE_CONTROL, value("no-cache")),
+        (ETAG, value(&tag)),
+    ]
+});
+
+/// `GET /`.
+pub(crate) async fn page(request: Request) -> HttpResponse {
+    let etag = &HEADERS[5].1;
+    let known = request.headers().get_all(IF_NONE_MATCH).iter().any(|given| names(given, etag));
+    let mut response = Response::new(if known { Body::empty() } else { Body::from(HTML) });
+    *response.status_mut() = if known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
+    response.headers_mut().extend(HEADERS.iter().cloned());
+    // Before the page asks for anything, so that its first questions are of one visitor.
+    Visitor::of(request.headers()).introduce(response.headers_mut());
+    response
+}
+
+fn names(given: &HeaderValue, etag: &HeaderValue) -> bool {
+    let (given, etag) = (given.to_str().unwrap_or_default(), etag.to_str().unwrap_or_default());
+    given.split(',').map(str::trim).any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == etag)
+}
+
+/// The digests of every inline element of that kind, as a policy names them.
+fn sources(html: &str, element: &str) -> String {
+    let (start, end) = (format!("<{element}>"), format!("</{element}>"));
+    let texts = html.split(&start).skip(1).filter_map(|rest| rest.split_once(&end)).map(|(text, _)| text);
+    let digests = texts.map(|text| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text.as_bytes()))));
+    digests.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_those_that_browsers_compute() {
+        // The example of the specification.
+        let html = "<script>alert('Hello, world.');</script><style></style>";
+        assert_eq!(sources(html, "script"), "'sha256-qznLcsROx4GACP2dm0UCKCzCG+HiZ1guq6ZZDob/Tng='");
+        assert_eq!(sources(html, "style"), "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='");
+    }
+
+    #[test]
+    fn the_page_is_small_and_asks_nobody_else() {
+        assert!(HTML.len() < 60_000, "{} bytes", HTML.len());
+        for trap in ["src=", "@import", "url(", "innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval("] {
+            assert!(!HTML.contains(trap), "{trap}");
+        }
+        let attributes = HTML.split_whitespace().filter(|word| word.starts_with("on") && word.contains("=\""));
+        assert_eq!(attributes.collect::<Vec<_>>(), Vec::<&str>::new(), "no handlers in the markup");
+    }
+
+    #[test]
+    fn a_known_page_is_recognised() {
+        let etag = HeaderValue::from_static("\"a\"");
+        for (given, known) in [("\"a\"", true), ("\"b\", W/\"a\"", true), ("*", true), ("\"b\"", false), ("a", false)] {
+            assert_eq!(names(&HeaderValue::from_static(given), &etag), known, "{given}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The page's endpoints: `POST /chat`, `GET /chat`, `POST /stop`, `POST /clear`.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+use trunkline_core::event::Event;
+use trunkline_wire::error::ApiError;
+use trunkline_wire::page::Words;
+use trunkline_wire::response::Trace;
+use trunkline_wire::stream::Stream;
+
+use super::cookie::Visitor;
+use super::talk::{Answering, Chat};
+use crate::answer::Feed;
+use crate::streaming::{Frames, Told, streamed};
+use crate::{App, Door, HttpResponse, body, reply};
+
+/// The model that is asked when nobody says which.
+const DEFAULT_MODEL: &str = "agent";
+
+#[derive(Deserialize)]
+struct Said {
+    message: String,
+    model: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Status {
+    status: &'static str,
+}
+
+const OK: Status = Status { status: "ok" };
+
+/// Answers a message with a stream of the page's events.
+pub(crate) async fn say<D: Door>(State(app): State<Arc<App<D>>>, request: Request) -> HttpResponse {
+    let (head, body) = request.into_parts();
+    let visitor = Visitor::of(&head.headers);
+    let mut response = match begin(&app, visitor, &head, body).await {
+        Ok((feed, telling)) => streamed(feed, telling, app.terms()).await,
+        Err(error) => reply::error(&error),
+    };
+    if response.status().is_success() {
+        visitor.introduce(response.headers_mut());
+    }
+    response
+}
+
+/// The conversation so far.
+pub(crate) async fn show<D: Door>(State(app): State<Arc<App<D>>>, request: Request) -> HttpResponse {
+    let visitor = Visitor::of(request.headers());
+    let chat = chat_of(&app, visitor, request.headers()).await;
+    let mut response = reply::json(StatusCode::OK, &chat.shown());
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    visitor.introduce(response.headers_mut());
+    response
+}
+
+pub(crate) async fn stop<D: Door>(State(app): State<Arc<App<D>>>, request: Request) -> HttpResponse {
+    command(&app, request, |chat| chat.stop(&app.chats)).await
+}
+
+pub(crate) async fn clear<D: Door>(State(app): State<Arc<App<D>>>, request: Request) -> HttpResponse {
+    command(&app, request, |chat| chat.clear(&app.chats)).await
+}
+
+/// Does something to the conversation of a request that says nothing else.
+async fn command<D: Door>(app: &App<D>, request: Request, then: impl FnOnce(&Arc<Chat>)) -> HttpResponse {
+    let (head, body) = request.into_parts();
+    // Nothing needs no type; whoever sends a body says that it is JSON, which other sites cannot.
+    if is_typed(&head.headers)
+        && let Err(error) = body::read_json(&head.headers, body, &app.config.limits).await
+    {
+        return reply::error(&error);
+    }
+    let chat = chat_of(app, Visitor::of(&head.headers), &head.headers).await;
+    then(&chat);
+    reply::json(StatusCode::OK, &OK)
+}
+
+fn is_typed(headers: &HeaderMap) -> bool {
+    let empty = headers.get(CONTENT_LENGTH).is_none_or(|length| length == "0");
+    headers.contains_key(CONTENT_TYPE) || headers.contains_key(TRANSFER_ENCODING) || !empty
+}
+
+async fn begin<D: Door>(
+    app: &Arc<App<D>>,
+    visitor: Visitor,
+    head: &Parts,
+    body: axum::body::Body,
+) -> Result<(Feed<D::Run>, Telling), ApiError> {
+    if app.stopping.is_cancelled() {
+        return Err(ApiError::stopping());
+    }
+    let body = body::read_json(&head.headers, body, &app.config.limits).await?;
+    let said = parse(&body)?;
+    let model = match said.model {
+        Some(model) => model,
+        None => default_model(app.door.models()).ok_or_else(no_models)?,
+    };
+    let chat = chat_of(app, visitor, &head.headers).await;
+    let (turn, answering) = chat.ask(&app.chats, &model, &said.message)?;
+    let words = Words::new(model, Arc::clone(&app.config.secrets));
+    Ok((Feed::new(Arc::clone(&app.door), turn), Telling { words, answering, began: false }))
+}
+
+fn parse(body: &[u8]) -> Result<Said, ApiError> {
+    let said: Said = serde_json::from_slice(body).map_err(|error| {
+        let code = if error.is_data() { "invalid_value" } else { "invalid_json" };
+        ApiError::invalid(code, format!("the body is not {{\"message\": \"…\"}}: {error}"))
+    })?;
+    if said.message.trim().is_empty() {
+        return Err(ApiError::invalid("invalid_value", "the message is empty").about("message"));
+    }
+    Ok(said)
+}
+
+fn default_model(names: Vec<String>) -> Option<String> {
+    let usual = names.iter().position(|name| name == DEFAULT_MODEL).unwrap_or(0);
+    names.into_iter().nth(usual)
+}
+
+fn no_models() -> ApiError {
+    let error = ApiError::invalid("model_not_found", "there are no models").about("model");
+    error.hint("write a models.json, or install an agent CLI: trunkline doctor shows which are known")
+}
+
+fn chat_of<D>(app: &App<D>, visitor: Visitor, headers: &HeaderMap) -> impl Future<Output = Arc<Chat>> {
+    let id = visitor.chat(&app.config, headers);
+    async move { app.chats.open(&id).await }
+}
+
+/// The page is told what happens, and the conversation hears of it.
+struct Telling {
+    words: Words,
+    answering: Answering,
+    /// Something came of the turn: it was heard, by a model at least.
+    began: bool,
+}
+
+impl Frames for Telling {
+    fn trace(&mut self) -> &mut Trace {
+        &mut self.words.trace
+    }
+
+    fn push(&mut self, event: &Event, out: &mut Vec<u8>) -> Stream {
+        self.began = true;
+        let words = self.words.of(event);
+        self.answering.hear(event, &words);
+        words.iter().for_each(|word| word.frame(out));
+        if matches!(event, Event::Finished(_) | Event::Failed(_)) { Stream::Ended } else { Stream::Open }
+    }
+
+    fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>) -> Stream {
+        let words = self.words.failed(error);
+        self.answering.fail(&words, self.began);
+        words.iter().for_each(|word| word.frame(out));
+        Stream::Ended
+    }
+
+    /// Whatever comes from a run is a sign that there is one.
+    fn opens(&self, _event: &Event) -> bool {
+        true
+    }
+
+    /// What is wrong with the question, or with the moment, is a status; what a CLI said is part of the conversation.
+    fn refuse(&mut self, error: &ApiError) -> Told {
+        if error.is_of_a_cli() {
+            return Told::InFrames;
+        }
+        self.answering.withdraw();
+        Told::AsStatus
+    }
+
+    async fn stopped(&self) {
+        self.answering.stopped().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agent_is_asked_unless_there_is_none() {
+        for (names, expected) in
+            [(vec!["codex", "agent"], Some("agent")), (vec!["codex", "claude"], Some("codex")), (vec![], None)]
+        {
+            let names = names.into_iter().map(str::to_owned).collect();
+            assert_eq!(default_model(names).as_deref(), expected);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+use super::*;
+use http::HeaderMap;
+use std::os::unix::fs::PermissionsExt;
+
+use super::super::cookie::Visitor;
+use crate::config::Config;
+
+fn somebody() -> ChatId {
+    Visitor::of(&HeaderMap::new()).chat(&Config::default(), &HeaderMap::new())
+}
+
+fn chats(folder: Option<&std::path::Path>) -> Arc<Chats> {
+    Arc::new(Chats::new(folder.map(|folder| folder.join("chats"))))
+}
+
+/// Asks, is interrupted, and saves.
+async fn talk(chats: &Arc<Chats>, id: &ChatId, text: &str) {
+    drop(chats.open(id).await.ask(chats, "m", text).unwrap());
+    chats.save().await;
+}
+
+async fn shown(chats: &Chats, id: &ChatId) -> String {
+    serde_json::to_string(&chats.open(id).await.shown()).unwrap()
+}
+
+#[tokio::test]
+async fn a_conversation_outlives_its_server() {
+    let home = tempfile::tempdir().unwrap();
+    let (first, id) = (chats(Some(home.path())), somebody());
+    talk(&first, &id, "hello").await;
+    let path = disk::path(&home.path().join("chats"), &id);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let expected = r#"{"items":[{"type":"user","text":"hello","model":"m"},{"type":"interrupted"}],"running":false}"#;
+    assert_eq!(shown(&chats(Some(home.path())), &id).await, expected);
+    assert_eq!(shown(&chats(Some(home.path())), &somebody()).await, r#"{"items":[],"running":false}"#);
+    first.open(&id).await.clear(&first);
+    first.save().await;
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn a_server_that_was_killed_leaves_an_interrupted_answer() {
+    let home = tempfile::tempdir().unwrap();
+    let (killed, id) = (chats(Some(home.path())), somebody());
+    let (_turn, answering) = killed.open(&id).await.ask(&killed, "m", "hello").unwrap();
+    killed.save().await;
+    assert!(shown(&killed, &id).await.ends_with("\"running\":true}"));
+    let next = shown(&chats(Some(home.path())), &id).await;
+    assert!(next.ends_with(r#"{"type":"interrupted"}],"running":false}"#), "{next}");
+    drop(answering);
+}
+
+#[tokio::test]
+async fn a_bad_file_is_a_fresh_conversation() {
+    let home = tempfile::tempdir().unwrap();
+    let id = somebody();
+    let path = disk::path(&home.path().join("chats"), &id);
+    std::fs::create_dir(path.parent().unwrap()).unwrap();
+    for bad in ["", "{", "[]", r#"{"items": 7}"#] {
+        std::fs::write(&path, bad).unwrap();
+        assert_eq!(shown(&chats(Some(home.path())), &id).await, r#"{"items":[],"running":false}"#, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn memory_is_bounded_and_nothing_is_lost_by_it() {
+    let home = tempfile::tempdir().unwrap();
+    for (folder, kept) in [(Some(home.path()), true), (None, false)] {
+        let chats = chats(folder);
+        let (oldest, busy) = (somebody(), somebody());
+        let (_turn, _answering) = chats.open(&busy).await.ask(&chats, "m", "busy").unwrap();
+        talk(&chats, &oldest, "oldest").await;
+        for _ in 0..2 * MAX_IDLE {
+            talk(&chats, &somebody(), "another").await;
+        }
+        assert_eq!(lock(&chats.open).chats.len(), MAX_IDLE);
+        assert!(shown(&chats, &busy).await.ends_with("\"running\":true}"), "one that is used stays");
+        assert_eq!(shown(&chats, &oldest).await.contains("oldest"), kept);
+    }
+}
+
+#[tokio::test]
+async fn files_are_bounded_too() {
+    let home = tempfile::tempdir().unwrap();
+    let chats = chats(Some(home.path()));
+    let folder = home.path().join("chats");
+    for number in 0..10 {
+        let id = somebody();
+        talk(&chats, &id, &format!("number {number}")).await;
+        let file = std::fs::File::open(disk::path(&folder, &id)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(number)).unwrap();
+    }
+    std::fs::write(folder.join("half.new"), "").unwrap();
+    disk::bound(&folder, 3).unwrap();
+    let mut left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+    left.sort();
+    assert_eq!(left.len(), 3, "{left:?}");
+    let texts: String = left.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    assert!((7..10).all(|number| texts.contains(&format!("number {number}"))), "{texts}");
+}
+
+#[tokio::test]
+async fn only_so_much_is_said_in_one() {
+    let chats = chats(None);
+    let chat = chats.open(&somebody()).await;
+    let long = "x".repeat(1024 * 1024);
+    for _ in 0..2 {
+        drop(Arc::clone(&chat).ask(&chats, "m", &long).unwrap());
+    }
+    let error = Arc::clone(&chat).ask(&chats, "m", "more").err().unwrap();
+    assert_eq!((error.status, error.code), (400, "conversation_too_long"));
+    chat.clear(&chats);
+    assert!(chat.ask(&chats, "m", "more").is_ok());
+}

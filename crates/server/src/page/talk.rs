@@ -1,0 +1,240 @@
+//! One conversation: what was said, what is shown of it, and the answer that is on its way. One at a time.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+use trunkline_core::conversation::Conversation;
+use trunkline_core::event::Event;
+use trunkline_core::turn::Turn;
+use trunkline_wire::error::ApiError;
+use trunkline_wire::page::Word;
+
+use super::chats::Chats;
+use super::cookie::ChatId;
+use super::transcript::{Item, Transcript};
+
+/// How much may be said in one conversation, in bytes: all of it may have to be told to a model again.
+const MAX_SAID: usize = 2 * 1024 * 1024;
+
+/// What outlives the gateway.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    conversation: Conversation,
+    items: Transcript,
+    /// How much was said, in bytes.
+    said: usize,
+}
+
+impl Kept {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.items().is_empty()
+    }
+
+    /// A gateway that was killed left an answer without an end.
+    pub(crate) fn settled(mut self) -> Self {
+        if !self.items.is_settled() {
+            self.items.interrupt();
+        }
+        self
+    }
+
+    fn interrupt(&mut self) {
+        self.conversation.interrupt();
+        self.items.interrupt();
+    }
+}
+
+/// A conversation as the page loads it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Shown {
+    items: Vec<Item>,
+    running: bool,
+}
+
+pub(crate) struct Chat {
+    pub(crate) id: ChatId,
+    state: Mutex<State>,
+}
+
+struct State {
+    kept: Kept,
+    /// The answer that is on its way, by number.
+    answer: Option<(u64, CancellationToken)>,
+    answers: u64,
+    changes: u64,
+    /// The changes that are on disk.
+    saved: u64,
+}
+
+impl Chat {
+    pub(crate) fn new(id: ChatId, kept: Kept) -> Self {
+        Self { id, state: Mutex::new(State { kept, answer: None, answers: 0, changes: 0, saved: 0 }) }
+    }
+
+    pub(crate) fn shown(&self) -> Shown {
+        let state = self.state();
+        Shown { items: state.kept.items.items().to_vec(), running: state.answer.is_some() }
+    }
+
+    /// Asks the next thing, unless an answer is on its way.
+    pub(crate) fn ask(
+        self: Arc<Self>,
+        chats: &Arc<Chats>,
+        model: &str,
+        text: &str,
+    ) -> Result<(Turn, Answering), ApiError> {
+        let (turn, number, stop) = {
+            let mut state = self.state();
+            if state.answer.is_some() {
+                let error = ApiError::conflict("answer_running", "an answer is still running in this conversation");
+                return Err(error.hint("wait for its end, or stop it with POST /stop"));
+            }
+            if state.kept.said + text.len() > MAX_SAID {
+                let error = ApiError::invalid("conversation_too_long", "this conversation has become too long");
+                return Err(error.hint("begin a new one: POST /clear"));
+            }
+            let turn = state.kept.conversation.ask(model, text);
+            state.kept.items.ask(text, model);
+            state.kept.said += text.len();
+            state.answers += 1;
+            let (number, stop) = (state.answers, CancellationToken::new());
+            state.answer = Some((number, stop.clone()));
+            state.changes += 1;
+            (turn, number, stop)
+        };
+        chats.changed(&self);
+        Ok((turn, Answering { chats: Arc::clone(chats), chat: self, number, stop, asked: text.len() }))
+    }
+
+    /// Ends the answer that is on its way; what was shown of it stays.
+    pub(crate) fn stop(self: &Arc<Self>, chats: &Chats) {
+        let stopped = {
+            let mut state = self.state();
+            let Some((_, stop)) = state.answer.take() else { return };
+            state.kept.interrupt();
+            state.changes += 1;
+            stop
+        };
+        stopped.cancel();
+        chats.changed(self);
+    }
+
+    /// Forgets everything, and ends the answer that is on its way.
+    pub(crate) fn clear(self: &Arc<Self>, chats: &Chats) {
+        let stopped = {
+            let mut state = self.state();
+            state.kept = Kept::default();
+            state.changes += 1;
+            state.answer.take()
+        };
+        if let Some((_, stop)) = stopped {
+            stop.cancel();
+        }
+        chats.changed(self);
+    }
+
+    /// Whether nothing is lost with this value.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state();
+        state.answer.is_none() && state.saved == state.changes
+    }
+
+    /// What is to be saved, and under which number of changes.
+    pub(crate) fn unsaved(&self) -> (u64, Kept) {
+        let state = self.state();
+        (state.changes, state.kept.clone())
+    }
+
+    pub(crate) fn saved(&self, changes: u64) {
+        self.state().saved = changes;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An answer on its way. When it is dropped before its end, it was interrupted.
+pub(crate) struct Answering {
+    chats: Arc<Chats>,
+    chat: Arc<Chat>,
+    number: u64,
+    stop: CancellationToken,
+    /// The length of what was asked.
+    asked: usize,
+}
+
+impl Answering {
+    /// Returns when the user stops or clears the conversation. Cancel safe.
+    pub(crate) async fn stopped(&self) {
+        self.stop.cancelled().await;
+    }
+
+    /// Takes in an event and what is shown of it.
+    pub(crate) fn hear(&self, event: &Event, words: &[Word]) {
+        let worth_saving = matches!(event, Event::ToolFinished { .. } | Event::Finished(_) | Event::Failed(_));
+        self.change(|state| {
+            state.kept.conversation.hear(event);
+            words.iter().for_each(|word| state.kept.items.add(word));
+            if let Event::Finished(answer) = event {
+                state.kept.said += answer.content.len();
+            }
+            if matches!(event, Event::Finished(_) | Event::Failed(_)) {
+                state.answer = None;
+            }
+        });
+        if worth_saving {
+            self.chats.changed(&self.chat);
+        }
+    }
+
+    /// The answer ends with an error that is not an event of its run: the server stops, or nothing ever ran.
+    pub(crate) fn fail(&self, words: &[Word], began: bool) {
+        self.change(|state| {
+            if began {
+                state.kept.conversation.interrupt();
+            } else {
+                state.kept.conversation.withdraw();
+                state.kept.said -= self.asked;
+            }
+            words.iter().for_each(|word| state.kept.items.add(word));
+            state.answer = None;
+        });
+        self.chats.changed(&self.chat);
+    }
+
+    /// The question was refused, and is the page's to ask again.
+    pub(crate) fn withdraw(&self) {
+        self.change(|state| {
+            state.kept.conversation.withdraw();
+            state.kept.items.withdraw();
+            state.kept.said -= self.asked;
+            state.answer = None;
+        });
+        self.chats.changed(&self.chat);
+    }
+
+    /// Changes the conversation, unless it has gone on without this answer.
+    fn change(&self, change: impl FnOnce(&mut State)) -> bool {
+        let mut state = self.chat.state();
+        let current = state.answer.as_ref().is_some_and(|(number, _)| *number == self.number);
+        if current {
+            change(&mut state);
+            state.changes += 1;
+        }
+        current
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        let interrupted = self.change(|state| {
+            state.kept.interrupt();
+            state.answer = None;
+        });
+        if interrupted {
+            self.chats.changed(&self.chat);
+        }
+    }
+}

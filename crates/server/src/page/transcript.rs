@@ -1,0 +1,224 @@
+//! What a conversation looks like: what was asked and all that was shown, for a page that is loaded again.
+//!
+//! It is bounded. What nobody misses goes first: long outputs of old tools, then old thoughts, then the oldest turns.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use trunkline_core::event::{Receipt, Usage};
+use trunkline_wire::page::{Word, cut};
+
+/// How large a transcript may be, in bytes of text.
+const MAX_SIZE: usize = 2 * 1024 * 1024;
+
+/// What is left of an old tool's input or output when room is needed.
+const SHORT: usize = 1024;
+
+/// How much of a tool's input is kept.
+const MAX_INPUT: usize = 64 * 1024;
+
+/// One row of the page.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Item {
+    User {
+        text: String,
+        model: String,
+    },
+    Text {
+        content: String,
+    },
+    Thinking {
+        content: String,
+    },
+    Tool {
+        id: String,
+        name: String,
+        input: Value,
+        /// None while it runs, and for ever if the answer was cut off.
+        output: Option<String>,
+        ok: Option<bool>,
+    },
+    Notice {
+        message: String,
+    },
+    Workspace(Receipt),
+    Error {
+        message: String,
+        code: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
+    },
+    Interrupted,
+    Done {
+        model: Option<String>,
+        usage: Option<Usage>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Transcript {
+    items: Vec<Item>,
+}
+
+impl Transcript {
+    pub(crate) fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    pub(crate) fn ask(&mut self, text: &str, model: &str) {
+        self.items.push(Item::User { text: text.to_owned(), model: model.to_owned() });
+        self.bound(MAX_SIZE);
+    }
+
+    /// The last question was never answered, and never will be.
+    pub(crate) fn withdraw(&mut self) {
+        if let Some(asked) = self.items.iter().rposition(Item::is_asked) {
+            self.items.truncate(asked);
+        }
+    }
+
+    /// Adds what the page was told.
+    pub(crate) fn add(&mut self, word: &Word) {
+        match (word, self.items.last_mut()) {
+            (Word::Text(more), Some(Item::Text { content }))
+            | (Word::Thinking(more), Some(Item::Thinking { content })) => content.push_str(more),
+            (Word::Text(content), _) => self.items.push(Item::Text { content: content.clone() }),
+            (Word::Thinking(content), _) => self.items.push(Item::Thinking { content: content.clone() }),
+            (Word::Tool { id, name, input }, _) => {
+                let (id, name, input) = (id.clone(), name.clone(), shortened(input, MAX_INPUT));
+                self.items.push(Item::Tool { id, name, input, output: None, ok: None });
+            }
+            (Word::ToolResult { id, output, ok, .. }, _) => self.end_tool(id, output, *ok),
+            (Word::Notice(message), _) => self.items.push(Item::Notice { message: message.clone() }),
+            (Word::Workspace(receipt), _) => self.items.push(Item::Workspace(receipt.clone())),
+            (Word::Error(trouble), _) => {
+                let (message, code, hint) = (trouble.message.clone(), trouble.code.clone(), trouble.hint.clone());
+                self.items.push(Item::Error { message, code, hint });
+            }
+            (Word::Done(done), _) if done.interrupted => self.interrupt(),
+            (Word::Done(done), _) if done.usage.is_some() => {
+                self.items.push(Item::Done { model: done.model.clone(), usage: done.usage });
+            }
+            // The error before it has said all.
+            (Word::Done(_), _) => {}
+        }
+        if matches!(word, Word::ToolResult { .. } | Word::Done(_)) {
+            self.bound(MAX_SIZE);
+        }
+    }
+
+    pub(crate) fn interrupt(&mut self) {
+        self.items.push(Item::Interrupted);
+    }
+
+    /// Whether the last answer has come to an end of some kind.
+    pub(crate) fn is_settled(&self) -> bool {
+        match self.items.last() {
+            None | Some(Item::Error { .. } | Item::Interrupted | Item::Done { .. }) => true,
+            Some(
+                Item::User { .. }
+                | Item::Text { .. }
+                | Item::Thinking { .. }
+                | Item::Tool { .. }
+                | Item::Notice { .. }
+                | Item::Workspace(_),
+            ) => false,
+        }
+    }
+
+    /// The last tool of that name that still runs: ids are the CLIs' own and may come again.
+    fn end_tool(&mut self, ended: &str, result: &str, success: bool) {
+        for item in self.items.iter_mut().rev() {
+            if let Item::Tool { id, output: output @ None, ok, .. } = item
+                && id == ended
+            {
+                (*output, *ok) = (Some(result.to_owned()), Some(success));
+                return;
+            }
+        }
+    }
+
+    fn bound(&mut self, limit: usize) {
+        let mut size: usize = self.items.iter().map(Item::size).sum();
+        for shorten in [Item::shorten_output as fn(&mut Item), Item::shorten_rest] {
+            for item in &mut self.items {
+                if size <= limit {
+                    return;
+                }
+                let before = item.size();
+                shorten(item);
+                size -= before - item.size();
+            }
+        }
+        while size > limit {
+            // Never the last question and what follows it.
+            let Some(next) = self.items.iter().skip(1).position(Item::is_asked) else { return };
+            size -= self.items.drain(..=next).map(|item| item.size()).sum::<usize>();
+        }
+    }
+}
+
+impl Item {
+    const fn is_asked(&self) -> bool {
+        matches!(self, Self::User { .. })
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::User { text, .. } => text.len(),
+            Self::Text { content } | Self::Thinking { content } => content.len(),
+            Self::Tool { input, output, .. } => weight(input) + output.as_ref().map_or(0, String::len),
+            Self::Notice { message } | Self::Error { message, .. } => message.len(),
+            Self::Workspace(_) | Self::Interrupted | Self::Done { .. } => 0,
+        }
+    }
+
+    fn shorten_output(&mut self) {
+        if let Self::Tool { output: Some(output), .. } = self {
+            *output = cut(output, SHORT);
+        }
+    }
+
+    fn shorten_rest(&mut self) {
+        match self {
+            Self::Tool { input, .. } => *input = shortened(input, SHORT),
+            Self::Thinking { content } => *content = cut(content, SHORT),
+            Self::User { .. }
+            | Self::Text { .. }
+            | Self::Notice { .. }
+            | Self::Workspace(_)
+            | Self::Error { .. }
+            | Self::Interrupted
+            | Self::Done { .. } => {}
+        }
+    }
+}
+
+fn weight(input: &Value) -> usize {
+    match input {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len(),
+        Value::Array(list) => list.iter().map(weight).sum(),
+        Value::Object(members) => members.iter().map(|(name, value)| name.len() + weight(value)).sum(),
+    }
+}
+
+/// The same input with its long texts cut; as one text if it is large by their number.
+fn shortened(input: &Value, limit: usize) -> Value {
+    if weight(input) <= limit {
+        return input.clone();
+    }
+    let short = match input {
+        Value::String(text) => Value::String(cut(text, limit)),
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| (name.clone(), shortened(value, limit / 2))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => input.clone(),
+    };
+    if weight(&short) <= limit { short } else { Value::String(cut(&input.to_string(), limit)) }
+}
+
+#[cfg(test)]
+#[path = "transcript_tests.rs"]
+mod tests;

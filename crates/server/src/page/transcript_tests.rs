@@ -1,0 +1,106 @@
+use super::*;
+use serde_json::json;
+use trunkline_wire::page::{Done, Trouble};
+
+fn text(content: &str) -> Word {
+    Word::Text(content.into())
+}
+
+fn tool(id: &str) -> Word {
+    Word::Tool { id: id.into(), name: "bash".into(), input: json!({"command": "ls"}) }
+}
+
+fn result(id: &str, output: &str) -> Word {
+    Word::ToolResult { id: id.into(), name: "bash".into(), output: output.into(), ok: true }
+}
+
+fn kept(words: &[Word]) -> Value {
+    let mut transcript = Transcript::default();
+    transcript.ask("hi", "m");
+    words.iter().for_each(|word| transcript.add(word));
+    serde_json::to_value(&transcript.items()[1..]).unwrap()
+}
+
+#[test]
+fn what_was_shown_is_kept() {
+    let running =
+        json!({"type": "tool", "id": "t", "name": "bash", "input": {"command": "ls"}, "output": null, "ok": null});
+    let mut ended = running.clone();
+    (ended["output"], ended["ok"]) = ("a".into(), true.into());
+    let trouble = Trouble { message: "no".into(), code: "server".into(), hint: None };
+    let usage = Usage::default();
+    let done = Done { model: Some("m".into()), usage: Some(usage), ..Done::default() };
+    for (words, items) in [
+        (vec![text("a"), text("b")], json!([{"type": "text", "content": "ab"}])),
+        (
+            vec![text("a"), tool("t"), text("b")],
+            json!([{"type": "text", "content": "a"}, running, {"type": "text", "content": "b"}]),
+        ),
+        (vec![tool("t"), result("t", "a"), result("t", "late"), result("x", "?")], json!([ended])),
+        (vec![tool("t"), result("t", "a"), tool("t"), result("t", "a")], json!([ended, ended])),
+        (
+            vec![Word::Error(trouble), Word::Done(Done::default())],
+            json!([{"type": "error", "message": "no", "code": "server"}]),
+        ),
+        (vec![Word::Done(Done { interrupted: true, ..Done::default() })], json!([{"type": "interrupted"}])),
+        (vec![Word::Done(done)], json!([{"type": "done", "model": "m", "usage": usage}])),
+    ] {
+        assert_eq!(kept(&words), items, "{words:?}");
+    }
+}
+
+#[test]
+fn a_question_that_was_withdrawn_was_never_there() {
+    let mut transcript = Transcript::default();
+    transcript.ask("one", "m");
+    transcript.add(&text("1"));
+    let before = transcript.clone();
+    transcript.ask("two", "m");
+    transcript.add(&Word::Notice("hm".into()));
+    transcript.withdraw();
+    assert_eq!(transcript, before);
+}
+
+#[test]
+fn old_outputs_go_first_and_old_turns_last() {
+    let long = "x".repeat(50_000);
+    let mut transcript = Transcript::default();
+    for turn in 0..3 {
+        transcript.ask(&format!("question {turn}"), "m");
+        for word in [Word::Thinking(long.clone()), tool("t"), result("t", &long), text(&long)] {
+            transcript.add(&word);
+        }
+    }
+    let sizes = |transcript: &Transcript| transcript.items.iter().map(Item::size).collect::<Vec<_>>();
+    let whole = sizes(&transcript);
+
+    let mut shorter = transcript.clone();
+    shorter.bound(420_000);
+    let mut expected = whole.clone();
+    expected[2] = expected[2] - long.len() + SHORT;
+    assert_eq!(sizes(&shorter), expected, "one output is enough");
+
+    shorter.bound(260_000);
+    assert_eq!((shorter.items.len(), shorter.items[1].size()), (12, SHORT), "then thoughts");
+
+    shorter.bound(120_000);
+    assert_eq!(shorter.items.len(), 8, "then turns");
+    assert!(matches!(&shorter.items[0], Item::User { text, .. } if text == "question 1"));
+
+    shorter.bound(0);
+    assert!(matches!(&shorter.items[0], Item::User { text, .. } if text == "question 2"), "never the last");
+}
+
+#[test]
+fn inputs_keep_their_shape_as_long_as_they_can() {
+    let long = "é".repeat(1000);
+    for (input, limit, members) in [
+        (json!({"path": "a", "content": long}), 5000, Some(2000)),
+        (json!({"path": "a", "content": long}), 200, Some(100)),
+        (json!((0..1000).collect::<Vec<_>>()), 200, None),
+    ] {
+        let short = shortened(&input, limit);
+        assert!(weight(&short) <= limit, "{short}");
+        assert_eq!(short["content"].as_str().map(str::len), members, "{short}");
+    }
+}

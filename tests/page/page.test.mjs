@@ -1,0 +1,407 @@
+// The chat page in a real browser, against the real gateway.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { Gateway, Visit, begin, end, hang, launch, note, result, stopAll, text, thinking, tool, until, wait } from './world.mjs';
+
+const MARKDOWN = [
+  '# One', 'a **bold** *em* _low_ ~~gone~~ `co<de>` snake_case_name 2 * 3 * 4', 'second line', '',
+  '- one', '  - deep', '- two', '', '3. three', '4. four', '', '> quoted', '', '| a | b |', '|---|:-:|', '| 1 | `x\\|y` |', '',
+  '```rust', 'fn main() { "<b>" }', '```', '', 'see [docs](https://example.org/a_b), <https://example.org> and https://example.org/x.', '',
+  '---', '', '[mail](mailto:a@example.org) [no](ftp://example.org) ![pic](https://example.org/p.png)', '', '```', 'unfinished',
+].join('\n');
+
+const EVIL = [
+  '<script>alert(1)</script>', '<img src=x onerror=alert(2)>', '<svg onload=alert(3)>', '[click](javascript:alert(4))',
+  '[click](JaVaScRiPt:alert(5))', '[a](data:text/html,<script>alert(6)</script>)', '<a href="javascript:alert(7)">x</a>',
+  '![x](javascript:alert(8))', '<javascript:alert(9)>', '[x](https://example.org/" onmouseover="alert(10))', '<iframe src=//evil.example>',
+  '<style>@import "//evil.example"</style>', '[\tx](\tjavascript:alert(11))', '`<script>alert(12)</script>`', '</div></main><h1>out</h1>',
+];
+const evil = EVIL.join('\n\n');
+const EVIL_MODEL = '<img src=x onerror=alert(13)>';
+
+const SCENES = {
+  grow: [begin(), text('one '), wait('grow-two'), text('two '), wait('grow-three'), text('three'), end('one two three')],
+  said: [begin(), text('one '), text('two '), text('three'), end('one two three')],
+  used: [begin(), tool('t1', 'Bash', { command: 'ls' }), result('t1', 'a.txt'), text('One file.'), end('One file.')],
+  keyed: [begin(), text('half an'), hang],
+  tools: [
+    begin(), thinking('hm'), text('Looking.'), tool('t1', 'Bash', { command: 'ls -l' }), note('tools-running'), wait('tools-go'), result('t1', 'a.txt\nb.txt'),
+    tool('t2', 'Read', { a: 'b', file_path: 'gone.txt' }), result('t2', 'no such file', true), text('Two files.'), end('Two files.'),
+  ],
+  hang: [begin(), note('hang-pid', '$$'), text('half an'), hang],
+  reload: [begin(), note('reload-pid', '$$'), text('shown so far'), tool('t1', 'Bash', { command: 'sleep' }), hang],
+  twice: [begin(), `[ -e "$seen/failed" ] && { ${text('better')}; ${end('better')}; exit 0; }`, note('failed'), end('Credit balance is too low <b>', true)],
+  markdown: [begin(), text(MARKDOWN), end(MARKDOWN)],
+  evil: [begin(), text(evil), tool('<b>', EVIL[1], { [EVIL[2]]: evil }), result('<b>', evil), thinking(evil), text(evil), end(evil)],
+  'evil-error': [begin(), end(evil, true)],
+  wide: [begin(), text('x'.repeat(3000) + '\n\n```\n' + 'y '.repeat(500) + '\n```\n\n| ' + 'cell | '.repeat(40) + '\n' + '|---'.repeat(40) + '|\n| ' + 'z | '.repeat(40)), tool('t1', 'A'.repeat(300), { command: 'w'.repeat(3000) }), result('t1', 'v'.repeat(3000)), end('done')],
+  long: [begin(), text('line\n\n'.repeat(100)), wait('long-more'), text('more\n\n'.repeat(50)), wait('long-end'), end('done')],
+  slow: [begin(), text('working'), note('slow'), wait('slow-end'), end('working')],
+  dies: [begin(), text('before the end'), note('dies'), hang],
+};
+
+let browser, gateway;
+before(async () => { [browser, gateway] = await Promise.all([launch(), Gateway.start({ models: ['scribe', 'other', EVIL_MODEL], scenes: SCENES })]) });
+after(async () => { await browser?.close(); await stopAll() });
+
+/** A test with a visit of its own; that the page was not tricked is part of every one. */
+function visits(name, options, body = options) {
+  test(name, { timeout: 40_000 }, async () => {
+    const visit = await Visit.open(browser, gateway.url, options === body ? {} : options);
+    await body(visit, visit.page);
+    await visit.close();
+  });
+}
+const texts = locator => locator.allInnerTexts();
+
+visits('an answer appears while it is written', async (visit, page) => {
+  assert.equal(await page.evaluate(() => document.activeElement.id), 'input');
+  await visit.send('grow');
+  const shown = visit.answer.locator('.text');
+  for (const [needed, next] of [['one', 'grow-two'], ['one two', 'grow-three']]) {
+    await shown.getByText(needed, { exact: true }).waitFor();
+    assert.ok(await page.locator('#send.stop').isVisible());
+    gateway.tell(next);
+  }
+  await visit.idle();
+  assert.equal(await shown.innerText(), 'one two three');
+  assert.match(await visit.answer.locator('.meta').innerText(), /^scribe · 1,234 tokens in, 56 out · [\d.]+ s$/);
+  assert.deepEqual(await texts(page.locator('.user')), ['grow']);
+});
+
+visits('a tool is a row that unfolds', async (visit, page) => {
+  await visit.send('tools');
+  await gateway.told('tools-running');
+  const rows = visit.answer.locator('details.tool');
+  await rows.locator('.mark.running').waitFor();
+  gateway.tell('tools-go');
+  await visit.idle();
+  assert.deepEqual(await rows.evaluateAll(all => all.map(row => row.querySelector('.mark').getAttribute('aria-label'))), ['done', 'failed']);
+  assert.deepEqual(await texts(rows.locator('summary')), ['✓\nBash\nls -l', '✕\nRead\ngone.txt']);
+  assert.equal(await rows.first().locator('pre').first().isVisible(), false);
+  await rows.first().locator('summary').click();
+  assert.deepEqual(await texts(rows.first().locator('pre')), ['{\n  "command": "ls -l"\n}', 'a.txt\nb.txt']);
+  assert.deepEqual(await texts(visit.answer.locator('.text')), ['Looking.', 'Two files.']);
+  assert.equal(await visit.answer.locator('.thought').count(), 1);
+});
+
+visits('what was said survives a reload, and clearing ends it', async (visit, page) => {
+  await visit.ask('hello');
+  await visit.ask('hello again');
+  const before = await texts(page.locator('#log .user, #log .text'));
+  await page.reload();
+  await page.waitForSelector('.meta >> nth=1');
+  assert.deepEqual(await texts(page.locator('#log .user, #log .text')), before);
+  assert.deepEqual(before, ['hello', 'I heard you.', 'hello again', 'I heard you.']);
+  await page.click('#new');
+  assert.equal(await page.innerText('#new'), 'Clear this one?');
+  assert.equal((await visit.kept()).items.length, 6, 'it asks first');
+  await page.click('#new');
+  await page.waitForSelector('#empty');
+  assert.deepEqual(await visit.kept(), { items: [], running: false });
+  await page.reload();
+  await page.waitForSelector('#empty');
+});
+
+visits('stopping ends the process and keeps what was shown', async (visit, page) => {
+  await visit.send('hang');
+  const pid = await gateway.told('hang-pid');
+  await visit.answer.getByText('half an').waitFor();
+  await page.click('#send');
+  await visit.idle();
+  await gateway.gone(pid);
+  assert.deepEqual((await visit.kept()).items.map(item => item.type), ['user', 'text', 'interrupted']);
+  assert.equal(await visit.answer.locator('.cutoff').innerText(), 'Interrupted');
+  await visit.ask('hello');
+  assert.equal(await visit.answer.locator('.text').innerText(), 'I heard you.');
+});
+
+visits('a reload ends the answer, and says so', async (visit, page) => {
+  await visit.send('reload');
+  const pid = await gateway.told('reload-pid');
+  await visit.answer.locator('.mark.running').waitFor();
+  await page.reload();
+  await gateway.gone(pid);
+  await page.waitForSelector('.cutoff');
+  assert.deepEqual(await texts(page.locator('.text')), ['shown so far']);
+  assert.equal(await page.locator('.mark').getAttribute('aria-label'), 'did not end');
+});
+
+visits('two browsers never mix', async visit => {
+  const other = await Visit.open(browser, gateway.url);
+  await visit.ask('mine');
+  await other.ask('theirs');
+  for (const [one, said] of [[visit, 'mine'], [other, 'theirs']]) {
+    await one.page.reload();
+    await one.page.waitForSelector('.meta');
+    assert.deepEqual(await texts(one.page.locator('.user')), [said]);
+  }
+  await other.clear();
+  assert.equal((await visit.kept()).items.length, 3);
+  await other.close();
+});
+
+visits('two tabs of one browser take turns', async (visit, page) => {
+  await visit.send('slow');
+  await gateway.told('slow');
+  const second = await visit.tab();
+  await second.getByText('An answer is being written in another window').waitFor();
+  await second.fill('#input', 'me too');
+  await second.press('#input', 'Enter');
+  await second.locator('.error[data-code=answer_running]').waitFor();
+  gateway.tell('slow-end');
+  await visit.idle();
+  await second.click('.again');
+  await second.locator('.text', { hasText: 'I heard you.' }).waitFor();
+  assert.deepEqual((await visit.kept()).items.filter(item => item.type === 'user').map(item => item.text), ['slow', 'me too']);
+});
+
+visits('an error says why, and can be tried again', async (visit, page) => {
+  await visit.ask('twice');
+  assert.match(await visit.answer.locator('.error .why').innerText(), /too low <b>$/);
+  await visit.answer.locator('.again').click();
+  await visit.answer.locator('.text', { hasText: 'better' }).waitFor();
+  await visit.idle();
+  assert.deepEqual((await visit.kept()).items.map(item => item.type), ['user', 'error', 'user', 'text', 'done']);
+});
+
+visits('a gateway that dies is not an answer', async (visit, page) => {
+  const mortal = await Gateway.start({ scenes: SCENES });
+  const guest = await Visit.open(browser, mortal.url);
+  await guest.send('dies');
+  await mortal.told('dies');
+  await guest.answer.getByText('before the end').waitFor();
+  await mortal.kill();
+  await guest.answer.locator('.error').waitFor();
+  await guest.idle();
+  await mortal.listen();
+  await guest.page.reload();
+  await guest.page.waitForSelector('.cutoff');
+  assert.deepEqual(await texts(guest.page.locator('.user')), ['dies']);
+  await guest.close();
+  await mortal.stop();
+});
+
+visits('markdown becomes elements', async (visit, page) => {
+  await visit.ask('markdown');
+  const at = selector => visit.answer.locator(`.text ${selector}`);
+  for (const [selector, expected] of [
+    ['h1', ['One']], ['strong', ['bold']], ['em', ['em', 'low']], ['del', ['gone']], ['p > code', ['co<de>']], ['blockquote', ['quoted']],
+    ['ul > li > ul > li', ['deep']], ['ol > li', ['three', 'four']], ['th', ['a', 'b']], ['td', ['1', 'x|y']], ['pre', ['fn main() { "<b>" }', 'unfinished']],
+    ['.code > div > span', ['rust', 'text']],
+  ]) assert.deepEqual(await texts(at(selector)), expected, selector);
+  assert.equal(await at('ol').getAttribute('start'), '3');
+  assert.match(await at('p').first().innerText(), /snake_case_name 2 \* 3 \* 4\nsecond line$/);
+  const links = await at('a').evaluateAll(all => all.map(a => [a.getAttribute('href'), a.rel, a.target]));
+  const safe = href => [href, 'noopener noreferrer', '_blank'];
+  assert.deepEqual(links, ['https://example.org/a_b', 'https://example.org/', 'https://example.org/x', 'mailto:a@example.org', 'https://example.org/p.png'].map(safe));
+  await visit.context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: gateway.url });
+  await at('.copy').first().click();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), 'fn main() { "<b>" }');
+});
+
+visits('markdown cut anywhere is drawn as if it had come at once', async (visit, page) => {
+  const differing = await page.evaluate(source => {
+    const whole = document.createElement('div');
+    draw(whole, source);
+    const grown = document.createElement('div');
+    for (let end = 1; end <= source.length; end++) draw(grown, source.slice(0, end));
+    return whole.isEqualNode(grown) ? null : grown.textContent;
+  }, MARKDOWN);
+  assert.equal(differing, null);
+});
+
+visits('hostile markdown takes no time', async (visit, page) => {
+  const slowest = await page.evaluate(() => {
+    const bombs = ['*', '**a', '_a ', '`', '``a', '[', '![', '[a](', '<', '~~', '> ', '>', '- ', '* a\n  ', '|', '|-', 'http://', '\\', '#', '    - a\n'];
+    const times = bombs.map(bomb => { const start = performance.now(); draw(document.createElement('div'), bomb.repeat(20000)); return [performance.now() - start, bomb] });
+    return times.sort((a, b) => b[0] - a[0])[0];
+  });
+  assert.ok(slowest[0] < 2000, `${slowest}`);
+});
+
+visits('nothing a model says is ever run', async (visit, page) => {
+  for (const scene of ['evil', 'evil-error']) await visit.ask(scene);
+  for (const details of await page.locator('details').all()) await details.locator('summary').click();
+  await page.reload();
+  await page.waitForSelector('.error');
+  await page.selectOption('#model', EVIL_MODEL);
+  await visit.ask(EVIL[0]);
+  await visit.clear();
+  const found = await page.evaluate(() => [...document.querySelectorAll('#log *, #model *')].flatMap(el => [...el.attributes].map(attribute => `${el.localName} ${attribute.name}`)));
+  assert.ok(!found.some(name => / on|^img|^iframe|^script| src$/.test(name)), `${found}`);
+  assert.equal(await page.locator('[data-model]').filter({ hasText: EVIL_MODEL }).count(), 1);
+});
+
+visits('links of a model lead only to pages and letters', async (visit, page) => {
+  await visit.ask('evil');
+  const addresses = await visit.answer.locator('a').evaluateAll(all => all.map(a => a.protocol));
+  assert.ok(addresses.length > 0 && addresses.every(protocol => ['http:', 'https:', 'mailto:'].includes(protocol)), `${addresses}`);
+});
+
+test('what would show harm does show it', async () => {
+  const visit = await Visit.open(browser, gateway.url);
+  await visit.page.evaluate(() => {
+    const script = document.createElement('script');
+    try { script.textContent = 'alert(1)' } catch {}
+    const image = document.createElement('img');
+    image.setAttribute('src', 'http://127.0.0.1:9/x.png');
+    document.body.append(script, image);
+  });
+  await until('the policy spoke', () => visit.harm.some(harm => harm.startsWith('policy: img-src')) && visit.harm.some(harm => harm.startsWith('policy: require-trusted-types-for')));
+  await visit.page.evaluate(() => alert(1));
+  await until('the alert was seen', () => visit.harm.includes('alert() ran'));
+  await assert.rejects(visit.close(), /harmed/);
+});
+
+for (const [name, viewport] of [['a phone', { width: 360, height: 640 }], ['twice the size', { width: 640, height: 400 }]]) {
+  visits(`${name} shows everything without scrolling sideways`, { viewport }, async (visit, page) => {
+    const sideways = () => page.evaluate(() => [document.documentElement, document.querySelector('main')].some(el => el.scrollWidth > el.clientWidth));
+    assert.equal(await sideways(), false);
+    await visit.ask('wide');
+    await visit.answer.locator('details').evaluateAll(all => all.forEach(one => { one.open = true }));
+    assert.equal(await sideways(), false);
+    for (const id of ['input', 'send', 'model', 'new', 'theme', 'help']) {
+      const box = await page.locator(`#${id}`).boundingBox();
+      assert.ok(box.x >= 0 && box.x + box.width <= viewport.width && box.y + box.height <= viewport.height, `${id} ${JSON.stringify(box)}`);
+    }
+  });
+}
+
+visits('everything can be done with the keyboard', async (visit, page) => {
+  const focused = () => page.evaluate(() => document.activeElement.id || document.activeElement.localName);
+  const keys = page.keyboard;
+  await keys.press('?');
+  await page.waitForSelector('#keys[open]');
+  await keys.press('Escape');
+  await page.waitForSelector('#keys:not([open])', { state: 'attached' });
+  await page.focus('#input');
+  await keys.type('first');
+  await keys.press('Shift+Enter');
+  await keys.type('second');
+  await keys.press('Enter');
+  await page.waitForSelector('.meta');
+  assert.equal(await page.innerText('.user'), 'first\nsecond');
+  await keys.type('keyed');
+  await keys.press('Enter');
+  await visit.answer.getByText('half an').waitFor();
+  await keys.press('Escape');
+  await visit.answer.locator('.cutoff').waitFor();
+  await visit.idle();
+  await keys.press('ArrowUp');
+  assert.equal(await page.inputValue('#input'), 'keyed');
+  await keys.press('ArrowUp');
+  assert.equal(await page.inputValue('#input'), 'first\nsecond');
+  for (const expected of ['keyed', '']) { await keys.press('ArrowDown'); assert.equal(await page.inputValue('#input'), expected) }
+  await keys.press('Control+k');
+  assert.equal(await focused(), 'model');
+  await keys.press('Escape');
+  const reached = new Set();
+  for (let step = 0; step < 30; step++) { await keys.press('Tab'); reached.add(await focused()) }
+  for (const id of ['input', 'model', 'new', 'theme', 'help']) assert.ok(reached.has(id), `${id}: ${[...reached]}`);
+  await visit.ask('used');
+  await visit.answer.locator('summary').focus();
+  await keys.press('Enter');
+  assert.ok(await visit.answer.locator('.tool pre').first().isVisible());
+});
+
+visits('a model is chosen and remembered', async (visit, page) => {
+  assert.deepEqual((await page.locator('#model option').allTextContents()).filter(name => name !== 'agent'), ['scribe', 'other', EVIL_MODEL]);
+  await page.locator('[data-model=other]').click();
+  assert.equal(await page.inputValue('#model'), 'other');
+  assert.equal(await page.getAttribute('#input', 'placeholder'), 'Ask other…');
+  await visit.ask('hello');
+  assert.equal((await visit.kept()).items[0].model, 'other');
+  await page.reload();
+  await page.waitForSelector('.meta');
+  assert.equal(await page.inputValue('#model'), 'other');
+});
+
+const ground = page => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+visits('light and dark follow the system until they are chosen', { colorScheme: 'light' }, async (visit, page) => {
+  const light = await ground(page);
+  await page.emulateMedia({ colorScheme: 'dark' });
+  const dark = await ground(page);
+  assert.notEqual(light, dark);
+  await page.click('#theme');
+  assert.equal(await ground(page), light);
+  await page.reload();
+  await page.waitForSelector('#empty');
+  assert.equal(await ground(page), light);
+});
+
+for (const colorScheme of ['light', 'dark']) {
+  visits(`${colorScheme} text can be read`, { colorScheme }, async (visit, page) => {
+    const poor = await page.evaluate(() => {
+      const style = getComputedStyle(document.documentElement);
+      const shade = name => {
+        const hex = style.getPropertyValue('--' + name).trim();
+        const [r, g, b] = [1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16) / 255).map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const contrast = ([a, b]) => (Math.max(shade(a), shade(b)) + 0.05) / (Math.min(shade(a), shade(b)) + 0.05);
+      const pairs = ['text', 'soft', 'accent', 'bad', 'good'].flatMap(ink => ['ground', 'raised', 'sunk'].map(paper => [ink, paper]));
+      pairs.push(['on-accent', 'accent'], ['text', 'tint'], ['bad', 'bad-tint'], ['text', 'bad-tint'], ['ground', 'text']);
+      return pairs.map(pair => [...pair, contrast(pair)]).filter(([, , found]) => !(found >= 4.5));
+    });
+    assert.deepEqual(poor, []);
+  });
+}
+
+visits('a screen reader hears the answer once, at its end', async (visit, page) => {
+  await page.evaluate(() => {
+    window.heard = [];
+    new MutationObserver(() => { const text = document.getElementById('live').textContent; if (text) window.heard.push(text) }).observe(document.getElementById('live'), { childList: true });
+  });
+  await visit.ask('said');
+  await page.waitForFunction(() => window.heard.length);
+  assert.deepEqual(await page.evaluate(() => window.heard), ['Answer: one two three']);
+  const unnamed = await page.evaluate(() => [...document.querySelectorAll('button, input, select, textarea')].filter(el => !(el.textContent.trim() || el.getAttribute('aria-label') || el.closest('label'))).map(el => el.id));
+  assert.deepEqual(unnamed, []);
+});
+
+visits('the end is followed, unless the reader is elsewhere', async (visit, page) => {
+  const fromEnd = () => page.evaluate(() => { const main = document.querySelector('main'); return main.scrollHeight - main.scrollTop - main.clientHeight });
+  await visit.send('long');
+  await until('it is at the end', async () => await visit.answer.locator('p').count() === 100 && await fromEnd() < 2);
+  await page.evaluate(() => { document.querySelector('main').scrollTop = 0 });
+  await page.waitForSelector('#jump:not([hidden])');
+  gateway.tell('long-more');
+  await until('there is more', async () => await visit.answer.locator('p').count() === 150);
+  assert.equal(await page.evaluate(() => document.querySelector('main').scrollTop), 0);
+  await page.click('#jump');
+  await until('it is at the end again', async () => await fromEnd() < 2);
+  await page.waitForSelector('#jump', { state: 'hidden' });
+  gateway.tell('long-end');
+  await visit.idle();
+});
+
+test('a gateway with keys is asked for one', { timeout: 40_000 }, async () => {
+  const locked = await Gateway.start({ scenes: SCENES, env: { TRUNKLINE_API_KEYS: 'open-sesame,other-key' } });
+  const visit = await Visit.open(browser, locked.url);
+  const { page } = visit;
+  const give = async (key, remember) => {
+    await page.waitForSelector('#door[open]');
+    await page.fill('#key', key);
+    await page.setChecked('#remember', remember);
+    await page.press('#key', 'Enter');
+  };
+  const stored = () => page.evaluate(() => [sessionStorage.getItem('trunkline.key'), localStorage.getItem('trunkline.key')]);
+  await give('wrong', false);
+  await page.getByText('That key was not accepted').waitFor();
+  await give('open-sesame', false);
+  await page.waitForSelector('#empty');
+  assert.deepEqual(await stored(), ['open-sesame', null]);
+  await visit.ask('hello');
+  await page.reload();
+  await page.waitForSelector('.meta');
+  await page.evaluate(() => sessionStorage.clear());
+  await page.reload();
+  await give('other-key', true);
+  await page.waitForSelector('#empty');
+  assert.deepEqual(await stored(), [null, 'other-key'], 'and what was said with another key is not shown');
+  const second = await visit.tab();
+  await second.waitForSelector('#empty');
+  await visit.close();
+  await locked.stop();
+});
