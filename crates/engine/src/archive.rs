@@ -40,6 +40,14 @@ impl Archive {
         }
     }
 
+    /// Waits until what was sent so far can be read.
+    pub(crate) async fn flush(&self) {
+        if let Some(writer) = self.writer.get() {
+            // What was lost was said.
+            let _lost = writer.flush().await;
+        }
+    }
+
     /// Waits until everything is kept.
     pub(crate) async fn close(&self) {
         self.stop.cancel();

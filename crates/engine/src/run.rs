@@ -296,14 +296,14 @@ fn conclude(
         (Some(thread), Ok(answer)) => {
             let noted = thread.succeeded(answer, streamed);
             tracker.spawn(async move {
-                noted.await;
+                let _nobody_else_speaks = noted.await;
                 recorded.await;
             });
         }
         (Some(thread), Err(_)) => {
             let noted = thread.failed();
             tracker.spawn(async move {
-                noted.await;
+                let _nobody_else_speaks = noted.await;
                 recorded.await;
             });
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trunkline_core::event::{FoundBy, SessionId};
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::turn::Turn;
+use trunkline_core::turn::{Role, Turn};
 
 use super::book::{Claim, Known};
 use super::chain::{Chain, end_of_past, past};
@@ -133,6 +133,10 @@ impl Resolver<'_> {
         let Turn { owner, model, messages, .. } = self.turn;
         let wanted = |candidate: &Candidate| candidate.model.resume && resumes(candidate);
         let end = end_of_past(messages).filter(|_| candidates.iter().any(wanted))?;
+        // New instructions: some CLIs stay with those that a conversation began with.
+        if messages[end..].iter().any(|message| message.role == Role::System) {
+            return None;
+        }
         let before = Chain::over(&messages[..end]);
         let book = &self.sessions.book;
         let claim = book.by_history(owner, model, &before).await?;

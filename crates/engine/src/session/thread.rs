@@ -164,9 +164,9 @@ impl Thread {
         }
     }
 
-    /// The turn has succeeded. `streamed` is all that was shown of its text. The future writes it down, and then lets
-    /// others speak.
-    pub(crate) fn succeeded(self, answer: &Answer, streamed: &str) -> impl Future<Output = ()> + Send + use<> {
+    /// The turn has succeeded. `streamed` is all that was shown of its text. The future writes it down; others may
+    /// speak when what it gives back is dropped.
+    pub(crate) fn succeeded(self, answer: &Answer, streamed: &str) -> impl Future<Output = Self> + Send + use<> {
         let heads = self.told.map(|told| chain::heads(told, answer, streamed)).unwrap_or_default();
         let heads = if self.is_named() { heads } else { Vec::new() };
         let native = self.heard.clone().or_else(|| self.known.native.clone());
@@ -175,7 +175,7 @@ impl Thread {
 
     /// The turn has failed, was given up, or never began. What the provider heard of it is not known, so nobody finds the conversation by
     /// what was said in it.
-    pub(crate) fn failed(self) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn failed(self) -> impl Future<Output = Self> + Send + use<> {
         // The built-in agent keeps what was said so far; others may have kept anything.
         let by_agent = self.here.as_ref().is_some_and(|(provider, _)| provider == AGENT);
         let native = self.heard.clone().filter(|_| by_agent).or_else(|| self.known.native.clone());
@@ -187,7 +187,7 @@ impl Thread {
         succeeded: bool,
         native: Option<SessionId>,
         heads: Vec<Chain>,
-    ) -> impl Future<Output = ()> + Send + use<> {
+    ) -> impl Future<Output = Self> + Send + use<> {
         let after = self.here.take().filter(|_| self.old || self.heard.is_some() || (succeeded && native.is_some()));
         let after = after.map(|(provider, repo)| {
             let known = Known { provider, repo, native, ..self.known.clone() };
@@ -202,7 +202,7 @@ impl Thread {
             if let Some(after) = after {
                 self.sessions.book.keep(&after).await;
             }
-            drop(self);
+            self
         }
     }
 

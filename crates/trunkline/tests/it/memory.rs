@@ -87,6 +87,20 @@ fn whatever_was_changed_begins_anew() {
 }
 
 #[test]
+fn instructions_count_and_new_ones_begin_anew() {
+    let line = line(json!({}));
+    line.chat("one").after("system", "be brief").send();
+    let said = |before: &str, after: Option<&str>| {
+        let ask = line.chat("three").after("system", before).after("user", "one").after("assistant", "answer 1");
+        let ask = after.into_iter().fold(ask, |ask, text| ask.after("system", text));
+        told(&line, &ask.send())
+    };
+    assert!(!said("be long", None).0);
+    assert!(!said("be brief", Some("be kind")).0);
+    assert_eq!(said("be brief", None), (true, "--- USER TASK --- be brief  three".to_owned()));
+}
+
+#[test]
 fn another_answer_to_the_same_question_begins_anew() {
     let line = line(json!({}));
     ask(&line, &["one"]).send();

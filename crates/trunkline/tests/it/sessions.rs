@@ -162,6 +162,32 @@ fn who_has_forgotten_a_session_is_told_once_what_was_said_in_it() {
 }
 
 #[test]
+fn what_real_ones_say_of_sessions_they_do_not_know_is_understood() {
+    for (cli, answers, refuses, flag) in [
+        ("claude", CLIS[0].1, "claude/resume_unknown_streamjson", "--resume"),
+        ("codex", CLIS[1].1, "codex/conc_resume_2", "resume"),
+        ("gemini", CLIS[2].1, "gemini/resume-loss-ret-default-2-resume", "--resume"),
+    ] {
+        let script = format!(
+            "note \"$@\"; for arg in \"$@\"; do [ \"$arg\" = {flag} ] && replay {refuses}; done; replay {answers}"
+        );
+        let line = Line::new().cli(cli, &script).model("m", json!({"driver": cli})).start();
+        let first = line.chat("the keeper is Ingrid").send();
+        let id = first.header("x-trunkline-session").unwrap().to_owned();
+        let reply = line.chat("who is it?").header("x-trunkline-session", &id).streamed().send();
+        let last = reply.frames().pop().unwrap();
+        let session = &last["trunkline"]["session"];
+        assert_eq!(
+            (session["resumed"].as_bool(), session["id"].as_str()),
+            (Some(false), Some(id.as_str())),
+            "{cli}: {last}"
+        );
+        assert!(reply.body.contains("[notice] the session could not be resumed"), "{cli}: {reply:?}");
+        assert!(line.noted(&format!("{cli}.stdin")).contains("the keeper is Ingrid"), "{cli}");
+    }
+}
+
+#[test]
 fn who_has_forgotten_a_session_that_nobody_else_knows_fails() {
     let line = codex(FORGETFUL);
     let error = line.chat("hi").with("session_id", CODEX).send().error(500);
