@@ -22,6 +22,12 @@ use crate::session::whose;
 /// A text that is longer than this goes on in another record.
 const PIECE: usize = 16 * 1024;
 
+/// The most that is kept of a turn's text as it came, of its prompt and of its answer: a CLI may print without end.
+const TEXT: usize = 1024 * 1024;
+
+/// The most that is kept of any other text of an event.
+const DETAIL: usize = 64 * 1024;
+
 /// The way into the archive, once there is one.
 #[derive(Default)]
 pub(crate) struct Archive {
@@ -69,6 +75,7 @@ impl Archive {
             began: Instant::now(),
             events: 0,
             piece: None,
+            room: TEXT,
             usage: Usage::default(),
             ended: false,
         };
@@ -81,7 +88,7 @@ impl Archive {
                 surface: surface(turn.surface),
                 place: begun.place,
                 model: turn.model.clone(),
-                prompt: secrets.mask(&prompt::told(turn)),
+                prompt: secrets.mask(head(&prompt::told(turn), TEXT)),
                 time: Time::now(),
             }));
         }
@@ -109,13 +116,15 @@ pub(crate) struct Recorder {
     events: u64,
     /// A text that may go on.
     piece: Option<Event>,
+    /// How much more text is kept.
+    room: usize,
     usage: Usage,
     ended: bool,
 }
 
 impl Recorder {
     pub(crate) fn hear(&mut self, event: &Event) {
-        if self.writer.is_none() {
+        if self.writer.is_none() || !self.has_room(event) {
             return;
         }
         match (&mut self.piece, event) {
@@ -141,6 +150,20 @@ impl Recorder {
             | Event::Workspace(_)
             | Event::Attempted(_) => self.keep(event),
         }
+    }
+
+    /// Whether there is room for an event; only pieces of text take any.
+    fn has_room(&mut self, event: &Event) -> bool {
+        let (Event::Text { delta } | Event::Thinking { delta }) = event else { return true };
+        let Some(left) = self.room.checked_sub(delta.len()) else {
+            if std::mem::take(&mut self.room) > 0 {
+                self.let_go();
+                self.keep(&Event::Notice { message: "the rest of the text is not kept here".to_owned() });
+            }
+            return false;
+        };
+        self.room = left;
+        true
     }
 
     /// The text so far is whole.
@@ -181,7 +204,7 @@ impl Recorder {
             run: self.run.clone(),
             provider: end.provider.to_owned(),
             outcome,
-            answer: self.secrets.mask(text),
+            answer: self.secrets.mask(head(text, TEXT)),
             usage: self.usage,
             duration: self.began.elapsed(),
             session: end.session.map(|session| SessionKey(session.0.clone())),
@@ -229,6 +252,11 @@ fn surface(surface: turn::Surface) -> Surface {
     }
 }
 
+/// The beginning of a text.
+fn head(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
 /// The same event without secrets.
 fn masked(event: &Event, secrets: &Secrets) -> Event {
     let mask = |value: Result<Value, serde_json::Error>| {
@@ -243,7 +271,7 @@ fn masked(event: &Event, secrets: &Secrets) -> Event {
 
 fn mask_strings(value: &mut Value, secrets: &Secrets) {
     match value {
-        Value::String(text) => *text = secrets.mask(text),
+        Value::String(text) => *text = secrets.mask(head(text, DETAIL)),
         Value::Array(values) => values.iter_mut().for_each(|value| mask_strings(value, secrets)),
         Value::Object(members) => members.values_mut().for_each(|value| mask_strings(value, secrets)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}

@@ -86,3 +86,23 @@ async fn without_a_store_nothing_is_kept_and_nothing_waits() {
     recorder.end(End { provider: "codex", session: None, result: Err(&given_up()) }).await;
     archive.close().await;
 }
+
+#[tokio::test]
+async fn a_flood_is_kept_in_part() {
+    let store = Store::in_memory().await.unwrap();
+    let archive = Archive::default();
+    archive.open(&store);
+    let turn = turn();
+    let mut recorder = archive.record(begun(&turn, "r"), &Secrets::default());
+    for _ in 0..3 * TEXT / 1000 {
+        recorder.hear(&text(&"x".repeat(1000)));
+    }
+    recorder.hear(&Event::Unknown { line: "y".repeat(2 * DETAIL) });
+    recorder.end(End { provider: "text", session: None, result: Err(&given_up()) }).await;
+    archive.close().await;
+    let events = store.events("r", 0).await.unwrap();
+    let kept: usize = events.iter().map(|row| serde_json::to_string(&row.event).unwrap().len()).sum();
+    assert!((TEXT..TEXT + 4 * DETAIL).contains(&kept), "{kept}");
+    assert!(events.iter().any(|row| matches!(&row.event, Event::Notice { .. })));
+    assert_eq!(archive.lost.load(Ordering::Relaxed), 0);
+}

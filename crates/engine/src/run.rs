@@ -18,6 +18,9 @@ use crate::ladder::{Climbed, Ladder, Running};
 use crate::router::Exposure;
 use crate::session::Thread;
 
+/// The longest text that a client is recognised by which keeps all that it was shown.
+const MAX_STREAMED: usize = 1024 * 1024;
+
 /// A turn on its way. Dropping it stops whatever runs for it, and nothing more is tried.
 pub struct Run {
     id: String,
@@ -31,8 +34,8 @@ pub struct Run {
     receipt: Option<Receipt>,
     /// The next text stands apart from what an earlier attempt said.
     gap: bool,
-    /// All the text there was, as a caller sees it who is shown it as it comes.
-    streamed: String,
+    /// All the text there was, as a caller sees it who is shown it as it comes; none when it is too much to remember.
+    streamed: Option<String>,
     /// The caller was told the session's name in the present attempt.
     named: bool,
     /// How the turn came to its session.
@@ -78,7 +81,7 @@ impl Run {
             seen: Seen::default(),
             receipt: None,
             gap: false,
-            streamed: String::new(),
+            streamed: Some(String::new()),
             named: false,
             resumption: None,
             recorder: Some(recorder),
@@ -167,7 +170,10 @@ impl Run {
                 self.seen.text |= as_it_comes;
                 let apart = std::mem::take(&mut self.gap);
                 let delta = if apart { format!("\n\n{delta}") } else { delta };
-                self.streamed.push_str(&delta);
+                match &mut self.streamed {
+                    Some(streamed) if streamed.len() + delta.len() <= MAX_STREAMED => streamed.push_str(&delta),
+                    Some(_) | None => self.streamed = None,
+                }
                 self.events.push_back(Event::Text { delta });
             }
             Event::Thinking { .. } | Event::ToolCall { .. } => {
@@ -268,7 +274,7 @@ impl Run {
     fn end(&mut self, thread: Option<Thread>, result: Result<&Answer, &Failure>) {
         let Some(mut recorder) = self.recorder.take() else { return };
         self.events.iter().for_each(|event| recorder.hear(event));
-        conclude(&self.tracker, thread, recorder, &self.provider, result, &self.streamed);
+        conclude(&self.tracker, thread, recorder, &self.provider, result, self.streamed.as_deref().unwrap_or_default());
     }
 }
 
