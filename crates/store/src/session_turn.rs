@@ -65,7 +65,7 @@ impl Store {
             .execute(&mut *transaction)
             .await?;
         }
-        Ok(transaction.commit().await?)
+        transaction.commit().await
     }
 }
 
