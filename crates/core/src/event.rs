@@ -197,7 +197,7 @@ pub struct Receipt {
     pub path: Option<String>,
 }
 
-/// The CLI's own name for a conversation that can be resumed.
+/// The name of a conversation that can be resumed: the CLI's own where a decoder reports it, ours where a surface sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionId(pub String);
@@ -206,6 +206,33 @@ impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// How a turn came to its conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumption {
+    /// Our name for it.
+    pub id: SessionId,
+    /// What the provider itself calls it, once it has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<SessionId>,
+    /// Whether the provider went on with what it remembers.
+    pub resumed: bool,
+    /// How it was found; none when it was begun anew.
+    pub how: Option<FoundBy>,
+    /// Why it was begun anew although something else was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// By what a conversation was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FoundBy {
+    /// The client named it.
+    Id,
+    /// The client sent all that was said in it.
+    History,
 }
 
 #[cfg(test)]

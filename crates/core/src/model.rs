@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::api::{Api, Llm};
 use crate::failure::{Category, Failure};
-use crate::provider::{Delivery, Permissions, Provider};
+use crate::provider::{Delivery, Permissions, Provider, SessionKind};
 
 #[derive(Debug, Clone)]
 pub struct Model {
@@ -37,6 +37,8 @@ pub struct Model {
     /// Added to the recipe's arguments.
     pub args: Vec<String>,
     pub normalize: Normalize,
+    /// Whether a client that sends its whole history is recognised by it, and its conversation resumed.
+    pub resume: bool,
     /// What a protocol executable is configured with, beside the model.
     pub config: Map<String, Value>,
 }
@@ -70,6 +72,7 @@ impl Model {
             command: None,
             args: Vec::new(),
             normalize: Normalize::None,
+            resume: true,
             config: Map::new(),
         }
     }
@@ -121,6 +124,16 @@ impl Backend {
         match self {
             Self::Program(provider) => provider.takes("image"),
             Self::Api(_) | Self::Agent(_) => true,
+        }
+    }
+
+    /// Whether it keeps conversations that can be gone on with.
+    #[must_use]
+    pub fn resumes(&self) -> bool {
+        match self {
+            Self::Program(provider) => provider.session != SessionKind::None,
+            Self::Api(_) => false,
+            Self::Agent(_) => true,
         }
     }
 

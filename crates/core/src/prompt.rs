@@ -1,6 +1,6 @@
 //! The prompt: the repository's instructions, a header, and what the client said.
 
-use crate::turn::{Message, Role};
+use crate::turn::{Message, Role, Turn};
 
 /// The line between the repository's instructions and the task.
 pub const HEADER: &str = "--- USER TASK ---";
@@ -57,6 +57,12 @@ pub fn latest(messages: &[Message]) -> &[Message] {
         Some(index) if index + 1 < messages.len() => &messages[index + 1..],
         Some(_) | None => messages,
     }
+}
+
+/// What a turn tells its provider, without what stands above it: all of the talk, or what is new in it.
+#[must_use]
+pub fn told(turn: &Turn) -> String {
+    talk(if turn.session.is_some() { latest(&turn.messages) } else { &turn.messages }).join("\n\n")
 }
 
 fn talk(messages: &[Message]) -> Vec<String> {

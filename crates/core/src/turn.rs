@@ -11,11 +11,71 @@ pub struct Turn {
     /// The name the client asked for.
     pub model: String,
     pub messages: Vec<Message>,
-    /// A conversation to go on with; the CLI's own id, as an earlier turn reported it.
+    /// A conversation to go on with, by the id that an earlier turn reported. Whom it is with, and what that one calls it,
+    /// is looked up by the engine.
     pub session: Option<SessionId>,
+    /// Who asks: a conversation is its owner's alone.
+    pub owner: Owner,
+    /// Where it is asked.
+    pub surface: Surface,
     /// What the client asks of the model itself. An agent CLI cannot be told; executables and upstreams can.
     pub options: Options,
     pub shown: Shown,
+}
+
+/// Who asks, in a word that says nothing else about them: `local`, or the digest of a key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Owner(String);
+
+impl Owner {
+    const LOCAL: &str = "local";
+
+    /// The holder of a key, by its digest in hexadecimal.
+    #[must_use]
+    pub fn of_key(digest: &str) -> Self {
+        Self(format!("key-{digest}"))
+    }
+
+    /// Whoever uses this machine as the gateway's own user, and needs no key.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.0 == Self::LOCAL
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        Self(Self::LOCAL.to_owned())
+    }
+}
+
+/// Where a turn was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Surface {
+    #[default]
+    Http,
+    Run,
+    Repl,
+    Page,
+    Discord,
+}
+
+impl Surface {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Run => "run",
+            Self::Repl => "repl",
+            Self::Page => "page",
+            Self::Discord => "discord",
+        }
+    }
 }
 
 /// When the caller sees an answer: pieces as they come, or all of it at the end. What was not seen can be taken back.

@@ -193,7 +193,6 @@ impl Attempt {
         let stderr = live.running.stderr_tail();
         let mut conclusion = live.decoder.conclude(ending, &stderr, &live.prompt);
         self.events.extend(conclusion.events.drain(..));
-        let session = conclusion.session.clone().or_else(|| live.session.clone());
         let last = live.last_event(conclusion);
         // Who has failed has nothing left to put away, and another may wait for its end.
         let parting = match (parting, &last) {
@@ -223,7 +222,7 @@ impl Attempt {
         self.state = State::Closing { receipt, last: Box::new(last) };
         engine.tracker.spawn(async move {
             part(running, parting, &belongings.engine).await;
-            let receipt = belongings.put_in_order(session.as_ref()).await;
+            let receipt = belongings.put_in_order().await;
             drop(belongings);
             let _nobody_waits_for_it = sender.send(receipt);
         });
@@ -272,11 +271,11 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.state, State::Done) {
             State::Live(live) => {
-                let Live { running, mut belongings, session, .. } = *live;
+                let Live { running, mut belongings, .. } = *live;
                 let engine = Arc::clone(&belongings.engine);
                 engine.tracker.spawn(async move {
                     running.stop().await;
-                    belongings.put_in_order(session.as_ref()).await;
+                    belongings.put_in_order().await;
                 });
             }
             State::Working(at_work) => drop(at_work.end()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use trunkline_core::api::Api;
+use trunkline_core::event::SessionId;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::parse::{Context, Decoder};
@@ -34,8 +35,8 @@ pub(crate) struct Try<'a> {
     pub(crate) id: &'a str,
     /// The run it is a try of.
     pub(crate) run: &'a str,
-    /// The right to go on with the turn's session, held until nothing of the try is left.
-    pub(crate) session: Option<Arc<session::Turn>>,
+    /// The session, and the right to speak in it, held until nothing of the try is left.
+    pub(crate) session: Option<(SessionId, Arc<session::Turn>)>,
     /// Where the session left off.
     pub(crate) place: Option<Place>,
     /// Another of the same turn went before.
@@ -45,16 +46,6 @@ pub(crate) struct Try<'a> {
 }
 
 impl Inner {
-    /// Waits for a turn's session, before it takes a slot that others could use.
-    pub(crate) async fn session_turn(&self, turn: &Turn) -> Result<Option<Arc<session::Turn>>, StartError> {
-        let Some(session) = &turn.session else { return Ok(None) };
-        let entered = match self.sessions.enter_now(session) {
-            Some(entered) => entered,
-            None => self.gate.in_queue(self.sessions.enter(session), "the session was not free").await?,
-        };
-        Ok(Some(Arc::new(entered)))
-    }
-
     pub(crate) async fn permit(&self, model: &Model) -> Result<Permit, StartError> {
         self.gate.enter(&model.name).await
     }

@@ -19,6 +19,8 @@ pub(crate) struct Belongings {
     pub(crate) scratch: Scratch,
     /// Something has run in the worktree: before that there is nothing to keep.
     pub(crate) started: bool,
+    /// Our name for the conversation it is part of.
+    session: Option<SessionId>,
     rights: Option<Rights>,
 }
 
@@ -29,9 +31,15 @@ struct Rights {
 }
 
 impl Belongings {
-    pub(crate) fn new(engine: Arc<Inner>, permit: Permit, turn: Option<Arc<session::Turn>>, scratch: Scratch) -> Self {
+    pub(crate) fn new(
+        engine: Arc<Inner>,
+        permit: Permit,
+        session: Option<(SessionId, Arc<session::Turn>)>,
+        scratch: Scratch,
+    ) -> Self {
+        let (session, turn) = session.unzip();
         let rights = Some(Rights { _turn: turn, _permit: permit });
-        Self { engine, worktree: None, scratch, started: false, rights }
+        Self { engine, worktree: None, scratch, started: false, session, rights }
     }
 
     /// Where the attempt works.
@@ -40,11 +48,11 @@ impl Belongings {
     }
 
     /// Commits and removes the worktree, if there is one, and notes where its session goes on.
-    pub(crate) async fn put_in_order(&mut self, session: Option<&SessionId>) -> Option<Receipt> {
+    pub(crate) async fn put_in_order(&mut self) -> Option<Receipt> {
         let (worktree, after) = self.worktree.take()?;
         match self.engine.worktrees.finish(&worktree, after).await {
             Ok(receipt) => {
-                if let Some(session) = session {
+                if let Some(session) = &self.session {
                     self.engine.sessions.places.remember(session, &worktree.place(&receipt));
                 }
                 Some(receipt)

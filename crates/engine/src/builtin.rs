@@ -140,7 +140,7 @@ impl AtWork {
         let engine = Arc::clone(&belongings.engine);
         engine.tracker.spawn(async move {
             work.stop().await;
-            let receipt = belongings.put_in_order(Some(work.session())).await;
+            let receipt = belongings.put_in_order().await;
             drop(belongings);
             let _nobody_waits_for_it = sender.send(receipt);
         });

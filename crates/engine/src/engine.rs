@@ -16,8 +16,10 @@ use trunkline_core::near::near;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Turn;
 use trunkline_process::Keepers;
+use trunkline_store::Store;
 use trunkline_upstream::Upstream;
 
+use crate::archive::{Archive, Begun};
 use crate::drift::Drift;
 use crate::environment::OWNER;
 use crate::explain::{self, Explanation};
@@ -32,7 +34,8 @@ use crate::plan::Plan;
 use crate::router::{Candidate, Circuits, circuit_of};
 use crate::run::Run;
 use crate::scratch::Scratch;
-use crate::session::Sessions;
+use crate::session::resolve::Resolver;
+use crate::session::{Sessions, Thread};
 use crate::worktree::Worktrees;
 
 /// Everything that can run, and the limits under which it does. Cheap to clone.
@@ -103,7 +106,8 @@ pub(crate) struct Inner {
     pub(crate) circuits: Arc<Circuits>,
     pub(crate) examined: health::Memory,
     pub(crate) drift: Drift,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) archive: Archive,
     pub(crate) worktrees: Worktrees,
     /// What goes on after a run was let go of.
     pub(crate) tracker: TaskTracker,
@@ -119,7 +123,8 @@ impl Engine {
             examined: health::Memory::default(),
             drift: Drift::default(),
             worktrees: Worktrees::new(git, settings.worktrees.clone(), &settings.state),
-            sessions: Sessions::new(&settings.state),
+            sessions: Arc::new(Sessions::new(&settings.state)),
+            archive: Archive::default(),
             models: ArcSwap::from_pointee(models),
             tracker: TaskTracker::new(),
             mark: Owner::this_process().mark(),
@@ -128,6 +133,12 @@ impl Engine {
             settings,
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// From now on sessions and turns are kept there. Without it, sessions are known until this process ends.
+    pub fn remember_in(&self, store: Store) {
+        self.inner.archive.open(&store);
+        self.inner.sessions.book.keep_in(store);
     }
 
     pub fn models(&self) -> Arc<Models> {
@@ -173,9 +184,16 @@ impl Engine {
             let names = models.names();
             return Err(StartError::UnknownModel { near: near(&turn.model, names.iter().map(String::as_str)) });
         };
-        let owner = turn.session.as_ref().and_then(|session| self.inner.sessions.owner(session));
-        let candidates = able(&turn, candidates, owner.as_deref())?;
-        Run::start(Ladder::new(Arc::clone(&self.inner), models, turn, candidates)).await
+        let candidates = able(&turn, candidates)?;
+        let inner = &self.inner;
+        let resolver = Resolver { sessions: &inner.sessions, gate: &inner.gate, turn: &turn };
+        let resolved = resolver.resolve(candidates).await?;
+        let place = resolved.candidates.first().map(|first| first.model.repo.display().to_string());
+        let ladder = Ladder::new(Arc::clone(inner), models, turn, resolved);
+        let session = ladder.thread.as_ref().filter(|thread| thread.resumes()).map(Thread::id);
+        let begun = Begun { run: &ladder.run, session, place: place.unwrap_or_default(), turn: &ladder.turn };
+        let recorder = inner.archive.record(begun, &inner.settings.secrets);
+        Run::start(ladder, recorder).await
     }
 
     /// The order in which a turn for this name would be tried now, and why; none for a name that means nothing.
@@ -192,18 +210,15 @@ impl Engine {
     pub async fn shutdown(&self) {
         self.inner.tracker.close();
         self.inner.tracker.wait().await;
+        self.inner.archive.close().await;
         self.inner.keepers.shutdown().await;
     }
 }
 
-/// Those that can do what the turn asks for; who cannot is passed over. If nobody can, the first says why. `owner` is
-/// whom the turn's conversation is known to be with.
-fn able(turn: &Turn, candidates: Vec<Candidate>, owner: Option<&str>) -> Result<Vec<Candidate>, Failure> {
+/// Those that can do what the turn asks for; who cannot is passed over. If nobody can, the first says why.
+fn able(turn: &Turn, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Failure> {
     let refused = |candidate: &Candidate| {
         let backend = &candidate.model.backend;
-        if let Some(session) = &turn.session {
-            backend.check_session(&session.0)?;
-        }
         if turn.images().next().is_some() && !backend.takes_images() {
             let message = format!("{} takes no pictures on this path; codex and opencode do", backend.name());
             return Err(Failure::new(Category::Validation, message));
@@ -211,12 +226,7 @@ fn able(turn: &Turn, candidates: Vec<Candidate>, owner: Option<&str>) -> Result<
         Ok(())
     };
     let first = candidates.first().map(refused);
-    let mut able: Vec<Candidate> = candidates.into_iter().filter(|candidate| refused(candidate).is_ok()).collect();
-    // A conversation is one CLI's own: nobody else can go on with it.
-    if turn.session.is_some() {
-        let theirs = able.iter().position(|candidate| owner == Some(circuit_of(&candidate.model).as_str()));
-        able = able.into_iter().skip(theirs.unwrap_or(0)).take(1).collect();
-    }
+    let able: Vec<Candidate> = candidates.into_iter().filter(|candidate| refused(candidate).is_ok()).collect();
     match first {
         Some(Err(failure)) if able.is_empty() => Err(failure),
         _ => Ok(able),

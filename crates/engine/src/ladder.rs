@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use trunkline_core::event::{Attempted, Event, Receipt};
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::model::Model;
-use trunkline_core::turn::Turn;
+use trunkline_core::model::{Backend, Model};
+use trunkline_core::turn::{Message, Turn};
 
 use crate::StartError;
 use crate::attempt::Attempt;
@@ -18,7 +18,8 @@ use crate::engine::Inner;
 use crate::gate::Permit;
 use crate::models::Models;
 use crate::router::{Candidate, Exposure, Failed, Next, Pass, Why, circuit_of, next};
-use crate::session::{self, Place};
+use crate::session::resolve::Resolved;
+use crate::session::{Place, Thread, end_of_past};
 
 /// The most of a failed attempt's words that are kept with it.
 const MAX_MESSAGE: usize = 300;
@@ -48,7 +49,7 @@ pub(crate) struct Ladder {
     /// What there is to tell about the way.
     pub(crate) events: Vec<Event>,
     /// The session is held from the first attempt to the last: nobody's turn comes between them.
-    session: Option<Arc<session::Turn>>,
+    pub(crate) thread: Option<Thread>,
     /// Where the session had left off when the turn began: each attempt starts there.
     place: Option<Place>,
     /// The attempt before, while something of it may still run.
@@ -67,8 +68,13 @@ pub(crate) struct Running {
 pub(crate) type Climbed = (Ladder, Result<Running, StartError>);
 
 impl Ladder {
-    pub(crate) fn new(engine: Arc<Inner>, models: Arc<Models>, turn: Turn, candidates: Vec<Candidate>) -> Self {
-        Self {
+    pub(crate) fn new(engine: Arc<Inner>, models: Arc<Models>, mut turn: Turn, resolved: Resolved) -> Self {
+        let notice = resolved.notice();
+        let Resolved { candidates, thread } = resolved;
+        // From here on it is the provider's own name.
+        turn.session = thread.as_ref().and_then(|thread| thread.native().cloned());
+        let mut ladder = Self {
+            place: thread.as_ref().and_then(Thread::place),
             engine,
             models,
             turn,
@@ -81,10 +87,13 @@ impl Ladder {
             last: None,
             soonest: None,
             events: Vec::new(),
-            session: None,
-            place: None,
+            thread,
             predecessor: None,
+        };
+        if let Some(notice) = notice {
+            ladder.tell(notice);
         }
+        ladder
     }
 
     /// Tries one candidate after the other until one runs. Dropping the future gives the turn up, wherever it is.
@@ -96,10 +105,6 @@ impl Ladder {
     async fn up(&mut self) -> Result<Running, StartError> {
         if let Some(gone) = self.predecessor.take() {
             let _it_is_gone_either_way = gone.await;
-        }
-        if self.session.is_none() {
-            self.session = self.engine.session_turn(&self.turn).await?;
-            self.place = self.turn.session.as_ref().and_then(|session| self.engine.sessions.places.of(session));
         }
         loop {
             if let Some(wait) = self.wait.take() {
@@ -128,9 +133,19 @@ impl Ladder {
             };
             let began = Instant::now();
             match self.begin(&model, permit).await {
-                Ok(attempt) => return Ok(Running { attempt, pass, model, began }),
+                Ok(attempt) => {
+                    if let Some(thread) = &mut self.thread {
+                        thread.begun_by(&model);
+                    }
+                    return Ok(Running { attempt, pass, model, began });
+                }
                 Err(failure) => {
                     self.over(&model, began, Some(&failure), None);
+                    // Only the built-in agent looks for the conversation before it begins.
+                    let looked = matches!(model.backend, Backend::Agent(_));
+                    if looked && self.may_begin_anew(&failure) && self.begin_anew(&failure).await {
+                        continue;
+                    }
                     if let Some(failure) = self.decide(failure, Exposure::Nothing, 0, &mut pass) {
                         return Err(self.ended(failure));
                     }
@@ -147,7 +162,7 @@ impl Ladder {
             models: &self.models,
             id: &self.attempt_id(),
             run: &self.run,
-            session: self.session.clone(),
+            session: self.thread.as_ref().map(|thread| (thread.id().clone(), thread.lock())),
             place: self.place.clone(),
             again: !self.attempts.is_empty(),
             standby: another.then(|| Arc::clone(self.models.policy())),
@@ -228,6 +243,46 @@ impl Ladder {
         None
     }
 
+    /// Whether a failure may mean that the provider does not know the session any more. Everything else would fail
+    /// again, or is about something else.
+    pub(crate) fn may_begin_anew(&self, failure: &Failure) -> bool {
+        self.turn.session.is_some() && may_be_about_the_session(failure.category)
+    }
+
+    /// Tells a provider that has forgotten the session what was said in it, if that is known: by the request, else by the
+    /// archive. The next attempt is that of somebody new.
+    pub(crate) async fn begin_anew(&mut self, failure: &Failure) -> bool {
+        let Some(thread) = &mut self.thread else { return false };
+        let why = format!("the session could not be resumed: {}", brief(&failure.message));
+        if end_of_past(&self.turn.messages).is_some() {
+            thread.anew(why, Some(&self.turn.messages));
+        } else {
+            self.engine.archive.flush().await;
+            let mut said: Vec<Message> = self.engine.sessions.book.said(thread.id()).await;
+            if said.is_empty() {
+                return false;
+            }
+            thread.anew(why, None);
+            said.append(&mut self.turn.messages);
+            self.turn.messages = said;
+        }
+        self.turn.session = None;
+        self.tell("the session could not be resumed; beginning anew with what was said in it".to_owned());
+        true
+    }
+
+    /// As [`climb`](Self::climb), after a failure that may be about the session.
+    pub(crate) async fn climb_anew(mut self, failure: Failure, own_retries: u32, mut pass: Pass) -> Climbed {
+        if !self.begin_anew(&failure).await
+            && let Some(failure) = self.decide(failure, Exposure::Nothing, own_retries, &mut pass)
+        {
+            let ended = self.ended(failure);
+            return (self, Err(ended));
+        }
+        drop(pass);
+        self.climb().await
+    }
+
     /// How many attempts there were, with the one that runs.
     pub(crate) fn started(&self) -> usize {
         self.attempts.len() + 1
@@ -279,6 +334,29 @@ impl Ladder {
     }
 }
 
+impl Drop for Ladder {
+    /// Given up, or never begun.
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.engine.tracker.spawn(thread.failed());
+        }
+    }
+}
+
+/// Whether a session may be the reason of such a failure.
+const fn may_be_about_the_session(category: Category) -> bool {
+    match category {
+        Category::Validation | Category::NotFound | Category::Configuration | Category::Unknown => true,
+        Category::Quota
+        | Category::RateLimit
+        | Category::Authentication
+        | Category::Network
+        | Category::Server
+        | Category::Timeout
+        | Category::Cancelled => false,
+    }
+}
+
 /// The first line, and not too much of it.
 fn brief(message: &str) -> String {
     let line = message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
@@ -291,11 +369,11 @@ fn brief(message: &str) -> String {
 
 impl StartError {
     /// The same as the end of a run that had begun.
-    pub(crate) fn into_failure(self) -> Failure {
+    pub(crate) fn as_failure(&self) -> Failure {
         match self {
-            Self::Failed { failure, .. } => failure,
+            Self::Failed { failure, .. } => failure.clone(),
             Self::Busy { message, retry_after } | Self::Unavailable { message, retry_after } => {
-                Failure::new(Category::Server, message).retry_after(Some(retry_after))
+                Failure::new(Category::Server, message.clone()).retry_after(Some(*retry_after))
             }
             Self::UnknownModel { .. } => Failure::new(Category::NotFound, "Unknown model"),
         }

@@ -52,12 +52,16 @@ impl Launch<'_> {
         let placement = if apart { SystemPlacement::Apart } else { SystemPlacement::Inline };
         let mut messages = Vec::new();
         messages.extend(self.model.system_prompt.as_ref().map(|text| Message::new(Role::System, text.clone())));
-        // A CLI that remembers the conversation is told only what is new; the standing instructions stay.
-        let said = if self.turn.session.is_some() { prompt::latest(&self.turn.messages) } else { &self.turn.messages };
+        let said = self.said();
         let standing = self.turn.messages.iter().filter(|message| message.role == Role::System);
         messages.extend(standing.cloned());
         messages.extend(said.iter().filter(|message| message.role != Role::System).cloned());
         Ok(prompt::build(file.as_deref(), &messages, placement))
+    }
+
+    /// A CLI that remembers the conversation is told only what is new; the standing instructions stay.
+    fn said(&self) -> &[Message] {
+        if self.turn.session.is_some() { prompt::latest(&self.turn.messages) } else { &self.turn.messages }
     }
 
     /// The prompt of a protocol executable: a request. It remembers nothing, so it is told everything.
@@ -88,8 +92,10 @@ impl Launch<'_> {
         let (model, turn) = (self.model, self.turn);
         let system_file =
             prompt.system.as_ref().map(|text| scratch.write("system.txt", text.as_bytes())).transpose()?;
-        let images: Vec<String> = turn
-            .images()
+        let images: Vec<String> = self
+            .said()
+            .iter()
+            .flat_map(|message| &message.images)
             .enumerate()
             .map(|(index, image)| scratch.write(&format!("image-{index}.{}", image.extension), &image.bytes))
             .collect::<Result<_, _>>()?;

@@ -7,13 +7,19 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 
-use trunkline_core::event::{Attempted, Event, Receipt};
+use tokio_util::task::TaskTracker;
+use trunkline_core::event::{Answer, Attempted, Event, Receipt, Resumption};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::turn::Shown;
 
 use crate::StartError;
+use crate::archive::{End, Recorder, given_up};
 use crate::ladder::{Climbed, Ladder, Running};
-use crate::router::{Exposure, circuit_of};
+use crate::router::Exposure;
+use crate::session::Thread;
+
+/// The longest text that a client is recognised by which keeps all that it was shown.
+const MAX_STREAMED: usize = 1024 * 1024;
 
 /// A turn on its way. Dropping it stops whatever runs for it, and nothing more is tried.
 pub struct Run {
@@ -28,6 +34,15 @@ pub struct Run {
     receipt: Option<Receipt>,
     /// The next text stands apart from what an earlier attempt said.
     gap: bool,
+    /// All the text there was, as a caller sees it who is shown it as it comes; none when it is too much to remember.
+    streamed: Option<String>,
+    /// The caller was told the session's name in the present attempt.
+    named: bool,
+    /// How the turn came to its session.
+    resumption: Option<Resumption>,
+    /// None once the turn is over.
+    recorder: Option<Recorder>,
+    tracker: TaskTracker,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,9 +60,18 @@ enum State {
 
 impl Run {
     /// Climbs until an attempt runs.
-    pub(crate) async fn start(ladder: Ladder) -> Result<Self, StartError> {
-        let (ladder, climbed) = ladder.climb().await;
-        let running = climbed?;
+    pub(crate) async fn start(ladder: Ladder, recorder: Recorder) -> Result<Self, StartError> {
+        let tracker = ladder.engine.tracker.clone();
+        let (mut ladder, climbed) = ladder.climb().await;
+        let running = match climbed {
+            Ok(running) => running,
+            Err(error) => {
+                let provider = ladder.attempts.last().map(|last| last.provider.clone()).unwrap_or_default();
+                let (thread, failure) = (ladder.thread.take(), error.as_failure());
+                conclude(&tracker, thread, recorder, &provider, Err(&failure), "");
+                return Err(error);
+            }
+        };
         let mut run = Self {
             id: ladder.run.clone(),
             provider: String::new(),
@@ -57,6 +81,11 @@ impl Run {
             seen: Seen::default(),
             receipt: None,
             gap: false,
+            streamed: Some(String::new()),
+            named: false,
+            resumption: None,
+            recorder: Some(recorder),
+            tracker,
         };
         run.stand_on(ladder, running);
         Ok(run)
@@ -76,8 +105,21 @@ impl Run {
         self.attempts
     }
 
+    /// How the turn came to its session, if it has one.
+    pub fn resumption(&self) -> Option<&Resumption> {
+        self.resumption.as_ref()
+    }
+
     /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
     pub async fn next(&mut self) -> Option<Event> {
+        let event = self.following().await?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.hear(&event);
+        }
+        Some(event)
+    }
+
+    async fn following(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
@@ -94,8 +136,12 @@ impl Run {
                         Ok(running) => self.stand_on(ladder, running),
                         Err(error) => {
                             self.state = State::Done;
+                            // Of an attempt that was the last one after all.
+                            self.events.extend(self.receipt.take().map(Event::Workspace));
                             self.events.extend(ladder.events.drain(..));
-                            self.events.push_back(Event::Failed(error.into_failure()));
+                            let failure = error.as_failure();
+                            self.end(ladder.thread.take(), Err(&failure));
+                            self.events.push_back(Event::Failed(failure));
                         }
                     }
                 }
@@ -108,7 +154,8 @@ impl Run {
         self.events.extend(ladder.events.drain(..));
         running.model.backend.name().clone_into(&mut self.provider);
         self.attempts = ladder.started();
-        self.seen = Seen::default();
+        (self.seen, self.named) = (Seen::default(), false);
+        self.resumption = ladder.thread.as_ref().map(Thread::resumption);
         self.state = State::Running(Box::new((ladder, running)));
     }
 
@@ -122,7 +169,12 @@ impl Run {
                 self.seen.anything |= as_it_comes;
                 self.seen.text |= as_it_comes;
                 let apart = std::mem::take(&mut self.gap);
-                self.events.push_back(Event::Text { delta: if apart { format!("\n\n{delta}") } else { delta } });
+                let delta = if apart { format!("\n\n{delta}") } else { delta };
+                match &mut self.streamed {
+                    Some(streamed) if streamed.len() + delta.len() <= MAX_STREAMED => streamed.push_str(&delta),
+                    Some(_) | None => self.streamed = None,
+                }
+                self.events.push_back(Event::Text { delta });
             }
             Event::Thinking { .. } | Event::ToolCall { .. } => {
                 self.seen.anything |= as_it_comes;
@@ -134,14 +186,20 @@ impl Run {
                 self.events.push_back(event);
             }
             Event::Workspace(receipt) => self.receipt = Some(receipt),
-            Event::Finished(_) => {
+            Event::Finished(answer) => {
                 running.pass.succeeded();
-                self.finished(event);
+                self.finished(answer);
             }
             Event::Failed(failure) => self.failed(failure),
-            Event::Started { session: Some(ref session), .. } => {
-                ladder.engine.sessions.belongs_to(session, &circuit_of(&running.model));
-                self.events.push_back(event);
+            Event::Started { session: Some(native), model } => {
+                let thread = ladder.thread.as_mut().filter(|_| running.model.backend.resumes());
+                let session = thread.map(|thread| {
+                    thread.hear(native);
+                    self.resumption = Some(thread.resumption());
+                    thread.id().clone()
+                });
+                self.named |= session.is_some();
+                self.events.push_back(Event::Started { session, model });
             }
             Event::Started { session: None, .. }
             | Event::ToolFinished { .. }
@@ -161,6 +219,15 @@ impl Run {
             (true, false) => Exposure::Exposed,
         };
         ladder.over(&running.model, running.began, Some(&failure), self.receipt.clone());
+        if exposure == Exposure::Nothing && ladder.may_begin_anew(&failure) {
+            self.events.extend(ladder.events.drain(..));
+            ladder.predecessor = running.attempt.gone();
+            let own_retries = running.attempt.own_retries();
+            let Running { pass, attempt, .. } = running;
+            drop(attempt);
+            self.state = State::Climbing(Box::pin(ladder.climb_anew(failure, own_retries, pass)));
+            return;
+        }
         match ladder.decide(failure, exposure, running.attempt.own_retries(), &mut running.pass) {
             Some(failure) => {
                 // It was the last: its workspace is the run's.
@@ -172,6 +239,7 @@ impl Run {
                         event
                     });
                 }
+                self.end(ladder.thread.take(), Err(&failure));
                 self.events.push_back(Event::Failed(failure));
             }
             None => {
@@ -185,12 +253,68 @@ impl Run {
         }
     }
 
-    fn finished(&mut self, last: Event) {
+    fn finished(&mut self, answer: Answer) {
         let State::Running(running) = std::mem::replace(&mut self.state, State::Done) else { return };
         let (mut ladder, running) = *running;
+        let resumption = ladder.thread.as_ref().filter(|thread| thread.is_named()).map(Thread::resumption);
+        if resumption.is_some() && !self.named {
+            // A provider that was asked to go on need not say with what.
+            let session = resumption.as_ref().map(|resumption| resumption.id.clone());
+            self.events.push_back(Event::Started { session, model: None });
+        }
+        self.resumption = resumption;
         ladder.over(&running.model, running.began, None, None);
         self.events.extend(self.receipt.take().map(Event::Workspace));
         self.events.extend(ladder.events.drain(..));
-        self.events.push_back(last);
+        self.end(ladder.thread.take(), Ok(&answer));
+        self.events.push_back(Event::Finished(answer));
+    }
+
+    /// Notes how the turn ended. Who waits for its last event does not wait for that.
+    fn end(&mut self, thread: Option<Thread>, result: Result<&Answer, &Failure>) {
+        let Some(mut recorder) = self.recorder.take() else { return };
+        self.events.iter().for_each(|event| recorder.hear(event));
+        conclude(&self.tracker, thread, recorder, &self.provider, result, self.streamed.as_deref().unwrap_or_default());
+    }
+}
+
+impl Drop for Run {
+    /// The caller has heard enough.
+    fn drop(&mut self) {
+        let State::Running(running) = &mut self.state else { return };
+        let thread = running.0.thread.take();
+        self.end(thread, Err(&given_up()));
+    }
+}
+
+/// The session first: the record of the turn belongs to it.
+fn conclude(
+    tracker: &TaskTracker,
+    thread: Option<Thread>,
+    recorder: Recorder,
+    provider: &str,
+    result: Result<&Answer, &Failure>,
+    streamed: &str,
+) {
+    let session = thread.as_ref().filter(|thread| thread.is_named()).map(|thread| thread.id().clone());
+    let recorded = recorder.end(End { provider, session: session.as_ref(), result });
+    match (thread, result) {
+        (Some(thread), Ok(answer)) => {
+            let noted = thread.succeeded(answer, streamed);
+            tracker.spawn(async move {
+                let _nobody_else_speaks = noted.await;
+                recorded.await;
+            });
+        }
+        (Some(thread), Err(_)) => {
+            let noted = thread.failed();
+            tracker.spawn(async move {
+                let _nobody_else_speaks = noted.await;
+                recorded.await;
+            });
+        }
+        (None, _) => {
+            tracker.spawn(recorded);
+        }
     }
 }

@@ -1,9 +1,18 @@
-//! Conversations that go on: one turn at a time for each, and what their CLIs have counted so far.
+//! Conversations that go on: which there are, one turn at a time for each, and what their CLIs have counted so far.
 
+mod book;
+mod chain;
 mod places;
+pub(crate) mod resolve;
+mod thread;
 mod totals;
 
+pub(crate) use book::whose;
+pub(crate) use chain::end_of_past;
 pub(crate) use places::{Place, Places};
+pub(crate) use thread::Thread;
+
+use book::Book;
 
 use totals::Totals;
 
@@ -19,7 +28,7 @@ const MANY: usize = 4096;
 
 pub(crate) struct Sessions {
     locks: Mutex<HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>>,
-    owners: Mutex<HashMap<SessionId, String>>,
+    pub(crate) book: Book,
     totals: Totals,
     pub(crate) places: Places,
 }
@@ -35,7 +44,7 @@ impl Sessions {
     pub(crate) fn new(state: &Path) -> Self {
         Self {
             locks: Mutex::default(),
-            owners: Mutex::default(),
+            book: Book::default(),
             totals: Totals::load(state.join("totals.jsonl")),
             places: Places::new(state.join("sessions")),
         }
@@ -49,20 +58,6 @@ impl Sessions {
     /// The same for one who would not wait.
     pub(crate) fn enter_now(&self, session: &SessionId) -> Option<Turn> {
         self.lock_of(session).try_lock_owned().ok().map(|guard| Turn { _guard: guard })
-    }
-
-    /// Notes which provider a conversation is with: nobody else can go on with it.
-    pub(crate) fn belongs_to(&self, session: &SessionId, provider: &str) {
-        let mut owners = self.owners.lock().expect("no panic while holding the lock");
-        if owners.len() >= MANY && !owners.contains_key(session) {
-            owners.clear();
-        }
-        owners.insert(session.clone(), provider.to_owned());
-    }
-
-    /// Whom a conversation is with, if it was begun since this gateway started.
-    pub(crate) fn owner(&self, session: &SessionId) -> Option<String> {
-        self.owners.lock().expect("no panic while holding the lock").get(session).cloned()
     }
 
     fn lock_of(&self, session: &SessionId) -> Arc<tokio::sync::Mutex<()>> {

@@ -81,6 +81,7 @@ impl<R: Events> Feed<R> {
             Self::Running(run) => {
                 run.id().clone_into(&mut trace.run);
                 run.provider().clone_into(&mut trace.provider);
+                trace.resumption = run.resumption().cloned();
             }
             Self::Refused { run, attempts } => {
                 trace.run.clone_from(run);

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, Request};
 use subtle::{Choice, ConstantTimeEq};
+use trunkline_core::turn::Owner;
 use trunkline_wire::error::ApiError;
 
 use crate::config::Config;
@@ -77,8 +78,8 @@ pub(crate) struct Peer {
     pub(crate) dialled: IpAddr,
 }
 
-/// Whether a request may go on to its handler.
-pub(crate) fn admit<B>(config: &Config, peer: Peer, request: &Request<B>) -> Result<(), ApiError> {
+/// Whether a request may go on to its handler, and whose it is.
+pub(crate) fn admit<B>(config: &Config, peer: Peer, request: &Request<B>) -> Result<Owner, ApiError> {
     let headers = request.headers();
     let host = text(headers, HOST.as_str());
     // A target in absolute form overrides `Host`; both must be ours.
@@ -92,7 +93,7 @@ pub(crate) fn admit<B>(config: &Config, peer: Peer, request: &Request<B>) -> Res
     }
     // The page itself holds nothing; it asks for a key when it needs one.
     let open = matches!(path, "/health" | "/health/" | "/");
-    if config.keys.is_empty() || open { Ok(()) } else { check_key(&config.keys, request) }
+    if config.keys.is_empty() || open { Ok(Owner::default()) } else { check_key(&config.keys, request) }
 }
 
 /// The chat page's own endpoints. They know their visitors by a cookie, which browsers send by themselves.
@@ -132,7 +133,7 @@ fn without_port(authority: &str) -> &str {
     }
 }
 
-fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<(), ApiError> {
+fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<Owner, ApiError> {
     let in_address = |pair: &str| {
         let name = pair.split('=').next().unwrap_or_default();
         KEY_PARAMETERS.iter().any(|key| key.eq_ignore_ascii_case(name))
@@ -141,10 +142,16 @@ fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<(), ApiError> {
         return Err(ApiError::unauthorized("a key in the address is not accepted: send Authorization: Bearer"));
     }
     match given_key(request.headers()) {
-        Some(key) if keys.open_for(key) => Ok(()),
+        Some(key) if keys.open_for(key) => Ok(owner_of(key)),
         Some(_) => Err(ApiError::unauthorized("the API key is not valid")),
         None => Err(ApiError::unauthorized("an API key is needed: send Authorization: Bearer YOUR_KEY")),
     }
+}
+
+/// Whoever holds a key, told apart from the others by half of its digest's digest: nothing that is kept elsewhere.
+fn owner_of(key: &str) -> Owner {
+    let digest = blake3::hash(blake3::hash(key.as_bytes()).as_bytes());
+    Owner::of_key(&digest.to_hex()[..32])
 }
 
 /// The key that a request comes with, whether it opens or not.

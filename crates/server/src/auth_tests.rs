@@ -122,3 +122,19 @@ fn only_loopback_may_do_without_keys() {
         assert_eq!(check_bind(address.parse().unwrap(), &keys).is_ok(), allowed, "{address}");
     }
 }
+
+#[test]
+fn a_request_is_whose_key_it_comes_with() {
+    let owner = |keys: &[&str], key: &str| {
+        let config = Config { keys: Keys::new(keys), ..Config::default() };
+        let request = Request::builder().uri("/v1/models").header("host", "localhost").header("x-api-key", key);
+        let peer = Peer { dialled: LOOPBACK.parse().unwrap() };
+        admit(&config, peer, &request.body(()).unwrap()).unwrap()
+    };
+    let keys = ["key-of-ann", "key-of-ben"];
+    let (ann, ben) = (owner(&keys, keys[0]), owner(&keys, keys[1]));
+    assert_ne!(ann, ben);
+    assert_eq!(ann, owner(&keys[..1], keys[0]), "whatever other keys there are");
+    assert!(!ann.is_local() && !ann.as_str().contains("ann"), "{ann:?}");
+    assert!(owner(&[], "anything").is_local());
+}

@@ -50,6 +50,7 @@ async fn read<D: Door>(app: &App<D>, request: Request) -> Result<Ask, ApiError> 
     let usage = if chat.include_usage() { UsageChunk::Wanted } else { UsageChunk::No };
     let stream = chat.stream.unwrap_or(false).then_some(usage);
     let mut turn = chat.into_turn()?;
+    turn.owner = head.extensions.get().cloned().unwrap_or_default();
     if let Some(id) = head.headers.get("x-trunkline-session") {
         let named = request::session(id.to_str().unwrap_or("\0"), "x-trunkline-session")?;
         turn.session = named.or(turn.session);

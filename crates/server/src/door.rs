@@ -4,7 +4,7 @@
 
 use std::future::Future;
 
-use trunkline_core::event::Event;
+use trunkline_core::event::{Event, Resumption};
 use trunkline_core::turn::Turn;
 use trunkline_engine::{Depth, Engine, Explanation, Report, Run, StartError};
 
@@ -32,6 +32,11 @@ pub trait Events: Send + 'static {
 
     /// How many attempts there were so far.
     fn attempts(&self) -> usize;
+
+    /// How the turn came to its session, as far as that is known.
+    fn resumption(&self) -> Option<&Resumption> {
+        None
+    }
 
     /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
     fn next(&mut self) -> impl Future<Output = Option<Event>> + Send;
@@ -68,6 +73,10 @@ impl Events for Run {
 
     fn attempts(&self) -> usize {
         Self::attempts(self)
+    }
+
+    fn resumption(&self) -> Option<&Resumption> {
+        Self::resumption(self)
     }
 
     async fn next(&mut self) -> Option<Event> {

@@ -116,7 +116,7 @@ fn routes<D: Door>(app: Arc<App<D>>) -> Router {
 }
 
 /// One request, whoever sent it: who may not come in is told so, and a panic is this request's own.
-async fn handle<D: Door>(app: &App<D>, routes: Router, peer: auth::Peer, request: Request) -> Response {
+async fn handle<D: Door>(app: &App<D>, routes: Router, peer: auth::Peer, mut request: Request) -> Response {
     let began = Instant::now();
     let id = request_id(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -124,14 +124,18 @@ async fn handle<D: Door>(app: &App<D>, routes: Router, peer: auth::Peer, request
         check_size(request.headers(), &app.config.limits).and_then(|()| auth::admit(&app.config, peer, &request));
     let mut response = match admitted {
         Err(error) => reply::error(&error),
-        Ok(()) => match AssertUnwindSafe(routes.oneshot(request)).catch_unwind().await {
-            Ok(Ok(response)) => response,
-            Ok(Err(never)) => match never {},
-            Err(_panic) => {
-                tracing::error!(request = ?id, "a handler panicked");
-                reply::error(&ApiError::internal())
+        Ok(owner) => {
+            // For the handlers that need to know whose the request is.
+            request.extensions_mut().insert(owner);
+            match AssertUnwindSafe(routes.oneshot(request)).catch_unwind().await {
+                Ok(Ok(response)) => response,
+                Ok(Err(never)) => match never {},
+                Err(_panic) => {
+                    tracing::error!(request = ?id, "a handler panicked");
+                    reply::error(&ApiError::internal())
+                }
             }
-        },
+        }
     };
     let (status, elapsed) = (response.status().as_u16(), began.elapsed());
     tracing::debug!(request = ?id, %method, path, status, ?elapsed, "answered");

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::net::Ipv4Addr;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use trunkline_core::model::AGENT;
 use trunkline_core::secret::Secrets;
 use trunkline_engine::{Caps, Engine, Settings, secret_values};
 use trunkline_process::{KeeperProgram, Keepers};
+use trunkline_store::Store;
 
 use crate::cli::Places;
 use crate::config::{Config, Place, Surroundings};
@@ -72,7 +73,7 @@ impl Loaded {
         let around = Surroundings::read()?;
         let place = Place::find(places.config.clone(), &around)?;
         let config = Config::load(&place, &around)?;
-        let state = places.state.as_ref().map_or_else(|| around.state_home(), |state| around.folder.join(state));
+        let state = places.state_folder(&around);
         let worktrees = around.folder.join(&places.worktrees);
         Ok(Self { place, config, state, worktrees, around })
     }
@@ -114,6 +115,14 @@ impl Deref for Gateway {
 }
 
 impl Gateway {
+    /// Opens the memory of what was said, for commands that run turns. One that cannot be opened is gone without.
+    pub(crate) async fn remember(&self, state: &Path) {
+        match Store::open(&state.join(trunkline_store::FILE)).await {
+            Ok(store) => self.engine.remember_in(store),
+            Err(error) => tracing::error!("sessions are remembered only until this process ends: {error}"),
+        }
+    }
+
     /// Ends everything and waits for it.
     pub(crate) async fn shutdown(&self) {
         self.engine.shutdown().await;

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use trunkline_core::event::{Receipt, SessionId};
+use trunkline_core::event::{Receipt, Resumption, SessionId};
 use trunkline_core::failure::Category;
 use trunkline_core::turn::Json;
 
@@ -329,6 +329,9 @@ pub struct Extension {
     pub run: String,
     pub provider: String,
     pub session_id: Option<SessionId>,
+    /// How the turn came to its session; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Resumption>,
     pub attempts: Vec<Attempt>,
     pub workspace: Option<Receipt>,
     /// Set when the CLI reported no usage and it was estimated.

@@ -54,7 +54,7 @@ impl ChatRequest {
         if !messages.iter().any(asks) {
             return Err(ApiError::invalid("invalid_value", "there is no user message to answer").about("messages"));
         }
-        let turn = Turn { model, messages, session, options, shown };
+        let turn = Turn { model, messages, session, options, shown, ..Turn::default() };
         if turn.images().count() > MAX_IMAGES {
             return Err(ApiError::invalid("invalid_value", format!("more than {MAX_IMAGES} images")).about("messages"));
         }

@@ -1,6 +1,6 @@
 //! Events become one whole response.
 
-use trunkline_core::event::{Answer, Attempted, Call, Event, Finish, Receipt, SessionId, Usage};
+use trunkline_core::event::{Answer, Attempted, Call, Event, Finish, Receipt, Resumption, SessionId, Usage};
 
 use crate::chat::{
     AssistantMessage, Attempt, CalledFunction, ChatResponse, Choice, Extension, FinishReason, MessageCall,
@@ -24,6 +24,8 @@ pub struct Trace {
     pub run: String,
     pub provider: String,
     pub session: Option<SessionId>,
+    /// How the turn came to that session.
+    pub resumption: Option<Resumption>,
     pub workspace: Option<Receipt>,
     pub attempts: Vec<Attempted>,
     /// A tool has run: whoever repeats the request works on what it left.
@@ -66,6 +68,7 @@ impl Trace {
             run: self.run.clone(),
             provider: self.provider.clone(),
             session_id: self.session.clone(),
+            session: self.resumption.clone().filter(|resumption| Some(&resumption.id) == self.session.as_ref()),
             attempts: self.attempts.iter().map(Attempt::from).collect(),
             workspace: self.workspace.clone(),
             usage_estimated: answer.is_some_and(|answer| answer.usage.estimated),

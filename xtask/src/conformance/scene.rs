@@ -43,6 +43,16 @@ impl<'a> Scene<'a> {
         pending.reply().inspect(|reply| self.note_reply(reply))
     }
 
+    /// One whole answer to a request that brings its history along: prompts and their answers.
+    pub(crate) fn ask_after(&self, history: &[(&str, &str)], prompt: &str) -> Result<Message> {
+        let before = history.iter().flat_map(|(prompt, answer)| {
+            [json!({"role": "user", "content": prompt}), json!({"role": "assistant", "content": answer})]
+        });
+        let messages: Vec<Value> = before.chain([json!({"role": "user", "content": prompt})]).collect();
+        let pending = self.send(prompt, &json!({"messages": messages}), &[])?;
+        pending.reply().inspect(|reply| self.note_reply(reply))
+    }
+
     /// One streamed answer, to its end.
     pub(crate) fn stream(&self, prompt: &str) -> Result<Message> {
         self.begin_stream(prompt)?.reply().inspect(|reply| self.note_reply(reply))

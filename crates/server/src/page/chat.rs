@@ -10,6 +10,7 @@ use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use trunkline_core::event::Event;
 use trunkline_core::failure::Category;
+use trunkline_core::turn::Surface;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::page::Words;
 use trunkline_wire::response::Trace;
@@ -104,7 +105,9 @@ async fn begin<D: Door>(
         None => default_model(app.door.models()).ok_or_else(no_models)?,
     };
     let chat = chat_of(app, visitor, &head.headers).await;
-    let (turn, answering) = chat.ask(&app.chats, &model, &said.message)?;
+    let (mut turn, answering) = chat.ask(&app.chats, &model, &said.message)?;
+    turn.owner = head.extensions.get().cloned().unwrap_or_default();
+    turn.surface = Surface::Page;
     let words = Words::new(model, Arc::clone(&app.config.secrets));
     Ok((Feed::new(Arc::clone(&app.door), turn), Telling { words, answering, began: false }))
 }

@@ -76,6 +76,7 @@ impl Agent {
         runtime.block_on(async {
             let keepers = keepers()?;
             let engine = loaded.engine_on(keepers.clone(), Caps::default(), None)?;
+            engine.remember(&loaded.state).await;
             let mut talk = Talk::new(&loaded.state, &loaded.around.folder, engine.secrets().clone());
             let mut notes = Vec::new();
             if model == AGENT && loaded.config.wants_mock() {

@@ -106,6 +106,7 @@ fn show(engine: &Engine, model: &Model) -> Result<bool> {
     match engine.plan(model) {
         Some(Ok(plan)) => {
             show_plan(&plan, engine.secrets())?;
+            show_memory(model)?;
             Ok(plan.program.is_err() || !model.repo.is_dir())
         }
         Some(Err(failure)) => {
@@ -132,7 +133,8 @@ fn show_agent(llm: &Llm, model: &Model) -> io::Result<()> {
     say(format!("  cwd     {}", model.repo.display()))?;
     let tools = offered(model.permissions, &model.allowed_tools);
     say(format!("  tools   {}", if tools.is_empty() { "none".to_owned() } else { tools.join(", ") }))?;
-    say(format!("  timeout {:?}", model.limits.total))
+    say(format!("  timeout {:?}", model.limits.total))?;
+    show_memory(model)
 }
 
 fn show_plan(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
@@ -156,6 +158,15 @@ fn show_plan(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
         Delivery::Stdin => "  prompt  on stdin, then closed",
         Delivery::Arg => "  prompt  as an argument, at most 128 KiB",
         Delivery::Request => "  prompt  as a JSON request on stdin",
+    })
+}
+
+/// How a conversation goes on with this model.
+fn show_memory(model: &Model) -> io::Result<()> {
+    say(match (model.backend.resumes(), model.resume) {
+        (false, _) => "  memory  none: it is told the whole conversation each time",
+        (true, true) => "  memory  resumes a session by its id, or by the history that a client sends",
+        (true, false) => "  memory  resumes a session by its id only (resume: false)",
     })
 }
 

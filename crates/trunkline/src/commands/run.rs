@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use trunkline_core::event::{Event, SessionId};
-use trunkline_core::turn::{Message, Role, Turn};
+use trunkline_core::turn::{Message, Role, Surface, Turn};
 use trunkline_engine::{Caps, Engine};
 
 use crate::Exit;
@@ -46,12 +46,14 @@ impl Run {
             model: self.model,
             messages: vec![Message::new(Role::User, task)],
             session: self.session.map(SessionId),
+            surface: Surface::Run,
             ..Turn::default()
         };
         let runtime = runtime()?;
         runtime.block_on(async {
             let mut signals = StopSignals::listen()?;
             let engine = loaded.engine(Caps::default(), None)?;
+            engine.remember(&loaded.state).await;
             engine.sweep().await;
             let outcome = show(&engine, turn, &mut signals, |_| {}).await;
             engine.shutdown().await;

@@ -107,6 +107,7 @@ impl Serve {
     async fn serve(self, loaded: Loaded, keys: Keys, address: SocketAddr) -> Result<()> {
         let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
         let engine = loaded.engine(self.caps(), Some(self.grace))?;
+        engine.remember(&loaded.state).await;
         let mut config = trunkline_server::Config { keys, hosts: self.hosts.clone(), ..Default::default() };
         config.secrets = Arc::new(engine.secrets().clone());
         config.limits.drain = self.drain;

@@ -53,8 +53,14 @@ struct Entry {
     #[serde(default)]
     args: Vec<String>,
     normalize: Option<Normalization>,
+    #[serde(default = "yes")]
+    resume: bool,
     #[serde(default)]
     policy: Policy,
+}
+
+fn yes() -> bool {
+    true
 }
 
 #[derive(Debug, Deserialize)]
@@ -187,6 +193,7 @@ impl Entry {
                 Some(Normalization::LastBlock) => Normalize::LastBlock,
                 None => Normalize::None,
             },
+            resume: self.resume,
             config: base.config,
             name,
             backend: base.backend,

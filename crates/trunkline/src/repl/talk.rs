@@ -6,7 +6,7 @@ use trunkline_core::conversation::Conversation;
 use trunkline_core::event::{Event, SessionId};
 use trunkline_core::failure::Category;
 use trunkline_core::secret::Secrets;
-use trunkline_core::turn::Turn;
+use trunkline_core::turn::{Surface, Turn};
 
 use super::index::{Entry, Index};
 use super::recall::recall;
@@ -92,7 +92,7 @@ impl Talk {
             self.write(Step::Resumed { session: &session.0 });
         }
         self.write(Step::User { model, text });
-        self.conversation.ask(model, text)
+        Turn { surface: Surface::Repl, ..self.conversation.ask(model, text) }
     }
 
     pub(crate) fn hear(&mut self, event: &Event) {

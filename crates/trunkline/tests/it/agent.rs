@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::line::Line;
@@ -172,7 +173,8 @@ fn a_session_remembers_its_tools_too() {
     let mut line = on(&llm).start();
     let first = line.chat("one").model("agent").send();
     let session = first.header("x-trunkline-session").unwrap().to_owned();
-    line.kill();
+    line.signal(Signal::TERM);
+    line.ended();
     line.restart();
     let second = line.chat("two").model("agent").header("x-trunkline-session", &session).send();
     assert_eq!((second.content().as_str(), second.header("x-trunkline-session")), ("Two.", Some(session.as_str())));
@@ -228,8 +230,13 @@ fn who_hangs_up_in_the_middle_of_a_tool_ends_it_and_the_session_goes_on() {
     until("what was said is kept", || {
         kept().and_then(|path| fs::read_to_string(path).ok()).is_some_and(|text| text.lines().count() == 6)
     });
-    let id = kept().unwrap().file_stem().unwrap().to_str().unwrap().to_owned();
-    assert_eq!(line.chat("two").model("agent").header("x-trunkline-session", &id).send().content(), "Two.");
+    let listed = || line.run(&["sessions", "--all", "--json"]).exits(0).stdout;
+    until("the session is known", || listed().contains("\"native\""));
+    let listed: Value = serde_json::from_str(listed().lines().next().unwrap()).unwrap();
+    let native = kept().unwrap().file_stem().unwrap().to_str().unwrap().to_owned();
+    assert_eq!(listed["native"], native, "what the agent kept can be gone on with");
+    let reply = line.chat("two").model("agent").header("x-trunkline-session", listed["id"].as_str().unwrap()).send();
+    assert_eq!((reply.content().as_str(), reply.header("x-trunkline-session")), ("Two.", listed["id"].as_str()));
     let said: Vec<String> = told(&llm, 1).into_iter().skip(1).map(|(_, text)| text).collect();
     assert_eq!(said[..2], ["one", "Wait."]);
     assert!(said[2].starts_with("begun") && said[2].contains("[interrupted]"), "{said:?}");

@@ -10,6 +10,7 @@ use crate::line::Line;
 use crate::look::{all_gone, exists};
 use crate::tty::Tty;
 
+/// As codex calls it.
 const SESSION: &str = "01a1dc95-866c-7710-94b6-181fa10fa304";
 
 /// Words of codex that its fake has beside those of every fake.
@@ -55,8 +56,11 @@ fn a_conversation_on_a_terminal() {
     tty.types("\u{4}");
     assert_eq!(tty.ended(), Some(0));
     // The state directory was named, and has to be again.
-    let resume = format!("Go on with: trunkline agent --state {} --resume {SESSION}", line.path("state").display());
-    assert!(tty.screen().replace('\n', "").contains(&resume), "{}", tty.screen());
+    let screen = tty.screen().replace('\n', "");
+    let told = format!("Go on with: trunkline agent --state {} --resume ", line.path("state").display());
+    let (_, session) = screen.split_once(&told).unwrap_or_else(|| panic!("{screen}"));
+    line.run_with(&["agent", "--resume", session.trim()], b"and now?\n").exits(0);
+    assert!(resumes(&line), "under the name that was told");
 }
 
 #[test]
@@ -101,6 +105,9 @@ fn the_first_interrupt_stops_the_answer_and_the_second_leaves() {
     all_gone(&[pid]);
     tty.says("go on");
     tty.shows("Agent: again");
+    assert!(!resumes(&line), "what codex kept of a turn that did not end is not known");
+    assert!(line.noted("codex.stdin").ends_with("[User]\nwork\n\n[Assistant]\nhalf an answer\n\n[User]\ngo on"));
+    tty.says("and on");
     assert!(resumes(&line));
     tty.types("some text");
     tty.prompts("some text");
@@ -142,7 +149,7 @@ fn a_request_to_end_ends_an_answer_or_a_prompt() {
         assert_eq!(tty.ended(), Some(1));
         assert!(!exists(pid));
         assert_eq!(steps(&line), ["user", "session", "assistant", "interrupted"], "{signal:?}");
-        assert!(index(&line).contains(SESSION), "{signal:?}");
+        assert!(!session(&line).is_empty(), "{signal:?}");
         let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
         tty.prompts("");
         tty.signal(signal);
@@ -159,6 +166,12 @@ fn steps(line: &Line) -> Vec<String> {
     assert!(transcripts.next().is_none());
     let kind = |record: &str| serde_json::from_str::<Value>(record).unwrap()["kind"].as_str().unwrap().to_owned();
     transcript.lines().map(kind).collect()
+}
+
+/// What the latest conversation is called.
+fn session(line: &Line) -> String {
+    let entry: Value = serde_json::from_str(index(line).lines().last().unwrap_or("{}")).unwrap();
+    entry["session"].as_str().unwrap_or_default().to_owned()
 }
 
 /// What can be resumed, as it is kept.
@@ -326,7 +339,9 @@ fn one_task_that_is_stopped_ends_its_line_and_says_so() {
     // It may have been stopped before it could be shown.
     assert!(["", "half\n"].contains(&ran.stdout.as_str()), "{ran:?}");
     all_gone(&[stopped.told_pid("pid")]);
-    assert_eq!(steps(&stopped).last().unwrap(), "interrupted");
+    // So says the transcript, too, unless it was stopped before it could be heard of.
+    let last = steps(&stopped).pop().unwrap();
+    assert!(["interrupted", "failed"].contains(&last.as_str()), "{last}");
 }
 
 #[test]
@@ -344,8 +359,8 @@ fn a_task_that_was_refused_leaves_no_conversation_behind() {
     let line = line("starts; codex_answers yes").model("missing", json!({"driver": "opencode"}));
     line.run(&["agent", "-m", "m", "-p", "hi"]).exits(0);
     let before = index(&line);
-    assert!(before.contains(SESSION));
-    line.run(&["agent", "-m", "nobody", "--resume", SESSION, "-p", "hi"]).exits(1);
+    let session = session(&line);
+    line.run(&["agent", "-m", "nobody", "--resume", &session, "-p", "hi"]).exits(1);
     line.run(&["agent", "-m", "missing", "--resume", "no-such-session", "-p", "hi"]).exits(4);
     assert_eq!(index(&line), before);
     fs::remove_dir_all(line.path("state/transcripts")).unwrap();
@@ -377,9 +392,10 @@ fn another_model_is_told_what_a_session_was_about() {
         assert!(parts.iter().all(|part| told.contains(part)), "{told}");
     };
     line.run_with(&["agent", "-m", "m"], b"my number is 7\n").exits(0);
+    let begun = session(&line);
     line.run_with(&["agent", "--resume"], b"and 8\n/model n\nwhich?\n").exits(0);
     told(&["my number is 7", "and 8", "yes", "which?"]);
-    let ran = line.run(&["agent", "--resume", SESSION, "-m", "n", "-p", "which now?"]).exits(0);
+    let ran = line.run(&["agent", "--resume", &begun, "-m", "n", "-p", "which now?"]).exits(0);
     assert!(ran.stderr.contains("· n is told what was said: the session itself is one of m.\n"), "{ran:?}");
     assert!(!line.argv("gemini").contains(&SESSION.to_owned()), "{:?}", line.argv("gemini"));
     told(&["my number is 7", "and 8", "yes", "which now?"]);
@@ -412,29 +428,33 @@ fn a_conversation_is_gone_on_with_later() {
     assert!(nothing.stderr.contains("nothing to resume"), "{nothing:?}");
     line.run_with(&["agent", "-m", "m"], b"remember this\n").exits(0);
     assert!(!resumes(&line));
+    let listed = line.run_with(&["agent"], b"/sessions\n").exits(0);
+    let session = listed.stdout.lines().find(|row| row.contains("remember this")).unwrap();
+    let session = session.split_whitespace().next().unwrap();
     for (args, stdin) in [
         (vec!["agent", "--resume"], "and now?\n"),
-        (vec!["agent", "--resume", SESSION], "and now?\n"),
-        (vec!["agent", "--resume", &SESSION[..8]], "and now?\n"),
+        (vec!["agent", "--resume", session], "and now?\n"),
+        (vec!["agent", "--resume", &session[..8]], "and now?\n"),
+        (vec!["agent", "-m", "m", "--resume", SESSION], "and now?\n"),
         (vec!["agent", "--resume", "-p", "and now?"], ""),
-        (vec!["agent", "-p", "and now?", "--resume", SESSION], ""),
+        (vec!["agent", "-p", "and now?", "--resume", session], ""),
     ] {
         fs::remove_file(line.path("seen/codex.argv")).unwrap();
         line.run_with(&args, stdin.as_bytes()).exits(0);
         assert!(resumes(&line), "{args:?}");
         assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
     }
-    let second =
-        json!({"time": "2025-01-01T00:00:00Z", "folder": "/", "model": "m", "session": "01a1dc95-2", "title": "b"});
+    let other = format!("{}-2", &session[..8]);
+    let second = json!({"time": "2025-01-01T00:00:00Z", "folder": "/", "model": "m", "session": other, "title": "b"});
     fs::write(line.path("state/repl/sessions.jsonl"), format!("{}{second}\n", index(&line))).unwrap();
-    let several = line.run(&["agent", "--resume", "01a1dc95", "-p", "hi"]).exits(1);
-    let rows =
-        format!("several sessions begin with 01a1dc95; which one?\n  01a1dc95-2  b\n  {SESSION}  remember this\n");
-    assert!(several.stderr.contains(&rows), "{several:?}");
+    let several = line.run(&["agent", "--resume", &session[..8], "-p", "hi"]).exits(1);
+    for row in
+        [format!("several sessions begin with {}; which one?\n  {other}  b\n", &session[..8]), format!("  {session}  ")]
+    {
+        assert!(several.stderr.contains(&row), "{row}: {several:?}");
+    }
     let other = line.run(&["agent", "--resume", "-m", "n"]).exits(1);
     assert!(other.stderr.contains("no conversation with n in"), "{other:?}");
-    let listed = line.run_with(&["agent"], b"/sessions\n").exits(0);
-    assert!(listed.stdout.contains(SESSION) && listed.stdout.contains("remember this"), "{listed:?}");
 }
 
 #[test]

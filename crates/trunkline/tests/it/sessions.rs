@@ -1,8 +1,10 @@
-//! Turns that share a memory: the CLI's own name for it goes back to the CLI.
+//! Turns that share a memory: our name for it goes to the client, the CLI's own goes back to the CLI.
 
+use std::fs;
 use std::path::Path;
 use std::thread;
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::line::{Line, which};
@@ -13,31 +15,206 @@ fn codex(script: &str) -> Line {
     Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start()
 }
 
+/// A CLI, a recording of it, its name for the session of that recording, and how it is told to go on.
+const CLIS: [(&str, &str, &str, &[&str]); 5] = [
+    ("claude", "claude/slow_streamjson_partial", SESSION, &["--resume", SESSION]),
+    ("codex", "codex/reasoning", CODEX, &["resume", CODEX, "-"]),
+    ("gemini", "gemini/ansi-stream-json", GEMINI, &["--resume", GEMINI]),
+    ("qwen", "qwen/ansi-stream-json", QWEN, &["--resume", QWEN]),
+    ("opencode", "opencode/reasoning_thinking", OPENCODE, &["--session", OPENCODE, "--continue"]),
+];
+const CODEX: &str = "01a1dc95-8353-7ee2-acbd-3e299086500f";
+const GEMINI: &str = "463ba518-1c78-440d-8b1e-45f82010c05f";
+const QWEN: &str = "5bad7311-e191-4667-a61d-a557ce67bb1a";
+const OPENCODE: &str = "ses_e23528f22ffeUxxZcrJWiiGypL";
+
+/// Whether these arguments stand in a row.
+fn has(argv: &[String], row: &[&str]) -> bool {
+    argv.windows(row.len()).any(|window| window == row)
+}
+
 #[test]
-fn a_session_goes_to_claude_and_comes_back() {
+fn a_session_has_a_name_of_ours_and_outlives_the_gateway() {
+    for (cli, recording, native, resume) in CLIS {
+        let script = format!("note \"$@\"; replay {recording}");
+        let mut line = Line::new().cli(cli, &script).model("m", json!({"driver": cli})).start();
+        let first = line.chat("hi").send();
+        let id = first.header("x-trunkline-session").unwrap_or_else(|| panic!("{cli}: {first:?}")).to_owned();
+        let said = first.json()["trunkline"].take();
+        assert_eq!(said["session_id"], id);
+        assert_eq!(said["session"], json!({"id": id, "native": native, "resumed": false, "how": null}), "{cli}");
+        assert_ne!(id, native);
+        assert!(!has(&line.argv(cli), resume), "{cli}: {:?}", line.argv(cli));
+
+        line.signal(Signal::TERM);
+        line.ended();
+        line.restart();
+        let again = line.chat("and now?").header("x-trunkline-session", &id).streamed().send();
+        assert_eq!(again.header("x-trunkline-session"), Some(id.as_str()), "{cli}: {again:?}");
+        let last = again.frames().pop().unwrap();
+        assert_eq!(
+            last["trunkline"]["session"],
+            json!({"id": id, "native": native, "resumed": true, "how": "id"}),
+            "{cli}"
+        );
+        assert!(has(&line.argv(cli), resume), "{cli}: {:?}", line.argv(cli));
+        assert!(line.noted(&format!("{cli}.stdin")).trim_end().ends_with("and now?"));
+    }
+}
+
+#[test]
+fn only_what_is_new_is_said_in_a_session() {
     let line = Line::new()
         .cli("claude", "note \"$@\"; replay claude/slow_streamjson_partial")
         .model("m", json!({"driver": "claude"}))
         .start();
-    let first = line.chat("hi").send();
-    assert_eq!(first.header("x-trunkline-session"), Some(SESSION));
-    assert_eq!(first.json()["trunkline"]["session_id"], SESSION);
-    assert!(!line.argv("claude").contains(&"--resume".to_owned()));
+    let id = line.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
     let again = line.chat("and now?").after("user", "hi").after("assistant", "Hello.");
-    assert_eq!(again.header("x-trunkline-session", SESSION).send().header("x-trunkline-session"), Some(SESSION));
-    let argv = line.argv("claude");
-    let at = argv.iter().position(|arg| arg == "--resume").unwrap();
-    assert_eq!(argv[at + 1], SESSION);
+    assert_eq!(again.header("x-trunkline-session", &id).send().header("x-trunkline-session"), Some(id.as_str()));
     assert_eq!(line.noted("claude.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
 }
 
 #[test]
-fn a_session_goes_to_codex_as_its_own_command() {
+fn the_clis_own_name_for_a_session_will_do_where_nobody_needs_a_key() {
     let line = codex("note \"$@\"; replay codex/reasoning");
-    let session = "01a1dc95-8353-7ee2-acbd-3e299086500f";
-    let reply = line.chat("hi").with("session_id", session).streamed().send();
-    assert_eq!(reply.header("x-trunkline-session"), Some(session));
-    assert!(line.argv("codex").ends_with(&["resume".into(), session.into(), "-".into()]), "{:?}", line.argv("codex"));
+    let reply = line.chat("hi").with("session_id", CODEX).streamed().send();
+    let id = reply.header("x-trunkline-session").unwrap().to_owned();
+    assert_ne!(id, CODEX);
+    assert!(has(&line.argv("codex"), &["resume", CODEX, "-"]), "{:?}", line.argv("codex"));
+    let again = line.chat("hi").with("session_id", CODEX).send();
+    assert_eq!(again.header("x-trunkline-session"), Some(id.as_str()), "it is the same one");
+    let ran = line.run(&["run", "-m", "m", "--session", CODEX, "hi"]).exits(0);
+    assert!(ran.stderr.contains(&format!("· session {id}")), "{ran:?}");
+}
+
+#[test]
+fn a_session_of_another_key_is_none() {
+    let line = Line::new()
+        .cli("codex", "note \"$@\"; replay codex/reasoning")
+        .model("m", json!({"driver": "codex"}))
+        .env("TRUNKLINE_API_KEYS", "key-of-ann,key-of-ben")
+        .start();
+    let ask = |key: &str, text: &str| line.chat(text).header("authorization", &format!("Bearer {key}"));
+    let id = ask("key-of-ann", "hi").send().header("x-trunkline-session").unwrap().to_owned();
+    fs::remove_file(line.path("seen/codex.argv")).unwrap();
+    for theirs in [id.as_str(), CODEX] {
+        let error = ask("key-of-ben", "hi").header("x-trunkline-session", theirs).send().error(400);
+        assert_eq!(error["message"], format!("there is no session {theirs}"));
+    }
+    assert!(!line.path("seen/codex.argv").exists(), "nothing ran");
+    let told = ask("key-of-ben", "and now?").after("user", "hi").after("assistant", "Hello.");
+    let reply = told.header("x-trunkline-session", &id).send();
+    let session = reply.json()["trunkline"]["session"].take();
+    assert_eq!((session["resumed"].as_bool(), session["id"] == id), (Some(false), false), "{reply:?}");
+    assert!(session["note"].as_str().unwrap().contains("there is no such session"), "{session}");
+    assert!(!has(&line.argv("codex"), &["resume"]));
+    assert!(line.noted("codex.stdin").contains("Hello."), "it is told everything");
+    assert_eq!(ask("key-of-ann", "hi").header("x-trunkline-session", &id).send().status, 200, "it is ann's");
+}
+
+#[test]
+fn a_session_stays_with_whom_it_was_begun() {
+    let line = Line::new()
+        .cli("codex", "replay codex/reasoning")
+        .cli("claude", "tell ran")
+        .model("a", json!({"driver": "codex"}))
+        .model("b", json!({"driver": "claude"}))
+        .start();
+    let id = line.chat("hi").model("a").send().header("x-trunkline-session").unwrap().to_owned();
+    let error = line.chat("hi").model("b").header("x-trunkline-session", &id).send().error(400);
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("is with codex in") && message.contains("not with claude in"), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("(a)"), "{error}");
+    assert!(!line.path("seen/ran").exists());
+}
+
+/// Knows no session, and notes how often it was asked.
+const FORGETFUL: &str = "note \"$@\"; counted >/dev/null; \
+    for arg in \"$@\"; do [ \"$arg\" = resume ] && { echo 'Error: no rollout found for thread id' >&2; exit 1; }; done; \
+    replay codex/reasoning";
+
+#[test]
+fn who_has_forgotten_a_session_is_told_once_what_was_said_in_it() {
+    for resent in [true, false] {
+        let line = codex(FORGETFUL);
+        let first = line.chat("the keeper is Ingrid").send();
+        let id = first.header("x-trunkline-session").unwrap().to_owned();
+        let mut ask = line.chat("who is it?").header("x-trunkline-session", &id);
+        if resent {
+            ask = ask.after("user", "the keeper is Ingrid").after("assistant", first.content());
+        }
+        let reply = ask.send();
+        let said = reply.json()["trunkline"].take();
+        let outcomes: Vec<_> = said["attempts"].as_array().unwrap().iter().map(|a| a["outcome"].clone()).collect();
+        assert_eq!((outcomes.len(), outcomes[1].as_str()), (2, Some("ok")), "{said}");
+        assert_eq!(
+            (said["session"]["resumed"].as_bool(), said["session_id"].as_str()),
+            (Some(false), Some(id.as_str()))
+        );
+        let note = said["session"]["note"].as_str().unwrap();
+        assert!(note.contains("could not be resumed") && note.contains("no rollout found"), "{note}");
+        let told = line.noted("codex.stdin");
+        let expected =
+            format!("[User]\nthe keeper is Ingrid\n\n[Assistant]\n{}\n\n[User]\nwho is it?", first.content());
+        assert!(told.ends_with(&expected), "{told}");
+        assert_eq!(line.noted("codex.runs").lines().count(), 3);
+    }
+}
+
+#[test]
+fn what_real_ones_say_of_sessions_they_do_not_know_is_understood() {
+    for (cli, answers, refuses, flag) in [
+        ("claude", CLIS[0].1, "claude/resume_unknown_streamjson", "--resume"),
+        ("codex", CLIS[1].1, "codex/conc_resume_2", "resume"),
+        ("gemini", CLIS[2].1, "gemini/resume-loss-ret-default-2-resume", "--resume"),
+    ] {
+        let script = format!(
+            "note \"$@\"; for arg in \"$@\"; do [ \"$arg\" = {flag} ] && replay {refuses}; done; replay {answers}"
+        );
+        let line = Line::new().cli(cli, &script).model("m", json!({"driver": cli})).start();
+        let first = line.chat("the keeper is Ingrid").send();
+        let id = first.header("x-trunkline-session").unwrap().to_owned();
+        let reply = line.chat("who is it?").header("x-trunkline-session", &id).streamed().send();
+        let last = reply.frames().pop().unwrap();
+        let session = &last["trunkline"]["session"];
+        assert_eq!(
+            (session["resumed"].as_bool(), session["id"].as_str()),
+            (Some(false), Some(id.as_str())),
+            "{cli}: {last}"
+        );
+        assert!(reply.body.contains("[notice] the session could not be resumed"), "{cli}: {reply:?}");
+        assert!(line.noted(&format!("{cli}.stdin")).contains("the keeper is Ingrid"), "{cli}");
+    }
+}
+
+#[test]
+fn who_has_forgotten_a_session_that_nobody_else_knows_fails() {
+    let line = codex(FORGETFUL);
+    let error = line.chat("hi").with("session_id", CODEX).send().error(500);
+    assert!(error["detail"].as_str().unwrap().contains("no rollout found"), "{error}");
+    assert_eq!(line.noted("codex.runs").lines().count(), 1);
+}
+
+#[test]
+fn a_failure_that_is_not_about_the_session_does_not_end_it() {
+    let script = "note \"$@\"; [ \"$(counted)\" = 2 ] && { echo 'Error: 401 Unauthorized' >&2; exit 1; }; replay codex/reasoning";
+    let line = codex(script);
+    let id = line.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
+    line.chat("hi").header("x-trunkline-session", &id).send().error(500);
+    assert_eq!(line.chat("hi").header("x-trunkline-session", &id).send().status, 200);
+    assert!(has(&line.argv("codex"), &["resume", CODEX, "-"]));
+    assert_eq!(line.noted("codex.runs").lines().count(), 3, "nothing was tried again");
+}
+
+#[test]
+fn without_a_place_to_keep_them_sessions_last_as_long_as_the_gateway() {
+    let line = Line::new().cli("codex", "note \"$@\"; replay codex/reasoning").model("m", json!({"driver": "codex"}));
+    fs::create_dir_all(line.path("state/trunkline.db")).unwrap();
+    let line = line.start();
+    let id = line.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
+    assert_eq!(line.chat("hi").header("x-trunkline-session", &id).send().status, 200);
+    assert!(has(&line.argv("codex"), &["resume", CODEX, "-"]));
+    assert_eq!(line.log().matches("remembered only until this process ends").count(), 1, "{}", line.log());
 }
 
 #[test]
@@ -142,8 +319,8 @@ fn a_session_of_one_repository_does_not_lead_into_another() {
     let entry = |repo: &Path| json!({"driver": "codex", "repoPath": repo, "worktree": true, "keepWorktree": true});
     let line = line.model("one", entry(&repo)).model("other", entry(&other)).start();
     line.chat("hi").model("one").send().content();
-    let reply = line.chat("hi").model("other").header("x-trunkline-session", SESSION).send();
-    assert_eq!(reply.content().split(' ').next(), Some("1"));
-    let branch = reply.json()["trunkline"]["workspace"]["branch"].as_str().unwrap().to_owned();
-    assert_eq!(line.git(&["-C", other.to_str().unwrap(), "show", &format!("{branch}:count")]), "1");
+    let error = line.chat("hi").model("other").header("x-trunkline-session", SESSION).send().error(400);
+    let message = error["message"].as_str().unwrap();
+    assert!(message.ends_with(&format!("not with codex in {}", other.display())), "{error}");
+    assert_eq!(line.git(&["-C", other.to_str().unwrap(), "branch", "--list", "trunkline/*"]), "");
 }

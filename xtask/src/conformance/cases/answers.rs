@@ -57,6 +57,26 @@ pub(super) fn resume(scene: &Scene<'_>) -> Result<()> {
     equal("the usage of the second turn alone", reported(&second), of_second)
 }
 
+/// A client that knows of no sessions sends all that was said; the CLI is told what is new and remembers the rest.
+pub(super) fn memory(scene: &Scene<'_>) -> Result<()> {
+    let (said, asked) = ("The lamp is called Berta. Remember it.", "What is the lamp called?");
+    let first = scene.ask(said)?;
+    let answer = content(&first)?;
+    equal("the first answer", answer.as_str(), "I will remember the lamp's name.")?;
+    let calls_before = scene.tap.calls().len();
+
+    let second = scene.ask_after(&[(said, answer.as_str())], asked)?;
+    equal("the second answer", content(&second)?.as_str(), "It is called as you said.")?;
+    let session = &second.json()["trunkline"]["session"];
+    equal("how the session was found", session["how"].as_str(), Some("history"))?;
+    let calls = scene.tap.calls();
+    let of_second = calls.get(calls_before..).context("calls are gone")?;
+    let knows = |words: &str| of_second.iter().any(|call| call.says(words));
+    holds("the second turn has the first prompt", knows(said))?;
+    holds("the second turn has the first answer", knows(&answer))?;
+    holds("and has them from the CLI alone", !knows(&format!("[Assistant]\n{answer}")) && !knows("[User]\n"))
+}
+
 pub(super) fn instructions(scene: &Scene<'_>) -> Result<()> {
     let reply = scene.ask("Which rules hold here?")?;
     equal("the answer", content(&reply)?.as_str(), "Those of this repository.")?;

@@ -59,12 +59,13 @@ impl Case {
 
 const WORKTREE: fn(&Cli) -> Value = |_| json!({"worktree": true});
 
-pub(crate) static ALL: [Case; 16] = [
+pub(crate) static ALL: [Case; 17] = [
     Case::new("whole", "whole answer", answers::whole).at(Pace::First),
     Case::new("streamed", "streamed answer", answers::streamed),
     Case::new("deltas", "streamed as the model speaks", answers::deltas),
     Case::new("edit", "edits a file in a worktree", work::edit).with(WORKTREE),
     Case::new("resume", "session resumed", answers::resume),
+    Case::new("memory", "history recognised without an id", answers::memory),
     Case::new("instructions", "AGENTS.md reaches the model", answers::instructions),
     Case::new("wrong-key", "401 → 500 `authentication`", faults::wrong_key),
     Case::new("rate-limit", "429 → 429 `rate_limit`", faults::rate_limit).at(Pace::Waits),

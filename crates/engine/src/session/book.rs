@@ -1,0 +1,288 @@
+//! The book of conversations: our name for each, whose it is, whom it is with, and by what a client finds it.
+//!
+//! What counts is in the store, which other processes read and write too. What is in memory besides is what is said just
+//! now, and what the store would not take: without one, a gateway remembers until it ends.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use trunkline_core::event::SessionId;
+use trunkline_core::turn::{Message, Owner, Role};
+use trunkline_store::{NewSession, Outcome, SessionKey, SessionRow, SessionTurn, Store, StoreError};
+
+use super::chain::{Chain, Heads};
+
+/// How many conversations are kept in memory; the oldest go first.
+const MANY: usize = 4096;
+
+/// The most of an archived conversation that is told again, in bytes: the latest of it.
+const RETOLD: usize = 256 * 1024;
+
+/// A conversation that can be gone on with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) id: SessionId,
+    pub(crate) owner: Owner,
+    /// By which name the model was asked for at first.
+    pub(crate) model: String,
+    pub(crate) provider: String,
+    pub(crate) repo: PathBuf,
+    /// What the provider calls it; none until a turn has succeeded.
+    pub(crate) native: Option<SessionId>,
+}
+
+/// What a turn has made of a conversation.
+#[derive(Debug)]
+pub(crate) struct After {
+    pub(crate) known: Known,
+    pub(crate) succeeded: bool,
+    /// The name the model was asked for by now.
+    pub(crate) asked: String,
+    /// What the conversation began with.
+    pub(crate) begins: String,
+    /// By what a client finds it that names none.
+    pub(crate) heads: Vec<Chain>,
+}
+
+#[derive(Default)]
+pub(crate) struct Book {
+    memory: Mutex<Memory>,
+    store: OnceLock<Store>,
+    /// The store has failed, and that was said.
+    troubled: AtomicBool,
+}
+
+#[derive(Default)]
+struct Memory {
+    sessions: HashMap<SessionId, Entry>,
+    /// In the order they came.
+    order: VecDeque<SessionId>,
+    heads: Heads,
+    /// Those a turn is on its way in.
+    speaking: HashSet<SessionId>,
+}
+
+struct Entry {
+    known: Known,
+    /// The store does not have it as it is here.
+    unsaved: bool,
+}
+
+/// Somebody is about to speak in a conversation.
+pub(crate) struct Claim<'a> {
+    book: &'a Book,
+    pub(crate) id: SessionId,
+    spoken: bool,
+}
+
+impl Claim<'_> {
+    /// The turn is on its way.
+    pub(crate) fn spoken(mut self) {
+        self.spoken = true;
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if !self.spoken {
+            self.book.memory().speaking.remove(&self.id);
+        }
+    }
+}
+
+impl Book {
+    /// From now on everything is kept there, too.
+    pub(crate) fn keep_in(&self, store: Store) {
+        let _the_first_one_stays = self.store.set(store);
+    }
+
+    /// A conversation of this owner, by our name for it.
+    pub(crate) async fn find(&self, id: &SessionId, owner: &Owner) -> Option<Known> {
+        let (remembered, unsaved) = match self.memory().sessions.get(id) {
+            Some(entry) => (Some(entry.known.clone()).filter(|known| known.owner == *owner), entry.unsaved),
+            None => (None, false),
+        };
+        let Some(store) = self.store.get().filter(|_| !unsaved) else { return remembered };
+        match store.session(&key(id), &whose(owner)).await {
+            Ok(row) => row.map(|row| known(row, owner)),
+            Err(error) => {
+                self.trouble(&error);
+                remembered
+            }
+        }
+    }
+
+    /// A conversation of this owner, by the provider's name for it.
+    pub(crate) async fn by_native(&self, provider: &str, native: &SessionId, owner: &Owner) -> Option<SessionId> {
+        let is_it = |known: &Known| {
+            known.provider == provider && known.native.as_ref() == Some(native) && known.owner == *owner
+        };
+        let remembered = {
+            let memory = self.memory();
+            memory.order.iter().rev().find(|id| memory.sessions.get(id).is_some_and(|e| is_it(&e.known))).cloned()
+        };
+        match (remembered, self.store.get()) {
+            (Some(id), _) => Some(id),
+            (None, None) => None,
+            (None, Some(store)) => match store.session_by_native(provider, native, &whose(owner)).await {
+                Ok(row) => row.map(|row| SessionId(row.id.0)),
+                Err(error) => {
+                    self.trouble(&error);
+                    None
+                }
+            },
+        }
+    }
+
+    /// The conversation that this was said in and nothing else. Who comes with the same while it is claimed finds
+    /// nothing. Whether it is still so is to be asked again, when nobody else can speak in it.
+    pub(crate) async fn by_history(&self, owner: &Owner, model: &str, past: &Chain) -> Option<Claim<'_>> {
+        let remembered = self.memory().heads.find(owner, model, &past.hash).cloned();
+        let id = match remembered {
+            Some(id) => id,
+            None => self.head_in_store(owner, model, past).await?,
+        };
+        let free = self.memory().speaking.insert(id.clone());
+        free.then_some(Claim { book: self, id, spoken: false })
+    }
+
+    /// Whether exactly this, and nothing else, was said in a conversation.
+    pub(crate) async fn is_head(&self, id: &SessionId, owner: &Owner, model: &str, past: &Chain) -> bool {
+        let (remembered, unsaved) = {
+            let memory = self.memory();
+            let unsaved = memory.sessions.get(id).is_some_and(|entry| entry.unsaved);
+            (memory.heads.is(id, owner, model, &past.hash), unsaved)
+        };
+        if unsaved || self.store.get().is_none() || self.troubled.load(Ordering::Relaxed) {
+            return remembered;
+        }
+        self.head_in_store(owner, model, past).await.as_ref() == Some(id)
+    }
+
+    async fn head_in_store(&self, owner: &Owner, model: &str, past: &Chain) -> Option<SessionId> {
+        match self.store.get()?.chain_find(&whose(owner), model, &[past.hash]).await {
+            Ok(found) => found.map(|(_, key)| SessionId(key.0)),
+            Err(error) => {
+                self.trouble(&error);
+                None
+            }
+        }
+    }
+
+    /// A turn is on its way in it: nobody finds it by what was said before. Returns by what it was found.
+    pub(crate) fn speak(&self, id: &SessionId) -> Vec<Chain> {
+        let mut memory = self.memory();
+        memory.speaking.insert(id.clone());
+        memory.heads.take(id)
+    }
+
+    /// The turn never began: all is as it was.
+    pub(crate) fn unspoken(&self, id: &SessionId, owner: &Owner, model: &str, heads: Vec<Chain>) {
+        let mut memory = self.memory();
+        memory.speaking.remove(id);
+        memory.heads.set(id, owner, model, heads);
+    }
+
+    /// What a turn came to, at once. [`keep`](Self::keep) is to follow before anyone else speaks in it.
+    pub(crate) fn note(&self, after: &After) {
+        let After { known, asked, heads, .. } = after;
+        let mut memory = self.memory();
+        memory.speaking.remove(&known.id);
+        memory.heads.set(&known.id, &known.owner, asked, heads.clone());
+        let entry = Entry { known: known.clone(), unsaved: true };
+        if memory.sessions.insert(known.id.clone(), entry).is_none() {
+            memory.order.push_back(known.id.clone());
+        }
+        if memory.order.len() > MANY
+            && let Some(oldest) = memory.order.pop_front()
+        {
+            memory.sessions.remove(&oldest);
+            memory.heads.take(&oldest);
+        }
+    }
+
+    /// Writes down what a turn came to.
+    pub(crate) async fn keep(&self, after: &After) {
+        let Some(store) = self.store.get() else { return };
+        let (known, owner) = (&after.known, whose(&after.known.owner));
+        let new = NewSession {
+            owner: &owner,
+            model: &known.model,
+            provider: &known.provider,
+            repo: &known.repo,
+            begins: &after.begins,
+            parent: None,
+        };
+        let chains: Vec<_> = after.heads.iter().map(|head| (head.hash, head.messages)).collect();
+        let turn = SessionTurn {
+            id: &key(&known.id),
+            new,
+            native: known.native.as_ref(),
+            succeeded: after.succeeded,
+            asked: &after.asked,
+            chains: &chains,
+        };
+        match store.session_turn(&turn).await {
+            Ok(()) => {
+                self.troubled.store(false, Ordering::Relaxed);
+                if let Some(entry) = self.memory().sessions.get_mut(&known.id) {
+                    entry.unsaved = false;
+                }
+            }
+            Err(error) => self.trouble(&error),
+        }
+    }
+
+    /// What was said in a conversation, as far as the archive has it.
+    pub(crate) async fn said(&self, id: &SessionId) -> Vec<Message> {
+        let Some(store) = self.store.get() else { return Vec::new() };
+        let turns = match store.turns(&key(id)).await {
+            Ok(turns) => turns,
+            Err(error) => {
+                self.trouble(&error);
+                return Vec::new();
+            }
+        };
+        let mut room = RETOLD;
+        let mut said = Vec::new();
+        for turn in turns.into_iter().rev().filter(|turn| turn.outcome == Some(Outcome::Ok)) {
+            let answer = turn.answer.unwrap_or_default();
+            let Some(left) = room.checked_sub(answer.len() + turn.prompt.len()) else { break };
+            room = left;
+            said.push(Message::new(Role::Assistant, answer));
+            said.push(Message::new(Role::User, turn.prompt));
+        }
+        said.reverse();
+        said
+    }
+
+    fn trouble(&self, error: &StoreError) {
+        if !self.troubled.swap(true, Ordering::Relaxed) {
+            tracing::error!("sessions are remembered only until this process ends: {error}");
+        }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().expect("no panic while holding the lock")
+    }
+}
+
+fn key(id: &SessionId) -> SessionKey {
+    SessionKey(id.0.clone())
+}
+
+/// The same owner in the store's words.
+pub(crate) fn whose(owner: &Owner) -> trunkline_store::Owner {
+    trunkline_store::Owner::new(owner.as_str())
+}
+
+fn known(row: SessionRow, owner: &Owner) -> Known {
+    let SessionRow { id, model, provider, repo, native, .. } = row;
+    Known { id: SessionId(id.0), owner: owner.clone(), model, provider, repo, native }
+}
+
+#[cfg(test)]
+#[path = "book_tests.rs"]
+mod tests;

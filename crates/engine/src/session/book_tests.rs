@@ -1,0 +1,117 @@
+//! The book, without a store, with one, with one that fails, and with one that somebody else writes to.
+
+use super::*;
+
+fn owner(name: &str) -> Owner {
+    Owner::of_key(name)
+}
+
+fn after(id: &str, heads: &[u8]) -> After {
+    let known = Known {
+        id: SessionId(id.into()),
+        owner: owner("a"),
+        model: "m".into(),
+        provider: "codex".into(),
+        repo: "/repo".into(),
+        native: Some(SessionId(format!("native-{id}"))),
+    };
+    let heads = heads.iter().map(|head| chain(*head)).collect();
+    After { known, succeeded: true, asked: "m".into(), begins: "Hi".into(), heads }
+}
+
+fn chain(hash: u8) -> Chain {
+    Chain { hash: [hash; 32], messages: 2 }
+}
+
+async fn noted(book: &Book, after: &After) {
+    book.note(after);
+    book.keep(after).await;
+}
+
+async fn found(book: &Book, whose: &str, model: &str, hash: u8) -> Option<String> {
+    book.by_history(&owner(whose), model, &chain(hash)).await.map(|claim| claim.id.0.clone())
+}
+
+async fn with_and_without_a_store() -> [Book; 2] {
+    let kept = Book::default();
+    kept.keep_in(Store::in_memory().await.unwrap());
+    [Book::default(), kept]
+}
+
+#[tokio::test]
+async fn a_conversation_is_its_owners_and_found_by_its_latest_state_alone() {
+    for book in with_and_without_a_store().await {
+        let first = after("s", &[1, 2]);
+        noted(&book, &first).await;
+        assert_eq!(book.find(&first.known.id, &owner("a")).await, Some(first.known.clone()));
+        assert_eq!(book.find(&first.known.id, &owner("b")).await, None);
+        let native = first.known.native.clone().unwrap();
+        assert_eq!(book.by_native("codex", &native, &owner("a")).await, Some(first.known.id.clone()));
+        assert_eq!(book.by_native("claude", &native, &owner("a")).await, None);
+        assert_eq!(book.by_native("codex", &native, &owner("b")).await, None);
+        for (whose, model, hash, expected) in
+            [("a", "m", 1, Some("s")), ("a", "m", 2, Some("s")), ("a", "n", 1, None), ("b", "m", 1, None)]
+        {
+            assert_eq!(found(&book, whose, model, hash).await.as_deref(), expected, "{whose} {model} {hash}");
+        }
+        noted(&book, &after("s", &[3])).await;
+        assert_eq!(found(&book, "a", "m", 1).await, None);
+        assert_eq!(found(&book, "a", "m", 3).await.as_deref(), Some("s"));
+    }
+}
+
+#[tokio::test]
+async fn who_comes_while_somebody_speaks_finds_nothing() {
+    for book in with_and_without_a_store().await {
+        let first = after("s", &[1]);
+        noted(&book, &first).await;
+        let claim = book.by_history(&owner("a"), "m", &chain(1)).await.unwrap();
+        assert_eq!(found(&book, "a", "m", 1).await, None, "it is claimed");
+        let heads = book.speak(&claim.id);
+        claim.spoken();
+        assert_eq!(found(&book, "a", "m", 1).await, None, "a turn is on its way");
+        book.unspoken(&first.known.id, &owner("a"), "m", heads);
+        assert!(book.is_head(&first.known.id, &owner("a"), "m", &chain(1)).await);
+        assert_eq!(found(&book, "a", "m", 1).await.as_deref(), Some("s"), "it never began");
+    }
+}
+
+#[tokio::test]
+async fn another_process_that_speaks_in_it_is_noticed() {
+    let store = Store::in_memory().await.unwrap();
+    let [one, other] = [Book::default(), Book::default()];
+    one.keep_in(store.clone());
+    other.keep_in(store);
+    let first = after("s", &[1]);
+    noted(&one, &first).await;
+    assert_eq!(found(&other, "a", "m", 1).await.as_deref(), Some("s"), "it is known there, too");
+    noted(&other, &after("s", &[2])).await;
+    assert!(!one.is_head(&first.known.id, &owner("a"), "m", &chain(1)).await);
+    assert!(one.is_head(&first.known.id, &owner("a"), "m", &chain(2)).await);
+}
+
+#[tokio::test]
+async fn what_the_store_does_not_take_is_known_until_the_end() {
+    let store = Store::in_memory().await.unwrap();
+    let book = Book::default();
+    book.keep_in(store.clone());
+    noted(&book, &after("before", &[1])).await;
+    store.close().await;
+    let late = after("late", &[2]);
+    noted(&book, &late).await;
+    for (id, hash) in [("before", 1), ("late", 2)] {
+        let id = SessionId(id.into());
+        assert!(book.find(&id, &owner("a")).await.is_some(), "{id}");
+        assert!(book.is_head(&id, &owner("a"), "m", &chain(hash)).await, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn memory_is_bounded() {
+    let book = Book::default();
+    for n in 0..MANY + 2 {
+        book.note(&after(&n.to_string(), &[]));
+    }
+    let memory = book.memory();
+    assert_eq!((memory.sessions.len(), memory.order.len()), (MANY, MANY));
+}

@@ -1,0 +1,198 @@
+//! Which conversation a turn is part of: one that the client names, one that it shows, or a new one.
+
+use std::sync::Arc;
+
+use trunkline_core::event::{FoundBy, SessionId};
+use trunkline_core::failure::{Category, Failure};
+use trunkline_core::turn::{Role, Turn};
+
+use super::book::{Claim, Known};
+use super::chain::{Chain, end_of_past, past};
+use super::thread::{Beginning, Thread};
+use super::{Sessions, Turn as Right};
+use crate::StartError;
+use crate::gate::Gate;
+use crate::router::Candidate;
+
+/// A turn, who may answer it, and in which conversation: none where nobody who may answer keeps any.
+pub(crate) struct Resolved {
+    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) thread: Option<Thread>,
+}
+
+pub(crate) struct Resolver<'a> {
+    pub(crate) sessions: &'a Arc<Sessions>,
+    pub(crate) gate: &'a Gate,
+    pub(crate) turn: &'a Turn,
+}
+
+/// A conversation that the client has shown.
+struct Shown<'a> {
+    known: Known,
+    right: Right,
+    /// All that was said in it, with this turn's messages.
+    all: Chain,
+    claim: Claim<'a>,
+}
+
+const UNKNOWN: &str = "there is no such session; it was begun anew with the messages of the request";
+const NOTHING_KEPT: &str = "no turn of the session has succeeded before; it was begun anew";
+
+impl Resolver<'_> {
+    /// Waits for the conversation, before the turn takes a slot that others could use.
+    pub(crate) async fn resolve(&self, candidates: Vec<Candidate>) -> Result<Resolved, StartError> {
+        let Some(asked) = &self.turn.session else {
+            return Ok(match self.by_history(&candidates).await {
+                Some(Shown { known, right, all, claim }) => {
+                    let thread = self.beginning().going_on(known, right, FoundBy::History, Some(all));
+                    claim.spoken();
+                    Resolved { candidates: able(&candidates, &thread), thread: Some(thread) }
+                }
+                None => self.fresh(candidates),
+            });
+        };
+        self.check(asked, &candidates)?;
+        let right = self.enter(asked).await?;
+        match self.sessions.book.find(asked, &self.turn.owner).await {
+            Some(known) => self.go_on(known, right, candidates).await,
+            None if self.turn.owner.is_local() => self.by_native(asked, right, candidates).await,
+            None => self.unknown(asked, candidates),
+        }
+    }
+
+    /// Somebody has to be able to go on with a conversation at all.
+    fn check(&self, asked: &SessionId, candidates: &[Candidate]) -> Result<(), Failure> {
+        match candidates.first() {
+            Some(first) if !candidates.iter().any(resumes) => first.model.backend.check_session(&asked.0),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn fresh(&self, candidates: Vec<Candidate>) -> Resolved {
+        let thread = candidates.iter().any(resumes).then(|| self.beginning().fresh());
+        Resolved { candidates, thread }
+    }
+
+    async fn go_on(&self, known: Known, right: Right, candidates: Vec<Candidate>) -> Result<Resolved, StartError> {
+        if !candidates.iter().any(|candidate| is_with(candidate, &known)) {
+            return Err(elsewhere(&known, &candidates).into());
+        }
+        let all = match past(&self.turn.messages) {
+            Some(past) if self.sessions.book.is_head(&known.id, &known.owner, &self.turn.model, &past).await => {
+                Some(Chain::over(&self.turn.messages))
+            }
+            Some(_) | None => None,
+        };
+        let nothing_kept = known.native.is_none();
+        let thread = self.beginning().going_on(known, right, FoundBy::Id, all);
+        let thread = if nothing_kept { thread.noted(NOTHING_KEPT) } else { thread };
+        Ok(Resolved { candidates: able(&candidates, &thread), thread: Some(thread) })
+    }
+
+    /// Whoever uses the machine itself may name a conversation as its provider does.
+    async fn by_native(
+        &self,
+        asked: &SessionId,
+        alias: Right,
+        candidates: Vec<Candidate>,
+    ) -> Result<Resolved, StartError> {
+        for candidate in &candidates {
+            let provider = candidate.model.backend.name();
+            if let Some(id) = self.sessions.book.by_native(provider, asked, &self.turn.owner).await {
+                let right = self.enter(&id).await?;
+                if let Some(known) = self.sessions.book.find(&id, &self.turn.owner).await {
+                    return self.go_on(known, right, candidates).await;
+                }
+            }
+        }
+        let fits = |candidate: &&Candidate| candidate.model.backend.check_session(&asked.0).is_ok();
+        match candidates.iter().find(fits) {
+            Some(candidate) => {
+                let thread = self.beginning().adopted(asked.clone(), alias);
+                Ok(Resolved { candidates: vec![candidate.clone()], thread: Some(thread) })
+            }
+            None => {
+                let first = candidates.iter().find(|candidate| resumes(candidate));
+                first.map_or(Ok(()), |first| first.model.backend.check_session(&asked.0))?;
+                self.unknown(asked, candidates)
+            }
+        }
+    }
+
+    fn unknown(&self, asked: &SessionId, candidates: Vec<Candidate>) -> Result<Resolved, StartError> {
+        if end_of_past(&self.turn.messages).is_none() {
+            let failure = Failure::new(Category::Validation, format!("there is no session {asked}"));
+            return Err(failure.hint("leave it out to begin a new one").into());
+        }
+        let Resolved { candidates, thread } = self.fresh(candidates);
+        Ok(Resolved { candidates, thread: thread.map(|thread| thread.noted(UNKNOWN)) })
+    }
+
+    /// The conversation that the client shows, if it is one: all that was said in it, and nothing since.
+    async fn by_history(&self, candidates: &[Candidate]) -> Option<Shown<'_>> {
+        let Turn { owner, model, messages, .. } = self.turn;
+        let wanted = |candidate: &Candidate| candidate.model.resume && resumes(candidate);
+        let end = end_of_past(messages).filter(|_| candidates.iter().any(wanted))?;
+        // New instructions: some CLIs stay with those that a conversation began with.
+        if messages[end..].iter().any(|message| message.role == Role::System) {
+            return None;
+        }
+        let before = Chain::over(&messages[..end]);
+        let book = &self.sessions.book;
+        let claim = book.by_history(owner, model, &before).await?;
+        // The turn before may just be putting its things in order.
+        let right = self.enter(&claim.id).await.ok()?;
+        if !book.is_head(&claim.id, owner, model, &before).await {
+            return None;
+        }
+        let known = book.find(&claim.id, owner).await?;
+        let with = candidates.iter().find(|candidate| is_with(candidate, &known))?;
+        let all = messages[end..].iter().fold(before, Chain::then);
+        (known.native.is_some() && wanted(with)).then_some(Shown { known, right, all, claim })
+    }
+
+    async fn enter(&self, id: &SessionId) -> Result<Right, StartError> {
+        match self.sessions.enter_now(id) {
+            Some(right) => Ok(right),
+            None => self.gate.in_queue(self.sessions.enter(id), "the session was not free").await,
+        }
+    }
+
+    fn beginning(&self) -> Beginning<'_> {
+        Beginning { sessions: self.sessions, asked: self.turn }
+    }
+}
+
+fn resumes(candidate: &Candidate) -> bool {
+    candidate.model.backend.resumes()
+}
+
+/// A conversation is one provider's, in one repository.
+fn is_with(candidate: &Candidate, known: &Known) -> bool {
+    candidate.model.backend.name() == known.provider && candidate.model.repo == known.repo
+}
+
+/// The one that a conversation is with: nobody else can go on with it.
+fn able(candidates: &[Candidate], thread: &Thread) -> Vec<Candidate> {
+    candidates.iter().find(|candidate| is_with(candidate, thread.known())).cloned().into_iter().collect()
+}
+
+fn elsewhere(known: &Known, candidates: &[Candidate]) -> Failure {
+    let with = |provider: &str, repo: &std::path::Path| format!("{provider} in {}", repo.display());
+    let here = candidates.first().map(|first| with(first.model.backend.name(), &first.model.repo));
+    let message = format!(
+        "the session {} is with {}, not with {}",
+        known.id,
+        with(&known.provider, &known.repo),
+        here.unwrap_or_default()
+    );
+    let hint = format!("ask for the model it was begun with ({}), or leave it out to begin a new one", known.model);
+    Failure::new(Category::Validation, message).hint(hint)
+}
+
+impl Resolved {
+    /// What there is to tell before anything runs.
+    pub(crate) fn notice(&self) -> Option<String> {
+        self.thread.as_ref()?.resumption().note
+    }
+}

@@ -1,0 +1,109 @@
+//! What one turn makes of its session, in one transaction.
+
+use trunkline_core::event::SessionId;
+
+use crate::chain::Hash;
+use crate::error::StoreError;
+use crate::session::{NewSession, SessionKey, first_words, path_text};
+use crate::store::Store;
+use crate::time::Time;
+
+/// A turn that is over.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionTurn<'a> {
+    pub id: &'a SessionKey,
+    /// What the session is, if this was its first turn.
+    pub new: NewSession<'a>,
+    /// What to resume by from now on; none leaves it as it was.
+    pub native: Option<&'a SessionId>,
+    pub succeeded: bool,
+    /// The name the model was asked for by.
+    pub asked: &'a str,
+    /// The histories that lead to the session now, and how many messages each has. No other does any longer.
+    pub chains: &'a [(Hash, usize)],
+}
+
+impl Store {
+    /// Notes what a turn has made of a session, which is made if there is none of that name.
+    pub async fn session_turn(&self, turn: &SessionTurn<'_>) -> Result<(), StoreError> {
+        let (now, owner) = (Time::now().millis(), turn.new.owner.as_str());
+        let mut transaction = self.transaction().await?;
+        let noted = sqlx::query(
+            "INSERT INTO sessions (id, owner, model, provider, repo, title, parent, created, used, native, turns)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, (SELECT id FROM sessions WHERE id = ?7), ?8, ?8, ?9, ?10)
+             ON CONFLICT (id) DO UPDATE SET used = max(used, ?8), native = coalesce(?9, native), turns = turns + ?10
+             WHERE owner = ?2",
+        )
+        .bind(&turn.id.0)
+        .bind(owner)
+        .bind(turn.new.model)
+        .bind(turn.new.provider)
+        .bind(path_text(turn.new.repo))
+        .bind(first_words(turn.new.begins))
+        .bind(turn.new.parent.map(|parent| parent.0.as_str()))
+        .bind(now)
+        .bind(turn.native.map(|native| native.0.as_str()))
+        .bind(i64::from(turn.succeeded))
+        .execute(&mut *transaction)
+        .await?;
+        if noted.rows_affected() == 0 {
+            return Err(StoreError::NoSuchSession);
+        }
+        sqlx::query("DELETE FROM chains WHERE session = ?1").bind(&turn.id.0).execute(&mut *transaction).await?;
+        for (hash, messages) in turn.chains {
+            sqlx::query(
+                "INSERT INTO chains (owner, model, hash, messages, created, session) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                 ON CONFLICT (owner, model, hash) DO UPDATE
+                 SET session = excluded.session, messages = excluded.messages, created = excluded.created",
+            )
+            .bind(owner)
+            .bind(turn.asked)
+            .bind(hash.as_slice())
+            .bind(i64::try_from(*messages).unwrap_or(i64::MAX))
+            .bind(now)
+            .bind(&turn.id.0)
+            .execute(&mut *transaction)
+            .await?;
+        }
+        transaction.commit().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Owner;
+
+    #[tokio::test]
+    async fn a_session_is_found_by_what_was_said_last_and_by_nothing_before() {
+        let store = Store::in_memory().await.unwrap();
+        let (owner, other) = (Owner::local(), Owner::new("other"));
+        let known = SessionKey("s".into());
+        let id = known.clone();
+        let new = NewSession {
+            owner: &owner,
+            model: "m",
+            provider: "codex",
+            repo: "/repo".as_ref(),
+            begins: "Hi",
+            parent: None,
+        };
+        let native = SessionId("n".into());
+        let (first, second) = ([([1; 32], 2), ([2; 32], 2)], [([3; 32], 4)]);
+        let turn = SessionTurn { id: &id, new, native: Some(&native), succeeded: true, asked: "m", chains: &first };
+        store.session_turn(&turn).await.unwrap();
+        let found = async |hash: u8| store.chain_find(&owner, "m", &[[hash; 32]]).await.unwrap().map(|(_, id)| id);
+        assert_eq!((found(1).await, found(2).await), (Some(known.clone()), Some(known.clone())));
+
+        let later = SessionTurn { native: None, chains: &second, ..turn };
+        store.session_turn(&later).await.unwrap();
+        assert_eq!((found(1).await, found(2).await, found(3).await), (None, None, Some(known)));
+        store.session_turn(&SessionTurn { succeeded: false, chains: &[], ..later }).await.unwrap();
+        assert_eq!(found(3).await, None);
+        let row = store.session(&id, &owner).await.unwrap().unwrap();
+        assert_eq!((row.native.as_ref(), row.turns, row.title.as_str()), (Some(&native), 2, "Hi"));
+
+        let stolen = SessionTurn { new: NewSession { owner: &other, ..new }, ..turn };
+        assert!(matches!(store.session_turn(&stolen).await, Err(StoreError::NoSuchSession)));
+    }
+}

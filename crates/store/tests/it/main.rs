@@ -1,0 +1,12 @@
+//! Real files, real processes, real kills.
+
+#![cfg(test)] // all of this is; it says so once more for clippy's `allow-unwrap-in-tests`
+
+mod archive;
+mod bridge;
+mod model;
+mod opening;
+mod processes;
+mod prune;
+mod session;
+mod world;

@@ -1,0 +1,218 @@
+//! Conversations without an id: a client that sends its whole history goes on with what its agent remembers.
+
+use serde_json::{Value, json};
+
+use crate::http::{Ask, Reply};
+use crate::line::Line;
+
+/// Answers with a number that grows, each time it is begun anew in a thread of its own; notes how it was asked.
+const CODEX: &str = "note \"$@\"; n=$(counted); thread=0000000$n-5bfb-49c6-b27e-b98fb2571b4f; \
+    printf '%s|%s\\n' \"$*\" \"$(cat \"$seen/codex.stdin\" | tr '\\n' ' ')\" >>\"$seen/asked\"; \
+    for arg in \"$@\"; do case $arg in 0000000*) thread=$arg;; esac; done; \
+    echo '{\"type\":\"thread.started\",\"thread_id\":\"'$thread'\"}'; codex_answers \"answer $n\"";
+
+fn line(entry: Value) -> Line {
+    let mut whole = json!({"driver": "codex"});
+    whole.as_object_mut().unwrap().extend(entry.as_object().unwrap().clone());
+    Line::new().cli("codex", CODEX).model("m", whole).start()
+}
+
+/// A request with this history, users and assistants by turns, that ends with a user.
+fn ask(line: &Line, said: &[&str]) -> Ask {
+    let (last, before) = said.split_last().unwrap();
+    let roles = ["user", "assistant"].into_iter().cycle();
+    before.iter().zip(roles).fold(line.chat(last), |ask, (text, role)| ask.after(role, *text))
+}
+
+/// Whether the agent went on by itself, and what it was told: all that is on its stdin.
+#[track_caller]
+fn told(line: &Line, reply: &Reply) -> (bool, String) {
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let session = reply.json()["trunkline"]["session"].take();
+    let resumed = session["resumed"].as_bool().unwrap();
+    assert_eq!(session["how"], if resumed { json!("history") } else { Value::Null }, "{session}");
+    let asked = line.noted("asked");
+    let (argv, stdin) = asked.lines().last().unwrap().split_once('|').unwrap();
+    assert_eq!(argv.contains(" resume "), resumed, "{argv}");
+    (resumed, stdin.trim_end().to_owned())
+}
+
+const NEW: &str = "--- USER TASK --- three";
+const ALL: &str = "--- USER TASK --- [User] one  [Assistant] answer 1  [User] three";
+
+#[test]
+fn the_second_request_of_a_conversation_goes_on_with_it() {
+    let mut line = line(json!({}));
+    let first = ask(&line, &["one"]).send();
+    assert_eq!(told(&line, &first), (false, "--- USER TASK --- one".to_owned()));
+    let second = ask(&line, &["one", "answer 1", "three"]).send();
+    assert_eq!(told(&line, &second), (true, NEW.to_owned()));
+    assert_eq!(second.header("x-trunkline-session"), first.header("x-trunkline-session"));
+    line.signal(rustix::process::Signal::TERM);
+    line.ended();
+    line.restart();
+    let third = ask(&line, &["one", "answer 1", "three", " answer 2\n", "five"]).send();
+    assert_eq!(told(&line, &third), (true, "--- USER TASK --- five".to_owned()), "another gateway knows it too");
+}
+
+#[test]
+fn a_stream_is_recognised_by_all_of_it_and_by_its_last_message() {
+    let script = "note \"$@\"; echo '{\"type\":\"thread.started\",\"thread_id\":\"0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f\"}'; \
+        codex_says 'let me see'; codex_answers 'it is four'";
+    let line = Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
+    for how in ["all of it", "the last message"] {
+        let streamed = line.chat(how).streamed().send().streamed_text();
+        assert!(streamed.contains("let me see") && streamed.contains("it is four"), "{streamed}");
+        let kept = if how == "all of it" { streamed.as_str() } else { "it is four" };
+        let next = line.chat("and now?").after("user", how).after("assistant", kept).streamed().send();
+        let last = next.frames().pop().unwrap();
+        assert_eq!(last["trunkline"]["session"]["how"], "history", "{how}: {last}");
+    }
+}
+
+#[test]
+fn whatever_was_changed_begins_anew() {
+    for (said, what) in [
+        (&["one!", "answer 1", "three"][..], "an edited question"),
+        (&["one", "answer 1, edited", "three"], "an edited answer"),
+        (&["answer 1", "one", "three"], "another order"),
+        (&["one"], "the first answer again"),
+    ] {
+        let line = line(json!({}));
+        ask(&line, &["one"]).send();
+        let (resumed, stdin) = told(&line, &ask(&line, said).send());
+        assert!(!resumed, "{what}");
+        assert!(said.iter().all(|text| stdin.contains(text)), "{what}: {stdin}");
+    }
+}
+
+#[test]
+fn instructions_count_and_new_ones_begin_anew() {
+    let line = line(json!({}));
+    line.chat("one").after("system", "be brief").send();
+    let said = |before: &str, after: Option<&str>| {
+        let ask = line.chat("three").after("system", before).after("user", "one").after("assistant", "answer 1");
+        let ask = after.into_iter().fold(ask, |ask, text| ask.after("system", text));
+        told(&line, &ask.send())
+    };
+    assert!(!said("be long", None).0);
+    assert!(!said("be brief", Some("be kind")).0);
+    assert_eq!(said("be brief", None), (true, "--- USER TASK --- be brief  three".to_owned()));
+}
+
+#[test]
+fn another_answer_to_the_same_question_begins_anew() {
+    let line = line(json!({}));
+    ask(&line, &["one"]).send();
+    let said = ["one", "answer 1", "three"];
+    assert_eq!(told(&line, &ask(&line, &said).send()), (true, NEW.to_owned()));
+    assert_eq!(told(&line, &ask(&line, &said).send()), (false, ALL.to_owned()));
+    // Both ways on are there.
+    for (answer, going_on) in [("answer 2", true), ("answer 3", true), ("answer 4", false)] {
+        let reply = ask(&line, &["one", "answer 1", "three", answer, "five"]).send();
+        assert_eq!(told(&line, &reply).0, going_on, "{answer}");
+    }
+}
+
+#[test]
+fn two_who_go_on_at_once_do_not_meet() {
+    let script = format!("[ -e \"$seen/slow\" ] && {{ rm \"$seen/slow\"; tell started; await go; }}; {CODEX}");
+    let line = Line::new().cli("codex", &script).model("m", json!({"driver": "codex"})).start();
+    ask(&line, &["one"]).send();
+    line.tell("slow");
+    let said = ["one", "answer 1", "three"];
+    let slow = ask(&line, &said).open();
+    line.told("started");
+    let other = ask(&line, &said).send();
+    assert_eq!(told(&line, &other), (false, ALL.to_owned()), "it does not wait, and is not let in");
+    line.tell("go");
+    assert_eq!(told(&line, &slow.finish()), (true, NEW.to_owned()));
+}
+
+#[test]
+fn what_was_said_after_it_by_its_id_counts() {
+    let line = line(json!({}));
+    let first = ask(&line, &["one"]).send();
+    let id = first.header("x-trunkline-session").unwrap();
+    line.chat("in between").header("x-trunkline-session", id).send();
+    let said = ["one", "answer 1", "three"];
+    assert_eq!(told(&line, &ask(&line, &said).send()), (false, ALL.to_owned()));
+}
+
+#[test]
+fn a_turn_that_failed_was_heard_all_the_same() {
+    let script = format!(
+        "[ -e \"$seen/fail\" ] && {{ rm \"$seen/fail\"; echo 'Error: 401 Unauthorized' >&2; exit 1; }}; {CODEX}"
+    );
+    let line = Line::new().cli("codex", &script).model("m", json!({"driver": "codex"})).start();
+    ask(&line, &["one"]).send();
+    line.tell("fail");
+    let said = ["one", "answer 1", "three"];
+    ask(&line, &said).send().error(500);
+    assert_eq!(told(&line, &ask(&line, &said).send()), (false, ALL.to_owned()));
+}
+
+#[test]
+fn it_is_each_owners_and_each_models_own() {
+    let line = Line::new()
+        .cli("codex", CODEX)
+        .model("m", json!({"driver": "codex"}))
+        .model("n", json!({"driver": "codex"}))
+        .env("TRUNKLINE_API_KEYS", "key-of-ann,key-of-ben")
+        .start();
+    let of = |key: &str, model: &str, said: &[&str]| {
+        told(&line, &ask(&line, said).model(model).header("authorization", &format!("Bearer {key}")).send()).0
+    };
+    assert!(!of("key-of-ann", "m", &["one"]));
+    let said = ["one", "answer 1", "three"];
+    assert!(!of("key-of-ben", "m", &said));
+    assert!(!of("key-of-ann", "n", &said));
+    assert!(of("key-of-ann", "m", &said));
+}
+
+#[test]
+fn who_does_not_want_it_does_not_get_it() {
+    let line = line(json!({"resume": false}));
+    ask(&line, &["one"]).send();
+    let said = ["one", "answer 1", "three"];
+    assert_eq!(told(&line, &ask(&line, &said).send()), (false, ALL.to_owned()));
+    let id = line.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
+    let by_id = line.chat("hi").header("x-trunkline-session", &id).send().json();
+    assert_eq!(by_id["trunkline"]["session"]["how"], "id", "{by_id}");
+    let checked = line.run(&["check", "m"]);
+    assert!(checked.stdout.contains("by its id only (resume: false)"), "{checked:?}");
+}
+
+#[test]
+fn who_cannot_remember_is_told_everything() {
+    let line = Line::new()
+        .cli("sh-agent", "cat >\"$seen/stdin\"; echo answer")
+        .model("m", json!({"driver": "text", "command": "sh-agent"}))
+        .start();
+    line.chat("one").send();
+    let reply = ask(&line, &["one", "answer", "three"]).send().json();
+    assert_eq!((&reply["trunkline"]["session_id"], &reply["trunkline"]["session"]), (&Value::Null, &Value::Null));
+    assert!(line.noted("stdin").contains("[User]\none"));
+}
+
+#[test]
+fn every_turn_is_kept_whatever_the_door() {
+    let line = line(json!({}));
+    let first = ask(&line, &["one"]).send();
+    let id = first.header("x-trunkline-session").unwrap().to_owned();
+    ask(&line, &["one", "answer 1", "three"]).send();
+    line.run(&["run", "-m", "m", "--session", &id, "five"]).exits(0);
+    line.signal(rustix::process::Signal::TERM);
+    let mut line = line;
+    line.ended();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let turns = runtime.block_on(async {
+        let store = trunkline_store::Store::open(&line.path("state/trunkline.db")).await.unwrap();
+        store.turns(&trunkline_store::SessionKey(id)).await.unwrap()
+    });
+    let kept: Vec<_> = turns
+        .iter()
+        .map(|turn| (turn.surface.unwrap().name(), turn.prompt.as_str(), turn.answer.as_deref().unwrap()))
+        .collect();
+    assert_eq!(kept, [("http", "one", "answer 1"), ("http", "three", "answer 2"), ("run", "five", "answer 3")]);
+}
