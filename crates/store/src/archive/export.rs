@@ -1,0 +1,61 @@
+//! The archive as JSON lines: one object for each turn, with its events.
+
+use std::io::Write;
+
+use serde::Serialize;
+use sqlx::{FromRow, Row};
+
+use super::read::{EventRow, TurnRow};
+use crate::error::StoreError;
+use crate::session::{Owner, SessionKey};
+use crate::store::Store;
+use crate::time::Time;
+
+/// How many turns are read at once: an export is as long as the archive, its memory is not.
+const PAGE: i64 = 64;
+
+/// Which turns; what is not named does not matter.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    pub owner: Option<Owner>,
+    pub session: Option<SessionKey>,
+    /// Begun then or later.
+    pub since: Option<Time>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    turn: &'a TurnRow,
+    events: Vec<EventRow>,
+}
+
+impl Store {
+    /// Writes the turns in the order they were begun in; says how many.
+    pub async fn export(&self, selection: &Selection, to: &mut impl Write) -> Result<u64, StoreError> {
+        let (mut last, mut written) = (0_i64, 0);
+        loop {
+            let rows = sqlx::query(
+                "SELECT * FROM turns WHERE id > ?1 AND (?2 IS NULL OR owner = ?2) AND (?3 IS NULL OR session = ?3)
+                 AND (?4 IS NULL OR begun >= ?4) ORDER BY id LIMIT ?5",
+            )
+            .bind(last)
+            .bind(selection.owner.as_ref().map(Owner::as_str))
+            .bind(selection.session.as_ref().map(|session| session.0.as_str()))
+            .bind(selection.since.map(Time::millis))
+            .bind(PAGE)
+            .fetch_all(self.reading())
+            .await?;
+            let Some(end) = rows.last() else { return Ok(written) };
+            last = end.try_get("id")?;
+            for row in &rows {
+                let turn = TurnRow::from_row(row)?;
+                let events = self.events(&turn.run, 0).await?;
+                serde_json::to_writer(&mut *to, &Line { turn: &turn, events })
+                    .map_err(|error| StoreError::Write(error.into()))?;
+                to.write_all(b"\n").map_err(StoreError::Write)?;
+                written += 1;
+            }
+        }
+    }
+}

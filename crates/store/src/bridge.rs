@@ -1,0 +1,186 @@
+//! How far a bridge to a chat service has come: what it has read, what it still has to answer, and which session a
+//! channel is.
+
+use serde_json::Value;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{FromRow, Row};
+
+use crate::error::StoreError;
+use crate::session::SessionKey;
+use crate::store::Store;
+use crate::time::Time;
+
+/// How far a message has come. It only goes forward; one that was being answered when we stopped may be begun again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InboxState {
+    Received,
+    Answering,
+    Answered,
+    Failed,
+}
+
+impl InboxState {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Received => "received",
+            Self::Answering => "answering",
+            Self::Answered => "answered",
+            Self::Failed => "failed",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        [Self::Received, Self::Answering, Self::Answered, Self::Failed].into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// A message that came in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InboxRow {
+    pub place: String,
+    pub message: String,
+    pub payload: Value,
+    pub state: InboxState,
+    pub detail: Option<Value>,
+    pub received: Time,
+}
+
+/// What a channel talks to.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Binding {
+    /// None again once the session has been deleted.
+    pub session: Option<SessionKey>,
+    pub model: Option<String>,
+    /// Whatever the bridge adds.
+    pub more: Value,
+}
+
+impl Store {
+    /// The last message of a place that has been read.
+    pub async fn cursor(&self, place: &str) -> Result<Option<String>, StoreError> {
+        let query = sqlx::query_scalar("SELECT message FROM cursors WHERE place = ?1").bind(place);
+        Ok(query.fetch_optional(self.reading()).await?)
+    }
+
+    /// Also backwards: the caller knows.
+    pub async fn set_cursor(&self, place: &str, message: &str) -> Result<(), StoreError> {
+        let query = sqlx::query(
+            "INSERT INTO cursors (place, message, changed) VALUES (?1, ?2, ?3)
+             ON CONFLICT (place) DO UPDATE SET message = excluded.message, changed = excluded.changed",
+        );
+        query.bind(place).bind(message).bind(Time::now().millis()).execute(self.writing()).await?;
+        Ok(())
+    }
+
+    /// Takes a message in and moves the place's cursor up to it, both or neither; false if it was known already.
+    /// Ids are numbers, as Discord's are: the longer one is the later one.
+    pub async fn inbox_add(&self, place: &str, message: &str, payload: &Value) -> Result<bool, StoreError> {
+        let now = Time::now().millis();
+        let mut transaction = self.transaction().await?;
+        let added = sqlx::query(
+            "INSERT INTO inbox (message, place, payload, received, changed) VALUES (?1, ?2, ?3, ?4, ?4)
+             ON CONFLICT (message) DO NOTHING",
+        );
+        let added = added.bind(message).bind(place).bind(payload.to_string()).bind(now);
+        let added = added.execute(&mut *transaction).await?.rows_affected() > 0;
+        let cursor = sqlx::query(
+            "INSERT INTO cursors (place, message, changed) VALUES (?1, ?2, ?3)
+             ON CONFLICT (place) DO UPDATE SET message = excluded.message, changed = excluded.changed
+             WHERE (length(excluded.message), excluded.message) > (length(cursors.message), cursors.message)",
+        );
+        cursor.bind(place).bind(message).bind(now).execute(&mut *transaction).await?;
+        transaction.commit().await?;
+        Ok(added)
+    }
+
+    /// What is received and neither answered nor failed, in the order of the messages; of every place, unless one is named.
+    pub async fn inbox_pending(&self, place: Option<&str>) -> Result<Vec<InboxRow>, StoreError> {
+        let query = sqlx::query_as(
+            "SELECT * FROM inbox WHERE state IN ('received', 'answering') AND (?1 IS NULL OR place = ?1)
+             ORDER BY length(message), message",
+        );
+        Ok(query.bind(place).fetch_all(self.reading()).await?)
+    }
+
+    pub async fn inbox_message(&self, message: &str) -> Result<Option<InboxRow>, StoreError> {
+        let query = sqlx::query_as("SELECT * FROM inbox WHERE message = ?1").bind(message);
+        Ok(query.fetch_optional(self.reading()).await?)
+    }
+
+    /// Moves a message on; false if it is not there, or has come further already. What is answered stays answered.
+    pub async fn inbox_state(
+        &self,
+        message: &str,
+        state: InboxState,
+        detail: Option<&Value>,
+    ) -> Result<bool, StoreError> {
+        let query = sqlx::query(
+            "UPDATE inbox SET state = ?2, detail = coalesce(?3, detail), changed = ?4 WHERE message = ?1
+             AND (state = 'received' OR (state = 'answering' AND ?2 <> 'received'))",
+        );
+        let query = query.bind(message).bind(state.name()).bind(detail.map(Value::to_string));
+        Ok(query.bind(Time::now().millis()).execute(self.writing()).await?.rows_affected() > 0)
+    }
+
+    pub async fn binding(&self, place: &str) -> Result<Option<Binding>, StoreError> {
+        let query = sqlx::query_as("SELECT session, model, more FROM bindings WHERE place = ?1").bind(place);
+        Ok(query.fetch_optional(self.reading()).await?)
+    }
+
+    pub async fn set_binding(&self, place: &str, binding: &Binding) -> Result<(), StoreError> {
+        let query = sqlx::query(
+            "INSERT INTO bindings (place, session, model, more, changed)
+             VALUES (?1, (SELECT id FROM sessions WHERE id = ?2), ?3, ?4, ?5)
+             ON CONFLICT (place) DO UPDATE SET session = excluded.session, model = excluded.model,
+                 more = excluded.more, changed = excluded.changed",
+        )
+        .bind(place)
+        .bind(binding.session.as_ref().map(|session| session.0.as_str()))
+        .bind(&binding.model)
+        .bind(binding.more.to_string())
+        .bind(Time::now().millis());
+        query.execute(self.writing()).await?;
+        Ok(())
+    }
+
+    /// Every place that has a binding and whose name begins like this.
+    pub async fn bound_places(&self, beginning: &str) -> Result<Vec<String>, StoreError> {
+        let query = sqlx::query_scalar("SELECT place FROM bindings WHERE substr(place, 1, length(?1)) = ?1 ORDER BY place");
+        Ok(query.bind(beginning).fetch_all(self.reading()).await?)
+    }
+
+    /// False if there was none.
+    pub async fn clear_binding(&self, place: &str) -> Result<bool, StoreError> {
+        let query = sqlx::query("DELETE FROM bindings WHERE place = ?1").bind(place);
+        Ok(query.execute(self.writing()).await?.rows_affected() > 0)
+    }
+}
+
+impl<'r> FromRow<'r, SqliteRow> for InboxRow {
+    fn from_row(row: &'r SqliteRow) -> sqlx::Result<Self> {
+        let state: String = row.try_get("state")?;
+        Ok(Self {
+            place: row.try_get("place")?,
+            message: row.try_get("message")?,
+            payload: json(row.try_get("payload")?)?,
+            state: InboxState::from_name(&state).ok_or_else(|| sqlx::Error::Decode(state.into()))?,
+            detail: row.try_get::<Option<String>, _>("detail")?.map(json).transpose()?,
+            received: Time::from_millis(row.try_get("received")?),
+        })
+    }
+}
+
+impl<'r> FromRow<'r, SqliteRow> for Binding {
+    fn from_row(row: &'r SqliteRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            session: row.try_get::<Option<String>, _>("session")?.map(SessionKey),
+            model: row.try_get("model")?,
+            more: json(row.try_get("more")?)?,
+        })
+    }
+}
+
+fn json(text: String) -> sqlx::Result<Value> {
+    serde_json::from_str(&text).map_err(|error| sqlx::Error::Decode(error.into()))
+}

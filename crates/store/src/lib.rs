@@ -1,0 +1,40 @@
+//! What is remembered from one start to the next, in one SQLite file: sessions, the chains of messages that lead to
+//! them, the archive of turns, and how far a bridge has come.
+//!
+//! Several processes have the file open at once. Everything that writes takes the write lock first and keeps it for one
+//! short transaction; readers never wait. Nothing here decides anything: who owns what is the caller's to say, secrets
+//! are masked before they come here, and a [`StoreError`] is always something a turn can go on without.
+//!
+//! ```
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! use trunkline_store::{NewSession, Owner, Store};
+//!
+//! let store = Store::in_memory().await?;
+//! let owner = Owner::local();
+//! let new = NewSession { owner: &owner, model: "m", provider: "codex", repo: "/repo".as_ref(), begins: "Hi", parent: None };
+//! let session = store.session_begin(&new).await?;
+//! assert_eq!(store.session(&session.id, &owner).await?, Some(session));
+//! # Ok::<_, trunkline_store::StoreError>(()) }).unwrap();
+//! ```
+
+mod archive;
+mod bridge;
+mod chain;
+mod error;
+mod opening;
+mod prune;
+mod schema;
+mod session;
+mod store;
+mod time;
+
+pub use archive::{
+    EventRow, Full, Keeping, Kept, Outcome, Record, Selection, Surface, TurnBegun, TurnEnded, TurnRow, Writer,
+};
+pub use bridge::{Binding, InboxRow, InboxState};
+pub use chain::Hash;
+pub use error::StoreError;
+pub use prune::Pruned;
+pub use session::{Filter, NewSession, Owner, SessionKey, SessionRow};
+pub use store::{FILE, Store};
+pub use time::Time;

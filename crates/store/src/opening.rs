@@ -1,0 +1,115 @@
+//! Opening the file: made where there is none, brought up to date, moved aside where it is broken.
+//!
+//! One process at a time does this, by a lock on a file beside it. Otherwise two that find a broken database would each
+//! move one aside, the second the first one's new one; and SQLite itself lets nobody wait while the journal's mode
+//! changes.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection};
+
+use crate::error::StoreError;
+use crate::schema::{self, KNOWN, Newer};
+use crate::time::Time;
+
+/// How long one waits for another's transaction.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Files that SQLite keeps beside a database: they go where it goes.
+const BESIDE: [&str; 2] = ["-wal", "-shm"];
+
+/// What every connection is opened with. Statements are not logged: they have people's words in them.
+pub(crate) fn options() -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .foreign_keys(true)
+        .busy_timeout(PATIENCE)
+        .synchronous(SqliteSynchronous::Normal)
+        .disable_statement_logging()
+}
+
+/// Sees to it that there is a good database of our version at `path`.
+pub(crate) async fn prepare(path: &Path) -> Result<(), StoreError> {
+    let cannot = |source| StoreError::Open { path: path.to_owned(), source };
+    let beside = with_suffix(path, "-lock");
+    // Another process may have it, and take its time: not on a thread that others wait for.
+    let locked = tokio::task::spawn_blocking(move || lock(&beside)).await;
+    let _one_at_a_time = locked.map_err(io::Error::other).flatten().map_err(cannot)?;
+    create(path).map_err(cannot)?;
+    match set_up(path).await {
+        Err(StoreError::Broken(error)) => {
+            let aside = move_aside(path).map_err(cannot)?;
+            tracing::error!(
+                "the database {} is broken ({error}): it is now {}, and a new one is begun; sessions and archive start anew",
+                path.display(),
+                aside.display()
+            );
+            create(path).map_err(cannot)?;
+            set_up(path).await
+        }
+        result => result,
+    }
+}
+
+/// Held until the file is dropped.
+fn lock(path: &Path) -> io::Result<File> {
+    let file = private(path)?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// An empty file is an empty database. SQLite gives its other files the same permissions.
+fn create(path: &Path) -> io::Result<()> {
+    let file = private(path)?;
+    if file.metadata()?.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(())
+}
+
+/// Opens a file for nobody else's eyes, and makes it and its folder where they are not there.
+fn private(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)
+}
+
+async fn set_up(path: &Path) -> Result<(), StoreError> {
+    // Both are kept in the file, and the first must be said before there is anything in it.
+    let options = options().auto_vacuum(SqliteAutoVacuum::Incremental).journal_mode(SqliteJournalMode::Wal);
+    let mut connection = options.filename(path).connect().await?;
+    let migrated = schema::migrate(&mut connection).await;
+    let closed = connection.close().await;
+    match migrated? {
+        Err(Newer(found)) => Err(StoreError::Newer { path: path.to_owned(), found, known: KNOWN }),
+        Ok(()) => Ok(closed?),
+    }
+}
+
+/// To a name that says when, with everything that belongs to it.
+fn move_aside(path: &Path) -> io::Result<PathBuf> {
+    let now = Time::now().millis();
+    let free = |at: &i64| !with_suffix(path, &format!(".broken-{at}")).exists();
+    let at = (now..).find(free).unwrap_or(now);
+    let aside = with_suffix(path, &format!(".broken-{at}"));
+    fs::rename(path, &aside)?;
+    for suffix in BESIDE {
+        match fs::rename(with_suffix(path, suffix), with_suffix(&aside, suffix)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(aside)
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}

@@ -1,0 +1,59 @@
+//! Forgetting what is old, and giving its room back.
+
+use serde::Serialize;
+
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::time::Time;
+
+/// How much one transaction takes away: others want to write, too.
+const AT_ONCE: i64 = 100;
+
+/// What was forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Pruned {
+    pub sessions: u64,
+    /// Those of the sessions, and those that had none.
+    pub turns: u64,
+    /// Messages of a bridge that are done with.
+    pub messages: u64,
+}
+
+impl Store {
+    /// Forgets the sessions that were last used before then, with all that belongs to them, and turns without one.
+    pub async fn prune(&self, before: Time) -> Result<Pruned, StoreError> {
+        let mut pruned = Pruned::default();
+        loop {
+            let some = self.prune_some(before).await?;
+            if some == Pruned::default() {
+                break;
+            }
+            pruned.sessions += some.sessions;
+            pruned.turns += some.turns;
+            pruned.messages += some.messages;
+        }
+        sqlx::raw_sql("PRAGMA incremental_vacuum").execute(self.writing()).await?;
+        sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(self.writing()).await?;
+        Ok(pruned)
+    }
+
+    /// The next few; nothing, once there is nothing left.
+    async fn prune_some(&self, before: Time) -> Result<Pruned, StoreError> {
+        let mut transaction = self.transaction().await?;
+        let mut deleted = [0; 4];
+        let queries = [
+            "DELETE FROM turns WHERE session IN (SELECT id FROM sessions WHERE used < ?1 ORDER BY used, id LIMIT ?2)",
+            "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE used < ?1 ORDER BY used, id LIMIT ?2)",
+            "DELETE FROM turns WHERE id IN (SELECT id FROM turns WHERE begun < ?1 AND session IS NULL LIMIT ?2)",
+            "DELETE FROM inbox WHERE message IN (SELECT message FROM inbox WHERE changed < ?1
+             AND state IN ('answered', 'failed') LIMIT ?2)",
+        ];
+        for (query, deleted) in queries.into_iter().zip(&mut deleted) {
+            let query = sqlx::query(query).bind(before.millis()).bind(AT_ONCE);
+            *deleted = query.execute(&mut *transaction).await?.rows_affected();
+        }
+        transaction.commit().await?;
+        let [of_sessions, sessions, alone, messages] = deleted;
+        Ok(Pruned { sessions, turns: of_sessions + alone, messages })
+    }
+}

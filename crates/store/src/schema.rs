@@ -1,0 +1,37 @@
+//! The tables, and how an older database comes to have them.
+//!
+//! The version is SQLite's own `user_version`, read and raised in the transaction that makes the change: however many
+//! processes start at once, each step is taken once. A step that has been released is never edited.
+
+use sqlx::{Connection, SqliteConnection};
+
+/// Step by step: the first makes version 1.
+const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_first.sql")];
+
+/// The version this program works with.
+pub(crate) const KNOWN: i64 = MIGRATIONS.len() as i64;
+
+/// What was found, if it is newer than [`KNOWN`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Newer(pub(crate) i64);
+
+/// Brings a database up to [`KNOWN`].
+pub(crate) async fn migrate(connection: &mut SqliteConnection) -> sqlx::Result<Result<(), Newer>> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let found: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *transaction).await?;
+    if found > KNOWN {
+        return Ok(Err(Newer(found)));
+    }
+    if found == KNOWN {
+        return Ok(Ok(()));
+    }
+    let done = usize::try_from(found).unwrap_or(0);
+    for step in &MIGRATIONS[done..] {
+        sqlx::raw_sql(*step).execute(&mut *transaction).await?;
+    }
+    // A pragma takes no parameters; this is a number of ours.
+    let raise = sqlx::AssertSqlSafe(format!("PRAGMA user_version = {KNOWN}"));
+    sqlx::raw_sql(raise).execute(&mut *transaction).await?;
+    transaction.commit().await?;
+    Ok(Ok(()))
+}

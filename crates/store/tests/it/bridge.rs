@@ -1,0 +1,74 @@
+//! A bridge's place, its inbox and its channels.
+
+use serde_json::json;
+use trunkline_store::{Binding, InboxState, SessionKey, Store};
+
+use crate::world::{begin, owner};
+
+#[tokio::test]
+async fn a_message_is_taken_in_once_and_moves_the_cursor() {
+    let store = Store::in_memory().await.unwrap();
+    assert_eq!(store.cursor("c").await.unwrap(), None);
+    assert!(store.inbox_add("c", "99", &json!({"n": 1})).await.unwrap());
+    assert!(store.inbox_add("c", "100", &json!({"n": 2})).await.unwrap());
+    assert!(!store.inbox_add("c", "99", &json!({"n": 3})).await.unwrap());
+    assert_eq!(store.cursor("c").await.unwrap().as_deref(), Some("100"), "not back");
+    assert!(store.inbox_add("d", "7", &json!(null)).await.unwrap());
+    let pending = async |place| {
+        let rows = store.inbox_pending(place).await.unwrap();
+        rows.into_iter().map(|row| row.message).collect::<Vec<_>>()
+    };
+    assert_eq!(pending(Some("c")).await, ["99", "100"]);
+    assert_eq!(pending(None).await, ["7", "99", "100"]);
+    assert_eq!(store.inbox_message("99").await.unwrap().unwrap().payload, json!({"n": 1}));
+    store.set_cursor("c", "5").await.unwrap();
+    assert_eq!(store.cursor("c").await.unwrap().as_deref(), Some("5"), "one who says so may go back");
+}
+
+#[tokio::test]
+async fn a_message_only_goes_forward() {
+    use InboxState::{Answered, Answering, Failed, Received};
+    let steps = [
+        (vec![Answering, Answered], [false, false, false, false]),
+        (vec![Answering, Failed], [false, false, false, false]),
+        (vec![Answering], [false, true, true, true]),
+        (vec![], [true, true, true, true]),
+    ];
+    for (way, allowed) in steps {
+        for (next, allowed) in [Received, Answering, Answered, Failed].into_iter().zip(allowed) {
+            let store = Store::in_memory().await.unwrap();
+            store.inbox_add("c", "1", &json!({})).await.unwrap();
+            for state in &way {
+                assert!(store.inbox_state("1", *state, Some(&json!("before"))).await.unwrap());
+            }
+            assert_eq!(store.inbox_state("1", next, None).await.unwrap(), allowed, "{way:?} {next:?}");
+            let row = store.inbox_message("1").await.unwrap().unwrap();
+            let expected = if allowed { Some(next) } else { way.last().copied() };
+            assert_eq!(Some(row.state), expected, "{way:?} {next:?}");
+            assert_eq!(row.detail, (!way.is_empty()).then(|| json!("before")), "kept where none is given");
+            let is_pending = !store.inbox_pending(None).await.unwrap().is_empty();
+            assert_eq!(is_pending, matches!(row.state, Received | Answering));
+        }
+    }
+    let store = Store::in_memory().await.unwrap();
+    assert!(!store.inbox_state("1", Answering, None).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_channel_is_bound_until_it_is_not() {
+    let store = Store::in_memory().await.unwrap();
+    let ours = owner("a");
+    let session = begin(&store, &ours).await.id;
+    assert_eq!(store.binding("c").await.unwrap(), None);
+    let binding = Binding { session: Some(session.clone()), model: Some("m".into()), more: json!({"thread": "7"}) };
+    store.set_binding("c", &binding).await.unwrap();
+    assert_eq!(store.binding("c").await.unwrap(), Some(binding.clone()));
+    store.session_delete(&session, &ours).await.unwrap();
+    assert_eq!(store.binding("c").await.unwrap(), Some(Binding { session: None, ..binding.clone() }));
+    let gone = Binding { session: Some(SessionKey("gone".into())), ..Binding::default() };
+    store.set_binding("c", &gone).await.unwrap();
+    assert_eq!(store.binding("c").await.unwrap(), Some(Binding::default()));
+    assert!(store.clear_binding("c").await.unwrap());
+    assert!(!store.clear_binding("c").await.unwrap());
+    assert_eq!(store.binding("c").await.unwrap(), None);
+}
