@@ -146,7 +146,7 @@ fn doing(name: &str, input: &Value) -> String {
     let telling = TELLING.iter().find_map(|field| match &input[*field] {
         Value::String(text) => Some(text.clone()),
         Value::Array(words) => Some(words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")),
-        _ => None,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
     });
     let telling = telling.unwrap_or_default();
     let line = telling.lines().next().unwrap_or_default();

@@ -52,8 +52,7 @@ pub fn split(text: &str, limit: usize) -> Vec<Part<'_>> {
 }
 
 /// The length of a text as Discord's clients count.
-#[must_use]
-pub fn units(text: &str) -> usize {
+pub(crate) fn units(text: &str) -> usize {
     text.chars().map(char::len_utf16).sum()
 }
 

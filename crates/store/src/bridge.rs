@@ -146,7 +146,8 @@ impl Store {
 
     /// Every place that has a binding and whose name begins like this.
     pub async fn bound_places(&self, beginning: &str) -> Result<Vec<String>, StoreError> {
-        let query = sqlx::query_scalar("SELECT place FROM bindings WHERE substr(place, 1, length(?1)) = ?1 ORDER BY place");
+        let query =
+            sqlx::query_scalar("SELECT place FROM bindings WHERE substr(place, 1, length(?1)) = ?1 ORDER BY place");
         Ok(query.bind(beginning).fetch_all(self.reading()).await?)
     }
 
