@@ -41,7 +41,18 @@ impl EngineBackend {
         let (turn, mut conversation) = self.turn(ask);
         let mut run = match self.engine.start(turn).await {
             Ok(run) => run,
-            Err(error) => return EventResult::error(self.engine.secrets().mask(&refusal(&self.model, error))),
+            Err(error) => {
+                match &error {
+                    StartError::Failed { failure, .. } => conversation.hear(&Event::Failed(failure.clone())),
+                    // It was not even asked: the conversation is as it was.
+                    StartError::UnknownModel { .. } | StartError::Busy { .. } | StartError::Unavailable { .. } => {
+                        conversation.withdraw();
+                    }
+                }
+                let session_id = conversation.session().cloned();
+                let told = self.engine.secrets().mask(&refusal(&self.model, error));
+                return EventResult { session_id, ..EventResult::error(told) };
+            }
         };
         let mut result = EventResult::error("the run ended without an answer");
         while let Some(event) = run.next().await {

@@ -15,7 +15,7 @@ const HEARTBEAT: Duration = Duration::from_millis(200);
 
 /// What a client can go on with: everything that was told since it identified.
 #[derive(Default)]
-pub struct Session {
+pub(crate) struct Session {
     id: usize,
     told: Vec<String>,
     /// The connection that has the session, if one has.
@@ -29,7 +29,7 @@ enum Told {
 
 impl Session {
     /// Tells whoever is connected; and whoever goes on with the session.
-    pub fn dispatch(&mut self, name: &str, data: Value) {
+    pub(crate) fn dispatch(&mut self, name: &str, data: Value) {
         if self.id == 0 {
             return;
         }
@@ -40,7 +40,7 @@ impl Session {
         }
     }
 
-    pub fn cut(&mut self) {
+    pub(crate) fn cut(&mut self) {
         if let Some(open) = self.open.take() {
             let _gone = open.send(Told::Cut);
         }

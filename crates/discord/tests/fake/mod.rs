@@ -15,13 +15,13 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 /// Who we are there.
-pub const BOT: u64 = 1;
-pub const APPLICATION: u64 = 2;
-pub const GUILD: u64 = 10;
+pub(crate) const BOT: u64 = 1;
+pub(crate) const APPLICATION: u64 = 2;
+pub(crate) const GUILD: u64 = 10;
 /// A channel of the guild; others are made by speaking in them.
-pub const CHANNEL: u64 = 20;
-pub const USER: u64 = 40;
-pub const TOKEN: &str = "MTIzNDU2.fake-token.0123456789abcdef";
+pub(crate) const CHANNEL: u64 = 20;
+pub(crate) const USER: u64 = 40;
+pub(crate) const TOKEN: &str = "MTIzNDU2.fake-token.0123456789abcdef";
 
 /// Nothing waits for it unless a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,71 +29,71 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Ids as long as real ones.
 const FIRST_ID: u64 = 1_300_000_000_000_000_000;
 
-pub struct Discord {
+pub(crate) struct Discord {
     state: Shared,
-    pub api: String,
-    pub gateway: String,
+    pub(crate) api: String,
+    pub(crate) gateway: String,
     runtime: Option<Runtime>,
 }
 
-pub type Shared = Arc<Mutex<State>>;
+pub(crate) type Shared = Arc<Mutex<State>>;
 
 /// Everything that happened, and what is to happen.
 #[derive(Default)]
-pub struct State {
-    pub calls: Vec<Call>,
-    pub messages: BTreeMap<u64, Message>,
+pub(crate) struct State {
+    pub(crate) calls: Vec<Call>,
+    pub(crate) messages: BTreeMap<u64, Message>,
     /// Guilds of channels; a channel that is not listed is a direct message.
-    pub guilds: HashMap<u64, u64>,
-    pub roles: HashMap<u64, Vec<u64>>,
-    pub files: HashMap<String, Vec<u8>>,
-    pub identified: Vec<Value>,
-    pub resumed: Vec<Value>,
-    pub heartbeats: usize,
-    pub commands: HashMap<u64, Value>,
-    pub responses: Vec<Value>,
+    pub(crate) guilds: HashMap<u64, u64>,
+    pub(crate) roles: HashMap<u64, Vec<u64>>,
+    pub(crate) files: HashMap<String, Vec<u8>>,
+    pub(crate) identified: Vec<Value>,
+    pub(crate) resumed: Vec<Value>,
+    pub(crate) heartbeats: usize,
+    pub(crate) commands: HashMap<u64, Value>,
+    pub(crate) responses: Vec<Value>,
     /// Taken by the next call that fits.
-    pub faults: VecDeque<Fault>,
+    pub(crate) faults: VecDeque<Fault>,
     /// Whether a session can be gone on with.
-    pub forgets_sessions: bool,
+    pub(crate) forgets_sessions: bool,
     /// Every connection is closed with this.
-    pub closes_with: Option<u16>,
-    pub session: gateway::Session,
-    pub gateway: String,
+    pub(crate) closes_with: Option<u16>,
+    pub(crate) session: gateway::Session,
+    pub(crate) gateway: String,
     last_id: u64,
     nonces: HashMap<String, u64>,
 }
 
 #[derive(Debug, Clone)]
-pub struct Call {
-    pub method: String,
-    pub path: String,
-    pub body: Value,
-    pub at: Instant,
+pub(crate) struct Call {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) body: Value,
+    pub(crate) at: Instant,
 }
 
 #[derive(Debug, Clone)]
-pub struct Message {
-    pub id: u64,
-    pub channel: u64,
-    pub author: u64,
-    pub content: String,
+pub(crate) struct Message {
+    pub(crate) id: u64,
+    pub(crate) channel: u64,
+    pub(crate) author: u64,
+    pub(crate) content: String,
     /// What it said before.
-    pub edits: Vec<String>,
-    pub replies_to: Option<u64>,
-    pub file: Option<(String, String)>,
+    pub(crate) edits: Vec<String>,
+    pub(crate) replies_to: Option<u64>,
+    pub(crate) file: Option<(String, String)>,
     more: Value,
 }
 
 /// What happens to a call instead of what should.
-pub struct Fault {
-    pub method: &'static str,
-    pub path: &'static str,
-    pub what: What,
+pub(crate) struct Fault {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) what: What,
 }
 
 #[derive(Debug, Clone)]
-pub enum What {
+pub(crate) enum What {
     Answer {
         status: u16,
         headers: Vec<(&'static str, String)>,
@@ -104,7 +104,7 @@ pub enum What {
 }
 
 impl Discord {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let state = Shared::default();
         let listen = || runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -122,13 +122,13 @@ impl Discord {
         Self { state, api, gateway: address, runtime: Some(runtime) }
     }
 
-    pub fn look(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn look(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
     /// Waits until something is so, and says what it is.
     #[track_caller]
-    pub fn until<T>(&self, what: &str, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
+    pub(crate) fn until<T>(&self, what: &str, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
         let began = Instant::now();
         loop {
             if let Some(found) = look(&mut self.look()) {
@@ -140,22 +140,22 @@ impl Discord {
     }
 
     #[track_caller]
-    pub fn until_ready(&self, times: usize) {
+    pub(crate) fn until_ready(&self, times: usize) {
         self.until("the bridge has identified", |state| (state.identified.len() >= times).then_some(()));
     }
 
     /// Somebody says something; its id. A mention of the bot is one.
-    pub fn say(&self, channel: u64, content: &str) -> u64 {
+    pub(crate) fn say(&self, channel: u64, content: &str) -> u64 {
         self.say_as(channel, USER, content, json!({}))
     }
 
-    pub fn say_as(&self, channel: u64, author: u64, content: &str, more: Value) -> u64 {
+    pub(crate) fn say_as(&self, channel: u64, author: u64, content: &str, more: Value) -> u64 {
         self.look().said(channel, author, content, more)
     }
 
     /// The answer to a message, once it says this.
     #[track_caller]
-    pub fn answered(&self, id: u64, content: &str) -> Message {
+    pub(crate) fn answered(&self, id: u64, content: &str) -> Message {
         self.until(&format!("{id} is answered with {content:?}"), |state| {
             state.replies(id).into_iter().find(|message| message.content.contains(content))
         })
@@ -163,7 +163,7 @@ impl Discord {
 
     /// Somebody uses a slash command; what the bot answers.
     #[track_caller]
-    pub fn command(&self, channel: u64, user: u64, name: &str, argument: Option<&str>) -> String {
+    pub(crate) fn command(&self, channel: u64, user: u64, name: &str, argument: Option<&str>) -> String {
         let before = {
             let mut state = self.look();
             let id = state.new_id();
@@ -185,11 +185,11 @@ impl Discord {
     }
 
     /// Cuts the connection without a word.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.look().session.cut();
     }
 
-    pub fn fault(&self, method: &'static str, path: &'static str, what: What) {
+    pub(crate) fn fault(&self, method: &'static str, path: &'static str, what: What) {
         self.look().faults.push_back(Fault { method, path, what });
     }
 }
@@ -204,17 +204,17 @@ impl Drop for Discord {
 
 impl State {
     /// What the bot said in answer to a message.
-    pub fn replies(&self, id: u64) -> Vec<Message> {
+    pub(crate) fn replies(&self, id: u64) -> Vec<Message> {
         self.messages.values().filter(|message| message.replies_to == Some(id)).cloned().collect()
     }
 
     /// Everything the bot said in a channel, as it stands now.
-    pub fn said_by_bot(&self, channel: u64) -> Vec<String> {
+    pub(crate) fn said_by_bot(&self, channel: u64) -> Vec<String> {
         let own = self.messages.values().filter(|message| message.author == BOT && message.channel == channel);
         own.map(|message| message.content.clone()).collect()
     }
 
-    pub fn said(&mut self, channel: u64, author: u64, content: &str, more: Value) -> u64 {
+    pub(crate) fn said(&mut self, channel: u64, author: u64, content: &str, more: Value) -> u64 {
         let (id, content, more) = (self.new_id(), content.to_owned(), more);
         let message = Message { id, channel, author, content, edits: Vec::new(), replies_to: None, file: None, more };
         self.keep(message);
@@ -234,7 +234,7 @@ impl State {
         self.session.dispatch("MESSAGE_CREATE", data);
     }
 
-    pub fn new_id(&mut self) -> u64 {
+    pub(crate) fn new_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
     }
@@ -267,7 +267,7 @@ impl Message {
     }
 }
 
-pub fn mention(text: &str) -> String {
+pub(crate) fn mention(text: &str) -> String {
     format!("<@{BOT}> {text}")
 }
 
