@@ -103,7 +103,7 @@ pub async fn run(
     };
     drop(happenings);
     bridge.end(&stop).await;
-    connection.join_all().await;
+    while connection.join_next().await.is_some() {}
     outcome
 }
 
@@ -120,6 +120,11 @@ const fn refused(code: Option<u16>) -> BridgeError {
         Some(4013 | 4014) => BridgeError::Intents,
         code => BridgeError::Refused(code),
     }
+}
+
+/// Names, as many as fit into a message.
+fn listed(names: &[&str]) -> String {
+    names.join(", ").chars().take(1800).collect()
 }
 
 struct Bridge {
@@ -205,7 +210,8 @@ impl Bridge {
             }
         }
         let talking = self.shared.ledger.channels().await;
-        let listed = &self.shared.settings.allow.listen;
+        let allow = &self.shared.settings.allow;
+        let listed = allow.listen.iter().chain(&allow.channels);
         let read: HashSet<Snowflake> = talking.iter().chain(listed).chain(self.desks.keys()).copied().collect();
         for channel in read {
             self.catch_up(channel);
@@ -343,14 +349,14 @@ impl Bridge {
                 let waiting = desk.map_or(0, |desk| desk.waiting.len());
                 format!("Model: {model}\nSession: {session}\nNow: {doing}, {waiting} waiting")
             }
-            Command::Model(None) => format!("Models: {}", backends.names().join(", ")),
+            Command::Model(None) => format!("Models: {}", listed(&backends.names())),
             Command::Model(Some(name)) => match backends.named(&name).map(|backend| backend.validate()) {
                 Some(Ok(())) => {
                     ledger.change_talk(channel, |talk| talk.anew(Some(name.clone()))).await;
                     format!("{name} answers here from now on, in a new conversation.")
                 }
                 Some(Err(invalid)) => format!("{name} cannot be used: {}", invalid.why),
-                None => format!("There is no model of that name. There are: {}", backends.names().join(", ")),
+                None => format!("There is no model of that name. There are: {}", listed(&backends.names())),
             },
         }
     }

@@ -37,7 +37,10 @@ async fn read(shared: &Shared, channel: Snowflake, missed: &mut Missed) -> Resul
     missed.place = Some(place);
     let Some(cursor) = shared.ledger.cursor(channel).await else {
         let latest = persist(shared, || shared.rest.messages(channel, None)).await?;
-        missed.read = latest.last().map(|message| message.id);
+        if let Some(latest) = latest.last() {
+            // At once: what comes after it counts, even if we end before this is told.
+            shared.ledger.set_cursor(channel, latest.id).await;
+        }
         return Ok(());
     };
     let (mut members, mut after) = (HashMap::new(), cursor);

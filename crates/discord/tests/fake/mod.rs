@@ -89,6 +89,8 @@ pub(crate) struct Message {
 pub(crate) struct Fault {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
+    /// Stands somewhere in its body.
+    pub(crate) says: &'static str,
     pub(crate) what: What,
 }
 
@@ -190,7 +192,11 @@ impl Discord {
     }
 
     pub(crate) fn fault(&self, method: &'static str, path: &'static str, what: What) {
-        self.look().faults.push_back(Fault { method, path, what });
+        self.fault_of(method, path, "", what);
+    }
+
+    pub(crate) fn fault_of(&self, method: &'static str, path: &'static str, says: &'static str, what: What) {
+        self.look().faults.push_back(Fault { method, path, says, what });
     }
 }
 

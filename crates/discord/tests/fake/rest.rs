@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::{BOT, Call, Message, Shared, State, TOKEN, What, lock};
+use super::{BOT, Call, Fault, Message, Shared, State, TOKEN, What, lock};
 
 type Answer = Response<Full<Bytes>>;
 
@@ -46,7 +46,9 @@ async fn handle(request: Request<Incoming>, state: Shared) -> Result<Answer, Inf
     let (done, silent) = {
         let mut state = lock(&state);
         state.calls.push(Call { method: method.clone(), path: path.clone(), body: body.clone(), at: Instant::now() });
-        let fault = state.faults.iter().position(|fault| fault.method == method && path.contains(fault.path));
+        let said = body.to_string();
+        let fits = |fault: &Fault| fault.method == method && path.contains(fault.path) && said.contains(fault.says);
+        let fault = state.faults.iter().position(fits);
         match fault.and_then(|index| state.faults.remove(index)).map(|fault| fault.what) {
             Some(What::Answer { status, headers, body }) => {
                 let mut refused = answer(status, &body);
@@ -150,7 +152,7 @@ fn read(bytes: &[u8]) -> (Value, Option<(String, String)>) {
     let text = String::from_utf8_lossy(bytes);
     let Some((boundary, rest)) = text.split_once("\r\n") else { return (Value::Null, None) };
     let (mut json, mut file) = (Value::Null, None);
-    for part in rest.split(&format!("{boundary}")) {
+    for part in rest.split(boundary) {
         let Some((head, content)) = part.split_once("\r\n\r\n") else { continue };
         let content = content.strip_suffix("\r\n").unwrap_or(content);
         if head.contains("name=\"payload_json\"") {

@@ -101,6 +101,7 @@ fn too_many_waiting_is_said() {
 #[test]
 fn stop_ends_the_answer_and_keeps_what_there_is() {
     let world = World::new().start();
+    assert_eq!(world.discord.command(CHANNEL, USER, "stop", None), "Nothing is being answered here.");
     let asked = world.discord.say(CHANNEL, &mention("text half of it|hold forever"));
     world.discord.answered(asked, "half of it");
     let waiting = world.discord.say(CHANNEL, &mention("next"));
@@ -109,7 +110,6 @@ fn stop_ends_the_answer_and_keeps_what_there_is() {
     assert!(stopped.content.starts_with("half of it\n"), "{stopped:?}");
     assert_eq!(world.puppet.dropped.load(Ordering::SeqCst), 1);
     world.discord.answered(waiting, "re: next");
-    assert_eq!(world.discord.command(CHANNEL, USER, "stop", None), "Nothing is being answered here.");
 }
 
 #[test]

@@ -78,21 +78,19 @@ fn killed_after_the_answer_was_sent_and_before_that_was_noted_it_is_not_sent_aga
 #[test]
 fn killed_between_two_parts_only_the_missing_ones_are_sent() {
     let mut world = World::new().start();
-    let asked = world.discord.say(CHANNEL, &mention("hold a|long 300"));
-    world.discord.until("it is asked", |_| (world.puppet.prompts().len() == 1).then_some(()));
-    // The first part goes out; the second is taken, and nobody hears of it.
-    world.puppet.release("a");
-    world.discord.answered(asked, "line 0\n");
+    // The second part is taken, and nobody hears of it; the third is never sent.
+    world.discord.fault_of("POST", "/messages", "line 150", What::Silence);
+    world.discord.say(CHANNEL, &mention("long 300"));
+    world.discord.until("the second part is there", |state| (state.said_by_bot(CHANNEL).len() == 2).then_some(()));
     world.kill();
     world.restart();
-    world.discord.until("all of it is there", |state| {
-        state.said_by_bot(CHANNEL).last().is_some_and(|last| last.contains("line 299")).then_some(())
-    });
     let next = world.discord.say(CHANNEL, &mention("next"));
     world.discord.answered(next, "re: next");
     let said = world.discord.look().said_by_bot(CHANNEL);
     let lines: Vec<&str> = said.iter().flat_map(|part| part.lines()).collect();
-    assert_eq!(lines.len(), 301, "{lines:?}");
+    let expected: Vec<String> = (0..300).map(|line| format!("this is line {line}")).collect();
+    assert_eq!((&lines[..300], lines[300]), (&expected.iter().map(String::as_str).collect::<Vec<_>>()[..], "re: next"));
+    assert_eq!((lines.len(), world.puppet.prompts().len()), (301, 2));
 }
 
 #[test]
@@ -135,4 +133,21 @@ fn told_to_stop_now_it_takes_the_message_up_again_at_the_next_start() {
     world.puppet.release("a");
     world.restart();
     world.discord.answered(asked, "re: hold a");
+}
+
+#[test]
+fn what_was_said_in_a_listed_channel_before_anybody_talked_there_is_answered_too() {
+    let listen = trunkline_discord::Snowflake(CHANNEL);
+    let world = World::new();
+    world.discord.say(CHANNEL, "said before it was ever here");
+    let mut world = world.allowing(trunkline_discord::Allow { listen: vec![listen], ..Default::default() }).start();
+    // Its place in the channel is known once its history was looked at.
+    world.discord.until("it has looked", |state| {
+        state.calls.iter().any(|call| call.path.ends_with("messages?limit=1")).then_some(())
+    });
+    world.stop().unwrap();
+    let missed = world.discord.say(CHANNEL, "said while it was away");
+    world.restart();
+    world.discord.answered(missed, "re: said while it was away");
+    assert_eq!(world.puppet.prompts(), ["said while it was away"]);
 }
