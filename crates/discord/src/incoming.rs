@@ -47,11 +47,19 @@ pub(crate) fn heard(message: &Message, me: Snowflake, place: Whereabouts, allow:
         return None;
     }
     let text = without_mention(&message.content, me);
-    if text.is_empty() && message.attachments.is_empty() {
+    let quoted = message.referenced_message.as_deref().filter(|quoted| quoted.author.id != me);
+    let text = quoted.map_or_else(|| text.clone(), |quoted| format!("{}{text}", quote(&quoted.content)));
+    if text.trim().is_empty() && message.attachments.is_empty() {
         return None;
     }
     let (id, channel, author) = (message.id, message.channel_id, message.author.id);
     Some(Incoming { id, channel, guild, author, text, attachments: message.attachments.clone() })
+}
+
+/// What somebody else said, for an agent that has not heard it.
+fn quote(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(|line| format!("> {line}")).collect();
+    if lines.is_empty() { String::new() } else { format!("{}\n\n", lines.join("\n")) }
 }
 
 fn without_mention(text: &str, me: Snowflake) -> String {
@@ -88,6 +96,12 @@ mod tests {
             ("a mention", json!({}), Some("hi")),
             ("a mention within", json!({"content": "so <@!1> hi"}), Some("so hi")),
             ("a reply to us", json!({"content": "and then?", "type": 19}), Some("and then?")),
+            (
+                "a reply to another",
+                json!({"content": "<@1> why?", "type": 19, "referenced_message":
+                    {"id": "99", "channel_id": "20", "author": {"id": "41"}, "content": "it fails\nhere"}}),
+                Some("> it fails\n> here\n\nwhy?"),
+            ),
             ("no mention", json!({"content": "hi", "mentions": []}), None),
             ("somebody else", json!({"content": "<@2> hi", "mentions": [{"id": "2"}]}), None),
             ("a listened channel", json!({"content": "hi", "mentions": [], "channel_id": "21"}), Some("hi")),

@@ -24,6 +24,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Discord refuses callers that do not say who they are in this form.
 const USER_AGENT: &str = concat!("DiscordBot (", env!("CARGO_PKG_REPOSITORY"), ", ", env!("CARGO_PKG_VERSION"), ")");
 
+/// The largest answer: a hundred messages with all their trimmings.
+const LARGEST: usize = 16 * 1024 * 1024;
+
 /// Where a limit does not say when it ends.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 
@@ -191,7 +194,7 @@ impl Rest {
         loop {
             self.thaw().await;
             let permit = self.inner.limiter.acquire(Endpoint { method, path: route.to_owned() }).await;
-            let response = self.request(method, path, &body).send().await.map_err(unreachable)?;
+            let mut response = self.request(method, path, &body).send().await.map_err(unreachable)?;
             let (status, limit) = (response.status().as_u16(), Limit::of(response.headers()));
             if status == 429 {
                 let wait = limit.wait.unwrap_or(UNKNOWN_WAIT);
@@ -204,9 +207,15 @@ impl Rest {
                 continue;
             }
             permit.complete(limit.bucket);
-            let bytes = response.bytes().await.map_err(unreachable)?;
+            let mut bytes = Vec::new();
+            while let Some(piece) = response.chunk().await.map_err(unreachable)? {
+                if bytes.len() + piece.len() > LARGEST {
+                    return Err(RestError::Unreachable { what, reason: "the answer is too large".to_owned() });
+                }
+                bytes.extend_from_slice(&piece);
+            }
             if (200..300).contains(&status) {
-                return Ok(bytes.to_vec());
+                return Ok(bytes);
             }
             let said = serde_json::from_slice::<Value>(&bytes).ok();
             let message = said.as_ref().and_then(|said| said["message"].as_str()).unwrap_or("no reason given");

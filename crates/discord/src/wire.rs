@@ -25,6 +25,9 @@ pub(crate) struct Message {
     pub(crate) webhook_id: Option<Snowflake>,
     #[serde(default)]
     pub(crate) message_reference: Option<Reference>,
+    /// What it replies to.
+    #[serde(default)]
+    pub(crate) referenced_message: Option<Box<Message>>,
     #[serde(default, rename = "type")]
     pub(crate) kind: u8,
 }

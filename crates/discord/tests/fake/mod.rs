@@ -245,6 +245,10 @@ impl State {
         self.last_id
     }
 
+    pub(crate) fn forget_nonces(&mut self) {
+        self.nonces.clear();
+    }
+
     fn told(&self) -> String {
         let calls: Vec<String> =
             self.calls.iter().map(|call| format!("{} {} {}", call.method, call.path, call.body)).collect();

@@ -92,6 +92,8 @@ impl World {
     pub(crate) fn kill(&mut self) {
         self.bridge.take().unwrap().runtime.shutdown_timeout(Duration::from_secs(10));
         self.discord.cut();
+        // Discord remembers those for minutes only.
+        self.discord.look().forget_nonces();
     }
 
     /// Asks it to stop, and waits until it has.

@@ -1,10 +1,12 @@
 //! `trunkline discord`: the bridge to Discord.
 
+use std::fs::{self, File, TryLockError};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use trunkline_core::near::near;
 use trunkline_discord::{
@@ -97,6 +99,7 @@ impl Discord {
         let engine = loaded.engine(Caps::default(), None)?;
         let backends = self.backends(&engine, &model)?;
         let mut signals = StopSignals::listen()?;
+        let _alone = alone(&loaded.state)?;
         engine.sweep().await;
         let store = Store::open(&loaded.state.join(trunkline_store::FILE)).await?;
         let settings = Settings::new(allow, loaded.state.clone());
@@ -160,6 +163,22 @@ impl Discord {
         let names = engine.models().names();
         let others = names.into_iter().map(|name| Arc::new(backend(name)) as Arc<dyn Backend>);
         Ok(Backends::new(Arc::new(first)).with(others))
+    }
+}
+
+/// Two bridges with one memory would answer everything twice. Ends with the process, however that ends.
+fn alone(state: &Path) -> Result<File> {
+    let path = state.join("discord.lock");
+    fs::create_dir_all(state).with_context(|| format!("cannot make {}", state.display()))?;
+    let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let error =
+                ConfigError::elsewhere(format!("another bridge runs with the state folder {}", state.display()));
+            Err(error.hint("give each its own with --state").into())
+        }
+        // Where files cannot be locked nobody is kept out.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }
 

@@ -16,7 +16,9 @@ printf '{"type":"system","subtype":"init","session_id":"5e551011-0000-4000-8000-
 case "$said" in
 *hang*) tell hanging $$; hang ;;
 *fail*) echo "Invalid API key: please run /login" >&2; exit 1 ;;
-*wait*) tell waiting $$; await go ;;
+*wait*)
+    printf '{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"one moment"}}}\n'
+    tell waiting $$; await go ;;
 esac
 printf '{"type":"result","subtype":"success","is_error":false,"result":"heard %s","session_id":"5e551011-0000-4000-8000-000000000001"}\n' "${said##*TASK ---}""#;
 
@@ -145,6 +147,26 @@ fn r8_failures_and_timeouts_are_told() {
     let hanging = discord.say(CHANNEL, &mention("hang"));
     discord.answered(hanging, "claude failed: Query timed out");
     all_gone(&[line.told_pid("hanging")]);
+}
+
+/// 003 R8.4: what the CLI says is shown before it has said all of it.
+#[test]
+fn r8_an_answer_is_seen_as_it_grows() {
+    let (line, discord) = world();
+    let _bridge = Bridge::start(&line, &discord, &[]);
+    let asked = discord.say(CHANNEL, &mention("wait"));
+    let draft = discord.answered(asked, "one moment");
+    line.tell("go");
+    let answer = discord.answered(asked, "heard wait");
+    assert_eq!((answer.id, discord.look().said_by_bot(CHANNEL).len()), (draft.id, 1));
+}
+
+#[test]
+fn a_second_bridge_is_turned_away() {
+    let (line, discord) = world();
+    let _bridge = Bridge::start(&line, &discord, &[]);
+    let ran = line.run(&["discord", "--allow-user", "1"]).exits(3);
+    assert!(ran.stderr.contains("another bridge runs with the state folder"), "{ran:?}");
 }
 
 #[test]
