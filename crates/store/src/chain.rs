@@ -1,6 +1,8 @@
 //! Which session a client means that sends its whole history with every turn: one whose history has been seen before,
 //! by a hash of it.
 
+use serde_json::Value;
+
 use crate::error::StoreError;
 use crate::session::{Owner, SessionKey};
 use crate::store::Store;
@@ -43,7 +45,7 @@ impl Store {
         model: &str,
         hashes: &[Hash],
     ) -> Result<Option<(usize, SessionKey)>, StoreError> {
-        let list = serde_json::to_string(&hashes.iter().map(hex).collect::<Vec<_>>())?;
+        let list = Value::from_iter(hashes.iter().map(hex)).to_string();
         // CROSS JOIN: look each of them up, whatever the planner thinks of it.
         let query = sqlx::query_as(
             "SELECT given.key, chains.session FROM json_each(?3) AS given CROSS JOIN chains

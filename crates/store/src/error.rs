@@ -31,15 +31,13 @@ pub enum StoreError {
     /// Others kept the write lock for longer than anyone should.
     #[error("the database is busy: {0}")]
     Busy(#[source] sqlx::Error),
-    /// The next one to open it will find out, and move it aside.
+    /// Where the archive or a check meets this, the next one to open the file moves it aside.
     #[error("the database is damaged: {0}")]
     Broken(#[source] sqlx::Error),
     #[error("there is no such session")]
     NoSuchSession,
     #[error("the database: {0}")]
     Database(#[source] sqlx::Error),
-    #[error("an event could not be kept: {0}")]
-    Json(#[from] serde_json::Error),
     /// Of an export.
     #[error(transparent)]
     Write(io::Error),

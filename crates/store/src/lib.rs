@@ -27,9 +27,10 @@ mod schema;
 mod session;
 mod store;
 mod time;
+mod transaction;
 
 pub use archive::{
-    EventRow, Full, Keeping, Kept, Outcome, Record, Selection, Surface, TurnBegun, TurnEnded, TurnRow, Writer,
+    EventRow, Keeping, Kept, NotQueued, Outcome, Record, Selection, Surface, TurnBegun, TurnEnded, TurnRow, Writer,
 };
 pub use bridge::{Binding, InboxRow, InboxState};
 pub use chain::Hash;

@@ -41,7 +41,12 @@ pub(crate) async fn prepare(path: &Path) -> Result<(), StoreError> {
     let locked = tokio::task::spawn_blocking(move || lock(&beside)).await;
     let _one_at_a_time = locked.map_err(io::Error::other).flatten().map_err(cannot)?;
     create(path).map_err(cannot)?;
-    match set_up(path).await {
+    let looked = if fs::remove_file(suspicion(path)).is_ok() { examine(path).await } else { Ok(()) };
+    let opened = match looked {
+        Ok(()) => set_up(path).await,
+        wrong => wrong,
+    };
+    match opened {
         Err(StoreError::Broken(error)) => {
             let aside = move_aside(path).map_err(cannot)?;
             tracing::error!(
@@ -54,6 +59,20 @@ pub(crate) async fn prepare(path: &Path) -> Result<(), StoreError> {
         }
         result => result,
     }
+}
+
+/// A file beside the database: somebody found it damaged while it was in use, so it is read through before the next use.
+pub(crate) fn suspicion(path: &Path) -> PathBuf {
+    with_suffix(path, "-suspect")
+}
+
+/// Reads all of it.
+async fn examine(path: &Path) -> Result<(), StoreError> {
+    let mut connection = options().filename(path).connect().await?;
+    let verdict = sqlx::query_scalar("PRAGMA integrity_check(1)").fetch_one(&mut connection).await;
+    connection.close().await?;
+    let verdict: String = verdict?;
+    if verdict == "ok" { Ok(()) } else { Err(StoreError::Broken(sqlx::Error::Protocol(verdict))) }
 }
 
 /// Held until the file is dropped.
@@ -81,9 +100,12 @@ fn private(path: &Path) -> io::Result<File> {
 }
 
 async fn set_up(path: &Path) -> Result<(), StoreError> {
-    // Both are kept in the file, and the first must be said before there is anything in it.
-    let options = options().auto_vacuum(SqliteAutoVacuum::Incremental).journal_mode(SqliteJournalMode::Wal);
-    let mut connection = options.filename(path).connect().await?;
+    let mut options = options().filename(path).journal_mode(SqliteJournalMode::Wal);
+    // To be said before there is anything in it; afterwards it changes nothing, and yet it writes.
+    if fs::metadata(path).is_ok_and(|file| file.len() == 0) {
+        options = options.auto_vacuum(SqliteAutoVacuum::Incremental);
+    }
+    let mut connection = options.connect().await?;
     let migrated = schema::migrate(&mut connection).await;
     let closed = connection.close().await;
     match migrated? {

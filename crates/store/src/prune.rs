@@ -32,9 +32,23 @@ impl Store {
             pruned.turns += some.turns;
             pruned.messages += some.messages;
         }
-        sqlx::raw_sql("PRAGMA incremental_vacuum").execute(self.writing()).await?;
-        sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(self.writing()).await?;
+        self.give_room_back().await?;
         Ok(pruned)
+    }
+
+    /// Piece by piece, for the same reason.
+    async fn give_room_back(&self) -> Result<(), StoreError> {
+        let mut free = i64::MAX;
+        loop {
+            let now: i64 = sqlx::query_scalar("PRAGMA freelist_count").fetch_one(self.writing()).await?;
+            if now == 0 || now >= free {
+                break;
+            }
+            free = now;
+            sqlx::raw_sql("PRAGMA incremental_vacuum(1000)").execute(self.writing()).await?;
+        }
+        sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(self.writing()).await?;
+        Ok(())
     }
 
     /// The next few; nothing, once there is nothing left.

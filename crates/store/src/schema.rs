@@ -17,16 +17,16 @@ pub(crate) struct Newer(pub(crate) i64);
 
 /// Brings a database up to [`KNOWN`].
 pub(crate) async fn migrate(connection: &mut SqliteConnection) -> sqlx::Result<Result<(), Newer>> {
+    // Mostly there is nothing to do, and no reason to wait for whoever writes just now.
+    match version(connection).await? {
+        KNOWN => return Ok(Ok(())),
+        found if found > KNOWN => return Ok(Err(Newer(found))),
+        _ => {}
+    }
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let found: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *transaction).await?;
-    if found > KNOWN {
-        return Ok(Err(Newer(found)));
-    }
-    if found == KNOWN {
-        return Ok(Ok(()));
-    }
+    let found = version(&mut transaction).await?;
     let done = usize::try_from(found).unwrap_or(0);
-    for step in &MIGRATIONS[done..] {
+    for step in MIGRATIONS.iter().skip(done) {
         sqlx::raw_sql(*step).execute(&mut *transaction).await?;
     }
     // A pragma takes no parameters; this is a number of ours.
@@ -34,4 +34,8 @@ pub(crate) async fn migrate(connection: &mut SqliteConnection) -> sqlx::Result<R
     sqlx::raw_sql(raise).execute(&mut *transaction).await?;
     transaction.commit().await?;
     Ok(Ok(()))
+}
+
+async fn version(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
+    sqlx::query_scalar("PRAGMA user_version").fetch_one(connection).await
 }

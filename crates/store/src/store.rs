@@ -1,14 +1,16 @@
 //! The database itself: one connection that writes, a few that read.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
-use sqlx::{Row, Sqlite, Transaction};
+use sqlx::Row;
+use sqlx::sqlite::{SqlitePool, SqlitePoolOptions, SqliteRow};
 
 use crate::error::StoreError;
 use crate::opening;
 use crate::schema;
+use crate::transaction::Transaction;
 
 /// The file's name in the folder for private state.
 pub const FILE: &str = "trunkline.db";
@@ -24,6 +26,10 @@ pub struct Store {
     /// SQLite has one writer at a time; within a process they queue here, in order, rather than on its lock.
     writing: SqlitePool,
     reading: SqlitePool,
+    /// None of one in memory.
+    path: Option<Arc<Path>>,
+    /// One in memory lives as long as some connection to it.
+    _anchor: Option<SqlitePool>,
 }
 
 impl Store {
@@ -33,17 +39,19 @@ impl Store {
         let options = opening::options().filename(path);
         let writing = pool(1).connect_with(options.clone()).await?;
         let reading = pool(READERS).connect_lazy_with(options.pragma("query_only", "on"));
-        Ok(Self { writing, reading })
+        Ok(Self { writing, reading, path: Some(path.into()), _anchor: None })
     }
 
     /// One that ends with the last of its clones, for tests.
     pub async fn in_memory() -> Result<Self, StoreError> {
-        let options = opening::options().in_memory(true);
-        // A second connection would be a second database.
-        let one = pool(1).min_connections(1).connect_with(options).await?;
-        let migrated = schema::migrate(&mut *one.acquire().await?).await?;
+        let name = format!("file:trunkline-{}", uuid::Uuid::now_v7());
+        let options = opening::options().filename(name).in_memory(true).shared_cache(true);
+        let anchor = pool(1).connect_with(options.clone()).await?;
+        let migrated = schema::migrate(&mut *anchor.acquire().await?).await?;
         migrated.expect("a new database is no newer than we are");
-        Ok(Self { writing: one.clone(), reading: one })
+        // Several that write and read at once would not wait for each other here.
+        let one = pool(1).connect_with(options).await?;
+        Ok(Self { writing: one.clone(), reading: one, path: None, _anchor: Some(anchor) })
     }
 
     /// Waits for what is going on and closes the file. Not a must: nothing that was answered is lost without it.
@@ -52,15 +60,33 @@ impl Store {
         self.writing.close().await;
     }
 
-    /// Everything that is wrong with the file, in SQLite's words; nothing if it is well. Reads all of it.
+    /// Everything that is wrong with the file, in SQLite's words; nothing if it is well. Reads all of it. A damaged one is
+    /// moved aside by the next to open it.
     pub async fn check(&self) -> Result<Vec<String>, StoreError> {
-        let rows: Vec<String> = sqlx::query_scalar("PRAGMA integrity_check(20)").fetch_all(self.reading()).await?;
-        let mut wrong: Vec<String> = rows.into_iter().filter(|row| row != "ok").collect();
-        for row in sqlx::query("PRAGMA foreign_key_check").fetch_all(self.reading()).await? {
-            let (table, parent): (String, String) = (row.try_get(0)?, row.try_get(2)?);
-            wrong.push(format!("a row of {table} belongs to a row of {parent} that is not there"));
+        let rows = sqlx::query_scalar("PRAGMA integrity_check(20)").fetch_all(self.reading()).await;
+        let mut damage = rows.map_err(StoreError::from).or_else(|error| {
+            if matches!(error, StoreError::Broken(_)) { Ok(vec![error.to_string()]) } else { Err(error) }
+        })?;
+        damage.retain(|row| row != "ok");
+        if !damage.is_empty() {
+            self.suspect();
+            return Ok(damage);
         }
-        Ok(wrong)
+        let strays = sqlx::query("PRAGMA foreign_key_check").fetch_all(self.reading()).await?;
+        let stray = |row: SqliteRow| {
+            let (table, parent): (String, String) = (row.try_get(0)?, row.try_get(2)?);
+            Ok(format!("a row of {table} belongs to a row of {parent} that is not there"))
+        };
+        strays.into_iter().map(stray).collect()
+    }
+
+    /// Leaves word for the next one to open the file: something in it is damaged.
+    pub(crate) fn suspect(&self) {
+        if let Some(path) = &self.path
+            && let Err(error) = std::fs::write(opening::suspicion(path), "")
+        {
+            tracing::error!("{} is damaged, and there is no way to note it: {error}", path.display());
+        }
     }
 
     pub(crate) fn reading(&self) -> &SqlitePool {
@@ -72,9 +98,9 @@ impl Store {
         &self.writing
     }
 
-    /// For several statements. It takes the write lock at once: one that began by reading could not wait for it later.
-    pub(crate) async fn transaction(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        Ok(self.writing.begin_with("BEGIN IMMEDIATE").await?)
+    /// For several statements.
+    pub(crate) async fn transaction(&self) -> Result<Transaction, StoreError> {
+        Transaction::begin(&self.writing).await
     }
 }
 
@@ -82,4 +108,79 @@ fn pool(size: u32) -> SqlitePoolOptions {
     let pool = SqlitePoolOptions::new().max_connections(size).acquire_timeout(PATIENCE);
     // A file does not hang up, and a database in memory must not be let go.
     pool.test_before_acquire(false).idle_timeout(None).max_lifetime(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::JoinSet;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::archive::{Record, Surface, TurnBegun};
+    use crate::session::{NewSession, Owner};
+    use crate::time::Time;
+
+    fn turn(run: &str, prompt: String) -> Record {
+        let (session, place, model, time) = (None, String::new(), String::new(), Time::now());
+        let (run, owner, surface) = (run.to_owned(), Owner::local(), Surface::Run);
+        Record::Begun(TurnBegun { run, session, owner, surface, place, model, prompt, time })
+    }
+
+    /// SQLite answers a full disk and its own limit on pages alike. The limit is the connection's, and goes with it.
+    async fn fill(store: &Store) {
+        sqlx::raw_sql("PRAGMA max_page_count = 1").execute(store.writing()).await.unwrap();
+    }
+
+    async fn empty(store: &Store) {
+        sqlx::raw_sql("PRAGMA max_page_count = 1000000").execute(store.writing()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_is_an_error_and_then_it_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join(FILE)).await.unwrap();
+        let ((writer, keeping), stop, mut tasks) = (store.writer(), CancellationToken::new(), JoinSet::new());
+        tasks.spawn(keeping.run(stop.clone()));
+        fill(&store).await;
+        writer.send(turn("lost", "x".repeat(100_000))).await.unwrap();
+        let lost = writer.flush().await;
+        assert!(matches!(&lost, Err(StoreError::Lost(why)) if why.contains("full")), "{lost:?}");
+        let owner = Owner::local();
+        let begins = "x".repeat(100_000);
+        let new = NewSession {
+            owner: &owner,
+            model: &begins,
+            provider: "p",
+            repo: Path::new("/"),
+            begins: &begins,
+            parent: None,
+        };
+        fill(&store).await;
+        let refused = store.session_begin(&new).await;
+        assert!(matches!(refused, Err(StoreError::Disk(_))), "{refused:?}");
+        empty(&store).await;
+        writer.send(turn("kept", "x".repeat(100_000))).await.unwrap();
+        writer.flush().await.unwrap();
+        store.session_begin(&new).await.unwrap();
+        stop.cancel();
+        let kept = tasks.join_next().await.unwrap().unwrap();
+        assert_eq!((kept.rows, kept.lost), (1, 1));
+        assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn a_transaction_that_is_dropped_never_was() {
+        let folder = tempfile::tempdir().unwrap();
+        for store in [Store::open(&folder.path().join(FILE)).await.unwrap(), Store::in_memory().await.unwrap()] {
+            for _ in 0..3 {
+                let mut dropped = store.transaction().await.unwrap();
+                let query = sqlx::query("INSERT INTO cursors (place, message, changed) VALUES ('c', '1', 0)");
+                query.execute(&mut *dropped).await.unwrap();
+                drop(dropped);
+                assert_eq!(store.cursor("c").await.unwrap(), None);
+            }
+            store.set_cursor("c", "2").await.unwrap();
+            assert_eq!(store.cursor("c").await.unwrap().as_deref(), Some("2"));
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands;
+use crate::config::Surroundings;
 
 /// Every coding-agent CLI on one line
 ///
@@ -28,6 +29,8 @@ pub(crate) enum Command {
     Models(commands::models::List),
     Check(commands::check::Check),
     Doctor(commands::doctor::Doctor),
+    Sessions(commands::sessions::Sessions),
+    History(commands::history::History),
     Decode(commands::decode::Decode),
     Provider(commands::provider::Provider),
     MockLlm(commands::mock_llm::MockLlm),
@@ -47,4 +50,10 @@ pub(crate) struct Places {
     /// Folder for git worktrees of runs
     #[arg(long, value_name = "DIR", env = "TRUNKLINE_WORKTREES", default_value = "/tmp/agenticllm")]
     pub(crate) worktrees: PathBuf,
+}
+
+impl Places {
+    pub(crate) fn state_folder(&self, around: &Surroundings) -> PathBuf {
+        self.state.as_ref().map_or_else(|| around.state_home(), |state| around.folder.join(state))
+    }
 }

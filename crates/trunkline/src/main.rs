@@ -40,6 +40,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Models(models) => models.run(),
         Command::Check(check) => check.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Sessions(sessions) => sessions.run(),
+        Command::History(history) => history.run(),
         Command::Decode(decode) => decode.run(),
         Command::Provider(provider) => provider.run(),
         Command::MockLlm(mock) => mock.run(),

@@ -68,7 +68,7 @@ impl Loaded {
     pub(crate) fn within(around: Surroundings, places: &Places) -> Result<Self> {
         let place = Place::find(places.config.clone(), &around)?;
         let config = Config::load(&place, &around)?;
-        let state = places.state.as_ref().map_or_else(|| around.state_home(), |state| around.folder.join(state));
+        let state = places.state_folder(&around);
         let worktrees = around.folder.join(&places.worktrees);
         Ok(Self { place, config, state, worktrees, around })
     }

@@ -21,22 +21,32 @@ pub(super) struct Bounded {
 }
 
 /// What is kept is an event again.
-pub(super) fn event(event: &Event) -> Result<Bounded, serde_json::Error> {
-    let json = serde_json::to_string(event)?;
+pub(super) fn event(event: &Event) -> Bounded {
+    let json = json(event);
     let size = json.len();
     if size <= EVENT {
-        return Ok(Bounded { json, cut: None });
+        return Bounded { json, cut: None };
     }
-    let mut value = serde_json::to_value(event)?;
-    for most in STEPS {
+    shortened(event).map_or_else(
+        || {
+            let notice = Event::Notice { message: format!("an event of {size} bytes, too many to keep") };
+            Bounded { json: self::json(&notice), cut: Some(size) }
+        },
+        |json| Bounded { json, cut: Some(size) },
+    )
+}
+
+/// With shorter strings, if that is enough.
+fn shortened(event: &Event) -> Option<String> {
+    let mut value = serde_json::to_value(event).ok()?;
+    STEPS.into_iter().find_map(|most| {
         shorten(&mut value, most);
-        let json = serde_json::to_string(&value)?;
-        if json.len() <= EVENT {
-            return Ok(Bounded { json, cut: Some(size) });
-        }
-    }
-    let notice = Event::Notice { message: format!("an event of {size} bytes, too many to keep") };
-    Ok(Bounded { json: serde_json::to_string(&notice)?, cut: Some(size) })
+        Some(value.to_string()).filter(|json| json.len() <= EVENT)
+    })
+}
+
+fn json(event: &Event) -> String {
+    serde_json::to_string(event).expect("an event has no keys but strings, and no number that is none")
 }
 
 /// A text that is not an event's.
@@ -65,7 +75,7 @@ mod tests {
     use super::*;
 
     fn kept(given: &Event) -> (Event, Option<usize>) {
-        let bounded = event(given).unwrap();
+        let bounded = event(given);
         assert!(bounded.json.len() <= EVENT, "{}", bounded.json.len());
         (serde_json::from_str(&bounded.json).unwrap(), bounded.cut)
     }

@@ -4,11 +4,12 @@ mod bound;
 mod export;
 mod merge;
 mod read;
+mod row;
 mod writer;
 
 pub use export::Selection;
 pub use read::{EventRow, TurnRow};
-pub use writer::{Full, Keeping, Kept, Writer};
+pub use writer::{Keeping, Kept, NotQueued, Writer};
 
 use std::time::Duration;
 

@@ -44,7 +44,7 @@ pub struct EventRow {
 }
 
 impl Store {
-    /// The turns of a session, the first one first.
+    /// The turns of a session, the first one first. Whose it is, the caller has seen to: see [`Store::session`].
     pub async fn turns(&self, session: &SessionKey) -> Result<Vec<TurnRow>, StoreError> {
         let query = sqlx::query_as("SELECT * FROM turns WHERE session = ?1 ORDER BY id").bind(&session.0);
         Ok(query.fetch_all(self.reading()).await?)

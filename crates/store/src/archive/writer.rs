@@ -6,19 +6,18 @@
 
 use std::time::Duration;
 
-use sqlx::{Sqlite, Transaction};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use trunkline_core::event::Event;
 
-use super::bound::{self, Bounded};
-use super::merge::{Merging, Numbered};
+use super::bound;
+use super::merge::{Merging, Numbered, is_piece};
+use super::row::{Row, write};
 use super::{Record, TurnBegun, TurnEnded};
 use crate::error::StoreError;
 use crate::store::Store;
-use crate::time::millis_of;
 
 /// How many records may wait.
 const QUEUE: usize = 1024;
@@ -38,10 +37,15 @@ pub struct Writer {
     queue: mpsc::Sender<Message>,
 }
 
-/// The queue has no room just now: here is the record again.
+/// A record that was not queued.
 #[derive(Debug, thiserror::Error)]
-#[error("the archive has a backlog")]
-pub struct Full(pub Box<Record>);
+pub enum NotQueued {
+    /// There is no room just now: here it is again.
+    #[error("the archive has a backlog")]
+    Full(Box<Record>),
+    #[error("the archive is closed")]
+    Closed,
+}
 
 /// The other end, to be [run](Self::run) by whoever made it.
 #[derive(Debug)]
@@ -53,6 +57,8 @@ pub struct Keeping {
     kept: Kept,
     /// Why records were lost since somebody last asked.
     lost: Option<String>,
+    /// Whether the last transaction failed: that is said once, or the log would fill the disk as well.
+    failing: bool,
 }
 
 /// What was kept from beginning to end.
@@ -66,16 +72,14 @@ pub struct Kept {
 
 #[derive(Debug)]
 enum Message {
-    Keep(Record),
+    Row(Row),
+    /// More may follow that belongs to it.
+    Piece {
+        run: String,
+        sequence: u64,
+        event: Event,
+    },
     Flush(oneshot::Sender<Result<(), StoreError>>),
-}
-
-/// A record as the database takes it.
-#[derive(Debug)]
-enum Row {
-    Begun(TurnBegun),
-    Event { run: String, sequence: u64, event: Bounded },
-    Ended(TurnEnded),
 }
 
 impl Store {
@@ -84,23 +88,27 @@ impl Store {
     pub fn writer(&self) -> (Writer, Keeping) {
         let (sender, queue) = mpsc::channel(QUEUE);
         let (merging, batch, kept) = (Merging::default(), Vec::new(), Kept::default());
-        (Writer { queue: sender }, Keeping { queue, store: self.clone(), merging, batch, kept, lost: None })
+        let keeping = Keeping { queue, store: self.clone(), merging, batch, kept, lost: None, failing: false };
+        (Writer { queue: sender }, keeping)
     }
 }
 
 impl Writer {
     /// Queues a record, and waits for room if there is none. Cancel safe: the record is queued or it is not.
     pub async fn send(&self, record: Record) -> Result<(), StoreError> {
-        self.queue.send(Message::Keep(bounded(record))).await.map_err(|_| StoreError::Closed)
+        let room = self.queue.reserve().await.map_err(|_| StoreError::Closed)?;
+        room.send(bounded(record));
+        Ok(())
     }
 
-    /// Queues a record if there is room; gives it back if there is none. After the end it takes everything and keeps
-    /// nothing, as nobody is there to wait for.
-    pub fn try_send(&self, record: Record) -> Result<(), Full> {
-        match self.queue.try_send(Message::Keep(bounded(record))) {
-            Err(TrySendError::Full(Message::Keep(record))) => Err(Full(Box::new(record))),
-            Err(TrySendError::Full(Message::Flush(_)) | TrySendError::Closed(_)) | Ok(()) => Ok(()),
+    /// Queues a record if there is room; gives it back if there is none.
+    pub fn try_send(&self, record: Record) -> Result<(), NotQueued> {
+        match self.queue.try_reserve() {
+            Ok(room) => room.send(bounded(record)),
+            Err(TrySendError::Full(())) => return Err(NotQueued::Full(Box::new(record))),
+            Err(TrySendError::Closed(())) => return Err(NotQueued::Closed),
         }
+        Ok(())
     }
 
     /// Waits until all that was sent before is in the database. An error means that records were lost since the last time.
@@ -152,17 +160,16 @@ impl Keeping {
                 self.complete();
                 return Some(flushed);
             }
-            Message::Keep(Record::Begun(begun)) => self.batch.push(Row::Begun(begun)),
-            Message::Keep(Record::Event { run, sequence, event }) => {
-                for numbered in self.merging.add(&run, sequence, event) {
-                    self.push(run.clone(), numbered);
+            Message::Piece { run, sequence, event } => {
+                if let Some(complete) = self.merging.add(&run, sequence, event) {
+                    self.push(run, &complete);
                 }
             }
-            Message::Keep(Record::Ended(ended)) => {
-                if let Some(numbered) = self.merging.end(&ended.run) {
-                    self.push(ended.run.clone(), numbered);
+            Message::Row(row) => {
+                if let Some(complete) = self.merging.end(row.run()) {
+                    self.push(row.run().to_owned(), &complete);
                 }
-                self.batch.push(Row::Ended(ended));
+                self.batch.push(row);
             }
         }
         None
@@ -172,15 +179,13 @@ impl Keeping {
     fn complete(&mut self) {
         let open: Vec<_> = self.merging.drain().collect();
         for (run, numbered) in open {
-            self.push(run, numbered);
+            self.push(run, &numbered);
         }
     }
 
-    fn push(&mut self, run: String, Numbered { sequence, event }: Numbered) {
-        match bound::event(&event) {
-            Ok(event) => self.batch.push(Row::Event { run, sequence, event }),
-            Err(error) => self.lose(1, &error.into()),
-        }
+    fn push(&mut self, run: String, numbered: &Numbered) {
+        let event = bound::event(&numbered.event);
+        self.batch.push(Row::Event { run, sequence: numbered.sequence, event });
     }
 
     async fn commit(&mut self) {
@@ -189,94 +194,49 @@ impl Keeping {
         }
         let batch = std::mem::take(&mut self.batch);
         let mut tries = 1;
-        loop {
+        let result = loop {
             match write(&self.store, &batch).await {
-                Ok(()) => break self.kept.rows += batch.len() as u64,
                 Err(StoreError::Busy(_)) if tries < TRIES => tries += 1,
-                Err(error) => break self.lose(batch.len(), &error),
+                result => break result,
             }
+        };
+        match result {
+            Ok(()) => {
+                self.kept.rows += batch.len() as u64;
+                self.failing = false;
+            }
+            Err(error) => self.lose(batch.len(), &error),
         }
         // The same memory for the next one.
         self.batch = batch;
         self.batch.clear();
     }
 
-    /// Said once until it is well again: a full disk would fill with it.
     fn lose(&mut self, count: usize, why: &StoreError) {
         self.kept.lost += count as u64;
-        if self.lost.is_none() {
-            tracing::error!("the archive lost {count} records, {} so far: {why}", self.kept.lost);
+        if !self.failing {
+            tracing::error!("the archive lost {count} records, {} in all, and may lose more: {why}", self.kept.lost);
         }
+        self.failing = true;
         self.lost = Some(why.to_string());
-    }
-}
-
-/// What can be long is made short here already, so that the queue is bounded in bytes, too. A piece of text is not: it
-/// is bounded where it was read.
-fn bounded(record: Record) -> Record {
-    match record {
-        Record::Begun(begun) => Record::Begun(TurnBegun { prompt: bound::text(begun.prompt, bound::TEXT), ..begun }),
-        Record::Ended(ended) => Record::Ended(TurnEnded { answer: bound::text(ended.answer, bound::TEXT), ..ended }),
-        Record::Event { run, sequence, event: Event::ToolFinished { id, output, ok } } => {
-            let output = bound::text(output, bound::EVENT);
-            Record::Event { run, sequence, event: Event::ToolFinished { id, output, ok } }
+        if matches!(why, StoreError::Broken(_)) {
+            self.store.suspect();
         }
-        event @ Record::Event { .. } => event,
     }
 }
 
-async fn write(store: &Store, batch: &[Row]) -> Result<(), StoreError> {
-    let mut transaction = store.transaction().await?;
-    for row in batch {
-        insert(&mut transaction, row).await?;
+/// What may be long is made short before it is queued, so that the queue is bounded in bytes, too.
+fn bounded(record: Record) -> Message {
+    match record {
+        Record::Begun(begun) => {
+            Message::Row(Row::Begun(TurnBegun { prompt: bound::text(begun.prompt, bound::TEXT), ..begun }))
+        }
+        Record::Ended(ended) => {
+            Message::Row(Row::Ended(TurnEnded { answer: bound::text(ended.answer, bound::TEXT), ..ended }))
+        }
+        Record::Event { run, sequence, event } if is_piece(&event) => Message::Piece { run, sequence, event },
+        Record::Event { run, sequence, event } => {
+            Message::Row(Row::Event { run, sequence, event: bound::event(&event) })
+        }
     }
-    Ok(transaction.commit().await?)
-}
-
-/// Nothing here fails because of what it is given: a session that has been deleted meanwhile is none, and what belongs
-/// to a turn that has been is left out.
-async fn insert(transaction: &mut Transaction<'static, Sqlite>, row: &Row) -> Result<(), StoreError> {
-    let query = match row {
-        Row::Begun(begun) => sqlx::query(
-            "INSERT INTO turns (run, session, owner, surface, place, model, prompt, begun)
-             VALUES (?1, (SELECT id FROM sessions WHERE id = ?2), ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (run) DO NOTHING",
-        )
-        .bind(&begun.run)
-        .bind(begun.session.as_ref().map(|session| session.0.as_str()))
-        .bind(begun.owner.as_str())
-        .bind(begun.surface.name())
-        .bind(&begun.place)
-        .bind(&begun.model)
-        .bind(&begun.prompt)
-        .bind(begun.time.millis()),
-        Row::Event { run, sequence, event } => sqlx::query(
-            "INSERT INTO events (turn, sequence, event, cut) SELECT id, ?2, ?3, ?4 FROM turns WHERE run = ?1
-             ON CONFLICT (turn, sequence) DO NOTHING",
-        )
-        .bind(run)
-        .bind(number(*sequence))
-        .bind(&event.json)
-        .bind(event.cut.map(|size| number(size as u64))),
-        Row::Ended(ended) => sqlx::query(
-            "UPDATE turns SET session = coalesce((SELECT id FROM sessions WHERE id = ?2), session), provider = ?3,
-                 outcome = ?4, answer = ?5, input_tokens = ?6, output_tokens = ?7, cached_tokens = ?8, estimated = ?9,
-                 duration = ?10 WHERE run = ?1",
-        )
-        .bind(&ended.run)
-        .bind(ended.session.as_ref().map(|session| session.0.as_str()))
-        .bind(&ended.provider)
-        .bind(ended.outcome.name())
-        .bind(&ended.answer)
-        .bind(number(ended.usage.input_tokens))
-        .bind(number(ended.usage.output_tokens))
-        .bind(number(ended.usage.cached_tokens))
-        .bind(ended.usage.estimated)
-        .bind(millis_of(ended.duration)),
-    };
-    query.execute(&mut **transaction).await?;
-    Ok(())
-}
-
-fn number(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use trunkline_core::event::Event;
 use trunkline_core::failure::Category;
 use trunkline_store::{
-    Kept, Outcome, Owner, Record, Selection, SessionKey, Store, StoreError, Surface, Time, TurnBegun,
+    Kept, NotQueued, Outcome, Owner, Record, Selection, SessionKey, Store, StoreError, Surface, Time, TurnBegun,
+    TurnEnded,
 };
 
 use crate::world::{Archive, begin, begun, ended, event, text};
@@ -59,6 +60,7 @@ async fn what_is_sent_before_the_end_is_kept_and_nothing_after_it() {
     let after = writer.send(begun("late", None)).await;
     assert!(matches!(after, Err(StoreError::Closed)), "{after:?}");
     assert!(matches!(writer.flush().await, Err(StoreError::Closed)));
+    assert!(matches!(writer.try_send(begun("late", None)), Err(NotQueued::Closed)));
     assert_eq!(store.export(&Selection::default(), &mut Vec::new()).await.unwrap(), 1000);
 }
 
@@ -70,7 +72,8 @@ async fn a_full_queue_gives_a_record_back() {
     let back = loop {
         match writer.try_send(begun(&queued.to_string(), None)) {
             Ok(()) => queued += 1,
-            Err(full) => break *full.0,
+            Err(NotQueued::Full(record)) => break *record,
+            Err(closed @ NotQueued::Closed) => panic!("{closed}"),
         }
     };
     let Record::Begun(TurnBegun { run, .. }) = &back else { panic!("{back:?}") };
@@ -107,6 +110,20 @@ async fn what_belongs_to_nothing_is_no_error() {
 }
 
 #[tokio::test]
+async fn a_turn_is_never_in_anothers_session() {
+    let store = Store::in_memory().await.unwrap();
+    let theirs = begin(&store, &Owner::new("b")).await.id;
+    let archive = Archive::new(&store);
+    let Record::Ended(end) = ended("r") else { unreachable!() };
+    let end = TurnEnded { session: Some(theirs.clone()), ..end };
+    archive.send_all([begun("r", Some(&theirs)), Record::Ended(end)]).await;
+    archive.end().await;
+    let turn = store.turn("r").await.unwrap().unwrap();
+    assert_eq!((turn.session, turn.outcome), (None, Some(Outcome::Ok)));
+    assert_eq!(store.turns(&theirs).await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn what_is_too_long_is_cut_and_says_so() {
     let store = Store::in_memory().await.unwrap();
     let archive = Archive::new(&store);
@@ -118,7 +135,7 @@ async fn what_is_too_long_is_cut_and_says_so() {
     let prompt = store.turn("r").await.unwrap().unwrap().prompt;
     assert!(prompt.ends_with("é… [1048576 bytes left out]") && prompt.len() < 1024 * 1024 + 40);
     let row = store.events("r", 0).await.unwrap().remove(0);
-    assert!(row.cut.is_some_and(|size| size > 64 * 1024), "{:?}", row.cut);
+    assert!(row.cut.is_some_and(|size| size > 1024 * 1024), "{:?}", row.cut);
 }
 
 #[tokio::test]
@@ -164,7 +181,7 @@ async fn every_outcome_is_read_as_it_was_written() {
     for (at, outcome) in outcomes.clone().enumerate() {
         let run = at.to_string();
         let Record::Ended(end) = ended(&run) else { unreachable!() };
-        archive.send_all([begun(&run, None), Record::Ended(trunkline_store::TurnEnded { outcome, ..end })]).await;
+        archive.send_all([begun(&run, None), Record::Ended(TurnEnded { outcome, ..end })]).await;
     }
     archive.end().await;
     for (at, outcome) in outcomes.enumerate() {

@@ -4,5 +4,9 @@
 
 mod archive;
 mod bridge;
+mod model;
+mod opening;
+mod processes;
+mod prune;
 mod session;
 mod world;

@@ -6,9 +6,11 @@ pub(crate) mod decode;
 #[cfg(feature = "discord")]
 pub(crate) mod discord;
 pub(crate) mod doctor;
+pub(crate) mod history;
 pub(crate) mod mock_llm;
 pub(crate) mod models;
 pub(crate) mod provider;
 mod reload;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod sessions;

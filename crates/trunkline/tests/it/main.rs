@@ -15,6 +15,7 @@ mod tty;
 mod again;
 mod agent;
 mod answers;
+mod archive;
 mod argv;
 mod backend;
 mod cancel;

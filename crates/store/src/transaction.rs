@@ -1,0 +1,56 @@
+//! A transaction that leaves nothing behind, whatever happens in it.
+//!
+//! SQLite rolls back by itself when a disk is full; sqlx's own transactions do not know that, roll back once more, fail,
+//! and leave a connection that can begin no other. So one that was not committed, for whatever reason, is over with its
+//! connection.
+
+use std::ops::{Deref, DerefMut};
+
+use sqlx::pool::PoolConnection;
+use sqlx::sqlite::SqlitePool;
+use sqlx::{Sqlite, SqliteConnection};
+
+use crate::error::StoreError;
+
+/// Rolled back when dropped, unless it was committed.
+pub(crate) struct Transaction {
+    connection: PoolConnection<Sqlite>,
+    open: bool,
+}
+
+impl Transaction {
+    /// Takes the write lock at once: one that began by reading could not wait for it later.
+    pub(crate) async fn begin(pool: &SqlitePool) -> Result<Self, StoreError> {
+        let mut transaction = Self { connection: pool.acquire().await?, open: true };
+        sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *transaction.connection).await?;
+        Ok(transaction)
+    }
+
+    pub(crate) async fn commit(mut self) -> Result<(), StoreError> {
+        sqlx::raw_sql("COMMIT").execute(&mut *self.connection).await?;
+        self.open = false;
+        Ok(())
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if self.open {
+            self.connection.close_on_drop();
+        }
+    }
+}
+
+impl Deref for Transaction {
+    type Target = SqliteConnection;
+
+    fn deref(&self) -> &SqliteConnection {
+        &self.connection
+    }
+}
+
+impl DerefMut for Transaction {
+    fn deref_mut(&mut self) -> &mut SqliteConnection {
+        &mut self.connection
+    }
+}

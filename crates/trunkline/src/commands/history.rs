@@ -1,0 +1,214 @@
+//! `trunkline history`: what was said in a session, and the archive as JSON lines.
+
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use trunkline_core::event::Event;
+use trunkline_store::{EventRow, Outcome, Selection, SessionRow, Store, StoreError, Time, TurnRow};
+
+use super::sessions::{Remembered, age};
+use crate::cli::Places;
+use crate::repl::plain::{first_line, plain};
+use crate::repl::tool::call;
+use crate::setup::{runtime, say};
+
+/// How many sessions are named when it is not clear which one is meant.
+const CHOICE: u32 = 5;
+
+const LONGEST: usize = 100;
+
+/// Show what was said in a session, or export the archive
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples: trunkline history 01a1e21c\n          trunkline history --export - --since 7d | jq .prompt"
+)]
+pub(crate) struct History {
+    #[command(flatten)]
+    places: Places,
+    /// A session of `trunkline sessions`; the beginning of its name is enough
+    #[arg(required_unless_present = "export")]
+    session: Option<String>,
+    /// One JSON object for each turn
+    #[arg(long)]
+    json: bool,
+    /// Every event of each turn
+    #[arg(long)]
+    events: bool,
+    /// Write every turn with its events as JSON lines to a file, or with `-` to stdout
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", conflicts_with_all = ["session", "json", "events"])]
+    export: Option<PathBuf>,
+    /// Only turns that began within this time: 7d, 12h
+    #[arg(long, value_name = "AGE", value_parser = age, requires = "export", conflicts_with = "session")]
+    since: Option<Duration>,
+}
+
+impl History {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        runtime()?.block_on(async {
+            let remembered = Remembered::open(&self.places).await?;
+            match (&self.export, &self.session) {
+                (Some(file), _) => export(remembered.store.as_ref(), file, self.since).await?,
+                (None, name) => self.show(remembered.store.as_ref(), name.as_deref().unwrap_or_default()).await?,
+            }
+            remembered.close().await;
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+
+    async fn show(&self, store: Option<&Store>, name: &str) -> Result<()> {
+        let (store, session) = find(store, name).await?;
+        let turns = store.turns(&session.id).await?;
+        if self.json && self.events {
+            let selection = Selection { session: Some(session.id), ..Selection::default() };
+            write_all(store, &selection, &mut io::stdout().lock()).await?;
+        } else if self.json {
+            for turn in &turns {
+                say(serde_json::to_string(turn)?)?;
+            }
+        } else {
+            say(heading(&session))?;
+            for turn in &turns {
+                let events = store.events(&turn.run, 0).await?;
+                for line in if self.events { each(turn, &events) } else { told(turn, &events) } {
+                    say(line)?;
+                }
+            }
+            if turns.is_empty() {
+                eprintln!("nothing of it is archived");
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn export(store: Option<&Store>, file: &Path, since: Option<Duration>) -> Result<()> {
+    let selection = Selection { since: since.map(Time::ago), ..Selection::default() };
+    if file == Path::new("-") {
+        return match store {
+            Some(store) => write_all(store, &selection, &mut io::stdout().lock()).await.map(drop),
+            None => Ok(()),
+        };
+    }
+    // What people said is for nobody else to read.
+    let opened = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(file);
+    let opened = opened.with_context(|| format!("cannot write {}", file.display()))?;
+    let count = match store {
+        Some(store) => write_all(store, &selection, &mut BufWriter::new(opened)).await?,
+        None => 0,
+    };
+    eprintln!("wrote {count} turns to {}", file.display());
+    Ok(())
+}
+
+/// An error of writing is passed on as what it is: whoever read our output may have seen enough.
+async fn write_all(store: &Store, selection: &Selection, to: &mut impl Write) -> Result<u64> {
+    let written = store.export(selection, to).await;
+    match written {
+        Err(StoreError::Write(error)) => Err(error.into()),
+        written => {
+            to.flush()?;
+            Ok(written?)
+        }
+    }
+}
+
+/// The session of this name, or the only one whose name begins like this.
+async fn find<'a>(store: Option<&'a Store>, name: &str) -> Result<(&'a Store, SessionRow)> {
+    let none = || format!("no session begins with {name:?}; see: trunkline sessions --all");
+    let store = store.with_context(none)?;
+    let mut found = store.sessions_beginning(name, CHOICE).await?;
+    if let Some(at) = found.iter().position(|session| session.id.0 == name) {
+        return Ok((store, found.swap_remove(at)));
+    }
+    if found.len() > 1 {
+        let names: Vec<String> =
+            found.iter().map(|session| format!("\n  {}  {}", session.id, plain(&session.title))).collect();
+        bail!("several sessions begin with {name:?}:{}", names.concat());
+    }
+    Ok((store, found.pop().with_context(none)?))
+}
+
+fn heading(session: &SessionRow) -> String {
+    let SessionRow { id, model, provider, repo, .. } = session;
+    let forked = session.parent.as_ref().map(|parent| format!(", forked from {parent}")).unwrap_or_default();
+    let by = if model == provider { String::new() } else { format!(" by {provider}") };
+    plain(&format!("session {id}: {model}{by} in {}, begun {}{forked}", repo.display(), minute(session.created)))
+}
+
+/// A turn as one reads it.
+fn told(turn: &TurnRow, events: &[EventRow]) -> Vec<String> {
+    let mut lines = vec![String::new(), summary(turn), said("You", &turn.prompt)];
+    let mut last = None;
+    for row in events {
+        match &row.event {
+            Event::Text { delta } if !delta.trim().is_empty() => {
+                lines.push(said("Agent", delta));
+                last = Some(delta.trim());
+            }
+            Event::ToolStarted { name, input, .. } => lines.push(format!("[Tool: {}]", call(name, input))),
+            Event::ToolFinished { output, ok: false, .. } => {
+                lines.push(format!("[Tool failed: {}]", first_line(output, LONGEST)));
+            }
+            Event::Started { .. }
+            | Event::Text { .. }
+            | Event::Thinking { .. }
+            | Event::ToolFinished { .. }
+            | Event::ToolCall { .. }
+            | Event::Notice { .. }
+            | Event::Unknown { .. }
+            | Event::Workspace(_)
+            | Event::Attempted(_)
+            | Event::Finished(_)
+            | Event::Failed(_) => {}
+        }
+    }
+    match (turn.outcome, turn.answer.as_deref().map(str::trim)) {
+        (Some(Outcome::Ok), Some(answer)) if last != Some(answer) && !answer.is_empty() => {
+            lines.push(said("Agent", answer))
+        }
+        (Some(Outcome::Failed(category)), Some(why)) => {
+            lines.push(plain(&format!("failed ({}): {why}", category.name())))
+        }
+        (Some(_), _) => {}
+        (None, _) => lines.push("(it has not ended, or the gateway ended before it did)".to_owned()),
+    }
+    lines
+}
+
+/// A turn with all of its events, each in a line.
+fn each(turn: &TurnRow, events: &[EventRow]) -> Vec<String> {
+    let mut lines = vec![String::new(), summary(turn), said("You", &turn.prompt)];
+    for row in events {
+        let json = serde_json::to_string(&row.event).unwrap_or_default();
+        let cut = row.cut.map(|size| format!("  (cut: {size} bytes)")).unwrap_or_default();
+        lines.push(plain(&format!("{:>5}  {json}{cut}", row.sequence)));
+    }
+    lines
+}
+
+fn summary(turn: &TurnRow) -> String {
+    let outcome = turn.outcome.map_or("unfinished", Outcome::name);
+    let surface = turn.surface.map_or("elsewhere", trunkline_store::Surface::name);
+    let seconds = turn.duration.map(|time| format!(", {:.1} s", time.as_secs_f64())).unwrap_or_default();
+    let about = if turn.usage.estimated { "about " } else { "" };
+    let tokens = format!(", {about}{} tokens in, {} out", turn.usage.input_tokens, turn.usage.output_tokens);
+    let tokens = if turn.outcome.is_some() { tokens } else { String::new() };
+    let provider = turn.provider.as_deref().filter(|provider| *provider != turn.model);
+    let by = provider.map(|provider| format!(" by {provider}")).unwrap_or_default();
+    plain(&format!("· {} {surface}: {}{by}, {outcome}{seconds}{tokens}", minute(turn.begun), turn.model))
+}
+
+fn said(who: &str, text: &str) -> String {
+    format!("{who}: {}", plain(text.trim()))
+}
+
+/// To the minute, in UTC.
+fn minute(time: Time) -> String {
+    time.timestamp().strftime("%Y-%m-%d %H:%M").to_string()
+}

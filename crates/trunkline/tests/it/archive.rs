@@ -1,0 +1,239 @@
+//! `trunkline sessions` and `trunkline history`, over what other processes left.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+use trunkline_core::event::{Event, Usage};
+use trunkline_core::failure::Category;
+use trunkline_store::{
+    FILE, NewSession, Outcome, Owner, Record, SessionKey, Store, Surface, Time, TurnBegun, TurnEnded,
+};
+
+use crate::line::Line;
+
+/// Leaves sessions behind, as a gateway would.
+struct Past {
+    runtime: Runtime,
+    store: Store,
+}
+
+impl Past {
+    fn of(line: &Line) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let store = runtime.block_on(Store::open(&line.path("state").join(FILE))).unwrap();
+        Self { runtime, store }
+    }
+
+    fn session(&self, repo: &Path, model: &str, begins: &str) -> SessionKey {
+        let owner = Owner::local();
+        let new = NewSession { owner: &owner, model, provider: "codex", repo, begins, parent: None };
+        self.runtime.block_on(async {
+            let session = self.store.session_begin(&new).await.unwrap();
+            self.store.session_succeeded(&session.id, None).await.unwrap();
+            session.id
+        })
+    }
+
+    fn turn(
+        &self,
+        run: &str,
+        session: Option<&SessionKey>,
+        prompt: &str,
+        events: &[Event],
+        end: Option<(Outcome, &str)>,
+    ) {
+        let begun = TurnBegun {
+            run: run.into(),
+            session: session.cloned(),
+            owner: Owner::local(),
+            surface: Surface::Repl,
+            place: "/".into(),
+            model: "m".into(),
+            prompt: prompt.into(),
+            time: Time::now(),
+        };
+        let ended = end.map(|(outcome, answer)| TurnEnded {
+            run: run.into(),
+            provider: "codex".into(),
+            outcome,
+            answer: answer.into(),
+            usage: Usage { input_tokens: 330, output_tokens: 64, ..Usage::default() },
+            duration: Duration::from_millis(1250),
+            session: None,
+        });
+        let (writer, keeping) = self.store.writer();
+        let events = events.iter().zip(0..).map(|(event, sequence)| {
+            let (run, event) = (run.to_owned(), event.clone());
+            Record::Event { run, sequence, event }
+        });
+        let records = [Record::Begun(begun)].into_iter().chain(events).chain(ended.map(Record::Ended));
+        records.for_each(|record| writer.try_send(record).unwrap());
+        drop(writer);
+        assert_eq!(self.runtime.block_on(keeping.run(CancellationToken::new())).lost, 0);
+    }
+}
+
+fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn nothing_is_remembered_at_first_and_looking_does_not_change_that() {
+    let line = Line::new();
+    let ran = line.run(&["sessions"]).exits(0);
+    assert_eq!(
+        (ran.stdout.as_str(), ran.stderr.as_str()),
+        ("", "no sessions of this folder; --all shows those of others\n")
+    );
+    assert_eq!(line.run(&["sessions", "--prune", "90d"]).exits(0).stdout, "forgot 0 sessions, 0 turns\n");
+    assert_eq!(line.run(&["history", "--export"]).exits(0).stdout, "");
+    let ran = line.run(&["history", "01a"]).exits(1);
+    assert_eq!(ran.stderr, "trunkline: no session begins with \"01a\"; see: trunkline sessions --all\n");
+    assert!(!line.path("state").join(FILE).exists());
+}
+
+#[test]
+fn sessions_are_those_of_this_folder_unless_all_are_asked_for() {
+    let line = Line::new();
+    let past = Past::of(&line);
+    let ours = past.session(&line.repo(), "m", "Why does\nthe build fail?");
+    let other = past.session(Path::new("/elsewhere"), "n", "\u{1b}[31mHello");
+    let shown = line.run(&["sessions"]).exits(0).stdout;
+    let rows: Vec<&str> = shown.lines().collect();
+    assert_eq!(rows.len(), 2, "{shown}");
+    assert!(rows[0].starts_with("session "), "{shown}");
+    assert!(rows[1].starts_with(&ours.0[..13]) && rows[1].ends_with("  m      1      Why does"), "{shown}");
+    let shown = line.run(&["sessions", "--all"]).exits(0).stdout;
+    let rows: Vec<&str> = shown.lines().collect();
+    assert_eq!(rows.len(), 3, "{shown}");
+    assert!(rows[1].contains("  /elsewhere  ") && rows[1].ends_with("  Hello"), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+    let one = line.run(&["sessions", "--all", "--model", "n", "--json"]).exits(0);
+    let listed = json_lines(&one.stdout);
+    assert_eq!(listed.len(), 1, "{one:?}");
+    assert_eq!(
+        (&listed[0]["id"], &listed[0]["repo"], &listed[0]["turns"]),
+        (&json!(other.0), &json!("/elsewhere"), &json!(1))
+    );
+    let few = line.run(&["sessions", "--all", "--limit", "1"]).exits(0);
+    assert_eq!((few.stdout.lines().count(), few.stderr.as_str()), (2, "there are more: --limit N shows N of them\n"));
+    assert_eq!(line.run(&["sessions", "--all", "--limit", "2"]).exits(0).stderr, "");
+}
+
+#[test]
+fn what_was_said_can_be_read_again() {
+    let line = Line::new();
+    let past = Past::of(&line);
+    let session = past.session(&line.repo(), "m", "List it");
+    let text = |delta: &str| Event::Text { delta: delta.into() };
+    let events = [
+        text("I'll "),
+        text("look."),
+        Event::ToolStarted { id: "1".into(), name: "bash".into(), input: json!({"command": "ls"}) },
+        Event::ToolFinished { id: "1".into(), output: "no such\nfolder".into(), ok: false },
+        text("It is \u{1b}[2Jempty."),
+    ];
+    past.turn("r1", Some(&session), "List it", &events, Some((Outcome::Ok, "It is \u{1b}[2Jempty.")));
+    past.turn("r2", Some(&session), "And now?", &[], Some((Outcome::Failed(Category::Quota), "no credit")));
+    past.turn("r3", Some(&session), "Still there?", &[], None);
+    past.turn("r4", Some(&session), "Again", &[], Some((Outcome::Ok, "Yes.")));
+    let shown = line.run(&["history", &session.0[..20]]).exits(0).stdout;
+    let when = |row: &str| row.starts_with("· ").then(|| row.split_once(" repl: ").unwrap().1.to_owned());
+    let rows: Vec<String> = shown.lines().map(|row| when(row).unwrap_or_else(|| row.to_owned())).collect();
+    let heading = format!("session {session}: m by codex in {}, begun ", line.repo().display());
+    assert!(rows[0].starts_with(&heading), "{shown}");
+    let expected = [
+        "",
+        "m by codex, ok, 1.2 s, 330 tokens in, 64 out",
+        "You: List it",
+        "Agent: I'll look.",
+        "[Tool: bash(\"ls\")]",
+        "[Tool failed: no such]",
+        "Agent: It is empty.",
+        "",
+        "m by codex, quota, 1.2 s, 330 tokens in, 64 out",
+        "You: And now?",
+        "failed (quota): no credit",
+        "",
+        "m, unfinished",
+        "You: Still there?",
+        "(it has not ended, or the gateway ended before it did)",
+        "",
+        "m by codex, ok, 1.2 s, 330 tokens in, 64 out",
+        "You: Again",
+        "Agent: Yes.",
+    ];
+    assert_eq!(rows[1..], expected);
+    let each = line.run(&["history", "--events", &session.0]).exits(0).stdout;
+    assert!(each.contains("    0  {\"type\":\"text\",\"delta\":\"I'll look.\"}\n"), "{each}");
+    let turns = json_lines(&line.run(&["history", "--json", &session.0]).exits(0).stdout);
+    let runs: Vec<_> = turns.iter().map(|turn| turn["run"].as_str().unwrap()).collect();
+    assert_eq!(runs, ["r1", "r2", "r3", "r4"]);
+    assert_eq!(turns[0].get("events"), None);
+    let turns = json_lines(&line.run(&["history", "--json", "--events", &session.0]).exits(0).stdout);
+    assert_eq!(turns[0]["events"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn a_name_that_means_several_says_so() {
+    let line = Line::new();
+    let past = Past::of(&line);
+    let names = [past.session(&line.repo(), "m", "One"), past.session(&line.repo(), "m", "Two")];
+    let ran = line.run(&["history", &names[0].0[..6]]).exits(1);
+    assert!(names.iter().all(|name| ran.stderr.contains(&name.0)) && ran.stderr.contains("several"), "{ran:?}");
+}
+
+#[test]
+fn the_archive_can_be_exported_and_pruned() {
+    let line = Line::new();
+    let past = Past::of(&line);
+    let session = past.session(&line.repo(), "m", "Hi");
+    past.turn("r1", Some(&session), "Hi", &[Event::Text { delta: "Hello".into() }], Some((Outcome::Ok, "Hello")));
+    past.turn("r2", None, "Alone", &[], Some((Outcome::Ok, "Yes")));
+    let all = json_lines(&line.run(&["history", "--export", "-", "--since", "1h"]).exits(0).stdout);
+    assert_eq!((all.len(), &all[0]["prompt"], &all[1]["session"]), (2, &json!("Hi"), &Value::Null));
+    let file = line.path("archive.jsonl");
+    let ran = line.run(&["history", "--export", file.to_str().unwrap()]).exits(0);
+    assert_eq!((ran.stdout.as_str(), ran.stderr), ("", format!("wrote 2 turns to {}\n", file.display())));
+    assert_eq!(json_lines(&fs::read_to_string(&file).unwrap()), all);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(line.run(&["sessions", "--prune", "1d"]).exits(0).stdout, "forgot 0 sessions, 0 turns\n");
+    assert_eq!(line.run(&["sessions", "--prune", "0d"]).exits(0).stdout, "forgot 1 session, 2 turns\n");
+    assert_eq!(line.run(&["history", "--export"]).exits(0).stdout, "");
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused() {
+    let line = Line::new();
+    let wrong: [&[&str]; 8] = [
+        &["history"],
+        &["history", "x", "--export", "-"],
+        &["history", "x", "--since", "7d"],
+        &["sessions", "--prune", "90"],
+        &["sessions", "--prune", "soon"],
+        &["sessions", "--limit", "0"],
+        &["sessions", "--prune", "90d", "--model", "m"],
+        &["sessions", "extra"],
+    ];
+    for args in wrong {
+        line.run(args).exits(2);
+    }
+}
+
+#[test]
+fn a_database_of_a_newer_version_is_left_to_it() {
+    let line = Line::new();
+    let path = line.path("state").join(FILE);
+    drop(Past::of(&line));
+    // Where SQLite keeps the number, in the first page.
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[60..64].copy_from_slice(&99_u32.to_be_bytes());
+    fs::write(&path, bytes).unwrap();
+    let ran = line.run(&["sessions"]).exits(1);
+    assert!(ran.stderr.contains("newer version of trunkline (format 99"), "{ran:?}");
+}
