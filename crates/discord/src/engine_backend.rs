@@ -38,18 +38,21 @@ impl EngineBackend {
                 partials(partial);
             }
         };
+        let before = ask.session.cloned();
         let (turn, mut conversation) = self.turn(ask);
         let mut run = match self.engine.start(turn).await {
             Ok(run) => run,
             Err(error) => {
-                match &error {
-                    StartError::Failed { failure, .. } => conversation.hear(&Event::Failed(failure.clone())),
+                let session_id = match &error {
+                    StartError::Failed { failure, .. } => {
+                        conversation.hear(&Event::Failed(failure.clone()));
+                        conversation.session().cloned()
+                    }
                     // It was not even asked: the conversation is as it was.
                     StartError::UnknownModel { .. } | StartError::Busy { .. } | StartError::Unavailable { .. } => {
-                        conversation.withdraw();
+                        before
                     }
-                }
-                let session_id = conversation.session().cloned();
+                };
                 let told = self.engine.secrets().mask(&refusal(&self.model, error));
                 return EventResult { session_id, ..EventResult::error(told) };
             }
