@@ -3,7 +3,6 @@
 //! Written down before it is sent, so that whatever ends this process, the message is answered once: an answer that was
 //! written is sent again and recognised where it already stands; one that was not is asked for again.
 
-use std::future::Future;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -17,28 +16,19 @@ use crate::incoming::Incoming;
 use crate::layout::layout;
 use crate::ledger::{Progress, Talk};
 use crate::rest::{NewMessage, RestError};
-use crate::shared::Shared;
+use crate::shared::{Shared, Unsent};
 use crate::wire::Message;
 
 /// A message that was begun so often, and never came to an end, is given up: it may be what ends us.
 const MOST_ATTEMPTS: u32 = 3;
 
+const GIVEN_UP: &str = "⚠️ This message was begun several times and never came to an end. It is left now.";
+
 /// Discord shows that we type for ten seconds.
 const TYPING: Duration = Duration::from_secs(8);
 
-/// Between two tries of a call that may succeed later.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-
 /// How far back our own messages are looked for, in pages.
 const PAGES: usize = 5;
-
-/// Why an answer was not sent.
-#[derive(Debug)]
-pub(crate) enum Unsent {
-    /// We are to end.
-    Interrupted,
-    Refused(RestError),
-}
 
 enum Outcome {
     Ran(EventResult),
@@ -57,7 +47,7 @@ pub(crate) async fn answer(shared: &Shared, incoming: &Incoming, mut progress: P
         progress.draft = known.iter().find(is_reply).map(|message| message.id);
     }
     if progress.answer.is_none() {
-        progress.answer = job.ask(&mut progress, stop).await;
+        job.ask(&mut progress, stop).await;
         shared.ledger.progress(incoming.id, &progress).await;
     }
     let Some(text) = progress.answer.clone() else { return };
@@ -77,13 +67,12 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// What is to be said, having asked the backend; none if we are to end.
-    async fn ask(&self, progress: &mut Progress, stop: &CancellationToken) -> Option<String> {
+    /// Asks the backend, and writes down what is to be said; nothing if we are to end.
+    async fn ask(&self, progress: &mut Progress, stop: &CancellationToken) {
         let Self { shared, incoming } = self;
         if progress.attempts >= MOST_ATTEMPTS {
-            return Some(
-                "⚠️ This message was begun several times and never came to an end. It is left now.".to_owned(),
-            );
+            progress.answer = Some(GIVEN_UP.to_owned());
+            return;
         }
         progress.attempts += 1;
         shared.ledger.progress(incoming.id, progress).await;
@@ -116,7 +105,7 @@ impl Job<'_> {
         let said = match outcome {
             Outcome::Interrupted => {
                 progress.attempts -= 1;
-                return None;
+                return;
             }
             Outcome::Stopped => format!("{so_far}\n-# ⏹️ Stopped."),
             Outcome::Ran(EventResult { is_error: true, ref response_text, .. }) => {
@@ -124,8 +113,10 @@ impl Job<'_> {
             }
             Outcome::Ran(EventResult { ref response_text, .. }) => response_text.clone().unwrap_or_default(),
         };
+        // First what is to be said: to ask once more would be worse than to forget.
+        progress.answer = Some(said);
+        shared.ledger.progress(incoming.id, progress).await;
         self.remember(&talk, &prompt, &outcome, &so_far).await;
-        Some(said)
     }
 
     /// Keeps what was said, unless another conversation has begun meanwhile.
@@ -221,11 +212,11 @@ impl Job<'_> {
                     replies_to: None,
                     nonce: Some(&nonce),
                 };
-                persist(self.shared, || rest.post(channel, more)).await?;
+                self.shared.persist(|| rest.post(channel, more)).await?;
                 continue;
             }
             if let Some(draft) = progress.draft {
-                match persist(self.shared, || rest.edit(channel, draft, &post.content)).await {
+                match self.shared.persist(|| rest.edit(channel, draft, &post.content)).await {
                     // Somebody removed it.
                     Err(Unsent::Refused(error)) if error.is_missing() => {}
                     edited => {
@@ -236,7 +227,7 @@ impl Job<'_> {
             }
             let again = format!("{nonce}b");
             let nonce = if progress.draft.is_some() { &again } else { &nonce };
-            progress.draft = Some(persist(self.shared, || rest.post(channel, self.first(&post.content, nonce))).await?);
+            progress.draft = Some(self.shared.persist(|| rest.post(channel, self.first(&post.content, nonce))).await?);
             self.shared.ledger.progress(self.incoming.id, progress).await;
         }
         Ok(())
@@ -256,32 +247,12 @@ impl Job<'_> {
         let (mut own, mut after) = (Vec::new(), self.incoming.id);
         for _page in 0..PAGES {
             let read = || self.shared.rest.messages(self.incoming.channel, Some(after));
-            let Ok(page) = persist(self.shared, read).await else { break };
+            let Ok(page) = self.shared.persist(read).await else { break };
             let Some(last) = page.last() else { break };
             after = last.id;
             own.extend(page.into_iter().filter(|message| Some(message.author.id) == me));
         }
         own
-    }
-}
-
-/// Calls until it succeeds, is refused, or we are to end.
-pub(crate) async fn persist<T, F>(shared: &Shared, call: impl Fn() -> F) -> Result<T, Unsent>
-where
-    F: Future<Output = Result<T, RestError>>,
-{
-    let (mut wait, most) = RETRY;
-    loop {
-        match call().await {
-            Ok(done) => return Ok(done),
-            Err(error) if !error.passes() => return Err(Unsent::Refused(error)),
-            Err(error) => tracing::warn!("{error}; trying again"),
-        }
-        tokio::select! {
-            () = sleep(wait) => {}
-            () = shared.interrupted.cancelled() => return Err(Unsent::Interrupted),
-        }
-        wait = (wait * 2).min(most);
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::answer::{Unsent, persist};
 use crate::incoming::{Incoming, Whereabouts, heard};
-use crate::shared::Shared;
+use crate::shared::{Shared, Unsent};
 use crate::snowflake::Snowflake;
 use crate::wire::{Member, Message};
 
@@ -32,11 +31,11 @@ pub(crate) async fn catch_up(shared: &Shared, channel: Snowflake) -> Missed {
 }
 
 async fn read(shared: &Shared, channel: Snowflake, missed: &mut Missed) -> Result<(), Unsent> {
-    let found = persist(shared, || shared.rest.channel(channel)).await?;
+    let found = shared.persist(|| shared.rest.channel(channel)).await?;
     let place = Whereabouts { guild: found.guild_id, parent: found.thread_of() };
     missed.place = Some(place);
     let Some(cursor) = shared.ledger.cursor(channel).await else {
-        let latest = persist(shared, || shared.rest.messages(channel, None)).await?;
+        let latest = shared.persist(|| shared.rest.messages(channel, None)).await?;
         if let Some(latest) = latest.last() {
             // At once: what comes after it counts, even if we end before this is told.
             shared.ledger.set_cursor(channel, latest.id).await;
@@ -45,7 +44,7 @@ async fn read(shared: &Shared, channel: Snowflake, missed: &mut Missed) -> Resul
     };
     let (mut members, mut after) = (HashMap::new(), cursor);
     for _page in 0..PAGES {
-        let page = persist(shared, || shared.rest.messages(channel, Some(after))).await?;
+        let page = shared.persist(|| shared.rest.messages(channel, Some(after))).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = last.id;
         for mut message in page {
@@ -74,7 +73,7 @@ async fn member(
     if let Some(known) = members.get(&user) {
         return Ok(known.clone());
     }
-    let member = match persist(shared, || shared.rest.member(guild, user)).await {
+    let member = match shared.persist(|| shared.rest.member(guild, user)).await {
         Ok(member) => Some(member),
         // No longer one.
         Err(Unsent::Refused(_)) => None,

@@ -12,6 +12,7 @@ mod backend;
 mod bridge;
 mod catch_up;
 mod command;
+mod desk;
 mod draft;
 mod engine_backend;
 mod files;

@@ -1,16 +1,21 @@
 //! Discord's REST interface, as far as we call it. Waits as long as Discord asks: its limits per route through
 //! twilight's limiter, a limit on everything by keeping still.
 
+mod form;
+mod limit;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::Client;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use twilight_http_ratelimiting::{Endpoint, Method, RateLimitHeaders, RateLimiter};
+use twilight_http_ratelimiting::{Endpoint, Method, RateLimiter};
 
+use self::form::form;
+use self::limit::Limit;
 use crate::layout::File;
 use crate::snowflake::Snowflake;
 use crate::token::Token;
@@ -270,59 +275,6 @@ pub(crate) fn client(local: bool) -> Result<Client, String> {
         .connect_timeout(Duration::from_secs(10));
     let builder = if local { builder.no_proxy() } else { builder };
     builder.build().map_err(|error| reason(&error))
-}
-
-/// What an answer tells of limits.
-struct Limit {
-    bucket: Option<RateLimitHeaders>,
-    name: Option<Vec<u8>>,
-    wait: Option<Duration>,
-    global: bool,
-}
-
-impl Limit {
-    fn of(headers: &HeaderMap) -> Self {
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let seconds = |name: &str| {
-            let seconds = text(name)?.parse::<f64>().ok()?;
-            Duration::try_from_secs_f64(seconds).ok()
-        };
-        let name = text(RateLimitHeaders::BUCKET).map(|name| name.as_bytes().to_vec());
-        let bucket = || {
-            Some(RateLimitHeaders {
-                bucket: name.clone()?,
-                limit: text(RateLimitHeaders::LIMIT)?.parse().ok()?,
-                remaining: text(RateLimitHeaders::REMAINING)?.parse().ok()?,
-                reset_at: std::time::Instant::now() + seconds(RateLimitHeaders::RESET_AFTER)?,
-            })
-        };
-        let wait = seconds("retry-after").max(seconds(RateLimitHeaders::RESET_AFTER));
-        let global = text(RateLimitHeaders::SCOPE) == Some("global") || headers.contains_key("x-ratelimit-global");
-        Self { bucket: bucket(), name, wait, global }
-    }
-
-    /// The bucket that is empty for so long; none where everything is meant.
-    fn exhausted(self, wait: Duration) -> Option<RateLimitHeaders> {
-        let reset_at = std::time::Instant::now() + wait;
-        let limit = self.bucket.map_or(1, |bucket| bucket.limit);
-        let bucket = self.name.filter(|_| !self.global)?;
-        Some(RateLimitHeaders { bucket, limit, remaining: 0, reset_at })
-    }
-}
-
-/// A message with a file, as a form: its content type and its body.
-fn form(json: &Value, file: &File) -> (String, Vec<u8>) {
-    let mut boundary = "trunkline-part".to_owned();
-    while file.text.contains(&boundary) || json.to_string().contains(&boundary) {
-        boundary.push('-');
-    }
-    let body = format!(
-        "--{boundary}\r\ncontent-disposition: form-data; name=\"payload_json\"\r\ncontent-type: application/json\r\n\r\n\
-         {json}\r\n--{boundary}\r\ncontent-disposition: form-data; name=\"files[0]\"; filename=\"{}\"\r\n\
-         content-type: text/plain; charset=utf-8\r\n\r\n{}\r\n--{boundary}--\r\n",
-        file.name, file.text
-    );
-    (format!("multipart/form-data; boundary={boundary}"), body.into_bytes())
 }
 
 /// The innermost cause: the outer ones only say that there is one, and name the address.
