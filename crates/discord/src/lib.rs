@@ -1,7 +1,7 @@
 //! The Discord bridge: a channel, a thread or a direct message is a conversation with a coding agent.
 //!
-//! It comes in at [`wire`](crate) as what Discord says, is judged ([`Allow`]), put into the store's inbox, and answered
-//! by a [`Backend`], one message of a channel after the other. Deciding is pure and tested as tables and properties
+//! A message is judged ([`Allow`]), put into the store's inbox, and answered by a [`Backend`], one message of a channel
+//! after the other. Deciding is pure and tested as tables and properties
 //! ([`split()`]); what talks to Discord is thin. [`run`] is the door.
 //!
 //! A message is answered once, whatever happens in between: see `answer.rs`.
