@@ -70,7 +70,13 @@ fn twenty_channels_at_once_and_each_in_its_order() {
             world.discord.say(*channel, &mention(&format!("{hold}{channel} {turn}")));
         }
     }
-    world.discord.until("every channel has begun", |_| (world.puppet.prompts().len() == 20).then_some(()));
+    // What was said before a command was heard before it.
+    for channel in &channels {
+        let status = world.discord.command(*channel, USER, "status", None);
+        assert!(status.ends_with(", 4 waiting"), "{status}");
+    }
+    world.discord.until("every channel has begun", |_| (world.puppet.prompts().len() >= 20).then_some(()));
+    assert_eq!(world.puppet.prompts().len(), 20);
     world.puppet.release("all");
     for channel in &channels {
         let expected: Vec<String> =

@@ -151,3 +151,21 @@ fn what_was_said_in_a_listed_channel_before_anybody_talked_there_is_answered_too
     world.discord.answered(missed, "re: said while it was away");
     assert_eq!(world.puppet.prompts(), ["said while it was away"]);
 }
+
+#[test]
+fn what_is_said_while_history_is_read_comes_after_it() {
+    let mut world = World::new().start();
+    let first = world.discord.say(CHANNEL, &mention("first"));
+    world.discord.answered(first, "re: first");
+    world.stop().unwrap();
+    world.discord.say(CHANNEL, &mention("missed"));
+    // Reading takes a second try, and meanwhile more is said.
+    let what = What::Answer { status: 502, headers: Vec::new(), body: serde_json::Value::Null };
+    world.discord.fault("GET", "messages?after", what);
+    world.restart();
+    world.discord.until("the first try was made", |state| state.faults.is_empty().then_some(()));
+    let live = world.discord.say(CHANNEL, &mention("live"));
+    world.discord.answered(live, "re: live");
+    assert_eq!(world.puppet.prompts(), ["first", "missed", "live"]);
+    assert_eq!(world.discord.look().said_by_bot(CHANNEL), ["re: first", "re: missed", "re: live"]);
+}
