@@ -144,6 +144,13 @@ impl Store {
         Ok(())
     }
 
+    /// Every place that has a binding and whose name begins like this.
+    pub async fn bound_places(&self, beginning: &str) -> Result<Vec<String>, StoreError> {
+        let query =
+            sqlx::query_scalar("SELECT place FROM bindings WHERE substr(place, 1, length(?1)) = ?1 ORDER BY place");
+        Ok(query.bind(beginning).fetch_all(self.reading()).await?)
+    }
+
     /// False if there was none.
     pub async fn clear_binding(&self, place: &str) -> Result<bool, StoreError> {
         let query = sqlx::query("DELETE FROM bindings WHERE place = ?1").bind(place);

@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Decode(commands::decode::Decode),
     Provider(commands::provider::Provider),
     MockLlm(commands::mock_llm::MockLlm),
+    #[cfg(feature = "discord")]
+    Discord(commands::discord::Discord),
 }
 
 /// Where things are.

@@ -48,6 +48,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Decode(decode) => decode.run(),
         Command::Provider(provider) => provider.run(),
         Command::MockLlm(mock) => mock.run(),
+        #[cfg(feature = "discord")]
+        Command::Discord(discord) => discord.run(),
     }
 }
 

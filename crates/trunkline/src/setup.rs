@@ -70,7 +70,11 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     pub(crate) fn new(places: &Places) -> Result<Self> {
-        let around = Surroundings::read()?;
+        Self::within(Surroundings::read()?, places)
+    }
+
+    /// As [`new`](Self::new), for a command that has something to add to the environment.
+    pub(crate) fn within(around: Surroundings, places: &Places) -> Result<Self> {
         let place = Place::find(places.config.clone(), &around)?;
         let config = Config::load(&place, &around)?;
         let state = places.state_folder(&around);

@@ -3,6 +3,8 @@
 pub(crate) mod agent;
 pub(crate) mod check;
 pub(crate) mod decode;
+#[cfg(feature = "discord")]
+pub(crate) mod discord;
 pub(crate) mod doctor;
 pub(crate) mod history;
 pub(crate) mod mock_llm;

@@ -292,6 +292,13 @@ impl Line {
         }
     }
 
+    /// Starts `trunkline`; what it has to say goes to the log.
+    pub(crate) fn launch(&self, args: &[&str]) -> Child {
+        self.write_models();
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
+        spawn(self.trunkline(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log))
+    }
+
     /// Starts `trunkline` on a terminal of its own, which is given as its three streams.
     pub(crate) fn on_terminal(&self, args: &[&str], streams: [Stdio; 3]) -> Child {
         self.write_models();

@@ -2,6 +2,10 @@
 
 #![cfg(test)] // all of this is; it says so once more for clippy's `allow-unwrap-in-tests`
 
+#[cfg(feature = "discord")]
+#[path = "../../../discord/tests/fake/mod.rs"]
+#[expect(dead_code, reason = "the tests of the bridge itself use the rest")]
+mod fake_discord;
 mod http;
 mod line;
 mod look;
@@ -19,6 +23,8 @@ mod chaos;
 mod commands;
 mod config;
 mod conversation;
+#[cfg(feature = "discord")]
+mod discord;
 mod errors;
 mod load;
 mod memory;

@@ -1,0 +1,232 @@
+//! `trunkline discord`: the bridge to Discord.
+
+use std::fs::{self, File, TryLockError};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use trunkline_core::near::near;
+use trunkline_discord::{
+    Allow, Backend, Backends, BridgeError, EngineBackend, Settings, Snowflake, Stop, Token, run as run_bridge,
+};
+use trunkline_engine::{Caps, Engine};
+use trunkline_store::Store;
+
+use crate::cli::Places;
+use crate::config::{ConfigError, Surroundings, parse_span};
+use crate::setup::{Loaded, StopSignals, runtime};
+
+/// Who answers where neither a model nor a backend is named.
+const DEFAULT_BACKEND: &str = "claude";
+
+/// Answer on Discord: a channel, a thread or a direct message is a conversation with an agent
+///
+/// The agent is the CLI of AGENT_BACKEND (claude by default), or any model. It works in this folder.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+DISCORD_TOKEN holds the bot's token. Nobody is answered who is not allowed; ids are copied in Discord
+with developer mode on (right click, Copy ID). Lists are separated by commas in the environment.
+
+Example:
+  DISCORD_TOKEN=… trunkline discord --allow-user 123456789012345678 --listen-channel 234567890123456789")]
+pub(crate) struct Discord {
+    #[command(flatten)]
+    places: Places,
+    /// The model that answers, one of `trunkline models` [default: that of AGENT_BACKEND]
+    #[arg(long, short, env = "TRUNKLINE_DISCORD_MODEL")]
+    model: Option<String>,
+    /// A server where mentions are answered; may be given several times, like all of these
+    #[arg(long, value_name = "ID", env = "TRUNKLINE_DISCORD_ALLOW_GUILD", value_delimiter = ',')]
+    allow_guild: Vec<Snowflake>,
+    /// A channel, with its threads, where mentions are answered
+    #[arg(long, value_name = "ID", env = "TRUNKLINE_DISCORD_ALLOW_CHANNEL", value_delimiter = ',')]
+    allow_channel: Vec<Snowflake>,
+    /// A role whose members are answered
+    #[arg(long, value_name = "ID", env = "TRUNKLINE_DISCORD_ALLOW_ROLE", value_delimiter = ',')]
+    allow_role: Vec<Snowflake>,
+    /// A user who is answered, in direct messages too
+    #[arg(long, value_name = "ID", env = "TRUNKLINE_DISCORD_ALLOW_USER", value_delimiter = ',')]
+    allow_user: Vec<Snowflake>,
+    /// A channel, with its threads, where everything is answered, mention or not
+    #[arg(long, value_name = "ID", env = "TRUNKLINE_DISCORD_LISTEN_CHANNEL", value_delimiter = ',')]
+    listen_channel: Vec<Snowflake>,
+    /// What the agent is told about where it answers, in place of our own words
+    #[arg(long, value_name = "TEXT", env = "TRUNKLINE_DISCORD_SYSTEM_PROMPT")]
+    system_prompt: Option<String>,
+    /// How many messages of a channel may wait
+    #[arg(long, value_name = "N", env = "TRUNKLINE_DISCORD_QUEUE", default_value_t = 20)]
+    queue: usize,
+    /// How long one answer may take [default: the model's own limit]
+    #[arg(long, value_name = "TIME", env = "TRUNKLINE_DISCORD_TIMEOUT", value_parser = span)]
+    timeout: Option<Duration>,
+    /// How long open answers may go on after a signal to stop; then they are begun again at the next start
+    #[arg(long, value_name = "TIME", env = "TRUNKLINE_DRAIN", default_value = "30s", value_parser = span)]
+    drain: Duration,
+    /// Where Discord's REST interface is
+    #[arg(long, value_name = "URL", env = "TRUNKLINE_DISCORD_API", hide = true)]
+    discord_api: Option<String>,
+    /// Where Discord's gateway is
+    #[arg(long, value_name = "URL", env = "TRUNKLINE_DISCORD_GATEWAY", hide = true)]
+    discord_gateway: Option<String>,
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    parse_span(text).ok_or_else(|| format!("{text:?} is not a time: write 500ms, 120s, 2m or 1h"))
+}
+
+impl Discord {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let mut around = Surroundings::read()?;
+        let allow = self.allow()?;
+        let token = token(&around)?;
+        if self.model.is_none() && around.variable("AGENT_BACKEND").is_none() {
+            around.env.retain(|(name, _)| name != "AGENT_BACKEND");
+            around.env.push(("AGENT_BACKEND".into(), DEFAULT_BACKEND.into()));
+        }
+        let loaded = Loaded::within(around, &self.places)?;
+        for warning in &loaded.config.warnings {
+            tracing::warn!("{warning}");
+        }
+        runtime()?.block_on(self.serve(loaded, &token, allow))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn serve(self, loaded: Loaded, token: &Token, allow: Allow) -> Result<()> {
+        let model = self.model(&loaded)?;
+        let engine = loaded.engine(Caps::default(), None)?;
+        let backends = self.backends(&engine, &model)?;
+        let mut signals = StopSignals::listen()?;
+        let _alone = alone(&loaded.state)?;
+        engine.sweep().await;
+        let store = Store::open(&loaded.state.join(trunkline_store::FILE)).await?;
+        let settings = Settings::new(allow, loaded.state.clone());
+        let settings = Settings {
+            api: self.discord_api,
+            gateway: self.discord_gateway,
+            system_prompt: self.system_prompt.unwrap_or(settings.system_prompt),
+            queue: self.queue.max(1),
+            drain: self.drain,
+            ..settings
+        };
+        tracing::info!(model, "answering on Discord");
+        let stop = Stop::default();
+        let outcome = tokio::select! {
+            outcome = run_bridge(settings, token, backends, store.clone(), stop.clone()) => outcome,
+            () = stop_on(&mut signals, &stop) => Ok(()),
+        };
+        engine.shutdown().await;
+        store.close().await;
+        outcome.map_err(|error| explained(error).into())
+    }
+
+    fn allow(&self) -> Result<Allow, ConfigError> {
+        let allow = Allow {
+            guilds: self.allow_guild.clone(),
+            channels: self.allow_channel.clone(),
+            listen: self.listen_channel.clone(),
+            roles: self.allow_role.clone(),
+            users: self.allow_user.clone(),
+        };
+        if allow.is_empty() { Err(explained_nobody()) } else { Ok(allow) }
+    }
+
+    /// The name of the model that answers.
+    fn model(&self, loaded: &Loaded) -> Result<String, ConfigError> {
+        let models = &loaded.config.models;
+        if let Some(model) = &self.model {
+            if models.knows(model) {
+                return Ok(model.clone());
+            }
+            let names = models.names();
+            let near = near(model, names.iter().map(String::as_str));
+            let hint = if near.is_empty() {
+                "see: trunkline models".to_owned()
+            } else {
+                format!("did you mean {}?", near.join(" or "))
+            };
+            return Err(ConfigError::elsewhere(format!("unknown model {model:?}")).hint(hint));
+        }
+        let named = loaded.around.variable("AGENT_BACKEND").unwrap_or(DEFAULT_BACKEND);
+        let mut providers = loaded.config.providers.values();
+        let provider = providers.find(|p| p.name == named || p.aliases.iter().any(|alias| alias == named));
+        Ok(provider.map_or_else(|| named.to_owned(), |provider| provider.name.clone()))
+    }
+
+    /// The model that answers, and the others that people may change to. The first must be able to.
+    fn backends(&self, engine: &Engine, model: &str) -> Result<Backends, ConfigError> {
+        let backend = |name: String| EngineBackend::new(engine.clone(), name, self.timeout);
+        let first = backend(model.to_owned());
+        first.validate().map_err(|invalid| ConfigError::elsewhere(invalid.to_string()))?;
+        let names = engine.models().names();
+        let others = names.into_iter().map(|name| Arc::new(backend(name)) as Arc<dyn Backend>);
+        Ok(Backends::new(Arc::new(first)).with(others))
+    }
+}
+
+/// Two bridges with one memory would answer everything twice. Ends with the process, however that ends.
+fn alone(state: &Path) -> Result<File> {
+    let path = state.join("discord.lock");
+    fs::create_dir_all(state).with_context(|| format!("cannot make {}", state.display()))?;
+    let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let error =
+                ConfigError::elsewhere(format!("another bridge runs with the state folder {}", state.display()));
+            Err(error.hint("give each its own with --state").into())
+        }
+        // Where files cannot be locked nobody is kept out.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
+}
+
+/// The first signal lets answers come to their end, the second interrupts them. Never returns.
+async fn stop_on(signals: &mut StopSignals, stop: &Stop) {
+    for (token, how) in [(&stop.gently, "; once more to stop at once"), (&stop.now, " now")] {
+        signals.next().await;
+        tracing::info!("stopping{how}");
+        token.cancel();
+    }
+    std::future::pending().await
+}
+
+fn token(around: &Surroundings) -> Result<Token, ConfigError> {
+    let missing = || {
+        ConfigError::elsewhere("DISCORD_TOKEN is not set").hint(
+            "make a bot at https://discord.com/developers/applications: New Application, then Bot; turn on Message \
+             Content Intent, copy its token into DISCORD_TOKEN, and invite it with the scopes bot and \
+             applications.commands",
+        )
+    };
+    around
+        .variable("DISCORD_TOKEN")
+        .map(str::trim)
+        .filter(|token| !token.is_empty())
+        .map(Token::new)
+        .ok_or_else(missing)
+}
+
+fn explained_nobody() -> ConfigError {
+    ConfigError::elsewhere("nobody is allowed to talk to the agent, which can run commands on this machine").hint(
+        "say who may: --allow-user, --allow-role, --allow-guild, --allow-channel or --listen-channel with an id, or \
+         TRUNKLINE_DISCORD_ALLOW_USER and so on",
+    )
+}
+
+/// Why there is no bridge, and what to do about it.
+fn explained(error: BridgeError) -> ConfigError {
+    let hint = match &error {
+        BridgeError::NobodyAllowed => return explained_nobody(),
+        BridgeError::Token => {
+            "copy DISCORD_TOKEN anew from the Bot page at https://discord.com/developers/applications"
+        }
+        BridgeError::Intents => {
+            "turn on Message Content Intent on the Bot page at https://discord.com/developers/applications"
+        }
+        BridgeError::Tls(_) => "are the system's CA certificates installed?",
+        BridgeError::Refused(_) => "see https://discord.com/developers/docs/topics/opcodes-and-status-codes",
+    };
+    ConfigError::elsewhere(error.to_string()).hint(hint)
+}
