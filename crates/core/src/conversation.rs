@@ -10,7 +10,7 @@ use crate::failure::Category;
 use crate::turn::{Message, Role, Turn};
 
 /// Stands for an answer that was cut off before its first word.
-const INTERRUPTED: &str = "[interrupted]";
+pub const INTERRUPTED: &str = "[interrupted]";
 
 /// What was said, in order, and with whom the talk can be gone on with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ struct Thread {
     session: SessionId,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Open {
     model: String,
     session: Option<SessionId>,
@@ -43,6 +43,8 @@ struct Open {
     text: String,
     /// It has begun to answer: it has heard what was asked.
     begun: bool,
+    /// An attempt has failed. Whether it was the last, the next event tells.
+    attempt_failed: bool,
 }
 
 impl Conversation {
@@ -52,12 +54,18 @@ impl Conversation {
         Self { thread: Some(Thread { model: model.to_owned(), session }), ..Self::default() }
     }
 
+    /// What was said at that earlier time, for those who do not remember it.
+    #[must_use]
+    pub fn told(self, said: impl IntoIterator<Item = (Role, String)>) -> Self {
+        Self { said: said.into_iter().map(|(role, text)| Said { role, text }).collect(), ..self }
+    }
+
     /// The next turn, with everything before it. A turn that was still open counts as interrupted.
     pub fn ask(&mut self, model: &str, text: &str) -> Turn {
         self.interrupt();
         self.said.push(Said { role: Role::User, text: text.to_owned() });
         let session = self.thread.as_ref().filter(|thread| thread.model == model).map(|thread| thread.session.clone());
-        self.open = Some(Open { model: model.to_owned(), session: session.clone(), text: String::new(), begun: false });
+        self.open = Some(Open { model: model.to_owned(), session: session.clone(), ..Open::default() });
         let messages = self.said.iter().map(|said| Message::new(said.role, said.text.clone())).collect();
         Turn { model: model.to_owned(), messages, session, ..Turn::default() }
     }
@@ -65,6 +73,10 @@ impl Conversation {
     /// Takes in an event of the turn that is open.
     pub fn hear(&mut self, event: &Event) {
         let Some(open) = &mut self.open else { return };
+        if std::mem::take(&mut open.attempt_failed) && !matches!(event, Event::Failed(_)) {
+            (open.session, open.begun) = (None, false);
+            open.text.clear();
+        }
         match event {
             Event::Started { session: Some(session), .. } => open.session = Some(session.clone()),
             Event::Text { delta } => {
@@ -76,28 +88,18 @@ impl Conversation {
                 open.begun = true;
                 open.text.clear();
             }
-            Event::Attempted(attempt) if attempt.category.is_some() => {
-                (open.session, open.begun) = (None, false);
-                open.text.clear();
-            }
+            Event::Attempted(attempt) => open.attempt_failed = attempt.category.is_some(),
             Event::Finished(answer) => self.close(answer.content.clone()),
-            Event::Failed(failure) => {
-                if open.begun {
-                    self.interrupt();
-                }
-                self.open = None;
-                if !still_remembered(failure.category) {
-                    self.thread = None;
-                }
-            }
+            // Who has begun to answer has found the session and heard the question, whatever went wrong after that.
+            Event::Failed(_) if open.begun => self.interrupt(),
+            Event::Failed(failure) => self.refused(failure.category),
             Event::Started { .. }
             | Event::Thinking { .. }
             | Event::ToolFinished { .. }
             | Event::ToolCall { .. }
             | Event::Notice { .. }
             | Event::Unknown { .. }
-            | Event::Workspace(_)
-            | Event::Attempted(_) => {}
+            | Event::Workspace(_) => {}
         }
     }
 
@@ -109,17 +111,26 @@ impl Conversation {
         }
     }
 
-    /// The turn that was asked for never began.
-    pub fn withdraw(&mut self) {
-        if self.open.take().is_some() {
+    /// The turn that was asked for never began, and was never said.
+    pub fn withdraw(&mut self, why: Category) {
+        if self.open.is_some() {
             self.said.pop();
         }
+        self.refused(why);
     }
 
     /// Under which name a model remembers what was said.
     #[must_use]
     pub fn session(&self) -> Option<&SessionId> {
         self.thread.as_ref().map(|thread| &thread.session)
+    }
+
+    /// The open turn came to nothing: its model may not remember what came before it.
+    fn refused(&mut self, why: Category) {
+        let Some(open) = self.open.take() else { return };
+        if !still_remembered(why) && self.thread.as_ref().is_some_and(|thread| thread.model == open.model) {
+            self.thread = None;
+        }
     }
 
     fn close(&mut self, text: String) {
@@ -238,25 +249,66 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_session_of_an_attempt_that_failed_is_nobodys() {
-        let failed = crate::event::Attempted {
+    fn attempt_failed(category: Category) -> Event {
+        let attempted = crate::event::Attempted {
             provider: "p".into(),
             model: "a".into(),
-            category: Some(Category::Server),
+            category: Some(category),
             message: None,
             duration: std::time::Duration::ZERO,
             workspace: None,
         };
-        let mut talk = after(&[started("s"), Event::Attempted(failed.into()), finished("1")]);
+        Event::Attempted(attempted.into())
+    }
+
+    #[test]
+    fn a_session_of_an_attempt_that_failed_is_nobodys() {
+        let mut talk = after(&[started("s"), attempt_failed(Category::Server), finished("1")]);
         assert_eq!(session(&talk.ask("a", "two")), None);
     }
 
     #[test]
+    fn who_failed_in_the_middle_of_an_answer_still_remembers() {
+        for category in Category::ALL {
+            let failed = Event::Failed(Failure::new(category, "no"));
+            let mut talk = after(&[started("s"), text("half"), attempt_failed(category), failed]);
+            let turn = talk.ask("a", "two");
+            assert_eq!((session(&turn), told(&turn)), (Some("s"), vec!["one", "half", "two"]), "{category:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_of_another_model_says_nothing_against_a_session() {
+        let mut talk = after(&[started("s"), finished("1")]);
+        talk.ask("b", "two");
+        talk.hear(&Event::Failed(Failure::new(Category::Validation, "no")));
+        assert_eq!(session(&talk.ask("a", "three")), Some("s"));
+    }
+
+    #[test]
     fn a_turn_that_never_began_was_never_said() {
-        let mut talk = after(&[]);
-        talk.withdraw();
-        assert_eq!(talk, Conversation::default());
+        for category in Category::ALL {
+            let mut talk = after(&[]);
+            talk.withdraw(category);
+            assert_eq!(talk, Conversation::default());
+            let mut talk = after(&[started("s"), finished("1")]);
+            talk.ask("a", "two");
+            talk.withdraw(category);
+            let turn = talk.ask("a", "three");
+            assert_eq!(session(&turn).is_some(), still_remembered(category), "{category:?}");
+            assert_eq!(told(&turn), ["one", "1", "three"]);
+        }
+    }
+
+    #[test]
+    fn what_was_said_at_an_earlier_time_is_told_to_another_model() {
+        let said = [(Role::User, "one".to_owned()), (Role::Assistant, "1".to_owned())];
+        let mut talk = Conversation::resume("a", SessionId("s".into())).told(said);
+        let mut other = talk.clone();
+        let turn = talk.ask("a", "two");
+        assert_eq!((session(&turn), told(&turn)), (Some("s"), vec!["one", "1", "two"]));
+        let turn = other.ask("b", "two");
+        assert_eq!((session(&turn), told(&turn)), (None, vec!["one", "1", "two"]));
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! The binary: reads the command line and the configuration, and connects the crates.
+// `eprintln!` panics where nobody reads stderr; `setup::tell` does not.
+#![deny(clippy::print_stderr)]
 
 mod cli;
 mod commands;
@@ -14,6 +16,7 @@ use clap::Parser;
 
 use cli::{Cli, Command};
 use config::ConfigError;
+use setup::tell;
 
 fn main() -> ExitCode {
     // Before anything else: a keeper is started for runs, and must cost nothing.
@@ -26,7 +29,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("trunkline: {error:#}");
+            tell(format_args!("trunkline: {error:#}"));
             ExitCode::from(if error.is::<ConfigError>() { Exit::Configuration } else { Exit::General } as u8)
         }
     }

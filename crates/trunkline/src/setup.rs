@@ -23,6 +23,7 @@ use trunkline_store::Store;
 
 use crate::cli::Places;
 use crate::config::{Config, Place, Surroundings};
+use crate::repl::plain::plain;
 
 /// Between asking a CLI to stop and killing it.
 const GRACE: Duration = Duration::from_secs(5);
@@ -43,12 +44,19 @@ pub(crate) fn log(verbose: u8, tells: bool) {
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
         .with_target(false)
+        // It would tell of a stderr that is gone on stderr, and panic.
+        .log_internal_errors(false)
         .init();
 }
 
 /// A line on stdout. A reader that has gone away is an error to pass on, not a panic.
 pub(crate) fn say(line: impl Display) -> io::Result<()> {
     writeln!(io::stdout(), "{line}")
+}
+
+/// A line on stderr, fit for a terminal whoever worded it. That nobody can read it is no reason to end badly.
+pub(crate) fn tell(line: impl Display) {
+    let _unread = writeln!(io::stderr(), "{}", plain(&line.to_string()));
 }
 
 /// A configuration and where it came from.
@@ -165,12 +173,21 @@ pub(crate) fn secrets_of(around: &Surroundings, config: &Config) -> Vec<String> 
 pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Option<Signal>,
 }
 
 impl StopSignals {
     /// From here on they are heard, and no longer end the program by themselves.
     pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Self { terminate, interrupt, hangup: None })
+    }
+
+    /// As [`listen`](Self::listen), and hears the terminal being closed. Without a terminal that is left as it was:
+    /// `nohup` may have seen to it.
+    pub(crate) fn listen_with_hangup() -> io::Result<Self> {
+        let hangup = if io::stdin().is_terminal() { Some(signal(SignalKind::hangup())?) } else { None };
+        Ok(Self { hangup, ..Self::listen()? })
     }
 
     /// The next of them. Cancel safe.
@@ -178,6 +195,7 @@ impl StopSignals {
         tokio::select! {
             _ = self.terminate.recv() => StopSignal::Terminate,
             _ = self.interrupt.recv() => StopSignal::Interrupt,
+            Some(_) = async { self.hangup.as_mut()?.recv().await } => StopSignal::Hangup,
         }
     }
 }
@@ -187,6 +205,8 @@ impl StopSignals {
 pub(crate) enum StopSignal {
     Terminate,
     Interrupt,
+    /// The terminal is gone: nothing can be shown on it or read from it.
+    Hangup,
 }
 
 /// The runtime every command that starts something lives in.

@@ -5,7 +5,6 @@ use trunkline_core::failure::{Category, Failure};
 use trunkline_engine::StartError;
 
 use crate::Exit;
-use crate::repl::plain::plain;
 
 /// A turn that did not start.
 #[derive(Debug)]
@@ -13,29 +12,45 @@ pub(crate) struct Refusal {
     /// What was tried, where that was more than one.
     pub(crate) tried: Option<String>,
     pub(crate) message: String,
+    pub(crate) category: Category,
     pub(crate) exit: Exit,
 }
 
+/// Where the models are listed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Models {
+    /// By a command of its own.
+    Command,
+    /// By a command of the conversation.
+    Conversation,
+}
+
 impl Refusal {
-    pub(crate) fn of(model: &str, error: StartError) -> Self {
-        let (tried, message, exit) = match error {
-            StartError::UnknownModel { near } => (None, unknown_model(model, &near), Exit::General),
+    pub(crate) fn of(model: &str, error: StartError, models: Models) -> Self {
+        let (tried, message, category, exit) = match error {
+            StartError::UnknownModel { near } => {
+                (None, unknown_model(model, &near, models), Category::NotFound, Exit::General)
+            }
             StartError::Failed { failure, attempts, .. } => {
                 let tried =
                     attempts.iter().map(|a| format!("{} ({})", a.model, a.category.map_or("ok", Category::name)));
                 let tried = (attempts.len() > 1).then(|| format!("tried {}", tried.collect::<Vec<_>>().join(", ")));
-                (tried, with_hint(&failure), Exit::Provider)
+                (tried, with_hint(&failure), failure.category, Exit::Provider)
             }
-            error @ StartError::Unavailable { .. } => (None, error.to_string(), Exit::Provider),
-            error @ StartError::Busy { .. } => (None, error.to_string(), Exit::General),
+            error @ StartError::Unavailable { .. } => (None, error.to_string(), Category::Server, Exit::Provider),
+            error @ StartError::Busy { .. } => (None, error.to_string(), Category::RateLimit, Exit::General),
         };
-        Self { tried, message: plain(&message), exit }
+        Self { tried, message, category, exit }
     }
 }
 
-pub(crate) fn unknown_model(name: &str, near: &[String]) -> String {
+pub(crate) fn unknown_model(name: &str, near: &[String], models: Models) -> String {
     if near.is_empty() {
-        format!("unknown model {name:?}; see: trunkline models")
+        let see = match models {
+            Models::Command => "trunkline models",
+            Models::Conversation => "/model",
+        };
+        format!("unknown model {name:?}; see: {see}")
     } else {
         format!("unknown model {name:?}; did you mean {}?", near.join(" or "))
     }
@@ -43,7 +58,7 @@ pub(crate) fn unknown_model(name: &str, near: &[String]) -> String {
 
 /// A turn that started and failed.
 pub(crate) fn failed(provider: &str, failure: &Failure) -> String {
-    plain(&format!("{provider} failed ({}): {}", failure.category.name(), with_hint(failure)))
+    format!("{provider} failed ({}): {}", failure.category.name(), with_hint(failure))
 }
 
 fn with_hint(failure: &Failure) -> String {

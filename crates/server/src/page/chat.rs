@@ -9,6 +9,7 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use trunkline_core::event::Event;
+use trunkline_core::failure::Category;
 use trunkline_core::turn::Surface;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::page::Words;
@@ -145,6 +146,11 @@ struct Telling {
     began: bool,
 }
 
+/// What a refusal says of the conversation: one that blames the request may mean the session.
+const fn blamed(error: &ApiError) -> Category {
+    if error.status == 400 { Category::Validation } else { Category::Cancelled }
+}
+
 impl Frames for Telling {
     fn trace(&mut self) -> &mut Trace {
         &mut self.words.trace
@@ -160,7 +166,7 @@ impl Frames for Telling {
 
     fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>) -> Stream {
         let words = self.words.failed(error);
-        self.answering.fail(&words, self.began);
+        self.answering.fail(&words, self.began, blamed(error));
         words.iter().for_each(|word| word.frame(out));
         Stream::Ended
     }
@@ -175,7 +181,7 @@ impl Frames for Telling {
         if error.is_of_a_cli() {
             return Told::InFrames;
         }
-        self.answering.withdraw();
+        self.answering.withdraw(blamed(error));
         Told::AsStatus
     }
 

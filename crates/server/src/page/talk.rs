@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use trunkline_core::conversation::Conversation;
 use trunkline_core::event::Event;
+use trunkline_core::failure::Category;
 use trunkline_core::turn::Turn;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::page::Word;
@@ -190,12 +191,12 @@ impl Answering {
     }
 
     /// The answer ends with an error that is not an event of its run: the server stops, or nothing ever ran.
-    pub(crate) fn fail(&self, words: &[Word], began: bool) {
+    pub(crate) fn fail(&self, words: &[Word], began: bool, why: Category) {
         self.change(|state| {
             if began {
                 state.kept.conversation.interrupt();
             } else {
-                state.kept.conversation.withdraw();
+                state.kept.conversation.withdraw(why);
                 state.kept.said -= self.asked;
             }
             words.iter().for_each(|word| state.kept.items.add(word));
@@ -205,9 +206,9 @@ impl Answering {
     }
 
     /// The question was refused, and is the page's to ask again.
-    pub(crate) fn withdraw(&self) {
+    pub(crate) fn withdraw(&self, why: Category) {
         self.change(|state| {
-            state.kept.conversation.withdraw();
+            state.kept.conversation.withdraw(why);
             state.kept.items.withdraw();
             state.kept.said -= self.asked;
             state.answer = None;

@@ -2,19 +2,19 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use trunkline_agent::tools::{Shell, Toolbox};
+use trunkline_agent::tools::Shell;
 use trunkline_core::event::SessionId;
+use trunkline_core::failure::Category;
 use trunkline_core::model::AGENT;
-use trunkline_core::provider::Permissions;
 use trunkline_engine::{Caps, Engine};
 
-use super::run::{show, task_from_stdin};
+use super::run::{Step, show, task_from_stdin};
 use crate::Exit;
 use crate::cli::Places;
-use crate::repl::{Index, Repl, Talk};
-use crate::setup::{Loaded, StopSignals, keepers, runtime};
+use crate::repl::{Entry, Index, Named, Repl, Talk};
+use crate::setup::{Loaded, StopSignals, keepers, runtime, tell};
 
 /// For a newcomer, who may take its answers for a model's.
 const SCRIPTED: &str = "No LLM is set, so a scripted one answers: try \"hello world\". LLM_BASE_URL, LLM_AUTH_TOKEN and LLM_DEFAULT_MODEL set one.";
@@ -52,17 +52,22 @@ pub(crate) struct Agent {
 }
 
 /// The conversation to go on with.
-struct Resumed {
-    model: Option<String>,
-    session: SessionId,
-    title: Option<String>,
+enum Resumed {
+    Known(Entry),
+    /// Perhaps the model itself knows it, from another surface.
+    Unknown(SessionId),
 }
 
 impl Agent {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let loaded = Loaded::new(&self.places)?;
         let resumed = self.resumed(&loaded)?;
-        let model = self.model.or_else(|| resumed.as_ref()?.model.clone()).unwrap_or_else(|| AGENT.to_owned());
+        let model = match (&self.model, &resumed) {
+            (Some(model), _) => model.clone(),
+            (None, Some(Resumed::Known(entry))) => entry.model.clone(),
+            (None, Some(Resumed::Unknown(_)) | None) => AGENT.to_owned(),
+        };
+        let resume = self.resume_command(&loaded);
         let task = match self.prompt.as_deref() {
             Some("-") => Some(task_from_stdin()?),
             task => task.map(str::to_owned),
@@ -77,23 +82,40 @@ impl Agent {
             if model == AGENT && loaded.config.wants_mock() {
                 notes.push(SCRIPTED.to_owned());
             }
-            if let Some(Resumed { session, title, .. }) = resumed {
-                notes.push(format!("Going on with: {}", title.as_deref().unwrap_or(&session.0)));
-                talk.resume(&model, session, title);
+            match resumed {
+                Some(Resumed::Known(entry)) => {
+                    notes.push(format!("Going on with: {}", entry.title));
+                    // Whoever wants an answer must know what it is founded on, a script too.
+                    if let Some(note) = talk.resume(entry, &model) {
+                        tell(format_args!("· {note}"));
+                    }
+                }
+                Some(Resumed::Unknown(session)) => {
+                    notes.push(format!("Going on with: {session}"));
+                    talk.resume_unknown(&model, session);
+                }
+                None => {}
             }
+            engine.sweep().await;
             let outcome = match task {
                 Some(task) => one_task(&engine, talk, &model, &task).await,
                 None => {
-                    engine.sweep().await;
                     let shell = Shell { keepers, env: loaded.around.env.clone() };
-                    let tools = Toolbox::new(loaded.around.folder.clone(), Permissions::Full, shell);
-                    let repl = Repl::new(&engine, tools, talk, model, &loaded.around, &loaded.state)?;
-                    repl.run(&notes).await
+                    match Repl::new(&engine, shell, talk, model, &loaded) {
+                        Ok(repl) => repl.run(&notes, &resume).await,
+                        Err(error) => Err(error.into()),
+                    }
                 }
             };
             engine.shutdown().await;
             outcome
         })
+    }
+
+    /// What finds a conversation again; its name is to follow.
+    fn resume_command(&self, loaded: &Loaded) -> String {
+        let state = self.places.state.as_ref().map(|_| format!("--state {} ", quoted(&loaded.state.to_string_lossy())));
+        format!("trunkline agent {}--resume", state.unwrap_or_default())
     }
 
     fn resumed(&self, loaded: &Loaded) -> Result<Option<Resumed>> {
@@ -102,36 +124,63 @@ impl Agent {
         let entry = match &self.resume {
             None => return Ok(None),
             Some(Some(name)) => match index.named(name) {
-                Some(entry) => entry,
-                // Perhaps the model itself knows it, from another surface.
-                None => {
-                    let session = SessionId(name.clone());
-                    return Ok(Some(Resumed { model: None, session, title: None }));
+                Named::One(entry) => entry,
+                Named::Several(entries) => {
+                    let rows = entries.iter().map(|entry| format!("\n  {}  {}", entry.session, entry.title));
+                    bail!("several sessions begin with {name}; which one?{}", rows.collect::<String>())
                 }
+                Named::Nobody => return Ok(Some(Resumed::Unknown(SessionId(name.clone())))),
             },
             Some(None) => index.newest(folder, self.model.as_deref()).with_context(|| {
                 let with = self.model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default();
                 format!("nothing to resume: no conversation{with} in {} can be gone on with", folder.display())
             })?,
         };
-        Ok(Some(Resumed { model: Some(entry.model), session: entry.session, title: Some(entry.title) }))
+        Ok(Some(Resumed::Known(entry)))
+    }
+}
+
+/// As a shell takes it for one word.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | ',' | ':' | '+' | '@' | '%');
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
 /// One turn, told as `trunkline run` tells it.
 async fn one_task(engine: &Engine, mut talk: Talk, model: &str, task: &str) -> Result<ExitCode> {
     if task.trim().is_empty() {
-        eprintln!("trunkline: what is the task? trunkline agent -p \"…\"");
+        tell("trunkline: what is the task? trunkline agent -p \"…\"");
         return Ok(Exit::Arguments.into());
     }
-    let mut signals = StopSignals::listen()?;
-    engine.sweep().await;
+    let mut signals = StopSignals::listen_with_hangup()?;
     let turn = talk.ask(model, task);
-    let outcome = tokio::select! {
-        outcome = show(engine, turn, |event| talk.hear(event)) => outcome,
-        _ = signals.next() => Ok(Exit::General.into()),
+    let hear = |step: Step<'_>| match step {
+        Step::Refused(refusal) => talk.withdraw(refusal.category, &refusal.message),
+        Step::Withdrawn => talk.withdraw(Category::Cancelled, "interrupted"),
+        Step::Event(event) => talk.hear(event),
+        Step::Interrupted => talk.interrupt(),
     };
+    let outcome = show(engine, turn, &mut signals, hear).await;
+    // Whoever read the answer is gone: that, too, ends it.
     talk.interrupt();
-    talk.troubles().iter().for_each(|trouble| eprintln!("· {trouble}"));
+    talk.troubles().iter().for_each(|trouble| tell(format_args!("· {trouble}")));
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_as_one_word() {
+        for (folder, word) in
+            [("/a/b-c.d", "/a/b-c.d"), ("/a b", "'/a b'"), ("/it's", r"'/it'\''s'"), ("$HOME", "'$HOME'")]
+        {
+            assert_eq!(quoted(folder), word);
+        }
+    }
 }

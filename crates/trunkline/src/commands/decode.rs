@@ -15,7 +15,7 @@ use trunkline_core::provider::Provider;
 
 use crate::Exit;
 use crate::config::{self, Place, Surroundings};
-use crate::setup::say;
+use crate::setup::{say, tell};
 
 /// Decode recorded CLI output (stdin) into events, content, usage and error
 #[derive(Debug, Args)]
@@ -65,7 +65,7 @@ impl Decode {
         let format = match self.chosen_format(provider) {
             Ok(format) => format,
             Err(error) => {
-                eprintln!("trunkline: {error:#}");
+                tell(format_args!("trunkline: {error:#}"));
                 return Ok(Exit::Arguments.into());
             }
         };

@@ -16,7 +16,7 @@ use super::sessions::{Remembered, age};
 use crate::cli::Places;
 use crate::repl::plain::{first_line, plain};
 use crate::repl::tool::call;
-use crate::setup::{runtime, say};
+use crate::setup::{runtime, say, tell};
 
 /// How many sessions are named when it is not clear which one is meant.
 const CHOICE: u32 = 5;
@@ -80,7 +80,7 @@ impl History {
                 }
             }
             if turns.is_empty() {
-                eprintln!("nothing of it is archived");
+                tell("nothing of it is archived");
             }
         }
         Ok(())
@@ -102,7 +102,7 @@ async fn export(store: Option<&Store>, file: &Path, since: Option<Duration>) -> 
         Some(store) => write_all(store, &selection, &mut BufWriter::new(opened)).await?,
         None => 0,
     };
-    eprintln!("wrote {count} turns to {}", file.display());
+    tell(format!("wrote {count} turns to {}", file.display()));
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use trunkline_core::model::{Backend, Model};
 use trunkline_engine::router::Router;
 
 use crate::cli::Places;
-use crate::setup::{Loaded, say};
+use crate::setup::{Loaded, say, tell};
 
 /// List the models and what each of them runs
 #[derive(Debug, Args)]
@@ -38,9 +38,7 @@ impl List {
             say(format!("{name:width$}  {about}"))?;
         }
         if rows.is_empty() {
-            eprintln!(
-                "no models: write a models.json, or install an agent CLI (trunkline doctor shows which are known)"
-            );
+            tell("no models: write a models.json, or install an agent CLI (trunkline doctor shows which are known)");
         }
         Ok(ExitCode::SUCCESS)
     }

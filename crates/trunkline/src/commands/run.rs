@@ -11,10 +11,12 @@ use trunkline_engine::{Caps, Engine};
 
 use crate::Exit;
 use crate::cli::Places;
-use crate::repl::plain::{Plain, first_line, plain};
+use crate::repl::plain::{Plain, first_line};
 use crate::repl::tool::call;
-use crate::setup::{Loaded, StopSignals, runtime, say};
-use crate::wording::{Refusal, cut_short, failed, left};
+use crate::setup::{Loaded, StopSignals, runtime, say, tell};
+use crate::wording::{Models, Refusal, cut_short, failed, left};
+
+const INTERRUPTED: &str = "· interrupted";
 
 /// Run one task on a model and show its progress
 #[derive(Debug, Args)]
@@ -53,64 +55,101 @@ impl Run {
             let engine = loaded.engine(Caps::default(), None)?;
             engine.remember(&loaded.state).await;
             engine.sweep().await;
-            let outcome = tokio::select! {
-                outcome = show(&engine, turn, |_| {}) => outcome,
-                _ = signals.next() => Ok(Exit::General.into()),
-            };
+            let outcome = show(&engine, turn, &mut signals, |_| {}).await;
             engine.shutdown().await;
             outcome
         })
     }
 }
 
-/// All of stdin.
+/// All of stdin. What is not text in it, as in the diff of a binary file, is no reason not to read the rest.
 pub(crate) fn task_from_stdin() -> Result<String> {
-    let mut task = String::new();
-    io::stdin().lock().read_to_string(&mut task).context("cannot read the task from stdin")?;
-    Ok(task)
+    let mut task = Vec::new();
+    io::stdin().lock().read_to_end(&mut task).context("cannot read the task from stdin")?;
+    Ok(String::from_utf8_lossy(&task).into_owned())
 }
 
-/// Runs one turn and tells of it: the answer on stdout, everything else on stderr. `hear` gets every event, too.
-pub(crate) async fn show(engine: &Engine, turn: Turn, mut hear: impl FnMut(&Event)) -> Result<ExitCode> {
+/// What became of a turn, step by step.
+pub(crate) enum Step<'a> {
+    /// It did not start.
+    Refused(&'a Refusal),
+    /// A signal came before it had started.
+    Withdrawn,
+    Event(&'a Event),
+    /// A signal came while it ran.
+    Interrupted,
+}
+
+/// Runs one turn, until a signal comes, and tells of it: the answer on stdout, everything else on stderr. `hear` gets every
+/// step, too.
+pub(crate) async fn show(
+    engine: &Engine,
+    turn: Turn,
+    signals: &mut StopSignals,
+    mut hear: impl FnMut(Step<'_>),
+) -> Result<ExitCode> {
     let name = turn.model.clone();
-    let mut run = match engine.start(turn).await {
+    let started = tokio::select! {
+        started = engine.start(turn) => started,
+        _ = signals.next() => {
+            hear(Step::Withdrawn);
+            tell(INTERRUPTED);
+            return Ok(Exit::General.into());
+        }
+    };
+    let mut run = match started {
         Ok(run) => run,
         Err(error) => {
-            let refusal = Refusal::of(&name, error);
+            let refusal = Refusal::of(&name, error, Models::Command);
+            hear(Step::Refused(&refusal));
             if let Some(tried) = refusal.tried {
-                eprintln!("· {tried}");
+                tell(format_args!("· {tried}"));
             }
-            eprintln!("trunkline: {}", refusal.message);
+            tell(format_args!("trunkline: {}", refusal.message));
             return Ok(refusal.exit.into());
         }
     };
     let mut answer = Answer::default();
     let mut code = ExitCode::SUCCESS;
     let mut told = None;
-    while let Some(event) = run.next().await {
-        hear(&event);
+    loop {
+        let event = tokio::select! {
+            event = run.next() => event,
+            _ = signals.next() => {
+                // Dropped first: whatever runs is asked to stop before anything else is done.
+                drop(run);
+                hear(Step::Interrupted);
+                answer.end()?;
+                tell(INTERRUPTED);
+                return Ok(Exit::General.into());
+            }
+        };
+        let Some(event) = event else { return Ok(code) };
+        hear(Step::Event(&event));
         match event {
             Event::Text { delta } => answer.text(&delta)?,
             Event::Started { session: Some(session), .. } if told.as_ref() != Some(&session) => {
-                eprintln!("· session {session}");
+                tell(format_args!("· session {session}"));
                 told = Some(session);
             }
             Event::ToolStarted { name, input, .. } => {
                 answer.pause()?;
-                eprintln!("· {}", call(&name, &input));
+                tell(format_args!("· {}", call(&name, &input)));
             }
-            Event::ToolFinished { ok: false, output, .. } => eprintln!("· failed: {}", first_line(&output, 200)),
-            Event::Notice { message } => eprintln!("· {}", plain(&message)),
-            Event::Workspace(receipt) => eprintln!("\n· {}", left(&receipt)),
+            Event::ToolFinished { ok: false, output, .. } => {
+                tell(format_args!("· failed: {}", first_line(&output, 200)));
+            }
+            Event::Notice { message } => tell(format_args!("· {message}")),
+            Event::Workspace(receipt) => tell(format_args!("\n· {}", left(&receipt))),
             Event::Finished(finished) => {
                 answer.end()?;
                 if let Some(why) = cut_short(finished.finish) {
-                    eprintln!("· {why}");
+                    tell(format_args!("· {why}"));
                 }
             }
             Event::Failed(failure) => {
                 answer.end()?;
-                eprintln!("trunkline: {}", failed(run.provider(), &failure));
+                tell(format_args!("trunkline: {}", failed(run.provider(), &failure)));
                 code = Exit::Provider.into();
             }
             Event::Started { .. }
@@ -121,7 +160,6 @@ pub(crate) async fn show(engine: &Engine, turn: Turn, mut hear: impl FnMut(&Even
             | Event::Attempted(_) => {}
         }
     }
-    Ok(code)
 }
 
 /// The answer on stdout, as it comes.

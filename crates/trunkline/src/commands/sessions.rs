@@ -12,7 +12,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::cli::Places;
 use crate::config::{Surroundings, parse_span};
 use crate::repl::plain::first_line;
-use crate::setup::{runtime, say};
+use crate::setup::{runtime, say, tell};
 
 /// How much of a name is shown at least: the part that is the time, to the millisecond.
 const NAME: usize = 13;
@@ -78,9 +78,9 @@ impl Sessions {
         }
         if rows.is_empty() {
             let elsewhere = if self.all { "" } else { " of this folder; --all shows those of others" };
-            eprintln!("no sessions{elsewhere}");
+            tell(format!("no sessions{elsewhere}"));
         } else if more {
-            eprintln!("there are more: --limit N shows N of them");
+            tell("there are more: --limit N shows N of them");
         }
         Ok(())
     }

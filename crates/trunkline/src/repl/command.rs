@@ -15,6 +15,8 @@ pub(super) enum Said {
     Model(Option<String>),
     Sessions,
     Leave,
+    /// A command that takes nothing after it, and something after it.
+    Surplus(String),
     Unknown {
         name: String,
         near: Vec<String>,
@@ -56,10 +58,12 @@ impl Said {
             ("/model", model) => Self::Model(Some(model.to_owned())),
             ("/sessions", "") => Self::Sessions,
             ("/exit" | "/quit", "") => Self::Leave,
+            ("/clear" | "/help" | "/?" | "/models" | "/sessions" | "/exit" | "/quit", _) => {
+                Self::Surplus(name.to_owned())
+            }
             _ => {
                 let known = COMMANDS.iter().filter_map(|(typed, _)| typed.split(' ').next());
-                let near = near(name, known).into_iter().filter(|near| near != name).collect();
-                Self::Unknown { name: name.to_owned(), near }
+                Self::Unknown { name: name.to_owned(), near: near(name, known) }
             }
         }
     }
@@ -114,7 +118,8 @@ mod tests {
             ("/claer", unknown("/claer", &["/clear"])),
             ("/etc/hosts is wrong", unknown("/etc/hosts", &[])),
             ("/", Said::Help),
-            ("/clear everything", unknown("/clear", &[])),
+            ("/clear everything", Said::Surplus("/clear".into())),
+            ("/exit now", Said::Surplus("/exit".into())),
         ] {
             assert_eq!(Said::parse(line), said, "{line:?}");
         }

@@ -1,13 +1,17 @@
 //! The loop: asks for a line, does what it says, and shows what comes of it.
 
 use std::io::{self, Stdout};
-use std::path::Path;
+use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use trunkline_agent::tools::Toolbox;
+use tokio::time::{Instant, interval, interval_at};
+use trunkline_agent::tools::{Shell, Toolbox};
+use trunkline_core::failure::Category;
 use trunkline_core::near::near;
+use trunkline_core::provider::Permissions;
 use trunkline_engine::{Engine, Run};
 
 use super::command::{Said, help};
@@ -18,25 +22,26 @@ use super::show::Show;
 use super::talk::Talk;
 use super::terminal::{Terminal, Unechoed, columns};
 use crate::Exit;
-use crate::config::Surroundings;
-use crate::setup::{StopSignal, StopSignals, say};
-use crate::wording::{Refusal, failed, unknown_model};
+use crate::setup::{Loaded, StopSignal, StopSignals, say};
+use crate::wording::{Models, Refusal, failed, unknown_model};
 
 /// How often the time is shown while an answer is awaited.
 const TICK: Duration = Duration::from_secs(1);
 
+const SESSION_LOST: &str = "The session is given up: with the next message, the model is told what was said. /clear begins a new conversation.";
+
 pub(crate) struct Repl<'a> {
     engine: &'a Engine,
-    /// Of which only the shell is used here: the others are the model's.
-    tools: Toolbox,
+    folder: PathBuf,
+    shell: Shell,
     talk: Talk,
     model: String,
     terminal: Terminal,
     show: Show<Stdout>,
     reader: Reader,
     signals: StopSignals,
-    /// The latest turn came to nothing.
-    failed: bool,
+    /// How the latest turn failed, if it did.
+    failed: Option<Exit>,
 }
 
 /// Whether there is a next line.
@@ -46,26 +51,29 @@ enum Next {
     Leave,
     /// Told to end while there was more to do.
     Stopped,
+    /// The same, and nobody is there any more.
+    Gone,
 }
 
 impl<'a> Repl<'a> {
     pub(crate) fn new(
         engine: &'a Engine,
-        tools: Toolbox,
+        shell: Shell,
         talk: Talk,
         model: String,
-        around: &Surroundings,
-        state: &Path,
+        loaded: &Loaded,
     ) -> io::Result<Self> {
-        let terminal = Terminal::of(around);
-        let signals = StopSignals::listen()?;
-        let reader = Reader::start(terminal, &state.join("repl/history"));
+        let terminal = Terminal::of(&loaded.around);
+        let signals = StopSignals::listen_with_hangup()?;
+        let reader = Reader::start(terminal, &loaded.state.join("repl/history"));
         let show = Show::new(io::stdout(), terminal, columns);
-        Ok(Self { engine, tools, talk, model, terminal, show, reader, signals, failed: false })
+        let folder = loaded.around.folder.clone();
+        Ok(Self { engine, folder, shell, talk, model, terminal, show, reader, signals, failed: None })
     }
 
-    /// Answers line after line until there are no more. `notes` are for whoever types the first one.
-    pub(crate) async fn run(mut self, notes: &[String]) -> Result<ExitCode> {
+    /// Answers line after line until there are no more. `notes` are for whoever types the first one, and `resume` is the
+    /// command that goes on with a conversation.
+    pub(crate) async fn run(mut self, notes: &[String], resume: &str) -> Result<ExitCode> {
         self.welcome(notes)?;
         let end = loop {
             match self.turn().await {
@@ -73,30 +81,34 @@ impl<'a> Repl<'a> {
                 other => break other,
             }
         };
+        if matches!(end, Ok(Next::Gone)) {
+            // An editor would not notice: it is left to end with the process.
+            return Ok(Exit::General.into());
+        }
         self.reader.end();
         let next = end?;
         if self.terminal != Terminal::None {
             say("")?;
             if let Some(session) = self.talk.session() {
-                say(format!("Go on with: trunkline agent --resume {}", plain(&session.0)))?;
+                say(plain(&format!("Go on with: {resume} {session}")))?;
             }
-            return Ok(ExitCode::SUCCESS);
         }
-        Ok(match next {
-            Next::Stopped => Exit::General.into(),
-            Next::Line | Next::Leave if self.failed => Exit::Provider.into(),
-            Next::Line | Next::Leave => ExitCode::SUCCESS,
+        Ok(match (next, self.terminal) {
+            (Next::Stopped | Next::Gone, _) => Exit::General.into(),
+            (Next::Line | Next::Leave, Terminal::None) => self.failed.map_or(ExitCode::SUCCESS, Into::into),
+            // Whoever types has seen what failed.
+            (Next::Line | Next::Leave, Terminal::Full(_) | Terminal::Basic) => ExitCode::SUCCESS,
         })
     }
 
     fn welcome(&mut self, notes: &[String]) -> io::Result<()> {
-        if self.terminal == Terminal::None {
-            return Ok(());
+        if self.terminal != Terminal::None {
+            self.show.note(&format!("Talking to {}. /help shows what else there is; Ctrl+D leaves.", self.model))?;
+            notes.iter().try_for_each(|note| self.show.note(note))?;
         }
-        self.show.note(&format!("Talking to {}. /help shows what else there is; Ctrl+D leaves.", self.model))?;
-        notes.iter().try_for_each(|note| self.show.note(note))?;
         if !self.engine.models().knows(&self.model) {
             self.unknown_model(&self.model.clone())?;
+            self.failed = Some(Exit::General);
         }
         self.show.end()
     }
@@ -106,7 +118,10 @@ impl<'a> Repl<'a> {
         let heard = tokio::select! {
             heard = self.reader.next() => heard,
             // At the prompt there is nothing else to interrupt.
-            _ = self.signals.next() => return Ok(Next::Stopped),
+            signal = self.signals.next() => return Ok(match self.after(signal) {
+                Next::Line => Next::Leave,
+                next @ (Next::Leave | Next::Stopped | Next::Gone) => next,
+            }),
         };
         let line = match heard {
             Heard::Line(line) => line,
@@ -132,8 +147,9 @@ impl<'a> Repl<'a> {
                     [] => format!("/help shows them; to send it as a message, write /{name}"),
                     near => format!("did you mean {}?", near.join(" or ")),
                 };
-                self.show.error(&format!("no such command: {}; {hint}", plain(&name)))?;
+                self.show.error(&format!("no such command: {name}; {hint}"))?;
             }
+            Said::Surplus(name) => self.show.error(&format!("{name} takes nothing after it"))?,
         }
         self.tell_troubles()?;
         self.show.end()?;
@@ -143,6 +159,7 @@ impl<'a> Repl<'a> {
     /// Has a message answered.
     async fn ask(&mut self, text: &str) -> Result<Next> {
         let unechoed = self.unechoed();
+        let remembered = self.talk.is_remembered();
         self.show.begin()?;
         let turn = self.talk.ask(&self.model, text);
         let started = tokio::select! {
@@ -150,22 +167,30 @@ impl<'a> Repl<'a> {
             signal = self.signals.next() => Err(signal),
         };
         let next = match started {
-            Ok(Ok(run)) => self.answer(run).await?,
+            Ok(Ok(run)) => {
+                let answered = self.answer(run).await;
+                // Where nothing can be shown any more, what was said is still kept.
+                self.talk.interrupt();
+                answered?
+            }
             Ok(Err(error)) => {
-                let refusal = Refusal::of(&self.model, error);
-                self.talk.withdraw(&refusal.message);
+                let refusal = Refusal::of(&self.model, error, Models::Conversation);
+                self.talk.withdraw(refusal.category, &refusal.message);
+                self.failed = Some(refusal.exit);
                 if let Some(tried) = refusal.tried {
                     self.show.note(&tried)?;
                 }
                 self.show.error(&refusal.message)?;
-                self.failed = true;
                 Next::Line
             }
             Err(signal) => {
-                self.talk.withdraw("interrupted");
+                self.talk.withdraw(Category::Cancelled, "interrupted");
                 self.interrupted(signal)?
             }
         };
+        if self.failed.is_some() && remembered && !self.talk.is_remembered() {
+            self.show.note(SESSION_LOST)?;
+        }
         self.tell_troubles()?;
         self.show.end()?;
         drop(unechoed);
@@ -173,7 +198,7 @@ impl<'a> Repl<'a> {
     }
 
     async fn answer(&mut self, mut run: Run) -> Result<Next> {
-        let mut tick = tokio::time::interval(TICK);
+        let mut tick = interval(TICK);
         loop {
             let event = tokio::select! {
                 event = run.next() => event,
@@ -192,9 +217,9 @@ impl<'a> Repl<'a> {
             self.talk.hear(&event);
             self.show.event(&event)?;
             match event.end() {
-                Some(Ok(_)) => self.failed = false,
+                Some(Ok(_)) => self.failed = None,
                 Some(Err(failure)) => {
-                    self.failed = true;
+                    self.failed = Some(Exit::Provider);
                     self.show.error(&failed(run.provider(), &failure))?;
                 }
                 None => {}
@@ -202,34 +227,48 @@ impl<'a> Repl<'a> {
         }
     }
 
-    /// Runs a command of the user's own.
+    /// Runs a command of the user's own. What it printed is shown, also if it is stopped.
     async fn bash(&mut self, command: &str) -> Result<Next> {
         let unechoed = self.unechoed();
         self.talk.ran(command);
-        let ran = tokio::select! {
-            ran = self.tools.bash(command) => Ok(ran),
-            signal = self.signals.next() => Err(signal),
-        };
-        let next = match ran {
-            Ok(outcome) => {
-                self.show.print(&outcome.output)?;
-                Next::Line
+        self.show.running(command);
+        // One for each: to stop is final for all that it runs.
+        let tools = Toolbox::new(self.folder.clone(), Permissions::Full, self.shell.clone());
+        let mut running = pin!(tools.bash(command));
+        let mut tick = interval_at(Instant::now() + TICK, TICK);
+        let mut stopped = None;
+        let outcome = loop {
+            tokio::select! {
+                outcome = &mut running => break outcome,
+                _ = tick.tick() => self.show.tick()?,
+                signal = self.signals.next() => {
+                    tools.stop();
+                    stopped = Some(signal);
+                }
             }
-            Err(signal) => self.interrupted(signal)?,
         };
+        self.show.print(&outcome.output)?;
         self.tell_troubles()?;
         self.show.end()?;
         drop(unechoed);
+        Ok(stopped.map_or(Next::Line, |signal| self.after(signal)))
+    }
+
+    fn interrupted(&mut self, signal: StopSignal) -> io::Result<Next> {
+        let next = self.after(signal);
+        if next != Next::Gone {
+            self.show.note("interrupted")?;
+        }
         Ok(next)
     }
 
     /// What was going on was stopped: someone who types has more to say, a program does not.
-    fn interrupted(&mut self, signal: StopSignal) -> io::Result<Next> {
-        self.show.note("interrupted")?;
-        Ok(match (signal, self.terminal) {
+    fn after(&self, signal: StopSignal) -> Next {
+        match (signal, self.terminal) {
             (StopSignal::Interrupt, Terminal::Full(_) | Terminal::Basic) => Next::Line,
             (StopSignal::Interrupt, Terminal::None) | (StopSignal::Terminate, _) => Next::Stopped,
-        })
+            (StopSignal::Hangup, _) => Next::Gone,
+        }
     }
 
     fn list_models(&mut self) -> io::Result<()> {
@@ -255,7 +294,7 @@ impl<'a> Repl<'a> {
     fn unknown_model(&mut self, name: &str) -> io::Result<()> {
         let names = self.engine.models().names();
         let near = near(name, names.iter().map(String::as_str));
-        self.show.error(&plain(&unknown_model(name, &near).replace("trunkline models", "/model")))
+        self.show.error(&unknown_model(name, &near, Models::Conversation))
     }
 
     fn list_sessions(&mut self) -> io::Result<()> {

@@ -25,13 +25,25 @@ pub(crate) struct Entry {
     pub(crate) session: SessionId,
     /// How it began.
     pub(crate) title: String,
+    /// The files that say what was said in it, the oldest first.
+    #[serde(default)]
+    pub(super) transcripts: Vec<String>,
+}
+
+/// What a name or its beginning stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Named {
+    One(Entry),
+    Several(Vec<Entry>),
+    Nobody,
 }
 
 impl Entry {
     pub(super) fn new(folder: &Path, model: &str, session: &SessionId, said: &str) -> Self {
         let title = first_line(said, TITLE);
         let time = jiff::Timestamp::now();
-        Self { time, folder: folder.to_owned(), model: model.to_owned(), session: session.clone(), title }
+        let (folder, model, session) = (folder.to_owned(), model.to_owned(), session.clone());
+        Self { time, folder, model, session, title, transcripts: Vec::new() }
     }
 }
 
@@ -73,13 +85,17 @@ impl Index {
     }
 
     /// The conversation with this name, or the only one whose name begins like this.
-    pub(crate) fn named(&self, name: &str) -> Option<Entry> {
-        let all = self.all();
-        if let Some(entry) = all.iter().find(|entry| entry.session.0 == name) {
-            return Some(entry.clone());
+    pub(crate) fn named(&self, name: &str) -> Named {
+        let mut found = self.all();
+        if let Some(at) = found.iter().position(|entry| entry.session.0 == name) {
+            return Named::One(found.swap_remove(at));
         }
-        let mut found = all.into_iter().filter(|entry| entry.session.0.starts_with(name));
-        found.next().filter(|_| found.next().is_none())
+        found.retain(|entry| entry.session.0.starts_with(name));
+        match found.len() {
+            0 => Named::Nobody,
+            1 => Named::One(found.swap_remove(0)),
+            _ => Named::Several(found),
+        }
     }
 
     /// One that cannot be read holds nothing to go on with.
@@ -129,11 +145,16 @@ mod tests {
         assert_eq!(newest("/b", None).as_deref(), Some("s-three"));
         assert_eq!(newest("/b", Some("n")), None);
         assert_eq!(sessions(&index.of_folder(Path::new("/a"))), ["s-one", "s-two"]);
-        let named = |name| index.named(name).map(|entry| entry.session.0);
-        assert_eq!(named("s-two").as_deref(), Some("s-two"));
-        assert_eq!(named("s-o").as_deref(), Some("s-one"));
-        assert_eq!(named("s-t"), None, "two begin like this");
-        assert_eq!(index.named("s-one").unwrap().title, "Hello,");
+        let named = |name| match index.named(name) {
+            Named::One(entry) => vec![entry.session.0],
+            Named::Several(entries) => entries.into_iter().map(|entry| entry.session.0).collect(),
+            Named::Nobody => Vec::new(),
+        };
+        assert_eq!(named("s-two"), ["s-two"]);
+        assert_eq!(named("s-o"), ["s-one"]);
+        assert_eq!(named("s-t"), ["s-three", "s-two"], "two begin like this");
+        assert!(named("s-x").is_empty());
+        assert!(index.all().iter().all(|entry| entry.title == "Hello,"));
         let mode = std::fs::metadata(state.path().join("repl/sessions.jsonl")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }

@@ -1,5 +1,8 @@
 //! Markdown as rows of a terminal. What it cannot show, it shows as it was written.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::style::{Colour, Line, Span, Style, line_width, wrap};
@@ -8,17 +11,58 @@ use super::table::Table;
 const CODE: Style = Style::coloured(Colour::Cyan);
 const INDENT: &str = "    ";
 
+/// How often definitions are looked for: one that repeats another is only seen without it.
+const DEFINED: usize = 8;
+
+/// What the next item of a numbered list would have, where the blocks before ended with one. A list with blank lines between
+/// its items comes as a block for each, and may begin with `1.` each time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Numbering(Option<u64>);
+
 /// Renders blocks to rows of `width` columns, the first of them behind `lead`. A block that does not begin with running
 /// text leaves the lead a row of its own.
-pub(super) fn render(source: &str, width: usize, lead: Option<Span>) -> Vec<Line> {
-    let mut renderer = Renderer { width, margins: Vec::new(), ..Renderer::default() };
+pub(super) fn render(source: &str, width: usize, lead: Option<Span>, numbering: &mut Numbering) -> Vec<Line> {
+    let source = without_definitions(source);
+    let mut renderer = Renderer { width, ..Renderer::default() };
     renderer.margins.extend(lead.map(|lead| Margin { first: Some(lead), rest: Span::default() }));
-    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    for event in Parser::new_ext(source, options) {
+    for (at, event) in parse(&source).enumerate() {
+        if let (0, Event::Start(Tag::List(Some(first)))) = (at, &event) {
+            renderer.goes_on = numbering.0.filter(|number| number > first);
+        }
         renderer.take(event);
     }
+    if !renderer.shown && renderer.text.iter().all(|span| span.text.trim().is_empty()) {
+        renderer.push(source.trim(), Style::default());
+    }
     renderer.flush();
+    *numbering = Numbering(renderer.next_number);
     renderer.rows
+}
+
+fn parse(source: &str) -> Parser<'_> {
+    Parser::new_ext(source, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS)
+}
+
+/// Makes definitions of references (`[1]: https://…`) the text they are for a reader: what refers to them is in another
+/// block, and shown as it was written.
+fn without_definitions(source: &str) -> Cow<'_, str> {
+    let mut source = Cow::Borrowed(source);
+    for _ in 0..DEFINED {
+        let mut spans: Vec<Range<usize>> =
+            parse(&source).reference_definitions().iter().map(|(_, definition)| definition.span.clone()).collect();
+        if spans.is_empty() {
+            break;
+        }
+        // From the end, so that the places of those before stay what they are. Two blanks end a row.
+        spans.sort_by_key(|span| std::cmp::Reverse(span.start));
+        let mut text = source.into_owned();
+        for Range { start, end } in spans {
+            text.insert_str(start + text[start..end].trim_end().len(), "  ");
+            text.insert(start, '\\');
+        }
+        source = Cow::Owned(text);
+    }
+    source
 }
 
 /// A line of a code block.
@@ -43,6 +87,12 @@ struct Renderer {
     code: bool,
     /// The next block is to stand apart.
     gap: bool,
+    /// There is more than the lead.
+    shown: bool,
+    /// The number that the first list begins with.
+    goes_on: Option<u64>,
+    /// The number that the last block ends before.
+    next_number: Option<u64>,
 }
 
 /// What stands left of the rows of a block.
@@ -101,7 +151,7 @@ impl Renderer {
                 } else {
                     self.flush();
                 }
-                self.lists.push(start);
+                self.lists.push(start.map(|start| self.goes_on.take().unwrap_or(start)));
             }
             Tag::Item => {
                 self.apart();
@@ -154,11 +204,11 @@ impl Renderer {
             TagEnd::BlockQuote(_) => {
                 self.flush();
                 self.margins.pop();
-                self.gap = true;
+                (self.gap, self.next_number) = (true, None);
             }
             TagEnd::CodeBlock => (self.code, self.gap) = (false, true),
             TagEnd::List(_) => {
-                self.lists.pop();
+                self.next_number = self.lists.pop().flatten();
                 self.gap |= self.lists.is_empty();
             }
             TagEnd::Item => {
@@ -226,6 +276,7 @@ impl Renderer {
     /// A block begins: what was said before is wrapped, and stands apart if it was a block.
     fn apart(&mut self) {
         self.flush();
+        self.next_number = None;
         if std::mem::take(&mut self.gap) {
             let margin: Line = self.margins.iter().map(|margin| margin.rest.clone()).collect();
             self.rows.push(margin);
@@ -269,6 +320,7 @@ impl Renderer {
         whole.retain(|span| !span.text.is_empty());
         whole.extend(row);
         self.rows.push(whole);
+        self.shown = true;
     }
 }
 

@@ -4,12 +4,12 @@ use super::*;
 use crate::repl::style::Paint;
 
 fn shown(source: &str, width: usize) -> Vec<String> {
-    render(source, width, None).iter().map(|row| Paint::None.line(row)).collect()
+    render(source, width, None, &mut Numbering::default()).iter().map(|row| Paint::None.line(row)).collect()
 }
 
 fn led(source: &str) -> Vec<String> {
     let lead = Span::new("Agent: ", Style::default());
-    render(source, 40, Some(lead)).iter().map(|row| Paint::None.line(row)).collect()
+    render(source, 40, Some(lead), &mut Numbering::default()).iter().map(|row| Paint::None.line(row)).collect()
 }
 
 #[test]
@@ -42,6 +42,46 @@ fn blocks_as_rows() {
 fn a_table_that_is_too_wide_is_shown_row_by_row() {
     let source = "| name | what |\n|-|-|\n| a | a rather long description |\n| b | short |";
     assert_eq!(shown(source, 20), ["name: a", "what: a rather long description", "", "name: b", "what: short"]);
+    assert_eq!(
+        shown("| a rather long name | what |\n|-|-|\n", 20),
+        ["a rather long name", "what"],
+        "nothing in it yet"
+    );
+}
+
+#[test]
+fn definitions_of_references_are_text() {
+    for (source, rows) in [
+        ("[1]: https://x.y/docs\n", vec!["[1]: https://x.y/docs"]),
+        (
+            "[1]: https://x.y/docs\n[b]: <u> \"T\"\nand text\n",
+            vec!["[1]: https://x.y/docs", "[b]: <u> \"T\"", "and text"],
+        ),
+        ("[a]: x\n[a]: y\n", vec!["[a]: x", "[a]: y"]),
+        ("- [a]: x\n", vec!["• [a]: x"]),
+        ("> [a]: x\n", vec!["│ [a]: x"]),
+        ("see [the docs][1]", vec!["see [the docs][1]"]),
+    ] {
+        assert_eq!(shown(source, 40), rows, "{source:?}");
+    }
+    assert_eq!(led("[1]: https://x.y"), ["Agent: [1]: https://x.y"]);
+}
+
+#[test]
+fn a_list_that_comes_in_pieces_is_numbered_on() {
+    let mut numbering = Numbering::default();
+    let mut numbers = |source: &str| -> Vec<String> {
+        render(source, 40, None, &mut numbering).iter().map(|row| Paint::None.line(row)).collect()
+    };
+    assert_eq!(numbers("1. a"), ["1. a"]);
+    assert_eq!(numbers("1. b\n1. c"), ["2. b", "3. c"]);
+    assert_eq!(numbers("7. d"), ["7. d"], "it says so itself");
+    assert_eq!(numbers("1. e\n   1. inner"), ["8. e", "   1. inner"]);
+    assert_eq!(numbers("1. f"), ["9. f"]);
+    assert_eq!(numbers("text"), ["text"]);
+    assert_eq!(numbers("1. anew"), ["1. anew"]);
+    assert_eq!(numbers("> 1. quoted"), ["│ 1. quoted"]);
+    assert_eq!(numbers("1. anew"), ["1. anew"]);
 }
 
 #[test]
@@ -73,13 +113,30 @@ fn looks() {
         ("**a *b***", "\u{1b}[1ma \u{1b}[0m\u{1b}[1;3mb\u{1b}[0m"),
         ("    code", "\u{1b}[2m    code\u{1b}[0m"),
     ] {
-        assert_eq!(Paint::Colours.line(&render(source, 40, None)[0]), row, "{source:?}");
+        let rows = render(source, 40, None, &mut Numbering::default());
+        assert_eq!(Paint::Colours.line(&rows[0]), row, "{source:?}");
     }
+}
+
+#[test]
+fn what_is_spelled_out_controls_no_terminal() {
+    let source = "a &#27;]0;OWNED&#7; &#x1b;[10;10H &#x9b;2J &#x202e;b `&#27;[32m` [l](http://x/&#27;[35m)&#13;";
+    let rows = shown(source, 200);
+    assert_eq!(rows[0], "a ]0;OWNED [10;10H 2J b &#27;[32m l (http://x/[35m)");
 }
 
 proptest! {
     #[test]
-    fn no_letter_of_a_text_is_lost(source in "([a-z]{1,8}[ \n*_`>#-]{1,3}){0,30}") {
+    fn nothing_rendered_controls_a_terminal(
+        parts in proptest::collection::vec("&#(27|7|8|13|155|8238|8203);|&#x(1b|9b|07);|[\\[\\]()`*|>#\n-]|[a-z ]{1,3}", 0..30)
+    ) {
+        for row in shown(&parts.concat(), 30) {
+            prop_assert!(row.chars().all(|c| !c.is_control() && crate::repl::plain::is_shown(c)), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn no_letter_of_a_text_is_lost(source in "(([a-z]{1,8}|\\[[a-z]{1,3}\\]: ?)[ \n*_`>#-]{1,3}){0,30}") {
         let letters = |text: &str| text.chars().filter(char::is_ascii_lowercase).collect::<String>();
         // The name of a code block's language is no text.
         let source = source.replace("```", "``");

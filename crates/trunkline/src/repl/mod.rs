@@ -12,6 +12,7 @@ mod markdown;
 pub(crate) mod plain;
 mod private;
 mod reader;
+mod recall;
 mod show;
 mod style;
 mod table;
@@ -21,5 +22,5 @@ pub(crate) mod tool;
 mod transcript;
 
 pub(crate) use dialogue::Repl;
-pub(crate) use index::Index;
+pub(crate) use index::{Entry, Index, Named};
 pub(crate) use talk::Talk;

@@ -1,5 +1,6 @@
-//! What others wrote, made fit for a terminal: no escape sequence and no control character gets through, so that
-//! neither a model nor a tool can move the cursor, rename the window or hide what it did.
+//! What others wrote, made fit for a terminal: no escape sequence and no control character gets through, nor what turns
+//! the order of letters or has no width, so that neither a model nor a tool can move the cursor, rename the window or hide
+//! what it did.
 
 use trunkline_core::ansi::Ansi;
 
@@ -13,9 +14,22 @@ impl Plain {
     /// This piece, with nothing but text, tabs and line ends in it.
     pub(crate) fn push(&mut self, text: &str) -> String {
         let mut plain = self.ansi.push(text);
-        // Some terminals take the controls above 0x80 for escapes, also in UTF-8.
-        plain.retain(|c| !c.is_control() || matches!(c, '\n' | '\t'));
+        plain.retain(is_shown);
         plain
+    }
+}
+
+/// Whether a character only shows itself, or is a tab or a line end.
+#[must_use]
+pub(crate) fn is_shown(c: char) -> bool {
+    match c {
+        '\n' | '\t' => true,
+        // Writing directions: with them, a name or a command reads as another.
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
+        // No width, and no part of what other characters look like, as joiners are.
+        '\u{200b}' | '\u{2060}' | '\u{feff}' => false,
+        // Some terminals take the controls above 0x80 for escapes, also in UTF-8.
+        c => !c.is_control(),
     }
 }
 
@@ -56,7 +70,9 @@ mod tests {
             ("\u{1b}]0;owned\u{7}title", "title"),
             ("one\r\ntwo\rthree", "one\ntwothree"),
             ("\u{1b}[2J\u{1b}[H\u{9b}31mred\u{8}\u{8}\u{7f}", "31mred"),
-            ("naïve 日本語 🦀", "naïve 日本語 🦀"),
+            ("naïve 日本語 🦀 👨\u{200d}👩", "naïve 日本語 🦀 👨\u{200d}👩"),
+            ("\u{202e}gnp.exe\u{202c} \u{2066}a\u{2069}\u{200e}\u{200f}\u{61c}", "gnp.exe a"),
+            ("\u{feff}r\u{200b}m\u{2060}", "rm"),
         ] {
             assert_eq!(plain(text), shown, "{text:?}");
         }
@@ -77,7 +93,7 @@ mod tests {
             let cut = text.char_indices().map(|(at, _)| at).nth(cut).unwrap_or(text.len());
             let mut filter = Plain::default();
             let shown = filter.push(&text[..cut]) + &filter.push(&text[cut..]);
-            prop_assert!(shown.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'), "{shown:?}");
+            prop_assert!(shown.chars().all(|c| is_shown(c) && (!c.is_control() || c == '\n' || c == '\t')), "{shown:?}");
         }
     }
 }

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use trunkline_core::event::{Answer, Event, Usage};
 
 use super::blocks::{Blocks, Piece};
-use super::markdown;
+use super::markdown::{self, Numbering};
 use super::plain::{Plain, first_line, plain};
-use super::style::{Colour, Paint, Span, Style, last_columns, wrap};
+use super::style::{Colour, Paint, Span, Style, last_columns, width, wrap};
 use super::terminal::Terminal;
 use super::tool::call;
+use crate::setup::tell;
 use crate::wording::{cut_short, left};
 
 const AGENT: &str = "Agent: ";
@@ -21,6 +22,14 @@ const AGENT_LOOK: Style = Style::coloured(Colour::Green).bold();
 
 /// A tool's failure is told in one line.
 const LONGEST_FAILURE: usize = 200;
+
+/// Text is not set narrower than this, nor is a row that tells what is going on.
+const NARROWEST: usize = 20;
+
+/// A command is known by its beginning.
+const LONGEST_COMMAND: usize = 50;
+
+const THINKING: &str = "thinking";
 
 pub(super) struct Show<W> {
     out: W,
@@ -34,7 +43,12 @@ pub(super) struct Show<W> {
     held: String,
     /// What the row below says, without the time; shown or not.
     status: String,
-    status_shown: bool,
+    /// It says what the model thinks.
+    status_is_thought: bool,
+    /// How many columns the row takes; none, if it is not shown.
+    status_columns: usize,
+    /// The number of the next item, should the next block be one of the same list.
+    numbering: Numbering,
     /// Names of the tools that run.
     tools: HashMap<String, String>,
     began: Instant,
@@ -64,7 +78,9 @@ impl<W: Write> Show<W> {
             blocks: Blocks::default(),
             held: String::new(),
             status: String::new(),
-            status_shown: false,
+            status_is_thought: false,
+            status_columns: 0,
+            numbering: Numbering::default(),
             tools: HashMap::new(),
             began: Instant::now(),
         }
@@ -81,15 +97,24 @@ impl<W: Write> Show<W> {
         } else if self.last != Last::Nothing {
             self.last = Last::Earlier;
         }
-        "thinking".clone_into(&mut self.status);
+        self.now(THINKING);
         self.tick()
+    }
+
+    /// A command of the user's own runs; nothing is shown of it until it has taken some time.
+    pub(super) fn running(&mut self, command: &str) {
+        self.began = Instant::now();
+        self.now(&format!("running {}", first_line(command, LONGEST_COMMAND)));
     }
 
     pub(super) fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::Text { delta } => self.text(delta),
             Event::Thinking { delta } => {
-                self.status.push_str(&plain(delta).replace(['\n', '\t'], " "));
+                if !std::mem::replace(&mut self.status_is_thought, true) {
+                    self.status.clear();
+                }
+                self.status.push_str(&plain(delta).replace('\n', " "));
                 // Only its end is ever shown.
                 self.status = last_columns(&self.status, LONGEST_FAILURE).to_owned();
                 self.tick()
@@ -99,12 +124,12 @@ impl<W: Write> Show<W> {
                 let call = call(name, input);
                 self.aside(&format!("[Tool: {call}]"), Style::coloured(Colour::Cyan))?;
                 self.tools.insert(id.clone(), plain(name));
-                self.status = format!("running {call}");
+                self.now(&format!("running {call}"));
                 self.tick()
             }
             Event::ToolFinished { id, output, ok } => {
                 let name = self.tools.remove(id);
-                "thinking".clone_into(&mut self.status);
+                self.now(THINKING);
                 if *ok {
                     return self.tick();
                 }
@@ -127,22 +152,25 @@ impl<W: Write> Show<W> {
         }
     }
 
-    /// Something about the conversation, in a line of its own.
+    /// Something about the conversation, in a line of its own. Where a program reads the answers, it is not one of them.
     pub(super) fn note(&mut self, message: &str) -> io::Result<()> {
         self.end_text()?;
+        if self.terminal == Terminal::None {
+            tell(format_args!("· {message}"));
+            return Ok(());
+        }
         let note = self.wrapped(format!("· {}", plain(message)));
         self.aside(&note, Style::DIM)
     }
 
-    /// Something went wrong. Where a program reads the answers, it is not one of them.
+    /// Something went wrong. It is no answer, either.
     pub(super) fn error(&mut self, message: &str) -> io::Result<()> {
         self.end_text()?;
         if self.terminal == Terminal::None {
-            self.out.flush()?;
-            eprintln!("trunkline: {message}");
+            tell(format_args!("trunkline: {message}"));
             return Ok(());
         }
-        let error = self.wrapped(format!("error: {message}"));
+        let error = self.wrapped(format!("error: {}", plain(message)));
         self.aside(&error, Style::coloured(Colour::Red))
     }
 
@@ -174,13 +202,25 @@ impl<W: Write> Show<W> {
         let Terminal::Full(paint) = self.terminal else { return Ok(()) };
         let elapsed = self.began.elapsed().as_secs();
         let time = if elapsed == 0 { String::new() } else { format!(" {elapsed}s") };
-        let room = (self.columns)().saturating_sub(time.len() + 3);
+        let columns = (self.columns)();
+        if columns < NARROWEST {
+            self.erase()?;
+            return self.out.flush();
+        }
         let tail = self.blocks.tail();
-        let shown = last_columns(if tail.is_empty() { &self.status } else { tail }, room);
-        let row = paint.span(&format!("{shown}…{time}"), Style::DIM);
-        write!(self.out, "\r\u{1b}[K{row}")?;
-        self.status_shown = true;
+        // A tab takes as many columns as it likes.
+        let text = if tail.is_empty() { &self.status } else { tail }.replace('\t', " ");
+        let row = format!("{}…{time}", last_columns(&text, columns.saturating_sub(time.len() + 3)));
+        self.unwrap_row()?;
+        write!(self.out, "\r\u{1b}[K{}", paint.span(&row, Style::DIM))?;
+        self.status_columns = width(&row);
         self.out.flush()
+    }
+
+    /// What is going on from here on.
+    fn now(&mut self, status: &str) {
+        status.clone_into(&mut self.status);
+        self.status_is_thought = false;
     }
 
     fn text(&mut self, delta: &str) -> io::Result<()> {
@@ -190,21 +230,23 @@ impl<W: Write> Show<W> {
             self.pieces(pieces, paint)?;
             return self.tick();
         }
-        let said = text.trim_end_matches('\n');
+        self.held.push_str(&text);
+        let held = std::mem::take(&mut self.held);
         let text_goes_on = self.last == Last::Text;
-        let said = if text_goes_on { said } else { said.trim_start() };
-        if said.is_empty() {
-            if text_goes_on {
-                self.held.push_str(&text);
-            }
+        // Blank lines before the first that is none; its own indent may be that of code.
+        let blank = if text_goes_on { 0 } else { held.len() - held.trim_start().len() };
+        let from = held[..blank].rfind('\n').map_or(0, |end| end + 1);
+        let said = held[from..].trim_end_matches('\n');
+        if said.is_empty() || (!text_goes_on && said.trim().is_empty()) {
+            self.held = held;
             return Ok(());
         }
         if !text_goes_on {
             self.gap(Last::Text)?;
             write!(self.out, "{AGENT}")?;
         }
-        write!(self.out, "{}{said}", std::mem::take(&mut self.held))?;
-        self.held.push_str(&text[text.trim_end_matches('\n').len()..]);
+        write!(self.out, "{said}")?;
+        held[from + said.len()..].clone_into(&mut self.held);
         self.out.flush()
     }
 
@@ -216,12 +258,13 @@ impl<W: Write> Show<W> {
                 Piece::Markdown(source) => {
                     self.gap(Last::Text)?;
                     let lead = first.then(|| Span::new(AGENT, AGENT_LOOK));
-                    for row in markdown::render(&source, (self.columns)(), lead) {
+                    for row in markdown::render(&source, self.width(), lead, &mut self.numbering) {
                         writeln!(self.out, "{}", paint.line(&row))?;
                     }
                 }
                 Piece::CodeStart => {
                     self.gap(Last::Text)?;
+                    self.numbering = Numbering::default();
                     if first {
                         writeln!(self.out, "{}", paint.span(AGENT.trim_end(), AGENT_LOOK))?;
                     }
@@ -263,14 +306,16 @@ impl<W: Write> Show<W> {
         if !matches!(self.terminal, Terminal::Full(_)) {
             return text;
         }
-        let rows = wrap(&[Span::new(text, Style::default())], (self.columns)(), (self.columns)());
+        let rows = wrap(&[Span::new(text, Style::default())], self.width(), self.width());
         rows.iter().map(|row| Paint::None.line(row)).collect::<Vec<_>>().join("\n")
     }
 
     fn end_text(&mut self) -> io::Result<()> {
         if let Terminal::Full(paint) = self.terminal {
             let pieces = self.blocks.finish();
-            return self.pieces(pieces, paint);
+            self.pieces(pieces, paint)?;
+            self.numbering = Numbering::default();
+            return Ok(());
         }
         self.held.clear();
         if self.last == Last::Text {
@@ -293,10 +338,24 @@ impl<W: Write> Show<W> {
     }
 
     fn erase(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.status_shown) {
+        self.unwrap_row()?;
+        if std::mem::take(&mut self.status_columns) > 0 {
             write!(self.out, "\r\u{1b}[K")?;
         }
         Ok(())
+    }
+
+    /// A window that was made narrower since has broken the row below into several.
+    fn unwrap_row(&mut self) -> io::Result<()> {
+        match self.status_columns.div_ceil((self.columns)().max(1)) {
+            0 | 1 => Ok(()),
+            rows => write!(self.out, "\r\u{1b}[{}A\u{1b}[J", rows - 1),
+        }
+    }
+
+    /// How wide text is set.
+    fn width(&self) -> usize {
+        (self.columns)().max(NARROWEST)
     }
 }
 

@@ -53,14 +53,30 @@ fn a_turn_with_tools() -> Vec<Event> {
 #[test]
 fn a_turn_in_a_pipe_is_as_the_agent_wrote_it() {
     let turn = a_turn_with_tools();
-    let expected = "Agent: Let me look.\n\n\
-                    [Tool: read_file(\"src/main.py\")]\n\
-                    [Tool: edit_file(\"src/main.py\", ...)]\n\
-                    · edit_file failed: old_string not found\n\n\
-                    Agent: It is *done*.\n";
-    assert_eq!(shown(Terminal::None, &[&turn]), expected);
-    assert_eq!(shown(Terminal::None, &[&turn, &turn]), format!("{expected}\n{expected}"));
-    assert_eq!(shown(Terminal::Basic, &[&turn]), format!("\n{expected}\n"));
+    let told = "· edit_file failed: old_string not found\n";
+    let typed = format!(
+        "Agent: Let me look.\n\n\
+         [Tool: read_file(\"src/main.py\")]\n\
+         [Tool: edit_file(\"src/main.py\", ...)]\n\
+         {told}\n\
+         Agent: It is *done*.\n"
+    );
+    assert_eq!(shown(Terminal::Basic, &[&turn]), format!("\n{typed}\n"));
+    let piped = typed.replace(told, "");
+    assert_eq!(shown(Terminal::None, &[&turn]), piped, "notes are no answers");
+    assert_eq!(shown(Terminal::None, &[&turn, &turn]), format!("{piped}\n{piped}"));
+}
+
+#[test]
+fn only_blank_lines_are_left_out_before_an_answer() {
+    for deltas in [vec!["\n  \n    code\n", "\ntext\n"], vec!["\n ", " \n", "  ", "  ", "code", "\n\n", "text"]] {
+        let turn: Vec<Event> = deltas.into_iter().map(text).collect();
+        assert_eq!(shown(Terminal::None, &[&turn]), "Agent:     code\n\ntext\n");
+    }
+    assert_eq!(
+        shown(Terminal::None, &[&[text(" \n"), tool("1", "ls", json!({})), text("a")]]),
+        "[Tool: ls()]\n\nAgent: a\n"
+    );
 }
 
 #[test]
@@ -108,8 +124,8 @@ fn an_answer_without_text_and_a_stopped_one() {
     assert_eq!(shown(Terminal::None, &[&[finished()]]), "");
     assert_eq!(shown(Terminal::None, &[&[text("half")]]), "Agent: half\n");
     let cut = Event::Finished(Answer::new("", Usage::default(), Finish::Length));
-    let expected = "Agent: half\n\n· the answer was cut off at the model's output limit\n";
-    assert_eq!(shown(Terminal::None, &[&[text("half"), cut]]), expected);
+    let expected = "\nAgent: half\n\n· the answer was cut off at the model's output limit\n\n";
+    assert_eq!(shown(Terminal::Basic, &[&[text("half"), cut]]), expected);
 }
 
 #[test]
@@ -126,5 +142,46 @@ fn a_note_is_wrapped_between_words_on_a_terminal_alone() {
     let notice = Event::Notice { message: "one two three four five six seven eight nine".into() };
     let row = "· one two three four five six seven\neight nine\n";
     assert_eq!(screen(&[std::slice::from_ref(&notice)]), format!("\n{row}\n\n"));
-    assert_eq!(shown(Terminal::None, &[&[notice]]), "· one two three four five six seven eight nine\n");
+    assert_eq!(shown(Terminal::Basic, &[&[notice]]), "\n· one two three four five six seven eight nine\n\n");
+}
+
+/// The rows that told what is going on, one after the other.
+fn statuses(text: &str) -> Vec<&str> {
+    text.split("\r\u{1b}[K").skip(1).filter(|row| row.contains('…')).collect()
+}
+
+#[test]
+fn the_row_below_tells_what_is_thought_and_has_no_tabs() {
+    let thought = |delta: &str| Event::Thinking { delta: delta.into() };
+    let turn = [thought("Let me"), thought("\tsee"), tool("1", "ls", json!({})), done("1", true, ""), text("a\tb")];
+    let text = shown(Terminal::Full(Paint::None), &[&turn]);
+    let expected = ["thinking…", "Let me…", "Let me see…", "running ls()…", "thinking…", "a b…"];
+    assert_eq!(statuses(&text), expected, "{text:?}");
+}
+
+thread_local! {
+    static COLUMNS: std::cell::Cell<usize> = const { std::cell::Cell::new(40) };
+}
+
+#[test]
+fn a_window_that_is_made_narrower_keeps_no_stale_rows() {
+    let mut show = Show::new(Vec::new(), Terminal::Full(Paint::None), || COLUMNS.get());
+    show.begin().unwrap();
+    show.event(&text(&"word ".repeat(9))).unwrap();
+    let wide = show.out.len();
+    COLUMNS.set(20);
+    show.tick().unwrap();
+    let narrow = String::from_utf8(show.out.split_off(wide)).unwrap();
+    assert!(narrow.starts_with("\r\u{1b}[1A\u{1b}[J\r\u{1b}[K") && width(statuses(&narrow)[0]) < 20, "{narrow:?}");
+    COLUMNS.set(9);
+    show.tick().unwrap();
+    show.event(&Event::Thinking { delta: "hm".into() }).unwrap();
+    let tiny = String::from_utf8(show.out.split_off(wide)).unwrap();
+    assert_eq!(tiny, "\r\u{1b}[1A\u{1b}[J\r\u{1b}[K", "too narrow for anything but the answer");
+}
+
+#[test]
+fn a_loose_list_is_numbered_on() {
+    let list = "1. one\n\n1. two\n\n```\nx\n```\n\n1. anew\n";
+    assert_eq!(screen(&[&[text(list)]]), "\nAgent:\n1. one\n\n2. two\n\n    x\n\n1. anew\n\n\n");
 }

@@ -2,6 +2,8 @@
 
 use unicode_width::UnicodeWidthChar;
 
+use super::plain::is_shown;
+
 /// How a piece of text looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Style {
@@ -65,13 +67,15 @@ pub(super) enum Paint {
 }
 
 impl Paint {
+    /// The last gate before the terminal: Markdown may spell out what no text may hold, as in `&#27;`.
     pub(super) fn span(self, text: &str, style: Style) -> String {
+        let text: String = text.chars().filter(|&c| is_shown(c)).collect();
         let codes: Vec<String> = style.codes().iter().map(u8::to_string).collect();
         match self {
             Self::Colours if !codes.is_empty() && !text.is_empty() => {
                 format!("\u{1b}[{}m{text}\u{1b}[0m", codes.join(";"))
             }
-            Self::Colours | Self::None => text.to_owned(),
+            Self::Colours | Self::None => text,
         }
     }
 

@@ -62,6 +62,9 @@ impl Table {
     fn records(self) -> Vec<Line> {
         let mut rows = self.rows.into_iter();
         let heading: Vec<Line> = rows.next().unwrap_or_default().into_iter().map(bold).collect();
+        if rows.len() == 0 {
+            return heading;
+        }
         let mut lines = Vec::new();
         for row in rows {
             if !lines.is_empty() {

@@ -31,10 +31,10 @@ impl Terminal {
     }
 }
 
-/// How many columns there are.
+/// How many columns there are to be used: beyond some, lines are hard to read.
 pub(super) fn columns() -> usize {
     let columns = tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
-    if columns == 0 { 80 } else { columns.clamp(20, 200) }
+    if columns == 0 { 80 } else { columns.min(200) }
 }
 
 /// While it lives, what is typed is neither shown nor lost: it would end up in the middle of an answer.

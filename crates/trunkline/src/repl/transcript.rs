@@ -14,6 +14,9 @@ use trunkline_core::secret::Secrets;
 use super::plain::shortened;
 use super::private;
 
+/// Where the category of a failure would be, for a turn that never began.
+pub(super) const REFUSED: &str = "refused";
+
 /// How much of a tool's output is kept.
 const LONGEST_OUTPUT: usize = 16 * 1024;
 
@@ -35,15 +38,42 @@ pub(crate) struct Transcript {
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum Step<'a> {
-    User { model: &'a str, text: &'a str },
-    Assistant { text: &'a str },
-    Session { session: &'a str },
-    Tool { name: &'a str, input: &'a Value },
-    ToolResult { ok: bool, output: &'a str },
-    Failed { category: &'a str, message: &'a str },
+    User {
+        model: &'a str,
+        text: &'a str,
+    },
+    Assistant {
+        text: &'a str,
+    },
+    Session {
+        session: &'a str,
+    },
+    /// What follows goes on with this one.
+    Resumed {
+        session: &'a str,
+    },
+    Tool {
+        name: &'a str,
+        input: &'a Value,
+    },
+    ToolResult {
+        ok: bool,
+        output: &'a str,
+    },
+    Failed {
+        category: &'a str,
+        message: &'a str,
+    },
     Interrupted,
     Cleared,
-    Shell { command: &'a str },
+    Shell {
+        command: &'a str,
+    },
+}
+
+/// Where they are.
+pub(super) fn folder(state: &Path) -> PathBuf {
+    state.join("transcripts")
 }
 
 #[derive(Serialize)]
@@ -57,7 +87,7 @@ impl Transcript {
     pub(crate) fn new(state: &Path, secrets: Secrets) -> Self {
         let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
         let name = format!("{time}-{}.jsonl", std::process::id());
-        let path = state.join("transcripts").join(name);
+        let path = folder(state).join(name);
         Self { path, file: None, broken: false, secrets, text: String::new(), session: None }
     }
 
@@ -66,10 +96,18 @@ impl Transcript {
         if self.broken {
             return Ok(());
         }
+        if matches!(step, Step::Cleared) {
+            self.session = None;
+        }
         self.write(step).map_err(|error| {
             self.broken = true;
             format!("no transcript is kept: cannot write {}: {error}", self.path.display())
         })
+    }
+
+    /// The name of its file, once there is one.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.path.file_name()?.to_str().filter(|_| self.file.is_some() && !self.broken)
     }
 
     /// Adds what an event says.

@@ -32,6 +32,16 @@ fn on_terminal(line: Line) -> Line {
     line.env("TERM", "xterm-256color")
 }
 
+/// The session of an entry of the index.
+fn session_of(entry: &str) -> String {
+    serde_json::from_str::<Value>(entry).unwrap()["session"].as_str().unwrap().to_owned()
+}
+
+/// That of the latest.
+fn latest(line: &Line) -> String {
+    index(line).lines().last().map(session_of).unwrap()
+}
+
 fn resumes(line: &Line) -> bool {
     line.argv("codex").ends_with(&["resume".into(), SESSION.into(), "-".into()])
 }
@@ -55,9 +65,11 @@ fn a_conversation_on_a_terminal() {
     assert!(!resumes(&line), "it was told to forget");
     tty.types("\u{4}");
     assert_eq!(tty.ended(), Some(0));
-    let screen = tty.screen();
-    let (_, session) = screen.split_once("Go on with: trunkline agent --resume ").unwrap();
-    line.run_with(&["agent", "--resume", session.trim()], b"and now?\n").exits(0);
+    // The state directory was named, and has to be again.
+    let resume = format!("Go on with: trunkline agent --state {} --resume ", line.path("state").display());
+    let screen = tty.screen().replace('\n', "");
+    let (_, session) = screen.split_once(&resume).unwrap_or_else(|| panic!("{screen}"));
+    line.run_with(&["agent", "--resume", &session[..36]], b"and now?\n").exits(0);
     assert!(resumes(&line), "under the name that was told");
 }
 
@@ -120,31 +132,92 @@ fn a_command_of_ones_own_can_be_interrupted() {
     let line = on_terminal(line("codex_answers yes"));
     let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
     tty.prompts("");
-    tty.types(&format!("!echo $$ >'{0}/.pid'; mv '{0}/.pid' '{0}/pid'; sleep 1000\r", line.path("seen").display()));
+    let told = line.path("seen").display().to_string();
+    tty.types(&format!("!echo printed before; echo $$ >'{told}/.pid'; mv '{told}/.pid' '{told}/pid'; sleep 1000\r"));
     let pid = line.told_pid("pid");
+    tty.shows("running echo");
     tty.types("\u{3}");
     tty.prompts("");
-    tty.shows("· interrupted");
+    tty.shows("printed before\n[interrupted]");
     all_gone(&[pid]);
+    tty.says("!echo $((40+2))");
+    tty.shows("42");
     tty.types("\u{4}");
     assert_eq!(tty.ended(), Some(0));
 }
 
 #[test]
 fn a_request_to_end_ends_an_answer_or_a_prompt() {
-    let line = on_terminal(line("tell pid $$; hang"));
+    for signal in [Signal::TERM, Signal::HUP] {
+        let line = on_terminal(line("starts; codex_says 'half an answer'; tell pid $$; hang"));
+        let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+        tty.prompts("");
+        tty.types("work\r");
+        let pid = line.told_pid("pid");
+        tty.shows("half an answer");
+        tty.signal(signal);
+        assert_eq!(tty.ended(), Some(1));
+        assert!(!exists(pid));
+        assert_eq!(steps(&line), ["user", "session", "assistant", "interrupted"], "{signal:?}");
+        assert_eq!(latest(&line).len(), SESSION.len(), "{signal:?}");
+        let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+        tty.prompts("");
+        tty.signal(signal);
+        assert_eq!(tty.ended(), Some(1));
+        let ended = tty.raw().ends_with('\n');
+        assert!(ended || signal == Signal::HUP, "the shell's prompt has a line of its own");
+    }
+}
+
+/// The kinds of steps in the only transcript.
+fn steps(line: &Line) -> Vec<String> {
+    let mut transcripts = fs::read_dir(line.path("state/transcripts")).unwrap();
+    let transcript = fs::read_to_string(transcripts.next().unwrap().unwrap().path()).unwrap();
+    assert!(transcripts.next().is_none());
+    let kind = |record: &str| serde_json::from_str::<Value>(record).unwrap()["kind"].as_str().unwrap().to_owned();
+    transcript.lines().map(kind).collect()
+}
+
+/// What can be resumed, as it is kept.
+fn index(line: &Line) -> String {
+    fs::read_to_string(line.path("state/repl/sessions.jsonl")).unwrap_or_default()
+}
+
+#[test]
+fn what_is_pasted_while_an_answer_comes_is_one_message() {
+    let line = on_terminal(line("note \"$@\"; [ \"$(counted)\" = 1 ] && tell ready 1 && await go; codex_answers yes"));
     let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
     tty.prompts("");
-    tty.types("work\r");
-    let pid = line.told_pid("pid");
-    tty.signal(Signal::TERM);
-    assert_eq!(tty.ended(), Some(0));
-    assert!(!exists(pid));
-    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    tty.types("first\r");
+    line.told("ready");
+    tty.tells_pastes(true);
+    tty.types("\u{1b}[200~one \\\r!echo two\r/exit\u{1b}[201~");
+    line.tell("go");
+    tty.shows("   : /exit");
+    tty.types("\r");
     tty.prompts("");
-    tty.signal(Signal::TERM);
+    let told = line.noted("codex.stdin");
+    assert!(told.ends_with("one \\\n!echo two\n/exit"), "{told:?}");
+    tty.types("\u{4}");
     assert_eq!(tty.ended(), Some(0));
-    assert!(tty.raw().ends_with("\n"), "the shell's prompt has a line of its own");
+    tty.tells_pastes(false);
+}
+
+#[test]
+fn a_search_of_what_was_typed_is_ended_by_an_interrupt() {
+    let line = on_terminal(line("codex_answers yes"));
+    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    tty.says("first words");
+    tty.types("\u{12}");
+    tty.shows("(search");
+    tty.types("\u{3}");
+    tty.prompts("");
+    tty.types("more");
+    tty.prompts("more");
+    tty.types("\u{3}");
+    tty.prompts("");
+    tty.types("\u{3}");
+    assert_eq!(tty.ended(), Some(0));
 }
 
 #[test]
@@ -174,7 +247,7 @@ fn what_was_typed_is_remembered_and_what_is_pasted_is_one_message() {
 
 #[test]
 fn nothing_an_agent_prints_controls_the_terminal() {
-    let evil = r"\u001b]0;owned\u0007\u009b2J\u001b[31mred\b";
+    let evil = r"\u001b]0;owned\u0007\u009b2J\u001b[31mred\b &#27;]0;owned&#7;&#x9b;2J\u202e";
     for terminal in ["xterm-256color", "dumb"] {
         let line = line(&format!("codex_says '{evil}'; uses '{evil}' '{evil}' 1; codex_ends")).env("TERM", terminal);
         let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
@@ -183,7 +256,7 @@ fn nothing_an_agent_prints_controls_the_terminal() {
         assert_eq!(tty.ended(), Some(0));
         let raw = tty.raw();
         assert!(raw.contains("Agent: ") && raw.contains("2Jred") && raw.contains("failed: "), "{raw:?}");
-        for forbidden in ["\u{1b}]", "\u{1b}[31mred", "\u{7}", "\u{8}", "\u{9b}"] {
+        for forbidden in ["\u{1b}]", "\u{1b}[31mred", "\u{7}", "\u{8}", "\u{9b}", "\u{202e}"] {
             assert!(!raw.contains(forbidden), "{forbidden:?} in {raw:?}");
         }
         assert!(terminal != "dumb" || !raw.contains('\u{1b}'), "{raw:?}");
@@ -213,9 +286,14 @@ fn a_model_that_fails_is_told_of_and_the_conversation_goes_on() {
         .cli("gemini", "echo broken >&2; exit 1")
         .model("bad", json!({"driver": "gemini"}))
         .model("missing", json!({"driver": "opencode"}));
-    let mut tty = Tty::open(&line, &["agent", "-m", "agnet"]);
-    tty.shows("unknown model \"agnet\"; did you mean agent?");
+    let mut tty = Tty::open(&line, &["agent", "-m", "nobody"]);
+    tty.shows("unknown model \"nobody\"; see: /model");
     tty.says("hi");
+    assert!(!tty.screen().contains("see: trunkline models"), "{}", tty.screen());
+    tty.says("/clear everything");
+    tty.shows("error: /clear takes nothing after it");
+    tty.says("/model agnet");
+    tty.shows("unknown model \"agnet\"; did you mean agent?");
     tty.says("/model bad");
     tty.says("hi");
     tty.shows("error: gemini failed (unknown): broken");
@@ -232,10 +310,11 @@ fn a_model_that_fails_is_told_of_and_the_conversation_goes_on() {
 #[test]
 fn from_a_pipe_each_line_is_a_message() {
     let line = line("note \"$@\"; starts; uses ls '' 0; codex_answers \"**$(counted)**\"");
-    let ran = line.run_with(&["agent", "-m", "m"], b"one\n\n/nope\n!echo hi\ntwo").exits(0);
+    let ran = line.run_with(&["agent", "-m", "m"], b"one\n\n/nope\x1b[31m\n!echo hi\ntwo").exits(0);
     let tool = "[Tool: command_execution(\"ls\")]";
     assert_eq!(ran.stdout, format!("{tool}\n\nAgent: **1**\n\nhi\n\n{tool}\n\nAgent: **2**\n"));
-    assert!(ran.stderr.contains("no such command: /nope"), "{ran:?}");
+    let hint = "no such command: /nope; /help shows them; to send it as a message, write //nope\n";
+    assert!(ran.stderr.contains(hint), "{ran:?}");
     assert!(resumes(&line));
     assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\ntwo");
     let left = line.run_with(&["agent", "-m", "m"], b"/exit\nthree\n").exits(0);
@@ -249,12 +328,78 @@ fn a_pipe_ends_as_its_last_turn_did() {
     assert!(failed.stderr.contains("codex failed (unknown): broken"), "{failed:?}");
     assert_eq!(failed.stdout, "Agent: yes\n");
     line(script).run_with(&["agent", "-m", "m"], b"one\ntwo\nthree\n").exits(0);
-    let unknown = line(script).run_with(&["agent", "-m", "n"], b"one\n/model m\n").exits(4);
-    assert!(unknown.stderr.contains("unknown model \"n\""), "{unknown:?}");
-    let stopped = line("tell pid $$; hang");
+    for (stdin, code) in [("one\n/model m\n", 1), ("", 1), ("/model m\none\n", 0)] {
+        let unknown = line(script).run_with(&["agent", "-m", "n"], stdin.as_bytes()).exits(code);
+        assert!(unknown.stderr.contains("unknown model \"n\""), "{unknown:?}");
+    }
+}
+
+#[test]
+fn one_task_that_is_stopped_ends_its_line_and_says_so() {
+    let stopped = line("starts; codex_says half; tell pid $$; hang");
     let args = ["agent", "-m", "m", "-p", "work"];
-    stopped.interrupted(&args, "pid", Signal::TERM).exits(1);
+    let ran = stopped.interrupted(&args, "pid", Signal::INT).exits(1);
+    assert!(ran.stderr.ends_with("· interrupted\n"), "{ran:?}");
+    // It may have been stopped before it could be shown.
+    assert!(["", "half\n"].contains(&ran.stdout.as_str()), "{ran:?}");
     all_gone(&[stopped.told_pid("pid")]);
+    assert_eq!(steps(&stopped).last().unwrap(), "interrupted");
+}
+
+#[test]
+fn a_stderr_that_cannot_be_written_is_no_reason_to_end_badly() {
+    let line = line("note \"$@\"; starts; uses ls no 1; codex_answers yes");
+    assert_eq!(line.run_unheard(&["agent", "-m", "m", "-p", "hi"]).exits(0).stdout, "yes\n");
+    assert_eq!(line.run_unheard(&["run", "-m", "m", "hi"]).exits(0).stdout, "yes\n");
+    line.run_unheard(&["agent", "-m", "n", "-p", "hi"]).exits(1);
+    line.run_unheard(&["agent", "-m", "n"]).exits(1);
+    line.run_unheard(&["agent", "--resume", "-m", "n"]).exits(1);
+}
+
+#[test]
+fn a_task_that_was_refused_leaves_no_conversation_behind() {
+    let line = line("starts; codex_answers yes").model("missing", json!({"driver": "opencode"}));
+    line.run(&["agent", "-m", "m", "-p", "hi"]).exits(0);
+    let before = index(&line);
+    line.run(&["agent", "-m", "nobody", "--resume", &latest(&line), "-p", "hi"]).exits(1);
+    line.run(&["agent", "-m", "missing", "--resume", "no-such-session", "-p", "hi"]).exits(4);
+    assert_eq!(index(&line), before);
+    fs::remove_dir_all(line.path("state/transcripts")).unwrap();
+    line.run(&["agent", "-m", "missing", "-p", "hi"]).exits(4);
+    assert_eq!(steps(&line), ["user", "failed"]);
+}
+
+#[test]
+fn a_conversation_stays_in_the_folder_it_was_begun_in() {
+    let line = line("starts; codex_answers yes");
+    let elsewhere = line.path("home");
+    fs::create_dir_all(line.path("state/repl")).unwrap();
+    let entry =
+        json!({"time": "2025-01-01T00:00:00Z", "folder": elsewhere, "model": "m", "session": SESSION, "title": "t"});
+    fs::write(line.path("state/repl/sessions.jsonl"), format!("{entry}\n")).unwrap();
+    line.run(&["agent", "--resume", SESSION, "-p", "hi"]).exits(0);
+    let entries = index(&line);
+    let folders = entries.lines().map(|entry| serde_json::from_str::<Value>(entry).unwrap()["folder"].clone());
+    assert_eq!(folders.collect::<Vec<_>>(), [json!(elsewhere), json!(elsewhere)]);
+}
+
+#[test]
+fn another_model_is_told_what_a_session_was_about() {
+    let line = line("note \"$@\"; starts; codex_answers yes")
+        .cli("gemini", "note \"$@\"; echo fine")
+        .model("n", json!({"driver": "gemini"}));
+    let told = |parts: &[&str]| {
+        let told = line.noted("gemini.stdin");
+        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+    };
+    line.run_with(&["agent", "-m", "m"], b"my number is 7\n").exits(0);
+    line.run_with(&["agent", "--resume"], b"and 8\n/model n\nwhich?\n").exits(0);
+    told(&["my number is 7", "and 8", "yes", "which?"]);
+    let of_m = index(&line).lines().next().map(session_of).unwrap();
+    let ran = line.run(&["agent", "--resume", &of_m, "-m", "n", "-p", "which now?"]).exits(0);
+    assert!(ran.stderr.contains("· n is told what was said: the session itself is one of m.\n"), "{ran:?}");
+    assert!(!line.argv("gemini").contains(&SESSION.to_owned()), "{:?}", line.argv("gemini"));
+    told(&["my number is 7", "and 8", "yes", "which now?"]);
 }
 
 #[test]
@@ -266,8 +411,8 @@ fn one_task_is_an_answer_on_stdout_and_the_rest_on_stderr() {
     assert_eq!(ran.stdout, "First.\n\nDone.\n");
     assert!(ran.stderr.contains("· command_execution(\"ls\")\n· failed: no\n"), "{ran:?}");
     assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\ndo it");
-    line.run_with(&["agent", "-m", "m", "-p", "-"], b"from stdin").exits(0);
-    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nfrom stdin");
+    line.run_with(&["agent", "-m", "m", "-p", "-"], b"from stdin\xff").exits(0);
+    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nfrom stdin\u{fffd}");
     let failed = line.run(&["agent", "-m", "bad", "-p", "do it"]).exits(4);
     assert!(failed.stdout.is_empty() && failed.stderr.contains("gemini failed (unknown): broken"), "{failed:?}");
     let unknown = line.run(&["agent", "-m", "bda", "-p", "do it"]).exits(1);
@@ -291,7 +436,6 @@ fn a_conversation_is_gone_on_with_later() {
         (vec!["agent", "--resume"], "and now?\n"),
         (vec!["agent", "--resume", session], "and now?\n"),
         (vec!["agent", "--resume", &session[..8]], "and now?\n"),
-        (vec!["agent", "-m", "m", "--resume", SESSION], "and now?\n"),
         (vec!["agent", "--resume", "-p", "and now?"], ""),
         (vec!["agent", "-p", "and now?", "--resume", session], ""),
     ] {
@@ -300,8 +444,27 @@ fn a_conversation_is_gone_on_with_later() {
         assert!(resumes(&line), "{args:?}");
         assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
     }
+    let begins = &session[..8];
+    let other = format!("{begins}-2");
+    let second = json!({"time": "2025-01-01T00:00:00Z", "folder": "/", "model": "m", "session": other, "title": "b"});
+    fs::write(line.path("state/repl/sessions.jsonl"), format!("{}{second}\n", index(&line))).unwrap();
+    let several = line.run(&["agent", "--resume", begins, "-p", "hi"]).exits(1);
+    let rows = format!("several sessions begin with {begins}; which one?\n  {other}  b\n  {session}  remember this\n");
+    assert!(several.stderr.contains(&rows), "{several:?}");
     let other = line.run(&["agent", "--resume", "-m", "n"]).exits(1);
     assert!(other.stderr.contains("no conversation with n in"), "{other:?}");
+    fs::remove_file(line.path("seen/codex.argv")).unwrap();
+    line.run(&["agent", "-m", "m", "--resume", SESSION, "-p", "hi"]).exits(0);
+    assert!(resumes(&line), "by codex's own name for it");
+}
+
+#[test]
+fn a_session_that_is_not_there_is_given_up() {
+    let line = Line::new();
+    let args = ["agent", "--resume", "01a1dc95-866c-7710-94b6-181fa10fa304"];
+    let ran = line.run_with(&args, b"how are you?\nhow are you?\n").exits(0);
+    assert!(ran.stderr.contains("The session is given up"), "{ran:?}");
+    assert_eq!(ran.stdout, "Agent: I'm doing well, thank you for asking!\n");
 }
 
 #[test]
@@ -324,8 +487,14 @@ fn what_was_said_is_written_down_for_its_owner_alone() {
     }
     let ran = line.run_with(&["agent", "-m", "m"], b"hi\nhi\n").exits(0);
     assert_eq!(ran.stdout.matches("Agent: yes").count(), 2);
-    assert_eq!(ran.stdout.matches("no transcript is kept").count(), 1, "{ran:?}");
-    assert_eq!(ran.stdout.matches("will not be found by --resume").count(), 1, "{ran:?}");
+    assert_eq!(ran.stderr.matches("no transcript is kept").count(), 1, "{ran:?}");
+    assert_eq!(ran.stderr.matches("will not be found by --resume").count(), 1, "{ran:?}");
+    let line = on_terminal(line);
+    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    tty.says("hi");
+    tty.types("\u{4}");
+    assert_eq!(tty.ended(), Some(0));
+    assert!(!tty.screen().contains("Go on with"), "it would not be found");
 }
 
 #[test]

@@ -160,6 +160,14 @@ impl Line {
         ran(child)
     }
 
+    /// As [`run`](Self::run), where nothing can be written to stderr.
+    pub(crate) fn run_unheard(&self, args: &[&str]) -> Ran {
+        self.write_models();
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = self.trunkline(args);
+        ran(spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(full)))
+    }
+
     /// Runs `trunkline`, sends it a signal once a CLI has told something, and waits for its end.
     pub(crate) fn interrupted(&self, args: &[&str], told: &str, signal: Signal) -> Ran {
         self.write_models();

@@ -120,6 +120,12 @@ impl Tty {
         String::from_utf8_lossy(&self.shown.lock().unwrap_or_else(PoisonError::into_inner).raw).into_owned()
     }
 
+    /// Waits until what is pasted comes with its brackets, or without.
+    #[track_caller]
+    pub(crate) fn tells_pastes(&self, tells: bool) {
+        self.awaits(&format!("pastes are told: {tells}"), |screen| screen.bracketed_paste() == tells);
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }

@@ -18,7 +18,7 @@ use super::observe::{Subject, observe};
 use super::report::Report;
 use crate::Exit;
 use crate::config::{Surroundings, parse_span};
-use crate::setup::{StopSignals, runtime, say};
+use crate::setup::{StopSignals, runtime, say, tell};
 
 /// Check that an executable speaks the provider protocol, and say exactly what breaks and how to mend it
 ///
@@ -91,10 +91,10 @@ fn tell_what_is_withheld(around: &Surroundings, env: &[(OsString, OsString)]) {
     });
     let keys: BTreeSet<&str> = keys.map(String::as_str).collect();
     if let Some(first) = keys.iter().next() {
-        eprintln!(
+        tell(format_args!(
             "… not passed on, as in the gateway: {}; if it needs one, name it in its config: env: {{{first}: \"${{{first}}}\"}}",
             keys.iter().copied().collect::<Vec<_>>().join(", ")
-        );
+        ));
     }
 }
 
@@ -117,7 +117,7 @@ async fn check(keepers: &Keepers, subject: Subject, model: Option<&str>, timeout
         let seen = match try_case(keepers, &subject, &case, limit).await {
             Ok(seen) => seen,
             Err(error) => {
-                eprintln!("trunkline: {error}; {}", hint(&error));
+                tell(format_args!("trunkline: {error}; {}", hint(&error)));
                 return Ok(Exit::Provider.into());
             }
         };

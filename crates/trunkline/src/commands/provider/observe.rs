@@ -9,6 +9,7 @@ use trunkline_process::{Keepers, Limits, SpawnError, Spec, Step, StopSignal};
 
 use super::cases::Case;
 use super::judge::{Ended, Observation};
+use crate::setup::tell;
 
 /// After this long, and each time again, we say that we still wait.
 const SLOW: Duration = Duration::from_secs(2);
@@ -52,7 +53,7 @@ pub(super) async fn observe(
         let step = tokio::select! {
             step = running.next() => step,
             _ = still_waiting.tick() => {
-                eprintln!("… {}: {} s so far, of at most {limit:?}", case.name, began.elapsed().as_secs());
+                tell(format_args!("… {}: {} s so far, of at most {limit:?}", case.name, began.elapsed().as_secs()));
                 continue;
             }
         };
