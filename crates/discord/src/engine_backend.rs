@@ -9,7 +9,7 @@ use trunkline_core::conversation::Conversation;
 use trunkline_core::event::{Event, SessionId};
 use trunkline_core::failure::Failure;
 use trunkline_core::model::Model;
-use trunkline_core::turn::{Message, Role, Turn};
+use trunkline_core::turn::{Message, Role, Surface, Turn};
 use trunkline_engine::{Engine, StartError};
 
 use crate::backend::{Ask, Backend, EventResult, Invalid, Partial, Partials};
@@ -97,6 +97,7 @@ impl EngineBackend {
         let before = system.map(|text| Message::new(Role::System, text));
         let before = before.into_iter().chain(ask.history.iter().map(|said| Message::new(said.role, &*said.text)));
         turn.messages.splice(0..0, before);
+        turn.surface = Surface::Discord;
         (turn, conversation)
     }
 }

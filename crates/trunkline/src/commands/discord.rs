@@ -102,6 +102,7 @@ impl Discord {
         let _alone = alone(&loaded.state)?;
         engine.sweep().await;
         let store = Store::open(&loaded.state.join(trunkline_store::FILE)).await?;
+        engine.remember_in(store.clone());
         let settings = Settings::new(allow, loaded.state.clone());
         let settings = Settings {
             api: self.discord_api,
