@@ -30,12 +30,29 @@ async fn a_conversation_outlives_its_server() {
     talk(&first, &id, "hello").await;
     let path = disk::path(&home.path().join("chats"), &id);
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    let expected = r#"{"items":[{"type":"user","text":"hello","model":"m"},{"type":"interrupted"}],"running":false}"#;
-    assert_eq!(shown(&chats(Some(home.path())), &id).await, expected);
+    let expected = r#","items":[{"type":"user","text":"hello","model":"m"},{"type":"interrupted"}],"running":false}"#;
+    let kept = shown(&chats(Some(home.path())), &id).await;
+    assert!(kept.ends_with(expected), "{kept}");
+    assert_eq!(kept, shown(&first, &id).await, "and is the same one");
     assert_eq!(shown(&chats(Some(home.path())), &somebody()).await, r#"{"items":[],"running":false}"#);
     first.open(&id).await.clear(&first);
     first.save().await;
     assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn a_cleared_conversation_is_another_one() {
+    let (chats, somebody) = (chats(None), somebody());
+    let mut ids = std::collections::HashSet::new();
+    for _ in 0..2 {
+        for _ in 0..2 {
+            talk(&chats, &somebody, "hello").await;
+            let now: serde_json::Value = serde_json::from_str(&shown(&chats, &somebody).await).unwrap();
+            ids.insert(now["id"].as_str().unwrap().to_owned());
+        }
+        chats.open(&somebody).await.clear(&chats);
+    }
+    assert_eq!(ids.len(), 2, "{ids:?}");
 }
 
 #[tokio::test]
