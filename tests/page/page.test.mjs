@@ -211,10 +211,32 @@ visits('markdown cut anywhere is drawn as if it had come at once', async (visit,
   assert.equal(differing, null);
 });
 
+visits('lists keep their levels, and code in them its shape', async (visit, page) => {
+  const drawn = source => page.evaluate(source => {
+    const tell = el => el.matches('.code') ? [el.querySelector('code').textContent] : [...el.childNodes].flatMap(node => node.nodeType === 3 ? [node.data] : node.matches('br') ? [] : [[node.localName, ...tell(node)]]);
+    const el = document.createElement('div');
+    draw(el, source);
+    return tell(el);
+  }, source);
+  const li = (...inside) => ['li', ...inside], ul = (...items) => ['ul', ...items], ol = (...items) => ['ol', ...items], code = text => ['div', text];
+  for (const [source, expected] of [
+    ['- a\n  - b\n    - c\n      - d', [ul(li('a', ul(li('b', ul(li('c', ul(li('d'))))))))]],
+    ['- a\n    - b\n        - c\n- d', [ul(li('a', ul(li('b', ul(li('c'))))), li('d'))]],
+    ['1. a\n  - b\n    - c\n2. d', [ol(li('a', ul(li('b', ul(li('c'))))), li('d'))]],
+    ['- a\n\t- b\n\t\t- c', [ul(li('a', ul(li('b', ul(li('c'))))))]],
+    ['1. a\n   ```py\n   def f():\n       if x:\n\n\n           return 1\n   ```\n2. b', [ol(li('a', code('def f():\n    if x:\n\n\n        return 1')), li('b'))]],
+    ['- a\n  ```\n  x:\n  \ty\n  ```', [ul(li('a', code('x:\n\ty')))]],
+    ['- ```\n  x\n    - y\n  ```', [ul(li(code('x\n  - y')))]],
+    ['  ```\n  a\n    b\n c\n  ```', [code('a\n  b\nc')]],
+    ['# C#\n## a ##\n### #', [['h1', 'C#'], ['h2', 'a'], ['h3']]],
+  ]) assert.deepEqual(await drawn(source), expected, source);
+});
+
 visits('hostile markdown takes no time', async (visit, page) => {
   const slowest = await page.evaluate(() => {
+    const long = ['# ' + '#'.repeat(60000) + 'x', '# ' + ' '.repeat(60000) + 'x', '```' + ' '.repeat(60000) + '`', '- ' + ' '.repeat(60000) + '\u2028', 'a' + ' '.repeat(60000) + 'b\nc', 'a|b\n-' + ' '.repeat(60000) + 'x|', '- a' + '\n'.repeat(60000) + 'b'];
     const bombs = ['*', '**a', '_a ', '`', '``a', '[', '![', '[a](', '<', '~~', '> ', '>', '- ', '* a\n  ', '|', '|-', 'http://', '\\', '#', '    - a\n'];
-    const times = bombs.map(bomb => { const start = performance.now(); draw(document.createElement('div'), bomb.repeat(20000)); return [performance.now() - start, bomb] });
+    const times = [...bombs.map(bomb => bomb.repeat(20000)), ...long].map(bomb => { const start = performance.now(); draw(document.createElement('div'), bomb); return [performance.now() - start, bomb.slice(0, 10)] });
     return times.sort((a, b) => b[0] - a[0])[0];
   });
   assert.ok(slowest[0] < 2000, `${slowest}`);
