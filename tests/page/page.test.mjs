@@ -69,6 +69,20 @@ visits('an answer appears while it is written', async (visit, page) => {
   assert.deepEqual(await texts(page.locator('.user')), ['grow']);
 });
 
+visits('many rows at once cost one look at the end', async (visit, page) => {
+  const looks = await page.evaluate(async () => {
+    let looks = 0;
+    const height = Object.getOwnPropertyDescriptor(Element.prototype, 'scrollHeight').get;
+    Object.defineProperty(document.getElementById('scroll'), 'scrollHeight', { get() { looks++; return height.call(this) } });
+    const answer = new Answer('');
+    for (let id = 0; id < 200; id++) { answer.on('tool', { id, name: 'Bash', input: 'ls' }); answer.on('tool_result', { id, output: 'x', ok: true }) }
+    answer.end();
+    await new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    return looks;
+  });
+  assert.ok(looks > 0 && looks < 10, `${looks}`);
+});
+
 visits('a tool is a row that unfolds', async (visit, page) => {
   await visit.send('tools');
   await gateway.told('tools-running');
