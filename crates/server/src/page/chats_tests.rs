@@ -1,6 +1,8 @@
 use super::*;
 use http::HeaderMap;
 use std::os::unix::fs::PermissionsExt;
+use trunkline_core::event::Event;
+use trunkline_wire::page::Word;
 
 use super::super::cookie::Visitor;
 use crate::config::Config;
@@ -65,6 +67,29 @@ async fn a_server_that_was_killed_leaves_an_interrupted_answer() {
     let next = shown(&chats(Some(home.path())), &id).await;
     assert!(next.ends_with(r#"{"type":"interrupted"}],"running":false}"#), "{next}");
     drop(answering);
+}
+
+#[tokio::test]
+async fn what_was_shown_is_saved_before_its_answer_ends() {
+    let home = tempfile::tempdir().unwrap();
+    let (chats, id, never) = (chats(Some(home.path())), somebody(), CancellationToken::new());
+    let (_turn, answering) = chats.open(&id).await.ask(&chats, "m", "hello").unwrap();
+    chats.wake.notified().await;
+    chats.save().await;
+    let path = disk::path(&home.path().join("chats"), &id);
+    let saved = async {
+        for piece in ["one ", "two"] {
+            let event = Event::Text { delta: piece.into() };
+            answering.hear(&event, &[Word::Text(piece.into())]);
+        }
+        while !std::fs::read_to_string(&path).unwrap().contains("one two") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        () = chats.keep(&never) => unreachable!("it was not told to end"),
+        saved = tokio::time::timeout(Duration::from_secs(20), saved) => saved.expect("it is saved in a moment"),
+    }
 }
 
 #[tokio::test]

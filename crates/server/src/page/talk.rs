@@ -195,6 +195,8 @@ impl Answering {
         });
         if worth_saving {
             self.chats.changed(&self.chat);
+        } else if !words.is_empty() {
+            self.chats.grows(&self.chat);
         }
     }
 
