@@ -365,6 +365,33 @@ visits('lists keep their levels, and code in them its shape', async (visit, page
   ]) assert.deepEqual(await drawn(source), expected, source);
 });
 
+visits('an address ends where it should, and a link holds no other', async (visit, page) => {
+  const links = source => page.evaluate(source => {
+    const el = document.createElement('div');
+    draw(el, source);
+    return [...el.querySelectorAll('a')].map(a => [a.getAttribute('href'), a.textContent]);
+  }, source);
+  const foo = 'https://example.org/Foo_(bar)';
+  for (const [source, expected] of [
+    ['[https://a.example/](https://b.example/)', [['https://b.example/', 'https://a.example/']]],
+    ['[**https://a.example/**](https://b.example/)', [['https://b.example/', 'https://a.example/']]],
+    [`[wiki](${foo}).`, [[foo, 'wiki']]],
+    [`see ${foo}, (or ${foo}).`, [[foo, foo], [foo, foo]]],
+    ['[no](https://a.example/\n)', [['https://a.example/', 'https://a.example/']]],
+  ]) assert.deepEqual(await links(source), expected, source);
+});
+
+visits('words go the way they are written', async (visit, page) => {
+  await visit.ask('مرحبا');
+  const way = await page.evaluate(() => {
+    const el = document.createElement('div');
+    document.body.append(el);
+    draw(el, 'مرحبا\n\n- عنصر\n\nhello');
+    return [document.querySelector('.user'), ...el.querySelectorAll('p, li')].map(one => getComputedStyle(one).direction);
+  });
+  assert.deepEqual(way, ['rtl', 'rtl', 'rtl', 'ltr']);
+});
+
 visits('hostile markdown takes no time', async (visit, page) => {
   const slowest = await page.evaluate(() => {
     const long = ['# ' + '#'.repeat(60000) + 'x', '# ' + ' '.repeat(60000) + 'x', '```' + ' '.repeat(60000) + '`', '- ' + ' '.repeat(60000) + '\u2028', 'a' + ' '.repeat(60000) + 'b\nc', 'a|b\n-' + ' '.repeat(60000) + 'x|', '- a' + '\n'.repeat(60000) + 'b'];
