@@ -36,6 +36,9 @@ const SCENES = {
   'evil-error': [begin(), end(evil, true)],
   wide: [begin(), text('x'.repeat(3000) + '\n\n```\n' + 'y '.repeat(500) + '\n```\n\n| ' + 'cell | '.repeat(40) + '\n' + '|---'.repeat(40) + '|\n| ' + 'z | '.repeat(40)), tool('t1', 'A'.repeat(300), { command: 'w'.repeat(3000) }), result('t1', 'v'.repeat(3000)), end('done')],
   long: [begin(), text('line\n\n'.repeat(100)), wait('long-more'), text('more\n\n'.repeat(50)), wait('long-end'), end('done')],
+  refuse: [begin(), text('working'), note('refuse'), wait('refuse-end'), end('working')],
+  watched: [begin(), text('line\n\n'.repeat(100)), tool('t1', 'Bash', { command: 'ls' }), note('watched'), wait('watched-more'), result('t1', 'a.txt'), text('more'), wait('watched-end'), text(' and more'), end('more and more')],
+  late: [begin(), text('Looking.'), tool('t1', 'Bash', { command: 'ls' }), tool('t1', 'Bash', { command: 'ls -l' }), result('t1', 'a.txt'), end('One file.')],
   slow: [begin(), text('working'), note('slow'), wait('slow-end'), end('working')],
   dies: [begin(), text('before the end'), note('dies'), hang],
 };
@@ -67,6 +70,21 @@ visits('an answer appears while it is written', async (visit, page) => {
   assert.equal(await shown.innerText(), 'one two three');
   assert.match(await visit.answer.locator('.meta').innerText(), /^scribe · 1,234 tokens in, 56 out · [\d.]+ s$/);
   assert.deepEqual(await texts(page.locator('.user')), ['grow']);
+});
+
+visits('many rows at once cost one look at the end', async (visit, page) => {
+  const looks = await page.evaluate(async () => {
+    let looks = 0;
+    const height = Object.getOwnPropertyDescriptor(Element.prototype, 'scrollHeight').get;
+    Object.defineProperty(document.getElementById('scroll'), 'scrollHeight', { get() { looks++; return height.call(this) } });
+    document.getElementById('empty').remove();
+    const answer = new Answer('');
+    for (let id = 0; id < 200; id++) { answer.on('tool', { id, name: 'Bash', input: 'ls' }); answer.on('tool_result', { id, output: 'x', ok: true }) }
+    answer.end();
+    await new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    return looks;
+  });
+  assert.ok(looks > 0 && looks < 10, `${looks}`);
 });
 
 visits('a tool is a row that unfolds', async (visit, page) => {
@@ -141,6 +159,13 @@ visits('two browsers never mix', async visit => {
   await other.close();
 });
 
+const looked = page => page.waitForResponse(response => response.url().endsWith('/chat') && response.request().method() === 'GET');
+/** Makes the page look again at what the gateway keeps, as it does when a tab comes to the front. */
+async function lookAgain(page) {
+  await Promise.all([looked(page), page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')))]);
+  await page.evaluate(() => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+}
+
 visits('two tabs of one browser take turns', async (visit, page) => {
   await visit.send('slow');
   await gateway.told('slow');
@@ -148,12 +173,89 @@ visits('two tabs of one browser take turns', async (visit, page) => {
   await second.getByText('An answer is being written in another window').waitFor();
   await second.fill('#input', 'me too');
   await second.press('#input', 'Enter');
-  await second.locator('.error[data-code=answer_running]').waitFor();
+  assert.equal(await second.isDisabled('#send'), true);
+  assert.equal(await second.inputValue('#input'), 'me too', 'it waits');
   gateway.tell('slow-end');
   await visit.idle();
-  await second.click('.again');
+  await second.locator('#send:enabled').click();
   await second.locator('.text', { hasText: 'I heard you.' }).waitFor();
   assert.deepEqual((await visit.kept()).items.filter(item => item.type === 'user').map(item => item.text), ['slow', 'me too']);
+});
+
+visits('a question that is refused is not lost', async (visit, page) => {
+  await visit.send('refuse');
+  await gateway.told('refuse');
+  const second = await visit.tab();
+  await second.waitForSelector('.busy');
+  // As if it had been sent just before the other one.
+  await second.evaluate(() => { elsewhere = false; input.value = 'me too'; document.getElementById('composer').requestSubmit() });
+  await second.locator('.error[data-code=answer_running]').waitFor();
+  for (let times = 0; times < 2; times++) await looked(second);
+  assert.deepEqual(await texts(second.locator('.user')), ['refuse', 'me too']);
+  assert.equal(await second.inputValue('#input'), 'me too');
+  assert.doesNotMatch(await second.innerText('.error'), /POST/);
+  gateway.tell('refuse-end');
+  await visit.idle();
+  await second.waitForSelector('#send:enabled');
+  await second.click('.again');
+  await second.locator('.text', { hasText: 'I heard you.' }).waitFor();
+  assert.equal(await second.inputValue('#input'), '');
+  assert.deepEqual(await texts(second.locator('.user')), ['refuse', 'me too']);
+  assert.deepEqual((await visit.kept()).items.filter(item => item.type === 'user').map(item => item.text), ['refuse', 'me too']);
+});
+
+visits('a tab that watches leaves its reader in peace', async (visit, page) => {
+  await visit.send('watched');
+  await gateway.told('watched');
+  const second = await visit.tab();
+  await second.locator('.mark.running').waitFor();
+  await second.locator('.tool summary').click();
+  const top = () => second.evaluate(() => document.querySelector('main').scrollTop);
+  await until('it is at the end', async () => await top() > 0);
+  await second.evaluate(() => { document.querySelector('main').scrollTop = 0 });
+  await second.waitForSelector('#jump:not([hidden])');
+  gateway.tell('watched-more');
+  await second.locator('.text p', { hasText: /^more$/ }).waitFor();
+  assert.deepEqual(await texts(second.locator('.tool pre')), ['{\n  "command": "ls"\n}', 'a.txt']);
+  gateway.tell('watched-end');
+  await second.waitForSelector('.meta');
+  assert.equal(await top(), 0);
+  assert.equal(await second.locator('.tool[open]').count(), 1);
+  assert.equal(await second.locator('.busy').count(), 0);
+  assert.ok(await page.locator('.text').evaluateAll((all, other) => all.map(one => one.textContent).join() === other, (await second.locator('.text').allTextContents()).join()));
+});
+
+visits('a conversation that was begun anew elsewhere replaces this one', async (visit, page) => {
+  await visit.ask('hello');
+  await page.evaluate(() => { document.querySelector('.answer').title = 'old' });
+  await lookAgain(page);
+  assert.equal(await page.locator('[title=old]').count(), 1, 'nothing has changed');
+  const second = await visit.tab();
+  for (const id of ['new', 'new']) await second.click(`#${id}`);
+  await second.waitForSelector('#empty');
+  await second.fill('#input', 'hello');
+  await second.press('#input', 'Enter');
+  await second.waitForSelector('.meta');
+  await lookAgain(page);
+  assert.equal(await page.locator('[title=old]').count(), 0);
+  assert.deepEqual(await texts(page.locator('.user')), ['hello']);
+});
+
+visits('nothing is sent before the conversation is known', async (visit, page) => {
+  await visit.ask('hello');
+  const second = await visit.context.newPage();
+  let go;
+  const held = new Promise(resolve => { go = resolve });
+  await second.route('**/chat', async route => { if (route.request().method() === 'GET') await held; await route.continue() });
+  await second.goto(visit.url);
+  await second.waitForSelector('#model option', { state: 'attached' });
+  await second.fill('#input', 'quick');
+  await second.press('#input', 'Enter');
+  assert.equal(await second.inputValue('#input'), 'quick');
+  go();
+  await second.locator('#send:enabled').click();
+  await second.waitForSelector('.meta >> nth=1');
+  assert.deepEqual(await texts(second.locator('.user')), ['hello', 'quick']);
 });
 
 visits('an error says why, and can be tried again', async (visit, page) => {
@@ -171,6 +273,7 @@ visits('a gateway that dies is not an answer', async (visit, page) => {
   await guest.send('dies');
   await mortal.told('dies');
   await guest.answer.getByText('before the end').waitFor();
+  await mortal.saved();
   await mortal.kill();
   await guest.answer.locator('.error').waitFor();
   await guest.idle();
@@ -180,6 +283,36 @@ visits('a gateway that dies is not an answer', async (visit, page) => {
   assert.deepEqual(await texts(guest.page.locator('.user')), ['dies']);
   await guest.close();
   await mortal.stop();
+});
+
+visits('a question that never arrived is not lost', async (visit, page) => {
+  const mortal = await Gateway.start({ scenes: SCENES });
+  const guest = await Visit.open(browser, mortal.url);
+  await guest.ask('hello');
+  await mortal.kill();
+  await guest.send('are you there?');
+  await guest.answer.locator('.error').waitFor();
+  await guest.idle();
+  await mortal.listen();
+  await lookAgain(guest.page);
+  assert.deepEqual(await texts(guest.page.locator('.user')), ['hello', 'are you there?']);
+  assert.equal(await guest.page.inputValue('#input'), 'are you there?');
+  await guest.page.press('#input', 'Enter');
+  await guest.page.waitForSelector('.meta >> nth=1');
+  assert.deepEqual(await texts(guest.page.locator('.user')), ['hello', 'are you there?']);
+  assert.equal(await guest.page.locator('.error').count(), 0);
+  await guest.close();
+  await mortal.stop();
+});
+
+visits('an answer that comes only at the end is shown', async (visit, page) => {
+  await visit.ask('late');
+  const shown = async () => [await texts(visit.answer.locator('.text')), await visit.answer.locator('.mark').evaluateAll(all => all.map(mark => mark.getAttribute('aria-label')))];
+  const expected = [['Looking.', 'One file.'], ['did not end', 'done']];
+  assert.deepEqual(await shown(), expected);
+  await page.reload();
+  await page.waitForSelector('.meta');
+  assert.deepEqual(await shown(), expected);
 });
 
 visits('markdown becomes elements', async (visit, page) => {
@@ -211,10 +344,59 @@ visits('markdown cut anywhere is drawn as if it had come at once', async (visit,
   assert.equal(differing, null);
 });
 
+visits('lists keep their levels, and code in them its shape', async (visit, page) => {
+  const drawn = source => page.evaluate(source => {
+    const tell = el => el.matches('.code') ? [el.querySelector('code').textContent] : [...el.childNodes].flatMap(node => node.nodeType === 3 ? [node.data] : node.matches('br') ? [] : [[node.localName, ...tell(node)]]);
+    const el = document.createElement('div');
+    draw(el, source);
+    return tell(el);
+  }, source);
+  const li = (...inside) => ['li', ...inside], ul = (...items) => ['ul', ...items], ol = (...items) => ['ol', ...items], code = text => ['div', text];
+  for (const [source, expected] of [
+    ['- a\n  - b\n    - c\n      - d', [ul(li('a', ul(li('b', ul(li('c', ul(li('d'))))))))]],
+    ['- a\n    - b\n        - c\n- d', [ul(li('a', ul(li('b', ul(li('c'))))), li('d'))]],
+    ['1. a\n  - b\n    - c\n2. d', [ol(li('a', ul(li('b', ul(li('c'))))), li('d'))]],
+    ['- a\n\t- b\n\t\t- c', [ul(li('a', ul(li('b', ul(li('c'))))))]],
+    ['1. a\n   ```py\n   def f():\n       if x:\n\n\n           return 1\n   ```\n2. b', [ol(li('a', code('def f():\n    if x:\n\n\n        return 1')), li('b'))]],
+    ['- a\n  ```\n  x:\n  \ty\n  ```', [ul(li('a', code('x:\n\ty')))]],
+    ['- ```\n  x\n    - y\n  ```', [ul(li(code('x\n  - y')))]],
+    ['  ```\n  a\n    b\n c\n  ```', [code('a\n  b\nc')]],
+    ['# C#\n## a ##\n### #', [['h1', 'C#'], ['h2', 'a'], ['h3']]],
+  ]) assert.deepEqual(await drawn(source), expected, source);
+});
+
+visits('an address ends where it should, and a link holds no other', async (visit, page) => {
+  const links = source => page.evaluate(source => {
+    const el = document.createElement('div');
+    draw(el, source);
+    return [...el.querySelectorAll('a')].map(a => [a.getAttribute('href'), a.textContent]);
+  }, source);
+  const foo = 'https://example.org/Foo_(bar)';
+  for (const [source, expected] of [
+    ['[https://a.example/](https://b.example/)', [['https://b.example/', 'https://a.example/']]],
+    ['[**https://a.example/**](https://b.example/)', [['https://b.example/', 'https://a.example/']]],
+    [`[wiki](${foo}).`, [[foo, 'wiki']]],
+    [`see ${foo}, (or ${foo}).`, [[foo, foo], [foo, foo]]],
+    ['[no](https://a.example/\n)', [['https://a.example/', 'https://a.example/']]],
+  ]) assert.deepEqual(await links(source), expected, source);
+});
+
+visits('words go the way they are written', async (visit, page) => {
+  await visit.ask('مرحبا');
+  const way = await page.evaluate(() => {
+    const el = document.createElement('div');
+    document.body.append(el);
+    draw(el, 'مرحبا\n\n- عنصر\n\nhello');
+    return [document.querySelector('.user'), ...el.querySelectorAll('p, li')].map(one => getComputedStyle(one).direction);
+  });
+  assert.deepEqual(way, ['rtl', 'rtl', 'rtl', 'ltr']);
+});
+
 visits('hostile markdown takes no time', async (visit, page) => {
   const slowest = await page.evaluate(() => {
+    const long = ['# ' + '#'.repeat(60000) + 'x', '# ' + ' '.repeat(60000) + 'x', '```' + ' '.repeat(60000) + '`', '- ' + ' '.repeat(60000) + '\u2028', 'a' + ' '.repeat(60000) + 'b\nc', 'a|b\n-' + ' '.repeat(60000) + 'x|', '- a' + '\n'.repeat(60000) + 'b'];
     const bombs = ['*', '**a', '_a ', '`', '``a', '[', '![', '[a](', '<', '~~', '> ', '>', '- ', '* a\n  ', '|', '|-', 'http://', '\\', '#', '    - a\n'];
-    const times = bombs.map(bomb => { const start = performance.now(); draw(document.createElement('div'), bomb.repeat(20000)); return [performance.now() - start, bomb] });
+    const times = [...bombs.map(bomb => bomb.repeat(20000)), ...long].map(bomb => { const start = performance.now(); draw(document.createElement('div'), bomb); return [performance.now() - start, bomb.slice(0, 10)] });
     return times.sort((a, b) => b[0] - a[0])[0];
   });
   assert.ok(slowest[0] < 2000, `${slowest}`);
@@ -387,8 +569,13 @@ test('a gateway with keys is asked for one', { timeout: 40_000 }, async () => {
     await page.press('#key', 'Enter');
   };
   const stored = () => page.evaluate(() => [sessionStorage.getItem('trunkline.key'), localStorage.getItem('trunkline.key')]);
-  await give('wrong', false);
+  await give('“quoted”', true);
+  assert.equal(await page.locator('#key:invalid').count(), 1, 'no header can carry it');
+  await give('wrong', true);
   await page.getByText('That key was not accepted').waitFor();
+  assert.deepEqual(await stored(), [null, null]);
+  await page.keyboard.press('Escape');
+  await page.click('.again:has-text("Enter a key")');
   await give('open-sesame', false);
   await page.waitForSelector('#empty');
   assert.deepEqual(await stored(), ['open-sesame', null]);
@@ -402,6 +589,20 @@ test('a gateway with keys is asked for one', { timeout: 40_000 }, async () => {
   assert.deepEqual(await stored(), [null, 'other-key'], 'and what was said with another key is not shown');
   const second = await visit.tab();
   await second.waitForSelector('#empty');
+  await page.evaluate(() => localStorage.setItem('trunkline.key', 'sk-“quoted”'));
+  await page.reload();
+  await give('open-sesame', false);
+  await page.waitForSelector('.meta');
+  locked.env = { TRUNKLINE_API_KEYS: 'other-key' };
+  await locked.kill('SIGTERM');
+  await locked.listen();
+  await visit.send('and now?');
+  await give('other-key', false);
+  await page.locator('.why', { hasText: 'This key has another conversation' }).waitFor();
+  await until('the old one is gone', async () => (await texts(page.locator('.user'))).join() === 'and now?');
+  await page.press('#input', 'Enter');
+  await page.waitForSelector('.meta');
+  assert.deepEqual(await texts(page.locator('.user')), ['and now?']);
   await visit.close();
   await locked.stop();
 });

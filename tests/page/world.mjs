@@ -1,6 +1,6 @@
 // The real gateway in a world of its own, with a shell script that plays a CLI, and a browser to look at it.
 import { spawn } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -91,6 +91,12 @@ export class Gateway {
   async told(name) {
     await until(`a scene told ${name}`, () => existsSync(join(this.seen, name)));
     return readFileSync(join(this.seen, name), 'utf8').trim();
+  }
+
+  /** Waits until a question is on disk, where a killed gateway finds it again. */
+  async saved() {
+    const chats = join(this.folder, 'state', 'chats');
+    await until('a conversation is saved', () => existsSync(chats) && readdirSync(chats).some(name => name.endsWith('.json')));
   }
 
   async gone(pid) { await until(`${pid} is gone`, () => !existsSync(`/proc/${pid}`)) }

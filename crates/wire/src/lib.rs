@@ -12,4 +12,5 @@ pub mod request;
 pub mod response;
 pub mod sse;
 pub mod stream;
+mod told;
 pub mod upstream;

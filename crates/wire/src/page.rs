@@ -15,6 +15,7 @@ use trunkline_core::secret::Secrets;
 use crate::error::ApiError;
 use crate::response::Trace;
 use crate::sse;
+use crate::told::Told;
 
 /// How much of a tool's output the page is shown, in bytes.
 pub const MAX_OUTPUT: usize = 64 * 1024;
@@ -106,31 +107,22 @@ pub struct Words {
     secrets: Arc<Secrets>,
     /// The tools that run, by id: the event of their end does not name them.
     running: HashMap<String, String>,
-    shown: Shown,
-}
-
-/// What has been shown of the answer's text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
-    Nothing,
-    Some,
+    told: Told,
 }
 
 impl Words {
     #[must_use]
     pub fn new(model: String, secrets: Arc<Secrets>) -> Self {
-        Self { trace: Trace::default(), model, secrets, running: HashMap::new(), shown: Shown::Nothing }
+        Self { trace: Trace::default(), model, secrets, running: HashMap::new(), told: Told::default() }
     }
 
     /// What an event is worth telling; the last word of the last event is [`Word::Done`].
     pub fn of(&mut self, event: &Event) -> Vec<Word> {
         self.trace.observe(event);
+        self.told.observe(event);
         match event {
             Event::Text { delta } if delta.is_empty() => Vec::new(),
-            Event::Text { delta } => {
-                self.shown = Shown::Some;
-                vec![Word::Text(delta.clone())]
-            }
+            Event::Text { delta } => vec![Word::Text(delta.clone())],
             Event::Thinking { delta } => vec![Word::Thinking(delta.clone())],
             Event::ToolStarted { id, name, input } => {
                 self.running.insert(id.clone(), name.clone());
@@ -151,8 +143,7 @@ impl Words {
             | Event::Workspace(_)
             | Event::Attempted(_) => Vec::new(),
             Event::Finished(answer) => {
-                let late = (self.shown == Shown::Nothing && !answer.content.is_empty())
-                    .then(|| Word::Text(answer.content.clone()));
+                let late = self.told.missing(answer).map(Word::Text);
                 late.into_iter().chain([self.done(answer.usage)]).collect()
             }
             Event::Failed(failure) if failure.category == Category::Cancelled => {

@@ -65,6 +65,19 @@ fn each_event_has_its_frames() {
 }
 
 #[test]
+fn an_answer_that_comes_only_at_the_end_is_told_after_the_tools() {
+    let tool = || Event::ToolStarted { id: "t".into(), name: "bash".into(), input: json!({}) };
+    let late = "event: text\ndata: {\"content\":\"\\n\\nFound.\"}\n\n";
+    for (events, times) in [
+        (vec![text("Looking."), tool(), finished("Found.")], 1),
+        (vec![text("Looking."), tool(), text("Found."), finished("Found.")], 0),
+        (vec![text("Found."), tool(), finished("Found.")], 0),
+    ] {
+        assert_eq!(told(&events).matches(late).count(), times, "{events:?}");
+    }
+}
+
+#[test]
 fn the_end_names_the_session() {
     let started = Event::Started { session: Some(SessionId("s-1".into())), model: None };
     assert!(told(&[started, finished("")]).contains("\"session\":\"s-1\""));

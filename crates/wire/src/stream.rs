@@ -14,6 +14,7 @@ use crate::chat::{Chunk, ChunkChoice, Delta, FinishReason, TokenCounts};
 use crate::error::ApiError;
 use crate::response::{Head, Trace};
 use crate::sse;
+use crate::told::Told;
 
 /// How much of a tool's input or output is shown, in bytes: it is a sign of life, not a transcript.
 const MAX_ACTIVITY: usize = 200;
@@ -30,7 +31,7 @@ pub struct Chunks {
     /// From the end of the delta to the end of the frame.
     after: &'static [u8],
     role: Role,
-    text: Text,
+    told: Told,
     /// Whether the reasoning shown so far ends inside a line.
     inside_line: bool,
 }
@@ -54,13 +55,6 @@ pub enum Stream {
 enum Role {
     Unsent,
     Sent,
-}
-
-/// What has been shown of the answer's text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Text {
-    Nothing,
-    Some,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +85,7 @@ impl Chunks {
             before,
             after,
             role: Role::Unsent,
-            text: Text::Nothing,
+            told: Told::default(),
             inside_line: false,
         }
     }
@@ -99,8 +93,9 @@ impl Chunks {
     /// Appends the frames that `event` is worth, possibly none.
     pub fn push(&mut self, event: &Event, out: &mut Vec<u8>) -> Stream {
         self.trace.observe(event);
+        self.told.observe(event);
         match event {
-            Event::Text { delta } => self.text(delta, out),
+            Event::Text { delta } => self.delta(Member::Content, delta, out),
             Event::Thinking { delta } => {
                 self.delta(Member::Reasoning, delta, out);
                 self.inside_line = !delta.is_empty() && !delta.ends_with('\n');
@@ -133,14 +128,6 @@ impl Chunks {
     pub fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>) -> Stream {
         sse::data(out, &error.body());
         Stream::Ended
-    }
-
-    fn text(&mut self, delta: &str, out: &mut Vec<u8>) {
-        if delta.is_empty() {
-            return;
-        }
-        self.delta(Member::Content, delta, out);
-        self.text = Text::Some;
     }
 
     /// A line of its own among the reasoning.
@@ -198,8 +185,8 @@ impl Chunks {
 
     fn finish(&mut self, answer: &Answer, out: &mut Vec<u8>) {
         self.open(out);
-        if self.text == Text::Nothing {
-            self.text(&answer.content, out);
+        if let Some(late) = self.told.missing(answer) {
+            self.delta(Member::Content, &late, out);
         }
         let mut last = self.chunk(vec![ChunkChoice {
             index: 0,

@@ -131,6 +131,18 @@ fn an_answer_that_was_never_streamed_is_sent_whole() {
 }
 
 #[test]
+fn an_answer_that_comes_only_at_the_end_is_sent_after_the_tools() {
+    let said = |events: &[Event]| {
+        let all = deltas(&play(UsageChunk::No, events));
+        all.into_iter().filter(|(member, _)| *member == "content").map(|(_, text)| text).collect::<String>()
+    };
+    let bash = || tool("bash", json!({}));
+    assert_eq!(said(&[text("Looking."), bash(), finished("Found.")]), "Looking.\n\nFound.");
+    assert_eq!(said(&[text("Looking."), bash(), text("Found."), finished("Found.")]), "Looking.Found.");
+    assert_eq!(said(&[text("Found."), bash(), finished("Found.")]), "Found.");
+}
+
+#[test]
 fn a_failure_ends_the_stream_without_done() {
     let failure = Failure::new(Category::Quota, "out of credit, key hunter2-hunter2");
     let frames = play(UsageChunk::Wanted, &[text("a"), Event::Failed(failure)]);

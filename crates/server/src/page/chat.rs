@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -74,7 +74,7 @@ pub(crate) async fn clear<D: Door>(State(app): State<Arc<App<D>>>, request: Requ
 async fn command<D: Door>(app: &App<D>, request: Request, then: impl FnOnce(&Arc<Chat>)) -> HttpResponse {
     let (head, body) = request.into_parts();
     // Nothing needs no type; whoever sends a body says that it is JSON, which other sites cannot.
-    if is_typed(&head.headers)
+    if has_body(&head.headers)
         && let Err(error) = body::read_json(&head.headers, body, &app.config.limits).await
     {
         return reply::error(&error);
@@ -84,9 +84,10 @@ async fn command<D: Door>(app: &App<D>, request: Request, then: impl FnOnce(&Arc
     reply::json(StatusCode::OK, &OK)
 }
 
-fn is_typed(headers: &HeaderMap) -> bool {
+/// A type alone is no body: `curl -d ''` sends one.
+fn has_body(headers: &HeaderMap) -> bool {
     let empty = headers.get(CONTENT_LENGTH).is_none_or(|length| length == "0");
-    headers.contains_key(CONTENT_TYPE) || headers.contains_key(TRANSFER_ENCODING) || !empty
+    headers.contains_key(TRANSFER_ENCODING) || !empty
 }
 
 async fn begin<D: Door>(
@@ -193,6 +194,19 @@ impl Frames for Telling {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_type_alone_is_no_body() {
+        for (name, value, expected) in [
+            ("content-type", "text/plain", false),
+            ("content-length", "0", false),
+            ("content-length", "2", true),
+            ("transfer-encoding", "chunked", true),
+        ] {
+            let headers = HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static(value))]);
+            assert_eq!(has_body(&headers), expected, "{name}: {value}");
+        }
+    }
 
     #[test]
     fn the_agent_is_asked_unless_there_is_none() {

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
@@ -15,6 +16,9 @@ use tokio_util::sync::CancellationToken;
 use super::cookie::ChatId;
 use super::disk;
 use super::talk::{Chat, Kept};
+
+/// How much of an answer may be lost when the gateway is killed.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// How many conversations are held in memory while nobody uses them.
 const MAX_IDLE: usize = 64;
@@ -31,6 +35,7 @@ pub(crate) struct Chats {
     open: Mutex<Open>,
     changed: Mutex<HashSet<ChatId>>,
     wake: Notify,
+    later: Notify,
 }
 
 #[derive(Default)]
@@ -42,7 +47,7 @@ struct Open {
 
 impl Chats {
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
-        Self { folder, open: Mutex::default(), changed: Mutex::default(), wake: Notify::new() }
+        Self { folder, open: Mutex::default(), changed: Mutex::default(), wake: Notify::new(), later: Notify::new() }
     }
 
     /// The conversation of that name: as it is, as it was left, or a new one.
@@ -65,6 +70,13 @@ impl Chats {
         self.wake.notify_one();
     }
 
+    /// Notes that a conversation goes on: it is saved with the next one, or in a moment.
+    pub(crate) fn grows(&self, chat: &Chat) {
+        if self.folder.is_some() && lock(&self.changed).insert(chat.id.clone()) {
+            self.later.notify_one();
+        }
+    }
+
     /// Saves what changes, until `ended` and once more.
     pub(crate) async fn keep(&self, ended: &CancellationToken) {
         let Some(folder) = &self.folder else { return };
@@ -79,6 +91,7 @@ impl Chats {
             }
             let last = tokio::select! {
                 () = self.wake.notified() => false,
+                () = self.moment() => false,
                 () = ended.cancelled() => true,
             };
             written += self.save().await;
@@ -86,6 +99,12 @@ impl Chats {
                 return;
             }
         }
+    }
+
+    /// Returns a moment after something has grown.
+    async fn moment(&self) {
+        self.later.notified().await;
+        tokio::time::sleep(MOMENT).await;
     }
 
     /// Writes everything that has changed; how many that was.

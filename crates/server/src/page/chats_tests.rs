@@ -1,6 +1,8 @@
 use super::*;
 use http::HeaderMap;
 use std::os::unix::fs::PermissionsExt;
+use trunkline_core::event::Event;
+use trunkline_wire::page::Word;
 
 use super::super::cookie::Visitor;
 use crate::config::Config;
@@ -30,12 +32,29 @@ async fn a_conversation_outlives_its_server() {
     talk(&first, &id, "hello").await;
     let path = disk::path(&home.path().join("chats"), &id);
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    let expected = r#"{"items":[{"type":"user","text":"hello","model":"m"},{"type":"interrupted"}],"running":false}"#;
-    assert_eq!(shown(&chats(Some(home.path())), &id).await, expected);
+    let expected = r#","items":[{"type":"user","text":"hello","model":"m"},{"type":"interrupted"}],"running":false}"#;
+    let kept = shown(&chats(Some(home.path())), &id).await;
+    assert!(kept.ends_with(expected), "{kept}");
+    assert_eq!(kept, shown(&first, &id).await, "and is the same one");
     assert_eq!(shown(&chats(Some(home.path())), &somebody()).await, r#"{"items":[],"running":false}"#);
     first.open(&id).await.clear(&first);
     first.save().await;
     assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn a_cleared_conversation_is_another_one() {
+    let (chats, somebody) = (chats(None), somebody());
+    let mut ids = std::collections::HashSet::new();
+    for _ in 0..2 {
+        for _ in 0..2 {
+            talk(&chats, &somebody, "hello").await;
+            let now: serde_json::Value = serde_json::from_str(&shown(&chats, &somebody).await).unwrap();
+            ids.insert(now["id"].as_str().unwrap().to_owned());
+        }
+        chats.open(&somebody).await.clear(&chats);
+    }
+    assert_eq!(ids.len(), 2, "{ids:?}");
 }
 
 #[tokio::test]
@@ -48,6 +67,29 @@ async fn a_server_that_was_killed_leaves_an_interrupted_answer() {
     let next = shown(&chats(Some(home.path())), &id).await;
     assert!(next.ends_with(r#"{"type":"interrupted"}],"running":false}"#), "{next}");
     drop(answering);
+}
+
+#[tokio::test]
+async fn what_was_shown_is_saved_before_its_answer_ends() {
+    let home = tempfile::tempdir().unwrap();
+    let (chats, id, never) = (chats(Some(home.path())), somebody(), CancellationToken::new());
+    let (_turn, answering) = chats.open(&id).await.ask(&chats, "m", "hello").unwrap();
+    chats.wake.notified().await;
+    chats.save().await;
+    let path = disk::path(&home.path().join("chats"), &id);
+    let saved = async {
+        for piece in ["one ", "two"] {
+            let event = Event::Text { delta: piece.into() };
+            answering.hear(&event, &[Word::Text(piece.into())]);
+        }
+        while !std::fs::read_to_string(&path).unwrap().contains("one two") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        () = chats.keep(&never) => unreachable!("it was not told to end"),
+        saved = tokio::time::timeout(Duration::from_secs(20), saved) => saved.expect("it is saved in a moment"),
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use trunkline_core::failure::Category;
 use trunkline_core::turn::Turn;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::page::Word;
+use uuid::Uuid;
 
 use super::chats::Chats;
 use super::cookie::ChatId;
@@ -21,6 +22,9 @@ const MAX_SAID: usize = 2 * 1024 * 1024;
 /// What outlives the gateway.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Kept {
+    /// Tells this conversation from the one before it; given with the first question.
+    #[serde(default)]
+    id: Option<String>,
     conversation: Conversation,
     items: Transcript,
     /// How much was said, in bytes.
@@ -49,6 +53,9 @@ impl Kept {
 /// A conversation as the page loads it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Shown {
+    /// Another one after a clear: a page that shows the old rows knows that they are gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
     items: Vec<Item>,
     running: bool,
 }
@@ -75,7 +82,8 @@ impl Chat {
 
     pub(crate) fn shown(&self) -> Shown {
         let state = self.state();
-        Shown { items: state.kept.items.items().to_vec(), running: state.answer.is_some() }
+        let id = state.kept.id.clone().filter(|_| !state.kept.is_empty());
+        Shown { id, items: state.kept.items.items().to_vec(), running: state.answer.is_some() }
     }
 
     /// Asks the next thing, unless an answer is on its way.
@@ -95,6 +103,7 @@ impl Chat {
                 let error = ApiError::invalid("conversation_too_long", "this conversation has become too long");
                 return Err(error.hint("begin a new one: POST /clear"));
             }
+            state.kept.id.get_or_insert_with(|| Uuid::new_v4().to_string());
             let turn = state.kept.conversation.ask(model, text);
             state.kept.items.ask(text, model);
             state.kept.said += text.len();
@@ -187,6 +196,8 @@ impl Answering {
         });
         if worth_saving {
             self.chats.changed(&self.chat);
+        } else if !words.is_empty() {
+            self.chats.grows(&self.chat);
         }
     }
 
