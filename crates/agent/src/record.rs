@@ -3,10 +3,11 @@
 //! A message is written when it is complete, so that whatever ends the process, the next turn goes on from there. A last
 //! line that was cut off is not a message.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use trunkline_core::event::{Call, SessionId};
@@ -137,6 +138,25 @@ impl Records {
         let (session, turn) = (session.clone(), Some(turn.to_owned()));
         let record = Record { session, path, repo: repo.to_owned(), file: Some(file), written, turn };
         Ok((record, said))
+    }
+
+    /// Removes those that nothing was added to for `age`; how many that were.
+    pub fn prune(&self, age: Duration) -> io::Result<usize> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            Err(error) => return Err(error),
+        };
+        let mut removed = 0;
+        for entry in entries {
+            let entry = entry?;
+            let old = entry.metadata()?.modified()?.elapsed().is_ok_and(|unused| unused >= age);
+            if old && entry.path().extension().is_some_and(|extension| extension == "jsonl") {
+                fs::remove_file(entry.path())?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
     }
 
     fn path(&self, session: &SessionId) -> PathBuf {
@@ -286,6 +306,19 @@ mod tests {
         std::fs::write(&again.path, "").unwrap();
         let broken = records.resume(&session, Path::new("/repo"), "t3").unwrap_err();
         assert!(broken.message.ends_with("its record is broken"), "{broken}");
+    }
+
+    #[test]
+    fn old_ones_can_be_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::new(folder.path().join("agent"));
+        assert_eq!(records.prune(Duration::ZERO).unwrap(), 0, "there are none");
+        let mut record = records.begin(Path::new("/repo"), "t1");
+        record.keep(&talk()).unwrap();
+        fs::write(folder.path().join("agent/other.txt"), "").unwrap();
+        assert_eq!(records.prune(Duration::from_secs(3600)).unwrap(), 0, "it is new");
+        assert_eq!(records.prune(Duration::ZERO).unwrap(), 1);
+        assert!(!record.path.exists() && folder.path().join("agent/other.txt").exists());
     }
 
     #[test]

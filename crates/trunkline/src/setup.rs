@@ -120,10 +120,16 @@ impl Deref for Gateway {
 
 impl Gateway {
     /// Opens the memory of what was said, for commands that run turns. One that cannot be opened is gone without.
-    pub(crate) async fn remember(&self, state: &Path) {
+    pub(crate) async fn remember(&self, state: &Path) -> Option<Store> {
         match Store::open(&state.join(trunkline_store::FILE)).await {
-            Ok(store) => self.engine.remember_in(store),
-            Err(error) => tracing::error!("sessions are remembered only until this process ends: {error}"),
+            Ok(store) => {
+                self.engine.remember_in(store.clone());
+                Some(store)
+            }
+            Err(error) => {
+                tracing::error!("sessions are remembered only until this process ends: {error}");
+                None
+            }
         }
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod mock_llm;
 pub(crate) mod models;
 pub(crate) mod provider;
 mod reload;
+mod retention;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod sessions;

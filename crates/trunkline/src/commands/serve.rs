@@ -13,8 +13,11 @@ use tokio::net::TcpListener;
 use trunkline_engine::{Caps, Engine};
 use trunkline_server::auth::{self, Keys};
 use trunkline_server::{Stop, serve};
+use trunkline_store::Store;
 
 use super::reload::Changes;
+use super::retention;
+use super::sessions::age;
 use crate::cli::Places;
 use crate::config::{ConfigError, Surroundings, parse_span};
 use crate::setup::{Loaded, StopSignals, runtime, say};
@@ -58,6 +61,9 @@ pub(crate) struct Serve {
     /// How long open answers may go on after a signal to stop
     #[arg(long, value_name = "TIME", env = "TRUNKLINE_DRAIN", default_value = "30s", value_parser = span)]
     drain: Duration,
+    /// Forget sessions and what was said in them when they were not used for so long: 90d, 2w, 12h [default: never]
+    #[arg(long, value_name = "AGE", env = "TRUNKLINE_RETENTION", value_parser = age)]
+    retention: Option<Duration>,
 }
 
 /// What is left of a gateway that was told to stop at once.
@@ -107,7 +113,7 @@ impl Serve {
     async fn serve(self, loaded: Loaded, keys: Keys, address: SocketAddr) -> Result<()> {
         let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
         let engine = loaded.engine(self.caps(), Some(self.grace))?;
-        engine.remember(&loaded.state).await;
+        let store = engine.remember(&loaded.state).await;
         let mut config = trunkline_server::Config { keys, hosts: self.hosts.clone(), ..Default::default() };
         config.secrets = Arc::new(engine.secrets().clone());
         config.limits.drain = self.drain;
@@ -126,7 +132,7 @@ impl Serve {
         let mut signals = signals;
         tokio::select! {
             () = serve(listener, config, Arc::new(Engine::clone(&engine)), stop.clone()) => {}
-            () = beside(&loaded, &engine, changes) => {}
+            () = beside(&loaded, &engine, changes, self.retention.zip(store)) => {}
             () = stop_on(&mut signals, &stop) => {}
         }
         let patience = async {
@@ -166,14 +172,19 @@ impl Serve {
     }
 }
 
-/// What goes on beside the server and never ends by itself: leftovers swept once, changes followed.
-async fn beside(loaded: &Loaded, engine: &Engine, changes: Option<Changes>) {
+/// What goes on beside the server and never ends by itself: leftovers swept once, changes followed, what is old forgotten.
+async fn beside(loaded: &Loaded, engine: &Engine, changes: Option<Changes>, retention: Option<(Duration, Store)>) {
     let followed = async {
         if let Some(changes) = changes {
             changes.follow(&loaded.around, engine).await;
         }
     };
-    tokio::join!(engine.sweep(), followed);
+    let forgotten = async {
+        if let Some((age, store)) = retention {
+            retention::keep_to(age, &store, &loaded.state).await;
+        }
+    };
+    tokio::join!(engine.sweep(), followed, forgotten);
     std::future::pending().await
 }
 

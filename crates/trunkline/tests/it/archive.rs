@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +16,7 @@ use trunkline_store::{
 };
 
 use crate::line::Line;
+use crate::look::until;
 
 /// Leaves sessions behind, as a gateway would.
 struct Past {
@@ -236,4 +238,17 @@ fn a_database_of_a_newer_version_is_left_to_it() {
     fs::write(&path, bytes).unwrap();
     let ran = line.run(&["sessions"]).exits(1);
     assert!(ran.stderr.contains("newer version of trunkline (format 99"), "{ran:?}");
+}
+
+#[test]
+fn what_is_old_is_forgotten_where_that_is_asked_for() {
+    let mut line = Line::new().start();
+    line.chat("how are you?").model("agent").send().content();
+    line.signal(Signal::TERM);
+    assert_eq!(line.ended(), Some(0));
+    let remembered = |line: &Line| line.run(&["sessions", "--json"]).exits(0).stdout.contains("how are you?");
+    assert!(remembered(&line));
+    let line = line.args(&["--retention", "0d"]).start();
+    until("it is forgotten", || !remembered(&line));
+    until("so is the agent's record", || fs::read_dir(line.path("state/agent")).unwrap().next().is_none());
 }
