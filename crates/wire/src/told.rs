@@ -5,9 +5,12 @@
 
 use trunkline_core::event::{Answer, Event};
 
+/// How much of what was told is kept to compare, in bytes.
+const KEPT: usize = 256 * 1024;
+
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// All text so far: an answer may repeat what stands on both sides of a tool.
+    /// The end of all text so far: an answer may repeat what stands on both sides of a tool.
     text: String,
     /// Something was said since the last tool: that is the answer.
     since_tool: bool,
@@ -18,6 +21,10 @@ impl Told {
         match event {
             Event::Text { delta } => {
                 self.text.push_str(delta);
+                if self.text.len() > 2 * KEPT {
+                    let cut = self.text.ceil_char_boundary(self.text.len() - KEPT);
+                    self.text.drain(..cut);
+                }
                 self.since_tool |= !delta.trim().is_empty();
             }
             Event::ToolStarted { .. } => self.since_tool = false,
@@ -37,7 +44,10 @@ impl Told {
     /// The answer, if nobody has been told it yet; apart from what was said before it.
     pub(crate) fn missing(&self, answer: &Answer) -> Option<String> {
         let content = &answer.content;
-        if self.since_tool || content.is_empty() || self.text.trim_end().ends_with(content.trim()) {
+        let (told, wanted) = (self.text.trim_end(), content.trim());
+        // Of a long one only the end is known.
+        let repeated = told.ends_with(wanted) || (told.len() >= KEPT / 2 && wanted.ends_with(told));
+        if self.since_tool || content.is_empty() || repeated {
             return None;
         }
         let gap = if self.text.trim().is_empty() { "" } else { "\n\n" };
@@ -49,6 +59,16 @@ impl Told {
 mod tests {
     use super::*;
     use trunkline_core::event::{Finish, Usage};
+
+    #[test]
+    fn a_long_one_is_known_by_its_end() {
+        let long = "word ".repeat(KEPT);
+        let mut told = Told::default();
+        told.observe(&Event::Text { delta: long.clone() });
+        told.observe(&Event::ToolStarted { id: "t".into(), name: "n".into(), input: serde_json::Value::Null });
+        assert!(told.text.len() <= 2 * KEPT);
+        assert_eq!(told.missing(&Answer::new(long, Usage::default(), Finish::Stop)), None);
+    }
 
     #[test]
     fn an_answer_is_told_once() {
