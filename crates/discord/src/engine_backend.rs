@@ -61,11 +61,12 @@ impl EngineBackend {
         while let Some(event) = run.next().await {
             conversation.hear(&event);
             match event {
-                Event::Text { delta } => told(Partial::Text(&delta)),
+                Event::Text { delta } => told(Partial::Text(&self.engine.secrets().mask(&delta))),
                 Event::ToolStarted { name, input, .. } => told(Partial::Doing(&doing(&name, &input))),
                 Event::ToolFinished { .. } => told(Partial::Done),
                 Event::Finished(answer) => {
-                    let response_text = Some(answer.content).filter(|text| !text.trim().is_empty());
+                    let content = self.engine.secrets().mask(&answer.content);
+                    let response_text = Some(content).filter(|text| !text.trim().is_empty());
                     result = EventResult { response_text, session_id: None, is_error: false };
                 }
                 Event::Failed(failure) => {

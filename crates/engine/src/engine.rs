@@ -137,6 +137,7 @@ impl Engine {
 
     /// From now on sessions and turns are kept there. Without it, sessions are known until this process ends.
     pub fn remember_in(&self, store: Store) {
+        self.inner.sessions.book.mask(self.inner.settings.secrets.clone());
         self.inner.archive.open(&store);
         self.inner.sessions.book.keep_in(store);
     }

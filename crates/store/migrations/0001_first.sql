@@ -25,7 +25,7 @@ CREATE TABLE chains (
     session  TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
     messages INTEGER NOT NULL,
     created  INTEGER NOT NULL,
-    PRIMARY KEY (owner, model, hash)
+    PRIMARY KEY (owner, model, hash, session)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX chains_session ON chains (session);
 

@@ -53,8 +53,8 @@ impl Store {
         for (hash, messages) in turn.chains {
             sqlx::query(
                 "INSERT INTO chains (owner, model, hash, messages, created, session) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                 ON CONFLICT (owner, model, hash) DO UPDATE
-                 SET session = excluded.session, messages = excluded.messages, created = excluded.created",
+                 ON CONFLICT (owner, model, hash, session) DO UPDATE
+                 SET messages = excluded.messages, created = excluded.created",
             )
             .bind(owner)
             .bind(turn.asked)
@@ -102,6 +102,15 @@ mod tests {
         assert_eq!(found(3).await, None);
         let row = store.session(&id, &owner).await.unwrap().unwrap();
         assert_eq!((row.native.as_ref(), row.turns, row.title.as_str()), (Some(&native), 2, "Hi"));
+
+        store.session_turn(&turn).await.unwrap();
+        let twin = SessionKey("twin".into());
+        store.session_turn(&SessionTurn { id: &twin, ..turn }).await.unwrap();
+        assert_eq!(found(1).await, None, "the same words in two sessions");
+        store.chains_forget(&twin).await.unwrap();
+        let take = async |hash: u8| store.chain_take(&owner, "m", &[hash; 32], &id).await.unwrap();
+        assert_eq!((take(9).await, found(1).await.is_some()), (false, true), "it does not lead there");
+        assert_eq!((take(1).await, take(1).await, found(2).await), (true, false, None), "one takes all of it");
 
         let stolen = SessionTurn { new: NewSession { owner: &other, ..new }, ..turn };
         assert!(matches!(store.session_turn(&stolen).await, Err(StoreError::NoSuchSession)));

@@ -7,15 +7,20 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 use trunkline_core::event::SessionId;
+use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{Message, Owner, Role};
 use trunkline_store::{NewSession, Outcome, SessionKey, SessionRow, SessionTurn, Store, StoreError};
 
-use super::chain::{Chain, Heads};
+use super::chain::{Chain, Found, Heads};
 
 /// How many conversations are kept in memory; the oldest go first.
 const MANY: usize = 4096;
+
+/// How long a turn waits for the store before it does without.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 /// The most of an archived conversation that is told again, in bytes: the latest of it.
 const RETOLD: usize = 256 * 1024;
@@ -50,6 +55,8 @@ pub(crate) struct After {
 pub(crate) struct Book {
     memory: Mutex<Memory>,
     store: OnceLock<Store>,
+    /// What is not to be written.
+    secrets: OnceLock<Secrets>,
     /// The store has failed, and that was said.
     troubled: AtomicBool,
 }
@@ -93,6 +100,11 @@ impl Drop for Claim<'_> {
 }
 
 impl Book {
+    /// From now on these are written nowhere.
+    pub(crate) fn mask(&self, secrets: Secrets) {
+        let _the_first_ones_stay = self.secrets.set(secrets);
+    }
+
     /// From now on everything is kept there, too.
     pub(crate) fn keep_in(&self, store: Store) {
         let _the_first_one_stays = self.store.set(store);
@@ -139,7 +151,11 @@ impl Book {
     /// The conversation that this was said in and nothing else. Who comes with the same while it is claimed finds
     /// nothing. Whether it is still so is to be asked again, when nobody else can speak in it.
     pub(crate) async fn by_history(&self, owner: &Owner, model: &str, past: &Chain) -> Option<Claim<'_>> {
-        let remembered = self.memory().heads.find(owner, model, &past.hash).cloned();
+        let remembered = match self.memory().heads.find(owner, model, &past.hash) {
+            Found::One(id) => Some(id.clone()),
+            Found::Several => return None,
+            Found::Nobody => None,
+        };
         let id = match remembered {
             Some(id) => id,
             None => self.head_in_store(owner, model, past).await?,
@@ -159,6 +175,35 @@ impl Book {
             return remembered;
         }
         self.head_in_store(owner, model, past).await.as_ref() == Some(id)
+    }
+
+    /// Something is about to be said in it, and that is on record before it is: whatever ends this process, nobody finds
+    /// it by what was said before. False where another process was first.
+    pub(crate) async fn take_head(&self, id: &SessionId, owner: &Owner, model: &str, past: &Chain) -> bool {
+        let Some(store) = self.saved(id) else { return true };
+        let (whose, key) = (whose(owner), key(id));
+        match tokio::time::timeout(PATIENCE, store.chain_take(&whose, model, &past.hash, &key)).await {
+            Ok(Ok(taken)) => taken,
+            Ok(Err(error)) => {
+                self.trouble(&error);
+                false
+            }
+            Err(_elapsed) => false,
+        }
+    }
+
+    /// The same for a conversation that is named.
+    pub(crate) async fn forget_heads(&self, id: &SessionId) {
+        let Some(store) = self.saved(id) else { return };
+        if let Ok(Err(error)) = tokio::time::timeout(PATIENCE, store.chains_forget(&key(id))).await {
+            self.trouble(&error);
+        }
+    }
+
+    /// The store, if it has this conversation as it is.
+    fn saved(&self, id: &SessionId) -> Option<&Store> {
+        let unsaved = self.memory().sessions.get(id).is_some_and(|entry| entry.unsaved);
+        self.store.get().filter(|_| !unsaved && !self.troubled.load(Ordering::Relaxed))
     }
 
     async fn head_in_store(&self, owner: &Owner, model: &str, past: &Chain) -> Option<SessionId> {
@@ -207,12 +252,16 @@ impl Book {
     pub(crate) async fn keep(&self, after: &After) {
         let Some(store) = self.store.get() else { return };
         let (known, owner) = (&after.known, whose(&after.known.owner));
+        let begins = match self.secrets.get() {
+            Some(secrets) => secrets.mask(&after.begins),
+            None => after.begins.clone(),
+        };
         let new = NewSession {
             owner: &owner,
             model: &known.model,
             provider: &known.provider,
             repo: &known.repo,
-            begins: &after.begins,
+            begins: &begins,
             parent: None,
         };
         let chains: Vec<_> = after.heads.iter().map(|head| (head.hash, head.messages)).collect();

@@ -83,13 +83,27 @@ pub(crate) fn heads(asked: Chain, answer: &Answer, streamed: &str) -> Vec<Chain>
 /// The heads of conversations: each has one, by one or two names, or none while somebody speaks in it.
 #[derive(Debug, Default)]
 pub(crate) struct Heads {
-    by_hash: HashMap<(Owner, String, Hash), SessionId>,
+    /// The same may have been said in several.
+    by_hash: HashMap<(Owner, String, Hash), Vec<SessionId>>,
     of_session: HashMap<SessionId, (Owner, String, Vec<Chain>)>,
 }
 
+/// Whose head something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found<'a> {
+    One(&'a SessionId),
+    Several,
+    Nobody,
+}
+
 impl Heads {
-    pub(crate) fn find(&self, owner: &Owner, model: &str, hash: &Hash) -> Option<&SessionId> {
-        self.by_hash.get(&(owner.clone(), model.to_owned(), *hash))
+    /// The one it is the head of. Several are nobody's: the same words are not the same conversation.
+    pub(crate) fn find(&self, owner: &Owner, model: &str, hash: &Hash) -> Found<'_> {
+        match self.by_hash.get(&(owner.clone(), model.to_owned(), *hash)).map(Vec::as_slice) {
+            Some([one]) => Found::One(one),
+            Some([_, ..]) => Found::Several,
+            Some([]) | None => Found::Nobody,
+        }
     }
 
     /// Whether this is a head of that very conversation.
@@ -105,9 +119,11 @@ impl Heads {
         let mut key = (owner, model, Hash::default());
         for head in &heads {
             key.2 = head.hash;
-            // The same may have been said in another one since.
-            if self.by_hash.get(&key) == Some(session) {
-                self.by_hash.remove(&key);
+            if let Some(sessions) = self.by_hash.get_mut(&key) {
+                sessions.retain(|other| other != session);
+                if sessions.is_empty() {
+                    self.by_hash.remove(&key);
+                }
             }
         }
         heads
@@ -119,7 +135,10 @@ impl Heads {
             return;
         }
         for head in &heads {
-            self.by_hash.insert((owner.clone(), model.to_owned(), head.hash), session.clone());
+            let sessions = self.by_hash.entry((owner.clone(), model.to_owned(), head.hash)).or_default();
+            if !sessions.contains(session) {
+                sessions.push(session.clone());
+            }
         }
         self.of_session.insert(session.clone(), (owner.clone(), model.to_owned(), heads));
     }

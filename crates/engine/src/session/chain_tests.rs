@@ -148,7 +148,10 @@ impl World {
         }
         let asked = [history, vec![user(&step.says.to_string())]].concat();
         let (owner, model) = (Owner::of_key(WHO[step.who].0), WHO[step.who].1);
-        let found = past(&asked).and_then(|past| self.heads.find(&owner, model, &past.hash).cloned());
+        let found = past(&asked).and_then(|past| match self.heads.find(&owner, model, &past.hash) {
+            Found::One(session) => Some(session.clone()),
+            Found::Several | Found::Nobody => None,
+        });
         let session = match found {
             Some(session) => {
                 let (who, said, speaking) = &self.sessions[&session];

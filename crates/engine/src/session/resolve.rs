@@ -83,6 +83,7 @@ impl Resolver<'_> {
             }
             Some(_) | None => None,
         };
+        self.sessions.book.forget_heads(&known.id).await;
         let nothing_kept = known.native.is_none();
         let thread = self.beginning().going_on(known, right, FoundBy::Id, all);
         let thread = if nothing_kept { thread.noted(NOTHING_KEPT) } else { thread };
@@ -147,8 +148,11 @@ impl Resolver<'_> {
         }
         let known = book.find(&claim.id, owner).await?;
         let with = candidates.iter().find(|candidate| is_with(candidate, &known))?;
+        if known.native.is_none() || !wanted(with) || !book.take_head(&claim.id, owner, model, &before).await {
+            return None;
+        }
         let all = messages[end..].iter().fold(before, Chain::then);
-        (known.native.is_some() && wanted(with)).then_some(Shown { known, right, all, claim })
+        Some(Shown { known, right, all, claim })
     }
 
     async fn enter(&self, id: &SessionId) -> Result<Right, StartError> {

@@ -93,8 +93,9 @@ async fn the_longest_known_chain_wins_and_nobody_elses() {
     let not_theirs = store.chain_remember(&theirs, "m", &hash(1), 1, &first).await;
     assert!(matches!(not_theirs, Err(StoreError::NoSuchSession)), "{not_theirs:?}");
     store.chain_remember(&ours, "m", &hash(2), 2, &first).await.unwrap();
-    assert_eq!(find(&ours, "m", &[2]).await, Some((0, first.clone())), "the latest note wins");
+    assert_eq!(find(&ours, "m", &[2]).await, None, "the same words are not the same conversation");
+    assert_eq!(find(&ours, "m", &[2, 1]).await, Some((1, first.clone())));
     store.session_delete(&first, &ours).await.unwrap();
-    assert_eq!(find(&ours, "m", &[2, 1]).await, None);
+    assert_eq!(find(&ours, "m", &[2, 1]).await, Some((0, second)));
     assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
 }

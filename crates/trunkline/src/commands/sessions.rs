@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use trunkline_agent::record::Records;
+use trunkline_core::model::AGENT;
 use trunkline_store::{FILE, Filter, Pruned, SessionRow, Store, Time};
 use unicode_width::UnicodeWidthStr;
 
@@ -91,6 +93,8 @@ async fn prune(remembered: &Remembered, age: Duration) -> Result<()> {
         Some(store) => store.prune(Time::ago(age)).await?,
         None => Pruned::default(),
     };
+    // What the built-in agent keeps of them is ours, too.
+    let _or_they_stay = Records::new(remembered.state.join(AGENT)).prune(age);
     let some = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let rest = if messages == 0 { String::new() } else { format!(", {}", some(messages, "bridge message")) };
     say(format!("forgot {}, {}{rest}", some(sessions, "session"), some(turns, "turn")))?;
@@ -101,15 +105,17 @@ async fn prune(remembered: &Remembered, age: Duration) -> Result<()> {
 pub(super) struct Remembered {
     pub(super) store: Option<Store>,
     folder: PathBuf,
+    state: PathBuf,
 }
 
 impl Remembered {
     pub(super) async fn open(places: &Places) -> Result<Self> {
         let around = Surroundings::read().context("cannot see where this is")?;
-        let path = places.state_folder(&around).join(FILE);
+        let state = places.state_folder(&around);
+        let path = state.join(FILE);
         // Looking is no reason to begin one.
         let store = if path.exists() { Some(Store::open(&path).await?) } else { None };
-        Ok(Self { store, folder: around.folder })
+        Ok(Self { store, folder: around.folder, state })
     }
 
     pub(super) async fn close(&self) {
