@@ -134,7 +134,9 @@ fn could_not_start(error: &SpawnError, provider: &str) -> Failure {
         SpawnError::NotFound { .. } => Category::NotFound,
         SpawnError::NotExecutable { .. } | SpawnError::BadDirectory { .. } => Category::Configuration,
         SpawnError::TooLong { .. } => Category::Validation,
-        SpawnError::Other { .. } | SpawnError::Keeper(_) | SpawnError::ShutDown => Category::Server,
+        SpawnError::Unconfined { .. } | SpawnError::Other { .. } | SpawnError::Keeper(_) | SpawnError::ShutDown => {
+            Category::Server
+        }
     };
     let because = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
     Failure::new(category, format!("cannot start {provider}: {error}{because}")).hint("try: trunkline doctor")

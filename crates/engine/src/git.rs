@@ -89,6 +89,7 @@ impl Git {
             stop: StopSignal::Term,
             grace: Duration::from_secs(2),
             limits: Limits { total: LONGEST, idle: LONGEST, startup: LONGEST },
+            confinement: None,
         };
         let name = args.iter().take(2).map(|arg| arg.as_ref().to_string_lossy()).collect::<Vec<_>>().join(" ");
         let failed = |detail: &str| Failure::new(Category::Configuration, format!("git {name}: {detail}"));

@@ -122,6 +122,7 @@ impl Launch<'_> {
             },
             grace: self.settings.grace,
             limits: Limits { total: model.limits.total, idle: model.limits.idle, startup: model.limits.startup },
+            confinement: None,
         })
     }
 
@@ -139,6 +140,7 @@ impl Launch<'_> {
             stop: trunkline_process::StopSignal::Term,
             grace: Duration::from_secs(1),
             limits: Limits { total: limit, idle: limit, startup: limit },
+            confinement: None,
         }
     }
 

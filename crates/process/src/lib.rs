@@ -53,6 +53,7 @@
 //!         stop: StopSignal::Term,
 //!         grace: Duration::from_secs(5),
 //!         limits: Limits { total: Duration::from_secs(3600), ..Limits::NONE },
+//!         confinement: None,
 //!     })
 //!     .await?;
 //! loop {
@@ -75,10 +76,14 @@
 //! - A process that cannot be killed (uninterruptible, or another user's) takes its keeper out of service, not the
 //!   gateway: after some seconds the run counts as over, and a warning says so.
 //!
-//! What this crate does not do: confine. A run may signal, stop or kill its keeper, being the same user; that ends the
-//! run, no more. Limits on memory, files or the number of processes are for cgroups and the like.
+//! - A run with a [`Confinement`] writes only where it may (`confinement.rs`). The keeper starts it from a thread that has
+//!   confined itself and does nothing else: the program inherits the thread's bounds, the keeper has none.
+//!
+//! A run without one may signal, stop or kill its keeper, being the same user; that ends the run, no more. Limits on
+//! memory or the number of processes are for cgroups and the like.
 
 mod clock;
+mod confinement;
 mod family;
 mod janitor;
 mod keeper;
@@ -92,6 +97,7 @@ mod running;
 mod spec;
 mod sweep;
 
+pub use confinement::{Confinement, Landlock, Missing};
 pub use keeper::keeper_main;
 pub use link::KeeperProgram;
 pub use output::{Cut, Output};

@@ -7,6 +7,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -34,6 +35,8 @@ pub(crate) struct Job<'a> {
     pub(crate) cwd: &'a OsStr,
     pub(crate) args: Vec<&'a OsStr>,
     pub(crate) env: Vec<(&'a OsStr, &'a OsStr)>,
+    /// Where it may write; none means everywhere.
+    pub(crate) writable: Option<Vec<&'a Path>>,
 }
 
 /// What a keeper says.
@@ -56,6 +59,7 @@ pub(crate) enum Report {
 pub(crate) enum Blame {
     Program,
     Directory,
+    Confinement,
 }
 
 /// Encodes the request to run `spec`.
@@ -69,6 +73,11 @@ pub(crate) fn run(spec: &Spec) -> io::Result<Vec<u8>> {
     for (name, value) in &spec.env {
         put(&mut frame, name);
         put(&mut frame, value);
+    }
+    put_count(&mut frame, usize::from(spec.confinement.is_some()));
+    if let Some(confinement) = &spec.confinement {
+        put_count(&mut frame, confinement.writable.len());
+        confinement.writable.iter().for_each(|path| put(&mut frame, path.as_os_str()));
     }
     if frame.len() > LONGEST {
         return Err(Errno::TOOBIG.into());
@@ -111,6 +120,12 @@ impl<'a> Request<'a> {
                 env: (0..take_u32(&mut rest)?)
                     .map(|_| Some((take(&mut rest)?, take(&mut rest)?)))
                     .collect::<Option<_>>()?,
+                writable: match take_u32(&mut rest)? {
+                    0 => None,
+                    _ => {
+                        Some((0..take_u32(&mut rest)?).map(|_| take(&mut rest).map(Path::new)).collect::<Option<_>>()?)
+                    }
+                },
             })),
             STOP => {
                 let signal = take_u32(&mut rest)?;
@@ -130,6 +145,7 @@ impl Report {
             Self::Started(pid) => (1u32, pid),
             Self::Failed(Blame::Program, errno) => (2, errno as u32),
             Self::Failed(Blame::Directory, errno) => (3, errno as u32),
+            Self::Failed(Blame::Confinement, errno) => (7, errno as u32),
             Self::Exited(status) => (4, status as u32),
             Self::Clean => (5, 0),
             Self::Dirty => (6, 0),
@@ -151,6 +167,7 @@ impl Report {
             4 => Some(Self::Exited(value as i32)),
             5 => Some(Self::Clean),
             6 => Some(Self::Dirty),
+            7 => Some(Self::Failed(Blame::Confinement, value as i32)),
             _ => None,
         }
     }
@@ -182,6 +199,7 @@ fn take_u32(rest: &mut &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::confinement::Confinement;
     use crate::spec::Limits;
 
     fn spec() -> Spec {
@@ -194,6 +212,7 @@ mod tests {
             stop: StopSignal::Term,
             grace: Duration::ZERO,
             limits: Limits::NONE,
+            confinement: Some(Confinement { writable: vec!["/w".into(), OsStr::from_bytes(b"/\xff").into()] }),
         }
     }
 
@@ -207,6 +226,13 @@ mod tests {
         assert_eq!(job.cwd, "/tmp");
         assert_eq!(job.args, spec.args);
         assert_eq!(job.env, [("A".as_ref(), "1=2".as_ref()), ("B".as_ref(), OsStr::new(""))]);
+        assert_eq!(job.writable, Some(vec![Path::new("/w"), Path::new(OsStr::from_bytes(b"/\xff"))]));
+        for confinement in [None, Some(Confinement::default())] {
+            let writable = confinement.as_ref().map(|_| Vec::new());
+            let frame = run(&Spec { confinement, ..spec.clone() }).unwrap();
+            let Some(Request::Run(job)) = Request::decode(&frame) else { panic!("not a run") };
+            assert_eq!(job.writable, writable);
+        }
     }
 
     #[test]
@@ -228,6 +254,7 @@ mod tests {
             Report::Started(77),
             Report::Failed(Blame::Program, 2),
             Report::Failed(Blame::Directory, 13),
+            Report::Failed(Blame::Confinement, 7),
             Report::Exited(0x80 | 11),
             Report::Clean,
             Report::Dirty,

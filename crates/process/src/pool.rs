@@ -197,6 +197,7 @@ fn refused(spec: &Spec, blame: Blame, source: io::Error) -> SpawnError {
     let program = spec.program.clone();
     match (blame, source.raw_os_error().map(Errno::from_raw_os_error)) {
         (Blame::Directory, _) => SpawnError::BadDirectory { cwd: spec.cwd.clone(), source },
+        (Blame::Confinement, _) => SpawnError::Unconfined { program, source },
         (Blame::Program, Some(Errno::NOENT | Errno::NOTDIR)) => SpawnError::NotFound { program, source },
         (Blame::Program, Some(Errno::ACCESS | Errno::PERM | Errno::NOEXEC | Errno::ISDIR)) => {
             SpawnError::NotExecutable { program, source }

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::confinement::Confinement;
+
 /// One program to run, completely described: nothing is taken from our own environment or directory.
 #[derive(Debug, Clone)]
 pub struct Spec {
@@ -26,6 +28,8 @@ pub struct Spec {
     /// How long it may take to stop before it is killed.
     pub grace: Duration,
     pub limits: Limits,
+    /// Where it may write; none means wherever we may.
+    pub confinement: Option<Confinement>,
 }
 
 /// The polite signal: what a CLI handles best differs.
@@ -107,6 +111,9 @@ pub enum SpawnError {
     /// Arguments and environment exceed what the kernel takes (128 KiB a string).
     #[error("cannot start {program:?}: arguments or environment too long")]
     TooLong { program: PathBuf, source: io::Error },
+    /// It was to be confined, and cannot be.
+    #[error("cannot confine {program:?}")]
+    Unconfined { program: PathBuf, source: io::Error },
     /// Anything else that the kernel said to the attempt.
     #[error("cannot start {program:?}")]
     Other { program: PathBuf, source: io::Error },

@@ -75,6 +75,7 @@ pub(crate) async fn kept(agent: &Path, keepers: &Keepers, in_flight: usize, tota
                 stop: StopSignal::Term,
                 grace: Duration::from_secs(1),
                 limits: Limits::NONE,
+                confinement: None,
             };
             let mut running = keepers.spawn(spec).await?;
             loop {

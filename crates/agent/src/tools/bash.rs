@@ -52,6 +52,7 @@ pub(super) async fn run(
         stop: StopSignal::Term,
         grace: GRACE,
         limits: Limits { total: time_limit, ..Limits::NONE },
+        confinement: None,
     };
     let mut running = shell.keepers.spawn(spec).await.map_err(|error| not_started(error, command))?;
     let mut transcript = Transcript::default();
@@ -98,6 +99,7 @@ fn not_started(error: SpawnError, command: &str) -> String {
         SpawnError::NotFound { source, .. }
         | SpawnError::NotExecutable { source, .. }
         | SpawnError::Other { source, .. }
+        | SpawnError::Unconfined { source, .. }
         | SpawnError::Keeper(source) => format!("cannot start a shell: {source}"),
         SpawnError::ShutDown => "cannot start a command: shutting down".into(),
     }

@@ -1,7 +1,8 @@
 //! The keeper: a small process of our own that a run's processes cannot escape.
 //!
-//! It is single-threaded and blocking, serves one run at a time, and ends when its socket to the gateway does, taking
-//! everything along. It knows nothing of pipes' contents, limits or pools: those are the gateway's.
+//! It is blocking, serves one run at a time, and ends when its socket to the gateway does, taking everything along. It has
+//! one thread, but for the moment in which it starts a confined run. It knows nothing of pipes' contents, limits or
+//! pools: those are the gateway's.
 
 mod inbox;
 
@@ -25,6 +26,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use self::inbox::Inbox;
+use crate::confinement;
 use crate::family::{self, NoChildren};
 use crate::message::{Blame, Job, Report, Request};
 use crate::spec::StopSignal;
@@ -167,7 +169,8 @@ fn start(job: &Job<'_>, fds: &mut Vec<OwnedFd>) -> Result<Pid, (Blame, i32)> {
         return Err((Blame::Program, Errno::BADF.raw_os_error()));
     };
     let program = look_up(job).map_err(|errno| (Blame::Program, errno.raw_os_error()))?;
-    let spawned = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .arg0(job.program)
         .args(&job.args)
         .env_clear()
@@ -176,8 +179,12 @@ fn start(job: &Job<'_>, fds: &mut Vec<OwnedFd>) -> Result<Pid, (Blame, i32)> {
         .process_group(0)
         .stdin(stdin)
         .stdout(stdout)
-        .stderr(stderr)
-        .spawn();
+        .stderr(stderr);
+    let spawned = match &job.writable {
+        None => command.spawn(),
+        Some(writable) => confinement::within(writable, move || command.spawn())
+            .map_err(|error| (Blame::Confinement, errno_of(&error)))?,
+    };
     match spawned {
         Ok(child) => Ok(Pid::from_child(&child)),
         Err(error) => {
@@ -187,9 +194,13 @@ fn start(job: &Job<'_>, fds: &mut Vec<OwnedFd>) -> Result<Pid, (Blame, i32)> {
             } else {
                 Blame::Directory
             };
-            Err((blame, error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error())))
+            Err((blame, errno_of(&error)))
         }
     }
+}
+
+fn errno_of(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error())
 }
 
 /// Finds a bare name in the child's own `PATH`, as a shell would; a path is taken as it is.

@@ -1,6 +1,8 @@
 //! Real keepers, real processes: small shell scripts play the CLIs.
 
 #[cfg(test)] // all of this is; it says so once more for clippy's `allow-unwrap-in-tests`
+mod confinement;
+#[cfg(test)]
 mod stage;
 
 mod ending;

@@ -37,6 +37,7 @@ impl Stage {
             stop: StopSignal::Term,
             grace: PATIENCE,
             limits: Limits::NONE,
+            confinement: None,
         }
     }
 

@@ -162,7 +162,9 @@ fn hint(error: &SpawnError) -> &'static str {
         SpawnError::NotFound { .. } => "is the path right? write ./name for a file in this folder",
         SpawnError::NotExecutable { .. } => "chmod +x it; a script also needs a first line such as #!/bin/sh",
         SpawnError::TooLong { .. } => "give it fewer or shorter arguments",
-        SpawnError::BadDirectory { .. } | SpawnError::Other { .. } => "can you start it by hand?",
+        SpawnError::BadDirectory { .. } | SpawnError::Unconfined { .. } | SpawnError::Other { .. } => {
+            "can you start it by hand?"
+        }
         SpawnError::Keeper(_) | SpawnError::ShutDown => "this is no fault of the provider; try again",
     }
 }

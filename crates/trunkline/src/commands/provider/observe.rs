@@ -44,6 +44,7 @@ pub(super) async fn observe(
         stop: StopSignal::Term,
         grace: Duration::from_secs(1),
         limits: Limits { total: limit, ..Limits::NONE },
+        confinement: None,
     };
     let began = Instant::now();
     let mut running = keepers.spawn(spec).await?;

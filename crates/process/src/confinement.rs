@@ -1,0 +1,140 @@
+//! What a run may write, held by the kernel: Landlock, which needs no privilege and which nobody can take off again.
+//!
+//! Only writing is confined. Reading stays open: a ruleset can only allow, and what lies around a secret cannot be told
+//! apart from it without naming all of it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::thread;
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, LandlockStatus, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
+use rustix::fs::{Mode, OFlags};
+
+/// The newest rights we ask for: what a later kernel adds is not tried here, and may break what works.
+const KNOWN: ABI = ABI::V6;
+
+/// The stack of a thread that starts one program.
+const STACK: usize = 128 * 1024;
+
+/// The bounds of a run. Whoever asks for them gets them: a run that cannot be confined is not started.
+///
+/// They hold for everything that the run starts, and for the keeper not at all. Besides, no program of the run gains
+/// privileges (`sudo` does not work), traces a process outside, or, where the kernel knows how, signals one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Confinement {
+    /// Files, and folders with all that is in them, that may be written; one that is not there is passed over.
+    pub writable: Vec<PathBuf>,
+}
+
+/// What the kernel of this machine can hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Landlock {
+    /// The version of its interface.
+    pub abi: u32,
+}
+
+impl Landlock {
+    /// Of this machine, looked at once; none where nothing can be confined.
+    ///
+    /// The first version does not count: it knows no moves from folder to folder, and so forbids them all, also inside
+    /// the workspace.
+    pub fn here() -> Result<Self, Missing> {
+        static HERE: OnceLock<Result<Landlock, Missing>> = OnceLock::new();
+        *HERE.get_or_init(look)
+    }
+
+    /// A file outside cannot be emptied by its name.
+    #[must_use]
+    pub const fn holds_truncation(self) -> bool {
+        self.abi >= 3
+    }
+
+    /// A device outside cannot be controlled.
+    #[must_use]
+    pub const fn holds_devices(self) -> bool {
+        self.abi >= 5
+    }
+
+    /// A process outside cannot be signalled, nor an abstract socket outside be connected to.
+    #[must_use]
+    pub const fn holds_signals(self) -> bool {
+        self.abi >= 6
+    }
+}
+
+/// Why nothing can be confined here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Missing {
+    #[error("this kernel has no Landlock: Linux 5.19 or newer has it")]
+    Unknown,
+    #[error("Landlock is not among the kernel's security modules: start it with `lsm=landlock,…`")]
+    Disabled,
+    #[error("this kernel's Landlock is too old: Linux 5.19 or newer is needed")]
+    TooOld,
+    #[error("Landlock is not allowed here: a container's filter may be in the way")]
+    Refused,
+}
+
+/// Tries it on a thread that does nothing else.
+fn look() -> Result<Landlock, Missing> {
+    let restrict = || Ruleset::default().handle_access(AccessFs::MakeChar)?.create()?.restrict_self();
+    let tried = thread::Builder::new().stack_size(STACK).spawn(restrict).map(thread::JoinHandle::join);
+    let Ok(Ok(Ok(status))) = tried else { return Err(Missing::Refused) };
+    match status.landlock {
+        LandlockStatus::NotImplemented => Err(Missing::Unknown),
+        LandlockStatus::NotEnabled => Err(Missing::Disabled),
+        LandlockStatus::Available { effective_abi: ABI::V1, .. } => Err(Missing::TooOld),
+        LandlockStatus::Available { effective_abi, kernel_abi } => {
+            Ok(Landlock { abi: kernel_abi.unwrap_or(effective_abi as i32).unsigned_abs() })
+        }
+    }
+}
+
+/// Runs `start` on a thread of its own that is confined: what it starts there is confined with it, and nobody else is.
+pub(crate) fn within<T: Send>(
+    writable: &[&Path],
+    start: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<Result<T, io::Error>> {
+    let rules = rules(writable)?;
+    let confined = || {
+        let status = rules.restrict_self().map_err(refused)?;
+        match status.ruleset {
+            RulesetStatus::NotEnforced => Err(io::ErrorKind::Unsupported.into()),
+            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(start()),
+        }
+    };
+    thread::scope(|scope| {
+        let working = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, confined)?;
+        working.join().unwrap_or_else(|_panicked| Err(io::Error::other("panicked")))
+    })
+}
+
+fn rules(writable: &[&Path]) -> io::Result<RulesetCreated> {
+    let handled = AccessFs::from_write(KNOWN);
+    let ruleset = Ruleset::default().handle_access(handled).and_then(|ruleset| ruleset.scope(Scope::from_all(KNOWN)));
+    let mut ruleset = ruleset.and_then(Ruleset::create).map_err(refused)?;
+    // A folder may hold everything but devices.
+    let granted: BitFlags<AccessFs> = handled & !(AccessFs::MakeChar | AccessFs::MakeBlock);
+    for path in writable {
+        if let Ok(place) = rustix::fs::open(*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            ruleset = ruleset.add_rule(PathBeneath::new(place, granted)).map_err(refused)?;
+        }
+    }
+    Ok(ruleset)
+}
+
+/// The kernel's own word, where there is one.
+fn refused(error: RulesetError) -> io::Error {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(cause) = source {
+        if let Some(errno) = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return io::Error::from_raw_os_error(errno);
+        }
+        source = cause.source();
+    }
+    io::Error::other(error)
+}
