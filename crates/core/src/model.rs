@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use crate::api::{Api, Llm};
 use crate::failure::{Category, Failure};
+use crate::limits::{Asked, Limits};
 use crate::provider::{Delivery, Permissions, Provider, SessionKind};
 
 #[derive(Debug, Clone)]
@@ -49,9 +49,9 @@ impl Model {
     pub fn new(name: &str, backend: Backend, repo: &Path) -> Self {
         let limits = match &backend {
             Backend::Program(provider) if provider.prompt == Delivery::Request => Limits::of_request(None),
-            Backend::Program(provider) => Limits::of(provider, None, None),
+            Backend::Program(provider) => Limits::of(provider, Asked::default()),
             Backend::Api(_) => Limits::of_request(None),
-            Backend::Agent(_) => Limits::of_agent(None, None),
+            Backend::Agent(_) => Limits::of_agent(Asked::default()),
         };
         Self {
             name: name.to_owned(),
@@ -145,49 +145,6 @@ impl Backend {
             // It looks for the conversation itself.
             Self::Agent(_) => Ok(()),
         }
-    }
-}
-
-/// How long a run may take; each names itself in the error when it fires.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    pub total: Duration,
-    /// Silence, while no tool is running.
-    pub idle: Duration,
-    /// Silence before the first byte.
-    pub startup: Duration,
-}
-
-impl Limits {
-    const TOTAL: Duration = Duration::from_secs(30 * 60);
-    const IDLE: Duration = Duration::from_secs(10 * 60);
-    const STARTUP: Duration = Duration::from_secs(120);
-    const REQUEST: Duration = Duration::from_secs(120);
-
-    /// The limits of a provider's run, where nothing else is said. One that prints nothing until it has an answer is
-    /// limited only in all.
-    #[must_use]
-    pub fn of(provider: &Provider, total: Option<Duration>, idle: Option<Duration>) -> Self {
-        let total = total.unwrap_or(Self::TOTAL);
-        let (usual_idle, startup) = if provider.quiet { (total, total) } else { (Self::IDLE, Self::STARTUP) };
-        Self { total, idle: idle.unwrap_or(usual_idle).min(total), startup: startup.min(total) }
-    }
-}
-
-impl Limits {
-    /// The limits of a turn of the built-in agent: its LLM may be silent for as long as a request may take. Its tools have
-    /// a limit of their own.
-    #[must_use]
-    pub fn of_agent(total: Option<Duration>, idle: Option<Duration>) -> Self {
-        let total = total.unwrap_or(Self::TOTAL);
-        Self { total, idle: idle.unwrap_or(Self::REQUEST), startup: total }
-    }
-
-    /// The limit of one request to an executable or a service: only in all.
-    #[must_use]
-    pub fn of_request(total: Option<Duration>) -> Self {
-        let total = total.unwrap_or(Self::REQUEST);
-        Self { total, idle: total, startup: total }
     }
 }
 

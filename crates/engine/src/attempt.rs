@@ -10,8 +10,9 @@ use trunkline_core::event::{Answer, Event, Receipt, SessionId};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::Model;
 use trunkline_core::parse::{Conclusion, Decoder, Ending};
+use trunkline_core::phase::{Phase, Phases};
 use trunkline_core::provider::{Provider, UsageScope};
-use trunkline_process::{Exit, LimitKind, Running, Step};
+use trunkline_process::{Exit, Running, Step};
 use trunkline_upstream::Call;
 
 use crate::belongings::Belongings;
@@ -33,6 +34,10 @@ pub(crate) struct Attempt {
     own_retries: u32,
     /// Resolved when nothing of it runs any more; none when that is so at its end.
     gone: Option<oneshot::Receiver<()>>,
+    /// What it is doing, and since when.
+    phase: (Phase, Instant),
+    /// The same as far as events tell, for what prints nothing.
+    phases: Phases,
 }
 
 enum State {
@@ -86,11 +91,23 @@ impl Attempt {
     }
 
     fn in_state(state: State) -> Self {
-        Self { events: VecDeque::new(), state, own_retries: 0, gone: None }
+        let phase = (Phase::Starting, Instant::now());
+        Self { events: VecDeque::new(), state, own_retries: 0, gone: None, phase, phases: Phases::default() }
     }
 
     pub(crate) fn own_retries(&self) -> u32 {
         self.own_retries
+    }
+
+    /// What it is doing, and for how long by now.
+    pub(crate) fn phase(&self) -> (&Phase, Duration) {
+        (&self.phase.0, self.phase.1.elapsed())
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        if self.phase.0 != phase {
+            self.phase = (phase, Instant::now());
+        }
     }
 
     /// What to wait for before another try, which may be in the same folder.
@@ -122,12 +139,18 @@ impl Attempt {
                             let message = belongings.engine.settings.secrets.mask(&failure.message);
                             self.events.push_back(Event::Failed(Failure { message, ..failure }));
                         }
-                        Some(event) => return Some(event),
+                        Some(event) => {
+                            self.phases.hear(&event);
+                            self.enter(self.phases.now());
+                            return Some(event);
+                        }
                         None => self.state = State::Done,
                     }
                 }
                 State::Working(at_work) => {
-                    let event = at_work.next().await;
+                    let event = at_work.next(&self.phase.0).await;
+                    self.phases.hear(&event);
+                    self.enter(self.phases.now());
                     if !matches!(event, Event::Finished(_) | Event::Failed(_)) {
                         return Some(event);
                     }
@@ -156,7 +179,8 @@ impl Attempt {
                     live.standby = None;
                 }
                 self.events.extend(events);
-                live.running.tool_running(live.decoder.tool_running());
+                let phase = live.decoder.phase();
+                live.running.enter(phase.clone());
                 self.own_retries = live.decoder.own_retries();
                 let strangers = live.decoder.take_strangers();
                 if !strangers.is_empty() {
@@ -171,24 +195,18 @@ impl Attempt {
                 } else if live.decoder.ended() {
                     self.conclude(Ending::Open, Parting::Ended);
                 }
+                self.enter(phase);
             }
             // Its output was complete when it was stopped.
             Step::Exited(_) if live.running.was_mute() => self.conclude(Ending::Open, Parting::Exited),
             Step::Exited(Exit::Code(code)) => self.conclude(Ending::Code(code), Parting::Exited),
             Step::Exited(Exit::Signal(signal)) => self.conclude(Ending::Signal(signal), Parting::Exited),
-            Step::Limit(limit) => {
-                let named = match limit {
-                    LimitKind::Total => "the run took longer than its total limit (timeout)",
-                    LimitKind::Idle => "the CLI was silent for longer than its idle limit (idleTimeout)",
-                    LimitKind::Startup => "the CLI printed nothing within the start-up limit",
-                };
-                self.conclude(Ending::TimedOut(named), Parting::Stop);
-            }
+            Step::Limit(overrun) => self.conclude(Ending::TimedOut(&overrun.to_string()), Parting::Stop),
         }
     }
 
     /// Turns the end of the output into the last events and parts from the CLI.
-    fn conclude(&mut self, ending: Ending, parting: Parting) {
+    fn conclude(&mut self, ending: Ending<'_>, parting: Parting) {
         let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
         let stderr = live.running.stderr_tail();
         let mut conclusion = live.decoder.conclude(ending, &stderr, &live.prompt);

@@ -13,7 +13,9 @@ use trunkline_agent::{Agent, SYSTEM_PROMPT, Work};
 use trunkline_core::api::{Api, Llm};
 use trunkline_core::event::{Event, Receipt};
 use trunkline_core::failure::{Category, Failure};
+use trunkline_core::limits::{Limit, Overrun};
 use trunkline_core::model::{AGENT, Model};
+use trunkline_core::phase::Phase;
 
 use crate::agent_file;
 use crate::begin::Try;
@@ -31,6 +33,7 @@ const LONGEST: Duration = Duration::from_hours(24 * 365);
 /// The agent at work, and what it holds.
 pub(crate) struct AtWork {
     work: Work,
+    total: Duration,
     deadline: Instant,
     belongings: Belongings,
 }
@@ -76,8 +79,9 @@ impl Inner {
             max_turns: model.max_turns,
             silence: model.limits.idle,
         };
-        let deadline = Instant::now() + model.limits.total.min(LONGEST);
-        Ok(AtWork { work: Work::new(agent, record, before, turn), deadline, belongings })
+        let total = model.limits.total;
+        let deadline = Instant::now() + total.min(LONGEST);
+        Ok(AtWork { work: Work::new(agent, record, before, turn), total, deadline, belongings })
     }
 
     fn llm(&self, llm: &Llm) -> Result<(Arc<Api>, u64), Failure> {
@@ -117,14 +121,17 @@ fn system_prompt(cwd: &Path, instructions: Option<&str>, own: Option<&str>) -> S
 }
 
 impl AtWork {
-    /// The next event; the last is `Finished` or `Failed`. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Event {
+    /// The next event; the last is `Finished` or `Failed`. Until then it does what it was last seen doing. Cancel safe.
+    pub(crate) async fn next(&mut self, phase: &Phase) -> Event {
         let event = timeout_at(self.deadline, self.work.next()).await;
         let failure = match event {
             Ok(Some(Event::Failed(failure))) => failure,
             Ok(Some(event)) => return event,
             Ok(None) => Failure::new(Category::Unknown, "the agent ended without an answer"),
-            Err(_elapsed) => Failure::timed_out().hint("the run took longer than its total limit (timeout)"),
+            Err(_elapsed) => {
+                let overrun = Overrun { limit: Limit::Total, value: self.total, phase: phase.clone() };
+                Failure::timed_out().hint(overrun.to_string())
+            }
         };
         let secrets = &self.belongings.engine.settings.secrets;
         let message = secrets.mask(&failure.message);

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use trunkline_core::failure::{Category, Failure};
-use trunkline_process::{Keepers, Limits, Spec, StopSignal};
+use trunkline_core::limits::Limits;
+use trunkline_process::{Keepers, Spec, StopSignal};
 
 /// Settings that hold for each of our calls, whatever the repository says: it may have been written by an agent.
 const SETTINGS: [(&str, &str); 6] = [
@@ -88,7 +89,7 @@ impl Git {
             stdin: Vec::new(),
             stop: StopSignal::Term,
             grace: Duration::from_secs(2),
-            limits: Limits { total: LONGEST, idle: LONGEST, startup: LONGEST },
+            limits: Limits::all(LONGEST),
             confinement: None,
         };
         let name = args.iter().take(2).map(|arg| arg.as_ref().to_string_lossy()).collect::<Vec<_>>().join(" ");

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use trunkline_core::failure::Failure;
+use trunkline_core::limits::Limits;
 use trunkline_core::model::Model;
 use trunkline_core::prompt::{self, Prompt, SystemPlacement};
 use trunkline_core::protocol;
 use trunkline_core::provider::{CommandLine, Delivery, Form, Home, Provider, SettingsFile, StopSignal};
 use trunkline_core::turn::{Message, Role, Shown, Turn};
-use trunkline_process::{Limits, Spec};
+use trunkline_process::Spec;
 
 use crate::engine::Settings;
 use crate::environment::{Child, of_child};
@@ -121,7 +122,7 @@ impl Launch<'_> {
                 StopSignal::Int => trunkline_process::StopSignal::Int,
             },
             grace: self.settings.grace,
-            limits: Limits { total: model.limits.total, idle: model.limits.idle, startup: model.limits.startup },
+            limits: model.limits,
             confinement: None,
         })
     }
@@ -139,7 +140,7 @@ impl Launch<'_> {
             stdin: Vec::new(),
             stop: trunkline_process::StopSignal::Term,
             grace: Duration::from_secs(1),
-            limits: Limits { total: limit, idle: limit, startup: limit },
+            limits: Limits::all(limit),
             confinement: None,
         }
     }

@@ -6,10 +6,12 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 use trunkline_core::event::{Answer, Attempted, Event, Receipt, Resumption};
 use trunkline_core::failure::{Category, Failure};
+use trunkline_core::phase::Phase;
 use trunkline_core::turn::Shown;
 
 use crate::StartError;
@@ -98,6 +100,18 @@ impl Run {
     /// The provider of the present attempt.
     pub fn provider(&self) -> &str {
         &self.provider
+    }
+
+    /// What it is doing, and for how long by now. Between two attempts it starts.
+    pub fn phase(&self) -> (Phase, Duration) {
+        match &self.state {
+            State::Running(running) => {
+                let (phase, elapsed) = running.1.attempt.phase();
+                (phase.clone(), elapsed)
+            }
+            State::Climbing(_) => (Phase::Starting, Duration::ZERO),
+            State::Done => (Phase::Ended, Duration::ZERO),
+        }
     }
 
     /// How many attempts there were, with the present one.

@@ -40,7 +40,8 @@
 //!
 //! ```no_run
 //! # use std::time::Duration;
-//! # use trunkline_process::{KeeperProgram, Keepers, Limits, Spec, Step, StopSignal};
+//! # use trunkline_core::limits::Limits;
+//! # use trunkline_process::{KeeperProgram, Keepers, Spec, Step, StopSignal};
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let keepers = Keepers::new(KeeperProgram::this_binary(), 2)?;
 //! let mut running = keepers
@@ -60,7 +61,7 @@
 //!     match running.next().await {
 //!         Step::Stdout(chunk) => print!("{}", String::from_utf8_lossy(&chunk)),
 //!         Step::Exited(exit) => break println!("{exit:?}"),
-//!         Step::Limit(limit) => break println!("too long: {limit:?}; dropping the run stops it"),
+//!         Step::Limit(overrun) => break println!("{overrun}; dropping the run stops it"),
 //!     }
 //! }
 //! # Ok(())
@@ -92,6 +93,7 @@ mod message;
 mod output;
 mod pipes;
 mod pool;
+mod pulse;
 mod run;
 mod running;
 mod spec;
@@ -103,5 +105,5 @@ pub use link::KeeperProgram;
 pub use output::{Cut, Output};
 pub use pool::Keepers;
 pub use running::{Running, Step};
-pub use spec::{Exit, LimitKind, Limits, SpawnError, Spec, StopSignal};
+pub use spec::{Exit, SpawnError, Spec, StopSignal};
 pub use sweep::end_marked;

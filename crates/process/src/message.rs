@@ -200,7 +200,7 @@ fn take_u32(rest: &mut &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::confinement::Confinement;
-    use crate::spec::Limits;
+    use trunkline_core::limits::Limits;
 
     fn spec() -> Spec {
         Spec {

@@ -1,8 +1,10 @@
 //! Short programs whose output is wanted whole: git, `claude --version`.
 
+use trunkline_core::limits::Overrun;
+
 use crate::pool::Keepers;
 use crate::running::Step;
-use crate::spec::{Exit, LimitKind, SpawnError, Spec};
+use crate::spec::{Exit, SpawnError, Spec};
 
 /// How much output is collected.
 const LONGEST: usize = 8 << 20;
@@ -19,9 +21,9 @@ pub struct Output {
 }
 
 /// Why a program was not heard to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cut {
-    Limit(LimitKind),
+    Limit(Overrun),
     /// It printed more than 8 MiB.
     TooLong,
 }
@@ -42,7 +44,7 @@ impl Keepers {
             match running.next().await {
                 Step::Stdout(chunk) if stdout.len() + chunk.len() <= LONGEST => stdout.extend(chunk),
                 Step::Stdout(_) => break Some(Cut::TooLong),
-                Step::Limit(limit) => break Some(Cut::Limit(limit)),
+                Step::Limit(overrun) => break Some(Cut::Limit(overrun)),
                 Step::Exited(_) => break None,
             }
         };

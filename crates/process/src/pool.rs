@@ -16,6 +16,7 @@ use crate::janitor::Janitor;
 use crate::link::{KeeperProgram, Link, Unsent};
 use crate::message::{self, Blame, Report};
 use crate::pipes::{self, Feed, Pipes};
+use crate::pulse::Pulse;
 use crate::running::Running;
 use crate::spec::{SpawnError, Spec};
 
@@ -46,8 +47,9 @@ impl Keepers {
         set_child_subreaper(Some(getpid()))?;
         let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let janitor = Janitor::new(Handle::current());
+        let pulse = Pulse::start(&janitor);
         let (idle, retiring, kept) = (Mutex::default(), AtomicBool::new(false), warm.max(KEPT));
-        let pool = Arc::new(Pool { program, kept, null, idle, retiring, janitor });
+        let pool = Arc::new(Pool { program, kept, null, idle, retiring, janitor, pulse });
         for _ in 0..warm {
             let link = Link::start(&pool.program, &pool.janitor)?;
             pool.put(link);
@@ -122,6 +124,7 @@ pub(crate) struct Pool {
     /// Someone is already looking after the surplus.
     retiring: AtomicBool,
     pub(crate) janitor: Arc<Janitor>,
+    pub(crate) pulse: Arc<Pulse>,
 }
 
 #[derive(Debug)]

@@ -13,6 +13,9 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::{Instant, Sleep, timeout};
 
+use trunkline_core::limits::Limit;
+use trunkline_core::phase::Phase;
+
 use crate::clock::Clock;
 use crate::janitor::Janitor;
 use crate::link::Link;
@@ -20,7 +23,7 @@ use crate::message::Report;
 use crate::pipes::{Pipes, Tail};
 use crate::pool::Pool;
 use crate::running::Step;
-use crate::spec::{Exit, LimitKind, Spec, StopSignal};
+use crate::spec::{Exit, Spec, StopSignal};
 
 const CHUNK: usize = 64 * 1024;
 /// How long output is awaited after the main process's end, if something keeps the pipes open.
@@ -29,6 +32,9 @@ const DRAIN: Duration = Duration::from_millis(500);
 const MUTE: Duration = Duration::from_secs(5);
 /// How long a keeper may take beyond the grace before it counts as stuck itself.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// No timer is set for later: it would only have to be looked at again.
+const FAR: Duration = Duration::from_secs(3600);
 
 /// Everything about a program that was started and is not yet gone.
 #[derive(Debug)]
@@ -45,7 +51,7 @@ pub(crate) struct Run {
     buffer: Box<[u8]>,
     exit: Option<Exit>,
     /// When draining, or the patience with a program that closed its stdout, is over.
-    due: Option<Instant>,
+    due: Option<Duration>,
     /// It was asked to stop because it had closed its stdout and stayed.
     mute: bool,
     stop: StopSignal,
@@ -56,7 +62,7 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(pool: Arc<Pool>, link: Link, pid: u32, pipes: Pipes, spec: &Spec) -> Self {
-        let now = Instant::now();
+        let clock = Clock::start(spec.limits, pool.pulse.watched());
         Self {
             pool,
             keeper: link.pid(),
@@ -71,8 +77,8 @@ impl Run {
             mute: false,
             stop: spec.stop,
             grace: spec.grace,
-            clock: Clock::start(spec.limits, now),
-            timer: Box::pin(tokio::time::sleep_until(now + Duration::from_secs(3600))),
+            clock,
+            timer: Box::pin(tokio::time::sleep(FAR)),
         }
     }
 
@@ -96,8 +102,12 @@ impl Run {
         &self.pool.janitor
     }
 
-    pub(crate) fn tool_running(&mut self, running: bool) {
-        self.clock.tool_running(running, Instant::now());
+    pub(crate) fn enter(&mut self, phase: Phase) {
+        self.clock.enter(phase, self.watched());
+    }
+
+    fn watched(&self) -> Duration {
+        self.pool.pulse.watched()
     }
 
     /// Not one process is left.
@@ -117,7 +127,7 @@ impl Run {
     /// A program that prints without pause would have us read for ever: what must not wait for that comes first.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         self.poll_keeper(cx);
-        if let Some(step) = self.overdue(Instant::now()) {
+        if let Some(step) = self.overdue(self.watched()) {
             return Poll::Ready(step);
         }
         self.poll_input(cx);
@@ -180,12 +190,12 @@ impl Run {
     fn poll_stdout(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
         match poll_read(&mut self.pipes.stdout, &mut self.buffer, cx) {
             Poll::Ready(Some(read)) => {
-                self.clock.spoke(Instant::now());
+                self.clock.spoke(self.watched());
                 Poll::Ready(read)
             }
             Poll::Ready(None) => {
                 if self.exit.is_none() && self.due.is_none() {
-                    self.due = Some(Instant::now() + MUTE);
+                    self.due = Some(self.watched() + MUTE);
                 }
                 Poll::Pending
             }
@@ -198,7 +208,7 @@ impl Run {
         for _ in 0..4 {
             let Poll::Ready(Some(read)) = poll_read(&mut self.pipes.stderr, &mut self.buffer, cx) else { return };
             self.tail.push(&self.buffer[..read]);
-            self.clock.stirred(Instant::now());
+            self.clock.stirred(self.watched());
         }
         cx.waker().wake_by_ref();
     }
@@ -236,19 +246,19 @@ impl Run {
     fn exited(&mut self, exit: Exit) {
         if self.exit.is_none() {
             self.exit = Some(exit);
-            self.due = Some(Instant::now() + DRAIN);
+            self.due = Some(self.watched() + DRAIN);
             self.pipes.stdin = None;
         }
     }
 
     /// What is due now, even if there is more to read.
-    fn overdue(&mut self, now: Instant) -> Option<Step> {
+    fn overdue(&mut self, now: Duration) -> Option<Step> {
         match self.exit {
             Some(exit) if self.due.is_some_and(|due| due <= now) => {
                 (self.pipes.stdout, self.pipes.stderr) = (None, None);
                 Some(Step::Exited(exit))
             }
-            None if self.clock.total_is_over(now) => Some(self.passed(LimitKind::Total)),
+            None if self.clock.total_is_over(now) => Some(Step::Limit(self.clock.passed(Limit::Total))),
             _ => None,
         }
     }
@@ -260,19 +270,21 @@ impl Run {
             let Some(next) = [self.due, limit.map(|(at, _)| at)].into_iter().flatten().min() else {
                 return Poll::Pending;
             };
-            if next < self.timer.deadline() {
-                self.timer.as_mut().reset(next);
+            let at = Instant::now() + next.saturating_sub(self.watched()).min(FAR);
+            if at < self.timer.deadline() {
+                self.timer.as_mut().reset(at);
             }
             if self.timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            let now = Instant::now();
+            let now = self.watched();
             if now < next {
-                self.timer.as_mut().reset(next);
+                // It was moved since, or time has passed that nobody watched.
+                self.timer.as_mut().reset(Instant::now() + (next - now).min(FAR));
             } else if let Some(step) = self.overdue(now) {
                 return Poll::Ready(step);
             } else if let Some((_, kind)) = limit.filter(|(at, _)| *at <= now) {
-                return Poll::Ready(self.passed(kind));
+                return Poll::Ready(Step::Limit(self.clock.passed(kind)));
             } else {
                 // The program closed its stdout some time ago, and is still there.
                 self.due = None;
@@ -280,11 +292,6 @@ impl Run {
                 self.ask_to_stop();
             }
         }
-    }
-
-    fn passed(&mut self, limit: LimitKind) -> Step {
-        self.clock.fired();
-        Step::Limit(limit)
     }
 }
 

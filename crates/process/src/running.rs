@@ -5,11 +5,14 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use trunkline_core::limits::Overrun;
+use trunkline_core::phase::Phase;
+
 use crate::link::Link;
 use crate::pipes::Pipes;
 use crate::pool::Pool;
 use crate::run::Run;
-use crate::spec::{Exit, LimitKind, Spec};
+use crate::spec::{Exit, Spec};
 
 /// A program that was started. Dropping it stops the program in the background: signal, grace, kill.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ pub enum Step {
     /// The main process ended and its output is complete. Said again if asked again.
     Exited(Exit),
     /// The run took too long. Said once; it goes on until it is stopped.
-    Limit(LimitKind),
+    Limit(Overrun),
 }
 
 impl Running {
@@ -41,9 +44,9 @@ impl Running {
         poll_fn(|cx| run.poll_next(cx)).await
     }
 
-    /// Tells that the program is waiting for a tool, which may be silent: the idle limit is suspended meanwhile.
-    pub fn tool_running(&mut self, running: bool) {
-        self.run().tool_running(running);
+    /// Tells what the program is doing, as far as what it prints says so: how long it may be silent depends on it.
+    pub fn enter(&mut self, phase: Phase) {
+        self.run().enter(phase);
     }
 
     /// The last 64 KiB of stderr, as far as it was read.

@@ -8,6 +8,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use trunkline_core::limits::Limits;
 
 use crate::confinement::Confinement;
 
@@ -46,29 +47,6 @@ impl StopSignal {
             Self::Int => Signal::INT,
         }
     }
-}
-
-/// How long a run may take. `Duration::MAX` means no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// From start to end.
-    pub total: Duration,
-    /// Between two signs of life (bytes on stdout or stderr), once there was output and while no tool is running.
-    pub idle: Duration,
-    /// From the start to the first byte on stdout.
-    pub startup: Duration,
-}
-
-impl Limits {
-    pub const NONE: Self = Self { total: Duration::MAX, idle: Duration::MAX, startup: Duration::MAX };
-}
-
-/// Which of the [`Limits`] was passed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LimitKind {
-    Total,
-    Idle,
-    Startup,
 }
 
 /// How the main process of a run ended.

@@ -10,7 +10,8 @@ use anyhow::{Result, bail};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
 use tokio::task::JoinSet;
-use trunkline_process::{Keepers, Limits, Spec, Step, StopSignal};
+use trunkline_core::limits::Limits;
+use trunkline_process::{Keepers, Spec, Step, StopSignal};
 
 use super::stats::Stats;
 

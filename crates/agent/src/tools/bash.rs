@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use trunkline_process::{Exit, Limits, SpawnError, Spec, Step, StopSignal};
+use trunkline_core::limits::Limits;
+use trunkline_process::{Exit, SpawnError, Spec, Step, StopSignal};
 
 use super::transcript::Transcript;
 use super::{Answer, Shell};

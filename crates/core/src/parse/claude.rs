@@ -3,6 +3,8 @@
 //! With partial messages every text comes twice, as deltas and as a finished block: the block only adds what the deltas
 //! lacked. A failed stream takes its deltas back (`abandoned_blocks`) and starts again under another message id.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::event::{Finish, Usage};
@@ -99,7 +101,7 @@ impl Claude {
                     format!("API request failed, attempt {} of {}: {why}", number("attempt"), number("max_retries"));
                 transcript.notice(text.as_str());
                 transcript.transient = Some(Fault { text, ..Fault::default() });
-                transcript.retries += 1;
+                transcript.retrying(Duration::from_millis(number("retry_delay_ms")));
                 // A wrong key stays wrong: ten retries of it take three minutes.
                 transcript.hopeless |= matches!(status, Some(401 | 403));
             }
@@ -111,10 +113,14 @@ impl Claude {
                 }
                 if let (Some(attempt), Some(delay)) = (number("attempt"), number("delayMs")) {
                     transcript.notice(format!("retrying in {} s (attempt {attempt})", delay / 1000));
-                    transcript.retries += 1;
+                    transcript.retrying(Duration::from_millis(delay));
                     transcript.hopeless |= delay >= HOPELESS_DELAY;
                 }
             }
+            // Said when it begins, and with nothing when it is over.
+            "status" => transcript.compacting(field("status") == Some("compacting")),
+            "hook_started" if field("hook_event") == Some("PreCompact") => transcript.compacting(true),
+            "compact_boundary" => transcript.compacting(false),
             "model_fallback" | "informational" => {
                 if let Some(text) = field("content").or_else(|| field("message")) {
                     transcript.notice(text);

@@ -2,6 +2,8 @@
 //!
 //! Lines are read as values first: `web_search` items print the key `id` twice.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::parse::fields::{error, nested, text_of, usage};
@@ -27,7 +29,9 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
             // With a message of its own it is not terminal: each retry prints one.
             if let Some(text) = value.get("message").and_then(Value::as_str) {
                 transcript.transient = Some(fault(text));
-                transcript.retries += u32::from(text.starts_with("Reconnecting"));
+                if text.starts_with("Reconnecting") {
+                    transcript.retrying(Duration::ZERO);
+                }
                 transcript.notice(text);
             } else if let Some(fault) = error(value) {
                 transcript.fault = Some(fault);
@@ -75,6 +79,7 @@ fn read_item(event: &str, item: &Value, transcript: &mut Transcript) {
         "agent_message" | "assistant_message" | "" => {}
         "reasoning" if done => transcript.thinking(field("text")),
         "reasoning" => {}
+        "context_compaction" | "contextCompaction" => transcript.compacting(!done),
         // A warning: unknown model, ignored setting, another transport.
         "error" => transcript.notice(field("message")),
         "todo_list" => transcript.notice(todo(item)),

@@ -25,6 +25,7 @@ use crate::event::{Event, Finish, SessionId, Usage};
 use crate::failure::{Category, Failure, Rule};
 use crate::lines::{Line, Lines};
 use crate::model::Normalize;
+use crate::phase::Phase;
 use dialect::Dialect;
 use transcript::Transcript;
 
@@ -66,11 +67,11 @@ pub struct Context {
 
 /// How the process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum Ending<'a> {
     Code(i32),
     Signal(i32),
-    /// It was stopped for time: the limit that fired.
-    TimedOut(&'static str),
+    /// It was stopped for time: the limit that fired, in words.
+    TimedOut(&'a str),
     /// It was stopped because nobody wants the answer any more.
     Cancelled,
     /// It was not waited for: its last event had come.
@@ -120,6 +121,9 @@ impl Decoder {
 
     /// Takes the next bytes, cut anywhere, and returns the events they complete.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
+        if !bytes.is_empty() {
+            self.transcript.phases.heard();
+        }
         match &mut self.source {
             Source::Text(text) => text.push(bytes, &mut self.transcript),
             Source::Lines { lines, .. } => {
@@ -178,14 +182,14 @@ impl Decoder {
         self.transcript.hopeless = true;
     }
 
-    /// Whether a tool is running: silence is no sign of death then.
+    /// What it is doing: silence does not always mean the same.
     #[must_use]
-    pub fn tool_running(&self) -> bool {
-        self.transcript.tools_running > 0
+    pub fn phase(&self) -> Phase {
+        if self.ended() { Phase::Ended } else { self.transcript.phases.now() }
     }
 
     /// The end of the output. `prompt` is what was asked, for an estimate of its tokens.
-    pub fn conclude(&mut self, ending: Ending, stderr: &str, prompt: &str) -> Conclusion {
+    pub fn conclude(&mut self, ending: Ending<'_>, stderr: &str, prompt: &str) -> Conclusion {
         let last = match &mut self.source {
             Source::Text(_) => None,
             Source::Lines { lines, .. } => lines.finish(),

@@ -11,6 +11,7 @@ use crate::ansi::Ansi;
 use crate::event::{Event, Finish, SessionId, Usage};
 use crate::failure::Category;
 use crate::parse::MAX_ANSWER;
+use crate::phase::{Phase, Phases};
 
 /// The most of a tool's output that an event carries.
 const MAX_TOOL_OUTPUT: usize = 64 * 1024;
@@ -29,7 +30,7 @@ pub(super) struct Transcript {
     /// What the provider says about its answer.
     pub(super) metadata: Map<String, Value>,
     pub(super) finish: Option<Finish>,
-    pub(super) tools_running: usize,
+    pub(super) phases: Phases,
     /// The message that is being written.
     message: Message,
     /// The last message before it.
@@ -151,8 +152,7 @@ impl Transcript {
     /// A piece of the present message.
     pub(super) fn text(&mut self, piece: &str) {
         let plain = self.message.ansi.push(piece);
-        // Who speaks has its tools' answers: one that was never reported must not switch the idle limit off for good.
-        self.tools_running = 0;
+        self.phases.spoke();
         let text = self.message.text.get_or_insert_default();
         if text.len() + plain.len() > MAX_ANSWER {
             self.overflow = true;
@@ -226,19 +226,34 @@ impl Transcript {
 
     pub(super) fn thinking(&mut self, delta: &str) {
         if !delta.is_empty() {
+            self.phases.thought();
             self.events.push(Event::Thinking { delta: crate::ansi::strip(delta) });
         }
     }
 
     pub(super) fn tool_started(&mut self, id: &str, name: &str, input: Value) {
-        self.tools_running += 1;
+        self.phases.tool_started(id, name);
         self.events.push(Event::ToolStarted { id: id.to_owned(), name: name.to_owned(), input });
     }
 
     pub(super) fn tool_finished(&mut self, id: &str, output: &str, ok: bool) {
-        self.tools_running = self.tools_running.saturating_sub(1);
+        self.phases.tool_finished(id);
         let output = crate::ansi::strip(bounded(output, MAX_TOOL_OUTPUT));
         self.events.push(Event::ToolFinished { id: id.to_owned(), output, ok });
+    }
+
+    /// It makes its context shorter, or has done so.
+    pub(super) fn compacting(&mut self, begins: bool) {
+        if begins && self.phases.now() != Phase::Compacting {
+            self.notice("compacting its context");
+        }
+        self.phases.compacting(begins);
+    }
+
+    /// It tries again by itself, after this time.
+    pub(super) fn retrying(&mut self, wait: Duration) {
+        self.retries += 1;
+        self.phases.retrying(wait);
     }
 
     pub(super) fn notice(&mut self, message: impl Into<String>) {

@@ -25,7 +25,7 @@ const MAX_MESSAGE: usize = 4000;
 pub(super) fn conclude(
     transcript: &mut Transcript,
     context: &Context,
-    ending: Ending,
+    ending: Ending<'_>,
     stderr: &str,
     plain: String,
     prompt: &str,
@@ -76,7 +76,7 @@ fn settle_plain_answer(transcript: &mut Transcript, plain: String) {
 fn failure(
     transcript: &Transcript,
     context: &Context,
-    ending: Ending,
+    ending: Ending<'_>,
     stderr: &Stderr,
     plain: &str,
 ) -> Option<Failure> {
@@ -284,7 +284,7 @@ fn error_line(stderr: &str) -> Option<String> {
 }
 
 /// Whether it was stopped from outside, so that what it printed is no word about an error.
-fn was_ended(ending: Ending) -> bool {
+fn was_ended(ending: Ending<'_>) -> bool {
     match ending {
         Ending::Signal(_) | Ending::TimedOut(_) | Ending::Cancelled => true,
         Ending::Code(code) => (129..=143).contains(&code) && known_signal(code - 128).is_some(),

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::model::{Limits, Model};
+use trunkline_core::limits::Limits;
+use trunkline_core::model::Model;
 use trunkline_core::provider::Permissions;
 use trunkline_core::turn::{Message, Role, Shown, Turn};
 
@@ -38,7 +39,7 @@ async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<Stri
         agent_file: None,
         worktree: false,
         permissions: Permissions::Read,
-        limits: Limits { total: PROBE_LIMIT, idle: PROBE_LIMIT, startup: PROBE_LIMIT },
+        limits: Limits::all(PROBE_LIMIT),
         ..model.clone()
     });
     let turn = Turn {

@@ -2,11 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-use trunkline_process::{Cut, Exit, LimitKind, Limits, Step};
+use trunkline_core::limits::{Limit, Limits};
+use trunkline_core::phase::Phase;
+use trunkline_process::{Cut, Exit, Step};
 
 use crate::stage::{Stage, lines};
 
 const SHORT: Duration = Duration::from_millis(150);
+
+fn limit_of(step: Step) -> Limit {
+    match step {
+        Step::Limit(overrun) => overrun.limit,
+        Step::Stdout(_) | Step::Exited(_) => panic!("{step:?}"),
+    }
+}
+
+fn bash() -> Phase {
+    Phase::Tool { names: vec!["Bash".to_owned()] }
+}
 
 #[tokio::test]
 async fn silence_before_the_first_word() {
@@ -14,7 +27,7 @@ async fn silence_before_the_first_word() {
     let mut spec = stage.script("echo busy >&2; sleep 1000");
     spec.limits = Limits { startup: SHORT, ..Limits::NONE };
     let mut running = stage.keepers.spawn(spec).await.unwrap();
-    assert_eq!(running.next().await, Step::Limit(LimitKind::Startup));
+    assert_eq!(limit_of(running.next().await), Limit::Startup);
     assert_eq!(running.stderr_tail(), "busy\n");
     assert_eq!(running.stop().await, Exit::Signal(15));
     stage.keepers.shutdown().await;
@@ -27,7 +40,7 @@ async fn silence_after_it() {
     spec.limits = Limits { idle: SHORT, startup: Duration::from_secs(60), ..Limits::NONE };
     let mut running = stage.keepers.spawn(spec).await.unwrap();
     assert_eq!(lines(&mut running, 1).await, ["hello"]);
-    assert_eq!(running.next().await, Step::Limit(LimitKind::Idle));
+    assert_eq!(limit_of(running.next().await), Limit::Idle);
     stage.keepers.shutdown().await;
 }
 
@@ -35,12 +48,13 @@ async fn silence_after_it() {
 async fn a_tool_may_be_silent_but_not_for_ever() {
     let stage = Stage::new();
     let mut spec = stage.script("echo hello; sleep 1000");
-    spec.limits = Limits { idle: SHORT, total: 4 * SHORT, ..Limits::NONE };
+    spec.limits = Limits { idle: SHORT, tool: 4 * SHORT, ..Limits::NONE };
     let start = Instant::now();
     let mut running = stage.keepers.spawn(spec).await.unwrap();
     assert_eq!(lines(&mut running, 1).await, ["hello"]);
-    running.tool_running(true);
-    assert_eq!(running.next().await, Step::Limit(LimitKind::Total));
+    running.enter(bash());
+    let Step::Limit(overrun) = running.next().await else { panic!() };
+    assert_eq!((overrun.limit, overrun.value, overrun.phase), (Limit::Tool, 4 * SHORT, bash()));
     assert!(start.elapsed() >= 4 * SHORT);
     stage.keepers.shutdown().await;
 }
@@ -58,7 +72,7 @@ async fn a_flood_does_not_hide_the_limit() {
                 step @ (Step::Exited(_) | Step::Limit(_)) => break step,
             }
         };
-        assert_eq!(limit, Step::Limit(LimitKind::Total), "{flood}");
+        assert_eq!(limit_of(limit), Limit::Total, "{flood}");
         assert_eq!(running.stop().await, Exit::Signal(15), "{flood}");
     }
     stage.keepers.shutdown().await;
@@ -68,7 +82,7 @@ async fn a_flood_does_not_hide_the_limit() {
 async fn chatter_does_not_stretch_the_total() {
     let stage = Stage::new();
     let mut spec = stage.script("while :; do echo tick; sleep 0.01; done");
-    spec.limits = Limits { total: 2 * SHORT, idle: SHORT, startup: SHORT };
+    spec.limits = Limits { total: 2 * SHORT, idle: SHORT, startup: SHORT, ..Limits::NONE };
     let mut running = stage.keepers.spawn(spec).await.unwrap();
     let limit = loop {
         match running.next().await {
@@ -76,7 +90,7 @@ async fn chatter_does_not_stretch_the_total() {
             step @ (Step::Exited(_) | Step::Limit(_)) => break step,
         }
     };
-    assert_eq!(limit, Step::Limit(LimitKind::Total));
+    assert_eq!(limit_of(limit), Limit::Total);
     assert!(matches!(running.next().await, Step::Stdout(_)), "said once; the run goes on until it is stopped");
     stage.keepers.shutdown().await;
 }
@@ -88,6 +102,7 @@ async fn collecting_stops_at_a_limit() {
     spec.limits = Limits { total: SHORT, ..Limits::NONE };
     let output = stage.keepers.output(spec).await.unwrap();
     assert_eq!((&output.stdout[..], output.exit), (&b"some\n"[..], Exit::Signal(15)));
-    assert_eq!(output.cut, Some(Cut::Limit(LimitKind::Total)));
+    let Some(Cut::Limit(overrun)) = output.cut else { panic!("{:?}", output.cut) };
+    assert_eq!((overrun.limit, overrun.value), (Limit::Total, SHORT));
     stage.keepers.shutdown().await;
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use trunkline_process::{Exit, KeeperProgram, Keepers, Limits, Running, Spec, Step, StopSignal};
+use trunkline_core::limits::Limits;
+use trunkline_process::{Exit, KeeperProgram, Keepers, Running, Spec, Step, StopSignal};
 
 /// Long enough for a loaded machine; nothing waits for it unless a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

@@ -115,7 +115,7 @@ async fn one_keeper_serves_run_after_run_and_leaves_no_zombie() {
     }
     assert_eq!(keepers.len(), 1);
     let keeper = *keepers.first().unwrap();
-    assert_eq!(children(keeper), []);
+    assert!(children(keeper).is_empty());
     stage.keepers.shutdown().await;
     assert_eq!(state(keeper), None, "reaped");
 }

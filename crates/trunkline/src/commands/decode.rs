@@ -94,7 +94,7 @@ impl Decode {
 }
 
 /// The object that `trunkline decode` prints.
-fn decode(format: Format, context: Context, stdout: &[u8], ending: Ending, stderr: &str) -> Value {
+fn decode(format: Format, context: Context, stdout: &[u8], ending: Ending<'_>, stderr: &str) -> Value {
     let mut decoder = Decoder::new(format, context);
     let mut events = decoder.push(stdout);
     let conclusion = decoder.conclude(ending, stderr, "");

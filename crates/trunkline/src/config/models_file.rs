@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
-use trunkline_core::model::{Backend, Limits, Model, Normalize};
+use trunkline_core::limits::{Asked, Limits};
+use trunkline_core::model::{Backend, Model, Normalize};
 use trunkline_core::near::near;
 use trunkline_core::parse::Format;
 use trunkline_core::provider::{self, Delivery, Permissions, Provider};
@@ -40,7 +41,10 @@ struct Entry {
     #[serde(default)]
     permissions: Permissions,
     timeout: Option<Span>,
+    startup_timeout: Option<Span>,
     idle_timeout: Option<Span>,
+    tool_timeout: Option<Span>,
+    compact_timeout: Option<Span>,
     max_turns: Option<u32>,
     #[serde(default)]
     allowed_tools: Vec<String>,
@@ -156,13 +160,24 @@ fn base_of(
 }
 
 impl Entry {
+    fn limits(&self) -> Asked {
+        let written = |span: Option<Span>| span.map(|span| span.0);
+        Asked {
+            total: written(self.timeout),
+            startup: written(self.startup_timeout),
+            idle: written(self.idle_timeout),
+            tool: written(self.tool_timeout),
+            compact: written(self.compact_timeout),
+        }
+    }
+
     fn resolve(self, name: String, base: Model, folder: &Path, around: &Surroundings) -> Model {
-        let (timeout, idle) = (self.timeout.map(|span| span.0), self.idle_timeout.map(|span| span.0));
+        let asked = self.limits();
         let limits = match &base.backend {
-            _ if timeout.is_none() && idle.is_none() => base.limits,
-            Backend::Program(provider) if provider.prompt != Delivery::Request => Limits::of(provider, timeout, idle),
-            Backend::Program(_) | Backend::Api(_) => Limits::of_request(timeout),
-            Backend::Agent(_) => Limits::of_agent(timeout, idle),
+            _ if asked == Asked::default() => base.limits,
+            Backend::Program(provider) if provider.prompt != Delivery::Request => Limits::of(provider, asked),
+            Backend::Program(_) | Backend::Api(_) => Limits::of_request(asked.total),
+            Backend::Agent(_) => Limits::of_agent(asked),
         };
         let mut env = base.env;
         env.extend(self.env);

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trunkline_core::api::Api;
-use trunkline_core::model::{Backend, Limits, Model};
+use trunkline_core::limits::{Asked, Limits};
+use trunkline_core::model::{Backend, Model};
 use trunkline_core::provider::{self, Provider};
 use trunkline_engine::router::{Routed, Router};
 
@@ -36,14 +37,14 @@ fn routed(provider: RouterProvider, folder: &Path) -> Routed {
             worktree,
             keep_worktree,
             permissions,
-            idle_timeout,
+            limits,
             max_turns,
             allowed_tools,
             system_prompt,
             env,
         } => {
             let provider = called(provider, &name);
-            let limits = Limits::of(&provider, timeout, idle_timeout);
+            let limits = Limits::of(&provider, Asked { total: timeout, ..limits });
             Model {
                 command,
                 args,

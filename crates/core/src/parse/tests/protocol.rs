@@ -10,12 +10,12 @@ struct Read {
     conclusion: Conclusion,
 }
 
-fn read(lines: &[Value], ending: Ending, stderr: &str) -> Read {
+fn read(lines: &[Value], ending: Ending<'_>, stderr: &str) -> Read {
     let stdout: String = lines.iter().map(|line| format!("{line}\n")).collect();
     read_text(&stdout, ending, stderr)
 }
 
-fn read_text(stdout: &str, ending: Ending, stderr: &str) -> Read {
+fn read_text(stdout: &str, ending: Ending<'_>, stderr: &str) -> Read {
     let mut decoder = Decoder::new(Format::Protocol, Context { program: "ollama".into(), ..Context::default() });
     let mut events = decoder.push(stdout.as_bytes());
     let mut conclusion = decoder.conclude(ending, stderr, "four");

@@ -13,7 +13,7 @@ struct Recording {
     provider: &'static str,
     stdout: Vec<u8>,
     stderr: String,
-    ending: Ending,
+    ending: Ending<'static>,
 }
 
 fn recordings(folder: &'static str, provider: &'static str) -> Vec<(String, Recording)> {
@@ -175,4 +175,22 @@ fn recorded_failures_and_their_categories() {
         }
     }
     insta::assert_snapshot!(page);
+}
+
+/// At the end of every recording nothing is left open: a tool that never ends would be waited for as long as a tool may be.
+/// Only who was killed in the middle of one has it still.
+#[test]
+fn no_recording_leaves_a_phase_hanging() {
+    let mut open = Vec::new();
+    for (name, recording) in everything() {
+        let provider = &provider::built_in()[recording.provider];
+        let mut decoder = Decoder::new(provider.format, Context::default());
+        let _events = decoder.push(&recording.stdout);
+        match decoder.transcript.phases.now() {
+            Phase::Tool { names } => open.push(format!("{} {name}: {}", recording.provider, names.join(", "))),
+            Phase::Compacting => open.push(format!("{} {name}: compacting", recording.provider)),
+            Phase::Starting | Phase::Thinking | Phase::Retrying { .. } | Phase::Ended => {}
+        }
+    }
+    insta::assert_snapshot!(open.join("\n"));
 }

@@ -4,7 +4,7 @@ use super::super::*;
 use super::FORMATS;
 use crate::failure::Category;
 
-fn run(format: Format, stdout: &str, ending: Ending) -> (String, Conclusion) {
+fn run(format: Format, stdout: &str, ending: Ending<'_>) -> (String, Conclusion) {
     let mut decoder = Decoder::new(format, Context { program: "cli".into(), ..Context::default() });
     let mut events = decoder.push(stdout.as_bytes());
     let mut conclusion = decoder.conclude(ending, "", "");
@@ -204,7 +204,7 @@ fn a_line_beyond_the_limit_costs_only_itself() {
 }
 
 /// As [`run`], with what stood on stderr, and a provider's own rules.
-fn run_as(provider: &str, stdout: &str, stderr: &str, ending: Ending) -> Conclusion {
+fn run_as(provider: &str, stdout: &str, stderr: &str, ending: Ending<'_>) -> Conclusion {
     let provider = &crate::provider::built_in()[provider];
     let context = Context {
         program: provider.name.clone(),
@@ -292,5 +292,42 @@ fn cut_off_json_is_no_answer() {
     for stdout in ["[{\"type\":\"system\",\"sess", "log\n{\"type\":\"system\",\"sess"] {
         let (_, conclusion) = run(Format::Claude, stdout, Ending::Code(0));
         assert!(conclusion.failure.is_some() && conclusion.content.is_empty(), "{stdout}: {conclusion:?}");
+    }
+}
+
+#[test]
+fn what_is_printed_says_what_goes_on() {
+    let claude = |subtype: &str, more: &str| format!(r#"{{"type":"system","subtype":"{subtype}"{more}}}"#);
+    let codex = |event: &str, kind: &str| format!(r#"{{"type":"item.{event}","item":{{"id":"i","type":"{kind}"}}}}"#);
+    let (thinking, compacting) = ("waiting for the model", "compacting its context");
+    for (format, lines, phase) in [
+        (Format::Claude, vec![claude("init", "")], thinking),
+        (Format::Claude, vec![claude("status", r#","status":"compacting""#)], compacting),
+        (Format::Claude, vec![claude("hook_started", r#","hook_event":"PreCompact""#)], compacting),
+        (Format::Claude, vec![claude("hook_started", r#","hook_event":"Stop""#)], thinking),
+        (
+            Format::Claude,
+            vec![claude("status", r#","status":"compacting""#), claude("status", r#","status":null"#)],
+            thinking,
+        ),
+        (Format::Claude, vec![claude("status", r#","status":"compacting""#), claude("compact_boundary", "")], thinking),
+        (Format::Claude, vec![claude("api_retry", r#","attempt":1,"retry_delay_ms":500"#)], "waiting to try again"),
+        (Format::Qwen, vec![claude("retry", r#","data":{"attempt":1,"delayMs":2000}"#)], "waiting to try again"),
+        (Format::Codex, vec![codex("started", "command_execution")], "running command_execution"),
+        (Format::Codex, vec![codex("started", "command_execution"), codex("completed", "command_execution")], thinking),
+        (Format::Codex, vec![codex("started", "context_compaction")], compacting),
+        (
+            Format::Codex,
+            vec![codex("started", "context_compaction"), codex("completed", "context_compaction")],
+            thinking,
+        ),
+        (Format::Codex, vec![r#"{"type":"error","message":"Reconnecting... 1/5"}"#.to_owned()], "waiting to try again"),
+        (Format::Codex, vec![r#"{"type":"turn.completed"}"#.to_owned()], "finishing"),
+        (Format::Text, vec!["hello".to_owned()], thinking),
+    ] {
+        let mut decoder = Decoder::new(format, Context::default());
+        assert_eq!(decoder.phase(), Phase::Starting);
+        let _events = decoder.push((lines.join("\n") + "\n").as_bytes());
+        assert_eq!(decoder.phase().to_string(), phase, "{lines:?}");
     }
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::time::{Instant, interval_at};
-use trunkline_process::{Keepers, Limits, SpawnError, Spec, Step, StopSignal};
+use trunkline_core::limits::Limits;
+use trunkline_process::{Keepers, SpawnError, Spec, Step, StopSignal};
 
 use super::cases::Case;
 use super::judge::{Ended, Observation};

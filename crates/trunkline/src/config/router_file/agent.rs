@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Map;
 use serde_path_to_error::Segment;
+use trunkline_core::limits::Asked;
 use trunkline_core::near::did_you_mean;
 use trunkline_core::provider::{self, Overlay, Permissions, Provider};
 
@@ -16,11 +17,14 @@ use super::mistake::Mistake;
 use super::yaml::{Node, Value};
 
 /// What is said about a run. The other keys are the recipe's own fields; `args`, `permissions` and `env` are both.
-const RUN_KEYS: [&str; 15] = [
+const RUN_KEYS: [&str; 18] = [
     "recipe",
     "model",
     "timeout",
+    "startup_timeout",
     "idle_timeout",
+    "tool_timeout",
+    "compact_timeout",
     "path",
     "args",
     "repo",
@@ -68,7 +72,13 @@ pub(super) fn read(config: &Fields<'_>, name: &str, reader: &Reader<'_>) -> Resu
         worktree: config.truth("worktree", false)?,
         keep_worktree: config.truth("keep_worktree", false)?,
         permissions,
-        idle_timeout: config.time("idle_timeout")?,
+        limits: Asked {
+            total: None,
+            startup: config.time("startup_timeout")?,
+            idle: config.time("idle_timeout")?,
+            tool: config.time("tool_timeout")?,
+            compact: config.time("compact_timeout")?,
+        },
         max_turns: config.count("max_turns", 0, u32::MAX)?,
         allowed_tools: config.texts("allowed_tools")?,
         system_prompt: config.any_text("system_prompt")?,

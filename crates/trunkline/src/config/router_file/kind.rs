@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Map;
 use trunkline_core::api::Key;
+use trunkline_core::limits::Asked;
 use trunkline_core::provider::{Permissions, Provider};
 
 use super::expand::is_variable;
@@ -47,7 +48,8 @@ pub(crate) enum Kind {
         worktree: bool,
         keep_worktree: bool,
         permissions: Permissions,
-        idle_timeout: Option<Duration>,
+        /// But the whole, which every type has.
+        limits: Asked,
         max_turns: Option<u32>,
         allowed_tools: Vec<String>,
         system_prompt: Option<String>,

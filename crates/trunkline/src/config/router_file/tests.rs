@@ -10,6 +10,7 @@ use std::fs;
 use serde_json::json;
 use trunkline_core::api::Key;
 use trunkline_core::failure::Category;
+use trunkline_core::limits::Asked;
 use trunkline_core::parse::Format;
 use trunkline_core::provider::{self, Delivery, Permissions};
 use trunkline_engine::router::{Backoff, Breaker};
@@ -139,7 +140,13 @@ fn every_key_is_read() {
         worktree: true,
         keep_worktree: true,
         permissions: Permissions::Full,
-        idle_timeout: Some(Duration::from_secs(300)),
+        limits: Asked {
+            startup: Some(Duration::from_secs(60)),
+            idle: Some(Duration::from_secs(300)),
+            tool: Some(Duration::from_secs(7200)),
+            compact: Some(Duration::from_secs(1200)),
+            total: None,
+        },
         max_turns: Some(40),
         allowed_tools: vec!["Read".to_owned(), "Bash".to_owned()],
         system_prompt: Some("Be brief.".to_owned()),
@@ -192,7 +199,7 @@ fn what_is_left_out() {
         worktree: false,
         keep_worktree: false,
         permissions: Permissions::Edit,
-        idle_timeout: None,
+        limits: Asked::default(),
         max_turns: None,
         allowed_tools: Vec::new(),
         system_prompt: None,

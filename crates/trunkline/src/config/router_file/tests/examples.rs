@@ -52,7 +52,10 @@ providers:
       recipe: claude-code
       model: opus
       timeout: 1h
+      startup_timeout: 1m
       idle_timeout: 5m
+      tool_timeout: 2h
+      compact_timeout: 20m
       path: ~/bin/claude
       args: [--debug]
       repo: ../shop

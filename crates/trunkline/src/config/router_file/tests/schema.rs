@@ -148,6 +148,8 @@ const AGENT: &[&str] = &[
     "recipe: claude",
     "recipe: ''",
     "model: m, timeout: 1h, idle_timeout: 5m",
+    "startup_timeout: 30s, tool_timeout: 2h, compact_timeout: 20m",
+    "tool_timeout: 0",
     "idle_timeout: never",
     "path: x",
     "path: ''",
