@@ -91,6 +91,14 @@ impl<R: Events> Feed<R> {
         }
     }
 
+    /// What is going on, in words, for who is kept waiting.
+    pub(crate) fn doing(&self) -> Option<String> {
+        match self {
+            Self::Running(run) => run.phase().map(|(phase, elapsed)| format!("{phase} for {} s", elapsed.as_secs())),
+            Self::Starting(_) | Self::Refused { .. } => None,
+        }
+    }
+
     pub(crate) fn attempts(&self) -> usize {
         match self {
             Self::Starting(_) => 0,

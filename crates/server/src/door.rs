@@ -3,8 +3,10 @@
 //! Two implementations: the engine, and the scripted one of the tests, which needs no processes.
 
 use std::future::Future;
+use std::time::Duration;
 
 use trunkline_core::event::{Event, Resumption};
+use trunkline_core::phase::Phase;
 use trunkline_core::turn::Turn;
 use trunkline_engine::{Depth, Engine, Explanation, Report, Run, StartError};
 
@@ -35,6 +37,11 @@ pub trait Events: Send + 'static {
 
     /// How the turn came to its session, as far as that is known.
     fn resumption(&self) -> Option<&Resumption> {
+        None
+    }
+
+    /// What it is doing, and for how long by now, if that is known.
+    fn phase(&self) -> Option<(Phase, Duration)> {
         None
     }
 
@@ -77,6 +84,10 @@ impl Events for Run {
 
     fn resumption(&self) -> Option<&Resumption> {
         Self::resumption(self)
+    }
+
+    fn phase(&self) -> Option<(Phase, Duration)> {
+        Some(Self::phase(self))
     }
 
     async fn next(&mut self) -> Option<Event> {

@@ -91,7 +91,7 @@ pub(crate) async fn streamed<R: Events, F: Frames>(feed: Feed<R>, frames: F, ter
             Step::Refused(error) if streaming.frames.refuse(&error) == Told::AsStatus => break Err(error),
             Step::Refused(error) => break Ok(streaming.fail(error, &mut first)),
             Step::Silence => {
-                first.extend_from_slice(sse::KEEP_ALIVE);
+                streaming.keep_alive(&mut first);
                 break Ok(Stream::Open);
             }
         }
@@ -156,6 +156,14 @@ impl<R: Events, F: Frames> Streaming<R, F> {
         self.frames.fail(&error, frames)
     }
 
+    /// Says that the stream lives, and to who looks closely, what it waits for.
+    fn keep_alive(&self, frames: &mut Vec<u8>) {
+        if let Some(doing) = self.feed.doing() {
+            sse::comment(&doing, frames);
+        }
+        frames.extend_from_slice(sse::KEEP_ALIVE);
+    }
+
     /// The frames of the next step that has any.
     async fn next_frames(&mut self) -> (Vec<u8>, Stream) {
         let mut frames = Vec::new();
@@ -164,7 +172,7 @@ impl<R: Events, F: Frames> Streaming<R, F> {
                 Step::Event(event) => self.push(&event, &mut frames),
                 Step::Refused(error) => self.fail(error, &mut frames),
                 Step::Silence => {
-                    frames.extend_from_slice(sse::KEEP_ALIVE);
+                    self.keep_alive(&mut frames);
                     Stream::Open
                 }
             };

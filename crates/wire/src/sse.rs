@@ -26,6 +26,13 @@ pub fn event(out: &mut Vec<u8>, name: &str, payload: &str) {
     data(out, payload);
 }
 
+/// Appends a comment, which a client's parser skips. It is one line, whatever is in it.
+pub fn comment(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b": ");
+    out.extend(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().into_bytes());
+    out.push(b'\n');
+}
+
 /// Reads frames from bytes that arrive in pieces. Holds at most one unfinished frame; bounding it is the caller's part
 /// ([`Decoder::pending`]).
 #[derive(Debug, Default)]

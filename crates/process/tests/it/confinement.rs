@@ -172,9 +172,9 @@ async fn a_confined_run_leaves_its_keeper_free_and_clean() {
         assert_eq!(running.keeper(), keeper, "the same one");
         assert_eq!(hear(&mut running).await, (format!("{round}\n"), Exit::Code(0)));
         running.stop().await;
-        assert_eq!(children(keeper), []);
+        assert!(children(keeper).is_empty());
     }
-    assert_eq!(stage.residents(), []);
+    assert!(stage.residents().is_empty());
     stage.keepers.shutdown().await;
 }
 

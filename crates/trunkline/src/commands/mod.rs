@@ -6,6 +6,7 @@ pub(crate) mod decode;
 #[cfg(feature = "discord")]
 pub(crate) mod discord;
 pub(crate) mod doctor;
+mod doing;
 pub(crate) mod history;
 pub(crate) mod mock_llm;
 pub(crate) mod models;

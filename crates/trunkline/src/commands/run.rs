@@ -9,6 +9,7 @@ use trunkline_core::event::{Event, SessionId};
 use trunkline_core::turn::{Message, Role, Surface, Turn};
 use trunkline_engine::{Caps, Engine};
 
+use super::doing::Doing;
 use crate::Exit;
 use crate::cli::Places;
 use crate::repl::plain::{Plain, first_line};
@@ -112,18 +113,25 @@ pub(crate) async fn show(
     let mut answer = Answer::default();
     let mut code = ExitCode::SUCCESS;
     let mut told = None;
+    let mut doing = Doing::new();
     loop {
         let event = tokio::select! {
             event = run.next() => event,
+            () = doing.due(), if !answer.open => {
+                doing.show(run.phase());
+                continue;
+            }
             _ = signals.next() => {
                 // Dropped first: whatever runs is asked to stop before anything else is done.
                 drop(run);
+                doing.clear();
                 hear(Step::Interrupted);
                 answer.end()?;
                 tell(INTERRUPTED);
                 return Ok(Exit::General.into());
             }
         };
+        doing.clear();
         let Some(event) = event else { return Ok(code) };
         hear(Step::Event(&event));
         match event {
