@@ -257,6 +257,7 @@ impl Ladder {
         if end_of_past(&self.turn.messages).is_some() {
             thread.anew(why, Some(&self.turn.messages));
         } else {
+            self.engine.sessions.settled(thread.id()).await;
             self.engine.archive.flush().await;
             let mut said: Vec<Message> = self.engine.sessions.book.said(thread.id()).await;
             if said.is_empty() {

@@ -316,14 +316,14 @@ fn conclude(
         (Some(thread), Ok(answer)) => {
             let noted = thread.succeeded(answer, streamed);
             tracker.spawn(async move {
-                let _nobody_else_speaks = noted.await;
+                let _others_wait = noted.await;
                 recorded.await;
             });
         }
         (Some(thread), Err(_)) => {
             let noted = thread.failed();
             tracker.spawn(async move {
-                let _nobody_else_speaks = noted.await;
+                let _others_wait = noted.await;
                 recorded.await;
             });
         }

@@ -2,6 +2,7 @@
 
 mod book;
 mod chain;
+mod lease;
 mod places;
 pub(crate) mod resolve;
 mod thread;
@@ -13,59 +14,111 @@ pub(crate) use places::{Place, Places};
 pub(crate) use thread::Thread;
 
 use book::Book;
-
+use lease::{Lease, Leases};
 use totals::Totals;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard, RwLock};
 use trunkline_core::event::{SessionId, Usage};
 
-/// How many locks are kept before those that nobody holds are let go.
+/// How many seats are kept before those that nobody has are let go.
 const MANY: usize = 4096;
 
+/// How long whoever needs all that was said in a session waits for the last of it to be written.
+const SETTLING: Duration = Duration::from_secs(5);
+
 pub(crate) struct Sessions {
-    locks: Mutex<HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>>,
+    seats: Mutex<HashMap<SessionId, Arc<Seat>>>,
+    leases: Leases,
     pub(crate) book: Book,
     totals: Totals,
     pub(crate) places: Places,
 }
 
+/// Where one speaks from in a session.
+#[derive(Debug, Default)]
+struct Seat {
+    /// Locked by the turn that is on its way. What it holds keeps other processes out: until the store has what was said,
+    /// which may be when the next turn of this one is on its way already.
+    turn: Arc<tokio::sync::Mutex<Weak<Lease>>>,
+    /// Read by whoever still writes what a turn came to.
+    settling: Arc<RwLock<()>>,
+}
+
 /// The right to go on with a session. Two turns at once would fork its history, or be refused by the CLI.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    _guard: OwnedMutexGuard<()>,
+    lease: Option<Arc<Lease>>,
+    seat: Arc<Seat>,
+    _guard: OwnedMutexGuard<Weak<Lease>>,
+}
+
+/// Held while what a turn came to is on its way into the store: other processes wait for that, this one knows it.
+#[derive(Debug)]
+pub(crate) struct Settling {
+    _lease: Option<Arc<Lease>>,
+    _reading: Option<OwnedRwLockReadGuard<()>>,
+}
+
+impl Turn {
+    pub(crate) fn settling(&self) -> Settling {
+        let reading = Arc::clone(&self.seat.settling).try_read_owned();
+        Settling { _lease: self.lease.clone(), _reading: reading.ok() }
+    }
 }
 
 impl Sessions {
     /// `state` is where they are remembered.
     pub(crate) fn new(state: &Path) -> Self {
         Self {
-            locks: Mutex::default(),
+            seats: Mutex::default(),
+            leases: Leases::new(state.join("turns")),
             book: Book::default(),
             totals: Totals::load(state.join("totals.jsonl")),
             places: Places::new(state.join("sessions")),
         }
     }
 
-    /// Waits until no other turn of the session is running.
+    /// Waits until no other turn of the session is running, in this process or another one.
     pub(crate) async fn enter(&self, session: &SessionId) -> Turn {
-        Turn { _guard: self.lock_of(session).lock_owned().await }
+        let seat = self.seat(session);
+        let mut guard = Arc::clone(&seat.turn).lock_owned().await;
+        let lease = match guard.upgrade() {
+            Some(ours) => Some(ours),
+            None => self.leases.wait(session).await.map(Arc::new),
+        };
+        *guard = lease.as_ref().map(Arc::downgrade).unwrap_or_default();
+        Turn { lease, seat, _guard: guard }
     }
 
-    /// The same for one who would not wait.
-    pub(crate) fn enter_now(&self, session: &SessionId) -> Option<Turn> {
-        self.lock_of(session).try_lock_owned().ok().map(|guard| Turn { _guard: guard })
+    /// The same for a session that nobody else knows of.
+    pub(crate) fn enter_new(&self, session: &SessionId) -> Turn {
+        let seat = self.seat(session);
+        let guard = Arc::clone(&seat.turn).try_lock_owned().expect("nobody else knows of it");
+        Turn { lease: None, seat, _guard: guard }
     }
 
-    fn lock_of(&self, session: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut locks = self.locks.lock().expect("no panic while holding the lock");
-        if locks.len() >= MANY {
-            locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+    /// Who else speaks in it, if that is another process.
+    pub(crate) fn elsewhere(&self, session: &SessionId) -> Option<u32> {
+        self.leases.holder(session)
+    }
+
+    /// Waits until all that was said in it is written, for a while.
+    pub(crate) async fn settled(&self, session: &SessionId) {
+        let settling = Arc::clone(&self.seat(session).settling);
+        let _or_with_what_there_is = tokio::time::timeout(SETTLING, settling.write()).await;
+    }
+
+    fn seat(&self, session: &SessionId) -> Arc<Seat> {
+        let mut seats = self.seats.lock().expect("no panic while holding the lock");
+        if seats.len() >= MANY {
+            seats.retain(|_, seat| Arc::strong_count(seat) > 1);
         }
-        Arc::clone(locks.entry(session.clone()).or_default())
+        Arc::clone(seats.entry(session.clone()).or_default())
     }
 
     /// What this turn cost, from a CLI that counts the whole session.
@@ -100,13 +153,40 @@ mod tests {
 
     #[tokio::test]
     async fn one_turn_at_a_time() {
-        let sessions = Sessions::new(Path::new("/nowhere"));
+        // Where nothing can be locked, too.
+        for state in [tempfile::tempdir().unwrap().path().join("state"), "/dev/null/state".into()] {
+            let sessions = Sessions::new(&state);
+            let id = SessionId("s".into());
+            let first = sessions.enter(&id).await;
+            let second = sessions.enter(&id);
+            tokio::pin!(second);
+            assert!(tokio::time::timeout(Duration::ZERO, &mut second).await.is_err());
+            drop(first);
+            second.await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_process_at_a_time_until_all_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        // Locks of one process keep those of another out; these do not know of each other, either.
+        let [one, other] = [Sessions::new(folder.path()), Sessions::new(folder.path())];
         let id = SessionId("s".into());
-        let first = sessions.enter(&id).await;
-        let second = sessions.enter(&id);
-        tokio::pin!(second);
-        assert!(tokio::time::timeout(Duration::ZERO, &mut second).await.is_err());
+        let first = one.enter(&id).await;
+        let theirs = other.enter(&id);
+        tokio::pin!(theirs);
+        assert!(tokio::time::timeout(Duration::from_secs(1), &mut theirs).await.is_err());
+        assert_eq!(other.elsewhere(&id), Some(std::process::id()));
+        let settling = first.settling();
         drop(first);
-        second.await;
+        let second = one.enter(&id).await;
+        drop(second);
+        assert!(tokio::time::timeout(Duration::from_secs(1), &mut theirs).await.is_err(), "it is not written yet");
+        drop(settling);
+        let theirs = theirs.await;
+        assert!(tokio::time::timeout(Duration::from_secs(1), one.enter(&id)).await.is_err());
+        drop(theirs);
+        one.enter(&id).await;
+        assert_eq!(std::fs::read_dir(folder.path().join("turns")).unwrap().count(), 0, "nothing is left lying about");
     }
 }

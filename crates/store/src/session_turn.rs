@@ -26,6 +26,16 @@ pub struct SessionTurn<'a> {
 impl Store {
     /// Notes what a turn has made of a session, which is made if there is none of that name.
     pub async fn session_turn(&self, turn: &SessionTurn<'_>) -> Result<(), StoreError> {
+        self.session_turn_while(turn, || true).await
+    }
+
+    /// The same, and the histories lead to it only if `they_lead` says so once nobody else can write: to get there may
+    /// have taken long, and somebody may be speaking in the session by now.
+    pub async fn session_turn_while(
+        &self,
+        turn: &SessionTurn<'_>,
+        they_lead: impl Fn() -> bool + Send,
+    ) -> Result<(), StoreError> {
         let (now, owner) = (Time::now().millis(), turn.new.owner.as_str());
         let mut transaction = self.transaction().await?;
         let noted = sqlx::query(
@@ -50,7 +60,8 @@ impl Store {
             return Err(StoreError::NoSuchSession);
         }
         sqlx::query("DELETE FROM chains WHERE session = ?1").bind(&turn.id.0).execute(&mut *transaction).await?;
-        for (hash, messages) in turn.chains {
+        let chains = if they_lead() { turn.chains } else { &[] };
+        for (hash, messages) in chains {
             sqlx::query(
                 "INSERT INTO chains (owner, model, hash, messages, created, session) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                  ON CONFLICT (owner, model, hash, session) DO UPDATE

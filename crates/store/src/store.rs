@@ -106,6 +106,8 @@ impl Store {
 
 fn pool(size: u32) -> SqlitePoolOptions {
     let pool = SqlitePoolOptions::new().max_connections(size).acquire_timeout(PATIENCE);
+    // Never slow by the pool's own account, which would be a line of the log each time: who waits says so once.
+    let pool = pool.acquire_slow_threshold(2 * PATIENCE);
     // A file does not hang up, and a database in memory must not be let go.
     pool.test_before_acquire(false).idle_timeout(None).max_lifetime(None)
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use tokio::time::Instant;
 use trunkline_core::event::SessionId;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{Message, Owner, Role};
@@ -21,6 +22,9 @@ const MANY: usize = 4096;
 
 /// How long a turn waits for the store before it does without.
 const PATIENCE: Duration = Duration::from_millis(250);
+
+/// How long the store is asked to take what a turn came to while others keep its lock.
+const KEEP_TRYING: Duration = Duration::from_secs(30);
 
 /// The most of an archived conversation that is told again, in bytes: the latest of it.
 const RETOLD: usize = 256 * 1024;
@@ -39,7 +43,7 @@ pub(crate) struct Known {
 }
 
 /// What a turn has made of a conversation.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct After {
     pub(crate) known: Known,
     pub(crate) succeeded: bool,
@@ -73,8 +77,22 @@ struct Memory {
 
 struct Entry {
     known: Known,
-    /// The store does not have it as it is here.
-    unsaved: bool,
+    /// How many turns were noted.
+    noted: u64,
+    /// How many of them the store has. Less, and it does not have the conversation as it is here.
+    kept: u64,
+}
+
+impl Entry {
+    fn is_unsaved(&self) -> bool {
+        self.kept < self.noted
+    }
+}
+
+/// What a turn came to, and the how manieth it is that this process noted.
+pub(crate) struct Noted {
+    after: After,
+    number: u64,
 }
 
 /// Somebody is about to speak in a conversation.
@@ -113,7 +131,7 @@ impl Book {
     /// A conversation of this owner, by our name for it.
     pub(crate) async fn find(&self, id: &SessionId, owner: &Owner) -> Option<Known> {
         let (remembered, unsaved) = match self.memory().sessions.get(id) {
-            Some(entry) => (Some(entry.known.clone()).filter(|known| known.owner == *owner), entry.unsaved),
+            Some(entry) => (Some(entry.known.clone()).filter(|known| known.owner == *owner), entry.is_unsaved()),
             None => (None, false),
         };
         let Some(store) = self.store.get().filter(|_| !unsaved) else { return remembered };
@@ -168,7 +186,7 @@ impl Book {
     pub(crate) async fn is_head(&self, id: &SessionId, owner: &Owner, model: &str, past: &Chain) -> bool {
         let (remembered, unsaved) = {
             let memory = self.memory();
-            let unsaved = memory.sessions.get(id).is_some_and(|entry| entry.unsaved);
+            let unsaved = memory.sessions.get(id).is_some_and(|entry| entry.is_unsaved());
             (memory.heads.is(id, owner, model, &past.hash), unsaved)
         };
         if unsaved || self.store.get().is_none() || self.troubled.load(Ordering::Relaxed) {
@@ -194,7 +212,7 @@ impl Book {
 
     /// The same for a conversation that is named.
     pub(crate) async fn forget_heads(&self, id: &SessionId) {
-        let Some(store) = self.saved(id) else { return };
+        let Some(store) = self.store.get().filter(|_| !self.troubled.load(Ordering::Relaxed)) else { return };
         if let Ok(Err(error)) = tokio::time::timeout(PATIENCE, store.chains_forget(&key(id))).await {
             self.trouble(&error);
         }
@@ -202,7 +220,7 @@ impl Book {
 
     /// The store, if it has this conversation as it is.
     fn saved(&self, id: &SessionId) -> Option<&Store> {
-        let unsaved = self.memory().sessions.get(id).is_some_and(|entry| entry.unsaved);
+        let unsaved = self.memory().sessions.get(id).is_some_and(|entry| entry.is_unsaved());
         self.store.get().filter(|_| !unsaved && !self.troubled.load(Ordering::Relaxed))
     }
 
@@ -230,14 +248,15 @@ impl Book {
         memory.heads.set(id, owner, model, heads);
     }
 
-    /// What a turn came to, at once. [`keep`](Self::keep) is to follow before anyone else speaks in it.
-    pub(crate) fn note(&self, after: &After) {
-        let After { known, asked, heads, .. } = after;
+    /// What a turn came to, at once: the next may begin. [`keep`](Self::keep) is to follow.
+    pub(crate) fn note(&self, after: After) -> Noted {
+        let After { known, asked, heads, .. } = &after;
         let mut memory = self.memory();
         memory.speaking.remove(&known.id);
         memory.heads.set(&known.id, &known.owner, asked, heads.clone());
-        let entry = Entry { known: known.clone(), unsaved: true };
-        if memory.sessions.insert(known.id.clone(), entry).is_none() {
+        let (noted, kept) = memory.sessions.get(&known.id).map_or((0, 0), |entry| (entry.noted, entry.kept));
+        let number = noted + 1;
+        if memory.sessions.insert(known.id.clone(), Entry { known: known.clone(), noted: number, kept }).is_none() {
             memory.order.push_back(known.id.clone());
         }
         if memory.order.len() > MANY
@@ -246,11 +265,15 @@ impl Book {
             memory.sessions.remove(&oldest);
             memory.heads.take(&oldest);
         }
+        drop(memory);
+        Noted { after, number }
     }
 
-    /// Writes down what a turn came to.
-    pub(crate) async fn keep(&self, after: &After) {
+    /// Writes down what a turn came to. That may take long, and the next turn may have begun meanwhile: then nobody is
+    /// to find the conversation by what was said before it.
+    pub(crate) async fn keep(&self, noted: &Noted) {
         let Some(store) = self.store.get() else { return };
+        let after = &noted.after;
         let (known, owner) = (&after.known, whose(&after.known.owner));
         let begins = match self.secrets.get() {
             Some(secrets) => secrets.mask(&after.begins),
@@ -273,11 +296,33 @@ impl Book {
             asked: &after.asked,
             chains: &chains,
         };
-        match store.session_turn(&turn).await {
+        let they_lead = || {
+            let memory = self.memory();
+            after.heads.iter().all(|head| memory.heads.is(&known.id, &known.owner, &after.asked, &head.hash))
+        };
+        let began = Instant::now();
+        let kept = loop {
+            if self.memory().sessions.get(&known.id).is_some_and(|entry| entry.kept > noted.number) {
+                return;
+            }
+            match store.session_turn_while(&turn, they_lead).await {
+                Err(error @ StoreError::Busy(_)) if began.elapsed() < KEEP_TRYING => self.trouble(&error),
+                kept => break kept,
+            }
+        };
+        match kept {
             Ok(()) => {
-                self.troubled.store(false, Ordering::Relaxed);
-                if let Some(entry) = self.memory().sessions.get_mut(&known.id) {
-                    entry.unsaved = false;
+                if self.troubled.swap(false, Ordering::Relaxed) {
+                    tracing::info!("sessions are remembered again");
+                }
+                let spoken = !they_lead();
+                let latest = self.memory().sessions.get_mut(&known.id).is_some_and(|entry| {
+                    entry.kept = entry.kept.max(noted.number);
+                    entry.noted == noted.number
+                });
+                if spoken && latest {
+                    // Somebody began to speak in the very moment.
+                    self.forget_heads(&known.id).await;
                 }
             }
             Err(error) => self.trouble(&error),

@@ -1,5 +1,8 @@
 //! The book, without a store, with one, with one that fails, and with one that somebody else writes to.
 
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+
 use super::*;
 
 fn owner(name: &str) -> Owner {
@@ -23,9 +26,9 @@ fn chain(hash: u8) -> Chain {
     Chain { hash: [hash; 32], messages: 2 }
 }
 
-async fn noted(book: &Book, after: &After) {
-    book.note(after);
-    book.keep(after).await;
+async fn noted(book: &Book, after: After) {
+    let noted = book.note(after);
+    book.keep(&noted).await;
 }
 
 async fn found(book: &Book, whose: &str, model: &str, hash: u8) -> Option<String> {
@@ -42,7 +45,7 @@ async fn with_and_without_a_store() -> [Book; 2] {
 async fn a_conversation_is_its_owners_and_found_by_its_latest_state_alone() {
     for book in with_and_without_a_store().await {
         let first = after("s", &[1, 2]);
-        noted(&book, &first).await;
+        noted(&book, first.clone()).await;
         assert_eq!(book.find(&first.known.id, &owner("a")).await, Some(first.known.clone()));
         assert_eq!(book.find(&first.known.id, &owner("b")).await, None);
         let native = first.known.native.clone().unwrap();
@@ -54,7 +57,7 @@ async fn a_conversation_is_its_owners_and_found_by_its_latest_state_alone() {
         {
             assert_eq!(found(&book, whose, model, hash).await.as_deref(), expected, "{whose} {model} {hash}");
         }
-        noted(&book, &after("s", &[3])).await;
+        noted(&book, after("s", &[3])).await;
         assert_eq!(found(&book, "a", "m", 1).await, None);
         assert_eq!(found(&book, "a", "m", 3).await.as_deref(), Some("s"));
     }
@@ -64,7 +67,7 @@ async fn a_conversation_is_its_owners_and_found_by_its_latest_state_alone() {
 async fn who_comes_while_somebody_speaks_finds_nothing() {
     for book in with_and_without_a_store().await {
         let first = after("s", &[1]);
-        noted(&book, &first).await;
+        noted(&book, first.clone()).await;
         let claim = book.by_history(&owner("a"), "m", &chain(1)).await.unwrap();
         assert_eq!(found(&book, "a", "m", 1).await, None, "it is claimed");
         let heads = book.speak(&claim.id);
@@ -83,9 +86,9 @@ async fn another_process_that_speaks_in_it_is_noticed() {
     one.keep_in(store.clone());
     other.keep_in(store);
     let first = after("s", &[1]);
-    noted(&one, &first).await;
+    noted(&one, first.clone()).await;
     assert_eq!(found(&other, "a", "m", 1).await.as_deref(), Some("s"), "it is known there, too");
-    noted(&other, &after("s", &[2])).await;
+    noted(&other, after("s", &[2])).await;
     assert!(!one.is_head(&first.known.id, &owner("a"), "m", &chain(1)).await);
     assert!(one.is_head(&first.known.id, &owner("a"), "m", &chain(2)).await);
 }
@@ -95,10 +98,10 @@ async fn what_the_store_does_not_take_is_known_until_the_end() {
     let store = Store::in_memory().await.unwrap();
     let book = Book::default();
     book.keep_in(store.clone());
-    noted(&book, &after("before", &[1])).await;
+    noted(&book, after("before", &[1])).await;
     store.close().await;
     let late = after("late", &[2]);
-    noted(&book, &late).await;
+    noted(&book, late).await;
     for (id, hash) in [("before", 1), ("late", 2)] {
         let id = SessionId(id.into());
         assert!(book.find(&id, &owner("a")).await.is_some(), "{id}");
@@ -110,8 +113,37 @@ async fn what_the_store_does_not_take_is_known_until_the_end() {
 async fn memory_is_bounded() {
     let book = Book::default();
     for n in 0..MANY + 2 {
-        book.note(&after(&n.to_string(), &[]));
+        book.note(after(&n.to_string(), &[]));
     }
     let memory = book.memory();
     assert_eq!((memory.sessions.len(), memory.order.len()), (MANY, MANY));
+}
+
+#[tokio::test]
+async fn what_is_still_to_be_written_leads_nowhere_once_somebody_speaks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let store = Store::open(&path).await.unwrap();
+    let book = Book::default();
+    book.keep_in(store.clone());
+    let (first, found) = (after("s", &[1]), |hash: u8| {
+        let (store, owner) = (store.clone(), whose(&owner("a")));
+        async move { store.chain_find(&owner, "m", &[[hash; 32]]).await.unwrap() }
+    });
+    for speaks in [true, false] {
+        let mut other = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+        sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+        let noted = book.note(first.clone());
+        let keeping = book.keep(&noted);
+        tokio::pin!(keeping);
+        assert!(tokio::time::timeout(Duration::from_millis(10), &mut keeping).await.is_err(), "the store is locked");
+        assert_eq!(book.find(&first.known.id, &owner("a")).await, Some(first.known.clone()), "and yet it is known");
+        assert!(book.is_head(&first.known.id, &owner("a"), "m", &chain(1)).await);
+        let heads = if speaks { book.speak(&first.known.id) } else { Vec::new() };
+        sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
+        keeping.await;
+        assert_eq!(found(1).await.is_none(), speaks, "spoken: {speaks}");
+        assert!(store.session(&key(&first.known.id), &whose(&owner("a"))).await.unwrap().is_some());
+        book.unspoken(&first.known.id, &owner("a"), "m", heads);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use trunkline_core::event::{FoundBy, SessionId};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::turn::{Role, Turn};
@@ -83,9 +84,10 @@ impl Resolver<'_> {
             }
             Some(_) | None => None,
         };
-        self.sessions.book.forget_heads(&known.id).await;
-        let nothing_kept = known.native.is_none();
+        let (id, nothing_kept) = (known.id.clone(), known.native.is_none());
         let thread = self.beginning().going_on(known, right, FoundBy::Id, all);
+        // Now that it speaks: what is still on its way into the store must not lead to it, either.
+        self.sessions.book.forget_heads(&id).await;
         let thread = if nothing_kept { thread.noted(NOTHING_KEPT) } else { thread };
         Ok(Resolved { candidates: able(&candidates, &thread), thread: Some(thread) })
     }
@@ -156,10 +158,20 @@ impl Resolver<'_> {
     }
 
     async fn enter(&self, id: &SessionId) -> Result<Right, StartError> {
-        match self.sessions.enter_now(id) {
-            Some(right) => Ok(right),
-            None => self.gate.in_queue(self.sessions.enter(id), "the session was not free").await,
+        let enter = self.sessions.enter(id);
+        tokio::pin!(enter);
+        // Mostly nobody is in it: then there is no queue.
+        if let Some(right) = (&mut enter).now_or_never() {
+            return Ok(right);
         }
+        self.gate.in_queue(enter, "the session was not free").await.map_err(|error| match error {
+            StartError::Busy { message, retry_after } => {
+                let who = self.sessions.elsewhere(id).filter(|process| *process != std::process::id());
+                let who = who.map(|process| format!(": process {process} speaks in it")).unwrap_or_default();
+                StartError::Busy { message: format!("{message}{who}"), retry_after }
+            }
+            StartError::UnknownModel { .. } | StartError::Unavailable { .. } | StartError::Failed { .. } => error,
+        })
     }
 
     fn beginning(&self) -> Beginning<'_> {

@@ -10,7 +10,7 @@ use trunkline_core::turn::{Message, Role, Turn};
 
 use super::book::{After, Known};
 use super::chain::{self, Chain};
-use super::{Place, Sessions};
+use super::{Place, Sessions, Settling};
 
 /// It has to be told of its turn's end, whatever that is.
 pub(crate) struct Thread {
@@ -46,7 +46,7 @@ impl Beginning<'_> {
     /// One that begins with this turn.
     pub(crate) fn fresh(&self) -> Thread {
         let id = SessionId(uuid::Uuid::now_v7().to_string());
-        let turn = self.sessions.enter_now(&id).expect("nobody else knows of it");
+        let turn = self.sessions.enter_new(&id);
         let known = self.nobodys(id, None);
         self.thread(known, turn, Some(Chain::over(&self.asked.messages)))
     }
@@ -54,7 +54,7 @@ impl Beginning<'_> {
     /// One that only its provider knows of, by this name.
     pub(crate) fn adopted(&self, native: SessionId, alias: super::Turn) -> Thread {
         let id = SessionId(uuid::Uuid::now_v7().to_string());
-        let turn = self.sessions.enter_now(&id).expect("nobody else knows of it");
+        let turn = self.sessions.enter_new(&id);
         let known = self.nobodys(id, Some(native));
         Thread { _alias: Some(alias), found: Some(FoundBy::Id), ..self.thread(known, turn, None) }
     }
@@ -164,9 +164,9 @@ impl Thread {
         }
     }
 
-    /// The turn has succeeded. `streamed` is all that was shown of its text. The future writes it down; others may
-    /// speak when what it gives back is dropped.
-    pub(crate) fn succeeded(self, answer: &Answer, streamed: &str) -> impl Future<Output = Self> + Send + use<> {
+    /// The turn has succeeded. `streamed` is all that was shown of its text. Others of this process may speak at once;
+    /// the future writes it down, and those of other processes may when what it gives back is dropped.
+    pub(crate) fn succeeded(self, answer: &Answer, streamed: &str) -> impl Future<Output = Settling> + Send + use<> {
         let heads = self.told.map(|told| chain::heads(told, answer, streamed)).unwrap_or_default();
         let heads = if self.is_named() { heads } else { Vec::new() };
         let native = self.heard.clone().or_else(|| self.known.native.clone());
@@ -175,7 +175,7 @@ impl Thread {
 
     /// The turn has failed, was given up, or never began. What the provider heard of it is not known, so nobody finds the conversation by
     /// what was said in it.
-    pub(crate) fn failed(self) -> impl Future<Output = Self> + Send + use<> {
+    pub(crate) fn failed(self) -> impl Future<Output = Settling> + Send + use<> {
         // The built-in agent keeps what was said so far; others may have kept anything.
         let by_agent = self.here.as_ref().is_some_and(|(provider, _)| provider == AGENT);
         let native = self.heard.clone().filter(|_| by_agent).or_else(|| self.known.native.clone());
@@ -187,22 +187,26 @@ impl Thread {
         succeeded: bool,
         native: Option<SessionId>,
         heads: Vec<Chain>,
-    ) -> impl Future<Output = Self> + Send + use<> {
+    ) -> impl Future<Output = Settling> + Send + use<> {
         let after = self.here.take().filter(|_| self.old || self.heard.is_some() || (succeeded && native.is_some()));
         let after = after.map(|(provider, repo)| {
             let known = Known { provider, repo, native, ..self.known.clone() };
             let (asked, begins) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.begins));
             After { known, succeeded, asked, begins, heads }
         });
-        match &after {
-            Some(after) => self.sessions.book.note(after),
-            None => self.put_back(),
-        }
-        async move {
-            if let Some(after) = after {
-                self.sessions.book.keep(&after).await;
+        let noted = match after {
+            Some(after) => Some(self.sessions.book.note(after)),
+            None => {
+                self.put_back();
+                None
             }
-            self
+        };
+        let (sessions, settling) = (Arc::clone(&self.sessions), self.turn.settling());
+        async move {
+            if let Some(noted) = noted {
+                sessions.book.keep(&noted).await;
+            }
+            settling
         }
     }
 

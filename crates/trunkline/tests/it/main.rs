@@ -2,6 +2,7 @@
 
 #![cfg(test)] // all of this is; it says so once more for clippy's `allow-unwrap-in-tests`
 
+mod database;
 #[cfg(feature = "discord")]
 #[path = "../../../discord/tests/fake/mod.rs"]
 #[expect(dead_code, reason = "the tests of the bridge itself use the rest")]
@@ -39,6 +40,7 @@ mod registry;
 mod router;
 mod safety;
 mod sessions;
+mod shared;
 mod silence;
 mod spawn;
 mod standing;

@@ -1,0 +1,50 @@
+//! The database as another program sees it: locked, looked into, damaged.
+
+use std::path::Path;
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use tokio::runtime::Runtime;
+
+/// A connection of somebody else's.
+pub(crate) struct Database {
+    runtime: Runtime,
+    connection: Option<SqliteConnection>,
+}
+
+impl Database {
+    pub(crate) fn open(path: &Path) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let options = SqliteConnectOptions::new().filename(path).disable_statement_logging();
+        let connection = runtime.block_on(options.connect()).unwrap();
+        Self { runtime, connection: Some(connection) }
+    }
+
+    /// Nobody else can write from now on.
+    pub(crate) fn lock(&mut self) {
+        self.run("BEGIN IMMEDIATE");
+    }
+
+    pub(crate) fn unlock(&mut self) {
+        self.run("ROLLBACK");
+    }
+
+    pub(crate) fn run(&mut self, statement: &'static str) {
+        let connection = self.connection.as_mut().unwrap();
+        self.runtime.block_on(sqlx::raw_sql(statement).execute(connection)).unwrap();
+    }
+
+    /// The first column of what a query gives.
+    pub(crate) fn all(&mut self, query: &'static str) -> Vec<String> {
+        let connection = self.connection.as_mut().unwrap();
+        self.runtime.block_on(sqlx::query_scalar(query).fetch_all(connection)).unwrap()
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            let _or_it_is_gone_anyway = self.runtime.block_on(connection.close());
+        }
+    }
+}
