@@ -84,6 +84,7 @@
 //! memory or the number of processes are for cgroups and the like.
 
 mod clock;
+mod closed;
 mod confinement;
 mod family;
 mod janitor;
@@ -99,6 +100,7 @@ mod running;
 mod spec;
 mod sweep;
 
+pub use closed::close_to_others;
 pub use confinement::{Confinement, Landlock, Missing};
 pub use keeper::keeper_main;
 pub use link::KeeperProgram;

@@ -23,8 +23,15 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|arg| arg == "__keeper") {
         return trunkline_process::keeper_main();
     }
+    // There are keys in our environment, and whatever we start runs as we do.
+    let closed = trunkline_process::close_to_others();
     let cli = Cli::parse();
     setup::log(cli.verbose, matches!(cli.command, Command::Run(_) | Command::Agent(_)));
+    if !closed {
+        tracing::warn!(
+            "this system lets the processes of a user look into each other: an agent can read our environment"
+        );
+    }
     match run(cli) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -65,6 +65,8 @@ fn serve() -> io::Result<()> {
     // Started through /proc/self/exe it would be called "exe". Not by the gateway's name either: `pkill -9 trunkline` must
     // leave somebody to clean up.
     let _ = std::fs::write("/proc/self/comm", "line-keeper");
+    // It is told the keys of what it starts. After the name: that could not be written any more.
+    crate::close_to_others();
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     let mut line = Line { socket, inbox: Inbox::default() };
     while line.inbox.fill_frame(&line.socket)? {

@@ -3,7 +3,8 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +23,9 @@ const TOOLS: [&str; 17] = [
     "touch", "true",
 ];
 
+/// A user who owns nothing.
+const NOBODY: u32 = 65534;
+
 /// A script must not be open for writing while another thread forks: whoever has it open then cannot be executed.
 static FORKING: Mutex<()> = Mutex::new(());
 
@@ -31,6 +35,8 @@ pub(crate) struct Line {
     env: Vec<(String, String)>,
     args: Vec<String>,
     gateway: Option<Gateway>,
+    /// Runs as a user who may not do everything; none where whoever runs the tests is one.
+    user: Option<u32>,
 }
 
 /// A gateway that listens.
@@ -52,7 +58,7 @@ pub(crate) struct Ran {
 impl Line {
     pub(crate) fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("trunkline-").tempdir().unwrap();
-        let line = Self { folder, models: Map::new(), env: Vec::new(), args: Vec::new(), gateway: None };
+        let line = Self { folder, models: Map::new(), env: Vec::new(), args: Vec::new(), gateway: None, user: None };
         for name in ["home", "config", "bin", "tools", "repo", "seen"] {
             fs::create_dir(line.path(name)).unwrap();
         }
@@ -64,6 +70,28 @@ impl Line {
         fs::write(line.repo().join("README.md"), "a repository\n").unwrap();
         line.commit("first");
         line
+    }
+
+    /// From now on `trunkline` runs as a user to whom permissions mean something, and who owns all there is so far.
+    pub(crate) fn unprivileged(mut self) -> Self {
+        if rustix::process::geteuid().is_root() {
+            let binary = self.path("bin/trunkline");
+            if fs::hard_link(env!("CARGO_BIN_EXE_trunkline"), &binary).is_err() {
+                fs::copy(env!("CARGO_BIN_EXE_trunkline"), &binary).unwrap();
+            }
+            self.user = Some(NOBODY);
+            self.give(self.folder.path());
+        }
+        self
+    }
+
+    /// Gives files to the user that `trunkline` runs as.
+    pub(crate) fn give(&self, path: &Path) {
+        lchown(path, self.user, self.user).unwrap();
+        let is_folder = path.symlink_metadata().unwrap().is_dir();
+        for entry in is_folder.then(|| fs::read_dir(path).unwrap()).into_iter().flatten() {
+            self.give(&entry.unwrap().path());
+        }
     }
 
     /// Puts a fake CLI on the search path: a shell script that has the words of `fake.sh`.
@@ -312,7 +340,14 @@ impl Line {
 
     /// The binary, with nothing of the environment of whoever runs the tests.
     fn trunkline(&self, args: &[&str]) -> Command {
-        let mut command = command(Path::new(env!("CARGO_BIN_EXE_trunkline")));
+        let mut command = match self.user {
+            Some(user) => {
+                let mut command = command(&self.path("bin/trunkline"));
+                command.uid(user).gid(user);
+                command
+            }
+            None => command(Path::new(env!("CARGO_BIN_EXE_trunkline"))),
+        };
         let search = format!("{}:{}", self.path("bin").display(), self.path("tools").display());
         command.args(args).current_dir(self.repo()).env_clear().env("PATH", search).env("HOME", self.path("home"));
         let takes_places = args.first().is_some_and(|&name| !["decode", "provider", "mock-llm"].contains(&name));

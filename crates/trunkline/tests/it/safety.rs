@@ -28,6 +28,25 @@ fn other_machines_are_not_let_in_without_keys() {
     assert!(ran.stderr.contains("no keys") && ran.stdout.is_empty(), "{ran:?}");
 }
 
+/// Tries to read what others of its user were given: its keeper, and whoever started that.
+const CURIOUS: &str = "cat >/dev/null; stat=$(cat /proc/$PPID/stat); stat=${stat##*) }; set -- $stat; gateway=$2; \
+    tell others \"$PPID $gateway\"; \
+    for file in environ mem maps fd/0; do cat /proc/$PPID/$file /proc/$gateway/$file; done >\"$seen/found\" 2>\"$seen/refused\"; \
+    cat /proc/$$/environ >\"$seen/own\"; ls /proc/$gateway/fd /proc/$PPID/fd >>\"$seen/found\" 2>>\"$seen/refused\"; \
+    codex_answers done";
+
+#[test]
+fn an_agent_cannot_look_into_the_gateway_or_its_keeper() {
+    let line = Line::new().cli("codex", CURIOUS).model("m", json!({"driver": "codex"})).unprivileged();
+    let line = line.env("XAI_API_KEY", "a key that is none of its business").start();
+    assert_eq!(line.chat("hi").send().content(), "done");
+    let (others, refused) = (line.noted("others"), line.noted("refused"));
+    assert!(others.trim_end().ends_with(&format!(" {}", line.gateway_pid())), "it looked at the right ones: {others}");
+    assert_eq!(refused.matches("Permission denied").count(), 10, "{refused}");
+    assert_eq!(line.noted("found"), "");
+    assert!(!line.noted("own").is_empty(), "what is its own it may read");
+}
+
 #[test]
 fn other_hosts_and_other_sites_are_refused() {
     let line = codex().start();
