@@ -36,8 +36,13 @@ enum Outcome {
     Interrupted,
 }
 
-/// Answers a message. `stop` is the user's wish to hear no more.
-pub(crate) async fn answer(shared: &Shared, incoming: &Incoming, mut progress: Progress, stop: &CancellationToken) {
+/// Answers a message. `stop` is the user's wish to hear no more. None: we are to end, and it stays as it is on record.
+pub(crate) async fn answer(
+    shared: &Shared,
+    incoming: &Incoming,
+    mut progress: Progress,
+    stop: &CancellationToken,
+) -> Option<()> {
     let job = Job { shared, incoming };
     let known = if progress.attempts > 0 { job.own_messages().await } else { Vec::new() };
     if progress.draft.is_none() {
@@ -47,16 +52,16 @@ pub(crate) async fn answer(shared: &Shared, incoming: &Incoming, mut progress: P
         progress.draft = known.iter().find(is_reply).map(|message| message.id);
     }
     if progress.answer.is_none() {
-        job.ask(&mut progress, stop).await;
-        shared.ledger.progress(incoming.id, &progress).await;
+        job.ask(&mut progress, stop).await?;
+        shared.ledger.progress(incoming.id, &progress).await?;
     }
-    let Some(text) = progress.answer.clone() else { return };
+    let text = progress.answer.clone()?;
     match job.deliver(&text, &mut progress, &known).await {
         Ok(()) => shared.ledger.answered(incoming.id, "sent").await,
-        Err(Unsent::Interrupted) => {}
+        Err(Unsent::Interrupted) => None,
         Err(Unsent::Refused(error)) => {
             tracing::warn!(channel = %incoming.channel, "an answer was not sent: {error}");
-            shared.ledger.failed(incoming.id, &error.to_string()).await;
+            shared.ledger.failed(incoming.id, &error.to_string()).await
         }
     }
 }
@@ -67,17 +72,17 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Asks the backend, and writes down what is to be said; nothing if we are to end.
-    async fn ask(&self, progress: &mut Progress, stop: &CancellationToken) {
+    /// Asks the backend, and writes down what is to be said; nothing if we are to end. That it is asked is on record first.
+    async fn ask(&self, progress: &mut Progress, stop: &CancellationToken) -> Option<()> {
         let Self { shared, incoming } = self;
         if progress.attempts >= MOST_ATTEMPTS {
             progress.answer = Some(GIVEN_UP.to_owned());
-            return;
+            return Some(());
         }
         progress.attempts += 1;
-        shared.ledger.progress(incoming.id, progress).await;
+        shared.ledger.progress(incoming.id, progress).await?;
 
-        let talk = shared.ledger.talk(incoming.channel).await;
+        let talk = shared.ledger.talk(incoming.channel).await?;
         let backend = talk.model.as_ref().and_then(|name| shared.backends.named(name));
         let backend = backend.unwrap_or_else(|| shared.backends.first());
         let given = shared.files.fetch(incoming, backend.takes_images()).await;
@@ -105,7 +110,7 @@ impl Job<'_> {
         let said = match outcome {
             Outcome::Interrupted => {
                 progress.attempts -= 1;
-                return;
+                return Some(());
             }
             Outcome::Stopped => format!("{so_far}\n-# ⏹️ Stopped."),
             Outcome::Ran(EventResult { is_error: true, ref response_text, .. }) => {
@@ -115,12 +120,12 @@ impl Job<'_> {
         };
         // First what is to be said: to ask once more would be worse than to forget.
         progress.answer = Some(said);
-        shared.ledger.progress(incoming.id, progress).await;
-        self.remember(&talk, &prompt, &outcome, &so_far).await;
+        shared.ledger.progress(incoming.id, progress).await?;
+        self.remember(&talk, &prompt, &outcome, &so_far).await
     }
 
     /// Keeps what was said, unless another conversation has begun meanwhile.
-    async fn remember(&self, before: &Talk, prompt: &str, outcome: &Outcome, so_far: &str) {
+    async fn remember(&self, before: &Talk, prompt: &str, outcome: &Outcome, so_far: &str) -> Option<()> {
         let change = |talk: &mut Talk| {
             if talk.kept.epoch != before.kept.epoch {
                 return;
@@ -139,7 +144,7 @@ impl Job<'_> {
                 talk.say(Role::Assistant, answer);
             }
         };
-        self.shared.ledger.change_talk(self.incoming.channel, change).await;
+        self.shared.ledger.change_talk(self.incoming.channel, change).await
     }
 
     /// Shows the answer as it grows, until it grows no more. A call that is on its way is waited for: a message that
@@ -152,6 +157,16 @@ impl Job<'_> {
                 }
                 sleep(TYPING).await;
             }
+        };
+        // Nobody waits for it: should it not be written, the draft is found by what it replies to.
+        let (post, mut posted) = watch::channel(None);
+        let noting = async {
+            if let Ok(posted) = posted.wait_for(Option::is_some).await.map(|posted| posted.clone())
+                && let Some(progress) = posted
+            {
+                self.shared.ledger.progress(self.incoming.id, &progress).await;
+            }
+            std::future::pending().await
         };
         let mut end = grown.clone();
         let growing = async {
@@ -171,7 +186,10 @@ impl Job<'_> {
                 }
                 let began = Instant::now();
                 match self.draw(now.as_deref().unwrap_or_default(), progress).await {
-                    Ok(()) => pace.took(began.elapsed()),
+                    Ok(()) => {
+                        pace.took(began.elapsed());
+                        post.send_if_modified(|posted| posted.is_none() && posted.replace(progress.clone()).is_none());
+                    }
                     Err(error) => {
                         tracing::debug!("{error}");
                         pace.failed();
@@ -183,6 +201,7 @@ impl Job<'_> {
         tokio::select! {
             () = growing => {}
             () = typing => {}
+            () = noting => {}
         }
     }
 
@@ -192,7 +211,6 @@ impl Job<'_> {
             return rest.edit(channel, draft, content).await;
         }
         progress.draft = Some(rest.post(channel, self.first(content, &self.nonce(0))).await?);
-        self.shared.ledger.progress(self.incoming.id, progress).await;
         Ok(())
     }
 
@@ -228,7 +246,7 @@ impl Job<'_> {
             let again = format!("{nonce}b");
             let nonce = if progress.draft.is_some() { &again } else { &nonce };
             progress.draft = Some(self.shared.persist(|| rest.post(channel, self.first(&post.content, nonce))).await?);
-            self.shared.ledger.progress(self.incoming.id, progress).await;
+            self.shared.ledger.progress(self.incoming.id, progress).await.ok_or(Unsent::Interrupted)?;
         }
         Ok(())
     }

@@ -1,9 +1,14 @@
 //! The bridge: hears what happens on Discord, keeps one queue for each channel, and has their messages answered one
 //! after the other; channels do not wait for each other.
 //!
-//! All of it is one loop that owns the queues: what takes long is a task of its own, and tells the loop when it is done.
+//! All of it is one loop that owns the queues: what takes long is a task of its own, and tells the loop when it is done. What
+//! is asked of the store may take long.
 
 mod commands;
+mod intake;
+
+use commands::Doing;
+use intake::command_in;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -18,9 +23,8 @@ use trunkline_store::Store;
 use crate::Settings;
 use crate::answer::answer;
 use crate::backend::Backends;
-use crate::catch_up::{Missed, catch_up};
-use crate::command::Command;
-use crate::desk::{Desk, Gate, Running};
+use crate::catch_up::{Missed, catch_up, is_still_admitted};
+use crate::desk::{Arrival, Desk, Gate, Running, Waiting};
 use crate::files::Files;
 use crate::gateway::{self, Happening};
 use crate::incoming::{Incoming, Whereabouts, heard};
@@ -75,13 +79,14 @@ pub async fn run(
     }
     let http = rest::client(settings.api.is_some()).map_err(BridgeError::Tls)?;
     check_tls()?;
+    let interrupted = CancellationToken::new();
     let shared = Arc::new(Shared {
         rest: Rest::new(http.clone(), token.clone(), settings.api.as_deref()),
-        ledger: Ledger::new(store),
+        ledger: Ledger::new(store, settings.secrets.clone(), interrupted.clone()),
         files: Files::new(http, &settings.state, settings.api.as_deref()),
         backends,
         me: OnceLock::new(),
-        interrupted: CancellationToken::new(),
+        interrupted,
         settings,
     });
     shared.files.sweep().await;
@@ -95,10 +100,11 @@ pub async fn run(
             biased;
             () = stop.gently.cancelled() => break Ok(()),
             () = stop.now.cancelled() => break Ok(()),
-            Some(done) = bridge.tasks.join_next_with_id() => bridge.ended(done).await,
-            happening = happenings.recv() => match happening {
+            Some(done) = bridge.tasks.join_next_with_id() => bridge.ended(done),
+            // What is pending comes before what is said now.
+            happening = happenings.recv(), if !bridge.opening => match happening {
                 Some(Happening::Refused(code)) => break Err(refused(code)),
-                Some(happening) => bridge.hear(happening).await,
+                Some(happening) => bridge.hear(happening),
                 None => break Err(BridgeError::Refused(None)),
             },
         }
@@ -127,6 +133,8 @@ const fn refused(code: Option<u16>) -> BridgeError {
 struct Bridge {
     shared: Arc<Shared>,
     desks: HashMap<Snowflake, Desk>,
+    /// What an earlier bridge left to be answered is being read.
+    opening: bool,
     /// Where threads belong.
     places: HashMap<Snowflake, Whereabouts>,
     application: Option<Snowflake>,
@@ -138,9 +146,20 @@ struct Bridge {
 }
 
 enum Done {
+    Opened(Opened),
+    /// Something of a channel was written down: a message that is new, or nothing that is to be looked at.
+    Noted(Snowflake, Option<Incoming>),
     Answered(Snowflake),
     CaughtUp(Snowflake, Missed),
     Said,
+}
+
+/// What is on record.
+#[derive(Default)]
+struct Opened {
+    pending: Vec<(Incoming, Progress)>,
+    /// Channels that have talked.
+    talking: Vec<Snowflake>,
 }
 
 impl Bridge {
@@ -148,6 +167,7 @@ impl Bridge {
         Self {
             shared,
             desks: HashMap::new(),
+            opening: false,
             places: HashMap::new(),
             application: None,
             commanded: HashSet::new(),
@@ -156,12 +176,12 @@ impl Bridge {
         }
     }
 
-    async fn hear(&mut self, happening: Happening) {
+    fn hear(&mut self, happening: Happening) {
         match happening {
-            Happening::Ready(ready) => self.ready(ready).await,
+            Happening::Ready(ready) => self.ready(ready),
             Happening::Resumed => tracing::info!("the connection to Discord is back, nothing was missed"),
-            Happening::Message(message) => self.message(&message).await,
-            Happening::Interaction(interaction) => self.interaction(&interaction).await,
+            Happening::Message(message) => self.message(&message),
+            Happening::Interaction(interaction) => self.interaction(&interaction),
             Happening::Guild(guild) => {
                 for thread in &guild.threads {
                     self.thread(thread, Some(guild.id));
@@ -175,24 +195,33 @@ impl Bridge {
     }
 
     /// A new session: what was pending is taken up, and what was said before it is read.
-    async fn ready(&mut self, ready: wire::Ready) {
+    fn ready(&mut self, ready: wire::Ready) {
         let first = self.shared.me.set(ready.user.id).is_ok();
         tracing::info!(bot = %ready.user.id, guilds = ready.guilds.len(), "connected to Discord");
         self.application = Some(ready.application.id);
-        if first {
-            for (incoming, progress) in self.shared.ledger.pending().await {
-                self.desks.entry(incoming.channel).or_default().waiting.push_back((incoming, progress));
-            }
+        for guild in ready.guilds {
+            self.register(guild.id);
         }
-        let talking = self.shared.ledger.channels().await;
+        let shared = Arc::clone(&self.shared);
+        self.opening = true;
+        self.start(Done::Opened(Opened::default()), async move {
+            let pending = if first { shared.ledger.pending().await } else { None };
+            let talking = shared.ledger.channels().await;
+            Done::Opened(Opened { pending: pending.unwrap_or_default(), talking: talking.unwrap_or_default() })
+        });
+    }
+
+    fn opened(&mut self, Opened { pending, talking }: Opened) {
+        self.opening = false;
+        for (incoming, progress) in pending {
+            let desk = self.desks.entry(incoming.channel).or_default();
+            desk.waiting.push_back(Waiting { incoming, progress, old: true });
+        }
         let allow = &self.shared.settings.allow;
         let listed = allow.listen.iter().chain(&allow.channels);
         let read: HashSet<Snowflake> = talking.iter().chain(listed).chain(self.desks.keys()).copied().collect();
         for channel in read {
             self.catch_up(channel);
-        }
-        for guild in ready.guilds {
-            self.register(guild.id);
         }
     }
 
@@ -212,13 +241,13 @@ impl Bridge {
         self.start(nothing, async move { Done::CaughtUp(channel, catch_up(&shared, channel).await) });
     }
 
-    async fn caught_up(&mut self, channel: Snowflake, missed: Missed) {
+    fn caught_up(&mut self, channel: Snowflake, missed: Missed) {
         self.places.extend(missed.place.map(|place| (channel, place)));
         for incoming in missed.heard {
-            self.take(incoming).await;
+            self.arrive(channel, Arrival::Message(incoming));
         }
         if let Some(read) = missed.read {
-            self.shared.ledger.set_cursor(channel, read).await;
+            self.arrive(channel, Arrival::Passing(read));
         }
         let Some(gate) = self.desks.get_mut(&channel).and_then(|desk| desk.gate.as_mut()) else { return };
         if std::mem::take(&mut gate.again) {
@@ -227,7 +256,7 @@ impl Bridge {
         }
         let held = std::mem::take(&mut gate.held);
         for incoming in held {
-            self.take(incoming).await;
+            self.arrive(channel, Arrival::Message(incoming));
         }
         if let Some(desk) = self.desks.get_mut(&channel) {
             desk.gate = None;
@@ -235,7 +264,7 @@ impl Bridge {
         self.begin(channel);
     }
 
-    async fn message(&mut self, message: &wire::Message) {
+    fn message(&mut self, message: &wire::Message) {
         let Some(me) = self.shared.me.get().copied() else { return };
         let place = self.places.get(&message.channel_id).copied().unwrap_or_default();
         let heard = heard(message, me, place, &self.shared.settings.allow);
@@ -248,37 +277,13 @@ impl Bridge {
                     gate.again = true;
                 }
             }
-            (Some(incoming), _) => self.take(incoming).await,
+            (Some(incoming), _) => self.hear_live(message.channel_id, Arrival::Message(incoming)),
             // Read, and not for us: not to be read again.
             (None, Some(Desk { gate: None, .. })) => {
-                self.shared.ledger.set_cursor(message.channel_id, message.id).await;
+                self.hear_live(message.channel_id, Arrival::Passing(message.id));
             }
             (None, _) => {}
         }
-    }
-
-    /// Takes a message in, once.
-    async fn take(&mut self, incoming: Incoming) {
-        if !self.shared.ledger.add(&incoming).await {
-            return;
-        }
-        let (id, channel) = (incoming.id, incoming.channel);
-        if let Some(command) = Command::parse(&incoming.text).filter(|_| incoming.attachments.is_empty()) {
-            let said = self.command(channel, command).await;
-            self.shared.ledger.answered(id, "command").await;
-            self.say(channel, id, said);
-            return;
-        }
-        let desk = self.desks.entry(channel).or_default();
-        if desk.waiting.len() >= self.shared.settings.queue {
-            let said =
-                format!("{} messages are waiting here already. Ask again when they are answered.", desk.waiting.len());
-            self.shared.ledger.failed(id, "too many were waiting").await;
-            self.say(channel, id, said);
-            return;
-        }
-        desk.waiting.push_back((incoming, Progress::default()));
-        self.begin(channel);
     }
 
     /// Begins with the next message of a channel, if it is its turn.
@@ -287,12 +292,25 @@ impl Bridge {
         if desk.running.is_some() || desk.gate.is_some() {
             return;
         }
-        let Some((incoming, progress)) = desk.waiting.pop_front() else { return };
+        let Some(Waiting { incoming, progress, old }) = desk.waiting.pop_front() else { return };
         let stop = CancellationToken::new();
         desk.running = Some(Running { stop: stop.clone(), since: Instant::now() });
+        let place = self.places.get(&channel).copied().unwrap_or_default();
         let shared = Arc::clone(&self.shared);
         self.start(Done::Answered(channel), async move {
-            answer(&shared, &incoming, progress, &stop).await;
+            match if old { is_still_admitted(&shared, &incoming, place).await } else { Ok(true) } {
+                Ok(true) => match command_in(&incoming) {
+                    // Taken in, and not obeyed by then.
+                    Some(command) => shared.obey_message(&incoming, command, &Doing::default()).await,
+                    None => answer(&shared, &incoming, progress, &stop).await.unwrap_or_default(),
+                },
+                Ok(false) => {
+                    let (message, author) = (incoming.id, incoming.author);
+                    tracing::warn!(%channel, %message, %author, "not answered: its author is no longer allowed here");
+                    shared.ledger.failed(message, "its author is no longer allowed").await;
+                }
+                Err(_interrupted) => {}
+            }
             Done::Answered(channel)
         });
     }
@@ -310,7 +328,7 @@ impl Bridge {
         self.owed.insert(handle.id(), owed);
     }
 
-    async fn ended(&mut self, done: Result<(Id, Done), JoinError>) {
+    fn ended(&mut self, done: Result<(Id, Done), JoinError>) {
         let done = match done {
             Ok((id, done)) => {
                 self.owed.remove(&id);
@@ -329,7 +347,9 @@ impl Bridge {
                 }
                 self.begin(channel);
             }
-            Done::CaughtUp(channel, missed) => self.caught_up(channel, missed).await,
+            Done::CaughtUp(channel, missed) => self.caught_up(channel, missed),
+            Done::Opened(opened) => self.opened(opened),
+            Done::Noted(channel, new) => self.noted(channel, new),
             Done::Said => {}
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::allow::Speaker;
 use crate::incoming::{Incoming, Whereabouts, heard};
 use crate::shared::{Shared, Unsent};
 use crate::snowflake::Snowflake;
@@ -34,11 +35,11 @@ async fn read(shared: &Shared, channel: Snowflake, missed: &mut Missed) -> Resul
     let found = shared.persist(|| shared.rest.channel(channel)).await?;
     let place = Whereabouts { guild: found.guild_id, parent: found.thread_of() };
     missed.place = Some(place);
-    let Some(cursor) = shared.ledger.cursor(channel).await else {
+    let Some(cursor) = shared.ledger.cursor(channel).await.ok_or(Unsent::Interrupted)? else {
         let latest = shared.persist(|| shared.rest.messages(channel, None)).await?;
         if let Some(latest) = latest.last() {
             // At once: what comes after it counts, even if we end before this is told.
-            shared.ledger.set_cursor(channel, latest.id).await;
+            shared.ledger.set_cursor(channel, latest.id).await.ok_or(Unsent::Interrupted)?;
         }
         return Ok(());
     };
@@ -58,6 +59,19 @@ async fn read(shared: &Shared, channel: Snowflake, missed: &mut Missed) -> Resul
     Ok(())
 }
 
+/// Whether a message that an earlier bridge took in is for us still: its lists may have been others.
+pub(crate) async fn is_still_admitted(
+    shared: &Shared,
+    incoming: &Incoming,
+    place: Whereabouts,
+) -> Result<bool, Unsent> {
+    let (user, guild) = (incoming.author, incoming.guild);
+    let member = look_up(shared, user, guild).await?;
+    let roles = member.as_ref().map(|member| member.roles.as_slice()).unwrap_or_default();
+    let speaker = Speaker { user, roles, guild, channel: incoming.channel, parent: place.parent };
+    Ok(shared.settings.allow.admits(&speaker))
+}
+
 /// History does not tell which roles people have: they are looked up where that matters.
 async fn member(
     shared: &Shared,
@@ -65,20 +79,27 @@ async fn member(
     place: Whereabouts,
     members: &mut HashMap<Snowflake, Option<Member>>,
 ) -> Result<Option<Member>, Unsent> {
-    let (allow, user) = (&shared.settings.allow, message.author.id);
-    let Some(guild) = place.guild else { return Ok(None) };
-    if allow.roles.is_empty() || allow.users.contains(&user) || message.author.bot {
+    let user = message.author.id;
+    if message.author.bot {
         return Ok(None);
     }
     if let Some(known) = members.get(&user) {
         return Ok(known.clone());
     }
-    let member = match shared.persist(|| shared.rest.member(guild, user)).await {
-        Ok(member) => Some(member),
-        // No longer one.
-        Err(Unsent::Refused(_)) => None,
-        Err(interrupted) => return Err(interrupted),
-    };
+    let member = look_up(shared, user, place.guild).await?;
     members.insert(user, member.clone());
     Ok(member)
+}
+
+async fn look_up(shared: &Shared, user: Snowflake, guild: Option<Snowflake>) -> Result<Option<Member>, Unsent> {
+    let allow = &shared.settings.allow;
+    let Some(guild) = guild.filter(|_| !allow.roles.is_empty() && !allow.users.contains(&user)) else {
+        return Ok(None);
+    };
+    match shared.persist(|| shared.rest.member(guild, user)).await {
+        Ok(member) => Ok(Some(member)),
+        // No longer one.
+        Err(Unsent::Refused(_)) => Ok(None),
+        Err(interrupted) => Err(interrupted),
+    }
 }

@@ -1,9 +1,18 @@
-//! What the bridge remembers from one start to the next, in the store's terms. A store that fails is said, loudly, and
-//! done without: an answer is worth more than the certainty that it is the only one.
+//! What the bridge remembers from one start to the next, in the store's terms.
+//!
+//! A message is answered once, so nothing goes on that is not on record: a store that refuses is asked until it does as it
+//! is asked, which is said once. Whoever asks waits meanwhile; others do not wait for whoever asks. What was said is masked
+//! as in the archive; the words of a message are kept as they are until it is answered, and not after.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use trunkline_core::event::SessionId;
+use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Role;
 use trunkline_store::{Binding, InboxState, Store, StoreError};
 
@@ -16,11 +25,20 @@ const PREFIX: &str = "discord:";
 /// What is kept of a conversation for a backend that remembers nothing: so many messages, of so much text.
 const HISTORY: (usize, usize) = (40, 32 * 1024);
 
+/// Between two tries of what the store refused; a lock it waits for itself, for seconds.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
 #[derive(Debug)]
 pub(crate) struct Ledger {
     store: Store,
+    secrets: Secrets,
+    /// We are to end: nothing is waited for any longer.
+    ending: CancellationToken,
     /// Held while what a channel talks to is read, changed and written.
     changing: tokio::sync::Mutex<()>,
+    /// That it cannot be read, and that it cannot be written, was said.
+    unread: AtomicBool,
+    unwritten: AtomicBool,
 }
 
 /// How far the answer to a message has come.
@@ -79,84 +97,126 @@ impl Talk {
 }
 
 impl Ledger {
-    pub(crate) fn new(store: Store) -> Self {
-        Self { store, changing: tokio::sync::Mutex::default() }
+    /// Once `ending` is cancelled, what the store refuses is left.
+    pub(crate) fn new(store: Store, secrets: Secrets, ending: CancellationToken) -> Self {
+        let (unread, unwritten) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { store, secrets, ending, changing: tokio::sync::Mutex::default(), unread, unwritten }
     }
 
-    /// Takes a message in; false if it was known already.
-    pub(crate) async fn add(&self, incoming: &Incoming) -> bool {
-        let payload = json!(incoming);
-        let added = self.store.inbox_add(&place(incoming.channel), &incoming.id.to_string(), &payload).await;
-        told(added, "remember a message").unwrap_or(true)
+    /// Takes a message in; false if it was known already. None, here and below: it is not known, and we are to end.
+    pub(crate) async fn add(&self, incoming: &Incoming) -> Option<bool> {
+        let (place, id, payload) = (place(incoming.channel), incoming.id.to_string(), json!(incoming));
+        self.write(|| self.store.inbox_add(&place, &id, &payload)).await
     }
 
     /// What was taken in and not answered, in the order it came.
-    pub(crate) async fn pending(&self) -> Vec<(Incoming, Progress)> {
-        let rows = told(self.store.inbox_pending(None).await, "read what is to be answered").unwrap_or_default();
+    pub(crate) async fn pending(&self) -> Option<Vec<(Incoming, Progress)>> {
+        let rows = self.read(|| self.store.inbox_pending(None)).await?;
         let ours = rows.into_iter().filter(|row| row.place.starts_with(PREFIX));
-        ours.filter_map(|row| {
+        let known = ours.filter_map(|row| {
             let progress = row.detail.and_then(|detail| serde_json::from_value(detail).ok()).unwrap_or_default();
             Some((serde_json::from_value(row.payload).ok()?, progress))
-        })
-        .collect()
+        });
+        Some(known.collect())
     }
 
-    pub(crate) async fn progress(&self, message: Snowflake, progress: &Progress) {
-        self.move_on(message, InboxState::Answering, json!(progress)).await;
+    pub(crate) async fn progress(&self, message: Snowflake, progress: &Progress) -> Option<()> {
+        self.move_on(message, InboxState::Answering, json!(progress)).await
     }
 
-    pub(crate) async fn answered(&self, message: Snowflake, how: &str) {
-        self.move_on(message, InboxState::Answered, json!({"how": how})).await;
+    pub(crate) async fn answered(&self, message: Snowflake, how: &str) -> Option<()> {
+        self.move_on(message, InboxState::Answered, json!({"how": how})).await
     }
 
-    pub(crate) async fn failed(&self, message: Snowflake, why: &str) {
-        self.move_on(message, InboxState::Failed, json!({"why": why})).await;
+    pub(crate) async fn failed(&self, message: Snowflake, why: &str) -> Option<()> {
+        self.move_on(message, InboxState::Failed, json!({"why": self.secrets.mask(why)})).await
     }
 
-    async fn move_on(&self, message: Snowflake, state: InboxState, detail: Value) {
-        let moved = self.store.inbox_state(&message.to_string(), state, Some(&detail)).await;
-        told(moved, "note how far an answer has come");
+    async fn move_on(&self, message: Snowflake, state: InboxState, detail: Value) -> Option<()> {
+        let id = message.to_string();
+        self.write(|| self.store.inbox_state(&id, state, Some(&detail))).await.map(drop)
     }
 
-    pub(crate) async fn talk(&self, channel: Snowflake) -> Talk {
-        let binding = told(self.store.binding(&place(channel)).await, "read what a channel talks to").flatten();
-        let Some(Binding { model, more, .. }) = binding else { return Talk::default() };
-        Talk { model, kept: serde_json::from_value(more).unwrap_or_default() }
+    pub(crate) async fn talk(&self, channel: Snowflake) -> Option<Talk> {
+        let place = place(channel);
+        let binding = self.read(|| self.store.binding(&place)).await?;
+        let Some(Binding { model, more, .. }) = binding else { return Some(Talk::default()) };
+        Some(Talk { model, kept: serde_json::from_value(more).unwrap_or_default() })
     }
 
     /// Changes what a channel talks to; no two changes at once.
-    pub(crate) async fn change_talk(&self, channel: Snowflake, change: impl FnOnce(&mut Talk) + Send) {
+    pub(crate) async fn change_talk(&self, channel: Snowflake, change: impl FnOnce(&mut Talk) + Send) -> Option<()> {
         let _alone = self.changing.lock().await;
-        let mut talk = self.talk(channel).await;
+        let mut talk = self.talk(channel).await?;
         change(&mut talk);
+        for said in &mut talk.kept.history {
+            said.text = self.secrets.mask(&said.text);
+        }
         let binding = Binding { session: None, model: talk.model.clone(), more: json!(talk.kept) };
-        told(self.store.set_binding(&place(channel), &binding).await, "remember what a channel talks to");
+        let place = place(channel);
+        self.write(|| self.store.set_binding(&place, &binding)).await
     }
 
     /// Every channel that has talked.
-    pub(crate) async fn channels(&self) -> Vec<Snowflake> {
-        let places = told(self.store.bound_places(PREFIX).await, "read which channels talk").unwrap_or_default();
-        places.iter().filter_map(|place| place.strip_prefix(PREFIX)?.parse().ok()).collect()
+    pub(crate) async fn channels(&self) -> Option<Vec<Snowflake>> {
+        let places = self.read(|| self.store.bound_places(PREFIX)).await?;
+        Some(places.iter().filter_map(|place| place.strip_prefix(PREFIX)?.parse().ok()).collect())
     }
 
-    /// The last message of a channel that was read.
-    pub(crate) async fn cursor(&self, channel: Snowflake) -> Option<Snowflake> {
-        let cursor = told(self.store.cursor(&place(channel)).await, "read how far a channel was read");
-        cursor.flatten()?.parse().ok()
+    /// The last message of a channel that was read, if any was.
+    pub(crate) async fn cursor(&self, channel: Snowflake) -> Option<Option<Snowflake>> {
+        let place = place(channel);
+        let cursor = self.read(|| self.store.cursor(&place)).await?;
+        Some(cursor.and_then(|cursor| cursor.parse().ok()))
     }
 
-    pub(crate) async fn set_cursor(&self, channel: Snowflake, message: Snowflake) {
-        let set = self.store.set_cursor(&place(channel), &message.to_string()).await;
-        told(set, "remember how far a channel was read");
+    pub(crate) async fn set_cursor(&self, channel: Snowflake, message: Snowflake) -> Option<()> {
+        let (place, message) = (place(channel), message.to_string());
+        self.write(|| self.store.set_cursor(&place, &message)).await
+    }
+
+    async fn read<T, F>(&self, ask: impl Fn() -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        self.insist(&self.unread, "what the bridge remembers cannot be read, so nothing is begun", ask).await
+    }
+
+    async fn write<T, F>(&self, ask: impl Fn() -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        self.insist(&self.unwritten, "what is heard cannot be written down, so it is not answered yet", ask).await
+    }
+
+    /// Asks until it is done, or we are to end.
+    async fn insist<T, F>(&self, told: &AtomicBool, trouble: &str, ask: impl Fn() -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let (mut wait, most) = RETRY;
+        loop {
+            match ask().await {
+                Ok(done) => {
+                    if told.swap(false, Ordering::Relaxed) {
+                        tracing::info!("the bridge's memory works again");
+                    }
+                    return Some(done);
+                }
+                Err(error) if !told.swap(true, Ordering::Relaxed) => tracing::error!("{trouble}: {error}; trying on"),
+                Err(error) => tracing::debug!("{trouble}: {error}"),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.ending.cancelled() => return None,
+            }
+            wait = (wait * 2).min(most);
+        }
     }
 }
 
 fn place(channel: Snowflake) -> String {
     format!("{PREFIX}{channel}")
-}
-
-fn told<T>(result: Result<T, StoreError>, what: &str) -> Option<T> {
-    result.inspect_err(|error| tracing::error!("cannot {what}: {error}")).ok()
 }
 
 #[cfg(test)]
@@ -178,7 +238,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_remembered() {
-        let ledger = Ledger::new(Store::in_memory().await.unwrap());
+        let store = Store::in_memory().await.unwrap();
+        let ledger = Ledger::new(store.clone(), Secrets::default(), CancellationToken::new());
         let channel = Snowflake(20);
         let message = |id| Incoming {
             id: Snowflake(id),
@@ -188,22 +249,49 @@ mod tests {
             text: format!("m{id}"),
             attachments: Vec::new(),
         };
-        assert!(ledger.add(&message(9)).await && ledger.add(&message(10)).await && !ledger.add(&message(9)).await);
-        assert_eq!(ledger.cursor(channel).await, Some(Snowflake(10)));
+        for (id, new) in [(9, true), (10, true), (9, false)] {
+            assert_eq!(ledger.add(&message(id)).await, Some(new), "{id}");
+        }
+        assert_eq!(ledger.cursor(channel).await, Some(Some(Snowflake(10))));
         let progress = Progress { attempts: 1, draft: Some(Snowflake(11)), answer: Some("a".into()) };
-        ledger.progress(Snowflake(10), &progress).await;
-        let pending = ledger.pending().await;
+        ledger.progress(Snowflake(10), &progress).await.unwrap();
+        let pending = ledger.pending().await.unwrap();
         assert_eq!(pending, [(message(9), Progress::default()), (message(10), progress)]);
-        ledger.answered(Snowflake(9), "said").await;
-        ledger.failed(Snowflake(10), "no").await;
-        assert_eq!(ledger.pending().await, []);
+        ledger.answered(Snowflake(9), "said").await.unwrap();
+        ledger.failed(Snowflake(10), "no").await.unwrap();
+        assert_eq!(ledger.pending().await, Some(vec![]));
+        let rows = [store.inbox_message("9").await, store.inbox_message("10").await].map(|row| row.unwrap().unwrap());
+        assert!(rows.iter().all(|row| row.payload == json!({})), "what is done with is not kept: {rows:?}");
 
-        let mut talk = ledger.talk(channel).await;
+        let mut talk = ledger.talk(channel).await.unwrap();
         assert_eq!(talk, Talk::default());
         talk.kept.session = Some(SessionId("s".into()));
-        ledger.change_talk(channel, |kept| *kept = talk.clone()).await;
-        assert_eq!((ledger.talk(channel).await, ledger.channels().await), (talk.clone(), vec![channel]));
+        ledger.change_talk(channel, |kept| *kept = talk.clone()).await.unwrap();
+        assert_eq!((ledger.talk(channel).await, ledger.channels().await), (Some(talk.clone()), Some(vec![channel])));
         talk.anew(Some("m".into()));
         assert_eq!((talk.kept.session, talk.kept.epoch), (None, 1));
+    }
+
+    #[tokio::test]
+    async fn what_was_said_is_masked() {
+        let secrets = Secrets::new(["hunter2hunter2".to_owned()]);
+        let ledger = Ledger::new(Store::in_memory().await.unwrap(), secrets, CancellationToken::new());
+        let channel = Snowflake(20);
+        let say = |talk: &mut Talk| talk.say(Role::User, "the key is hunter2hunter2, or sk-0123456789abcdef");
+        ledger.change_talk(channel, say).await.unwrap();
+        let talk = ledger.talk(channel).await.unwrap();
+        assert_eq!(talk.kept.history[0].text, "the key is ***, or sk-***");
+    }
+
+    #[tokio::test]
+    async fn a_store_that_refuses_is_asked_until_we_end() {
+        let (store, ending) = (Store::in_memory().await.unwrap(), CancellationToken::new());
+        let ledger = Ledger::new(store.clone(), Secrets::default(), ending.clone());
+        store.close().await;
+        let asked = ledger.set_cursor(Snowflake(20), Snowflake(1));
+        tokio::pin!(asked);
+        assert!(tokio::time::timeout(2 * RETRY.0, &mut asked).await.is_err());
+        ending.cancel();
+        assert_eq!(asked.await, None);
     }
 }

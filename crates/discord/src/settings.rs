@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use trunkline_core::secret::Secrets;
+
 use crate::allow::Allow;
 use crate::draft::Pace;
 
@@ -22,6 +24,8 @@ pub struct Settings {
     pub drain: Duration,
     /// The least time between two edits of a growing answer.
     pub pace: Duration,
+    /// What is not to be written down.
+    pub secrets: Secrets,
 }
 
 impl Settings {
@@ -37,6 +41,7 @@ impl Settings {
             queue: 20,
             drain: Duration::from_secs(30),
             pace: Pace::LEAST,
+            secrets: Secrets::default(),
         }
     }
 }

@@ -108,7 +108,8 @@ impl Store {
         Ok(query.fetch_optional(self.reading()).await?)
     }
 
-    /// Moves a message on; false if it is not there, or has come further already. What is answered stays answered.
+    /// Moves a message on; false if it is not there, or has come further already. What is answered stays answered, and
+    /// nothing is kept of it but that.
     pub async fn inbox_state(
         &self,
         message: &str,
@@ -116,7 +117,8 @@ impl Store {
         detail: Option<&Value>,
     ) -> Result<bool, StoreError> {
         let query = sqlx::query(
-            "UPDATE inbox SET state = ?2, detail = coalesce(?3, detail), changed = ?4 WHERE message = ?1
+            "UPDATE inbox SET state = ?2, detail = coalesce(?3, detail), changed = ?4,
+                 payload = CASE WHEN ?2 IN ('answered', 'failed') THEN '{}' ELSE payload END WHERE message = ?1
              AND (state = 'received' OR (state = 'answering' AND ?2 <> 'received'))",
         );
         let query = query.bind(message).bind(state.name()).bind(detail.map(Value::to_string));

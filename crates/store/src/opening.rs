@@ -30,6 +30,8 @@ pub(crate) fn options() -> SqliteConnectOptions {
         .foreign_keys(true)
         .busy_timeout(PATIENCE)
         .synchronous(SqliteSynchronous::Normal)
+        // What is forgotten is overwritten, not only unlinked.
+        .pragma("secure_delete", "on")
         .disable_statement_logging()
 }
 

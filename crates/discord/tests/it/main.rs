@@ -11,4 +11,5 @@ mod channels;
 mod connection;
 mod limits;
 mod once;
+mod record;
 mod requirements;

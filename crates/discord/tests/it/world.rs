@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -82,10 +84,24 @@ impl World {
         let stopping = stop.clone();
         runtime.spawn(async move {
             let token = Token::new(TOKEN);
-            let outcome = trunkline_discord::run(settings, &token, backends, store, stopping).await;
+            let outcome = trunkline_discord::run(settings, &token, backends, store.clone(), stopping).await;
+            store.close().await;
             let _nobody_waits = end.send(outcome);
         });
         self.bridge = Some(Bridge { runtime, stop, ended });
+    }
+
+    /// What is on record of a message: its state, its words, and what was noted of its answer.
+    pub(crate) fn on_record(&self, message: u64) -> Option<(&'static str, String, String)> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let store = open(self.folder.path()).await;
+            let row = store.inbox_message(&message.to_string()).await.unwrap();
+            store.close().await;
+            let row = row?;
+            let detail = row.detail.map(|detail| detail.to_string()).unwrap_or_default();
+            Some((row.state.name(), row.payload.to_string(), detail))
+        })
     }
 
     /// Ends it as a power cut would: nothing more is done.
@@ -114,6 +130,30 @@ impl World {
     pub(crate) fn ended(&mut self) -> Result<(), BridgeError> {
         let bridge = self.bridge.take().unwrap();
         bridge.ended.recv_timeout(Duration::from_secs(60)).expect("the bridge ends")
+    }
+}
+
+/// Keeps the database locked, as another process may, until it is dropped.
+pub(crate) struct Locked {
+    runtime: Runtime,
+    connection: Option<SqliteConnection>,
+}
+
+impl Locked {
+    pub(crate) fn new(world: &World) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let options = SqliteConnectOptions::new().filename(world.folder.path().join("trunkline.db"));
+        let mut connection = runtime.block_on(options.busy_timeout(Duration::from_secs(60)).connect()).unwrap();
+        runtime.block_on(sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut connection)).unwrap();
+        Self { runtime, connection: Some(connection) }
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.runtime.block_on(connection.close()).unwrap();
+        }
     }
 }
 

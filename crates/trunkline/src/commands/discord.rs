@@ -110,6 +110,7 @@ impl Discord {
             system_prompt: self.system_prompt.unwrap_or(settings.system_prompt),
             queue: self.queue.max(1),
             drain: self.drain,
+            secrets: engine.secrets().clone(),
             ..settings
         };
         tracing::info!(model, "answering on Discord");
