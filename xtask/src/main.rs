@@ -2,6 +2,7 @@
 
 mod bench;
 mod conformance;
+mod fuzz;
 mod npm;
 mod test;
 
@@ -16,6 +17,8 @@ enum Chore {
     Bench(bench::Bench),
     /// Run the real CLIs through the gateway against the mock LLM, and show what holds
     Conformance(conformance::Conformance),
+    /// Try what strangers send, made up: outputs of CLIs, streams, configuration, requests
+    Fuzz(fuzz::Fuzz),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -23,5 +26,6 @@ fn main() -> anyhow::Result<()> {
         Chore::Test(test) => test.run(),
         Chore::Bench(bench) => bench.run(),
         Chore::Conformance(conformance) => conformance.run(),
+        Chore::Fuzz(fuzz) => fuzz.run(),
     }
 }

@@ -64,7 +64,7 @@ fn need(program: &str) -> Result<()> {
     need_package(program, &[program])
 }
 
-fn need_package(program: &str, packages: &[&str]) -> Result<()> {
+pub(crate) fn need_package(program: &str, packages: &[&str]) -> Result<()> {
     if command(program).arg(if program == "sh" { "-c" } else { "--version" }).arg(":").output().is_ok() {
         return Ok(());
     }

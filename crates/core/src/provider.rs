@@ -238,7 +238,9 @@ pub struct CommandLine {
 /// The built-in providers, by name.
 #[must_use]
 pub fn built_in() -> BTreeMap<String, Provider> {
-    parse(BUILT_IN).expect("providers.toml is checked by the tests")
+    static PARSED: LazyLock<BTreeMap<String, Provider>> =
+        LazyLock::new(|| parse(BUILT_IN).expect("providers.toml is checked by the tests"));
+    PARSED.clone()
 }
 
 /// A provider that is nothing but a program, its arguments and its output format. The prompt goes to stdin unless an

@@ -1,0 +1,56 @@
+//! Whatever a CLI prints, however it arrives and however it ends: the same events, and one conclusion that makes sense.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use trunkline_core::event::Event;
+use trunkline_core::parse::{Conclusion, Context, Decoder, Ending, Format};
+use trunkline_fuzz::Input;
+
+const FORMATS: [Format; 10] = [
+    Format::Claude,
+    Format::Codex,
+    Format::Gemini,
+    Format::Qwen,
+    Format::Opencode,
+    Format::Ax,
+    Format::Text,
+    Format::Json,
+    Format::StreamJson,
+    Format::Protocol,
+];
+
+const ENDINGS: [Ending; 6] =
+    [Ending::Code(0), Ending::Code(1), Ending::Signal(9), Ending::TimedOut("idle"), Ending::Cancelled, Ending::Open];
+
+fuzz_target!(|data: &[u8]| {
+    let Some(input) = Input::read(data) else { return };
+    let format = FORMATS[input.choice % FORMATS.len()];
+    let ending = ENDINGS[input.choice / FORMATS.len() % ENDINGS.len()];
+    let whole = decode(format, ending, [input.bytes]);
+    let cut = decode(format, ending, input.pieces());
+    assert_eq!(whole, cut, "it matters how the output was cut");
+    let (events, conclusion) = whole;
+    assert!(events.iter().all(|event| event.clone().end().is_none()), "only the engine ends a turn: {events:?}");
+    assert!(conclusion.session.is_none_or(|session| !session.0.is_empty()), "a session without a name");
+    assert!(conclusion.failure.is_none_or(|failure| !failure.message.is_empty()), "a failure without a word");
+});
+
+/// All events, with neighbouring text joined: how plain text is cut follows how it arrives.
+fn decode<'a>(format: Format, ending: Ending, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Event>, Conclusion) {
+    let mut decoder = Decoder::new(format, Context::default());
+    let mut events: Vec<Event> = Vec::new();
+    for piece in pieces {
+        decoder.push(piece).into_iter().for_each(|event| join(&mut events, event));
+    }
+    let mut conclusion = decoder.conclude(ending, "", "four");
+    std::mem::take(&mut conclusion.events).into_iter().for_each(|event| join(&mut events, event));
+    (events, conclusion)
+}
+
+fn join(events: &mut Vec<Event>, event: Event) {
+    match (events.last_mut(), event) {
+        (Some(Event::Text { delta }), Event::Text { delta: more }) => delta.push_str(&more),
+        (_, event) => events.push(event),
+    }
+}
