@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::api::{Api, Llm};
@@ -25,6 +26,10 @@ pub struct Model {
     /// The upstream model the CLI is told to use.
     pub upstream: Option<String>,
     pub permissions: Permissions,
+    /// Whether the permissions are held by us as well; none leaves it to the gateway's own setting.
+    pub sandbox: Option<Sandbox>,
+    /// What a run may write besides.
+    pub writable: Vec<PathBuf>,
     pub limits: Limits,
     pub max_turns: Option<u32>,
     pub allowed_tools: Vec<String>,
@@ -63,6 +68,8 @@ impl Model {
             log_helpers: false,
             upstream: None,
             permissions: Permissions::default(),
+            sandbox: None,
+            writable: Vec::new(),
             limits,
             max_turns: None,
             allowed_tools: Vec::new(),
@@ -83,6 +90,18 @@ impl Model {
         let name = format!("{}/{upstream}", self.backend.name());
         Self { name, upstream: Some(upstream.to_owned()), ..self.clone() }
     }
+}
+
+/// Whether the permissions `read` and `edit` are held by the kernel, whatever the CLI makes of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sandbox {
+    /// Where the kernel can.
+    #[default]
+    On,
+    Off,
+    /// Where the kernel cannot, nothing is run.
+    Required,
 }
 
 /// What answers for a model.

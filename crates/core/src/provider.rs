@@ -62,6 +62,13 @@ pub struct Provider {
     /// Settings that only a file can carry.
     #[serde(default)]
     pub settings: Option<SettingsFile>,
+    /// Where it keeps its own state: what it may write whatever its permissions. `~/` is the home, `${NAME:-else}` a
+    /// variable; a folder, which is made where it is missing, ends in a slash.
+    #[serde(default)]
+    pub state: Vec<String>,
+    /// It confines its tools itself, by means that do not work inside bounds of ours: it gets none.
+    #[serde(default)]
+    pub confines: bool,
     /// How text is kept from becoming the CLI's own command.
     #[serde(default)]
     pub inert: Inert,

@@ -66,8 +66,7 @@ impl Inner {
         if model.worktree {
             belongings = self.with_worktree(belongings, &attempt).await?;
         }
-        let cwd = belongings.cwd(model);
-        let spec = launch.spec(&prompt, program, cwd, &mut belongings.scratch)?;
+        let spec = launch.spec(&prompt, program, &mut belongings)?;
         let running = self.keepers.spawn(spec).await.map_err(|error| could_not_start(&error, &provider.name))?;
         tracing::debug!(run = id, model = model.name, pid = running.pid(), "started");
         belongings.started = true;

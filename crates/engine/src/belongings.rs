@@ -8,6 +8,7 @@ use trunkline_core::model::Model;
 
 use crate::engine::Inner;
 use crate::gate::Permit;
+use crate::sandbox;
 use crate::scratch::Scratch;
 use crate::session;
 use crate::worktree::{After, Worktree};
@@ -45,6 +46,11 @@ impl Belongings {
     /// Where the attempt works.
     pub(crate) fn cwd(&self, model: &Model) -> PathBuf {
         self.worktree.as_ref().map_or(model.repo.as_path(), |(worktree, _)| &worktree.cwd).to_owned()
+    }
+
+    /// What of the workspace the attempt may write, if it may write there.
+    pub(crate) fn workspace(&self, model: &Model) -> Vec<PathBuf> {
+        self.worktree.as_ref().map_or_else(|| sandbox::checkout(&model.repo), |(worktree, _)| worktree.parts())
     }
 
     /// Commits and removes the worktree, if there is one, and notes where its session goes on.

@@ -1,6 +1,7 @@
 //! The built-in agent: what it is given to work with, and how it ends.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,15 +15,18 @@ use trunkline_core::api::{Api, Llm};
 use trunkline_core::event::{Event, Receipt};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::limits::{Limit, Overrun};
-use trunkline_core::model::{AGENT, Model};
+use trunkline_core::model::{AGENT, Backend, Model};
 use trunkline_core::phase::Phase;
+use trunkline_core::turn::Turn;
 
 use crate::agent_file;
 use crate::begin::Try;
 use crate::belongings::Belongings;
 use crate::engine::Inner;
 use crate::environment::{Child, of_child};
+use crate::launch::Launch;
 use crate::models::Models;
+use crate::sandbox::{self, Bounds, Scene};
 
 /// How long a message of the embedded LLM may be: it says what is in its script.
 const EMBEDDED_TOKENS: u64 = 4096;
@@ -67,7 +71,8 @@ impl Inner {
             return Err(Failure::new(Category::Configuration, message).hint("commit it, or do without a worktree"));
         }
         let env = self.shell_environment(attempt.models, model, attempt.id, &cwd);
-        let shell = Shell { keepers: self.keepers.clone(), env };
+        let confinement = self.agents_scene(model, &env, belongings.workspace(model)).confinement()?;
+        let shell = Shell { keepers: self.keepers.clone(), env, confinement };
         belongings.started = true;
         let agent = Agent {
             upstream: self.upstream.clone(),
@@ -95,14 +100,33 @@ impl Inner {
         }
     }
 
-    /// What the agent's commands see: no key of anybody.
-    fn shell_environment(
+    /// What a run of the model could write; none for one that is a service.
+    pub(crate) fn bounds(&self, model: &Model, models: &Models) -> Option<Result<Bounds, Failure>> {
+        match &model.backend {
+            Backend::Api(_) => None,
+            Backend::Agent(_) => {
+                let env = self.shell_environment(models, model, "", &model.repo);
+                Some(self.agents_scene(model, &env, sandbox::checkout(&model.repo)).bounds())
+            }
+            Backend::Program(provider) => {
+                let (settings, turn) = (&self.settings, &Turn::default());
+                let launch = Launch { settings, turn, model, provider, models, run: "<run>", owner: "<gateway>" };
+                Some(launch.bounds())
+            }
+        }
+    }
+
+    fn agents_scene<'a>(
         &self,
-        models: &Models,
-        model: &Model,
-        run: &str,
-        cwd: &Path,
-    ) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+        model: &'a Model,
+        env: &'a [(OsString, OsString)],
+        workspace: Vec<PathBuf>,
+    ) -> Scene<'a> {
+        Scene { usual: self.settings.sandbox, model, recipe: None, env, workspace, own: Vec::new() }
+    }
+
+    /// What the agent's commands see: no key of anybody.
+    fn shell_environment(&self, models: &Models, model: &Model, run: &str, cwd: &Path) -> Vec<(OsString, OsString)> {
         let (all_keys, recipe) = (models.all_keys(), std::collections::BTreeMap::new());
         let child =
             Child { keys: &[], all_keys: &all_keys, cwd, run, owner: &self.mark, recipe: &recipe, model: &model.env };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use trunkline_core::api::Api;
 use trunkline_core::event::Attempted;
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::model::Model;
+use trunkline_core::model::{Model, Sandbox};
 use trunkline_core::near::near;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Turn;
@@ -33,6 +33,7 @@ use crate::owner::Owner;
 use crate::plan::Plan;
 use crate::router::{Candidate, Circuits, circuit_of};
 use crate::run::Run;
+use crate::sandbox::Bounds;
 use crate::scratch::Scratch;
 use crate::session::resolve::Resolver;
 use crate::session::{Sessions, Thread};
@@ -54,6 +55,8 @@ pub struct Settings {
     /// Where worktrees are made.
     pub worktrees: PathBuf,
     pub caps: Caps,
+    /// Whether runs are confined, where a model does not say.
+    pub sandbox: Sandbox,
     /// Between asking a CLI to stop and killing it.
     pub grace: Duration,
     /// What a CLI gets to exit by itself after its last event.
@@ -153,6 +156,11 @@ impl Engine {
         self.inner.models.store(Arc::new(models));
     }
 
+    /// Where worktrees are made.
+    pub fn worktrees(&self) -> &Path {
+        &self.inner.settings.worktrees
+    }
+
     pub fn secrets(&self) -> &Secrets {
         &self.inner.settings.secrets
     }
@@ -176,6 +184,11 @@ impl Engine {
         let launch =
             Launch { settings, turn: &turn, model, provider, models: &models, run: "<run>", owner: "<gateway>" };
         Some(launch.plan())
+    }
+
+    /// What a run of the model could write; none for one that is a service.
+    pub fn bounds(&self, model: &Model) -> Option<Result<Bounds, Failure>> {
+        self.inner.bounds(model, &self.models())
     }
 
     /// Starts a turn: waits for a slot, makes its workspace, starts its CLI; and if that fails, whoever may take its place.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::Instant;
 use trunkline_core::failure::Category;
-use trunkline_core::model::{Backend, Model};
+use trunkline_core::model::{Backend, Model, Sandbox};
 use trunkline_core::provider;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{Message, Role, Turn};
@@ -29,6 +29,7 @@ fn engine(names: &[&str], policy: Policy) -> (Engine, TempDir) {
         state: folder.path().to_owned(),
         worktrees: folder.path().to_owned(),
         caps: Caps::default(),
+        sandbox: Sandbox::On,
         grace: Duration::ZERO,
         linger: Duration::ZERO,
         secrets: Secrets::default(),

@@ -14,12 +14,13 @@ use trunkline_core::provider::{CommandLine, Delivery, Form, Home, Provider, Sett
 use trunkline_core::turn::{Message, Role, Shown, Turn};
 use trunkline_process::Spec;
 
+use crate::belongings::Belongings;
 use crate::engine::Settings;
 use crate::environment::{Child, of_child};
 use crate::models::Models;
 use crate::plan::{Plan, values};
 use crate::program::locate;
-use crate::scratch::Scratch;
+use crate::sandbox::{self, Bounds, Scene};
 use crate::{agent_file, home};
 
 pub(crate) struct Launch<'a> {
@@ -83,14 +84,10 @@ impl Launch<'_> {
     }
 
     /// The process to start, with its private files written.
-    pub(crate) fn spec(
-        &self,
-        prompt: &Prompt,
-        program: PathBuf,
-        cwd: PathBuf,
-        scratch: &mut Scratch,
-    ) -> Result<Spec, Failure> {
+    pub(crate) fn spec(&self, prompt: &Prompt, program: PathBuf, belongings: &mut Belongings) -> Result<Spec, Failure> {
         let (model, turn) = (self.model, self.turn);
+        let (cwd, workspace) = (belongings.cwd(model), belongings.workspace(model));
+        let scratch = &mut belongings.scratch;
         let system_file =
             prompt.system.as_ref().map(|text| scratch.write("system.txt", text.as_bytes())).transpose()?;
         let images: Vec<String> = self
@@ -111,8 +108,10 @@ impl Launch<'_> {
         if self.provider.litters {
             command.env.insert("TMPDIR".to_owned(), scratch.folder("tmp")?);
         }
+        let env = self.environment(&self.settings.env, &command, &cwd);
+        let confinement = self.scene(&env, workspace).confinement()?;
         Ok(Spec {
-            env: self.environment(&self.settings.env, &command, &cwd),
+            env,
             program,
             args: command.args.into_iter().map(OsString::from).collect(),
             cwd,
@@ -123,8 +122,30 @@ impl Launch<'_> {
             },
             grace: self.settings.grace,
             limits: model.limits,
-            confinement: None,
+            confinement,
         })
+    }
+
+    /// What a run would be let write, without running it.
+    pub(crate) fn bounds(&self) -> Result<Bounds, Failure> {
+        let model = self.model;
+        let recipe = CommandLine { program: String::new(), args: Vec::new(), stdin: None, env: self.places() };
+        let env = self.environment(&self.settings.env, &recipe, &model.repo);
+        let workspace = match model.worktree {
+            true => vec![self.settings.worktrees.join(self.run)],
+            false => sandbox::checkout(&model.repo),
+        };
+        self.scene(&env, workspace).bounds()
+    }
+
+    fn scene<'a>(&'a self, env: &'a [(OsString, OsString)], workspace: Vec<PathBuf>) -> Scene<'a> {
+        let mut own = Vec::new();
+        if let Some((home, users)) = self.private_home() {
+            own.push(home::folder(&self.settings.state, self.name()));
+            own.extend(home.link.iter().map(|name| users.join(name)));
+        }
+        let (usual, recipe) = (self.settings.sandbox, Some(self.provider));
+        Scene { usual, model: self.model, recipe, env, workspace, own }
     }
 
     /// A short question to the program itself: its version, its health.

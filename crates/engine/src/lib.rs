@@ -27,6 +27,7 @@ mod plan;
 mod program;
 pub mod router;
 mod run;
+mod sandbox;
 mod scratch;
 mod session;
 #[cfg(test)]
@@ -42,3 +43,4 @@ pub use models::Models;
 pub use plan::{Plan, ignored as ignored_options};
 pub use program::{Located, locate};
 pub use run::Run;
+pub use sandbox::{Bounds, Free};

@@ -19,6 +19,7 @@ use trunkline_core::event::Receipt;
 use trunkline_core::failure::{Category, Failure};
 
 use crate::git::{Git, Tree};
+use crate::sandbox;
 use crate::session::Place;
 use ledger::{Entry, Ledger};
 
@@ -275,6 +276,13 @@ impl Worktrees {
 }
 
 impl Worktree {
+    /// What a run in it may write.
+    pub(crate) fn parts(&self) -> Vec<PathBuf> {
+        let mut parts = vec![self.path.clone()];
+        parts.extend(sandbox::of_worktree(&self.registration()));
+        parts
+    }
+
     /// What is said of a worktree that could not be put in order.
     pub(crate) fn left_behind(&self) -> Receipt {
         let path = Some(self.path.to_string_lossy().into_owned());

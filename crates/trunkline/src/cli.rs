@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use trunkline_core::model::Sandbox;
 
 use crate::commands;
 use crate::config::Surroundings;
@@ -50,6 +51,30 @@ pub(crate) struct Places {
     /// Folder for git worktrees of runs
     #[arg(long, value_name = "DIR", env = "TRUNKLINE_WORKTREES", default_value = "/tmp/agenticllm")]
     pub(crate) worktrees: PathBuf,
+    /// Whether the kernel confines runs with the permissions read and edit, for models that do not say
+    #[arg(long, value_name = "WHEN", env = "TRUNKLINE_SANDBOX", default_value = "on")]
+    pub(crate) sandbox: Confining,
+}
+
+/// [`Sandbox`], as an argument.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Confining {
+    /// Where the kernel can
+    On,
+    /// Only the CLIs' own flags hold
+    Off,
+    /// Where the kernel cannot, nothing is run
+    Required,
+}
+
+impl From<Confining> for Sandbox {
+    fn from(confining: Confining) -> Self {
+        match confining {
+            Confining::On => Self::On,
+            Confining::Off => Self::Off,
+            Confining::Required => Self::Required,
+        }
+    }
 }
 
 impl Places {

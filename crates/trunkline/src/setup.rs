@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing_subscriber::filter::LevelFilter;
 use trunkline_core::api::Api;
-use trunkline_core::model::AGENT;
+use trunkline_core::model::{AGENT, Sandbox};
 use trunkline_core::secret::Secrets;
 use trunkline_engine::{Caps, Engine, Settings, secret_values};
 use trunkline_process::{KeeperProgram, Keepers};
@@ -65,7 +65,8 @@ pub(crate) struct Loaded {
     pub(crate) place: Place,
     pub(crate) config: Config,
     pub(crate) state: PathBuf,
-    worktrees: PathBuf,
+    pub(crate) worktrees: PathBuf,
+    pub(crate) sandbox: Sandbox,
 }
 
 impl Loaded {
@@ -79,7 +80,7 @@ impl Loaded {
         let config = Config::load(&place, &around)?;
         let state = places.state_folder(&around);
         let worktrees = around.folder.join(&places.worktrees);
-        Ok(Self { place, config, state, worktrees, around })
+        Ok(Self { place, config, state, worktrees, sandbox: places.sandbox.into(), around })
     }
 
     /// An engine for these models, and what it cannot do without. Needs a tokio runtime.
@@ -95,6 +96,7 @@ impl Loaded {
             state: self.state.clone(),
             worktrees: self.worktrees.clone(),
             caps,
+            sandbox: self.sandbox,
             grace: grace.unwrap_or(GRACE),
             linger: LINGER,
             secrets: Secrets::new(secrets_of(&self.around, &self.config)),

@@ -69,7 +69,8 @@ impl Conformance {
             false => Installed::pinned(&sources, &target)?,
             true => Installed::latest(&sources, &target)?,
         };
-        let folder = tempfile::Builder::new().prefix("conformance-").disable_cleanup(self.keep).tempdir()?;
+        // Not among temporary files: there every run may write, and the bounds of none would be felt.
+        let folder = tempfile::Builder::new().prefix("run-").disable_cleanup(self.keep).tempdir_in(&target)?;
         fs::create_dir_all(folder.path().join("tmp"))?;
         let binary = built.join("trunkline");
         let mock = Listening::mock(&binary, folder.path(), Some(&sources.join("scenarios.json")))?;

@@ -53,7 +53,7 @@ pub(super) async fn run(
         stop: StopSignal::Term,
         grace: GRACE,
         limits: Limits { total: time_limit, ..Limits::NONE },
-        confinement: None,
+        confinement: shell.confinement.clone(),
     };
     let mut running = shell.keepers.spawn(spec).await.map_err(|error| not_started(error, command))?;
     let mut transcript = Transcript::default();

@@ -2,8 +2,8 @@
 //!
 //! Their user is an LLM. So whatever goes wrong is an answer, not an error: it says what is wrong and how to mend it.
 //!
-//! The permissions hold for what is asked of the file tools. They are no sandbox: whoever may use `bash` may do what the
-//! user may.
+//! The permissions hold for what is asked of the file tools. What `bash` may do is for whoever gives it a [`Confinement`]:
+//! without one, what the user may.
 
 mod bash;
 mod call;
@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use trunkline_core::provider::Permissions;
 use trunkline_core::turn::Json;
-use trunkline_process::Keepers;
+use trunkline_process::{Confinement, Keepers};
 
 use self::call::{Allowed, Call};
 use self::place::Workspace;
@@ -59,6 +59,8 @@ pub struct Shell {
     pub keepers: Keepers,
     /// The whole environment of a command.
     pub env: Vec<(OsString, OsString)>,
+    /// Where a command may write; none means wherever the user may.
+    pub confinement: Option<Confinement>,
 }
 
 /// What the model is told about a call.

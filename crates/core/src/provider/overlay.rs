@@ -28,6 +28,8 @@ pub struct Overlay {
     pub keys: Option<Vec<String>>,
     pub home: Option<Home>,
     pub settings: Option<SettingsFile>,
+    pub state: Option<Vec<String>>,
+    pub confines: Option<bool>,
     pub inert: Option<Inert>,
     pub litters: Option<bool>,
     pub quiet: Option<bool>,
@@ -52,7 +54,7 @@ pub struct Grants {
 
 impl Overlay {
     /// What may be written, by name.
-    pub const FIELDS: [&'static str; 21] = [
+    pub const FIELDS: [&'static str; 23] = [
         "program",
         "native",
         "install",
@@ -65,6 +67,8 @@ impl Overlay {
         "keys",
         "home",
         "settings",
+        "state",
+        "confines",
         "inert",
         "litters",
         "quiet",
@@ -88,6 +92,8 @@ impl Overlay {
         set(&mut recipe.permissions.edit, self.permissions.edit);
         set(&mut recipe.permissions.full, self.permissions.full);
         set(&mut recipe.keys, self.keys);
+        set(&mut recipe.state, self.state);
+        set(&mut recipe.confines, self.confines);
         set(&mut recipe.inert, self.inert);
         set(&mut recipe.litters, self.litters);
         set(&mut recipe.quiet, self.quiet);

@@ -100,7 +100,7 @@ impl Agent {
             let outcome = match task {
                 Some(task) => one_task(&engine, talk, &model, &task).await,
                 None => {
-                    let shell = Shell { keepers, env: loaded.around.env.clone() };
+                    let shell = Shell { keepers, env: loaded.around.env.clone(), confinement: None };
                     match Repl::new(&engine, shell, talk, model, &loaded) {
                         Ok(repl) => repl.run(&notes, &resume).await,
                         Err(error) => Err(error.into()),

@@ -14,7 +14,7 @@ use trunkline_core::near::near;
 use trunkline_core::provider::Delivery;
 use trunkline_core::secret::Secrets;
 use trunkline_engine::router::CircuitState;
-use trunkline_engine::{Caps, Engine, Explanation, Plan};
+use trunkline_engine::{Bounds, Caps, Engine, Explanation, Plan};
 
 use crate::Exit;
 use crate::cli::Places;
@@ -101,13 +101,16 @@ fn show(engine: &Engine, model: &Model) -> Result<bool> {
     }
     if let Backend::Agent(llm) = &model.backend {
         show_agent(llm, model)?;
-        return Ok(!model.repo.is_dir());
+        let unbound = show_bounds(engine, model)?;
+        show_memory(model)?;
+        return Ok(!model.repo.is_dir() || unbound);
     }
     match engine.plan(model) {
         Some(Ok(plan)) => {
             show_plan(&plan, engine.secrets())?;
+            let unbound = show_bounds(engine, model)?;
             show_memory(model)?;
-            Ok(plan.program.is_err() || !model.repo.is_dir())
+            Ok(plan.program.is_err() || !model.repo.is_dir() || unbound)
         }
         Some(Err(failure)) => {
             say(format!("  error   {failure}"))?;
@@ -133,8 +136,7 @@ fn show_agent(llm: &Llm, model: &Model) -> io::Result<()> {
     say(format!("  cwd     {}", model.repo.display()))?;
     let tools = offered(model.permissions, &model.allowed_tools);
     say(format!("  tools   {}", if tools.is_empty() { "none".to_owned() } else { tools.join(", ") }))?;
-    say(format!("  timeout {:?}", model.limits.total))?;
-    show_memory(model)
+    say(format!("  timeout {:?}", model.limits.total))
 }
 
 fn show_plan(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
@@ -159,6 +161,24 @@ fn show_plan(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
         Delivery::Arg => "  prompt  as an argument, at most 128 KiB",
         Delivery::Request => "  prompt  as a JSON request on stdin",
     })
+}
+
+/// Where a run of the model could write; true if it must be confined and cannot be.
+fn show_bounds(engine: &Engine, model: &Model) -> io::Result<bool> {
+    match engine.bounds(model) {
+        Some(Ok(Bounds::Within(places))) => {
+            let there = places.iter().filter(|path| path.exists() || path.starts_with(engine.worktrees()));
+            let places: Vec<String> = there.map(|path| quote(&path.to_string_lossy())).collect();
+            say(format!("  writes  {}", places.join(" ")))?;
+        }
+        Some(Ok(Bounds::Free(free))) => say(format!("  writes  {free}"))?,
+        Some(Err(failure)) => {
+            say(format!("  error   {failure}"))?;
+            return Ok(true);
+        }
+        None => {}
+    }
+    Ok(false)
 }
 
 /// How a conversation goes on with this model.

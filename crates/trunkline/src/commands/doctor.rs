@@ -1,6 +1,7 @@
 //! `trunkline doctor`: which providers are here, which versions, where from; and on demand, whether they answer.
 
 mod running;
+mod sandbox;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -10,6 +11,7 @@ use anyhow::Result;
 use clap::Args;
 use trunkline_core::model::Backend;
 use trunkline_engine::{Caps, Depth, Examined, Models};
+use trunkline_process::Landlock;
 
 use super::check::circuit;
 use crate::Exit;
@@ -47,6 +49,9 @@ impl Doctor {
         })?;
         for row in table(&report.providers, known.as_ref()) {
             say(row)?;
+        }
+        for (index, line) in sandbox::told(loaded.sandbox, Landlock::here(), &loaded.worktrees).iter().enumerate() {
+            say(if index == 0 { format!("\nsandbox: {line}") } else { format!("         {line}") })?;
         }
         if report.providers.iter().all(|examined| !examined.available || examined.stand_in) {
             say("\nno agent CLI was found, nor any other provider; install one with the command shown beside it")?;

@@ -10,7 +10,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use tokio::net::TcpListener;
+use trunkline_core::model::Sandbox;
 use trunkline_engine::{Caps, Engine};
+use trunkline_process::Landlock;
 use trunkline_server::auth::{self, Keys};
 use trunkline_server::{Stop, serve};
 use trunkline_store::Store;
@@ -97,6 +99,9 @@ fn span(text: &str) -> Result<Duration, String> {
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let loaded = Loaded::new(&self.places)?;
+        if let (true, Err(missing)) = (loaded.sandbox != Sandbox::Off, Landlock::here()) {
+            tracing::warn!("runs are not confined, only the CLIs' own flags hold: {missing}");
+        }
         for warning in &loaded.config.warnings {
             tracing::warn!("{warning}");
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use trunkline_core::limits::{Asked, Limits};
-use trunkline_core::model::{Backend, Model, Normalize};
+use trunkline_core::model::{Backend, Model, Normalize, Sandbox};
 use trunkline_core::near::near;
 use trunkline_core::parse::Format;
 use trunkline_core::provider::{self, Delivery, Permissions, Provider};
@@ -40,6 +40,9 @@ struct Entry {
     model: Option<String>,
     #[serde(default)]
     permissions: Permissions,
+    sandbox: Option<Sandbox>,
+    #[serde(default)]
+    writable: Vec<String>,
     timeout: Option<Span>,
     startup_timeout: Option<Span>,
     idle_timeout: Option<Span>,
@@ -189,6 +192,8 @@ impl Entry {
             log_helpers: self.policy.commit_helpers,
             upstream: self.model.or(base.upstream),
             permissions: self.permissions,
+            sandbox: self.sandbox.or(base.sandbox),
+            writable: [base.writable, self.writable.iter().map(|path| around.path(path, folder)).collect()].concat(),
             limits,
             max_turns: self.max_turns,
             allowed_tools: self.allowed_tools,

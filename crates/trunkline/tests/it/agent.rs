@@ -10,7 +10,7 @@ use crate::look::{all_gone, until};
 use crate::service::{Script, Service, refusal, stream};
 
 /// What the LLM says with calls of these names and arguments.
-fn calls(text: &str, calls: &[(&str, &str, Value)]) -> Script {
+pub(crate) fn calls(text: &str, calls: &[(&str, &str, Value)]) -> Script {
     let calls: Vec<Value> = calls
         .iter()
         .enumerate()
@@ -22,17 +22,17 @@ fn calls(text: &str, calls: &[(&str, &str, Value)]) -> Script {
     stream(&[json!({"role": "assistant", "content": text}), json!({"tool_calls": calls})], "tool_calls")
 }
 
-fn says(text: &str) -> Script {
+pub(crate) fn says(text: &str) -> Script {
     stream(&[json!({"role": "assistant", "content": text})], "stop")
 }
 
-/// A gateway whose agent has this LLM.
-fn on(llm: &Service) -> Line {
-    Line::new().env("LLM_BASE_URL", &llm.url).env("LLM_AUTH_TOKEN", "sk-secret-token").env("LLM_DEFAULT_MODEL", "big")
+/// The line, with this LLM for its agent.
+pub(crate) fn on(line: Line, llm: &Service) -> Line {
+    line.env("LLM_BASE_URL", &llm.url).env("LLM_AUTH_TOKEN", "sk-secret-token").env("LLM_DEFAULT_MODEL", "big")
 }
 
 /// The messages of the service's nth request: who said what.
-fn told(llm: &Service, nth: usize) -> Vec<(String, String)> {
+pub(crate) fn told(llm: &Service, nth: usize) -> Vec<(String, String)> {
     let seen = llm.seen();
     let messages = seen[nth].1["messages"].as_array().unwrap().clone();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -65,7 +65,7 @@ fn a_fresh_machine_has_an_agent_that_answers() {
 #[test]
 fn the_llm_is_asked_as_the_environment_says() {
     let llm = Service::new([says("hello")]);
-    let line = on(&llm).file("AGENTS.md", "Speak softly.").start();
+    let line = on(Line::new(), &llm).file("AGENTS.md", "Speak softly.").start();
     let answer = line.chat("hi").model("agent").with("temperature", 0.5).send();
     assert_eq!(answer.content(), "hello");
     assert_eq!(answer.json()["usage"]["prompt_tokens"], 7);
@@ -84,7 +84,7 @@ fn the_llm_is_asked_as_the_environment_says() {
 #[test]
 fn another_model_of_the_llm_can_be_asked_for() {
     let llm = Service::new([says("1"), says("2")]);
-    let line = on(&llm).env("LLM_SMALL_FAST_MODEL", "azure/mini").start();
+    let line = on(Line::new(), &llm).env("LLM_SMALL_FAST_MODEL", "azure/mini").start();
     for name in ["agent/azure/mini", "agent/other"] {
         line.chat("hi").model(name).send().content();
     }
@@ -108,7 +108,7 @@ fn its_tools_work_and_what_it_does_wrong_it_is_told() {
         ),
         says("Done."),
     ]);
-    let line = on(&llm).start();
+    let line = on(Line::new(), &llm).start();
     let answer = line.chat("go").model("agent").send();
     assert_eq!(answer.content(), "Done.");
     assert_eq!(answer.json()["usage"]["prompt_tokens"], 14, "of both questions");
@@ -138,8 +138,10 @@ fn who_may_only_read_can_only_read() {
         ),
         says("I could not."),
     ]);
-    let line =
-        on(&llm).file("README.md", "read me").model("m", json!({"driver": "agent", "permissions": "read"})).start();
+    let line = on(Line::new(), &llm)
+        .file("README.md", "read me")
+        .model("m", json!({"driver": "agent", "permissions": "read"}))
+        .start();
     line.chat("go").model("m").send().content();
     assert_eq!(llm.seen()[0].1["tools"].as_array().unwrap().len(), 1);
     let told = told(&llm, 1);
@@ -155,7 +157,7 @@ fn in_a_worktree_it_leaves_a_branch_and_the_checkout_alone() {
         calls("", &[("a", "write_file", json!({"path": "new.txt", "content": "new\n"}))]),
         says("Done."),
     ]);
-    let line = on(&llm).file("old.txt", "old").model("m", json!({"driver": "agent", "worktree": true}));
+    let line = on(Line::new(), &llm).file("old.txt", "old").model("m", json!({"driver": "agent", "worktree": true}));
     line.commit("first");
     let line = line.start();
     let answer = line.chat("go").model("m").send().json();
@@ -170,7 +172,7 @@ fn in_a_worktree_it_leaves_a_branch_and_the_checkout_alone() {
 fn a_session_remembers_its_tools_too() {
     let llm =
         Service::new([calls("Look.", &[("a", "bash", json!({"command": "echo seen"}))]), says("One."), says("Two.")]);
-    let mut line = on(&llm).start();
+    let mut line = on(Line::new(), &llm).start();
     let first = line.chat("one").model("agent").send();
     let session = first.header("x-trunkline-session").unwrap().to_owned();
     line.signal(Signal::TERM);
@@ -187,7 +189,7 @@ fn a_session_remembers_its_tools_too() {
 #[test]
 fn what_was_said_before_a_tool_that_was_stopped_is_kept_once() {
     let llm = Service::new([calls("Wait.", &[("a", "bash", json!({"command": "touch begun; sleep 600"}))])]);
-    let line = on(&llm).start();
+    let line = on(Line::new(), &llm).start();
     let mut stream = line.chat("one").model("agent").streamed().open();
     stream.until("[tool] bash");
     until("the command runs", || line.repo().join("begun").exists());
@@ -217,7 +219,7 @@ fn who_hangs_up_in_the_middle_of_a_tool_ends_it_and_the_session_goes_on() {
         ),
         says("Two."),
     ]);
-    let line = on(&llm).start();
+    let line = on(Line::new(), &llm).start();
     let mut stream = line.chat("one").model("agent").streamed().open();
     stream.until("[tool] bash");
     let session = line.path("state/agent");
@@ -249,7 +251,7 @@ fn a_turn_that_is_tried_again_is_remembered_once() {
     let half = format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {"content": "half"}}]}));
     let cut = || Script::Says(200, "content-type: text/event-stream\r\n", half.clone());
     let llm = Service::new([says("One."), cut(), says("Two."), says("Three.")]);
-    let line = on(&llm).config("router.yaml", "providers: []\nrouting: {backoff: 1ms}\n").start();
+    let line = on(Line::new(), &llm).config("router.yaml", "providers: []\nrouting: {backoff: 1ms}\n").start();
     let first = line.chat("one").model("agent").send();
     let session = first.header("x-trunkline-session").unwrap().to_owned();
     let say = |text: &str| line.chat(text).model("agent").header("x-trunkline-session", &session).send();
@@ -263,7 +265,7 @@ fn a_turn_that_is_tried_again_is_remembered_once() {
 #[test]
 fn what_the_model_got_wrong_is_not_said_back_to_the_service() {
     let llm = Service::new([calls("", &[("a", "my tool", json!("{\"path"))]), says("Done.")]);
-    let line = on(&llm).start();
+    let line = on(Line::new(), &llm).start();
     line.chat("go").model("agent").send().content();
     let call = llm.seen()[1].1["messages"][2]["tool_calls"][0]["function"].clone();
     assert_eq!(call, json!({"name": "my_tool", "arguments": "{}"}));
@@ -299,7 +301,7 @@ fn a_failure_of_the_llm_is_told_in_its_own_words_with_what_to_do() {
     ] {
         let refused = || refusal(status, headers, json!({"message": "its own words"}));
         let llm = Service::new([refused(), refused(), refused(), refused()]);
-        let line = on(&llm).config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n").start();
+        let line = on(Line::new(), &llm).config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n").start();
         let reply = line.chat("hi").model("agent").send();
         let error = reply.error(code);
         assert_eq!(error["code"], category, "{error}");
@@ -318,7 +320,7 @@ fn a_failure_of_the_llm_is_told_in_its_own_words_with_what_to_do() {
 fn it_asks_so_often_and_no_more() {
     let again = || calls("", &[("a", "bash", json!({"command": "true"}))]);
     let llm = Service::new([again(), again(), again()]);
-    let line = on(&llm).model("m", json!({"driver": "agent", "maxTurns": 2})).start();
+    let line = on(Line::new(), &llm).model("m", json!({"driver": "agent", "maxTurns": 2})).start();
     let error = line.chat("go").model("m").send().error(500);
     assert_eq!(error["detail"], "the model was asked 2 times and still wants to go on", "{error}");
     assert_eq!(llm.seen().len(), 2);
@@ -336,8 +338,11 @@ fn an_agent_on_an_agent() {
 #[test]
 fn its_commands_see_no_keys() {
     let llm = Service::new([calls("", &[("a", "bash", json!({"command": "env"}))]), says("Done.")]);
-    let line =
-        on(&llm).env("OPENAI_API_KEY", "sk-openai").env("TRUNKLINE_API_KEYS", "sk-ours").env("MINE", "kept").start();
+    let line = on(Line::new(), &llm)
+        .env("OPENAI_API_KEY", "sk-openai")
+        .env("TRUNKLINE_API_KEYS", "sk-ours")
+        .env("MINE", "kept")
+        .start();
     line.chat("go").model("agent").header("authorization", "Bearer sk-ours").send().content();
     let environment = told(&llm, 1).pop().unwrap().1;
     assert!(environment.contains("MINE=kept"), "{environment}");
@@ -374,7 +379,7 @@ fn what_belongs_to_git_is_left_to_git() {
         says("Done."),
     ]);
     let entry = json!({"driver": "agent", "worktree": true});
-    let line = on(&llm).file("old.txt", "old").model("m", json!({"driver": "agent"})).model("w", entry);
+    let line = on(Line::new(), &llm).file("old.txt", "old").model("m", json!({"driver": "agent"})).model("w", entry);
     line.commit("first");
     let line = line.start();
     line.chat("go").model("m").send().content();

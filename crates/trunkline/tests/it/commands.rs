@@ -61,6 +61,7 @@ fn doctor_shows_versions_and_places() {
     let row =
         |name: &str| shown.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{shown}")).to_owned();
     assert!(row("claude").starts_with('✓') && row("claude").contains("2.1.0 (Claude Code)"), "{shown}");
+    assert!(shown.contains("\nsandbox: "), "{shown}");
     assert!(row("claude").ends_with(line.path("bin/claude").to_str().unwrap()), "{shown}");
     assert!(row("codex").contains("--version failed"), "{shown}");
     assert!(row("gemini").starts_with('✗') && row("gemini").contains("npm install -g @google/gemini-cli"), "{shown}");

@@ -57,7 +57,20 @@ pub(crate) struct Ran {
 
 impl Line {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("trunkline-").tempdir().unwrap();
+        Self::within(tempfile::Builder::new().prefix("trunkline-").tempdir().unwrap())
+    }
+
+    /// As [`new`](Self::new), outside of the folders for temporary files; none where the tests are built inside of one.
+    pub(crate) fn apart() -> Option<Self> {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        if ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|temporary| folder.starts_with(temporary)) {
+            eprintln!("skipped: {} is a place for temporary files", folder.display());
+            return None;
+        }
+        Some(Self::within(tempfile::Builder::new().prefix("trunkline-").tempdir_in(folder).unwrap()))
+    }
+
+    fn within(folder: TempDir) -> Self {
         let line = Self { folder, models: Map::new(), env: Vec::new(), args: Vec::new(), gateway: None, user: None };
         for name in ["home", "config", "bin", "tools", "repo", "seen"] {
             fs::create_dir(line.path(name)).unwrap();

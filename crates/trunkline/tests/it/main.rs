@@ -39,6 +39,7 @@ mod providers;
 mod registry;
 mod router;
 mod safety;
+mod sandbox;
 mod sessions;
 mod shared;
 mod silence;

@@ -29,7 +29,7 @@ impl Stage {
         fs::write(folder.path().join("secret.txt"), "secret").unwrap();
         let keepers = Keepers::new(this_test_binary(), 0).unwrap();
         let env = vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())];
-        let tools = Toolbox::new(root, permissions, Shell { keepers: keepers.clone(), env });
+        let tools = Toolbox::new(root, permissions, Shell { keepers: keepers.clone(), env, confinement: None });
         Self { folder, keepers, tools }
     }
 

@@ -51,7 +51,7 @@ fn the_registry_of_the_specification() {
 fn every_key_is_read() {
     let m = model(json!({
         "driver": "claude-code", "repoPath": "~/work", "agentFile": "RULES.md", "worktree": true, "keepWorktree": true,
-        "model": "opus", "permissions": "full", "timeout": "2m", "idleTimeout": 5, "maxTurns": 3,
+        "model": "opus", "permissions": "full", "sandbox": "off", "writable": ["~/out", "more"], "timeout": "2m", "idleTimeout": 5, "maxTurns": 3,
         "allowedTools": ["Read"], "systemPrompt": "Be brief.", "env": {"A": "b"}, "command": "~/bin/claude",
         "args": ["--debug"], "normalize": "last_block", "policy": {"createHelpers": false, "commitHelpers": true},
     }));
@@ -59,6 +59,8 @@ fn every_key_is_read() {
     assert_eq!(m.agent_file.as_deref(), Some("RULES.md"));
     assert!(m.worktree && m.keep_worktree && m.log_helpers);
     assert_eq!((m.upstream.as_deref(), m.permissions), (Some("opus"), Permissions::Full));
+    assert_eq!((m.sandbox, m.writable[0].to_str()), (Some(Sandbox::Off), Some("/home/u/out")));
+    assert!(m.writable[1].is_absolute() && m.writable[1].ends_with("more"));
     assert_eq!((m.limits.total, m.limits.idle), (Duration::from_secs(120), Duration::from_secs(5)));
     assert_eq!((m.max_turns, &m.allowed_tools[..]), (Some(3), &["Read".to_owned()][..]));
     assert!(m.system_prompt.unwrap().starts_with("Be brief.\n\nDo not add helper scripts"));
@@ -151,6 +153,10 @@ fn the_schema_takes_what_we_take() {
         ("model", json!(7)),
         ("permissions", json!("read")),
         ("permissions", json!("root")),
+        ("sandbox", json!("required")),
+        ("sandbox", json!(false)),
+        ("writable", json!(["~/out"])),
+        ("writable", json!("~/out")),
         ("timeout", json!("90")),
         ("timeout", json!("1.5 h")),
         ("timeout", json!(0.5)),

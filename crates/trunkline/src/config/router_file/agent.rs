@@ -7,7 +7,7 @@ use serde_json::Map;
 use serde_path_to_error::Segment;
 use trunkline_core::limits::Asked;
 use trunkline_core::near::did_you_mean;
-use trunkline_core::provider::{self, Overlay, Permissions, Provider};
+use trunkline_core::provider::{self, Overlay, Provider};
 
 use super::super::models_file::AGENT_FILE;
 use super::Reader;
@@ -17,7 +17,7 @@ use super::mistake::Mistake;
 use super::yaml::{Node, Value};
 
 /// What is said about a run. The other keys are the recipe's own fields; `args`, `permissions` and `env` are both.
-const RUN_KEYS: [&str; 18] = [
+const RUN_KEYS: [&str; 20] = [
     "recipe",
     "model",
     "timeout",
@@ -32,6 +32,8 @@ const RUN_KEYS: [&str; 18] = [
     "worktree",
     "keep_worktree",
     "permissions",
+    "sandbox",
+    "writable",
     "max_turns",
     "allowed_tools",
     "system_prompt",
@@ -48,15 +50,8 @@ pub(super) fn read(config: &Fields<'_>, name: &str, reader: &Reader<'_>) -> Resu
         _ => config.texts("args")?,
     };
     let permissions = match config.get("permissions") {
-        None | Some(Node { value: Value::Map(_), .. }) => Permissions::default(),
-        Some(node @ Node { value: Value::Text(level), .. }) => {
-            Permissions::deserialize(node.to_json()).map_err(|_| {
-                config
-                    .mistake(node.at, format!("unknown permissions {level:?}"))
-                    .suggest(level, ["read", "edit", "full"])
-            })?
-        }
-        Some(node) => return Err(config.wanted("permissions", node, "read, edit or full")),
+        Some(Node { value: Value::Map(_), .. }) => None,
+        _ => one_of(config, "permissions", ["read", "edit", "full"])?,
     };
     let (provider, args) = recipe(config, name, more_args, reader)?;
     let kind = Kind::Agent {
@@ -71,7 +66,6 @@ pub(super) fn read(config: &Fields<'_>, name: &str, reader: &Reader<'_>) -> Resu
             .filter(|file| !file.is_empty()),
         worktree: config.truth("worktree", false)?,
         keep_worktree: config.truth("keep_worktree", false)?,
-        permissions,
         limits: Asked {
             total: None,
             startup: config.time("startup_timeout")?,
@@ -79,12 +73,30 @@ pub(super) fn read(config: &Fields<'_>, name: &str, reader: &Reader<'_>) -> Resu
             tool: config.time("tool_timeout")?,
             compact: config.time("compact_timeout")?,
         },
+        permissions: permissions.unwrap_or_default(),
+        sandbox: one_of(config, "sandbox", ["on", "off", "required"])?,
+        writable: config.texts("writable")?.iter().map(|path| reader.around.path(path, &reader.folder)).collect(),
         max_turns: config.count("max_turns", 0, u32::MAX)?,
         allowed_tools: config.texts("allowed_tools")?,
         system_prompt: config.any_text("system_prompt")?,
         env: config.env()?,
     };
     Ok(Settings { kind, model: config.text("model")?, timeout: config.time("timeout")? })
+}
+
+/// One of a few words, if anything is written.
+fn one_of<'de, T: Deserialize<'de>>(config: &Fields<'_>, key: &str, words: [&str; 3]) -> Result<Option<T>, Mistake> {
+    match config.get(key) {
+        None => Ok(None),
+        Some(node @ Node { value: Value::Text(word), .. }) => {
+            let unknown = |_| config.mistake(node.at, format!("unknown {key} {word:?}")).suggest(word, words);
+            T::deserialize(node.to_json()).map(Some).map_err(unknown)
+        }
+        Some(node) => {
+            let [first, second, third] = words;
+            Err(config.wanted(key, node, &format!("{first}, {second} or {third}")))
+        }
+    }
 }
 
 /// The recipe with what is written over it, and the arguments that are left for the run.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Map;
 use trunkline_core::api::Key;
 use trunkline_core::limits::Asked;
+use trunkline_core::model::Sandbox;
 use trunkline_core::provider::{Permissions, Provider};
 
 use super::expand::is_variable;
@@ -50,6 +51,8 @@ pub(crate) enum Kind {
         permissions: Permissions,
         /// But the whole, which every type has.
         limits: Asked,
+        sandbox: Option<Sandbox>,
+        writable: Vec<PathBuf>,
         max_turns: Option<u32>,
         allowed_tools: Vec<String>,
         system_prompt: Option<String>,

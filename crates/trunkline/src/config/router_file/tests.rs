@@ -11,6 +11,7 @@ use serde_json::json;
 use trunkline_core::api::Key;
 use trunkline_core::failure::Category;
 use trunkline_core::limits::Asked;
+use trunkline_core::model::Sandbox;
 use trunkline_core::parse::Format;
 use trunkline_core::provider::{self, Delivery, Permissions};
 use trunkline_engine::router::{Backoff, Breaker};
@@ -147,6 +148,8 @@ fn every_key_is_read() {
             compact: Some(Duration::from_secs(1200)),
             total: None,
         },
+        sandbox: Some(Sandbox::Off),
+        writable: vec!["/home/u/out".into(), setting.root.path().join("conf/more")],
         max_turns: Some(40),
         allowed_tools: vec!["Read".to_owned(), "Bash".to_owned()],
         system_prompt: Some("Be brief.".to_owned()),
@@ -166,6 +169,8 @@ fn every_key_is_read() {
         keys = ["MY_KEY"]
         home = { env = "MY_HOME", default = ".mine", link = ["auth.json"] }
         settings = { env = "MY_SETTINGS", content = "{}", system = "/etc/mine.json" }
+        state = ["~/.mine/"]
+        confines = true
         inert = { slash = true }
         litters = true
         quiet = true
@@ -200,6 +205,8 @@ fn what_is_left_out() {
         keep_worktree: false,
         permissions: Permissions::Edit,
         limits: Asked::default(),
+        sandbox: None,
+        writable: Vec::new(),
         max_turns: None,
         allowed_tools: Vec::new(),
         system_prompt: None,

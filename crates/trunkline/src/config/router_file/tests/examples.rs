@@ -63,6 +63,8 @@ providers:
       worktree: true
       keep_worktree: true
       permissions: full
+      sandbox: off
+      writable: [~/out, more]
       max_turns: 40
       allowed_tools: [Read, Bash]
       system_prompt: Be brief.
@@ -77,6 +79,8 @@ providers:
       prompt: stdin
       native: [lib/agent]
       install: ask me
+      state: [~/.mine/]
+      confines: true
       permissions: {read: {args: [--look]}, full: {args: [--all], env: {ALL: '1'}}}
       keys: [MY_KEY]
       home: {env: MY_HOME, default: .mine, link: [auth.json]}

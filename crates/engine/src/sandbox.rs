@@ -1,0 +1,160 @@
+//! What a run of a model may write, as the kernel will hold it. The permissions are also told to the CLI; here they are
+//! meant for one that does not listen, and for everything that it starts.
+//!
+//! What a rule opens it opens with all that is beneath: nothing inside can be closed again. So a worktree's run gets the
+//! parts of the repository that git needs for a commit one by one, and neither its hooks nor its settings; a run in the
+//! checkout itself has all of it, `.git` included.
+
+mod places;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use trunkline_core::failure::{Category, Failure};
+use trunkline_core::model::{Model, Sandbox};
+use trunkline_core::provider::{Delivery, Permissions, Provider};
+use trunkline_process::{Confinement, Landlock, Missing};
+
+use places::{CACHES, DEVICES, TEMPORARY, expand};
+
+/// What a run may write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bounds {
+    /// Whatever the user may, and why.
+    Free(Free),
+    /// These files, and these folders with all that is in them.
+    Within(Vec<PathBuf>),
+}
+
+/// Why a run is not confined by us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Free {
+    /// Its permissions are full.
+    Full,
+    /// It is switched off for the model, or for all.
+    Off,
+    /// Its CLI confines its tools itself, and cannot inside bounds of ours.
+    Own,
+    /// An executable of the provider protocol: a program of the user's own, not an agent's.
+    Executable,
+    /// This machine cannot.
+    Missing(Missing),
+}
+
+impl fmt::Display for Free {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("anywhere: its permissions are full"),
+            Self::Off => f.write_str("anywhere, if the CLI lets it: the sandbox is off"),
+            Self::Own => f.write_str("what the CLI's own sandbox allows"),
+            Self::Executable => f.write_str("anywhere: a provider executable is not confined"),
+            Self::Missing(missing) => write!(f, "anywhere, if the CLI lets it: {missing}"),
+        }
+    }
+}
+
+/// What is known of a run when its bounds are drawn.
+pub(crate) struct Scene<'a> {
+    /// What holds for a model that does not say.
+    pub(crate) usual: Sandbox,
+    pub(crate) model: &'a Model,
+    /// None for the built-in agent.
+    pub(crate) recipe: Option<&'a Provider>,
+    /// The run's own environment, which says where its home and its caches are.
+    pub(crate) env: &'a [(OsString, OsString)],
+    /// Its workspace, and what of git's it needs.
+    pub(crate) workspace: Vec<PathBuf>,
+    /// What else it must write: a home that we gave it.
+    pub(crate) own: Vec<PathBuf>,
+}
+
+impl Scene<'_> {
+    /// The bounds of the run; an error where it must have some and cannot.
+    pub(crate) fn bounds(&self) -> Result<Bounds, Failure> {
+        let sandbox = self.model.sandbox.unwrap_or(self.usual);
+        let free = match (self.model.permissions, sandbox, self.recipe) {
+            (Permissions::Full, ..) => Some(Free::Full),
+            (_, _, Some(recipe)) if recipe.prompt == Delivery::Request => Some(Free::Executable),
+            (_, _, Some(recipe)) if recipe.confines => Some(Free::Own),
+            (_, Sandbox::Off, _) => Some(Free::Off),
+            (_, Sandbox::On | Sandbox::Required, _) => None,
+        };
+        if let Some(free) = free {
+            return Ok(Bounds::Free(free));
+        }
+        match (Landlock::here(), sandbox) {
+            (Ok(_), _) => Ok(Bounds::Within(self.writable())),
+            (Err(missing), Sandbox::Required) => {
+                let message = format!("{} must be confined, and cannot be: {missing}", self.model.name);
+                Err(Failure::new(Category::Configuration, message).hint("sandbox: required"))
+            }
+            (Err(missing), Sandbox::On | Sandbox::Off) => Ok(Bounds::Free(Free::Missing(missing))),
+        }
+    }
+
+    /// The bounds as a program is started with them. Folders that a CLI makes for itself, for its state and its cache, are
+    /// there before: inside its bounds it could not make them.
+    pub(crate) fn confinement(&self) -> Result<Option<Confinement>, Failure> {
+        let Bounds::Within(writable) = self.bounds()? else { return Ok(None) };
+        for folder in writable.iter().filter(|path| ends_in_slash(path)) {
+            // Where it cannot be made, the CLI says it better than we could.
+            let _tried = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        }
+        Ok(Some(Confinement { writable }))
+    }
+
+    fn writable(&self) -> Vec<PathBuf> {
+        let workspace = match self.model.permissions {
+            Permissions::Read => &[],
+            Permissions::Edit | Permissions::Full => &self.workspace[..],
+        };
+        let everybody = TEMPORARY.into_iter().chain(DEVICES).chain(CACHES).filter_map(|place| expand(place, self.env));
+        let own = self.own.iter().chain(&self.model.writable).cloned();
+        let mut all: Vec<PathBuf> = workspace.iter().cloned().chain(own).chain(self.state()).chain(everybody).collect();
+        let mut seen = std::collections::BTreeSet::new();
+        all.retain(|path| seen.insert(path.clone()));
+        all
+    }
+
+    fn state(&self) -> Vec<PathBuf> {
+        let places = self.recipe.iter().flat_map(|recipe| &recipe.state);
+        places.filter_map(|place| expand(place, self.env)).collect()
+    }
+}
+
+fn ends_in_slash(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
+/// What of a checkout is written: the folder, and if it is a worktree that git made, what it keeps of it elsewhere.
+pub(crate) fn checkout(repo: &Path) -> Vec<PathBuf> {
+    let mut parts = vec![repo.to_owned()];
+    parts.extend(linked(repo).map(|registration| of_worktree(&registration)).unwrap_or_default());
+    parts
+}
+
+/// What git writes for a commit in a worktree, beside the worktree: not the hooks, the settings, the checkout's own index
+/// and HEAD, nor another worktree's.
+pub(crate) fn of_worktree(registration: &Path) -> Vec<PathBuf> {
+    let common = registration.parent().and_then(Path::parent).unwrap_or(registration);
+    vec![registration.to_owned(), common.join("objects"), common.join("refs"), common.join("logs")]
+}
+
+/// The folder that a repository keeps for this worktree of its. The worktree alone is not believed: an agent may have
+/// written there that it belongs to somebody's home. The repository must say so as well.
+fn linked(repo: &Path) -> Option<PathBuf> {
+    let link = repo.join(".git");
+    let said =
+        fs::symlink_metadata(&link).ok().filter(fs::Metadata::is_file).and_then(|_| fs::read_to_string(&link).ok())?;
+    let registration = repo.join(said.strip_prefix("gitdir: ")?.trim_end()).canonicalize().ok()?;
+    let worktrees = registration.parent().filter(|folder| folder.ends_with("worktrees"))?;
+    let back = fs::read_to_string(registration.join("gitdir")).ok()?;
+    let back = worktrees.join(back.trim_end()).canonicalize().ok()?;
+    (back == link.canonicalize().ok()?).then_some(registration)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+use std::process::Command;
+
+use trunkline_core::model::Backend;
+use trunkline_core::provider::{built_in, executable};
+
+use super::*;
+use crate::test_models::model;
+
+fn bounds(model: &Model, usual: Sandbox) -> Bounds {
+    let env: Vec<(OsString, OsString)> = vec![("HOME".into(), "/home/u".into())];
+    let recipe = model.backend.program().map(|recipe| &**recipe);
+    Scene { usual, model, recipe, env: &env, workspace: vec!["/repo".into()], own: vec!["/own".into()] }
+        .bounds()
+        .unwrap()
+}
+
+fn of(provider: &str) -> Model {
+    Model { backend: Backend::Program(built_in()[provider].clone().into()), ..model("m") }
+}
+
+#[test]
+fn who_is_confined() {
+    let executable = Model { backend: Backend::Program(executable("x", "x", &[]).into()), ..model("x") };
+    let off = Model { sandbox: Some(Sandbox::Off), ..of("claude") };
+    for (model, usual, free) in [
+        (Model { permissions: Permissions::Full, ..of("claude") }, Sandbox::Required, Free::Full),
+        (off, Sandbox::Required, Free::Off),
+        (of("claude"), Sandbox::Off, Free::Off),
+        (of("codex"), Sandbox::Required, Free::Own),
+        (executable, Sandbox::On, Free::Executable),
+    ] {
+        assert_eq!(bounds(&model, usual), Bounds::Free(free));
+    }
+}
+
+#[test]
+fn where_they_may_write() {
+    if let Err(missing) = Landlock::here() {
+        return eprintln!("skipped: {missing}");
+    }
+    let within = |model: &Model| match bounds(model, Sandbox::Off) {
+        Bounds::Within(places) => places,
+        Bounds::Free(free) => panic!("{free}"),
+    };
+    let edit = Model { sandbox: Some(Sandbox::On), writable: vec!["/more".into()], ..of("claude") };
+    let read = Model { permissions: Permissions::Read, ..edit.clone() };
+    for (model, workspace) in [(&edit, true), (&read, false)] {
+        let places = within(model);
+        let has = |path: &str| places.contains(&PathBuf::from(path));
+        assert_eq!(has("/repo"), workspace);
+        for path in ["/own", "/more", "/home/u/.claude", "/home/u/.claude.json", "/home/u/.cache", "/tmp", "/dev/null"]
+        {
+            assert!(has(path), "{path}");
+        }
+        for path in ["/", "/home/u", "/home/u/.cargo", "/home/u/.config", "/dev", "/proc"] {
+            assert!(!has(path), "{path}");
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test makes its repository by hand")]
+fn git(folder: &Path, args: &[&str]) {
+    let mut git = Command::new("git");
+    git.args(["-c", "user.name=T", "-c", "user.email=t@localhost", "-C"]).arg(folder).args(args);
+    assert!(git.output().unwrap().status.success(), "{args:?}");
+}
+
+/// What a worktree says of itself is an agent's word.
+#[test]
+fn case_33_a_forged_worktree_opens_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (main, tree) = (folder.path().join("main"), folder.path().join("tree"));
+    fs::create_dir(&main).unwrap();
+    git(&main, &["init", "-q"]);
+    git(&main, &["commit", "-q", "--allow-empty", "-m", "x"]);
+    git(&main, &["worktree", "add", "-q", &tree.to_string_lossy()]);
+    let common = main.join(".git").canonicalize().unwrap();
+    let parts = ["worktrees/tree", "objects", "refs", "logs"].map(|part| common.join(part));
+    assert_eq!(checkout(&tree), [&[tree.clone()][..], &parts].concat());
+    assert_eq!(checkout(&main), std::slice::from_ref(&main));
+
+    let victim = folder.path().join("victim/worktrees/x");
+    fs::create_dir_all(&victim).unwrap();
+    let forged = folder.path().join("forged");
+    fs::create_dir(&forged).unwrap();
+    for said in
+        [format!("gitdir: {}\n", victim.display()), format!("gitdir: {}\n", parts[0].display()), "gitdir: /".into()]
+    {
+        fs::write(forged.join(".git"), said).unwrap();
+        assert_eq!(checkout(&forged), std::slice::from_ref(&forged));
+    }
+}
