@@ -18,6 +18,9 @@ const LARGEST_IMAGE: usize = 8 * 1024 * 1024;
 /// How many files of one message.
 const MOST: usize = 10;
 
+/// Where they are, below the state folder.
+const FOLDER: &str = "discord";
+
 /// How long they are kept.
 const KEPT: Duration = Duration::from_hours(30 * 24);
 
@@ -43,7 +46,7 @@ pub(crate) struct Given {
 
 impl Files {
     pub(crate) fn new(http: Client, state: &Path, api: Option<&str>) -> Self {
-        Self { http, folder: state.join("discord"), api: api.and_then(|url| url.parse().ok()) }
+        Self { http, folder: state.join(FOLDER), api: api.and_then(|url| url.parse().ok()) }
     }
 
     /// Fetches the files of a message. One that cannot be had is told of as that.
@@ -99,7 +102,15 @@ impl Files {
     pub(crate) async fn sweep(&self) {
         let folder = self.folder.clone();
         // A folder that is not there is swept.
-        let _swept = tokio::task::spawn_blocking(move || sweep(&folder, SystemTime::now())).await;
+        let _swept = tokio::task::spawn_blocking(move || sweep(&folder, SystemTime::now(), KEPT)).await;
+    }
+}
+
+/// Removes the files that people sent longer ago than that.
+pub fn forget_files(state: &Path, age: Duration) -> io::Result<()> {
+    match sweep(&state.join(FOLDER), SystemTime::now(), age) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        swept => swept,
     }
 }
 
@@ -119,11 +130,11 @@ async fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     tokio::fs::write(path, bytes).await
 }
 
-fn sweep(folder: &Path, now: SystemTime) -> io::Result<()> {
+fn sweep(folder: &Path, now: SystemTime, kept: Duration) -> io::Result<()> {
     for channel in std::fs::read_dir(folder)?.flatten() {
         for message in std::fs::read_dir(channel.path())?.flatten() {
             let changed = message.metadata()?.modified()?;
-            if now.duration_since(changed).is_ok_and(|age| age > KEPT) {
+            if now.duration_since(changed).is_ok_and(|age| age >= kept) {
                 std::fs::remove_dir_all(message.path())?;
             }
         }
@@ -191,9 +202,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let message = folder.path().join("20/100");
         std::fs::create_dir_all(&message).unwrap();
-        sweep(folder.path(), SystemTime::now()).unwrap();
+        sweep(folder.path(), SystemTime::now(), KEPT).unwrap();
         assert!(message.exists());
-        sweep(folder.path(), SystemTime::now() + KEPT + Duration::from_secs(60)).unwrap();
+        sweep(folder.path(), SystemTime::now() + KEPT + Duration::from_secs(60), KEPT).unwrap();
         assert!(!message.exists());
     }
 }

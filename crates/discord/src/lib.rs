@@ -33,6 +33,7 @@ pub use backend::{Ask, Backend, Backends, EventResult, Invalid, Partial, Partial
 pub use bridge::{BridgeError, Stop, run};
 pub use command::Command;
 pub use engine_backend::EngineBackend;
+pub use files::forget_files;
 pub use settings::Settings;
 pub use snowflake::Snowflake;
 pub use split::{LIMIT, Part, split};

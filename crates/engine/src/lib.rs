@@ -44,3 +44,4 @@ pub use plan::{Plan, ignored as ignored_options};
 pub use program::{Located, locate};
 pub use run::Run;
 pub use sandbox::{Bounds, Free};
+pub use session::forget_sessions;

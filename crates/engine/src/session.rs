@@ -18,6 +18,7 @@ use lease::{Lease, Leases};
 use totals::Totals;
 
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -28,8 +29,19 @@ use trunkline_core::event::{SessionId, Usage};
 /// How many seats are kept before those that nobody has are let go.
 const MANY: usize = 4096;
 
+/// Where they are remembered, below the state folder.
+const TOTALS: &str = "totals.jsonl";
+const PLACES: &str = "sessions";
+
 /// How long whoever needs all that was said in a session waits for the last of it to be written.
 const SETTLING: Duration = Duration::from_secs(5);
+
+/// Forgets where sessions that nobody went on with for so long left off, and what they had counted. For whoever keeps to a
+/// retention: what was said in them is elsewhere.
+pub fn forget_sessions(state: &Path, age: Duration) -> io::Result<()> {
+    Places::new(state.join(PLACES)).forget(age);
+    totals::forget(&state.join(TOTALS), age)
+}
 
 pub(crate) struct Sessions {
     seats: Mutex<HashMap<SessionId, Arc<Seat>>>,
@@ -78,8 +90,8 @@ impl Sessions {
             seats: Mutex::default(),
             leases: Leases::new(state.join("turns")),
             book: Book::default(),
-            totals: Totals::load(state.join("totals.jsonl")),
-            places: Places::new(state.join("sessions")),
+            totals: Totals::load(state.join(TOTALS)),
+            places: Places::new(state.join(PLACES)),
         }
     }
 

@@ -39,6 +39,7 @@ use uuid::Uuid;
 
 pub use config::{Config, Limits};
 pub use door::{Door, Events};
+pub use page::forget_chats;
 
 /// How a server is told to end.
 #[derive(Debug, Clone, Default)]

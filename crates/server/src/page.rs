@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 pub(crate) use chat::{clear, say, show, stop};
 pub(crate) use chats::Chats;
 use cookie::Visitor;
+pub use disk::forget as forget_chats;
 
 use crate::HttpResponse;
 

@@ -25,13 +25,16 @@ pub enum StoreError {
         path.display()
     )]
     Newer { path: PathBuf, found: i64, known: i64 },
+    /// It is left as it is: what is in it may be worth more than what comes next.
+    #[error("{} is damaged: {source}", path.display())]
+    Damaged { path: PathBuf, source: sqlx::Error },
     /// The disk is full or read-only, or does not answer.
     #[error("cannot write to the database: {0}")]
     Disk(#[source] sqlx::Error),
     /// Others kept the write lock for longer than anyone should.
     #[error("the database is busy: {0}")]
     Busy(#[source] sqlx::Error),
-    /// Where the archive or a check meets this, the next one to open the file moves it aside.
+    /// Where the archive or a check meets this, the next one to open the file reads all of it, and refuses it.
     #[error("the database is damaged: {0}")]
     Broken(#[source] sqlx::Error),
     #[error("there is no such session")]
@@ -57,6 +60,34 @@ impl From<sqlx::Error> for StoreError {
             Some(code::CORRUPT | code::NOT_A_DATABASE) => Self::Broken(error),
             _ if matches!(error, sqlx::Error::PoolTimedOut) => Self::Busy(error),
             _ => Self::Database(error),
+        }
+    }
+}
+
+impl StoreError {
+    /// What to do about a file that cannot be opened; none where the error says all there is to say.
+    #[must_use]
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Damaged { path, .. } => {
+                let path = path.display();
+                Some(format!(
+                    "move {path}, {path}-wal and {path}-shm away to begin anew, or recover what can be with sqlite3 \
+                     {path} .recover; or choose another --state folder"
+                ))
+            }
+            Self::Open { .. } | Self::Disk(_) => Some(
+                "it must be a file that can be written, in a folder that can be; or choose another --state folder"
+                    .into(),
+            ),
+            Self::Busy(_) => Some("another program keeps it locked: end that, or choose another --state folder".into()),
+            Self::Newer { .. }
+            | Self::Broken(_)
+            | Self::NoSuchSession
+            | Self::Database(_)
+            | Self::Write(_)
+            | Self::Closed
+            | Self::Lost(_) => None,
         }
     }
 }

@@ -20,6 +20,7 @@
 mod archive;
 mod bridge;
 mod chain;
+mod condition;
 mod error;
 mod opening;
 mod prune;
@@ -35,6 +36,7 @@ pub use archive::{
 };
 pub use bridge::{Binding, InboxRow, InboxState};
 pub use chain::Hash;
+pub use condition::Condition;
 pub use error::StoreError;
 pub use prune::Pruned;
 pub use session::{Filter, NewSession, Owner, SessionKey, SessionRow};

@@ -1,7 +1,6 @@
-//! Opening the file: made where there is none, brought up to date, moved aside where it is broken.
+//! Opening the file: made where there is none, brought up to date, refused where it is broken or cannot be written.
 //!
-//! One process at a time does this, by a lock on a file beside it. Otherwise two that find a broken database would each
-//! move one aside, the second the first one's new one; and SQLite itself lets nobody wait while the journal's mode
+//! One process at a time does this, by a lock on a file beside it: SQLite itself lets nobody wait while the journal's mode
 //! changes.
 
 use std::ffi::OsString;
@@ -16,13 +15,9 @@ use sqlx::{ConnectOptions, Connection};
 
 use crate::error::StoreError;
 use crate::schema::{self, KNOWN, Newer};
-use crate::time::Time;
 
 /// How long one waits for another's transaction.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Files that SQLite keeps beside a database: they go where it goes.
-const BESIDE: [&str; 2] = ["-wal", "-shm"];
 
 /// What every connection is opened with. Statements are not logged: they have people's words in them.
 pub(crate) fn options() -> SqliteConnectOptions {
@@ -43,24 +38,28 @@ pub(crate) async fn prepare(path: &Path) -> Result<(), StoreError> {
     let locked = tokio::task::spawn_blocking(move || lock(&beside)).await;
     let _one_at_a_time = locked.map_err(io::Error::other).flatten().map_err(cannot)?;
     create(path).map_err(cannot)?;
-    let looked = if fs::remove_file(suspicion(path)).is_ok() { examine(path).await } else { Ok(()) };
+    let suspicion = suspicion(path);
+    let looked = if suspicion.exists() { examine(path).await } else { Ok(()) };
     let opened = match looked {
-        Ok(()) => set_up(path).await,
-        wrong => wrong,
-    };
-    match opened {
-        Err(StoreError::Broken(error)) => {
-            let aside = move_aside(path).map_err(cannot)?;
-            tracing::error!(
-                "the database {} is broken ({error}): it is now {}, and a new one is begun; sessions and archive start anew",
-                path.display(),
-                aside.display()
-            );
-            create(path).map_err(cannot)?;
+        Ok(()) => {
+            let _there_is_none = fs::remove_file(suspicion);
             set_up(path).await
         }
-        result => result,
-    }
+        wrong => wrong,
+    };
+    opened.map_err(|error| match error {
+        StoreError::Broken(source) => StoreError::Damaged { path: path.to_owned(), source },
+        StoreError::Disk(error) => cannot(io::Error::other(error.to_string())),
+        error @ (StoreError::Open { .. }
+        | StoreError::Newer { .. }
+        | StoreError::Damaged { .. }
+        | StoreError::Busy(_)
+        | StoreError::NoSuchSession
+        | StoreError::Database(_)
+        | StoreError::Write(_)
+        | StoreError::Closed
+        | StoreError::Lost(_)) => error,
+    })
 }
 
 /// A file beside the database: somebody found it damaged while it was in use, so it is read through before the next use.
@@ -94,7 +93,7 @@ fn create(path: &Path) -> io::Result<()> {
 }
 
 /// Opens a file for nobody else's eyes, and makes it and its folder where they are not there.
-fn private(path: &Path) -> io::Result<File> {
+pub(crate) fn private(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
@@ -116,23 +115,7 @@ async fn set_up(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// To a name that says when, with everything that belongs to it.
-fn move_aside(path: &Path) -> io::Result<PathBuf> {
-    let now = Time::now().millis();
-    let free = |at: &i64| !with_suffix(path, &format!(".broken-{at}")).exists();
-    let at = (now..).find(free).unwrap_or(now);
-    let aside = with_suffix(path, &format!(".broken-{at}"));
-    fs::rename(path, &aside)?;
-    for suffix in BESIDE {
-        match fs::rename(with_suffix(path, suffix), with_suffix(&aside, suffix)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(aside)
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()

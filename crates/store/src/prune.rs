@@ -17,10 +17,13 @@ pub struct Pruned {
     pub turns: u64,
     /// Messages of a bridge that are done with.
     pub messages: u64,
+    /// Channels of a bridge that nobody talked in.
+    pub channels: u64,
 }
 
 impl Store {
-    /// Forgets the sessions that were last used before then, with all that belongs to them, and turns without one.
+    /// Forgets the sessions that were last used before then, with all that belongs to them, turns without one, and what a
+    /// channel of a bridge said that nobody talked in since. How far a channel was read stays: nothing is answered again.
     pub async fn prune(&self, before: Time) -> Result<Pruned, StoreError> {
         let mut pruned = Pruned::default();
         loop {
@@ -31,6 +34,7 @@ impl Store {
             pruned.sessions += some.sessions;
             pruned.turns += some.turns;
             pruned.messages += some.messages;
+            pruned.channels += some.channels;
         }
         self.give_room_back().await?;
         Ok(pruned)
@@ -54,20 +58,21 @@ impl Store {
     /// The next few; nothing, once there is nothing left.
     async fn prune_some(&self, before: Time) -> Result<Pruned, StoreError> {
         let mut transaction = self.transaction().await?;
-        let mut deleted = [0; 4];
+        let mut deleted = [0; 5];
         let queries = [
             "DELETE FROM turns WHERE session IN (SELECT id FROM sessions WHERE used < ?1 ORDER BY used, id LIMIT ?2)",
             "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE used < ?1 ORDER BY used, id LIMIT ?2)",
             "DELETE FROM turns WHERE id IN (SELECT id FROM turns WHERE begun < ?1 AND session IS NULL LIMIT ?2)",
             "DELETE FROM inbox WHERE message IN (SELECT message FROM inbox WHERE changed < ?1
              AND state IN ('answered', 'failed') LIMIT ?2)",
+            "DELETE FROM bindings WHERE place IN (SELECT place FROM bindings WHERE changed < ?1 LIMIT ?2)",
         ];
         for (query, deleted) in queries.into_iter().zip(&mut deleted) {
             let query = sqlx::query(query).bind(before.millis()).bind(AT_ONCE);
             *deleted = query.execute(&mut *transaction).await?.rows_affected();
         }
         transaction.commit().await?;
-        let [of_sessions, sessions, alone, messages] = deleted;
-        Ok(Pruned { sessions, turns: of_sessions + alone, messages })
+        let [of_sessions, sessions, alone, messages, channels] = deleted;
+        Ok(Pruned { sessions, turns: of_sessions + alone, messages, channels })
     }
 }

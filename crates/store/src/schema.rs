@@ -36,6 +36,6 @@ pub(crate) async fn migrate(connection: &mut SqliteConnection) -> sqlx::Result<R
     Ok(Ok(()))
 }
 
-async fn version(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
+pub(crate) async fn version(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     sqlx::query_scalar("PRAGMA user_version").fetch_one(connection).await
 }

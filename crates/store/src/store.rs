@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::Row;
-use sqlx::sqlite::{SqlitePool, SqlitePoolOptions, SqliteRow};
+use sqlx::sqlite::{SqliteExecutor, SqlitePool, SqlitePoolOptions, SqliteRow};
 
 use crate::error::StoreError;
 use crate::opening;
@@ -33,7 +33,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the database, or makes it. A broken one is moved aside, loudly; one of a newer version is refused.
+    /// Opens the database, or makes it. One that is broken or of a newer version is refused and left alone.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         opening::prepare(path).await?;
         let options = opening::options().filename(path);
@@ -61,23 +61,14 @@ impl Store {
     }
 
     /// Everything that is wrong with the file, in SQLite's words; nothing if it is well. Reads all of it. A damaged one is
-    /// moved aside by the next to open it.
+    /// refused by the next to open it.
     pub async fn check(&self) -> Result<Vec<String>, StoreError> {
-        let rows = sqlx::query_scalar("PRAGMA integrity_check(20)").fetch_all(self.reading()).await;
-        let mut damage = rows.map_err(StoreError::from).or_else(|error| {
-            if matches!(error, StoreError::Broken(_)) { Ok(vec![error.to_string()]) } else { Err(error) }
-        })?;
-        damage.retain(|row| row != "ok");
+        let damage = sound(self.reading()).await?;
         if !damage.is_empty() {
             self.suspect();
             return Ok(damage);
         }
-        let strays = sqlx::query("PRAGMA foreign_key_check").fetch_all(self.reading()).await?;
-        let stray = |row: SqliteRow| {
-            let (table, parent): (String, String) = (row.try_get(0)?, row.try_get(2)?);
-            Ok(format!("a row of {table} belongs to a row of {parent} that is not there"))
-        };
-        strays.into_iter().map(stray).collect()
+        foreign(self.reading()).await
     }
 
     /// Leaves word for the next one to open the file: something in it is damaged.
@@ -102,6 +93,26 @@ impl Store {
     pub(crate) async fn transaction(&self) -> Result<Transaction, StoreError> {
         Transaction::begin(&self.writing).await
     }
+}
+
+/// What is wrong with its pages.
+pub(crate) async fn sound<'a>(reading: impl SqliteExecutor<'a>) -> Result<Vec<String>, StoreError> {
+    let rows = sqlx::query_scalar("PRAGMA integrity_check(20)").fetch_all(reading).await;
+    let mut damage: Vec<String> = rows.map_err(StoreError::from).or_else(|error| {
+        if matches!(error, StoreError::Broken(_)) { Ok(vec![error.to_string()]) } else { Err(error) }
+    })?;
+    damage.retain(|row| row != "ok");
+    Ok(damage)
+}
+
+/// What belongs to nothing.
+pub(crate) async fn foreign<'a>(reading: impl SqliteExecutor<'a>) -> Result<Vec<String>, StoreError> {
+    let strays = sqlx::query("PRAGMA foreign_key_check").fetch_all(reading).await?;
+    let stray = |row: SqliteRow| {
+        let (table, parent): (String, String) = (row.try_get(0)?, row.try_get(2)?);
+        Ok(format!("a row of {table} belongs to a row of {parent} that is not there"))
+    };
+    strays.into_iter().map(stray).collect()
 }
 
 fn pool(size: u32) -> SqlitePoolOptions {

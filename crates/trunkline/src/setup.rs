@@ -22,7 +22,7 @@ use trunkline_process::{KeeperProgram, Keepers};
 use trunkline_store::Store;
 
 use crate::cli::Places;
-use crate::config::{Config, Place, Surroundings};
+use crate::config::{Config, ConfigError, Place, Surroundings};
 use crate::repl::plain::plain;
 
 /// Between asking a CLI to stop and killing it.
@@ -133,6 +133,16 @@ impl Gateway {
                 None
             }
         }
+    }
+
+    /// The same for commands that people rely on to remember: one that cannot be opened is refused.
+    pub(crate) async fn remember_surely(&self, state: &Path) -> Result<Store, ConfigError> {
+        let store = Store::open(&state.join(trunkline_store::FILE)).await.map_err(|error| {
+            let refused = ConfigError::elsewhere(error.to_string());
+            error.remedy().into_iter().fold(refused, ConfigError::hint)
+        })?;
+        self.engine.remember_in(store.clone());
+        Ok(store)
     }
 
     /// Ends everything and waits for it.

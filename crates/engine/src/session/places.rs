@@ -52,9 +52,14 @@ impl Places {
 
     /// Forgets the sessions that are over.
     pub(crate) fn sweep(&self) {
-        let Some(oldest) = SystemTime::now().checked_sub(FORGOTTEN_AFTER) else { return };
+        self.forget(FORGOTTEN_AFTER);
+    }
+
+    /// Forgets the sessions that nobody went on with for so long.
+    pub(crate) fn forget(&self, age: Duration) {
+        let Some(oldest) = SystemTime::now().checked_sub(age) else { return };
         for file in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            if file.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|time| time < oldest) {
+            if file.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|time| time <= oldest) {
                 let _gone_already = fs::remove_file(file.path());
             }
         }

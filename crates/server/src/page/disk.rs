@@ -4,7 +4,7 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::cookie::ChatId;
 use super::talk::Kept;
@@ -44,6 +44,24 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
+}
+
+/// Removes the conversations that nobody said anything in for so long; how many.
+pub fn forget(folder: &Path, age: Duration) -> io::Result<usize> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        entries => entries?,
+    };
+    let mut forgotten = 0;
+    for entry in entries {
+        let path = entry?.path();
+        let is_one = path.extension().is_some_and(|extension| extension == "json");
+        if is_one && fs::metadata(&path)?.modified()?.elapsed().is_ok_and(|unused| unused >= age) {
+            remove(&path)?;
+            forgotten += 1;
+        }
+    }
+    Ok(forgotten)
 }
 
 /// Removes the oldest files beyond `limit`, and what a gateway that was killed left half-written.

@@ -4,6 +4,7 @@
 
 mod archive;
 mod bridge;
+mod migration;
 mod model;
 mod opening;
 mod processes;

@@ -8,7 +8,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
-use trunkline_store::{FILE, Filter, Owner, Store, StoreError};
+use trunkline_store::{Condition, FILE, Filter, Owner, Store, StoreError};
 
 use crate::world::begin;
 
@@ -30,8 +30,6 @@ fn names(path: &Path, prefix: &str) -> Vec<String> {
     let all = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());
     all.map(|name| name.into_string().unwrap()).filter(|name| name.starts_with(prefix)).collect()
 }
-
-const ASIDE: &str = "trunkline.db.broken-";
 
 async fn count(store: &Store) -> usize {
     store.sessions(&Filter::default()).await.unwrap().len()
@@ -67,11 +65,12 @@ async fn one_of_a_newer_version_is_refused_and_left_alone() {
     let Err(error @ StoreError::Newer { found: 99, .. }) = refused else { panic!("{refused:?}") };
     assert!(error.to_string().contains("newer version of trunkline (format 99"), "{error}");
     assert!(fs::read(&path).unwrap() == before);
-    assert_eq!(names(&path, ASIDE), Vec::<String>::new());
+    let condition = Condition::of(&path).await.unwrap();
+    assert_eq!((condition.version, condition.wrong.len()), (Some(99), 1), "{condition:?}");
 }
 
 #[tokio::test]
-async fn a_broken_one_is_moved_aside_and_a_new_one_begun() {
+async fn a_broken_one_is_refused_and_left_alone() {
     let (_folder, good) = place();
     let store = Store::open(&good).await.unwrap();
     begin(&store, &Owner::local()).await;
@@ -93,17 +92,14 @@ async fn a_broken_one_is_moved_aside_and_a_new_one_begun() {
         fs::create_dir(path.parent().unwrap()).unwrap();
         fs::write(&path, &bytes).unwrap();
         fs::write(path.with_file_name("trunkline.db-wal"), "not a log").unwrap();
-        let store = Store::open(&path).await.unwrap_or_else(|error| panic!("{case}: {error}"));
-        assert_eq!(count(&store).await, 0, "{case}");
-        begin(&store, &Owner::local()).await;
-        assert_eq!(store.check().await.unwrap(), Vec::<String>::new(), "{case}");
-        let aside = names(&path, ASIDE);
-        let kept = aside.iter().find(|name| !name.ends_with("-wal") && !name.ends_with("-shm"));
-        let kept = kept.unwrap_or_else(|| panic!("{case}: {aside:?}"));
-        assert_eq!(fs::read(path.with_file_name(kept)).unwrap(), bytes, "{case}");
-        store.close().await;
-        let again = Store::open(&path).await.unwrap();
-        assert_eq!(count(&again).await, 1, "{case}: the new one is kept");
+        for _ in 0..2 {
+            let refused = Store::open(&path).await;
+            let Err(error @ StoreError::Damaged { .. }) = refused else { panic!("{case}: {refused:?}") };
+            assert!(error.remedy().unwrap().contains(&format!("move {}", path.display())), "{case}: {error}");
+            assert_eq!(fs::read(&path).unwrap(), bytes, "{case}");
+        }
+        let condition = Condition::of(&path).await.unwrap();
+        assert!(!condition.wrong.is_empty(), "{case}: {condition:?}");
     }
 }
 
@@ -120,12 +116,24 @@ async fn damage_that_is_found_later_is_seen_to_by_the_next_to_open() {
     bytes[last..].fill(0xa5);
     fs::write(&path, bytes).unwrap();
     let store = Store::open(&path).await.unwrap();
-    assert_eq!(names(&path, ASIDE), Vec::<String>::new(), "its first pages are well");
     assert_ne!(store.check().await.unwrap(), Vec::<String>::new());
     store.close().await;
+    for _ in 0..2 {
+        let refused = Store::open(&path).await;
+        assert!(matches!(refused, Err(StoreError::Damaged { .. })), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_well_is_said_to_be() {
+    let (_folder, path) = place();
+    assert_eq!(Condition::of(&path).await, None, "looking does not make one");
+    assert!(!path.exists());
     let store = Store::open(&path).await.unwrap();
-    assert_eq!((count(&store).await, store.check().await.unwrap()), (0, Vec::new()));
-    assert_eq!(names(&path, ASIDE).len(), 1);
+    begin(&store, &Owner::local()).await;
+    let found = Condition::of(&path).await.unwrap();
+    assert!(found.size > 4096 && found.free.unwrap() > 0 && found.version >= Some(1), "{found:?}");
+    assert_eq!(found.wrong, Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -141,26 +149,19 @@ async fn a_suspicion_that_is_wrong_costs_nothing() {
 
 #[tokio::test]
 async fn many_who_open_it_at_once_share_one() {
-    for broken in [false, true] {
-        let (_folder, path) = place();
-        if broken {
-            fs::create_dir(path.parent().unwrap()).unwrap();
-            fs::write(&path, "broken ".repeat(1000)).unwrap();
-        }
-        let mut tasks = JoinSet::new();
-        for _ in 0..8 {
-            let path = path.clone();
-            tasks.spawn(async move {
-                let store = Store::open(&path).await.unwrap();
-                begin(&store, &Owner::local()).await;
-            });
-        }
-        while let Some(done) = tasks.join_next().await {
-            done.unwrap();
-        }
-        assert_eq!(count(&Store::open(&path).await.unwrap()).await, 8, "broken: {broken}");
-        assert_eq!(names(&path, ASIDE).len(), usize::from(broken));
+    let (_folder, path) = place();
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let path = path.clone();
+        tasks.spawn(async move {
+            let store = Store::open(&path).await.unwrap();
+            begin(&store, &Owner::local()).await;
+        });
     }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!(count(&Store::open(&path).await.unwrap()).await, 8);
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ async fn old_sessions_go_with_all_that_is_theirs() {
     assert_eq!(store.prune(Time::from_millis(0)).await.unwrap(), Pruned::default());
     let size = fs::metadata(&path).unwrap().len();
 
-    assert_eq!(store.prune(before).await.unwrap(), Pruned { sessions: 249, turns: 250, messages: 1 });
+    assert_eq!(store.prune(before).await.unwrap(), Pruned { sessions: 249, turns: 250, messages: 1, channels: 1 });
     for (session, stays) in [(&old[0], false), (&old[248], false), (&old[249], true), (&new, true)] {
         assert_eq!(store.session(session, &owner).await.unwrap().is_some(), stays, "{session}");
     }
@@ -49,7 +49,14 @@ async fn old_sessions_go_with_all_that_is_theirs() {
         assert_eq!(store.turn(run).await.unwrap().is_some(), stays, "{run}");
     }
     assert_eq!(store.chain_find(&owner, "m", &[[1; 32]]).await.unwrap(), None);
-    assert_eq!(store.binding("c").await.unwrap(), Some(Binding::default()));
+    assert_eq!((store.binding("c").await.unwrap(), store.cursor("c").await.unwrap().as_deref()), (None, Some("2")));
+    for file in [path.clone(), path.with_extension("db-wal")] {
+        let bytes = fs::read(&file).unwrap();
+        for (words, stay) in [("prompt of old-0", false), ("prompt of alone", false), ("prompt of new", true)] {
+            let found = bytes.windows(words.len()).any(|part| part == words.as_bytes());
+            assert!(!found || stay, "{words:?} is still in {}", file.display());
+        }
+    }
     let pending: Vec<_> = store.inbox_pending(None).await.unwrap().into_iter().map(|row| row.message).collect();
     assert_eq!(pending, ["2"], "what is not answered stays");
     let now = fs::metadata(&path).unwrap().len();

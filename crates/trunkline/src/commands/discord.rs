@@ -13,7 +13,6 @@ use trunkline_discord::{
     Allow, Backend, Backends, BridgeError, EngineBackend, Settings, Snowflake, Stop, Token, run as run_bridge,
 };
 use trunkline_engine::{Caps, Engine};
-use trunkline_store::Store;
 
 use crate::cli::Places;
 use crate::config::{ConfigError, Surroundings, parse_span};
@@ -101,8 +100,7 @@ impl Discord {
         let mut signals = StopSignals::listen()?;
         let _alone = alone(&loaded.state)?;
         engine.sweep().await;
-        let store = Store::open(&loaded.state.join(trunkline_store::FILE)).await?;
-        engine.remember_in(store.clone());
+        let store = engine.remember_surely(&loaded.state).await?;
         let settings = Settings::new(allow, loaded.state.clone());
         let settings = Settings {
             api: self.discord_api,

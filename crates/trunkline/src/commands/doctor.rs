@@ -4,6 +4,7 @@ mod running;
 mod sandbox;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use clap::Args;
 use trunkline_core::model::Backend;
 use trunkline_engine::{Caps, Depth, Examined, Models};
 use trunkline_process::Landlock;
+use trunkline_store::{Condition, FILE};
 
 use super::check::circuit;
 use crate::Exit;
@@ -40,12 +42,13 @@ impl Doctor {
         let loaded = Loaded::new(&self.places)?;
         let depth = if self.probe { Depth::Probe } else { Depth::Look };
         let key = loaded.around.variable("TRUNKLINE_API_KEYS").and_then(|keys| keys.split(',').next());
-        let (report, known) = runtime()?.block_on(async {
+        let path = loaded.state.join(FILE);
+        let (report, known, store) = runtime()?.block_on(async {
             let engine = loaded.engine(Caps::default(), None)?;
             engine.replace_models(everything(&loaded));
-            let both = tokio::join!(engine.health(depth), running::known(self.port, key));
+            let all = tokio::join!(engine.health(depth), running::known(self.port, key), Condition::of(&path));
             engine.shutdown().await;
-            anyhow::Ok(both)
+            anyhow::Ok(all)
         })?;
         for row in table(&report.providers, known.as_ref()) {
             say(row)?;
@@ -53,12 +56,35 @@ impl Doctor {
         for (index, line) in sandbox::told(loaded.sandbox, Landlock::here(), &loaded.worktrees).iter().enumerate() {
             say(if index == 0 { format!("\nsandbox: {line}") } else { format!("         {line}") })?;
         }
+        say("")?;
+        for line in memory(&path, store.as_ref()) {
+            say(line)?;
+        }
         if report.providers.iter().all(|examined| !examined.available || examined.stand_in) {
             say("\nno agent CLI was found, nor any other provider; install one with the command shown beside it")?;
             return Ok(Exit::Provider.into());
         }
+        if store.is_some_and(|store| !store.wrong.is_empty()) {
+            return Ok(Exit::Configuration.into());
+        }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// How the database is: sessions and the archive are in it.
+fn memory(path: &Path, store: Option<&Condition>) -> Vec<String> {
+    let path = path.display();
+    let Some(store) = store else { return vec![format!("- memory: none yet; {path} is made when it is needed")] };
+    let size = |bytes: u64| match bytes {
+        0..0x10_0000 => format!("{} KiB", bytes.div_ceil(0x400)),
+        0x10_0000..0x4000_0000 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
+    };
+    let version = store.version.map_or_else(|| "not readable".to_owned(), |version| format!("format {version}"));
+    let free = store.free.map(|free| format!(", {} free", size(free))).unwrap_or_default();
+    let mark = if store.wrong.is_empty() { "✓" } else { "✗" };
+    let first = format!("{mark} memory: {version}, {}{free}  {path}", size(store.size));
+    std::iter::once(first).chain(store.wrong.iter().map(|wrong| format!("  {wrong}"))).collect()
 }
 
 /// A row for each provider, below a head; what a probe brought stands under its row.

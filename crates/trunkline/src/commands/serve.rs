@@ -118,11 +118,11 @@ impl Serve {
     async fn serve(self, loaded: Loaded, keys: Keys, address: SocketAddr) -> Result<()> {
         let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
         let engine = loaded.engine(self.caps(), Some(self.grace))?;
-        let store = engine.remember(&loaded.state).await;
+        let store = engine.remember_surely(&loaded.state).await?;
         let mut config = trunkline_server::Config { keys, hosts: self.hosts.clone(), ..Default::default() };
         config.secrets = Arc::new(engine.secrets().clone());
         config.limits.drain = self.drain;
-        config.chats = Some(loaded.state.join("chats"));
+        config.chats = Some(loaded.state.join(retention::CHATS));
         // Whoever reads the next line may send a signal or change a file at once.
         let (signals, changes) = (StopSignals::listen()?, Changes::of(&loaded.place));
         say(format!("listening on http://{}", listener.local_addr()?))?;
@@ -137,7 +137,7 @@ impl Serve {
         let mut signals = signals;
         tokio::select! {
             () = serve(listener, config, Arc::new(Engine::clone(&engine)), stop.clone()) => {}
-            () = beside(&loaded, &engine, changes, self.retention.zip(store)) => {}
+            () = beside(&loaded, &engine, changes, self.retention.map(|age| (age, store))) => {}
             () = stop_on(&mut signals, &stop) => {}
         }
         let patience = async {

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use trunkline_agent::record::Records;
-use trunkline_core::model::AGENT;
-use trunkline_store::{FILE, Filter, Pruned, SessionRow, Store, Time};
+use trunkline_store::{FILE, Filter, Pruned, SessionRow, Store};
 use unicode_width::UnicodeWidthStr;
 
+use super::retention;
 use crate::cli::Places;
 use crate::config::{Surroundings, parse_span};
 use crate::repl::plain::first_line;
@@ -89,12 +88,8 @@ impl Sessions {
 }
 
 async fn prune(remembered: &Remembered, age: Duration) -> Result<()> {
-    let Pruned { sessions, turns, messages } = match &remembered.store {
-        Some(store) => store.prune(Time::ago(age)).await?,
-        None => Pruned::default(),
-    };
-    // What the built-in agent keeps of them is ours, too.
-    let _or_they_stay = Records::new(remembered.state.join(AGENT)).prune(age);
+    let pruned = retention::forget(age, remembered.store.as_ref(), &remembered.state).await?;
+    let Pruned { sessions, turns, messages, .. } = pruned;
     let some = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let rest = if messages == 0 { String::new() } else { format!(", {}", some(messages, "bridge message")) };
     say(format!("forgot {}, {}{rest}", some(sessions, "session"), some(turns, "turn")))?;

@@ -252,3 +252,30 @@ fn what_is_old_is_forgotten_where_that_is_asked_for() {
     until("it is forgotten", || !remembered(&line));
     until("so is the agent's record", || fs::read_dir(line.path("state/agent")).unwrap().next().is_none());
 }
+
+#[test]
+fn what_is_forgotten_leaves_no_file_behind() {
+    let script = "cat >/dev/null; echo >>work; \
+        echo '{\"type\":\"thread.started\",\"thread_id\":\"0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f\"}'; codex_answers 'a quokka'";
+    let line = Line::new().cli("codex", script).model("m", serde_json::json!({"driver": "codex", "worktree": true}));
+    line.run(&["run", "-m", "m", "about the quokka"]).exits(0);
+    let state = line.path("state");
+    let write = |name: &str| {
+        std::fs::create_dir_all(state.join(name).parent().unwrap()).unwrap();
+        std::fs::write(state.join(name), "the quokka").unwrap();
+    };
+    for name in ["chats/1.json", "agent/1.jsonl", "discord/20/30/1-quokka.txt"] {
+        write(name);
+    }
+    let files = |folder: &str| std::fs::read_dir(state.join(folder)).into_iter().flatten().count();
+    assert!(files("sessions") > 0, "it has a place");
+    line.run(&["sessions", "--prune", "1d"]).exits(0);
+    assert!(files("sessions") > 0 && files("chats") == 1 && files("agent") == 1 && files("discord/20") == 1);
+    assert_eq!(line.run(&["sessions", "--prune", "0d"]).exits(0).stdout, "forgot 1 session, 1 turn\n");
+    assert_eq!(["sessions", "chats", "agent", "discord/20"].map(files), [0; 4]);
+    for file in std::fs::read_dir(&state).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
+        let text = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
+        let found = ["quokka", "0a50f5b3"].into_iter().find(|words| text.contains(words));
+        assert_eq!(found, None, "in {}", file.display());
+    }
+}

@@ -34,6 +34,27 @@ impl Database {
         self.runtime.block_on(sqlx::raw_sql(statement).execute(connection)).unwrap();
     }
 
+    /// From now on nothing can be added to a table or changed in it.
+    pub(crate) fn refuse(&mut self, table: &str, name: &str) {
+        for what in ["INSERT", "UPDATE"] {
+            self.run_made(format!(
+                "CREATE TRIGGER {name}_{what} BEFORE {what} ON {table} BEGIN SELECT RAISE(ABORT, 'no room'); END"
+            ));
+        }
+    }
+
+    pub(crate) fn allow(&mut self, name: &str) {
+        for what in ["INSERT", "UPDATE"] {
+            self.run_made(format!("DROP TRIGGER {name}_{what}"));
+        }
+    }
+
+    fn run_made(&mut self, statement: String) {
+        let connection = self.connection.as_mut().unwrap();
+        let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(statement));
+        self.runtime.block_on(statement.execute(connection)).unwrap();
+    }
+
     /// The first column of what a query gives.
     pub(crate) fn all(&mut self, query: &'static str) -> Vec<String> {
         let connection = self.connection.as_mut().unwrap();

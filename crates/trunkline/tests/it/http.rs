@@ -53,6 +53,12 @@ impl Ask {
         self
     }
 
+    /// These messages and no other.
+    pub(crate) fn with_messages(mut self, messages: Vec<Value>) -> Self {
+        self.messages = messages;
+        self
+    }
+
     /// Another part of the user's message.
     pub(crate) fn image(mut self, url: &str) -> Self {
         let message = self.messages.last_mut().unwrap();

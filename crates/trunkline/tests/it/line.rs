@@ -88,12 +88,13 @@ impl Line {
     /// From now on `trunkline` runs as a user to whom permissions mean something, and who owns all there is so far.
     pub(crate) fn unprivileged(mut self) -> Self {
         if rustix::process::geteuid().is_root() {
+            self.user = Some(NOBODY);
+            self.give(self.folder.path());
+            // Last: it is the same file as everybody's.
             let binary = self.path("bin/trunkline");
             if fs::hard_link(env!("CARGO_BIN_EXE_trunkline"), &binary).is_err() {
                 fs::copy(env!("CARGO_BIN_EXE_trunkline"), &binary).unwrap();
             }
-            self.user = Some(NOBODY);
-            self.give(self.folder.path());
         }
         self
     }

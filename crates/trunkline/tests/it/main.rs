@@ -27,6 +27,7 @@ mod conversation;
 #[cfg(feature = "discord")]
 mod discord;
 mod errors;
+mod keeping;
 mod load;
 mod memory;
 mod mock_llm;

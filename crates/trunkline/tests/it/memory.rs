@@ -152,6 +152,60 @@ fn a_turn_that_failed_was_heard_all_the_same() {
     assert_eq!(told(&line, &ask(&line, &said).send()), (false, ALL.to_owned()));
 }
 
+/// The smallest picture, and the same in other bytes.
+const PICTURE: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+const RE_ENCODED: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=";
+
+#[test]
+fn pictures_that_were_shown_are_part_of_what_was_said() {
+    let shown = |pictures: &[&str]| {
+        let text = json!({"type": "text", "text": "one"});
+        let pictures = pictures.iter().map(|url| json!({"type": "image_url", "image_url": {"url": url}}));
+        Value::from_iter(std::iter::once(text).chain(pictures))
+    };
+    for (case, resent, resumed) in [
+        ("dropped", json!("one"), false),
+        ("encoded anew", shown(&[RE_ENCODED]), false),
+        ("shown twice", shown(&[PICTURE, PICTURE]), false),
+        ("the same", shown(&[PICTURE]), true),
+    ] {
+        let line = line(json!({}));
+        line.chat("one").image(PICTURE).send().content();
+        let reply = line.chat("three").after("user", resent).after("assistant", "answer 1").send();
+        assert_eq!(told(&line, &reply).0, resumed, "{case}");
+        if resumed {
+            assert!(!line.argv("codex").iter().any(|arg| arg == "-i" || arg == "--image"), "it has seen it: {case}");
+        }
+    }
+}
+
+#[test]
+fn what_tools_said_is_part_of_it() {
+    let call = |arguments: &str| {
+        json!({"role": "assistant", "content": null, "tool_calls": [{"id": "c1",
+        "type": "function", "function": {"name": "weather", "arguments": arguments}}]})
+    };
+    let result = |id: &str, text: &str| json!({"role": "tool", "tool_call_id": id, "content": text});
+    let user = |text: &str| json!({"role": "user", "content": text});
+    let before = [user("one"), call("{}"), result("c1", "rain"), user("so?")];
+    let send = |line: &Line, messages: Vec<Value>| line.chat("").with_messages(messages).send();
+    for (case, at, changed, resumed) in [
+        ("the same", 0, user("one"), true),
+        ("another call", 1, call("{\"in\":\"Oslo\"}"), false),
+        ("another result", 2, result("c1", "sun"), false),
+        ("of another call", 2, result("c2", "rain"), false),
+        ("said by the user", 2, user("rain"), false),
+    ] {
+        let line = line(json!({}));
+        assert_eq!(send(&line, before.to_vec()).status, 200);
+        let mut again = before.to_vec();
+        again[at] = changed;
+        again.extend([json!({"role": "assistant", "content": "answer 1"}), user("three")]);
+        let reply = send(&line, again);
+        assert_eq!(told(&line, &reply).0, resumed, "{case}");
+    }
+}
+
 #[test]
 fn it_is_each_owners_and_each_models_own() {
     let line = Line::new()

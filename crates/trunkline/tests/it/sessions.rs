@@ -207,17 +207,6 @@ fn a_failure_that_is_not_about_the_session_does_not_end_it() {
 }
 
 #[test]
-fn without_a_place_to_keep_them_sessions_last_as_long_as_the_gateway() {
-    let line = Line::new().cli("codex", "note \"$@\"; replay codex/reasoning").model("m", json!({"driver": "codex"}));
-    fs::create_dir_all(line.path("state/trunkline.db")).unwrap();
-    let line = line.start();
-    let id = line.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
-    assert_eq!(line.chat("hi").header("x-trunkline-session", &id).send().status, 200);
-    assert!(has(&line.argv("codex"), &["resume", CODEX, "-"]));
-    assert_eq!(line.log().matches("remembered only until this process ends").count(), 1, "{}", line.log());
-}
-
-#[test]
 fn a_session_that_cannot_be_is_a_bad_request() {
     let line = Line::new()
         .cli("codex", "tell ran")
