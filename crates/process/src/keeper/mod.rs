@@ -40,6 +40,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a keeper whose gateway is gone goes on trying.
 const LAST_PATIENCE: Duration = Duration::from_secs(60);
 
+/// How much more memory a run seems to use, when somebody has to go: in thousandths of all there is.
+const EXPENDABLE: i32 = 500;
+
 /// The body of a keeper: call this, and nothing else, when the binary is started as one.
 ///
 /// Standard input is its socket to the gateway. Its exit status says whether it leaves nothing behind.
@@ -65,7 +68,8 @@ fn serve() -> io::Result<()> {
     // Started through /proc/self/exe it would be called "exe". Not by the gateway's name either: `pkill -9 trunkline` must
     // leave somebody to clean up.
     let _ = std::fs::write("/proc/self/comm", "line-keeper");
-    // It is told the keys of what it starts. After the name: that could not be written any more.
+    offer_first();
+    // It is told the keys of what it starts. After those two: they could not be written any more.
     crate::close_to_others();
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     let mut line = Line { socket, inbox: Inbox::default() };
@@ -83,6 +87,16 @@ fn serve() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Has the kernel take this process and what it starts, when memory runs out, rather than the gateway and the user's own:
+/// of those, the largest goes first, which is not the keeper.
+fn offer_first() {
+    let score = "/proc/self/oom_score_adj";
+    let now = std::fs::read_to_string(score).ok().and_then(|text| text.trim().parse::<i32>().ok());
+    if now.is_some_and(|now| now < EXPENDABLE) {
+        let _ = std::fs::write(score, EXPENDABLE.to_string());
+    }
 }
 
 /// The keeper's end of the socket.
