@@ -57,6 +57,9 @@ pub(crate) struct After {
 /// Where a run's commit lists the files it added, for a repository whose policy asks for it.
 const HELPERS_LOG: &str = ".trunkline/helpers.log";
 
+/// With less room than this, a worktree that cannot be made lacks room.
+const LITTLE_ROOM: u64 = 16 << 20;
+
 impl Worktrees {
     pub(crate) fn new(git: Git, base: PathBuf, state: &Path) -> Self {
         let ledger = Ledger::new(state.join("worktrees"));
@@ -106,10 +109,23 @@ impl Worktrees {
             Ok(()) => self.ledger.write(&Entry::of(&worktree, true)),
             Err(failure) => Err(failure),
         };
-        if made.is_err() {
+        if let Err(failure) = made {
+            let failure = self.with_room(failure);
             self.discard(&worktree).await;
+            return Err(failure);
         }
-        made.map(|()| worktree)
+        Ok(worktree)
+    }
+
+    /// Says how little room there is, where that is likely to be the reason: git does not.
+    fn with_room(&self, failure: Failure) -> Failure {
+        match rustix::fs::statvfs(&self.base) {
+            Ok(disk) if disk.f_bavail.saturating_mul(disk.f_frsize) < LITTLE_ROOM => {
+                let left = disk.f_bavail.saturating_mul(disk.f_frsize) / 1024;
+                failure.hint(format!("the disk of {} has {left} KiB left: is it full?", self.base.display()))
+            }
+            Ok(_) | Err(_) => failure,
+        }
     }
 
     /// Whether a commit is still there: a branch may have been deleted since.
