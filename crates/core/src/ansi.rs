@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_same_text_however_cut(text in "[a-z\u{1b}\\[\\]();0-9m\u{7}\n\\\\é]{0,40}", cut in 0usize..40) {
+        fn case_47_the_same_text_however_cut(text in "[a-z\u{1b}\\[\\]();0-9m\u{7}\n\\\\é]{0,40}", cut in 0usize..40) {
             let cut = text.char_indices().map(|(i, _)| i).nth(cut).unwrap_or(text.len());
             let mut ansi = Ansi::default();
             let mut joined = ansi.push(&text[..cut]);

@@ -174,7 +174,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_become_the_same_text(bytes in prop::collection::vec(any::<u8>(), 0..40), cut in 0usize..40) {
+        fn case_47_any_bytes_become_the_same_text(bytes in prop::collection::vec(any::<u8>(), 0..40), cut in 0usize..40) {
             let cut = cut.min(bytes.len());
             let mut carry = TextCarry::default();
             let mut joined = carry.push(&bytes[..cut]);

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_in_its_place_does_not_hang() {
+    fn case_32_a_pipe_in_its_place_does_not_hang() {
         let folder = tempfile::tempdir().unwrap();
         rustix::fs::mknodat(
             rustix::fs::CWD,

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_living_live() {
+    fn case_57_only_the_living_live() {
         let us = Owner::this_process();
         assert!(us.lives());
         assert!(!Owner { started: 1, ..us }.lives(), "another process with our number");

@@ -44,7 +44,7 @@ async fn the_signal_is_the_one_asked_for() {
 }
 
 #[tokio::test]
-async fn what_ignores_the_signal_is_killed_after_the_grace() {
+async fn case_39_what_ignores_the_signal_is_killed_after_the_grace() {
     let stage = Stage::new();
     let mut spec = stage.script("trap '' TERM; echo $$; while :; do sleep 1000; done");
     spec.grace = SHORT;
@@ -58,7 +58,7 @@ async fn what_ignores_the_signal_is_killed_after_the_grace() {
 }
 
 #[tokio::test]
-async fn a_stopped_process_is_woken_to_be_stopped() {
+async fn case_39_a_stopped_process_is_woken_to_be_stopped() {
     let stage = Stage::new();
     let mut running = stage.start("trap 'exit 5' TERM; echo $$; kill -STOP $$").await;
     let main = pids(&mut running, 1).await[0];
@@ -68,7 +68,7 @@ async fn a_stopped_process_is_woken_to_be_stopped() {
 }
 
 #[tokio::test]
-async fn daemons_die_with_the_main_process_and_do_not_hold_it_up() {
+async fn case_40_daemons_die_with_the_main_process_and_do_not_hold_it_up() {
     let stage = Stage::new();
     for daemon in [
         "setsid sleep 1000 & echo $!",
@@ -147,7 +147,7 @@ async fn finishing_waits_for_the_linger_and_then_stops() {
 }
 
 #[tokio::test]
-async fn a_program_that_closes_its_output_and_stays_is_stopped() {
+async fn case_41_a_program_that_closes_its_output_and_stays_is_stopped() {
     let stage = Stage::new();
     let mut running = stage.start("echo answer; exec sleep 1000 >&- 2>&-").await;
     assert_eq!(hear(&mut running).await, ("answer\n".into(), Exit::Signal(15)));
@@ -156,7 +156,7 @@ async fn a_program_that_closes_its_output_and_stays_is_stopped() {
 }
 
 #[tokio::test]
-async fn what_forks_faster_than_one_can_look_is_caught() {
+async fn case_51_what_forks_faster_than_one_can_look_is_caught() {
     let stage = Stage::new();
     let hop = stage.folder().join("hop");
     executable(&hop, "#!/bin/sh\nsetsid \"$0\" &\n");

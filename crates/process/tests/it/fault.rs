@@ -11,7 +11,7 @@ use trunkline_process::Exit;
 use crate::stage::{Stage, children, hear, pids, state, until};
 
 #[tokio::test]
-async fn no_process_survives_the_gateway() {
+async fn case_37_no_process_survives_the_gateway() {
     let mut gateway = copy("gateway_to_be_killed");
     let stdout = BufReader::new(gateway.stdout.take().unwrap());
     let told = stdout.lines().map_while(Result::ok).find_map(|line| line.strip_prefix("pids ").map(str::to_owned));
@@ -29,7 +29,7 @@ async fn no_process_survives_the_gateway() {
 }
 
 #[test]
-#[ignore = "run by no_process_survives_the_gateway"]
+#[ignore = "run by case_37_no_process_survives_the_gateway"]
 fn gateway_to_be_killed() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {

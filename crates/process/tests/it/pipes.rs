@@ -7,7 +7,7 @@ use trunkline_process::{Cut, Exit, Step};
 use crate::stage::{Stage, hear, lines};
 
 #[tokio::test]
-async fn a_megabyte_goes_in_while_more_comes_out() {
+async fn case_45_a_megabyte_goes_in_while_more_comes_out() {
     let stage = Stage::new();
     let mut spec = stage.script("head -c 3000000 /dev/zero | tr '\\0' x; cat");
     let input: String = (0..100_000).map(|n| format!("{n:010}\n")).collect();
@@ -20,7 +20,7 @@ async fn a_megabyte_goes_in_while_more_comes_out() {
 }
 
 #[tokio::test]
-async fn input_that_nobody_reads_hinders_nobody() {
+async fn case_45_input_that_nobody_reads_hinders_nobody() {
     let stage = Stage::new();
     for script in ["echo done", "exec <&-; echo done", "head -c 10 >/dev/null; echo done"] {
         let mut spec = stage.script(script);
@@ -32,7 +32,7 @@ async fn input_that_nobody_reads_hinders_nobody() {
 }
 
 #[tokio::test]
-async fn no_input_is_the_end_of_input() {
+async fn case_46_no_input_is_the_end_of_input() {
     let stage = Stage::new();
     let output = stage.keepers.output(stage.script("cat; readlink /proc/self/fd/0")).await.unwrap();
     assert_eq!(output.stdout, b"/dev/null\n");
@@ -40,7 +40,7 @@ async fn no_input_is_the_end_of_input() {
 }
 
 #[tokio::test]
-async fn of_a_flood_on_stderr_the_end_is_kept() {
+async fn case_44_of_a_flood_on_stderr_the_end_is_kept() {
     let stage = Stage::new();
     let mut running = stage.start("head -c 5000000 /dev/zero | tr '\\0' e >&2; echo last words >&2; echo out").await;
     assert_eq!(hear(&mut running).await, ("out\n".into(), Exit::Code(0)));

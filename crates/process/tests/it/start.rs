@@ -24,7 +24,7 @@ async fn it_gets_what_it_was_given_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn it_inherits_no_descriptors() {
+async fn case_55_it_inherits_no_descriptors() {
     let stage = Stage::new();
     // Keepers that are busy meanwhile, and input that goes on, could leak; so could a descriptor that we inherited.
     let _leaky = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::empty()).unwrap();
@@ -59,7 +59,7 @@ async fn a_missing_program_is_told_from_a_missing_folder() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_executed_is_refused() {
+async fn case_50_what_cannot_be_executed_is_refused() {
     let stage = Stage::new();
     let plain = stage.folder().join("plain");
     fs::write(&plain, "#!/bin/sh\n").unwrap();
@@ -104,7 +104,7 @@ async fn a_request_larger_than_the_socket_s_buffer_arrives() {
 }
 
 #[tokio::test]
-async fn one_keeper_serves_run_after_run_and_leaves_no_zombie() {
+async fn case_56_one_keeper_serves_run_after_run_and_leaves_no_zombie() {
     let stage = Stage::new();
     let mut keepers = BTreeSet::new();
     for _ in 0..100 {
@@ -158,5 +158,16 @@ async fn a_burst_s_keepers_are_not_kept_for_ever() {
     let mut running = stage.start("true").await;
     assert!(keepers.contains(&running.keeper()));
     hear(&mut running).await;
+    stage.keepers.shutdown().await;
+}
+
+#[tokio::test]
+async fn case_52_when_memory_runs_out_a_run_goes_before_the_gateway() {
+    let stage = Stage::new();
+    let ours: i32 = fs::read_to_string("/proc/self/oom_score_adj").unwrap().trim().parse().unwrap();
+    let output =
+        stage.keepers.output(stage.script("cat /proc/self/oom_score_adj; sh -c 'cat /proc/$$/oom_score_adj'")).await;
+    let theirs = String::from_utf8(output.unwrap().stdout).unwrap();
+    assert_eq!(theirs, format!("{0}\n{0}\n", ours.max(500)));
     stage.keepers.shutdown().await;
 }

@@ -140,7 +140,7 @@ async fn a_sane_request_id_is_echoed() {
 }
 
 #[tokio::test]
-async fn a_panic_is_one_requests_own() {
+async fn case_38_a_panic_is_one_requests_own() {
     let server = TestServer::start(Config::default()).await;
     for stream in ["false", "true"] {
         let body = format!(r#"{{"model":"panic","messages":[{{"role":"user","content":"x"}}],"stream":{stream}}}"#);

@@ -36,7 +36,7 @@ fn a_client_that_hangs_up_before_the_answer_stops_its_run() {
 }
 
 #[test]
-fn a_run_that_ignores_signals_is_killed_when_its_client_hangs_up() {
+fn case_39_a_run_that_ignores_signals_is_killed_when_its_client_hangs_up() {
     let line = busy(&format!("trap '' TERM INT; {BUSY}; hang"));
     let mut stream = line.chat("hi").streamed().open();
     stream.until("one");
@@ -69,7 +69,7 @@ fn a_client_that_hangs_up_leaves_the_queue() {
 }
 
 #[test]
-fn a_run_that_was_stopped_by_a_signal_can_be_ended_too() {
+fn case_39_a_run_that_was_stopped_by_a_signal_can_be_ended_too() {
     let line = busy("codex_says one; tell pid $$; kill -STOP $$; hang");
     let mut stream = line.chat("hi").streamed().open();
     stream.until("one");

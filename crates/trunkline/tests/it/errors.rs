@@ -71,7 +71,7 @@ fn a_failure_in_the_middle_of_a_stream_is_its_last_frame() {
 }
 
 #[test]
-fn a_secret_that_a_cli_prints_is_masked() {
+fn case_29_a_secret_that_a_cli_prints_is_masked() {
     let secret = "quite-a-secret-0123456789";
     let line = Line::new()
         .cli("gemini", "echo \"bad key $GEMINI_API_KEY\" >&2; exit 1")
@@ -94,7 +94,7 @@ fn a_request_that_makes_no_sense_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn an_answer_that_is_complete_stays_one_whatever_the_exit_status() {
+fn case_42_an_answer_that_is_complete_stays_one_whatever_the_exit_status() {
     let line = Line::new().cli("codex", "codex_answers done; exit 1").model("m", json!({"driver": "codex"})).start();
     assert_eq!(line.chat("hi").send().content(), "done");
 }

@@ -417,6 +417,11 @@ fn command(program: &Path) -> Command {
     Command::new(program)
 }
 
+/// Runs a program of the system to its end; whether it did what it was told.
+pub(crate) fn tool(name: &str, args: &[&str]) -> bool {
+    spawn(command(&which(name)).args(args).stderr(Stdio::null())).wait().unwrap().success()
+}
+
 /// Where a tool is on the search path of whoever runs the tests.
 #[expect(clippy::disallowed_methods, reason = "tests need the system's own shell and git")]
 pub(crate) fn which(tool: &str) -> PathBuf {

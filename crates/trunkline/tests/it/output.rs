@@ -20,7 +20,7 @@ fn text(script: &str) -> Line {
 }
 
 #[test]
-fn no_output_has_a_wording_of_its_own() {
+fn case_42_no_output_has_a_wording_of_its_own() {
     for line in [codex("exit 0"), text("echo; echo '  '")] {
         assert_eq!(line.chat("hi").send().content(), "No output from CLI.");
         let streamed = line.chat("hi").streamed().send();
@@ -45,7 +45,7 @@ fn escapes_are_no_part_of_an_answer() {
 }
 
 #[test]
-fn a_cli_that_dies_in_the_middle_of_a_line_is_a_failure() {
+fn case_48_a_cli_that_dies_in_the_middle_of_a_line_is_a_failure() {
     let line = codex("codex_says one; printf '{\"type\":\"item.comp'; kill -9 $$");
     let reply = line.chat("hi").send();
     assert!(matches!(reply.status, 500 | 504), "{reply:?}");
@@ -54,7 +54,7 @@ fn a_cli_that_dies_in_the_middle_of_a_line_is_a_failure() {
 }
 
 #[test]
-fn a_hundred_megabytes_are_bounded() {
+fn case_43_a_hundred_megabytes_are_bounded() {
     let line = text("flood 100");
     for ask in [line.chat("hi"), line.chat("hi").streamed()] {
         let reply = ask.send();
@@ -69,7 +69,7 @@ fn a_hundred_megabytes_are_bounded() {
 }
 
 #[test]
-fn a_cli_that_never_stops_talking_is_stopped() {
+fn case_43_a_cli_that_never_stops_talking_is_stopped() {
     let line = text("tell pid $$; exec cat /dev/zero");
     let error = line.chat("hi").send().error(500);
     assert!(error["detail"].as_str().unwrap().contains("larger than 64 MiB"), "{error}");
@@ -77,7 +77,7 @@ fn a_cli_that_never_stops_talking_is_stopped() {
 }
 
 #[test]
-fn an_endless_line_does_not_cost_the_answer() {
+fn case_43_an_endless_line_does_not_cost_the_answer() {
     let line = codex(
         "printf '{\"type\":\"item.completed\",\"item\":{\"id\":\"i\",\"type\":\"agent_message\",\"text\":\"'; flood 20; \
          printf '\"}}\\n'; codex_answers done",
@@ -86,13 +86,13 @@ fn an_endless_line_does_not_cost_the_answer() {
 }
 
 #[test]
-fn a_flood_on_stderr_does_not_stop_the_answer() {
+fn case_44_a_flood_on_stderr_does_not_stop_the_answer() {
     let line = codex("flood 10 >&2; codex_answers done");
     assert_eq!(line.chat("hi").send().content(), "done");
 }
 
 #[test]
-fn bytes_that_are_no_text_are_replaced() {
+fn case_47_bytes_that_are_no_text_are_replaced() {
     let line = text("printf 'caf\\303\\251 \\377 end\\n'");
     assert_eq!(line.chat("hi").send().content(), "café \u{fffd} end");
     let line = codex("codex_answers \"$(printf 'caf\\303\\251 \\377 end')\"");
@@ -100,7 +100,7 @@ fn bytes_that_are_no_text_are_replaced() {
 }
 
 #[test]
-fn a_character_that_comes_in_two_pieces_is_one() {
+fn case_47_a_character_that_comes_in_two_pieces_is_one() {
     let line = text("printf 'caf\\303'; sleep 0.1; printf '\\251\\n'");
     assert_eq!(line.chat("hi").send().content(), "café");
     assert_eq!(line.chat("hi").streamed().send().streamed_text(), "café");
@@ -135,7 +135,7 @@ fn a_client_that_does_not_read_slows_the_cli_down() {
 }
 
 #[test]
-fn an_event_nobody_knows_is_counted_and_said_once() {
+fn case_48_an_event_nobody_knows_is_counted_and_said_once() {
     let strange = "printf '{\"type\":\"thread.dreamt\",\"of\":\"sheep\"}\\n'";
     let line = Line::new()
         .cli("codex", &format!("[ \"$1\" = --version ] && exit; cat >/dev/null; {strange}; codex_answers done"))

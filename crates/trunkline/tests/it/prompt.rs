@@ -40,7 +40,7 @@ fn a_repository_whose_agents_md_forces_an_answer_gets_it() {
 }
 
 #[test]
-fn an_agent_file_that_leads_out_of_the_repository_is_refused() {
+fn case_32_an_agent_file_that_leads_out_of_the_repository_is_refused() {
     let line = codex().model("sly", json!({"driver": "codex", "agentFile": "../home/secret"})).start();
     std::fs::write(line.path("home/secret"), "secret").unwrap();
     let error = line.chat("hi").model("sly").send().error(500);
@@ -64,7 +64,7 @@ fn a_prompt_of_a_megabyte_arrives_whole() {
 }
 
 #[test]
-fn a_prompt_that_looks_like_a_flag_is_text() {
+fn case_49_a_prompt_that_looks_like_a_flag_is_text() {
     let line =
         codex().cli("ax-glm", "note \"$@\"; replay ax/glm_prompt").model("glm", json!({"driver": "ax-glm"})).start();
     line.chat("--help").send().content();
@@ -74,7 +74,7 @@ fn a_prompt_that_looks_like_a_flag_is_text() {
 }
 
 #[test]
-fn commands_and_files_in_a_message_are_text_to_gemini() {
+fn case_49_commands_and_files_in_a_message_are_text_to_gemini() {
     let line = Line::new()
         .cli("gemini", "note \"$@\"; replay gemini/ansi-stream-json")
         .model("gemini", json!({"driver": "gemini"}))
@@ -84,7 +84,7 @@ fn commands_and_files_in_a_message_are_text_to_gemini() {
 }
 
 #[test]
-fn a_prompt_too_long_for_an_argument_is_refused_clearly() {
+fn case_49_a_prompt_too_long_for_an_argument_is_refused_clearly() {
     let line = Line::new().cli("ax-glm", "tell ran").model("glm", json!({"driver": "ax-glm"})).start();
     let error = line.chat(&"x".repeat(128 * 1024)).send().error(400);
     assert!(error["message"].as_str().unwrap().contains("the prompt is too long for glm"), "{error}");

@@ -61,7 +61,7 @@ fn other_hosts_and_other_sites_are_refused() {
 }
 
 #[test]
-fn a_child_knows_what_it_needs_and_no_more() {
+fn case_28_a_child_knows_what_it_needs_and_no_more() {
     let line = codex()
         .model("own", json!({"driver": "codex", "env": {"EXTRA": "yes", "CI": "no"}}))
         .env("OPENAI_API_KEY", "its own key")

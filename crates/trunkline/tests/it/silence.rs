@@ -109,7 +109,7 @@ fn a_cli_that_ignores_the_signal_to_stop_is_killed() {
 }
 
 #[test]
-fn a_daemon_that_keeps_the_output_open_does_not_keep_the_answer() {
+fn case_40_a_daemon_that_keeps_the_output_open_does_not_keep_the_answer() {
     // A double fork into a session of its own, with our pipe still in its hands.
     let daemon = "(setsid sh -c 'tell() { echo \"$2\" >\"'\"$seen\"'/.$1\"; mv \"'\"$seen\"'/.$1\" \"'\"$seen\"'/$1\"; }; \
                   tell daemon $$; exec sleep 1000' &); await daemon;";
@@ -127,7 +127,7 @@ fn a_daemon_that_keeps_the_output_open_does_not_keep_the_answer() {
 }
 
 #[test]
-fn a_cli_that_closes_its_output_has_answered() {
+fn case_41_a_cli_that_closes_its_output_has_answered() {
     let line = Line::new()
         .cli("plain", "echo done; tell pid $$; exec >&- 2>&-; hang")
         .model("m", json!({"driver": "text", "command": "plain"}))

@@ -8,7 +8,7 @@ use crate::line::Line;
 use crate::look::{children, until};
 
 #[test]
-fn a_program_that_cannot_be_run_says_why() {
+fn case_50_a_program_that_cannot_be_run_says_why() {
     let line = Line::new().cli("codex", "").model("m", json!({"driver": "text", "command": "../bin/odd"}));
     let odd = line.path("bin/odd");
     let line = line.start();
@@ -29,7 +29,7 @@ fn a_program_that_cannot_be_run_says_why() {
 }
 
 #[test]
-fn a_cli_that_was_updated_is_used_by_the_next_run() {
+fn case_50_a_cli_that_was_updated_is_used_by_the_next_run() {
     let line = Line::new().cli("codex", "codex_answers old").model("m", json!({"driver": "codex"})).start();
     assert_eq!(line.chat("hi").send().content(), "old");
     let line = line.cli("codex", "codex_answers new");
@@ -50,7 +50,7 @@ fn a_repository_that_is_gone_is_a_clear_error() {
 }
 
 #[test]
-fn a_child_inherits_three_descriptors_and_no_more() {
+fn case_55_a_child_inherits_three_descriptors_and_no_more() {
     let line = Line::new()
         .cli("codex", "ls /proc/self/fd >\"$seen/descriptors\"; codex_answers done")
         .cli("other", "tell other; hang")
@@ -69,7 +69,7 @@ fn a_child_inherits_three_descriptors_and_no_more() {
 }
 
 #[test]
-fn many_runs_leave_no_descriptors_and_no_zombies() {
+fn case_56_many_runs_leave_no_descriptors_and_no_zombies() {
     let line = Line::new()
         .cli("codex", "(setsid sleep 1000 &); codex_answers done")
         .model("m", json!({"driver": "codex", "worktree": true}))
@@ -84,4 +84,25 @@ fn many_runs_leave_no_descriptors_and_no_zombies() {
     until("nothing is left below the keepers", || keepers.iter().all(|&keeper| children(keeper).is_empty()));
     let zombie = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "));
     until("no keeper is a zombie", || !children(line.gateway_pid()).iter().any(zombie));
+}
+
+#[test]
+fn case_46_a_question_finds_nobody_to_answer_it() {
+    let script = r#"
+        if (: </dev/tty) 2>/dev/null; then echo 'a terminal'; fi
+        cat >/dev/null
+        if read answer; then echo 'an answer'; fi
+        echo "$BROWSER $CI $TERM"
+    "#;
+    let entry = json!({"driver": "text", "command": "asks"});
+    let line = Line::new().cli("asks", script).model("m", entry).start();
+    assert_eq!(line.chat("hi").send().content(), "/bin/false true dumb");
+}
+
+#[test]
+fn case_46_who_must_log_in_first_is_not_tried_twice() {
+    let script = "cat >/dev/null; echo ran >>\"$seen/runs\"; echo 'Not logged in. Please run /login' >&2; exit 1";
+    let line = Line::new().cli("claude", script).model("m", json!({"driver": "claude"})).start();
+    assert_eq!(line.chat("hi").send().error(500)["code"], "authentication");
+    assert_eq!(line.noted("runs"), "ran\n");
 }

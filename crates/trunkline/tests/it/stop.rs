@@ -14,7 +14,7 @@ fn refuses(address: &str) -> bool {
 }
 
 #[test]
-fn nothing_survives_a_gateway_that_was_killed() {
+fn case_37_nothing_survives_a_gateway_that_was_killed() {
     let script = "trap '' TERM INT HUP; (env -i setsid sh -c 'echo $$ >\"$1\"; exec sleep 1000' - \"$seen/daemon\" &); \
                   await daemon; tell pid $$; hang";
     let mut line = Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
@@ -31,7 +31,7 @@ fn nothing_survives_a_gateway_that_was_killed() {
 }
 
 #[test]
-fn what_outlived_its_gateway_and_its_keeper_is_ended_by_the_next_gateway() {
+fn case_37_what_outlived_its_gateway_and_its_keeper_is_ended_by_the_next_gateway() {
     let script = "tell pid $$; hang";
     let mut line = Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
     let _stream = line.chat("hi").streamed().open();

@@ -6,7 +6,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::line::{Line, which};
+use crate::line::{Line, tool, which};
 use crate::look::{all_gone, until};
 
 /// Changes one file and adds another, then answers.
@@ -146,10 +146,10 @@ fn a_model_of_a_subfolder_runs_in_the_same_subfolder_of_its_worktree() {
 }
 
 #[test]
-fn sixteen_runs_at_once_each_have_their_own() {
-    let line = worker("echo \"$TRUNKLINE_RUN\" >mine.txt; codex_answers done").args(&["--max-runs", "16"]).start();
+fn case_58_fifty_runs_at_once_each_have_their_own() {
+    let line = worker("echo \"$TRUNKLINE_RUN\" >mine.txt; codex_answers done").args(&["--max-runs", "50"]).start();
     let replies: Vec<_> = thread::scope(|scope| {
-        let asked: Vec<_> = (0..16).map(|_| scope.spawn(|| line.chat("hi").send())).collect();
+        let asked: Vec<_> = (0..50).map(|_| scope.spawn(|| line.chat("hi").send())).collect();
         asked.into_iter().map(|asked| asked.join().unwrap()).collect()
     });
     for reply in replies {
@@ -162,7 +162,7 @@ fn sixteen_runs_at_once_each_have_their_own() {
 }
 
 #[test]
-fn a_repository_without_a_commit_is_a_clear_error() {
+fn case_62_a_repository_without_a_commit_is_a_clear_error() {
     let line = Line::new().cli("codex", "tell ran");
     let bare = line.path("empty");
     line.git(&["init", "--quiet", bare.to_str().unwrap()]);
@@ -179,7 +179,7 @@ fn a_repository_without_a_commit_is_a_clear_error() {
 }
 
 #[test]
-fn a_run_that_was_hung_up_on_keeps_its_work_all_the_same() {
+fn case_61_a_run_that_was_hung_up_on_keeps_its_work_all_the_same() {
     let line = worker("echo new >new.txt; codex_says one; tell pid $$; hang").start();
     let mut stream = line.chat("hi").streamed().open();
     stream.until("one");
@@ -192,7 +192,7 @@ fn a_run_that_was_hung_up_on_keeps_its_work_all_the_same() {
 }
 
 #[test]
-fn a_run_that_fails_keeps_its_work_and_says_where() {
+fn case_61_a_run_that_fails_keeps_its_work_and_says_where() {
     let line = worker("echo new >new.txt; echo 'something broke' >&2; exit 1").start();
     let reply = line.chat("hi").send();
     assert_eq!(reply.error(500)["detail"], "something broke");
@@ -214,7 +214,7 @@ fn what_an_agent_committed_itself_is_the_branch() {
 }
 
 #[test]
-fn a_repository_inside_the_worktree_is_not_thrown_away() {
+fn case_61_a_repository_inside_the_worktree_is_not_thrown_away() {
     let line = worker("git init -q inner; echo x >inner/x; codex_answers done").start();
     let workspace = line.chat("hi").send().json()["trunkline"]["workspace"].clone();
     let path = workspace["path"].as_str().unwrap_or_else(|| panic!("{workspace}"));
@@ -232,7 +232,7 @@ fn files_that_a_run_added_can_be_logged() {
 }
 
 #[test]
-fn names_with_blanks_and_strange_letters_are_names() {
+fn case_63_names_with_blanks_and_strange_letters_are_names() {
     let line = Line::new().cli("codex", "echo x >'new file $HOME é.txt'; codex_answers done");
     let repo = line.path("a repo with 'quotes' & é");
     line.git(&["clone", "--quiet", ".", repo.to_str().unwrap()]);
@@ -244,7 +244,7 @@ fn names_with_blanks_and_strange_letters_are_names() {
 }
 
 #[test]
-fn the_next_gateway_cleans_up_after_one_that_was_killed() {
+fn case_61_the_next_gateway_cleans_up_after_one_that_was_killed() {
     let mut line = worker("echo precious >new.txt; tell pid $$; hang").start();
     let mine = line.path("worktrees/mine");
     line.git(&["worktree", "add", "--quiet", "--detach", mine.to_str().unwrap()]);
@@ -300,7 +300,7 @@ fn a_branch_that_the_agent_checks_out_does_not_move() {
 }
 
 #[test]
-fn a_lock_that_a_dead_git_left_is_in_nobodys_way() {
+fn case_59_a_lock_that_a_dead_git_left_is_in_nobodys_way() {
     let line = worker("echo work >new.txt; : >\"$(git rev-parse --git-dir)/index.lock\"; codex_answers done").start();
     let reply = line.chat("hi").send();
     let workspace = &reply.json()["trunkline"]["workspace"];
@@ -320,4 +320,122 @@ fn the_files_a_run_adds_are_listed_where_the_policy_asks_for_it() {
     let (run, branch) = (trunkline["run"].as_str().unwrap(), trunkline["workspace"]["branch"].as_str().unwrap());
     assert_eq!(line.git(&["show", &format!("{branch}:.trunkline/helpers.log")]), format!("{run} new.txt"));
     assert!(line.noted("codex.stdin").contains("You may add helper scripts"));
+}
+
+#[test]
+fn case_59_what_a_crash_left_half_made_is_in_nobodys_way() {
+    let line = worker(WORKER);
+    let git = line.repo().join(".git");
+    for half in ["worktrees/empty", "worktrees/gone"] {
+        fs::create_dir_all(git.join(half)).unwrap();
+    }
+    fs::write(git.join("worktrees/gone/gitdir"), "/nowhere/.git\n").unwrap();
+    for lock in ["index.lock", "config.lock"] {
+        fs::write(git.join(lock), "").unwrap();
+    }
+    let line = line.start();
+    let reply = line.chat("hi").send();
+    assert_eq!(reply.json()["trunkline"]["workspace"]["files_changed"], 2, "{reply:?}");
+    assert!(git.join("index.lock").exists(), "whose it is, is not ours to say");
+}
+
+#[test]
+fn case_60_a_full_disk_is_said_and_leaves_nothing() {
+    let line = worker(WORKER).file("big.bin", &"x".repeat(3 << 20));
+    line.commit("big");
+    let folder = line.path("worktrees");
+    fs::create_dir(&folder).unwrap();
+    let Some(disk) = Disk::mount(&folder) else { return };
+    let line = line.start();
+    let error = line.chat("hi").send().error(500);
+    assert_eq!(error["code"], "configuration");
+    assert!(error["hint"].as_str().unwrap().contains("is it full?"), "{error}");
+    assert_eq!(worktrees(&line), 1);
+    assert!(is_empty(folder) && is_empty(line.path("state/worktrees")));
+    disk.grow();
+    let reply = line.chat("hi").send();
+    assert_eq!(reply.json()["trunkline"]["workspace"]["files_changed"], 2, "{reply:?}");
+}
+
+/// A disk of two megabytes; none where we may not mount one.
+struct Disk(std::path::PathBuf);
+
+impl Disk {
+    fn mount(folder: &std::path::Path) -> Option<Self> {
+        if tool("mount", &["-t", "tmpfs", "-o", "size=2m", "tmpfs", folder.to_str().unwrap()]) {
+            return Some(Self(folder.to_owned()));
+        }
+        eprintln!("skipped: a small disk cannot be mounted here");
+        None
+    }
+
+    fn grow(&self) {
+        assert!(tool("mount", &["-o", "remount,size=64m", self.0.to_str().unwrap()]));
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        tool("umount", &["-l", self.0.to_str().unwrap()]);
+    }
+}
+
+#[test]
+fn case_62_unusual_repositories_work() {
+    let line = Line::new().cli("codex", "echo new >new.txt; codex_answers done");
+    let from = format!("file://{}", line.repo().display());
+    let place = |name: &str| line.path(name).to_str().unwrap().to_owned();
+    let [bare, shallow, sparse, whole] = ["bare.git", "shallow", "sparse", "whole"].map(place);
+    line.git(&["clone", "--quiet", "--bare", &from, &bare]);
+    line.git(&["clone", "--quiet", "--depth", "1", &from, &shallow]);
+    line.git(&["clone", "--quiet", "--sparse", &from, &sparse]);
+    line.git(&["clone", "--quiet", &from, &whole]);
+    let part = format!("160000,{},part", line.git(&["rev-parse", "HEAD"]));
+    fs::write(line.path("whole/.gitmodules"), format!("[submodule \"part\"]\n\tpath = part\n\turl = {from}\n"))
+        .unwrap();
+    line.git(&["-C", &whole, "add", ".gitmodules"]);
+    line.git(&["-C", &whole, "update-index", "--add", "--cacheinfo", &part]);
+    line.git(&["-C", &whole, "commit", "--quiet", "-m", "a part"]);
+    let all = [("bare", bare), ("shallow", shallow), ("sparse", sparse), ("parts", whole)];
+    let mut line = line;
+    for (name, repo) in &all {
+        line = line.model(name, json!({"driver": "codex", "repoPath": repo, "worktree": true}));
+    }
+    let line = line.start();
+    for (name, repo) in all {
+        let reply = line.chat("hi").model(name).send();
+        let workspace = reply.json()["trunkline"]["workspace"].clone();
+        let branch = workspace["branch"].as_str().unwrap_or_else(|| panic!("{name}: {reply:?}"));
+        assert_eq!(line.git(&["-C", &repo, "show", &format!("{branch}:new.txt")]), "new", "{name}");
+        assert_eq!(workspace["path"], Value::Null, "{name}");
+    }
+    assert!(is_empty(line.path("worktrees")));
+}
+
+#[test]
+fn case_62_somebody_elses_repository_is_a_clear_error() {
+    let line = worker("tell ran");
+    let somebody = std::os::unix::fs::chown(line.repo(), Some(12345), None);
+    if somebody.and_then(|()| std::os::unix::fs::chown(line.repo().join(".git"), Some(12345), None)).is_err() {
+        return eprintln!("skipped: only root gives a folder away");
+    }
+    let line = line.start();
+    let error = line.chat("hi").send().error(500);
+    assert_eq!(error["code"], "configuration");
+    assert!(error["detail"].as_str().unwrap().contains("dubious ownership"), "{error}");
+    assert!(!line.path("seen/ran").exists());
+}
+
+#[test]
+fn case_64_what_still_writes_is_ended_before_its_folder_goes() {
+    let busy = "i=0; while :; do i=$((i+1)); mkdir -p folder$i; echo x >folder$i/file; done";
+    let script = format!("(setsid sh -c '{busy}' &); until [ -e folder9 ]; do sleep 0.01; done; codex_answers done");
+    let line = worker(&script).start();
+    for _ in 0..3 {
+        let workspace = line.chat("hi").send().json()["trunkline"]["workspace"].clone();
+        assert!(workspace["files_changed"].as_u64().unwrap() >= 8, "{workspace}");
+        assert_eq!(workspace["path"], Value::Null);
+        assert!(is_empty(line.path("worktrees")));
+    }
+    assert_eq!(worktrees(&line), 1);
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use super::*;
 
 #[tokio::test]
-async fn ways_out_of_the_workspace() {
+async fn case_32_ways_out_of_the_workspace() {
     for permissions in [Permissions::Read, Permissions::Edit] {
         let stage = Stage::new(permissions);
         let base = stage.folder.path().canonicalize().unwrap();
