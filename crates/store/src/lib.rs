@@ -1,5 +1,5 @@
 //! What is remembered from one start to the next, in one SQLite file: sessions, the chains of messages that lead to
-//! them, the archive of turns, and how far a bridge has come.
+//! them, the archive of turns, which are runs, and how far a bridge has come.
 //!
 //! Several processes have the file open at once. Everything that writes takes the write lock first and keeps it for one
 //! short transaction; readers never wait. Nothing here decides anything: who owns what is the caller's to say, secrets
@@ -24,6 +24,8 @@ mod condition;
 mod error;
 mod opening;
 mod prune;
+mod repeat;
+mod run;
 mod schema;
 mod session;
 mod session_turn;
@@ -39,6 +41,8 @@ pub use chain::Hash;
 pub use condition::Condition;
 pub use error::StoreError;
 pub use prune::Pruned;
+pub use repeat::{Claim, Claimed};
+pub use run::{LogState, RunFailure, RunRow, RunState, Runs};
 pub use session::{Filter, NewSession, Owner, SessionKey, SessionRow};
 pub use session_turn::SessionTurn;
 pub use store::{FILE, Store};

@@ -71,6 +71,9 @@ impl Store {
             let query = sqlx::query(query).bind(before.millis()).bind(AT_ONCE);
             *deleted = query.execute(&mut *transaction).await?.rows_affected();
         }
+        // Whoever repeats a request that is forgotten asks anew.
+        let query = sqlx::query("DELETE FROM repeats WHERE created < ?1").bind(before.millis());
+        query.execute(&mut *transaction).await?;
         transaction.commit().await?;
         let [of_sessions, sessions, alone, messages, channels] = deleted;
         Ok(Pruned { sessions, turns: of_sessions + alone, messages, channels })

@@ -6,7 +6,8 @@
 use sqlx::{Connection, SqliteConnection};
 
 /// Step by step: the first makes version 1.
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_first.sql")];
+const MIGRATIONS: [&str; 2] =
+    [include_str!("../migrations/0001_first.sql"), include_str!("../migrations/0002_runs.sql")];
 
 /// The version this program works with.
 pub(crate) const KNOWN: i64 = MIGRATIONS.len() as i64;

@@ -136,7 +136,8 @@ mod tests {
     fn turn(run: &str, prompt: String) -> Record {
         let (session, place, model, time) = (None, String::new(), String::new(), Time::now());
         let (run, owner, surface) = (run.to_owned(), Owner::local(), Surface::Run);
-        Record::Begun(TurnBegun { run, session, owner, surface, place, model, prompt, time })
+        let (gateway, detached) = (String::new(), false);
+        Record::Begun(TurnBegun { run, session, owner, surface, place, model, prompt, time, gateway, detached })
     }
 
     /// SQLite answers a full disk and its own limit on pages alike. The limit is the connection's, and goes with it.

@@ -13,10 +13,11 @@ pub use writer::{Keeping, Kept, NotQueued, Writer};
 
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
-use trunkline_core::event::{Event, Usage};
+use serde::{Deserialize, Serialize, Serializer};
+use trunkline_core::event::{Event, Receipt, Usage};
 use trunkline_core::failure::Category;
 
+use crate::run::LogState;
 use crate::session::{Owner, SessionKey};
 use crate::time::Time;
 
@@ -24,6 +25,23 @@ use crate::time::Time;
 #[derive(Debug, Clone)]
 pub enum Record {
     Begun(TurnBegun),
+    /// Its first attempt runs: it waits no longer.
+    Started {
+        run: String,
+        provider: String,
+        time: Time,
+    },
+    /// The session it turned out to be part of, and what is said in it, being that.
+    GoesOn {
+        run: String,
+        session: SessionKey,
+        prompt: String,
+    },
+    /// What an attempt left in a worktree of its own; the last one's is the run's.
+    Workspace {
+        run: String,
+        receipt: Receipt,
+    },
     /// Pieces of a text that follow one another are kept as one, under the number of the first.
     Event {
         run: String,
@@ -45,6 +63,10 @@ pub struct TurnBegun {
     pub model: String,
     pub prompt: String,
     pub time: Time,
+    /// The mark of the process that runs it, by which a later one knows whether it still does.
+    pub gateway: String,
+    /// It goes on when its client has gone away.
+    pub detached: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -58,10 +80,14 @@ pub struct TurnEnded {
     pub duration: Duration,
     /// If it came to be known, or changed, since the turn began.
     pub session: Option<SessionKey>,
+    pub time: Time,
+    pub attempts: u32,
+    /// None where no log was kept.
+    pub log: Option<LogState>,
 }
 
 /// The door a turn came in by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Surface {
     Http,
@@ -85,7 +111,7 @@ impl Surface {
         }
     }
 
-    fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|surface| surface.name() == name)
     }
 }
@@ -107,7 +133,7 @@ impl Outcome {
     }
 
     /// A category of another version is a failure all the same.
-    fn from_name(name: &str) -> Self {
+    pub(crate) fn from_name(name: &str) -> Self {
         let category = || Category::ALL.into_iter().find(|category| category.name() == name);
         if name == "ok" { Self::Ok } else { Self::Failed(category().unwrap_or(Category::Unknown)) }
     }

@@ -1,16 +1,23 @@
 //! A record as the database takes it.
 
+use trunkline_core::event::Receipt;
+
 use super::bound::Bounded;
 use super::{TurnBegun, TurnEnded};
 use crate::error::StoreError;
+use crate::run::{LogState, RunState, receipt_json};
+use crate::session::SessionKey;
 use crate::store::Store;
-use crate::time::millis_of;
+use crate::time::{Time, millis_of};
 use crate::transaction::Transaction;
 
 /// Bounded, and with a text in one piece.
 #[derive(Debug)]
 pub(super) enum Row {
     Begun(TurnBegun),
+    Started { run: String, provider: String, time: Time },
+    GoesOn { run: String, session: SessionKey, prompt: String },
+    Workspace { run: String, receipt: Receipt },
     Event { run: String, sequence: u64, event: Bounded },
     Ended(TurnEnded),
 }
@@ -18,7 +25,12 @@ pub(super) enum Row {
 impl Row {
     pub(super) fn run(&self) -> &str {
         match self {
-            Self::Begun(TurnBegun { run, .. }) | Self::Event { run, .. } | Self::Ended(TurnEnded { run, .. }) => run,
+            Self::Begun(TurnBegun { run, .. })
+            | Self::Started { run, .. }
+            | Self::GoesOn { run, .. }
+            | Self::Workspace { run, .. }
+            | Self::Event { run, .. }
+            | Self::Ended(TurnEnded { run, .. }) => run,
         }
     }
 }
@@ -37,8 +49,8 @@ pub(super) async fn write(store: &Store, batch: &[Row]) -> Result<(), StoreError
 async fn insert(transaction: &mut Transaction, row: &Row) -> Result<(), StoreError> {
     let query = match row {
         Row::Begun(begun) => sqlx::query(
-            "INSERT INTO turns (run, session, owner, surface, place, model, prompt, begun)
-             VALUES (?1, (SELECT id FROM sessions WHERE id = ?2 AND owner = ?3), ?3, ?4, ?5, ?6, ?7, ?8)
+            "INSERT INTO turns (run, session, owner, surface, place, model, prompt, begun, gateway, detached, state)
+             VALUES (?1, (SELECT id FROM sessions WHERE id = ?2 AND owner = ?3), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
              ON CONFLICT (run) DO NOTHING",
         )
         .bind(&begun.run)
@@ -48,7 +60,23 @@ async fn insert(transaction: &mut Transaction, row: &Row) -> Result<(), StoreErr
         .bind(&begun.place)
         .bind(&begun.model)
         .bind(&begun.prompt)
-        .bind(begun.time.millis()),
+        .bind(begun.time.millis())
+        .bind(&begun.gateway)
+        .bind(begun.detached)
+        .bind(RunState::Queued.name()),
+        Row::Started { run, provider, time } => {
+            let query = "UPDATE turns SET state = ?2, provider = ?3, started = ?4 WHERE run = ?1 AND state = ?5";
+            let query = sqlx::query(query).bind(run).bind(RunState::Running.name()).bind(provider);
+            query.bind(time.millis()).bind(RunState::Queued.name())
+        }
+        Row::GoesOn { run, session, prompt } => {
+            let query = "UPDATE turns SET prompt = ?3, session = (SELECT id FROM sessions WHERE id = ?2
+                 AND owner = turns.owner) WHERE run = ?1";
+            sqlx::query(query).bind(run).bind(&session.0).bind(prompt)
+        }
+        Row::Workspace { run, receipt } => {
+            sqlx::query("UPDATE turns SET workspace = ?2 WHERE run = ?1").bind(run).bind(receipt_json(receipt))
+        }
         Row::Event { run, sequence, event } => sqlx::query(
             "INSERT INTO events (turn, sequence, event, cut) SELECT id, ?2, ?3, ?4 FROM turns WHERE run = ?1
              ON CONFLICT (turn, sequence) DO NOTHING",
@@ -61,7 +89,7 @@ async fn insert(transaction: &mut Transaction, row: &Row) -> Result<(), StoreErr
             "UPDATE turns SET provider = ?3, outcome = ?4,
                  session = coalesce((SELECT id FROM sessions WHERE id = ?2 AND owner = turns.owner), session),
                  answer = ?5, input_tokens = ?6, output_tokens = ?7, cached_tokens = ?8, estimated = ?9,
-                 duration = ?10 WHERE run = ?1",
+                 duration = ?10, state = ?11, ended = ?12, attempts = ?13, log = ?14 WHERE run = ?1",
         )
         .bind(&ended.run)
         .bind(ended.session.as_ref().map(|session| session.0.as_str()))
@@ -72,7 +100,11 @@ async fn insert(transaction: &mut Transaction, row: &Row) -> Result<(), StoreErr
         .bind(number(ended.usage.output_tokens))
         .bind(number(ended.usage.cached_tokens))
         .bind(ended.usage.estimated)
-        .bind(millis_of(ended.duration)),
+        .bind(millis_of(ended.duration))
+        .bind(RunState::of(ended.outcome).name())
+        .bind(ended.time.millis())
+        .bind(ended.attempts)
+        .bind(ended.log.map(LogState::name)),
     };
     query.execute(&mut **transaction).await?;
     Ok(())

@@ -234,6 +234,11 @@ fn bounded(record: Record) -> Message {
         Record::Ended(ended) => {
             Message::Row(Row::Ended(TurnEnded { answer: bound::text(ended.answer, bound::TEXT), ..ended }))
         }
+        Record::Started { run, provider, time } => Message::Row(Row::Started { run, provider, time }),
+        Record::GoesOn { run, session, prompt } => {
+            Message::Row(Row::GoesOn { run, session, prompt: bound::text(prompt, bound::TEXT) })
+        }
+        Record::Workspace { run, receipt } => Message::Row(Row::Workspace { run, receipt }),
         Record::Event { run, sequence, event } if is_piece(&event) => Message::Piece { run, sequence, event },
         Record::Event { run, sequence, event } => {
             Message::Row(Row::Event { run, sequence, event: bound::event(&event) })

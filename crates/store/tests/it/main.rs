@@ -9,5 +9,6 @@ mod model;
 mod opening;
 mod processes;
 mod prune;
+mod runs;
 mod session;
 mod world;
