@@ -11,6 +11,7 @@ use crate::api::{Api, Llm};
 use crate::failure::{Category, Failure};
 use crate::limits::{Asked, Limits};
 use crate::provider::{Delivery, Permissions, Provider, SessionKind};
+use crate::turn::OnDisconnect;
 
 #[derive(Debug, Clone)]
 pub struct Model {
@@ -44,6 +45,8 @@ pub struct Model {
     pub normalize: Normalize,
     /// Whether a client that sends its whole history is recognised by it, and its conversation resumed.
     pub resume: bool,
+    /// What becomes of a run whose client goes away, unless the client says otherwise.
+    pub on_disconnect: OnDisconnect,
     /// What a protocol executable is configured with, beside the model.
     pub config: Map<String, Value>,
 }
@@ -80,6 +83,7 @@ impl Model {
             args: Vec::new(),
             normalize: Normalize::None,
             resume: true,
+            on_disconnect: OnDisconnect::Cancel,
             config: Map::new(),
         }
     }

@@ -111,9 +111,8 @@ impl Phases {
     /// One that has no id is taken to be the oldest.
     pub fn tool_finished(&mut self, id: &str) {
         self.heard = true;
-        match self.tools.iter().position(|(known, _)| id.is_empty() || known == id) {
-            Some(at) => drop(self.tools.remove(at)),
-            None => {}
+        if let Some(at) = self.tools.iter().position(|(known, _)| id.is_empty() || known == id) {
+            self.tools.remove(at);
         }
     }
 

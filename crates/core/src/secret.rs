@@ -40,7 +40,8 @@ impl Secrets {
                 masked = masked.replace(value.as_str(), MASK);
             }
         }
-        mask_keys(&masked)
+        // Mostly there is none, and a look for each of them is faster than a look at every word.
+        if KEY_PREFIXES.iter().any(|prefix| masked.contains(prefix)) { mask_keys(&masked) } else { masked }
     }
 }
 

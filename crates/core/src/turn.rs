@@ -21,6 +21,21 @@ pub struct Turn {
     /// What the client asks of the model itself. An agent CLI cannot be told; executables and upstreams can.
     pub options: Options,
     pub shown: Shown,
+    /// The name of its run, where whoever asks has given it one.
+    pub run: Option<String>,
+    /// None leaves it to the model.
+    pub on_disconnect: Option<OnDisconnect>,
+}
+
+/// What becomes of a run whose client goes away before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDisconnect {
+    /// It is stopped.
+    #[default]
+    Cancel,
+    /// It goes on, and its answer waits.
+    Detach,
 }
 
 /// Who asks, in a word that says nothing else about them: `local`, or the digest of a key.
@@ -34,6 +49,12 @@ impl Owner {
     #[must_use]
     pub fn of_key(digest: &str) -> Self {
         Self(format!("key-{digest}"))
+    }
+
+    /// The owner of that name, as [`as_str`](Self::as_str) gave it.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self(name.to_owned())
     }
 
     /// Whoever uses this machine as the gateway's own user, and needs no key.

@@ -6,17 +6,18 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use trunkline_core::event::{Event, SessionId, Usage};
+use trunkline_core::event::{Answer, Event, Receipt, SessionId, Usage};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::prompt;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{self, Turn};
-use trunkline_store::{Outcome, Record, SessionKey, Store, Surface, Time, TurnBegun, TurnEnded, Writer};
+use trunkline_store::{LogState, Outcome, Record, SessionKey, Store, Surface, Time, TurnBegun, TurnEnded, Writer};
 
+use crate::masking::{head, is_end, masked};
+use crate::runs::{self, By, Live, Log, Presence};
 use crate::session::whose;
 
 /// A text that is longer than this goes on in another record.
@@ -31,7 +32,7 @@ const DETAIL: usize = 64 * 1024;
 /// The way into the archive, once there is one.
 #[derive(Default)]
 pub(crate) struct Archive {
-    writer: OnceLock<Writer>,
+    kept: OnceLock<(Store, Writer)>,
     lost: Arc<AtomicU64>,
     stop: CancellationToken,
     keeping: TaskTracker,
@@ -41,14 +42,19 @@ impl Archive {
     /// Opens it. What is sent from now on is kept.
     pub(crate) fn open(&self, store: &Store) {
         let (writer, keeping) = store.writer();
-        if self.writer.set(writer).is_ok() {
+        if self.kept.set((store.clone(), writer)).is_ok() {
             self.keeping.spawn(keeping.run(self.stop.clone()));
         }
     }
 
+    /// What is kept, to be read.
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.kept.get().map(|(store, _)| store)
+    }
+
     /// Waits until what was sent so far can be read.
     pub(crate) async fn flush(&self) {
-        if let Some(writer) = self.writer.get() {
+        if let Some((_, writer)) = self.kept.get() {
             // What was lost was said.
             let _lost = writer.flush().await;
         }
@@ -65,13 +71,24 @@ impl Archive {
         }
     }
 
+    /// What an attempt left behind.
+    pub(crate) async fn note_workspace(&self, run: &str, receipt: &Receipt) {
+        if let Some((_, writer)) = self.kept.get() {
+            let record = Record::Workspace { run: run.to_owned(), receipt: receipt.clone() };
+            let _closed_at_the_end = writer.send(record).await;
+        }
+    }
+
     /// Begins the record of a turn.
-    pub(crate) fn record(&self, begun: Begun<'_>, secrets: &Secrets) -> Recorder {
+    pub(crate) fn record(&self, begun: Begun<'_>, log: Log, secrets: &Secrets) -> Recorder {
         let recorder = Recorder {
-            writer: self.writer.get().cloned(),
+            writer: self.kept.get().map(|(_, writer)| writer.clone()),
+            log,
+            attempts: 0,
+            logged_end: false,
             lost: Arc::clone(&self.lost),
             secrets: secrets.clone(),
-            run: begun.run.to_owned(),
+            presence: begun.presence,
             began: Instant::now(),
             events: 0,
             piece: None,
@@ -82,7 +99,7 @@ impl Archive {
         if recorder.writer.is_some() {
             let turn = begun.turn;
             recorder.send(Record::Begun(TurnBegun {
-                run: begun.run.to_owned(),
+                run: recorder.presence.id.clone(),
                 session: begun.session.map(|session| SessionKey(session.0.clone())),
                 owner: whose(&turn.owner),
                 surface: surface(turn.surface),
@@ -90,28 +107,38 @@ impl Archive {
                 model: turn.model.clone(),
                 prompt: secrets.mask(head(&prompt::told(turn), TEXT)),
                 time: Time::now(),
+                gateway: begun.gateway.to_owned(),
+                detached: begun.detached,
             }));
         }
+        recorder.presence.recorded();
         recorder
     }
 }
 
 /// A turn that is about to run.
 pub(crate) struct Begun<'a> {
-    pub(crate) run: &'a str,
+    pub(crate) presence: Arc<Presence>,
     /// One that is in the store already.
     pub(crate) session: Option<&'a SessionId>,
     /// Where it works.
     pub(crate) place: String,
     pub(crate) turn: &'a Turn,
+    /// The mark of this process.
+    pub(crate) gateway: &'a str,
+    pub(crate) detached: bool,
 }
 
-/// The record of one turn. One that is dropped before its end was given up.
+/// The record of one turn: its log, and what the archive has of it. One that is dropped before its end was given up.
 pub(crate) struct Recorder {
     writer: Option<Writer>,
+    log: Log,
+    presence: Arc<Presence>,
+    attempts: u32,
+    /// The last event is in the log, or was to be.
+    logged_end: bool,
     lost: Arc<AtomicU64>,
     secrets: Secrets,
-    run: String,
     began: Instant,
     events: u64,
     /// A text that may go on.
@@ -123,7 +150,34 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn hear(&mut self, event: &Event) {
+    pub(crate) fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.presence)
+    }
+
+    /// The turn was found to be part of a session, of which it says less than it seemed.
+    pub(crate) fn goes_on(&self, session: &SessionId, turn: &Turn) {
+        let (run, session) = (self.presence.id.clone(), SessionKey(session.0.clone()));
+        self.send(Record::GoesOn { run, session, prompt: self.secrets.mask(head(&prompt::told(turn), TEXT)) });
+    }
+
+    /// The first attempt runs.
+    pub(crate) fn started(&mut self, provider: &str) {
+        let (run, provider, time) = (self.presence.id.clone(), provider.to_owned(), Time::now());
+        self.send(Record::Started { run, provider, time });
+    }
+
+    /// Events that came together. They are in the log when this returns, unless the disk is full.
+    pub(crate) fn hear(&mut self, events: &[Event], by: &By) {
+        let written = self.log.append(events, by);
+        self.presence.has_written(written);
+        for event in events {
+            self.logged_end |= is_end(event);
+            self.attempts += u32::from(matches!(event, Event::Attempted(_)));
+            self.archive(event);
+        }
+    }
+
+    fn archive(&mut self, event: &Event) {
         if self.writer.is_none() || !self.has_room(event) {
             return;
         }
@@ -174,25 +228,29 @@ impl Recorder {
     }
 
     fn keep(&mut self, event: &Event) {
-        let event = masked(event, &self.secrets);
+        let event = masked(event, &self.secrets, DETAIL);
         let sequence = self.events;
         self.events += 1;
-        self.send(Record::Event { run: self.run.clone(), sequence, event });
+        self.send(Record::Event { run: self.presence.id.clone(), sequence, event });
     }
 
     /// The end, as the record to send: after that of its session, which it belongs to.
     pub(crate) fn end(mut self, end: End<'_>) -> impl Future<Output = ()> + Send + use<> {
-        let ended = self.ended(end);
+        let (ended, presence) = (self.ended(end), Arc::clone(&self.presence));
         async move {
             if let Some((writer, ended)) = ended {
                 let _closed_at_the_end = writer.send(ended).await;
             }
+            // Until now it was known to be on its way; from here on its row says how it ended.
+            drop(presence);
         }
     }
 
     fn ended(&mut self, end: End<'_>) -> Option<(Writer, Record)> {
         self.ended = true;
         self.let_go();
+        self.close_log(end.result);
+        self.presence.concludes();
         let (outcome, text) = match end.result {
             Ok(answer) => {
                 self.usage = answer.usage;
@@ -201,15 +259,35 @@ impl Recorder {
             Err(failure) => (Outcome::Failed(failure.category), &failure.message),
         };
         let ended = TurnEnded {
-            run: self.run.clone(),
+            run: self.presence.id.clone(),
             provider: end.provider.to_owned(),
             outcome,
             answer: self.secrets.mask(head(text, TEXT)),
             usage: self.usage,
             duration: self.began.elapsed(),
             session: end.session.map(|session| SessionKey(session.0.clone())),
+            time: Time::now(),
+            attempts: self.attempts,
+            log: Some(self.log.state()),
         };
         Some((self.writer.take()?, Record::Ended(ended)))
+    }
+
+    /// Whoever looks on learns of the end: from the log, or where that has none, from us.
+    fn close_log(&mut self, result: Result<&Answer, &Failure>) {
+        if self.logged_end && self.log.state() == LogState::Complete {
+            return;
+        }
+        let last = match result {
+            Ok(answer) => Event::Finished(answer.clone()),
+            Err(failure) => Event::Failed(failure.clone()),
+        };
+        // One that never began needs no file.
+        if !self.logged_end && !self.log.is_empty() {
+            let written = self.log.append([&last], &By::default());
+            self.presence.has_written(written);
+        }
+        self.presence.ended(runs::End::Event(Arc::new(last)));
     }
 
     fn send(&self, record: Record) {
@@ -224,7 +302,7 @@ impl Recorder {
 pub(crate) struct End<'a> {
     pub(crate) provider: &'a str,
     pub(crate) session: Option<&'a SessionId>,
-    pub(crate) result: Result<&'a trunkline_core::event::Answer, &'a Failure>,
+    pub(crate) result: Result<&'a Answer, &'a Failure>,
 }
 
 /// Nobody waited for the end.
@@ -249,32 +327,6 @@ fn surface(surface: turn::Surface) -> Surface {
         turn::Surface::Repl => Surface::Repl,
         turn::Surface::Page => Surface::Page,
         turn::Surface::Discord => Surface::Discord,
-    }
-}
-
-/// The beginning of a text.
-fn head(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
-}
-
-/// The same event without secrets.
-fn masked(event: &Event, secrets: &Secrets) -> Event {
-    let mask = |value: Result<Value, serde_json::Error>| {
-        let mut value = value?;
-        mask_strings(&mut value, secrets);
-        serde_json::from_value(value)
-    };
-    // What cannot be read back was changed where it must not be.
-    mask(serde_json::to_value(event))
-        .unwrap_or_else(|_| Event::Notice { message: "an event that holds a secret".to_owned() })
-}
-
-fn mask_strings(value: &mut Value, secrets: &Secrets) {
-    match value {
-        Value::String(text) => *text = secrets.mask(head(text, DETAIL)),
-        Value::Array(values) => values.iter_mut().for_each(|value| mask_strings(value, secrets)),
-        Value::Object(members) => members.values_mut().for_each(|value| mask_strings(value, secrets)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

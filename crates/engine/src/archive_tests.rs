@@ -12,8 +12,14 @@ fn turn() -> Turn {
     Turn { model: "m".into(), messages, ..Turn::default() }
 }
 
-fn begun<'a>(turn: &'a Turn, run: &'a str) -> Begun<'a> {
-    Begun { run, session: None, place: "/repo".into(), turn }
+fn begun<'a>(turn: &'a Turn, run: &str) -> Begun<'a> {
+    let presence = Arc::<runs::Registry>::default().begin(run, &turn.owner, None);
+    Begun { presence, session: None, place: "/repo".into(), turn, gateway: "", detached: false }
+}
+
+/// A run of that name has no file.
+fn no_log() -> Log {
+    Log::new("/".as_ref(), "none", Secrets::default())
 }
 
 fn text(delta: &str) -> Event {
@@ -27,7 +33,7 @@ async fn a_turn_is_kept_without_secrets_however_they_are_cut() {
     archive.open(&store);
     let secrets = Secrets::new([SECRET.to_owned()]);
     let turn = turn();
-    let mut recorder = archive.record(begun(&turn, "r"), &secrets);
+    let mut recorder = archive.record(begun(&turn, "r"), no_log(), &secrets);
     let input = serde_json::json!({"command": ["echo", SECRET]});
     for event in [
         text("it is hunter2-"),
@@ -37,11 +43,11 @@ async fn a_turn_is_kept_without_secrets_however_they_are_cut() {
         Event::ToolFinished { id: "1".into(), output: format!("{SECRET}\n"), ok: true },
         text("done"),
     ] {
-        recorder.hear(&event);
+        recorder.hear(&[event], &By::default());
     }
     let answer = Answer::new(format!("done {SECRET}"), Usage::estimate("1234", "1234"), Finish::Stop);
     recorder.end(End { provider: "codex", session: None, result: Ok(&answer) }).await;
-    drop(archive.record(begun(&turn, "given up"), &secrets));
+    drop(archive.record(begun(&turn, "given up"), no_log(), &secrets));
     archive.close().await;
 
     let kept = store.turn("r").await.unwrap().unwrap();
@@ -68,11 +74,11 @@ async fn a_disk_that_does_not_keep_up_costs_records_and_no_time() {
     let archive = Archive::default();
     // Nobody empties the queue.
     let (writer, _keeping) = store.writer();
-    assert!(archive.writer.set(writer).is_ok());
+    assert!(archive.kept.set((store.clone(), writer)).is_ok());
     let turn = turn();
-    let mut recorder = archive.record(begun(&turn, "r"), &Secrets::default());
+    let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
     for n in 0..5000 {
-        recorder.hear(&Event::Notice { message: n.to_string() });
+        recorder.hear(&[Event::Notice { message: n.to_string() }], &By::default());
     }
     assert!(archive.lost.load(Ordering::Relaxed) > 3000);
 }
@@ -81,8 +87,8 @@ async fn a_disk_that_does_not_keep_up_costs_records_and_no_time() {
 async fn without_a_store_nothing_is_kept_and_nothing_waits() {
     let archive = Archive::default();
     let turn = turn();
-    let mut recorder = archive.record(begun(&turn, "r"), &Secrets::default());
-    recorder.hear(&text("x"));
+    let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
+    recorder.hear(&[text("x")], &By::default());
     recorder.end(End { provider: "codex", session: None, result: Err(&given_up()) }).await;
     archive.close().await;
 }
@@ -93,11 +99,11 @@ async fn a_flood_is_kept_in_part() {
     let archive = Archive::default();
     archive.open(&store);
     let turn = turn();
-    let mut recorder = archive.record(begun(&turn, "r"), &Secrets::default());
+    let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
     for _ in 0..3 * TEXT / 1000 {
-        recorder.hear(&text(&"x".repeat(1000)));
+        recorder.hear(&[text(&"x".repeat(1000))], &By::default());
     }
-    recorder.hear(&Event::Unknown { line: "y".repeat(2 * DETAIL) });
+    recorder.hear(&[Event::Unknown { line: "y".repeat(2 * DETAIL) }], &By::default());
     recorder.end(End { provider: "text", session: None, result: Err(&given_up()) }).await;
     archive.close().await;
     let events = store.events("r", 0).await.unwrap();

@@ -115,6 +115,11 @@ impl Attempt {
         self.gone.take()
     }
 
+    /// An event that is there already.
+    pub(crate) fn ready(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
     /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {

@@ -53,7 +53,7 @@ impl Inner {
     /// Makes the workspace and starts what answers.
     pub(crate) async fn begin(self: &Arc<Self>, attempt: Try<'_>, permit: Permit) -> Result<Attempt, Failure> {
         let (scratch, session) = (Scratch::new(&self.settings.state, attempt.id), attempt.session.clone());
-        let mut belongings = Belongings::new(Arc::clone(self), permit, session, scratch);
+        let mut belongings = Belongings::new(Arc::clone(self), permit, session, scratch, attempt.run);
         let Try { turn, model, models, id, .. } = attempt;
         let provider = match &model.backend {
             Backend::Program(provider) => provider,
@@ -95,9 +95,10 @@ impl Inner {
         let after = After { keep: model.keep_worktree, log_helpers: model.log_helpers };
         let (engine, repo, id) = (Arc::clone(self), model.repo.clone(), attempt.id.to_owned());
         let (place, again) = (place.clone(), *again);
+        let session = attempt.session.as_ref().map(|(session, _)| session.clone());
         let making = self.tracker.spawn(async move {
-            let worktree = engine.worktrees.add(&repo, &id, place, again).await?;
-            belongings.worktree = Some((worktree, after));
+            let worktree = engine.worktrees.add(&repo, &id, session, place, again).await?;
+            belongings.work_in(worktree, after);
             Ok(belongings)
         });
         making.await.unwrap_or_else(|error| Err(Failure::new(Category::Server, format!("no worktree: {error}"))))

@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use trunkline_core::event::{Receipt, SessionId};
+use trunkline_core::failure::Failure;
 use trunkline_core::model::Model;
 
 use crate::engine::Inner;
 use crate::gate::Permit;
+use crate::runs::Live;
 use crate::sandbox;
 use crate::scratch::Scratch;
 use crate::session;
@@ -22,11 +25,14 @@ pub(crate) struct Belongings {
     pub(crate) started: bool,
     /// Our name for the conversation it is part of.
     session: Option<SessionId>,
+    /// The run it is an attempt of; none of a probe.
+    run: Option<Arc<Live>>,
     rights: Option<Rights>,
 }
 
 /// What others wait for: the slot, and the session. Given back last.
 struct Rights {
+    _run: Option<TaskTrackerToken>,
     _turn: Option<Arc<session::Turn>>,
     _permit: Permit,
 }
@@ -37,10 +43,12 @@ impl Belongings {
         permit: Permit,
         session: Option<(SessionId, Arc<session::Turn>)>,
         scratch: Scratch,
+        run: &str,
     ) -> Self {
         let (session, turn) = session.unzip();
-        let rights = Some(Rights { _turn: turn, _permit: permit });
-        Self { engine, worktree: None, scratch, started: false, session, rights }
+        let run = engine.runs.find(run);
+        let rights = Some(Rights { _run: run.as_ref().map(|run| run.hold()), _turn: turn, _permit: permit });
+        Self { engine, worktree: None, scratch, started: false, session, run, rights }
     }
 
     /// Where the attempt works.
@@ -53,10 +61,18 @@ impl Belongings {
         self.worktree.as_ref().map_or_else(|| sandbox::checkout(&model.repo), |(worktree, _)| worktree.parts())
     }
 
+    /// Works in a worktree from now on.
+    pub(crate) fn work_in(&mut self, worktree: Worktree, after: After) {
+        if let Some(run) = &self.run {
+            run.works_in(Some(worktree.clone()));
+        }
+        self.worktree = Some((worktree, after));
+    }
+
     /// Commits and removes the worktree, if there is one, and notes where its session goes on.
     pub(crate) async fn put_in_order(&mut self) -> Option<Receipt> {
         let (worktree, after) = self.worktree.take()?;
-        match self.engine.worktrees.finish(&worktree, after).await {
+        match finish(&self.engine, &worktree, after, self.run.as_deref()).await {
             Ok(receipt) => {
                 if let Some(session) = &self.session {
                     self.engine.sessions.places.remember(session, &worktree.place(&receipt));
@@ -75,10 +91,10 @@ impl Drop for Belongings {
     /// A run that was let go of before its end, or never got to start: its worktree is put in order all the same.
     fn drop(&mut self) {
         if let Some((worktree, after)) = self.worktree.take() {
-            let (engine, rights) = (Arc::clone(&self.engine), self.rights.take());
+            let (engine, rights, run) = (Arc::clone(&self.engine), self.rights.take(), self.run.take());
             let after = After { keep: after.keep && self.started, ..after };
             self.engine.tracker.spawn(async move {
-                if let Err(failure) = engine.worktrees.finish(&worktree, after).await {
+                if let Err(failure) = finish(&engine, &worktree, after, run.as_deref()).await {
                     tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
                 }
                 // The session's next turn works in the same folder.
@@ -86,4 +102,16 @@ impl Drop for Belongings {
             });
         }
     }
+}
+
+/// Puts a worktree in order, and notes with its run what it left.
+async fn finish(engine: &Inner, worktree: &Worktree, after: After, run: Option<&Live>) -> Result<Receipt, Failure> {
+    let finished = engine.worktrees.finish(worktree, after).await;
+    if let Some(run) = run {
+        if let Ok(receipt) = &finished {
+            engine.archive.note_workspace(&run.id, receipt).await;
+        }
+        run.works_in(None);
+    }
+    finished
 }

@@ -14,12 +14,12 @@ use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::{Model, Sandbox};
 use trunkline_core::near::near;
 use trunkline_core::secret::Secrets;
-use trunkline_core::turn::Turn;
+use trunkline_core::turn::{OnDisconnect, Surface, Turn};
 use trunkline_process::Keepers;
 use trunkline_store::Store;
 use trunkline_upstream::Upstream;
 
-use crate::archive::{Archive, Begun};
+use crate::archive::{Archive, Begun, End};
 use crate::drift::Drift;
 use crate::environment::OWNER;
 use crate::explain::{self, Explanation};
@@ -32,17 +32,18 @@ use crate::models::Models;
 use crate::owner::Owner;
 use crate::plan::Plan;
 use crate::router::{Candidate, Circuits, circuit_of};
-use crate::run::Run;
+use crate::run::Course;
+use crate::runs::{self, Log, Presence, Registry, Run};
 use crate::sandbox::Bounds;
 use crate::scratch::Scratch;
+use crate::session::Sessions;
 use crate::session::resolve::Resolver;
-use crate::session::{Sessions, Thread};
 use crate::worktree::Worktrees;
 
 /// Everything that can run, and the limits under which it does. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 /// What an engine must be told once.
@@ -73,7 +74,7 @@ impl Settings {
 }
 
 /// Why a turn did not even start.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum StartError {
     #[error("Unknown model")]
     UnknownModel { near: Vec<String> },
@@ -112,6 +113,9 @@ pub(crate) struct Inner {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) archive: Archive,
     pub(crate) worktrees: Worktrees,
+    pub(crate) runs: Arc<Registry>,
+    /// Held while it is decided whether a request is the first under its key.
+    pub(crate) claiming: tokio::sync::Mutex<()>,
     /// What goes on after a run was let go of.
     pub(crate) tracker: TaskTracker,
 }
@@ -128,6 +132,8 @@ impl Engine {
             worktrees: Worktrees::new(git, settings.worktrees.clone(), &settings.state),
             sessions: Arc::new(Sessions::new(&settings.state)),
             archive: Archive::default(),
+            runs: Arc::default(),
+            claiming: tokio::sync::Mutex::default(),
             models: ArcSwap::from_pointee(models),
             tracker: TaskTracker::new(),
             mark: Owner::this_process().mark(),
@@ -173,7 +179,8 @@ impl Engine {
         }
         Scratch::sweep(&self.inner.settings.state);
         self.inner.sessions.places.sweep();
-        self.inner.worktrees.sweep().await;
+        let left = self.inner.sweep_worktrees().await;
+        self.inner.end_interrupted(&left).await;
     }
 
     /// How a model would run now; none for one that is a service.
@@ -192,22 +199,66 @@ impl Engine {
     }
 
     /// Starts a turn: waits for a slot, makes its workspace, starts its CLI; and if that fails, whoever may take its place.
-    pub async fn start(&self, turn: Turn) -> Result<Run, StartError> {
+    pub async fn start(&self, mut turn: Turn) -> Result<Run, StartError> {
+        let ready = self.ready(&turn)?;
+        match ready.on_disconnect(&turn) {
+            OnDisconnect::Cancel => {
+                let run = turn.run.take().unwrap_or_else(runs::name);
+                let presence = self.inner.runs.begin(&run, &turn.owner, None);
+                self.begin(ready, turn, presence).await.map(Run::pulled)
+            }
+            OnDisconnect::Detach => self.start_detached(ready, turn).await,
+        }
+    }
+
+    /// Who may answer a turn.
+    pub(crate) fn ready(&self, turn: &Turn) -> Result<Ready, StartError> {
         let models = self.models();
         let Some(candidates) = models.candidates(&turn.model) else {
             let names = models.names();
             return Err(StartError::UnknownModel { near: near(&turn.model, names.iter().map(String::as_str)) });
         };
-        let candidates = able(&turn, candidates)?;
-        let inner = &self.inner;
+        Ok(Ready { candidates: able(turn, candidates)?, models })
+    }
+
+    /// Begins the run that is registered there. Whoever stops it there stops it here.
+    pub(crate) async fn begin(&self, ready: Ready, turn: Turn, presence: Arc<Presence>) -> Result<Course, StartError> {
+        let live = Arc::clone(&presence);
+        tokio::select! {
+            biased;
+            () = live.stopped() => Err(runs::withdrawn(&live.id)),
+            begun = self.climb(ready, turn, presence) => begun.map_err(|error| error.of_run(&live.id)),
+        }
+    }
+
+    async fn climb(&self, ready: Ready, turn: Turn, presence: Arc<Presence>) -> Result<Course, StartError> {
+        let (inner, run) = (&self.inner, presence.id.clone());
+        let place = ready.candidates.first().map(|first| first.model.repo.display().to_string());
+        let begun = Begun {
+            detached: presence.is_detached(),
+            presence,
+            session: turn.session.as_ref(),
+            place: place.unwrap_or_default(),
+            turn: &turn,
+            gateway: &inner.mark,
+        };
+        let log = Log::new(&inner.settings.state, &run, inner.settings.secrets.clone());
+        let recorder = inner.archive.record(begun, log, &inner.settings.secrets);
         let resolver = Resolver { sessions: &inner.sessions, gate: &inner.gate, turn: &turn };
-        let resolved = resolver.resolve(candidates).await?;
-        let place = resolved.candidates.first().map(|first| first.model.repo.display().to_string());
-        let ladder = Ladder::new(Arc::clone(inner), models, turn, resolved);
-        let session = ladder.thread.as_ref().filter(|thread| thread.resumes()).map(Thread::id);
-        let begun = Begun { run: &ladder.run, session, place: place.unwrap_or_default(), turn: &ladder.turn };
-        let recorder = inner.archive.record(begun, &inner.settings.secrets);
-        Run::start(ladder, recorder).await
+        let resolved = match resolver.resolve(ready.candidates).await {
+            Ok(resolved) => resolved,
+            Err(error) => {
+                let failure = error.as_failure();
+                inner.tracker.spawn(recorder.end(End { provider: "", session: None, result: Err(&failure) }));
+                return Err(error);
+            }
+        };
+        let named = turn.session.is_some();
+        let ladder = Ladder::new(Arc::clone(inner), ready.models, run, turn, resolved);
+        if let Some(thread) = ladder.thread.as_ref().filter(|thread| thread.resumes() && !named) {
+            recorder.goes_on(thread.id(), &ladder.turn);
+        }
+        Course::start(ladder, recorder).await
     }
 
     /// The order in which a turn for this name would be tried now, and why; none for a name that means nothing.
@@ -222,10 +273,40 @@ impl Engine {
 
     /// Ends everything and waits for it: no run, no process, no worktree is left.
     pub async fn shutdown(&self) {
+        self.inner.runs.stop_driven();
         self.inner.tracker.close();
         self.inner.tracker.wait().await;
         self.inner.archive.close().await;
         self.inner.keepers.shutdown().await;
+    }
+}
+
+/// A turn's candidates, of whom one at least can do what it asks for.
+pub(crate) struct Ready {
+    models: Arc<Models>,
+    candidates: Vec<Candidate>,
+}
+
+impl Ready {
+    /// What becomes of the run if its client goes away. Who leaves a page, a channel or a terminal means to stop it.
+    pub(crate) fn on_disconnect(&self, turn: &Turn) -> OnDisconnect {
+        let of_model = || match turn.surface {
+            Surface::Http => self.candidates.first().map(|first| first.model.on_disconnect),
+            Surface::Run | Surface::Repl | Surface::Page | Surface::Discord => None,
+        };
+        turn.on_disconnect.or_else(of_model).unwrap_or_default()
+    }
+}
+
+impl StartError {
+    /// The same, of this run.
+    fn of_run(self, id: &str) -> Self {
+        match self {
+            Self::Failed { failure, run, attempts } if run.is_empty() => {
+                Self::Failed { failure, run: id.to_owned(), attempts }
+            }
+            Self::Failed { .. } | Self::UnknownModel { .. } | Self::Busy { .. } | Self::Unavailable { .. } => self,
+        }
     }
 }
 

@@ -55,6 +55,13 @@ impl Git {
         Self { keepers, program, env }
     }
 
+    /// The same git, told more of its environment.
+    pub(crate) fn with_env<const N: usize>(&self, more: [(&str, OsString); N]) -> Self {
+        let mut git = self.clone();
+        git.env.extend(more.map(|(name, value)| (name.into(), value)));
+        git
+    }
+
     /// Runs `git -C <folder> <args…>` and returns what it printed.
     pub(crate) async fn run<A: AsRef<OsStr>>(&self, folder: &Path, args: &[A]) -> Result<Vec<u8>, Failure> {
         self.call(vec!["-C".into(), folder.into()], args).await

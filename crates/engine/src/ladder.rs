@@ -68,7 +68,13 @@ pub(crate) struct Running {
 pub(crate) type Climbed = (Ladder, Result<Running, StartError>);
 
 impl Ladder {
-    pub(crate) fn new(engine: Arc<Inner>, models: Arc<Models>, mut turn: Turn, resolved: Resolved) -> Self {
+    pub(crate) fn new(
+        engine: Arc<Inner>,
+        models: Arc<Models>,
+        run: String,
+        mut turn: Turn,
+        resolved: Resolved,
+    ) -> Self {
         let notice = resolved.notice();
         let Resolved { candidates, thread } = resolved;
         // From here on it is the provider's own name.
@@ -78,7 +84,7 @@ impl Ladder {
             engine,
             models,
             turn,
-            run: uuid::Uuid::now_v7().to_string(),
+            run,
             candidates,
             at: 0,
             retries: 0,

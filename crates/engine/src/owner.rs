@@ -49,6 +49,18 @@ impl Owner {
     }
 }
 
+/// The name of this process, by which another can tell whether it still lives.
+#[must_use]
+pub fn name_of_process() -> String {
+    Owner::this_process().name()
+}
+
+/// Whether the process of that name lives.
+#[must_use]
+pub fn process_lives(name: &str) -> bool {
+    Owner::from_name(name).is_some_and(Owner::lives)
+}
+
 fn namespace() -> String {
     fs::read_link("/proc/self/ns/pid").map_or_else(|_| String::new(), |link| link.to_string_lossy().into_owned())
 }

@@ -6,10 +6,11 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
-use trunkline_core::event::{Answer, Attempted, Event, Receipt, Resumption};
+use trunkline_core::event::{Answer, Attempted, Event, Receipt};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::phase::Phase;
 use trunkline_core::turn::Shown;
@@ -18,17 +19,19 @@ use crate::StartError;
 use crate::archive::{End, Recorder, given_up};
 use crate::ladder::{Climbed, Ladder, Running};
 use crate::router::Exposure;
+use crate::runs::{By, Live, cancelled};
 use crate::session::Thread;
 
 /// The longest text that a client is recognised by which keeps all that it was shown.
 const MAX_STREAMED: usize = 1024 * 1024;
 
-/// A turn on its way. Dropping it stops whatever runs for it, and nothing more is tried.
-pub struct Run {
+/// A run's course through its attempts. Dropping it stops whatever runs for it, and nothing more is tried.
+pub(crate) struct Course {
     id: String,
-    provider: String,
-    attempts: usize,
+    by: By,
     events: VecDeque<Event>,
+    /// How many of them are written down.
+    noted: usize,
     state: State,
     /// What the caller has of the present attempt.
     seen: Seen,
@@ -40,10 +43,9 @@ pub struct Run {
     streamed: Option<String>,
     /// The caller was told the session's name in the present attempt.
     named: bool,
-    /// How the turn came to its session.
-    resumption: Option<Resumption>,
     /// None once the turn is over.
     recorder: Option<Recorder>,
+    live: Arc<Live>,
     tracker: TaskTracker,
 }
 
@@ -60,9 +62,9 @@ enum State {
     Done,
 }
 
-impl Run {
+impl Course {
     /// Climbs until an attempt runs.
-    pub(crate) async fn start(ladder: Ladder, recorder: Recorder) -> Result<Self, StartError> {
+    pub(crate) async fn start(ladder: Ladder, mut recorder: Recorder) -> Result<Self, StartError> {
         let tracker = ladder.engine.tracker.clone();
         let (mut ladder, climbed) = ladder.climb().await;
         let running = match climbed {
@@ -74,36 +76,39 @@ impl Run {
                 return Err(error);
             }
         };
+        recorder.started(running.model.backend.name());
+        let live = recorder.live();
         let mut run = Self {
             id: ladder.run.clone(),
-            provider: String::new(),
-            attempts: 0,
+            by: By::default(),
             events: VecDeque::new(),
+            noted: 0,
             state: State::Done,
             seen: Seen::default(),
             receipt: None,
             gap: false,
             streamed: Some(String::new()),
             named: false,
-            resumption: None,
             recorder: Some(recorder),
+            live,
             tracker,
         };
         run.stand_on(ladder, running);
+        run.live.begun(&run.by);
         Ok(run)
     }
 
-    pub fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// The provider of the present attempt.
-    pub fn provider(&self) -> &str {
-        &self.provider
+    /// Who is at work.
+    pub(crate) fn by(&self) -> &By {
+        &self.by
     }
 
     /// What it is doing, and for how long by now. Between two attempts it starts.
-    pub fn phase(&self) -> (Phase, Duration) {
+    pub(crate) fn phase(&self) -> (Phase, Duration) {
         match &self.state {
             State::Running(running) => {
                 let (phase, elapsed) = running.1.attempt.phase();
@@ -114,62 +119,85 @@ impl Run {
         }
     }
 
-    /// How many attempts there were, with the present one.
-    pub fn attempts(&self) -> usize {
-        self.attempts
-    }
-
-    /// How the turn came to its session, if it has one.
-    pub fn resumption(&self) -> Option<&Resumption> {
-        self.resumption.as_ref()
-    }
-
-    /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
-    pub async fn next(&mut self) -> Option<Event> {
-        let event = self.following().await?;
-        if let Some(recorder) = &mut self.recorder {
-            recorder.hear(&event);
+    /// The next event; the last is `Finished` or `Failed`, then `None`. Written down before it is handed out. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Option<Event> {
+        self.advance().await;
+        if self.noted == 0
+            && let Some(recorder) = &mut self.recorder
+        {
+            // All that came together, in one go.
+            recorder.hear(self.events.make_contiguous(), &self.by);
+            self.noted = self.events.len();
         }
-        Some(event)
+        self.noted = self.noted.saturating_sub(1);
+        self.events.pop_front()
     }
 
-    async fn following(&mut self) -> Option<Event> {
-        loop {
-            if let Some(event) = self.events.pop_front() {
-                return Some(event);
-            }
+    /// Returns when there is an event to hand out, or none will follow.
+    async fn advance(&mut self) {
+        while self.events.is_empty() {
             match &mut self.state {
                 State::Running(running) => {
                     let silent = || Event::Failed(Failure::new(Category::Unknown, "the run ended without an answer"));
-                    let event = running.1.attempt.next().await.unwrap_or_else(silent);
-                    self.take(event);
+                    let event = tokio::select! {
+                        biased;
+                        () = self.live.stopped() => None,
+                        event = running.1.attempt.next() => Some(event.unwrap_or_else(silent)),
+                    };
+                    match event {
+                        Some(event) => self.take_all(event),
+                        None => self.cancel(),
+                    }
                 }
                 State::Climbing(climb) => {
-                    let (mut ladder, climbed) = climb.await;
+                    let climbed = tokio::select! {
+                        biased;
+                        () = self.live.stopped() => None,
+                        climbed = climb => Some(climbed),
+                    };
                     match climbed {
-                        Ok(running) => self.stand_on(ladder, running),
-                        Err(error) => {
+                        Some((ladder, Ok(running))) => self.stand_on(ladder, running),
+                        Some((mut ladder, Err(error))) => {
                             self.state = State::Done;
                             // Of an attempt that was the last one after all.
                             self.events.extend(self.receipt.take().map(Event::Workspace));
                             self.events.extend(ladder.events.drain(..));
-                            let failure = error.as_failure();
-                            self.end(ladder.thread.take(), Err(&failure));
-                            self.events.push_back(Event::Failed(failure));
+                            self.end(ladder.thread.take(), Event::Failed(error.as_failure()));
                         }
+                        None => self.cancel(),
                     }
                 }
-                State::Done => return None,
+                State::Done => return,
             }
         }
     }
 
+    /// An event, and those that are there with it.
+    fn take_all(&mut self, event: Event) {
+        self.take(event);
+        while let State::Running(running) = &mut self.state {
+            match running.1.attempt.ready() {
+                Some(event) => self.take(event),
+                None => return,
+            }
+        }
+    }
+
+    /// Somebody has stopped the run.
+    fn cancel(&mut self) {
+        let thread = match std::mem::replace(&mut self.state, State::Done) {
+            State::Running(mut running) => running.0.thread.take(),
+            State::Climbing(_) | State::Done => None,
+        };
+        self.end(thread, Event::Failed(cancelled()));
+    }
+
     fn stand_on(&mut self, mut ladder: Ladder, running: Running) {
         self.events.extend(ladder.events.drain(..));
-        running.model.backend.name().clone_into(&mut self.provider);
-        self.attempts = ladder.started();
+        running.model.backend.name().clone_into(&mut self.by.provider);
+        self.by.attempts = ladder.started();
         (self.seen, self.named) = (Seen::default(), false);
-        self.resumption = ladder.thread.as_ref().map(Thread::resumption);
+        self.by.session = ladder.thread.as_ref().map(Thread::resumption);
         self.state = State::Running(Box::new((ladder, running)));
     }
 
@@ -209,7 +237,7 @@ impl Run {
                 let thread = ladder.thread.as_mut().filter(|_| running.model.backend.resumes());
                 let session = thread.map(|thread| {
                     thread.hear(native);
-                    self.resumption = Some(thread.resumption());
+                    self.by.session = Some(thread.resumption());
                     thread.id().clone()
                 });
                 self.named |= session.is_some();
@@ -253,8 +281,7 @@ impl Run {
                         event
                     });
                 }
-                self.end(ladder.thread.take(), Err(&failure));
-                self.events.push_back(Event::Failed(failure));
+                self.end(ladder.thread.take(), Event::Failed(failure));
             }
             None => {
                 self.gap |= self.seen.text;
@@ -276,28 +303,36 @@ impl Run {
             let session = resumption.as_ref().map(|resumption| resumption.id.clone());
             self.events.push_back(Event::Started { session, model: None });
         }
-        self.resumption = resumption;
+        self.by.session = resumption;
         ladder.over(&running.model, running.began, None, None);
         self.events.extend(self.receipt.take().map(Event::Workspace));
         self.events.extend(ladder.events.drain(..));
-        self.end(ladder.thread.take(), Ok(&answer));
-        self.events.push_back(Event::Finished(answer));
+        self.end(ladder.thread.take(), Event::Finished(answer));
     }
 
     /// Notes how the turn ended. Who waits for its last event does not wait for that.
-    fn end(&mut self, thread: Option<Thread>, result: Result<&Answer, &Failure>) {
+    fn end(&mut self, thread: Option<Thread>, last: Event) {
+        self.events.push_back(last);
         let Some(mut recorder) = self.recorder.take() else { return };
-        self.events.iter().for_each(|event| recorder.hear(event));
-        conclude(&self.tracker, thread, recorder, &self.provider, result, self.streamed.as_deref().unwrap_or_default());
+        let events = self.events.make_contiguous();
+        recorder.hear(&events[self.noted..], &self.by);
+        self.noted = events.len();
+        let result = match events.last() {
+            Some(Event::Finished(answer)) => Ok(answer),
+            Some(Event::Failed(failure)) => Err(failure),
+            Some(_) | None => return,
+        };
+        let streamed = self.streamed.as_deref().unwrap_or_default();
+        conclude(&self.tracker, thread, recorder, &self.by.provider, result, streamed);
     }
 }
 
-impl Drop for Run {
+impl Drop for Course {
     /// The caller has heard enough.
     fn drop(&mut self) {
         let State::Running(running) = &mut self.state else { return };
         let thread = running.0.thread.take();
-        self.end(thread, Err(&given_up()));
+        self.end(thread, Event::Failed(given_up()));
     }
 }
 

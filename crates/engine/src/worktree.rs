@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::FlockOperation;
 use tokio::sync::OwnedMutexGuard;
-use trunkline_core::event::Receipt;
+use trunkline_core::event::{Receipt, SessionId};
 use trunkline_core::failure::{Category, Failure};
 
 use crate::git::{Git, Tree};
@@ -43,6 +43,17 @@ pub(crate) struct Worktree {
     repo: PathBuf,
     common: PathBuf,
     base: String,
+    /// The conversation that goes on there.
+    session: Option<SessionId>,
+}
+
+/// A worktree of a dead gateway, and what it held.
+pub(crate) struct Swept {
+    /// The attempt.
+    pub(crate) run: String,
+    pub(crate) receipt: Receipt,
+    /// Where the conversation it was part of goes on.
+    pub(crate) place: Option<(SessionId, Place)>,
 }
 
 /// What happens to a worktree after its run.
@@ -73,6 +84,7 @@ impl Worktrees {
         &self,
         repo: &Path,
         run: &str,
+        session: Option<SessionId>,
         place: Option<Place>,
         again: bool,
     ) -> Result<Worktree, Failure> {
@@ -91,7 +103,8 @@ impl Worktrees {
         };
         let path = self.base.join(name);
         let cwd = if prefix.is_empty() { path.clone() } else { path.join(prefix.trim_end_matches('/')) };
-        let worktree = Worktree { path, cwd, run: run.to_owned(), repo: repo.to_owned(), common: common.into(), base };
+        let (run, repo, common) = (run.to_owned(), repo.to_owned(), common.into());
+        let worktree = Worktree { path, cwd, run, repo, common, base, session };
         let kept = || worktree.path.join(".git").exists();
         self.ledger.write(&Entry::of(&worktree, kept()))?;
         if worktree.path.exists() {
@@ -234,8 +247,9 @@ impl Worktrees {
     }
 
     /// Takes care of what gateways that died left behind: commits it, removes it. Touches nothing it did not make.
-    pub(crate) async fn sweep(&self) {
+    pub(crate) async fn sweep(&self) -> Vec<Swept> {
         let _sweeping = self.sweeping.lock().await;
+        let mut swept = Vec::new();
         for entry in self.ledger.abandoned() {
             let ready = entry.ready;
             let worktree = entry.worktree();
@@ -246,13 +260,49 @@ impl Worktrees {
                 continue;
             }
             match self.finish(&worktree, After::default()).await {
-                Ok(Receipt { branch: Some(branch), .. }) => {
-                    tracing::info!(run = worktree.run, branch, "its work is kept")
+                Ok(receipt) => {
+                    match &receipt.branch {
+                        Some(branch) => tracing::info!(run = worktree.run, branch, "its work is kept"),
+                        None => tracing::info!(run = worktree.run, "nothing had changed; it is removed"),
+                    }
+                    let place = worktree.session.clone().map(|session| (session, worktree.place(&receipt)));
+                    swept.push(Swept { run: worktree.run, receipt, place });
                 }
-                Ok(_) => tracing::info!(run = worktree.run, "nothing had changed; it is removed"),
                 Err(failure) => tracing::warn!(run = worktree.run, %failure, "it stays where it is"),
             }
         }
+        swept
+    }
+
+    /// The patch from one commit to another.
+    pub(crate) async fn diff_of(&self, repo: &Path, base: &str, commit: &str) -> Result<Vec<u8>, Failure> {
+        self.git.run(repo, &["diff", "--no-ext-diff", "--no-textconv", "--binary", base, commit, "--"]).await
+    }
+
+    /// The patch of what is in a worktree now, new files too. Its index is the agent's: what is needed for this is kept
+    /// elsewhere, and goes with it.
+    pub(crate) async fn diff(&self, worktree: &Worktree) -> Result<Vec<u8>, Failure> {
+        let refuse = |error: io::Error| Failure::new(Category::Server, format!("no room for a diff: {error}"));
+        let folder = self.base.join(format!(".diff-{}", uuid::Uuid::now_v7()));
+        fs::create_dir_all(folder.join("objects")).map_err(refuse)?;
+        let index = folder.join("index");
+        // What git has seen of the files spares it reading them again.
+        let _read_anew = fs::copy(worktree.registration().join("index"), &index);
+        let env = [
+            ("GIT_INDEX_FILE", index.into_os_string()),
+            ("GIT_OBJECT_DIRECTORY", folder.join("objects").into_os_string()),
+            ("GIT_ALTERNATE_OBJECT_DIRECTORIES", worktree.common.join("objects").into_os_string()),
+        ];
+        let git = self.git.with_env(env);
+        let tree = Tree { path: &worktree.path, registration: &worktree.registration() };
+        let patch = async {
+            git.run_in(&tree, &["add", "--all"]).await?;
+            let diff = ["diff", "--cached", "--no-ext-diff", "--no-textconv", "--binary", &worktree.base, "--"];
+            git.run_in(&tree, &diff).await
+        };
+        let patch = patch.await;
+        let _in_the_way_of_nobody = fs::remove_dir_all(&folder);
+        patch
     }
 
     async fn lock(&self, common: &Path) -> Result<Lock, Failure> {

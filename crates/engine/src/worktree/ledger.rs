@@ -5,6 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use trunkline_core::event::SessionId;
 use trunkline_core::failure::{Category, Failure};
 
 use super::Worktree;
@@ -21,6 +22,8 @@ pub(super) struct Entry {
     repo: PathBuf,
     common: PathBuf,
     base: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<SessionId>,
     /// Its files were filled in: what differs from `base` is somebody's work.
     #[serde(default = "yes")]
     pub(super) ready: bool,
@@ -42,13 +45,14 @@ impl Entry {
             repo: worktree.repo.clone(),
             common: worktree.common.clone(),
             base: worktree.base.clone(),
+            session: worktree.session.clone(),
             owner: Owner::this_process(),
         }
     }
 
     pub(super) fn worktree(self) -> Worktree {
-        let cwd = self.path.clone();
-        Worktree { path: self.path, cwd, run: self.run, repo: self.repo, common: self.common, base: self.base }
+        let Self { run, path, repo, common, base, session, .. } = self;
+        Worktree { cwd: path.clone(), path, run, repo, common, base, session }
     }
 }
 
@@ -100,6 +104,7 @@ mod tests {
             repo: "/repo".into(),
             common: "/repo/.git".into(),
             base: "0".into(),
+            session: None,
         };
         ledger.write(&Entry::of(&worktree("alive", "/tmp/x"), true)).unwrap();
         let owner = Owner { pid: u32::MAX, started: 1 };

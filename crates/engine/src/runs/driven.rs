@@ -1,0 +1,82 @@
+//! Runs that no client pulls: the engine does, and whoever wants the answer reads the log.
+
+use std::sync::Arc;
+
+use trunkline_core::event::Event;
+use trunkline_core::failure::{Category, Failure};
+use trunkline_core::turn::{OnDisconnect, Turn};
+
+use super::attached::Run;
+use super::live::Live;
+use crate::StartError;
+use crate::engine::{Engine, Ready};
+
+/// Whether others may ask for the same run by a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keyed {
+    Yes,
+    No,
+}
+
+impl Engine {
+    /// Starts a run that goes on by itself until its end, or until nobody is interested who must be.
+    pub(crate) fn drive(&self, ready: Ready, turn: Turn, on_disconnect: OnDisconnect, keyed: Keyed) -> Arc<Live> {
+        let run = turn.run.clone().unwrap_or_else(super::name);
+        let presence = self.inner.runs.begin(&run, &turn.owner, Some(on_disconnect));
+        let live: Arc<Live> = Arc::clone(&presence);
+        let engine = self.clone();
+        self.inner.tracker.spawn(async move {
+            match engine.begin(ready, turn, Arc::clone(&presence)).await {
+                Ok(mut course) => {
+                    let mut last = None;
+                    while let Some(event) = course.next().await {
+                        last = Some(event);
+                    }
+                    let cancelled = matches!(last, Some(Event::Failed(why)) if why.category == Category::Cancelled);
+                    if keyed == Keyed::Yes && cancelled {
+                        // Nobody has an answer: whoever asks again gets one.
+                        engine.unclaim(&run).await;
+                    }
+                }
+                Err(error) => {
+                    if keyed == Keyed::Yes {
+                        engine.unclaim(&run).await;
+                    }
+                    presence.refused(error);
+                }
+            }
+        });
+        live
+    }
+
+    /// One whose client may go away.
+    pub(crate) async fn start_detached(&self, ready: Ready, turn: Turn) -> Result<Run, StartError> {
+        let live = self.drive(ready, turn, OnDisconnect::Detach, Keyed::No);
+        let interest = live.interest();
+        Run::attached(&self.inner.settings.state, live, interest).await
+    }
+
+    /// Starts a run that nobody waits for. Its name, once others can find it by that.
+    pub async fn launch(&self, turn: Turn) -> Result<String, StartError> {
+        let ready = self.ready(&turn)?;
+        let live = self.drive(ready, turn, OnDisconnect::Detach, Keyed::No);
+        live.known().await;
+        self.inner.archive.flush().await;
+        Ok(live.id.clone())
+    }
+
+    /// Returns when no run is left that goes on without a client.
+    pub async fn settled(&self) {
+        self.inner.runs.settled().await;
+    }
+}
+
+/// How a run ends that somebody stopped.
+pub(crate) fn cancelled() -> Failure {
+    Failure::new(Category::Cancelled, "the run was cancelled")
+}
+
+/// The same of one that had not begun.
+pub(crate) fn withdrawn(run: &str) -> StartError {
+    StartError::Failed { failure: cancelled(), run: run.to_owned(), attempts: Vec::new() }
+}

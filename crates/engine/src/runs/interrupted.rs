@@ -1,0 +1,53 @@
+//! Runs whose gateway ended before they did: said so in their rows and logs, with what they left behind.
+
+use trunkline_core::event::{Event, Receipt};
+
+use super::entry;
+use super::follow::interrupted;
+use super::log::add_last;
+use crate::engine::Inner;
+use crate::owner::Owner;
+
+impl Inner {
+    /// Puts the worktrees of dead gateways in order: a conversation goes on with what was done in its own. What they held,
+    /// by attempt.
+    pub(crate) async fn sweep_worktrees(&self) -> Vec<(String, Receipt)> {
+        let mut left = Vec::new();
+        for swept in self.worktrees.sweep().await {
+            if let Some((session, place)) = &swept.place {
+                self.sessions.places.remember(session, place);
+            }
+            left.push((swept.run, swept.receipt));
+        }
+        left
+    }
+
+    /// `left` is what was found in the worktrees of dead gateways, by attempt.
+    pub(crate) async fn end_interrupted(&self, left: &[(String, Receipt)]) {
+        let Some(store) = self.archive.store() else { return };
+        let open = match store.open_runs().await {
+            Ok(open) => open,
+            Err(error) => return tracing::warn!(%error, "runs of dead gateways are not known"),
+        };
+        for run in open.into_iter().filter(|run| run.gateway.as_deref().is_some_and(Owner::is_dead)) {
+            // Of several attempts the last.
+            let receipt =
+                left.iter().filter(|(attempt, _)| attempt.starts_with(&run.id)).max_by_key(|(attempt, _)| attempt);
+            let why = interrupted();
+            match store.interrupt_run(&run.id, &why, receipt.map(|(_, receipt)| receipt)).await {
+                Ok(true) => tracing::info!(run = run.id, "interrupted: its gateway is no more"),
+                // Somebody else was first.
+                Ok(false) => continue,
+                Err(error) => {
+                    tracing::warn!(run = run.id, %error, "an interrupted run cannot be marked");
+                    continue;
+                }
+            }
+            if let Some(path) = entry::path(&self.settings.state, &run.id)
+                && let Err(error) = add_last(&path, &Event::Failed(why))
+            {
+                tracing::warn!(run = run.id, %error, "the log of an interrupted run has no end");
+            }
+        }
+    }
+}
