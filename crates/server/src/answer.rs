@@ -15,7 +15,7 @@ use trunkline_core::event::{Attempted, Event};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Turn;
-use trunkline_engine::StartError;
+use trunkline_engine::{Joined, StartError};
 use trunkline_wire::error::ApiError;
 use trunkline_wire::response::{self, Head, Trace};
 
@@ -48,6 +48,11 @@ impl<R: Events> Feed<R> {
         Self::Starting(Box::pin(async move { door.start(turn).await }))
     }
 
+    /// One that may be somebody else's, too.
+    pub(crate) fn joining(joined: Joined<R>) -> Self {
+        Self::Starting(joined.start)
+    }
+
     /// The next event, or why there is no run. Cancel safe.
     pub(crate) async fn next(&mut self, secrets: &Secrets) -> Result<Event, ApiError> {
         loop {
@@ -63,15 +68,11 @@ impl<R: Events> Feed<R> {
     }
 
     fn refuse(&mut self, error: StartError, secrets: &Secrets) -> ApiError {
-        match error {
-            StartError::UnknownModel { near } => ApiError::unknown_model(&near),
-            StartError::Busy { message, retry_after } => ApiError::busy(&message, retry_after),
-            StartError::Unavailable { message, retry_after } => ApiError::unavailable(&message, retry_after),
-            StartError::Failed { failure, run, attempts } => {
-                *self = Self::Refused { run, attempts };
-                ApiError::not_started(&failure, secrets)
-            }
+        let told = not_started(&error, secrets);
+        if let StartError::Failed { run, attempts, .. } = error {
+            *self = Self::Refused { run, attempts };
         }
+        told
     }
 
     /// Says who runs it, as far as that is known.
@@ -105,6 +106,16 @@ impl<R: Events> Feed<R> {
             Self::Running(run) => run.attempts(),
             Self::Refused { attempts, .. } => attempts.len(),
         }
+    }
+}
+
+/// Why there is no run, as the client is told.
+pub(crate) fn not_started(error: &StartError, secrets: &Secrets) -> ApiError {
+    match error {
+        StartError::UnknownModel { near } => ApiError::unknown_model(near),
+        StartError::Busy { message, retry_after } => ApiError::busy(message, *retry_after),
+        StartError::Unavailable { message, retry_after } => ApiError::unavailable(message, *retry_after),
+        StartError::Failed { failure, .. } => ApiError::not_started(failure, secrets),
     }
 }
 

@@ -6,9 +6,10 @@ use std::future::Future;
 use std::time::Duration;
 
 use trunkline_core::event::{Event, Resumption};
+use trunkline_core::failure::{Category, Failure};
 use trunkline_core::phase::Phase;
 use trunkline_core::turn::Turn;
-use trunkline_engine::{Depth, Engine, Explanation, Report, Run, StartError};
+use trunkline_engine::{Depth, Engine, Explanation, Joined, NotOnce, Once, Report, Run, StartError};
 
 /// Where turns are handed in.
 pub trait Door: Send + Sync + 'static {
@@ -19,6 +20,17 @@ pub trait Door: Send + Sync + 'static {
 
     /// Starts a turn. Dropping the future gives the turn up.
     fn start(&self, turn: Turn) -> impl Future<Output = Result<Self::Run, StartError>> + Send;
+
+    /// Starts a turn that may be asked for again: the same request under the same key is the same run.
+    fn once(&self, once: Once) -> impl Future<Output = Result<Joined<Self::Run>, NotOnce>> + Send {
+        let _nothing_is_known_here = once;
+        async { Err(StartError::from(Failure::new(Category::Configuration, "keys are not remembered here")).into()) }
+    }
+
+    /// Whom to ask about runs; none where nobody keeps any.
+    fn runs(&self) -> Option<&Engine> {
+        None
+    }
 
     /// The order in which a turn for this name would be tried, if the name means something.
     fn explain(&self, model: &str) -> Option<Explanation>;
@@ -66,6 +78,14 @@ impl Door for Engine {
 
     async fn start(&self, turn: Turn) -> Result<Run, StartError> {
         Self::start(self, turn).await
+    }
+
+    async fn once(&self, once: Once) -> Result<Joined<Run>, NotOnce> {
+        Self::once(self, once).await
+    }
+
+    fn runs(&self) -> Option<&Engine> {
+        Some(self)
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! [`serve`] takes an open socket and a [`Stop`] and returns when the last connection has ended. Its first layer
 //! (`edge`) owns connections, timers and the drain; [`auth`] decides who may come in; the handlers (`chat`, `models`,
-//! `route`, `health`, `page`) translate. No task outlives `serve`, and a run lives exactly as long as the answer it is for.
+//! `route`, `runs`, `health`, `page`) translate. No task outlives `serve`, and a run lives as long as the answer it is for, unless
+//! it was asked for otherwise.
 
 mod answer;
 pub mod auth;
@@ -16,6 +17,7 @@ mod models;
 mod page;
 mod reply;
 mod route;
+mod runs;
 mod stall;
 mod streaming;
 
@@ -109,7 +111,11 @@ fn routes<D: Door>(app: Arc<App<D>>) -> Router {
             router = router
                 .route(&format!("{base}/route{slash}"), get(route::explain))
                 .route(&format!("{base}/chat/completions{slash}"), post(chat::completions))
-                .route(&format!("{base}/models{slash}"), get(models::list));
+                .route(&format!("{base}/models{slash}"), get(models::list))
+                .route(&format!("{base}/runs{slash}"), get(runs::list))
+                .route(&format!("{base}/runs/{{id}}{slash}"), get(runs::one).delete(runs::cancel))
+                .route(&format!("{base}/runs/{{id}}/events{slash}"), get(runs::events))
+                .route(&format!("{base}/runs/{{id}}/diff{slash}"), get(runs::diff));
         }
         router = router.route(&format!("{base}/models/{{*id}}"), get(models::one));
     }

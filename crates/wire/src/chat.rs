@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use trunkline_core::event::{Receipt, Resumption, SessionId};
 use trunkline_core::failure::Category;
-use trunkline_core::turn::Json;
+use trunkline_core::turn::{Json, OnDisconnect};
 
 use crate::error::ApiError;
 
@@ -30,6 +30,8 @@ pub struct ChatRequest {
     pub audio: Option<IgnoredAny>,
     /// Ours: the conversation to go on with.
     pub session_id: Option<String>,
+    /// Ours: how the run is to be treated.
+    pub trunkline: Option<Wishes>,
     pub metadata: Option<Metadata>,
     pub max_tokens: Option<u64>,
     pub max_completion_tokens: Option<u64>,
@@ -51,6 +53,13 @@ pub struct ChatRequest {
     pub top_k: Option<Box<RawValue>>,
     pub min_p: Option<Box<RawValue>>,
     pub repetition_penalty: Option<Box<RawValue>>,
+}
+
+/// What a client asks of the gateway, not of the model.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wishes {
+    pub on_disconnect: Option<OnDisconnect>,
 }
 
 #[derive(Debug, Deserialize)]

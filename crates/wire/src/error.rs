@@ -171,6 +171,18 @@ impl ApiError {
         Self { repeat: Repeat::Never, ..Self::new(409, INVALID_REQUEST, code, message) }
     }
 
+    /// Something that is not there, or not the client's to see.
+    #[must_use]
+    pub fn not_found(code: &'static str, message: impl Into<Box<str>>) -> Self {
+        Self::new(404, INVALID_REQUEST, code, message)
+    }
+
+    /// A request that says two things at once.
+    #[must_use]
+    pub fn unprocessable(code: &'static str, message: impl Into<Box<str>>) -> Self {
+        Self { repeat: Repeat::Never, ..Self::new(422, INVALID_REQUEST, code, message) }
+    }
+
     #[must_use]
     pub fn unknown_path(method: &str, path: &str) -> Self {
         let path = bounded(path.chars().take(200).collect());

@@ -6,7 +6,7 @@
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use trunkline_core::event::{Call, SessionId};
-use trunkline_core::turn::{Image, Json, Message, Options, Role, Shown, Turn};
+use trunkline_core::turn::{Image, Json, Message, OnDisconnect, Options, Role, Shown, Turn};
 
 use crate::chat::{ChatMessage, ChatRequest, Content, Function, Part};
 use crate::error::ApiError;
@@ -54,7 +54,8 @@ impl ChatRequest {
         if !messages.iter().any(asks) {
             return Err(ApiError::invalid("invalid_value", "there is no user message to answer").about("messages"));
         }
-        let turn = Turn { model, messages, session, options, shown, ..Turn::default() };
+        let on_disconnect = self.trunkline.and_then(|wishes| wishes.on_disconnect);
+        let turn = Turn { model, messages, session, options, shown, on_disconnect, ..Turn::default() };
         if turn.images().count() > MAX_IMAGES {
             return Err(ApiError::invalid("invalid_value", format!("more than {MAX_IMAGES} images")).about("messages"));
         }
@@ -107,6 +108,15 @@ impl ChatRequest {
             return Err(ApiError::invalid("invalid_value", message).about("user"));
         }
         Ok(())
+    }
+}
+
+/// Reads what is to become of a run whose client goes away.
+pub fn on_disconnect(wish: &str, param: &str) -> Result<OnDisconnect, ApiError> {
+    match wish {
+        "cancel" => Ok(OnDisconnect::Cancel),
+        "detach" => Ok(OnDisconnect::Detach),
+        _ => Err(ApiError::invalid("invalid_value", format!("{param} is cancel or detach")).about(param)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Server-sent events: how frames are written, and how a stream of bytes becomes frames again.
 //!
-//! Only what chat streams use: `data:`, comments, and `event:`, which is written for the chat page and skipped when read.
+//! Only what chat streams use: `data:`, comments, and `event:` and `id:`, which are written for browsers and skipped when read.
 
 /// The last frame of a stream that ended well.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
@@ -16,6 +16,12 @@ pub fn data(out: &mut Vec<u8>, payload: &str) {
         out.push(b'\n');
     }
     out.push(b'\n');
+}
+
+/// Appends one frame that has a number, by which a reader goes on where it was.
+pub fn numbered(out: &mut Vec<u8>, number: u64, payload: &str) {
+    out.extend_from_slice(format!("id: {number}\n").as_bytes());
+    data(out, payload);
 }
 
 /// Appends one frame that has a name. The name is ours: a word on one line.

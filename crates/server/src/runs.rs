@@ -1,0 +1,254 @@
+//! `/v1/runs`: which runs there are, what happened in one, what it changed, and how to stop it. Only one's own.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Response, StatusCode};
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep_until};
+use trunkline_core::turn::Owner;
+use trunkline_engine::{Cancelled, Engine, Entry, Follow, NoDiff, NoRun, RunRow, RunState, Runs};
+use trunkline_wire::error::ApiError;
+use trunkline_wire::sse;
+
+use crate::answer::Terms;
+use crate::{App, Door, HttpResponse, reply};
+
+const LIMIT: u32 = 20;
+const MOST: u32 = 100;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Which {
+    state: Option<String>,
+    model: Option<String>,
+    session: Option<String>,
+    after: Option<String>,
+    limit: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Page {
+    object: &'static str,
+    data: Vec<Shown>,
+    /// What to ask for as `after`, if there is more.
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    object: &'static str,
+    #[serde(flatten)]
+    run: RunRow,
+}
+
+impl From<RunRow> for Shown {
+    fn from(run: RunRow) -> Self {
+        Self { object: "run", run }
+    }
+}
+
+pub(crate) async fn list<D: Door>(
+    State(app): State<Arc<App<D>>>,
+    Extension(owner): Extension<Owner>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> HttpResponse {
+    match page(&app, &owner, which).await {
+        Ok(page) => reply::json(StatusCode::OK, &page),
+        Err(error) => reply::error(&error),
+    }
+}
+
+async fn page<D: Door>(
+    app: &App<D>,
+    owner: &Owner,
+    which: Result<Query<Which>, QueryRejection>,
+) -> Result<Page, ApiError> {
+    let Query(which) = which.map_err(|error| ApiError::invalid("invalid_value", error.body_text()))?;
+    let state = match which.state.as_deref().map(|name| (name, RunState::from_name(name))) {
+        None => None,
+        Some((_, Some(state))) => Some(state),
+        Some((name, None)) => {
+            let names = RunState::ALL.map(RunState::name).join(", ");
+            let message = format!("{name:?} is no state of a run: {names}");
+            return Err(ApiError::invalid("invalid_value", message).about("state"));
+        }
+    };
+    let limit = which.limit.unwrap_or(LIMIT);
+    if !(1..=MOST).contains(&limit) {
+        return Err(ApiError::invalid("invalid_value", format!("limit is 1 to {MOST}")).about("limit"));
+    }
+    let Which { model, session, after, .. } = which;
+    // One more than is shown, to know whether there are more.
+    let wanted = Runs { state, model, session, after, limit: limit + 1, ..Runs::default() };
+    let mut runs = engine(app)?.runs(owner, wanted).await.map_err(|error| refused(&error))?;
+    let more = runs.len() > limit as usize;
+    runs.truncate(limit as usize);
+    let next = runs.last().filter(|_| more).map(|last| last.id.clone());
+    Ok(Page { object: "list", data: runs.into_iter().map(Shown::from).collect(), next })
+}
+
+pub(crate) async fn one<D: Door>(
+    State(app): State<Arc<App<D>>>,
+    Extension(owner): Extension<Owner>,
+    Path(id): Path<String>,
+) -> HttpResponse {
+    let run = match engine(&app) {
+        Ok(engine) => engine.run(&owner, &id).await.map_err(|error| refused(&error)),
+        Err(error) => Err(error),
+    };
+    match run {
+        Ok(run) => reply::json(StatusCode::OK, &Shown::from(run)),
+        Err(error) => reply::error(&error),
+    }
+}
+
+/// Stops a run; answers when nothing of it is left. What had ended by itself cannot be stopped any more.
+pub(crate) async fn cancel<D: Door>(
+    State(app): State<Arc<App<D>>>,
+    Extension(owner): Extension<Owner>,
+    Path(id): Path<String>,
+) -> HttpResponse {
+    let cancelled = match engine(&app) {
+        Ok(engine) => engine.cancel(&owner, &id).await.map_err(|error| refused(&error)),
+        Err(error) => Err(error),
+    };
+    match cancelled {
+        Ok(Cancelled::Stopped(run)) => reply::json(StatusCode::OK, &Shown::from(*run)),
+        // It is as was asked for.
+        Ok(Cancelled::WasOver(run)) if run.state == RunState::Cancelled => {
+            reply::json(StatusCode::OK, &Shown::from(*run))
+        }
+        Ok(Cancelled::WasOver(run)) => {
+            reply::error(&ApiError::conflict("run_over", format!("the run is over: {}", run.state.name())))
+        }
+        Ok(Cancelled::Elsewhere(run)) => {
+            let message = format!("the run is {} in another process of this machine", run.state.name());
+            reply::error(&ApiError::conflict("run_elsewhere", message).hint("stop it there"))
+        }
+        Err(error) => reply::error(&error),
+    }
+}
+
+pub(crate) async fn diff<D: Door>(
+    State(app): State<Arc<App<D>>>,
+    Extension(owner): Extension<Owner>,
+    Path(id): Path<String>,
+) -> HttpResponse {
+    let engine = match engine(&app) {
+        Ok(engine) => engine,
+        Err(error) => return reply::error(&error),
+    };
+    match engine.diff(&owner, &id).await {
+        Ok(patch) => {
+            let mut response = Response::new(Body::from(patch));
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/x-diff"));
+            response
+        }
+        Err(NoDiff::Run(error)) => reply::error(&refused(&error)),
+        Err(NoDiff::Nothing(why)) => reply::error(&ApiError::not_found("no_diff", why)),
+        Err(NoDiff::Git(failure)) => {
+            let message = app.config.secrets.mask(&failure.message);
+            reply::error(&ApiError::not_found("no_diff", format!("the diff cannot be made: {message}")))
+        }
+    }
+}
+
+/// What happened, from the event after `Last-Event-ID` on, and then what happens.
+pub(crate) async fn events<D: Door>(
+    State(app): State<Arc<App<D>>>,
+    Extension(owner): Extension<Owner>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> HttpResponse {
+    let follow = async {
+        let from = first_wanted(&headers)?;
+        engine(&app)?.events(&owner, &id, from).await.map_err(|error| refused(&error))
+    };
+    let mut follow = match follow.await {
+        Ok(follow) => follow,
+        Err(error) => return reply::error(&error),
+    };
+    let first = tokio::select! {
+        biased;
+        first = follow.next() => first,
+        // There is nothing to say yet.
+        () = std::future::ready(()) => None,
+    };
+    if first.is_none() && follow.is_over() {
+        // A browser that has read everything comes again, unless it is told that there is no more.
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        return response;
+    }
+    let telling = Telling { follow, terms: app.terms(), sent: Instant::now() };
+    let frames = stream::unfold((first, telling), |(first, mut telling)| async move {
+        let frames = match first {
+            Some(entry) => frame(&entry),
+            None => telling.next().await?,
+        };
+        Some((Ok::<_, Infallible>(Bytes::from(frames)), (None, telling)))
+    });
+    let mut response = Response::new(Body::from_stream(frames));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+/// Events on their way to a client.
+struct Telling {
+    follow: Follow,
+    terms: Terms,
+    sent: Instant,
+}
+
+impl Telling {
+    async fn next(&mut self) -> Option<Vec<u8>> {
+        let frames = tokio::select! {
+            biased;
+            () = self.terms.expired.cancelled() => return None,
+            entry = self.follow.next() => frame(&entry?),
+            () = sleep_until(self.sent + self.terms.keep_alive) => sse::KEEP_ALIVE.to_vec(),
+        };
+        self.sent = Instant::now();
+        Some(frames)
+    }
+}
+
+fn frame(entry: &Entry) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let payload = serde_json::to_string(entry).expect("an event has no keys but strings");
+    sse::numbered(&mut frame, entry.seq, &payload);
+    frame
+}
+
+fn first_wanted(headers: &HeaderMap) -> Result<u64, ApiError> {
+    let Some(last) = headers.get("last-event-id") else { return Ok(0) };
+    let last = last.to_str().ok().and_then(|last| last.trim().parse::<u64>().ok());
+    last.and_then(|last| last.checked_add(1)).ok_or_else(|| {
+        ApiError::invalid("invalid_value", "Last-Event-ID is the number of an event").about("Last-Event-ID")
+    })
+}
+
+fn engine<D: Door>(app: &App<D>) -> Result<&Engine, ApiError> {
+    app.door.runs().ok_or_else(|| refused(&NoRun::NoMemory))
+}
+
+fn refused(error: &NoRun) -> ApiError {
+    match error {
+        NoRun::Unknown => ApiError::not_found("run_not_found", "there is no such run"),
+        NoRun::NoMemory => ApiError::unavailable(&error.to_string(), std::time::Duration::from_secs(60)),
+        NoRun::Store(error) => {
+            tracing::error!(%error, "runs cannot be read");
+            ApiError::internal()
+        }
+    }
+}
