@@ -27,6 +27,7 @@ pub(crate) enum Command {
     Serve(commands::serve::Serve),
     Agent(commands::agent::Agent),
     Run(commands::run::Run),
+    Runs(commands::runs::Runs),
     Models(commands::models::List),
     Check(commands::check::Check),
     Doctor(commands::doctor::Doctor),

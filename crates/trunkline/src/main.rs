@@ -47,6 +47,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(serve) => serve.run(),
         Command::Agent(agent) => agent.run(),
         Command::Run(run) => run.run(),
+        Command::Runs(runs) => runs.run(),
         Command::Models(models) => models.run(),
         Command::Check(check) => check.run(),
         Command::Doctor(doctor) => doctor.run(),

@@ -16,6 +16,7 @@ use trunkline_process::Landlock;
 use trunkline_store::{Condition, FILE};
 
 use super::check::circuit;
+use super::gateway::Running;
 use crate::Exit;
 use crate::cli::Places;
 use crate::config::plain_model;
@@ -41,12 +42,12 @@ impl Doctor {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let loaded = Loaded::new(&self.places)?;
         let depth = if self.probe { Depth::Probe } else { Depth::Look };
-        let key = loaded.around.variable("TRUNKLINE_API_KEYS").and_then(|keys| keys.split(',').next());
+        let gateway = Running::on_port(self.port, &loaded.around);
         let path = loaded.state.join(FILE);
         let (report, known, store) = runtime()?.block_on(async {
             let engine = loaded.engine(Caps::default(), None)?;
             engine.replace_models(everything(&loaded));
-            let all = tokio::join!(engine.health(depth), running::known(self.port, key), Condition::of(&path));
+            let all = tokio::join!(engine.health(depth), running::known(&gateway), Condition::of(&path));
             engine.shutdown().await;
             anyhow::Ok(all)
         })?;

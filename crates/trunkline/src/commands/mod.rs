@@ -2,11 +2,13 @@
 
 pub(crate) mod agent;
 pub(crate) mod check;
+mod columns;
 pub(crate) mod decode;
 #[cfg(feature = "discord")]
 pub(crate) mod discord;
 pub(crate) mod doctor;
 mod doing;
+mod gateway;
 pub(crate) mod history;
 pub(crate) mod mock_llm;
 pub(crate) mod models;
@@ -14,5 +16,6 @@ pub(crate) mod provider;
 mod reload;
 mod retention;
 pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod serve;
 pub(crate) mod sessions;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trunkline_agent::record::Records;
 use trunkline_core::model::AGENT;
-use trunkline_engine::forget_sessions;
+use trunkline_engine::{forget_logs, forget_sessions};
 use trunkline_server::forget_chats;
 use trunkline_store::{Pruned, Store, StoreError, Time};
 
@@ -34,6 +34,11 @@ pub(super) async fn forget(age: Duration, store: Option<&Store>, state: &Path) -
         Some(store) => store.prune(Time::ago(age)).await,
         None => Ok(Pruned::default()),
     };
+    if let Some(store) = store
+        && let Err(error) = forget_logs(state, store, age).await
+    {
+        tracing::warn!(%error, "logs of forgotten runs could not be removed");
+    }
     let state = state.to_owned();
     let files = tokio::task::spawn_blocking(move || {
         let told = |what: &str, forgotten: io::Result<()>| {

@@ -5,13 +5,18 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use serde_json::{Value, json};
 use trunkline_core::event::{Event, SessionId};
 use trunkline_core::turn::{Message, Role, Surface, Turn};
-use trunkline_engine::{Caps, Engine};
+use trunkline_engine::{Caps, Engine, Follow};
 
 use super::doing::Doing;
+use super::gateway::Running;
+use super::runs::{find, refusal};
+use super::sessions::Remembered;
 use crate::Exit;
 use crate::cli::Places;
+use crate::config::Surroundings;
 use crate::repl::plain::{Plain, first_line};
 use crate::repl::tool::call;
 use crate::setup::{Loaded, StopSignals, runtime, say, tell};
@@ -21,30 +26,46 @@ const INTERRUPTED: &str = "· interrupted";
 
 /// Run one task on a model and show its progress
 #[derive(Debug, Args)]
-#[command(after_help = "Example: trunkline run -m codex \"why does the build fail?\"")]
+#[command(
+    after_help = "Examples: trunkline run -m codex \"why does the build fail?\"\n          trunkline run -m codex --detach \
+    \"mend it\"\n          trunkline run --attach 01a1e21c"
+)]
 pub(crate) struct Run {
     #[command(flatten)]
     places: Places,
     /// The model, one of `trunkline models`
-    #[arg(long, short)]
-    model: String,
+    #[arg(long, short, required_unless_present = "attach")]
+    model: Option<String>,
     /// Go on with a session that an earlier run reported
     #[arg(long)]
     session: Option<String>,
+    /// Leave it to the gateway of this state folder, and print its name
+    #[arg(long)]
+    detach: bool,
+    /// Show a run from its beginning, and follow it to its end; Ctrl+C leaves it running
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["model", "session", "detach", "task"])]
+    attach: Option<String>,
     /// What to do; `-` or nothing reads it from stdin
     task: Option<String>,
 }
 
 impl Run {
     pub(crate) fn run(self) -> Result<ExitCode> {
+        if let Some(run) = &self.attach {
+            return runtime()?.block_on(attach(&self.places, run));
+        }
+        let model = self.model.unwrap_or_default();
         let task = match self.task {
             Some(task) if task != "-" => task,
-            None if io::stdin().is_terminal() => bail!("what is the task? trunkline run -m {} \"…\"", self.model),
+            None if io::stdin().is_terminal() => bail!("what is the task? trunkline run -m {model} \"…\""),
             Some(_) | None => task_from_stdin()?,
         };
+        if self.detach {
+            return runtime()?.block_on(leave(&self.places, &model, &task, self.session.as_deref()));
+        }
         let loaded = Loaded::new(&self.places)?;
         let turn = Turn {
-            model: self.model,
+            model,
             messages: vec![Message::new(Role::User, task)],
             session: self.session.map(SessionId),
             surface: Surface::Run,
@@ -110,14 +131,12 @@ pub(crate) async fn show(
             return Ok(refusal.exit.into());
         }
     };
-    let mut answer = Answer::default();
-    let mut code = ExitCode::SUCCESS;
-    let mut told = None;
+    let mut telling = Telling::default();
     let mut doing = Doing::new();
     loop {
         let event = tokio::select! {
             event = run.next() => event,
-            () = doing.due(), if !answer.open => {
+            () = doing.due(), if !telling.answer.open => {
                 doing.show(run.phase());
                 continue;
             }
@@ -126,19 +145,84 @@ pub(crate) async fn show(
                 drop(run);
                 doing.clear();
                 hear(Step::Interrupted);
-                answer.end()?;
+                telling.answer.end()?;
                 tell(INTERRUPTED);
                 return Ok(Exit::General.into());
             }
         };
         doing.clear();
-        let Some(event) = event else { return Ok(code) };
+        let Some(event) = event else { return Ok(telling.code()) };
         hear(Step::Event(&event));
+        telling.hear(event, run.provider())?;
+    }
+}
+
+/// Hands a task to the gateway, which goes on with it by itself.
+async fn leave(places: &Places, model: &str, task: &str, session: Option<&str>) -> Result<ExitCode> {
+    let around = Surroundings::read()?;
+    let state = places.state_folder(&around);
+    let Some(gateway) = Running::of_state(&state, &around) else {
+        bail!("no gateway runs on {}: start one with trunkline serve", state.display());
+    };
+    let body = json!({"model": model, "messages": [{"role": "user", "content": task}], "session_id": session});
+    let headers = [("prefer", "respond-async")];
+    let reply = gateway.send("POST", "/v1/chat/completions", &headers, &body.to_string()).await;
+    let reply = reply.context("the gateway does not answer")?;
+    let accepted: Value = serde_json::from_str(&reply.body).unwrap_or_default();
+    match accepted["id"].as_str().filter(|_| reply.status == 202) {
+        Some(run) => {
+            say(run)?;
+            tell(format_args!("· trunkline run --attach {run} shows it"));
+            Ok(ExitCode::SUCCESS)
+        }
+        None => {
+            tell(format_args!("trunkline: {}", refusal(&reply.body)));
+            Ok(Exit::General.into())
+        }
+    }
+}
+
+/// Shows a run that somebody else drives.
+async fn attach(places: &Places, name: &str) -> Result<ExitCode> {
+    let mut signals = StopSignals::listen()?;
+    let remembered = Remembered::open(places).await?;
+    let run = find(remembered.store.as_ref(), name).await?;
+    let Some(store) = &remembered.store else { return Ok(ExitCode::SUCCESS) };
+    let mut follow = Follow::kept(&remembered.state, store.clone(), &run.id, 0);
+    let (mut telling, mut provider) = (Telling::default(), run.provider.unwrap_or_default());
+    loop {
+        let entry = tokio::select! {
+            entry = follow.next() => entry,
+            _ = signals.next() => {
+                telling.answer.end()?;
+                tell(format_args!("· it goes on; trunkline run --attach {} shows it again", run.id));
+                return Ok(ExitCode::SUCCESS);
+            }
+        };
+        let Some(entry) = entry else { return Ok(telling.code()) };
+        if let Some(by) = entry.by {
+            provider = by.provider;
+        }
+        telling.hear(entry.event, &provider)?;
+    }
+}
+
+/// A run as it is told: the answer on stdout, everything else on stderr.
+#[derive(Default)]
+struct Telling {
+    answer: Answer,
+    session: Option<SessionId>,
+    failed: bool,
+}
+
+impl Telling {
+    fn hear(&mut self, event: Event, provider: &str) -> Result<()> {
+        let answer = &mut self.answer;
         match event {
             Event::Text { delta } => answer.text(&delta)?,
-            Event::Started { session: Some(session), .. } if told.as_ref() != Some(&session) => {
+            Event::Started { session: Some(session), .. } if self.session.as_ref() != Some(&session) => {
                 tell(format_args!("· session {session}"));
-                told = Some(session);
+                self.session = Some(session);
             }
             Event::ToolStarted { name, input, .. } => {
                 answer.pause()?;
@@ -157,8 +241,8 @@ pub(crate) async fn show(
             }
             Event::Failed(failure) => {
                 answer.end()?;
-                tell(format_args!("trunkline: {}", failed(run.provider(), &failure)));
-                code = Exit::Provider.into();
+                tell(format_args!("trunkline: {}", failed(provider, &failure)));
+                self.failed = true;
             }
             Event::Started { .. }
             | Event::Thinking { .. }
@@ -167,6 +251,11 @@ pub(crate) async fn show(
             | Event::Unknown { .. }
             | Event::Attempted(_) => {}
         }
+        Ok(())
+    }
+
+    fn code(&self) -> ExitCode {
+        if self.failed { Exit::Provider.into() } else { ExitCode::SUCCESS }
     }
 }
 

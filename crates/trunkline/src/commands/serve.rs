@@ -17,6 +17,7 @@ use trunkline_server::auth::{self, Keys};
 use trunkline_server::{Stop, serve};
 use trunkline_store::Store;
 
+use super::gateway::Beacon;
 use super::reload::Changes;
 use super::retention;
 use super::sessions::age;
@@ -125,7 +126,9 @@ impl Serve {
         config.chats = Some(loaded.state.join(retention::CHATS));
         // Whoever reads the next line may send a signal or change a file at once.
         let (signals, changes) = (StopSignals::listen()?, Changes::of(&loaded.place));
-        say(format!("listening on http://{}", listener.local_addr()?))?;
+        let address = listener.local_addr()?;
+        let _beacon = Beacon::light(&loaded.state, address);
+        say(format!("listening on http://{address}"))?;
         let models = engine.models();
         if models.names().is_empty() {
             tracing::warn!(
@@ -135,8 +138,14 @@ impl Serve {
         tracing::info!(models = %models.names().join(", "), "ready");
         let stop = Stop::default();
         let mut signals = signals;
+        let served = async {
+            tokio::join!(
+                serve(listener, config, Arc::new(Engine::clone(&engine)), stop.clone()),
+                drained(&engine, &stop, self.drain)
+            );
+        };
         tokio::select! {
-            () = serve(listener, config, Arc::new(Engine::clone(&engine)), stop.clone()) => {}
+            () = served => {}
             () = beside(&loaded, &engine, changes, self.retention.map(|age| (age, store))) => {}
             () = stop_on(&mut signals, &stop) => {}
         }
@@ -191,6 +200,16 @@ async fn beside(loaded: &Loaded, engine: &Engine, changes: Option<Changes>, rete
     };
     tokio::join!(engine.sweep(), followed, forgotten);
     std::future::pending().await
+}
+
+/// Runs that go on without a client get as long as the open answers.
+async fn drained(engine: &Engine, stop: &Stop, drain: Duration) {
+    stop.gently.cancelled().await;
+    tokio::select! {
+        () = engine.settled() => {}
+        () = tokio::time::sleep(drain) => {}
+        () = stop.now.cancelled() => {}
+    }
 }
 
 /// The first signal drains, the second ends at once. Never returns.

@@ -7,16 +7,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use trunkline_store::{FILE, Filter, Pruned, SessionRow, Store};
-use unicode_width::UnicodeWidthStr;
 
+use super::columns::{aligned, short_name};
 use super::retention;
 use crate::cli::Places;
 use crate::config::{Surroundings, parse_span};
 use crate::repl::plain::first_line;
 use crate::setup::{runtime, say, tell};
-
-/// How much of a name is shown at least: the part that is the time, to the millisecond.
-const NAME: usize = 13;
 
 const TITLE: usize = 60;
 
@@ -58,7 +55,7 @@ impl Sessions {
     }
 
     async fn list(self, remembered: &Remembered) -> Result<()> {
-        let repo = (!self.all).then(|| remembered.folder.clone());
+        let repo = (!self.all).then(|| remembered.around.folder.clone());
         // One more than is shown, to know whether there are more.
         let limit = Some(self.limit.saturating_add(1));
         let filter = Filter { repo, model: self.model, limit, ..Filter::default() };
@@ -99,8 +96,8 @@ async fn prune(remembered: &Remembered, age: Duration) -> Result<()> {
 /// What earlier runs left, if there were any; reading it needs no configuration.
 pub(super) struct Remembered {
     pub(super) store: Option<Store>,
-    folder: PathBuf,
-    state: PathBuf,
+    pub(super) around: Surroundings,
+    pub(super) state: PathBuf,
 }
 
 impl Remembered {
@@ -110,7 +107,7 @@ impl Remembered {
         let path = state.join(FILE);
         // Looking is no reason to begin one.
         let store = if path.exists() { Some(Store::open(&path).await?) } else { None };
-        Ok(Self { store, folder: around.folder, state })
+        Ok(Self { store, around, state })
     }
 
     pub(super) async fn close(&self) {
@@ -138,32 +135,17 @@ fn table(rows: &[SessionRow], with_folder: bool) -> Vec<String> {
     if rows.is_empty() {
         return Vec::new();
     }
+    let names: Vec<&str> = rows.iter().map(|row| row.id.0.as_str()).collect();
     let head = ["session", "used (UTC)", "model", "turns", "folder", "first words"].map(str::to_owned);
     let cells = rows.iter().map(|row| {
         let used = row.used.timestamp().strftime("%Y-%m-%d %H:%M").to_string();
         let folder = first_line(&row.repo.to_string_lossy(), usize::MAX);
         let (model, title) = (first_line(&row.model, TITLE), first_line(&row.title, TITLE));
-        [short_name(rows, &row.id.0), used, model, row.turns.to_string(), folder, title]
+        [short_name(&names, &row.id.0), used, model, row.turns.to_string(), folder, title]
     });
     let cells: Vec<[String; 6]> = std::iter::once(head).chain(cells).collect();
     let shown: Vec<usize> = (0..6).filter(|&column| with_folder || column != 4).collect();
-    let width = |column: usize| cells.iter().map(|row| row[column].width()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..6).map(width).collect();
-    let line = |row: &[String; 6]| {
-        let padded = |&column: &usize| row[column].clone() + &" ".repeat(widths[column] - row[column].width());
-        shown.iter().map(padded).collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    cells.iter().map(line).collect()
-}
-
-/// As much of a name as tells it from the others that are shown.
-fn short_name(rows: &[SessionRow], name: &str) -> String {
-    let alone = |length: &usize| {
-        let begins = |row: &&SessionRow| name.get(..*length).is_some_and(|prefix| row.id.0.starts_with(prefix));
-        rows.iter().filter(begins).count() == 1
-    };
-    let length = (NAME..name.len()).find(alone).unwrap_or(name.len());
-    name.get(..length).unwrap_or(name).to_owned()
+    aligned(&cells, &shown)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use trunkline_core::model::{Backend, Model, Normalize, Sandbox};
 use trunkline_core::near::near;
 use trunkline_core::parse::Format;
 use trunkline_core::provider::{self, Delivery, Permissions, Provider};
+use trunkline_core::turn::OnDisconnect;
 use trunkline_engine::Models;
 
 use super::value::Span;
@@ -62,6 +63,8 @@ struct Entry {
     normalize: Option<Normalization>,
     #[serde(default = "yes")]
     resume: bool,
+    #[serde(default)]
+    on_disconnect: OnDisconnect,
     #[serde(default)]
     policy: Policy,
 }
@@ -214,6 +217,7 @@ impl Entry {
                 None => Normalize::None,
             },
             resume: self.resume,
+            on_disconnect: self.on_disconnect,
             config: base.config,
             name,
             backend: base.backend,

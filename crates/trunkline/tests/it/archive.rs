@@ -58,6 +58,8 @@ impl Past {
             model: "m".into(),
             prompt: prompt.into(),
             time: Time::now(),
+            gateway: String::new(),
+            detached: false,
         };
         let ended = end.map(|(outcome, answer)| TurnEnded {
             run: run.into(),
@@ -67,6 +69,9 @@ impl Past {
             usage: Usage { input_tokens: 330, output_tokens: 64, ..Usage::default() },
             duration: Duration::from_millis(1250),
             session: None,
+            time: Time::now(),
+            attempts: 1,
+            log: None,
         });
         let (writer, keeping) = self.store.writer();
         let events = events.iter().zip(0..).map(|(event, sequence)| {

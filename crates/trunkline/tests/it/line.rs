@@ -2,7 +2,7 @@
 //! are folders that end with the test; the CLIs are small scripts that replay what real ones printed.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,26 @@ struct Gateway {
     address: String,
     /// Kept open: it may want to say more.
     _stdout: BufReader<ChildStdout>,
+}
+
+/// A second gateway.
+pub(crate) struct Beside(Gateway);
+
+impl Beside {
+    pub(crate) fn address(&self) -> &str {
+        &self.0.address
+    }
+
+    pub(crate) fn chat(&self, model: &str, text: &str) -> Ask {
+        Ask::new(self.address(), model, text)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.0.child.kill().unwrap();
+        self.0.child.wait().unwrap();
+    }
 }
 
 /// A command that ran to its end.
@@ -175,6 +195,15 @@ impl Line {
 
     /// Starts a command that listens, and waits until it does.
     fn listen(&mut self, name: &str) {
+        self.gateway = Some(self.listening(name));
+    }
+
+    /// Another gateway in the same world, which ends with the value.
+    pub(crate) fn beside(&self) -> Beside {
+        Beside(self.listening("serve"))
+    }
+
+    fn listening(&self, name: &str) -> Gateway {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         let mut command = self.trunkline(&[name, "--port", "0"]);
         command.args(&self.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
@@ -184,7 +213,7 @@ impl Line {
         stdout.read_line(&mut said).unwrap();
         let address = said.trim().strip_prefix("listening on http://");
         let address = address.unwrap_or_else(|| panic!("not listening: {said:?}\n{}", self.log())).to_owned();
-        self.gateway = Some(Gateway { child, address, _stdout: stdout });
+        Gateway { child, address, _stdout: stdout }
     }
 
     /// Runs `trunkline` with these arguments to its end.
@@ -216,6 +245,22 @@ impl Line {
         let mut command = self.trunkline(args);
         let child = spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
         self.told(told);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        ran(child)
+    }
+
+    /// Runs `trunkline`, sends it a signal once it has said something, and waits for its end.
+    pub(crate) fn interrupted_after(&self, args: &[&str], said: &str, signal: Signal) -> Ran {
+        self.write_models();
+        let mut command = self.trunkline(args);
+        let mut child = spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let mut heard = Vec::new();
+        while !String::from_utf8_lossy(&heard).contains(said) {
+            let mut more = [0; 4096];
+            let count = child.stdout.as_mut().unwrap().read(&mut more).unwrap();
+            assert!(count > 0, "ended before {said:?}");
+            heard.extend_from_slice(&more[..count]);
+        }
         kill_process(Pid::from_child(&child), signal).unwrap();
         ran(child)
     }

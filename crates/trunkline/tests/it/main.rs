@@ -27,6 +27,7 @@ mod conversation;
 #[cfg(feature = "discord")]
 mod discord;
 mod errors;
+mod interrupted;
 mod keeping;
 mod load;
 mod memory;
@@ -39,6 +40,8 @@ mod provider_check;
 mod providers;
 mod registry;
 mod router;
+mod runs;
+mod runs_cli;
 mod safety;
 mod sandbox;
 mod sessions;

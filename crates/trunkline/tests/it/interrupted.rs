@@ -1,0 +1,136 @@
+//! A gateway that is killed: its runs are known to be interrupted, their logs end, and their work is kept.
+
+use serde_json::{Value, json};
+
+use crate::http::Reply;
+use crate::line::Line;
+use crate::look::{all_gone, until};
+
+fn killed(script: &str, phase: &str) -> (Line, Vec<Value>) {
+    let mut line = Line::new()
+        .cli("codex", script)
+        .model("m", json!({"driver": "codex", "worktree": true}))
+        .args(&["--max-runs", "1"])
+        .start();
+    let waiting = line.chat(phase).streamed().open();
+    line.told("pid");
+    let queued = (phase == "queued").then(|| line.chat("waits").open());
+    let open = if phase == "queued" { 2 } else { 1 };
+    until("the row is there", || runs(&line).len() == open);
+    line.kill();
+    drop((waiting, queued));
+    all_gone(&[line.told_pid("pid")]);
+    line.restart();
+    until("they are known to be interrupted", || runs(&line).iter().all(|run| run["state"] == "interrupted"));
+    let runs = runs(&line);
+    for run in &runs {
+        let id = run["id"].as_str().unwrap();
+        assert_eq!((&run["error"]["category"], run["ended"].is_u64()), (&json!("server"), true), "{phase}: {run}");
+        let frames = events(&line, id).frames();
+        assert!(frames.iter().enumerate().all(|(at, frame)| frame["seq"] == at), "{phase}: {frames:?}");
+        let last = &frames.last().unwrap()["event"];
+        assert_eq!(last["type"], "failed", "{phase}: {frames:?}");
+        assert!(last["message"].as_str().unwrap().contains("interrupted"), "{phase}: {last}");
+    }
+    until("no worktree is left", || line.git(&["worktree", "list"]).lines().count() == 1);
+    (line, runs)
+}
+
+fn runs(line: &Line) -> Vec<Value> {
+    line.get("/v1/runs").json()["data"].as_array().unwrap().clone()
+}
+
+fn events(line: &Line, id: &str) -> Reply {
+    line.get(&format!("/v1/runs/{id}/events"))
+}
+
+#[test]
+fn case_37_a_gateway_that_is_killed_before_anything_was_said() {
+    let (_line, runs) = killed("tell pid $$; hang", "starting");
+    assert_eq!(runs.len(), 1);
+}
+
+#[test]
+fn case_37_a_gateway_that_is_killed_while_one_waits() {
+    let (_line, runs) = killed("tell pid $$; hang", "queued");
+    assert_eq!(runs.len(), 2);
+}
+
+#[test]
+fn case_61_a_gateway_that_is_killed_in_the_middle_keeps_the_work() {
+    let (line, runs) = killed("echo work >made.txt; codex_says one; tell pid $$; hang", "streaming");
+    let workspace = &runs[0]["workspace"];
+    assert_eq!(workspace["files_changed"], 1, "{runs:?}");
+    let branch = workspace["branch"].as_str().unwrap();
+    assert_eq!(line.git(&["show", &format!("{branch}:made.txt")]), "work");
+    let diff = line.get(&format!("/v1/runs/{}/diff", runs[0]["id"].as_str().unwrap()));
+    assert_eq!(diff.header("content-type"), Some("text/x-diff"));
+    assert!(diff.body.contains("+++ b/made.txt") && diff.body.contains("+work"), "{diff:?}");
+}
+
+#[test]
+fn case_37_a_gateway_that_is_killed_while_a_tool_runs() {
+    let tool = r#"printf '{"type":"item.started","item":{"id":"item_1","type":"command_execution","command":"make","status":"in_progress"}}\n'"#;
+    let (line, runs) = killed(&format!("{tool}; tell pid $$; hang"), "in a tool");
+    let frames = events(&line, runs[0]["id"].as_str().unwrap()).frames();
+    assert!(frames.iter().any(|frame| frame["event"]["type"] == "tool_started"), "{frames:?}");
+}
+
+#[test]
+fn a_gateway_that_is_killed_after_the_result_has_nothing_to_interrupt() {
+    let mut line = Line::new().cli("codex", "codex_answers done").model("m", json!({"driver": "codex"})).start();
+    let reply = line.chat("hi").send();
+    assert_eq!(reply.content(), "done");
+    until("it is written down", || runs(&line)[0]["state"] == "finished");
+    line.kill();
+    line.restart();
+    assert_eq!(runs(&line)[0]["state"], "finished");
+    let frames = events(&line, reply.header("x-trunkline-run").unwrap()).frames();
+    assert_eq!(frames.last().unwrap()["event"]["content"], "done");
+}
+
+#[test]
+fn a_session_whose_turn_was_killed_goes_on_with_its_work() {
+    let script = "printf '{\"type\":\"thread.started\",\"thread_id\":\"0199a213-81c0-7800-8aa1-bbab2a035a53\"}\\n'
+        case $(counted) in
+        1) codex_answers first ;;
+        2) echo half >half.txt; tell pid $$; hang ;;
+        *) codex_answers \"$(cat half.txt)\" ;;
+        esac";
+    let mut line = Line::new().cli("codex", script).model("m", json!({"driver": "codex", "worktree": true})).start();
+    let first = line.chat("hi").send();
+    assert_eq!(first.content(), "first");
+    let session = first.header("x-trunkline-session").unwrap().to_owned();
+    let second = line.chat("go on").header("x-trunkline-session", &session).open();
+    line.told("pid");
+    line.kill();
+    drop(second);
+    line.restart();
+    until("no worktree is left", || line.git(&["worktree", "list"]).lines().count() == 1);
+    until("it is known", || runs(&line).iter().any(|run| run["state"] == "interrupted"));
+    let third = line.chat("and on").header("x-trunkline-session", &session).send();
+    assert_eq!(third.content(), "half");
+}
+
+#[test]
+fn two_gateways_on_one_state_see_each_others_runs_and_interrupt_none() {
+    let slow = "tell pid $$; codex_says one; await go; codex_answers two";
+    let line = Line::new().cli("codex", slow).model("m", json!({"driver": "codex"})).start();
+    let mut stream = line.chat("hi").streamed().header("idempotency-key", "k").open();
+    stream.until("one");
+    let other = line.beside();
+    let run = runs(&line)[0]["id"].as_str().unwrap().to_owned();
+    let seen = |path: &str| {
+        let address = other.address();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        crate::http::exchange(address, &request)
+    };
+    assert_eq!(seen(&format!("/v1/runs/{run}")).finish().json()["state"], "running");
+    let following = seen(&format!("/v1/runs/{run}/events"));
+    let joining = other.chat("m", "hi").streamed().header("idempotency-key", "k").open();
+    line.tell("go");
+    let last = following.finish().frames().pop().unwrap();
+    assert_eq!(last["event"]["type"], "finished");
+    let (first, joined) = (stream.finish(), joining.finish());
+    assert_eq!((&joined.body, joined.header("idempotent-replayed")), (&first.body, Some("true")));
+}
