@@ -49,9 +49,10 @@ impl EngineBackend {
                         conversation.session().cloned()
                     }
                     // It was not even asked: the conversation is as it was.
-                    StartError::UnknownModel { .. } | StartError::Busy { .. } | StartError::Unavailable { .. } => {
-                        before
-                    }
+                    StartError::UnknownModel { .. }
+                    | StartError::Busy { .. }
+                    | StartError::Limited { .. }
+                    | StartError::Unavailable { .. } => before,
                 };
                 let told = self.engine.secrets().mask(&refusal(&self.model, error));
                 return EventResult { session_id, ..EventResult::error(told) };
@@ -145,7 +146,9 @@ fn refusal(model: &str, error: StartError) -> String {
         StartError::UnknownModel { near } if near.is_empty() => format!("unknown model {model}"),
         StartError::UnknownModel { near } => format!("unknown model {model}; did you mean {}?", near.join(" or ")),
         StartError::Failed { failure, .. } => with_hint(&failure),
-        error @ (StartError::Busy { .. } | StartError::Unavailable { .. }) => error.to_string(),
+        error @ (StartError::Busy { .. } | StartError::Limited { .. } | StartError::Unavailable { .. }) => {
+            error.to_string()
+        }
     }
 }
 

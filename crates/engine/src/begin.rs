@@ -14,6 +14,7 @@ use trunkline_process::SpawnError;
 use trunkline_upstream::{Call, Patience};
 use trunkline_wire::upstream;
 
+use crate::agent_file;
 use crate::attempt::{Attempt, Live};
 use crate::belongings::Belongings;
 use crate::engine::Inner;
@@ -24,7 +25,6 @@ use crate::router::Policy;
 use crate::scratch::Scratch;
 use crate::session::{self, Place};
 use crate::worktree::After;
-use crate::{StartError, agent_file};
 
 /// One try of a turn.
 pub(crate) struct Try<'a> {
@@ -46,12 +46,8 @@ pub(crate) struct Try<'a> {
 }
 
 impl Inner {
-    pub(crate) async fn permit(&self, model: &Model) -> Result<Permit, StartError> {
-        self.gate.enter(&model.name).await
-    }
-
     /// Makes the workspace and starts what answers.
-    pub(crate) async fn begin(self: &Arc<Self>, attempt: Try<'_>, permit: Permit) -> Result<Attempt, Failure> {
+    pub(crate) async fn begin(self: &Arc<Self>, attempt: Try<'_>, permit: Permit) -> Result<Attempt, NotBegun> {
         let (scratch, session) = (Scratch::new(&self.settings.state, attempt.id), attempt.session.clone());
         let mut belongings = Belongings::new(Arc::clone(self), permit, session, scratch, attempt.run);
         let Try { turn, model, models, id, .. } = attempt;
@@ -67,7 +63,7 @@ impl Inner {
             belongings = self.with_worktree(belongings, &attempt).await?;
         }
         let spec = launch.spec(&prompt, program, &mut belongings)?;
-        let running = self.keepers.spawn(spec).await.map_err(|error| could_not_start(&error, &provider.name))?;
+        let running = self.keepers.spawn(spec).await.map_err(|error| could_not_start(error, &provider.name))?;
         tracing::debug!(run = id, model = model.name, pid = running.pid(), "started");
         belongings.started = true;
         let decoder = Decoder::new(provider.format, decoding(provider, model));
@@ -129,8 +125,25 @@ fn decoding(provider: &Provider, model: &Model) -> Context {
     }
 }
 
-fn could_not_start(error: &SpawnError, provider: &str) -> Failure {
-    let category = match error {
+/// Why an attempt did not begin.
+pub(crate) enum NotBegun {
+    Failed(Failure),
+    /// The machine has no more processes, files or memory for it: nothing that its provider is to blame for.
+    Exhausted(String),
+}
+
+impl From<Failure> for NotBegun {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+fn could_not_start(error: SpawnError, provider: &str) -> NotBegun {
+    let category = match &error {
+        SpawnError::Exhausted(source) => {
+            tracing::error!(%source, "no process can be started");
+            return NotBegun::Exhausted(format!("this machine cannot start another process now: {source}"));
+        }
         SpawnError::NotFound { .. } => Category::NotFound,
         SpawnError::NotExecutable { .. } | SpawnError::BadDirectory { .. } => Category::Configuration,
         SpawnError::TooLong { .. } => Category::Validation,
@@ -138,6 +151,7 @@ fn could_not_start(error: &SpawnError, provider: &str) -> Failure {
             Category::Server
         }
     };
-    let because = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
-    Failure::new(category, format!("cannot start {provider}: {error}{because}")).hint("try: trunkline doctor")
+    let because = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+    let failure = Failure::new(category, format!("cannot start {provider}: {error}{because}"));
+    failure.hint("try: trunkline doctor").into()
 }

@@ -14,7 +14,7 @@ use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::{Model, Sandbox};
 use trunkline_core::near::near;
 use trunkline_core::secret::Secrets;
-use trunkline_core::turn::{OnDisconnect, Surface, Turn};
+use trunkline_core::turn::{self, OnDisconnect, Surface, Turn};
 use trunkline_process::Keepers;
 use trunkline_store::Store;
 use trunkline_upstream::Upstream;
@@ -23,7 +23,7 @@ use crate::archive::{Archive, Begun, End};
 use crate::drift::Drift;
 use crate::environment::OWNER;
 use crate::explain::{self, Explanation};
-use crate::gate::{Caps, Gate};
+use crate::gate::{Allowance, Caps, Gate};
 use crate::git::Git;
 use crate::health::{self, Depth, Report};
 use crate::ladder::Ladder;
@@ -81,6 +81,9 @@ pub enum StartError {
     /// The gateway itself is full: all slots busy and the queue too long.
     #[error("{message}")]
     Busy { message: String, retry_after: Duration },
+    /// Whoever asks has had their share for now.
+    #[error("{message}")]
+    Limited { message: String, retry_after: Duration },
     /// Everyone who could answer has failed too often of late.
     #[error("{message}")]
     Unavailable { message: String, retry_after: Duration },
@@ -125,7 +128,7 @@ impl Engine {
     pub fn new(settings: Settings, models: Models, keepers: Keepers) -> Self {
         let git = Git::new(keepers.clone(), &settings.env);
         let inner = Inner {
-            gate: Gate::new(settings.caps),
+            gate: Gate::new(settings.caps.clone()),
             circuits: Arc::default(),
             examined: health::Memory::default(),
             drift: Drift::default(),
@@ -218,7 +221,9 @@ impl Engine {
             let names = models.names();
             return Err(StartError::UnknownModel { near: near(&turn.model, names.iter().map(String::as_str)) });
         };
-        Ok(Ready { candidates: able(turn, candidates)?, models })
+        let candidates = able(turn, candidates)?;
+        self.inner.gate.admit(&turn.owner, &turn.model)?;
+        Ok(Ready { candidates, models })
     }
 
     /// Begins the run that is registered there. Whoever stops it there stops it here.
@@ -259,6 +264,16 @@ impl Engine {
             recorder.goes_on(thread.id(), &ladder.turn);
         }
         Course::start(ladder, recorder).await
+    }
+
+    /// How many turns wait to be started.
+    pub fn waiting(&self) -> usize {
+        self.inner.gate.waiting()
+    }
+
+    /// How many requests an owner may still make in this minute; none where that is not limited.
+    pub fn allowance(&self, owner: &turn::Owner) -> Option<Allowance> {
+        self.inner.gate.allowance(owner)
     }
 
     /// The order in which a turn for this name would be tried now, and why; none for a name that means nothing.

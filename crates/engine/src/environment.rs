@@ -11,7 +11,7 @@ use trunkline_core::provider;
 const QUIET: [(&str, &str); 4] = [("TERM", "dumb"), ("NO_COLOR", "1"), ("CI", "true"), ("BROWSER", "/bin/false")];
 
 /// Variables that break a CLI started inside another agent, that tell where we were, or that are ours alone.
-const REMOVED: [&str; 17] = [
+const REMOVED: [&str; 23] = [
     "CLAUDECODE",
     "GEMINI_CLI",
     "QWEN_CODE",
@@ -29,6 +29,12 @@ const REMOVED: [&str; 17] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
 ];
 
 const REMOVED_PREFIXES: [&str; 2] = ["TRUNKLINE_", "CLAUDE_CODE_"];

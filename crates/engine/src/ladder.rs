@@ -13,7 +13,7 @@ use trunkline_core::turn::{Message, Turn};
 
 use crate::StartError;
 use crate::attempt::Attempt;
-use crate::begin::Try;
+use crate::begin::{NotBegun, Try};
 use crate::engine::Inner;
 use crate::gate::Permit;
 use crate::models::Models;
@@ -26,6 +26,12 @@ const MAX_MESSAGE: usize = 300;
 
 /// The longest time that is named to a client who comes when everyone is left alone.
 const MAX_WAIT: Duration = Duration::from_secs(120);
+
+/// A wait for a slot that is worth telling.
+const LONG: Duration = Duration::from_secs(1);
+
+/// What a machine that is out of processes gets to recover.
+const BREATH: Duration = Duration::from_secs(5);
 
 /// A turn and where it may be tried.
 pub(crate) struct Ladder {
@@ -124,7 +130,7 @@ impl Ladder {
                 self.left_alone(&model, wait);
                 continue;
             }
-            let permit = match self.engine.permit(&model).await {
+            let permit = match self.engine.gate.enter(&self.turn.owner, &model.name).await {
                 Ok(permit) => permit,
                 // Full is full, whoever is next; but why we came here says more.
                 Err(busy) => return Err(self.last.take().map_or(busy, |failure| self.ended(failure))),
@@ -137,6 +143,9 @@ impl Ladder {
                     continue;
                 }
             };
+            if let Some((waited, ahead)) = permit.waited.filter(|(waited, _)| *waited >= LONG) {
+                self.tell(format!("waited {:.0?} for a slot; {ahead} were ahead", waited));
+            }
             let began = Instant::now();
             match self.begin(&model, permit).await {
                 Ok(attempt) => {
@@ -145,7 +154,11 @@ impl Ladder {
                     }
                     return Ok(Running { attempt, pass, model, began });
                 }
-                Err(failure) => {
+                Err(NotBegun::Exhausted(message)) => {
+                    let busy = StartError::Busy { message, retry_after: BREATH };
+                    return Err(self.last.take().map_or(busy, |failure| self.ended(failure)));
+                }
+                Err(NotBegun::Failed(failure)) => {
                     self.over(&model, began, Some(&failure), None);
                     // Only the built-in agent looks for the conversation before it begins.
                     let looked = matches!(model.backend, Backend::Agent(_));
@@ -160,7 +173,7 @@ impl Ladder {
         }
     }
 
-    async fn begin(&self, model: &Arc<Model>, permit: Permit) -> Result<Attempt, Failure> {
+    async fn begin(&self, model: &Arc<Model>, permit: Permit) -> Result<Attempt, NotBegun> {
         let another = self.at + 1 < self.candidates.len();
         let attempt = Try {
             turn: &self.turn,
@@ -381,6 +394,9 @@ impl StartError {
             Self::Failed { failure, .. } => failure.clone(),
             Self::Busy { message, retry_after } | Self::Unavailable { message, retry_after } => {
                 Failure::new(Category::Server, message.clone()).retry_after(Some(*retry_after))
+            }
+            Self::Limited { message, retry_after } => {
+                Failure::new(Category::RateLimit, message.clone()).retry_after(Some(*retry_after))
             }
             Self::UnknownModel { .. } => Failure::new(Category::NotFound, "Unknown model"),
         }

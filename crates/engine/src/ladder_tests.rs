@@ -85,7 +85,7 @@ async fn each_candidate_has_its_own_tries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_left_alone_is_not_asked_until_it_is_time_and_then_once() {
+async fn case_67_who_is_left_alone_is_not_asked_until_it_is_time_and_then_once() {
     let (engine, _folder) = engine(&["a", "b"], Policy::default());
     for _ in 0..5 {
         tried(&engine, "a").await;

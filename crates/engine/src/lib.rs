@@ -39,7 +39,7 @@ mod worktree;
 pub use engine::{Engine, Settings, StartError};
 pub use environment::{of_executable, secret_values};
 pub use explain::{Explanation, Rung};
-pub use gate::Caps;
+pub use gate::{Allowance, Caps, KeyCaps};
 pub use health::{Depth, Examined, Probed, Report, Status};
 pub use models::Models;
 pub use owner::{name_of_process, process_lives};

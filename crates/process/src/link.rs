@@ -23,10 +23,10 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinHandle;
 
-use crate::family;
 use crate::janitor::Janitor;
 use crate::message::{self, Report};
 use crate::spec::StopSignal;
+use crate::{family, files};
 
 /// How long the processes of a lost keeper may take to die before we stop trying.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -81,7 +81,7 @@ impl Link {
         let socket = UnixStream::from_std(ours)?;
         let mut command = Command::new(&program.path);
         // Our environment holds secrets that a run could read in its keeper's /proc entry.
-        command.args(&program.args).env_clear();
+        command.args(&program.args).args(files::given().map(|files| files.to_string())).env_clear();
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::inherit());
         let (pid, end) = {
             let mut living = living();

@@ -60,7 +60,7 @@ impl Keepers {
     /// Starts a program under a keeper. Dropping the future ends whatever it has started.
     pub async fn spawn(&self, mut spec: Spec) -> Result<Running, SpawnError> {
         let frame = message::run(&spec).map_err(|error| refused(&spec, Blame::Program, error))?;
-        let (pipes, theirs) = open_pipes(std::mem::take(&mut spec.stdin)).map_err(SpawnError::Keeper)?;
+        let (pipes, theirs) = open_pipes(std::mem::take(&mut spec.stdin)).map_err(no_keeper)?;
         let mut link = self.send(&frame, &theirs).await?;
         drop((frame, theirs));
         let report = std::future::poll_fn(|cx| link.poll_report(cx));
@@ -101,7 +101,7 @@ impl Keepers {
             let fresh = idle.is_none();
             let mut link = match idle {
                 Some(idle) => idle.link,
-                None => Link::start(&self.pool.program, &self.pool.janitor).map_err(SpawnError::Keeper)?,
+                None => Link::start(&self.pool.program, &self.pool.janitor).map_err(no_keeper)?,
             };
             match link.send_run(frame, fds).await {
                 Ok(()) => return Ok(link),
@@ -195,10 +195,23 @@ fn open_pipes(stdin: Vec<u8>) -> io::Result<(Pipes, Theirs)> {
     Ok((ours, Theirs { stdin, stdout, stderr }))
 }
 
+fn no_keeper(error: io::Error) -> SpawnError {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(errno) if is_want(errno) => SpawnError::Exhausted(error),
+        Some(_) | None => SpawnError::Keeper(error),
+    }
+}
+
+/// Whether the kernel only lacks something that others may give back.
+fn is_want(errno: Errno) -> bool {
+    matches!(errno, Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE)
+}
+
 /// Puts the errno of a failed start in words.
 fn refused(spec: &Spec, blame: Blame, source: io::Error) -> SpawnError {
     let program = spec.program.clone();
     match (blame, source.raw_os_error().map(Errno::from_raw_os_error)) {
+        (_, Some(errno)) if is_want(errno) => SpawnError::Exhausted(source),
         (Blame::Directory, _) => SpawnError::BadDirectory { cwd: spec.cwd.clone(), source },
         (Blame::Confinement, _) => SpawnError::Unconfined { program, source },
         (Blame::Program, Some(Errno::NOENT | Errno::NOTDIR)) => SpawnError::NotFound { program, source },

@@ -95,6 +95,9 @@ pub enum SpawnError {
     /// Anything else that the kernel said to the attempt.
     #[error("cannot start {program:?}")]
     Other { program: PathBuf, source: io::Error },
+    /// The machine is out of processes, files or memory: it may go later, and it is nobody's fault.
+    #[error("out of processes, files or memory")]
+    Exhausted(#[source] io::Error),
     /// No keeper could be had, or it was lost on the way; says nothing about the program.
     #[error("cannot keep a process")]
     Keeper(#[source] io::Error),

@@ -28,6 +28,8 @@ pub(crate) struct Terms {
     pub(crate) began: Instant,
     /// How long a stream may be silent.
     pub(crate) keep_alive: Duration,
+    /// How many turns wait to be started.
+    pub(crate) waiting: Arc<dyn Fn() -> usize + Send + Sync>,
     /// Cancelled when the server has no more time.
     pub(crate) expired: CancellationToken,
 }
@@ -93,10 +95,13 @@ impl<R: Events> Feed<R> {
     }
 
     /// What is going on, in words, for who is kept waiting.
-    pub(crate) fn doing(&self) -> Option<String> {
+    pub(crate) fn doing(&self, waiting: impl FnOnce() -> usize) -> Option<String> {
         match self {
+            Self::Starting(_) => Some(waiting())
+                .filter(|count| *count > 0)
+                .map(|count| format!("waiting to start; {count} in the queue")),
             Self::Running(run) => run.phase().map(|(phase, elapsed)| format!("{phase} for {} s", elapsed.as_secs())),
-            Self::Starting(_) | Self::Refused { .. } => None,
+            Self::Refused { .. } => None,
         }
     }
 
@@ -114,6 +119,7 @@ pub(crate) fn not_started(error: &StartError, secrets: &Secrets) -> ApiError {
     match error {
         StartError::UnknownModel { near } => ApiError::unknown_model(near),
         StartError::Busy { message, retry_after } => ApiError::busy(message, *retry_after),
+        StartError::Limited { message, retry_after } => ApiError::limited(message, *retry_after),
         StartError::Unavailable { message, retry_after } => ApiError::unavailable(message, *retry_after),
         StartError::Failed { failure, .. } => ApiError::not_started(failure, secrets),
     }

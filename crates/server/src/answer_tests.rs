@@ -32,7 +32,13 @@ impl Events for Scripted {
 }
 
 fn terms() -> Terms {
-    Terms { secrets: Arc::default(), began: Instant::now(), keep_alive: KEEP_ALIVE, expired: CancellationToken::new() }
+    Terms {
+        secrets: Arc::default(),
+        began: Instant::now(),
+        keep_alive: KEEP_ALIVE,
+        waiting: Arc::new(|| 0),
+        expired: CancellationToken::new(),
+    }
 }
 
 fn head() -> Head {
@@ -157,7 +163,7 @@ async fn a_stream_begins_with_the_first_thing_to_show() {
 }
 
 #[tokio::test]
-async fn an_early_failure_is_a_status() {
+async fn case_19_an_early_failure_is_a_status() {
     let (_run, feed) = feed([started(), Event::Unknown { line: "?".into() }, failed(Category::RateLimit)]);
     let response = streamed(feed, UsageChunk::Wanted, terms()).await;
     assert_eq!((header(&response, "retry-after"), header(&response, "x-trunkline-provider")), ("1", "fake"));
@@ -185,7 +191,7 @@ async fn the_usage_chunk_comes_when_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_is_broken_by_comments() {
+async fn case_20_silence_is_broken_by_comments() {
     let began = Instant::now();
     let (run, feed) = feed([]);
     let response = streamed(feed, UsageChunk::No, terms()).await;

@@ -32,11 +32,11 @@ impl Keys {
         Self { digests: keys.into_iter().filter_map(digest).collect() }
     }
 
-    /// Adds a key by its BLAKE3 digest in hexadecimal, as a file of hashes has it.
-    pub fn add_digest(&mut self, hexadecimal: &str) -> Result<(), BadDigest> {
+    /// Adds a key by its BLAKE3 digest in hexadecimal, as a file of hashes has it, and says whom it opens for.
+    pub fn add_digest(&mut self, hexadecimal: &str) -> Result<Owner, BadDigest> {
         let digest = blake3::Hash::from_hex(hexadecimal.trim()).map_err(|_| BadDigest)?;
         self.digests.push(*digest.as_bytes());
-        Ok(())
+        Ok(owner_of(&digest))
     }
 
     #[must_use]
@@ -72,9 +72,12 @@ pub fn check_bind(address: SocketAddr, keys: &Keys) -> Result<(), OpenToAll> {
     if address.ip().to_canonical().is_loopback() || !keys.is_empty() { Ok(()) } else { Err(OpenToAll(address)) }
 }
 
-/// The end of a connection that is ours: what its client dialled.
+/// A connection's two ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
+    /// The client's own address.
+    pub(crate) from: IpAddr,
+    /// Ours: what it dialled.
     pub(crate) dialled: IpAddr,
 }
 
@@ -92,8 +95,12 @@ pub(crate) fn admit<B>(config: &Config, peer: Peer, request: &Request<B>) -> Res
         refuse_other_sites(headers, host.unwrap_or_default())?;
     }
     // The page itself holds nothing; it asks for a key when it needs one.
-    let open = matches!(path, "/health" | "/health/" | "/");
+    let open = is_health(path) || path == "/";
     if config.keys.is_empty() || open { Ok(Owner::default()) } else { check_key(&config.keys, request) }
+}
+
+pub(crate) fn is_health(path: &str) -> bool {
+    matches!(path, "/health" | "/health/")
 }
 
 /// The chat page's own endpoints. They know their visitors by a cookie, which browsers send by themselves.
@@ -142,15 +149,15 @@ fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<Owner, ApiError> {
         return Err(ApiError::unauthorized("a key in the address is not accepted: send Authorization: Bearer"));
     }
     match given_key(request.headers()) {
-        Some(key) if keys.open_for(key) => Ok(owner_of(key)),
+        Some(key) if keys.open_for(key) => Ok(owner_of(&blake3::hash(key.as_bytes()))),
         Some(_) => Err(ApiError::unauthorized("the API key is not valid")),
         None => Err(ApiError::unauthorized("an API key is needed: send Authorization: Bearer YOUR_KEY")),
     }
 }
 
 /// Whoever holds a key, told apart from the others by half of its digest's digest: nothing that is kept elsewhere.
-fn owner_of(key: &str) -> Owner {
-    let digest = blake3::hash(blake3::hash(key.as_bytes()).as_bytes());
+fn owner_of(digest: &blake3::Hash) -> Owner {
+    let digest = blake3::hash(digest.as_bytes());
     Owner::of_key(&digest.to_hex()[..32])
 }
 

@@ -9,7 +9,7 @@ fn status(config: &Config, dialled: &str, target: &str, headers: &[(&str, &str)]
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let peer = Peer { dialled: dialled.parse().unwrap() };
+    let peer = Peer { from: ELSEWHERE.parse().unwrap(), dialled: dialled.parse().unwrap() };
     admit(config, peer, &request.body(()).unwrap()).err().map_or(200, |error| error.status)
 }
 
@@ -128,7 +128,7 @@ fn a_request_is_whose_key_it_comes_with() {
     let owner = |keys: &[&str], key: &str| {
         let config = Config { keys: Keys::new(keys), ..Config::default() };
         let request = Request::builder().uri("/v1/models").header("host", "localhost").header("x-api-key", key);
-        let peer = Peer { dialled: LOOPBACK.parse().unwrap() };
+        let peer = Peer { from: LOOPBACK.parse().unwrap(), dialled: LOOPBACK.parse().unwrap() };
         admit(&config, peer, &request.body(()).unwrap()).unwrap()
     };
     let keys = ["key-of-ann", "key-of-ben"];

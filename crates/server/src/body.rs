@@ -56,7 +56,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn only_plain_json_is_read() {
+    fn case_08_only_plain_json_is_read() {
         for (content_type, encoding, accepted) in [
             (Some("application/json"), None, true),
             (Some("Application/JSON; charset=utf-8"), Some("identity"), true),

@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
-use trunkline_core::turn::{OnDisconnect, Turn};
+use trunkline_core::turn::{OnDisconnect, Owner, Turn};
 use trunkline_engine::{NotOnce, Once};
 use trunkline_wire::chat::ChatRequest;
 use trunkline_wire::error::ApiError;
@@ -41,7 +41,16 @@ struct Begun<R> {
 }
 
 pub(crate) async fn completions<D: Door>(State(app): State<Arc<App<D>>>, request: Request) -> HttpResponse {
-    let ask = match read(&app, request).await {
+    let owner: Owner = request.extensions().get().cloned().unwrap_or_default();
+    let mut response = complete(&app, request).await;
+    if let Some(allowance) = app.door.allowance(&owner) {
+        reply::name_allowance(response.headers_mut(), allowance);
+    }
+    response
+}
+
+async fn complete<D: Door>(app: &Arc<App<D>>, request: Request) -> HttpResponse {
+    let ask = match read(app, request).await {
         Ok(ask) => ask,
         Err(error) => return reply::error(&error),
     };

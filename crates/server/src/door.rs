@@ -8,8 +8,8 @@ use std::time::Duration;
 use trunkline_core::event::{Event, Resumption};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::phase::Phase;
-use trunkline_core::turn::Turn;
-use trunkline_engine::{Depth, Engine, Explanation, Joined, NotOnce, Once, Report, Run, StartError};
+use trunkline_core::turn::{Owner, Turn};
+use trunkline_engine::{Allowance, Depth, Engine, Explanation, Joined, NotOnce, Once, Report, Run, StartError};
 
 /// Where turns are handed in.
 pub trait Door: Send + Sync + 'static {
@@ -29,6 +29,16 @@ pub trait Door: Send + Sync + 'static {
 
     /// Whom to ask about runs; none where nobody keeps any.
     fn runs(&self) -> Option<&Engine> {
+        None
+    }
+
+    /// How many turns wait to be started.
+    fn waiting(&self) -> usize {
+        0
+    }
+
+    /// How many requests an owner may still make in this minute, if that is limited.
+    fn allowance(&self, _owner: &Owner) -> Option<Allowance> {
         None
     }
 
@@ -66,6 +76,14 @@ impl Door for Engine {
 
     fn models(&self) -> Vec<String> {
         Self::models(self).names()
+    }
+
+    fn waiting(&self) -> usize {
+        Self::waiting(self)
+    }
+
+    fn allowance(&self, owner: &Owner) -> Option<Allowance> {
+        Self::allowance(self, owner)
     }
 
     fn explain(&self, model: &str) -> Option<Explanation> {

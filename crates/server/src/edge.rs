@@ -4,6 +4,7 @@
 //! not supported on purpose: a client that sends FIN is gone, and its run stops.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +35,9 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// The same when there is no time at all: enough for who reads.
 const LAST_FLUSH: Duration = Duration::from_millis(100);
 
+/// How many may be told at once that the server goes down.
+const MOST_LATE: usize = 256;
+
 /// How long we go on reading from a client that was refused while it was still sending.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -47,8 +51,8 @@ pub(crate) async fn run<D: Door>(listener: TcpListener, app: &Arc<App<D>>, route
             () = stop.gently.cancelled() => break,
             Some(ended) = connections.join_next() => report(ended),
             accepted = listener.accept() => match accepted {
-                Ok((socket, _)) if connections.len() < app.config.limits.connections => {
-                    connections.spawn(connection(socket, Arc::clone(app), routes.clone()));
+                Ok((socket, from)) if connections.len() < app.config.limits.connections => {
+                    connections.spawn(connection(socket, from.ip(), Arc::clone(app), routes.clone(), Came::InTime));
                 }
                 Ok((socket, _)) => {
                     tracing::warn!(limit = app.config.limits.connections, "too many connections: one is refused");
@@ -62,25 +66,57 @@ pub(crate) async fn run<D: Door>(listener: TcpListener, app: &Arc<App<D>>, route
             },
         }
     }
-    drop(listener);
-    drain(&mut connections, app, stop).await;
+    drain(listener, connections, app, routes, stop).await;
 }
 
-/// Lets open answers end by themselves, then tells them to, then ends them.
-async fn drain<D: Door>(connections: &mut JoinSet<()>, app: &App<D>, stop: &Stop) {
+/// When a connection was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Came {
+    InTime,
+    /// The server was on its way out: there is nothing here but the news of that.
+    Late,
+}
+
+/// Lets open answers end by themselves, then tells them to, then ends them. Whoever comes meanwhile is told to come back.
+async fn drain<D: Door>(
+    listener: TcpListener,
+    mut connections: JoinSet<()>,
+    app: &Arc<App<D>>,
+    routes: Router,
+    stop: &Stop,
+) {
     app.stopping.cancel();
+    let mut late = JoinSet::new();
+    let turn_away = async {
+        loop {
+            tokio::select! {
+                Some(ended) = late.join_next() => report(ended),
+                accepted = listener.accept() => match accepted {
+                    Ok((socket, from)) if late.len() < MOST_LATE => {
+                        late.spawn(connection(socket, from.ip(), Arc::clone(app), routes.clone(), Came::Late));
+                    }
+                    Ok((socket, _)) => drop(socket),
+                    Err(_) => sleep(ACCEPT_PAUSE).await,
+                },
+            }
+        }
+    };
     tokio::select! {
-        () = all_ended(connections) => return,
+        () = turn_away => {}
+        () = all_ended(&mut connections) => {}
         () = sleep(app.config.limits.drain) => {}
         () = stop.now.cancelled() => {}
     }
+    drop(listener);
     app.expired.cancel();
     tokio::select! {
-        () = all_ended(connections) => {}
+        () = all_ended(&mut connections) => {}
         () = sleep(FLUSH) => {}
         () = async { stop.now.cancelled().await; sleep(LAST_FLUSH).await } => {}
     }
     connections.shutdown().await;
+    let _in_time = timeout(LAST_FLUSH, all_ended(&mut late)).await;
+    late.shutdown().await;
 }
 
 async fn all_ended(connections: &mut JoinSet<()>) {
@@ -103,8 +139,9 @@ fn is_the_peers(error: &io::Error) -> bool {
     )
 }
 
-async fn connection<D: Door>(socket: TcpStream, app: Arc<App<D>>, routes: Router) {
+async fn connection<D: Door>(socket: TcpStream, from: IpAddr, app: Arc<App<D>>, routes: Router, came: Came) {
     let Ok(dialled) = socket.local_addr() else { return };
+    let peer = Peer { from, dialled: dialled.ip() };
     // Every frame is a write of its own and must not wait for the one before.
     let _best_effort = socket.set_nodelay(true);
     let limits = &app.config.limits;
@@ -115,13 +152,14 @@ async fn connection<D: Door>(socket: TcpStream, app: Arc<App<D>>, routes: Router
         let (app, refused) = (&app, &refused);
         async move {
             let has_body = !request.is_end_stream();
-            let response = handle(app, routes, Peer { dialled: dialled.ip() }, request.map(Body::new)).await;
+            let response = handle(app, routes, peer, request.map(Body::new)).await;
             refused.store(has_body && leaves_body_unread(response.status()), Ordering::Relaxed);
             Ok::<_, std::convert::Infallible>(response)
         }
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
+        .keep_alive(came == Came::InTime)
         .header_read_timeout(limits.header_read)
         .max_headers(limits.headers)
         .max_buf_size(limits.header_bytes);
@@ -129,7 +167,7 @@ async fn connection<D: Door>(socket: TcpStream, app: Arc<App<D>>, routes: Router
         let mut open = pin!(http.serve_connection(TokioIo::new(&mut io), service));
         let ended = tokio::select! {
             ended = open.as_mut() => ended,
-            () = app.stopping.cancelled() => {
+            () = app.stopping.cancelled(), if came == Came::InTime => {
                 open.as_mut().graceful_shutdown();
                 open.await
             }
@@ -145,7 +183,7 @@ async fn connection<D: Door>(socket: TcpStream, app: Arc<App<D>>, routes: Router
 
 /// The refusals that are made by a request's head, or in the middle of its body.
 fn leaves_body_unread(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 401 | 403 | 404 | 405 | 408 | 413 | 415 | 431)
+    matches!(status.as_u16(), 401 | 429 | 403 | 404 | 405 | 408 | 413 | 415 | 431)
 }
 
 /// Reads on for a while after the last answer. Closing a socket with unread bytes resets it, and a client that was

@@ -16,16 +16,19 @@ struct Health {
     status: &'static str,
     version: &'static str,
     models: usize,
+    /// How many turns wait to be started.
+    waiting: usize,
 }
 
 /// A server that stops says so, so that nobody sends it more.
 pub(crate) async fn health<D: Door>(State(app): State<Arc<App<D>>>) -> HttpResponse {
     let (code, status) = if app.stopping.is_cancelled() {
-        (StatusCode::SERVICE_UNAVAILABLE, "stopping")
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
     } else {
         (StatusCode::OK, "ok")
     };
-    reply::json(code, &Health { status, version: env!("CARGO_PKG_VERSION"), models: app.door.models().len() })
+    let (models, waiting) = (app.door.models().len(), app.door.waiting());
+    reply::json(code, &Health { status, version: env!("CARGO_PKG_VERSION"), models, waiting })
 }
 
 #[derive(Deserialize)]
@@ -83,6 +86,7 @@ mod tests {
             door: Arc::new(Empty),
             config: Config::default(),
             started: 0,
+            strangers: crate::Strangers::default(),
             stopping: stop.gently.child_token(),
             expired: CancellationToken::new(),
         });

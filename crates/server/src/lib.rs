@@ -19,6 +19,7 @@ mod reply;
 mod route;
 mod runs;
 mod stall;
+mod strangers;
 mod streaming;
 
 use std::panic::AssertUnwindSafe;
@@ -36,12 +37,14 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+use trunkline_core::turn::Owner;
 use trunkline_wire::error::ApiError;
 use uuid::Uuid;
 
 pub use config::{Config, Limits};
 pub use door::{Door, Events};
 pub use page::forget_chats;
+use strangers::Strangers;
 
 /// How a server is told to end.
 #[derive(Debug, Clone, Default)]
@@ -59,6 +62,7 @@ pub async fn serve<D: Door>(listener: TcpListener, config: Config, door: Arc<D>,
         chats: Arc::new(page::Chats::new(config.chats.clone())),
         config,
         started: unix_now(),
+        strangers: Strangers::default(),
         stopping: stop.gently.child_token(),
         expired: CancellationToken::new(),
     });
@@ -77,21 +81,38 @@ struct App<D> {
     config: Config,
     /// When this server began, in seconds since 1970: the `created` of its models.
     started: u64,
+    strangers: Strangers,
     /// Cancelled when the server begins to stop.
     stopping: CancellationToken,
     /// Cancelled when open answers have had their time.
     expired: CancellationToken,
 }
 
-impl<D> App<D> {
+impl<D: Door> App<D> {
     /// What an answer that begins now is bound by.
     fn terms(&self) -> answer::Terms {
         answer::Terms {
             secrets: Arc::clone(&self.config.secrets),
             began: Instant::now(),
             keep_alive: self.config.limits.keep_alive,
+            waiting: {
+                let door = Arc::clone(&self.door);
+                Arc::new(move || door.waiting())
+            },
             expired: self.expired.clone(),
         }
+    }
+}
+
+impl<D> App<D> {
+    /// Counts those who came with a wrong key.
+    fn meet(&self, peer: auth::Peer, admitted: Result<Owner, ApiError>) -> Result<Owner, ApiError> {
+        let met = match &admitted {
+            Ok(owner) if !owner.is_local() => self.strangers.meet(peer.from, Some(owner)),
+            Err(error) if error.status == 401 => self.strangers.meet(peer.from, None),
+            Ok(_) | Err(_) => Ok(()),
+        };
+        met.map_err(|wait| ApiError::limited("too many wrong keys came from this address", wait)).and(admitted)
     }
 }
 
@@ -129,8 +150,10 @@ async fn handle<D: Door>(app: &App<D>, routes: Router, peer: auth::Peer, mut req
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let admitted =
         check_size(request.headers(), &app.config.limits).and_then(|()| auth::admit(&app.config, peer, &request));
+    let admitted = app.meet(peer, admitted);
     let mut response = match admitted {
         Err(error) => reply::error(&error),
+        Ok(_) if app.stopping.is_cancelled() && !auth::is_health(&path) => reply::error(&ApiError::stopping()),
         Ok(owner) => {
             // For the handlers that need to know whose the request is.
             request.extensions_mut().insert(owner);

@@ -1,9 +1,12 @@
 //! Responses of the two kinds that are not streams: JSON, and errors as JSON.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use serde::Serialize;
+use trunkline_engine::Allowance;
 use trunkline_wire::error::ApiError;
 
 use crate::HttpResponse;
@@ -28,6 +31,24 @@ pub(crate) fn error(error: &ApiError) -> HttpResponse {
         _ => {}
     }
     response
+}
+
+/// Says how much of a rate is left, as OpenAI does.
+pub(crate) fn name_allowance(headers: &mut HeaderMap, allowance: Allowance) {
+    let Allowance { limit, remaining, reset } = allowance;
+    headers.insert("x-ratelimit-limit-requests", limit.into());
+    headers.insert("x-ratelimit-remaining-requests", remaining.into());
+    let reset = HeaderValue::from_str(&span(reset)).expect("digits and letters are a header value");
+    headers.insert("x-ratelimit-reset-requests", reset);
+}
+
+/// A time as OpenAI writes it: `20ms`, `1.5s`, `6m0s`.
+fn span(time: Duration) -> String {
+    match (time.as_secs(), time.subsec_millis()) {
+        (0, millis) => format!("{millis}ms"),
+        (seconds @ 0..60, millis) => format!("{}s", seconds as f64 + f64::from(millis) / 1000.0),
+        (seconds, _) => format!("{}m{}s", seconds / 60, seconds % 60),
+    }
 }
 
 fn from_bytes(status: StatusCode, body: Vec<u8>) -> HttpResponse {

@@ -158,7 +158,7 @@ impl<R: Events, F: Frames> Streaming<R, F> {
 
     /// Says that the stream lives, and to who looks closely, what it waits for.
     fn keep_alive(&self, frames: &mut Vec<u8>) {
-        if let Some(doing) = self.feed.doing() {
+        if let Some(doing) = self.feed.doing(&*self.terms.waiting) {
             sse::comment(&doing, frames);
         }
         frames.extend_from_slice(sse::KEEP_ALIVE);

@@ -6,6 +6,7 @@ mod cli;
 mod commands;
 mod config;
 mod repl;
+mod service;
 mod setup;
 mod wording;
 

@@ -38,7 +38,9 @@ impl Refusal {
                 (tried, with_hint(&failure), failure.category, Exit::Provider)
             }
             error @ StartError::Unavailable { .. } => (None, error.to_string(), Category::Server, Exit::Provider),
-            error @ StartError::Busy { .. } => (None, error.to_string(), Category::RateLimit, Exit::General),
+            error @ (StartError::Busy { .. } | StartError::Limited { .. }) => {
+                (None, error.to_string(), Category::RateLimit, Exit::General)
+            }
         };
         Self { tried, message, category, exit }
     }

@@ -115,6 +115,12 @@ impl ApiError {
         Self { retry_after: Some(retry_after), ..Self::new(503, "overloaded", "overloaded", message) }
     }
 
+    /// Whoever asks has had their share for now; others are served.
+    #[must_use]
+    pub fn limited(message: &str, retry_after: Duration) -> Self {
+        Self { retry_after: Some(retry_after), ..Self::new(429, "requests", "rate_limit_exceeded", message) }
+    }
+
     /// Every provider that could answer has failed too often of late to be asked now.
     #[must_use]
     pub fn unavailable(message: &str, retry_after: Duration) -> Self {

@@ -101,6 +101,7 @@ fn not_started(error: SpawnError, command: &str) -> String {
         | SpawnError::NotExecutable { source, .. }
         | SpawnError::Other { source, .. }
         | SpawnError::Unconfined { source, .. }
+        | SpawnError::Exhausted(source)
         | SpawnError::Keeper(source) => format!("cannot start a shell: {source}"),
         SpawnError::ShutDown => "cannot start a command: shutting down".into(),
     }

@@ -8,10 +8,10 @@ use trunkline_core::failure::{Category, Failure};
 use trunkline_core::limits::Limits;
 use trunkline_core::model::Model;
 use trunkline_core::provider::Permissions;
-use trunkline_core::turn::{Message, Role, Shown, Turn};
+use trunkline_core::turn::{Message, Owner, Role, Shown, Turn};
 
 use super::{MAX_WORDS, Probed, millis};
-use crate::begin::Try;
+use crate::begin::{NotBegun, Try};
 use crate::engine::Inner;
 use crate::models::Models;
 
@@ -48,7 +48,11 @@ async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<Stri
         ..Turn::default()
     };
     let id = format!("probe-{}", uuid::Uuid::now_v7());
-    let permit = engine.permit(&model).await.map_err(|_busy| Failure::new(Category::Cancelled, "not probed: busy"))?;
+    let permit = engine
+        .gate
+        .enter(&Owner::default(), &model.name)
+        .await
+        .map_err(|_busy| Failure::new(Category::Cancelled, "not probed: busy"))?;
     let attempt = Try {
         turn: &turn,
         model: &model,
@@ -60,7 +64,10 @@ async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<Stri
         again: false,
         standby: None,
     };
-    let mut attempt = engine.begin(attempt, permit).await?;
+    let mut attempt = engine.begin(attempt, permit).await.map_err(|not_begun| match not_begun {
+        NotBegun::Failed(failure) => failure,
+        NotBegun::Exhausted(message) => Failure::new(Category::Cancelled, format!("not probed: {message}")),
+    })?;
     while let Some(event) = attempt.next().await {
         if let Some(end) = event.end() {
             return end.map(|answer| answer.content);

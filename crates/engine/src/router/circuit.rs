@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_opens_and_lets_one_try_and_closes_or_opens_again() {
+    async fn case_68_it_opens_and_lets_one_try_and_closes_or_opens_again() {
         let circuits = Arc::new(Circuits::default());
         for failures in 0..3 {
             assert_eq!(circuits.state("p"), CircuitState::Closed { failures });

@@ -164,13 +164,16 @@ impl Resolver<'_> {
         if let Some(right) = (&mut enter).now_or_never() {
             return Ok(right);
         }
-        self.gate.in_queue(enter, "the session was not free").await.map_err(|error| match error {
+        self.gate.in_queue(&self.turn.owner, enter, "the session was not free").await.map_err(|error| match error {
             StartError::Busy { message, retry_after } => {
                 let who = self.sessions.elsewhere(id).filter(|process| *process != std::process::id());
                 let who = who.map(|process| format!(": process {process} speaks in it")).unwrap_or_default();
                 StartError::Busy { message: format!("{message}{who}"), retry_after }
             }
-            StartError::UnknownModel { .. } | StartError::Unavailable { .. } | StartError::Failed { .. } => error,
+            StartError::UnknownModel { .. }
+            | StartError::Limited { .. }
+            | StartError::Unavailable { .. }
+            | StartError::Failed { .. } => error,
         })
     }
 

@@ -28,6 +28,7 @@ use signal_hook::flag;
 use self::inbox::Inbox;
 use crate::confinement;
 use crate::family::{self, NoChildren};
+use crate::files;
 use crate::message::{Blame, Job, Report, Request};
 use crate::spec::StopSignal;
 
@@ -63,6 +64,10 @@ fn serve() -> io::Result<()> {
         flag::register(signal, Arc::default())?;
     }
     set_child_subreaper(Some(getpid()))?;
+    // The last argument is the limit of open files for what we start, if it is not our own.
+    if let Some(soft) = std::env::args().next_back().and_then(|soft| soft.parse().ok()) {
+        files::take(soft);
+    }
     // Whatever leaked into the gateway from its own parent stops here.
     close_fds::set_fds_cloexec(3, &[]);
     // Started through /proc/self/exe it would be called "exe". Not by the gateway's name either: `pkill -9 trunkline` must

@@ -10,7 +10,7 @@ use crate::support::{TestServer, ask_scripted, finished, get, request, soon, tex
 const SHORT: Duration = Duration::from_millis(100);
 
 #[tokio::test]
-async fn a_connection_without_a_request_is_closed() {
+async fn case_06_a_connection_without_a_request_is_closed() {
     let server = TestServer::with_limits(Limits { header_read: SHORT, ..Limits::default() }).await;
     for sent in ["", "GET /health HTTP/1.1\r\nHost: loc", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
         let mut client = server.connect().await;
@@ -21,7 +21,7 @@ async fn a_connection_without_a_request_is_closed() {
 }
 
 #[tokio::test]
-async fn a_body_that_stops_is_a_408() {
+async fn case_06_a_body_that_stops_is_a_408() {
     let server = TestServer::with_limits(Limits { body_idle: SHORT, ..Limits::default() }).await;
     let half = ask_scripted("").replace("\"hi\"", "");
     let half = half.replacen("Content-Length: ", "Content-Length: 9", 1);
@@ -30,7 +30,7 @@ async fn a_body_that_stops_is_a_408() {
 }
 
 #[tokio::test]
-async fn a_body_too_large_is_refused_while_it_comes() {
+async fn case_07_a_body_too_large_is_refused_while_it_comes() {
     let server = TestServer::with_limits(Limits { body: 100_000, ..Limits::default() }).await;
     let head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     for length in ["Content-Length: 50000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n2faf080\r\n"] {
@@ -46,21 +46,18 @@ async fn a_body_too_large_is_refused_while_it_comes() {
 }
 
 #[tokio::test]
-async fn ambiguous_requests_are_refused() {
+async fn case_11_ambiguous_requests_are_refused() {
     let server = TestServer::start(Config::default()).await;
     let post = |headers: &str, body: &str| {
         format!(
             "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{headers}\r\n{body}"
         )
     };
-    let many: String = (0..101).map(|n| format!("x-{n}: 1\r\n")).collect();
     for (request, status) in [
         (post("Content-Length: 2\r\nContent-Length: 3\r\n", "{}"), 400),
         (post("Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", "2\r\n{}\r\n0\r\n\r\n"), 400),
         (post("X-Nul: a\0b\r\n", ""), 400),
         (post("X: a\r\n folded\r\n", ""), 400),
-        (request("GET", "/health", &many, ""), 431),
-        (request("GET", "/health", &format!("x: {}\r\n", "y".repeat(100_000)), ""), 431),
         ("nonsense\r\n\r\n".to_owned(), 400),
     ] {
         let reply = server.ask(&request).await;
@@ -70,18 +67,44 @@ async fn ambiguous_requests_are_refused() {
 }
 
 #[tokio::test]
+async fn case_15_too_many_headers_and_too_large_ones_are_a_431() {
+    let server = TestServer::start(Config::default()).await;
+    let many: String = (0..101).map(|n| format!("x-{n}: 1\r\n")).collect();
+    for headers in [many, format!("x: {}\r\n", "y".repeat(100_000)), format!("x: {}\r\n", "y".repeat(70_000))] {
+        assert_eq!(server.ask(&request("GET", "/health", &headers, "")).await.status, 431, "{headers:.40}");
+    }
+}
+
+#[tokio::test]
+async fn case_05_slow_heads_are_closed_while_others_are_served() {
+    let limits = Limits { header_read: 5 * SHORT, connections: 300, ..Limits::default() };
+    let server = TestServer::with_limits(limits).await;
+    let mut slow = Vec::new();
+    for _ in 0..250 {
+        let mut client = server.connect().await;
+        client.send(b"GET /health HTTP/1.1\r\nHost: loc").await;
+        slow.push(client);
+    }
+    assert_eq!(server.ask(&get("/health")).await.status, 200);
+    for mut client in slow {
+        let answer = client.rest().await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_connection_serves_several_requests() {
     let server = TestServer::start(Config::default()).await;
     let mut client = server.connect().await;
     for _ in 0..3 {
         client.send(get("/health").replace("Connection: close\r\n", "").as_bytes()).await;
-        client.until("\"models\":3}").await;
+        client.until("\"waiting\":0}").await;
         client.forget();
     }
 }
 
 #[tokio::test]
-async fn connections_are_counted() {
+async fn case_05_connections_are_counted() {
     let server = TestServer::with_limits(Limits { connections: 1, ..Limits::default() }).await;
     let run = server.script();
     let mut first = server.connect().await;
@@ -115,11 +138,19 @@ async fn stopping_lets_answers_end() {
     run.send(text("a")).await.unwrap();
     client.until("\"a\"").await;
     server.stop.gently.cancel();
-    soon(async { while TcpStream::connect(server.address).await.is_ok() {} }).await;
+    // Whoever comes now is told so, and does not keep it.
+    let mut silent = server.connect().await;
+    silent.send(b"GET /hea").await;
+    assert_eq!(server.ask(&get("/health")).await.json()["status"], "draining");
+    for late in [ask_scripted(""), get("/v1/models")] {
+        let reply = server.ask(&late).await;
+        assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")), "{reply:?}");
+    }
     run.send(finished("a")).await.unwrap();
     assert!(client.reply().await.body.ends_with("[DONE]\n\n"));
     server.ended().await;
-    drop(idle);
+    assert!(TcpStream::connect(server.address).await.is_err());
+    drop((idle, silent));
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ fn error(reply: &Reply) -> Value {
 }
 
 #[tokio::test]
-async fn each_mistake_has_its_status_and_code() {
+async fn case_12_each_mistake_has_its_status_and_code() {
     let limits = Limits { body: 1000, ..Limits::default() };
     let server = TestServer::with_limits(limits).await;
     let post = |target: &str, headers: &str, body: &str| request("POST", target, headers, body);
@@ -124,7 +124,7 @@ async fn models_are_listed_and_found() {
         assert!(model["created"].as_u64().unwrap() > 1_700_000_000);
     }
     let health = server.ask(&get("/health")).await.json();
-    assert_eq!(health, json!({"status": "ok", "version": env!("CARGO_PKG_VERSION"), "models": 3}));
+    assert_eq!(health, json!({"status": "ok", "version": env!("CARGO_PKG_VERSION"), "models": 3, "waiting": 0}));
 }
 
 #[tokio::test]

@@ -108,7 +108,7 @@ async fn a_client_that_hangs_up_drops_its_run() {
 }
 
 #[tokio::test]
-async fn a_client_that_stops_reading_is_given_up() {
+async fn case_04_a_client_that_stops_reading_is_given_up() {
     let limits = Limits { write_stall: Duration::from_millis(100), ..Limits::default() };
     let server = TestServer::with_limits(limits).await;
     let run = server.script();

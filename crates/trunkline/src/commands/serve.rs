@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use tokio::net::TcpListener;
 use trunkline_core::model::Sandbox;
-use trunkline_engine::{Caps, Engine};
+use trunkline_engine::{Caps, Engine, KeyCaps};
 use trunkline_process::Landlock;
 use trunkline_server::auth::{self, Keys};
 use trunkline_server::{Stop, serve};
@@ -23,6 +23,7 @@ use super::retention;
 use super::sessions::age;
 use crate::cli::Places;
 use crate::config::{ConfigError, Surroundings, parse_span};
+use crate::service::{self, Manager};
 use crate::setup::{Loaded, StopSignals, runtime, say};
 
 /// Start the gateway: an OpenAI-compatible API for the models
@@ -40,7 +41,8 @@ pub(crate) struct Serve {
     /// Port; 0 picks a free one
     #[arg(long, value_name = "N", env = "TRUNKLINE_PORT", default_value_t = 8765)]
     port: u16,
-    /// File of BLAKE3 digests of API keys, one in hexadecimal on each line (keys themselves: TRUNKLINE_API_KEYS)
+    /// File of BLAKE3 digests of API keys, one in hexadecimal on each line, with limits of its own behind it if it has any:
+    /// runs=2 queue=10 rpm=60 (keys themselves: TRUNKLINE_API_KEYS)
     #[arg(long, value_name = "FILE", env = "TRUNKLINE_KEYS_FILE")]
     keys_file: Option<PathBuf>,
     /// Another name this server may be addressed by; may be given several times
@@ -52,12 +54,27 @@ pub(crate) struct Serve {
     /// How many runs at once of one model [default: as many as of all]
     #[arg(long, value_name = "N", env = "TRUNKLINE_MAX_RUNS_PER_MODEL")]
     max_runs_per_model: Option<usize>,
+    /// How many runs at once for one API key [default: as many as of all]
+    #[arg(long, value_name = "N", env = "TRUNKLINE_MAX_RUNS_PER_KEY")]
+    max_runs_per_key: Option<usize>,
     /// How many requests may wait for a slot
     #[arg(long, value_name = "N", env = "TRUNKLINE_QUEUE", default_value_t = 256)]
     queue: usize,
+    /// How many requests of one API key may wait [default: half of the queue]
+    #[arg(long, value_name = "N", env = "TRUNKLINE_QUEUE_PER_KEY")]
+    queue_per_key: Option<usize>,
     /// How long a request may wait for a slot
     #[arg(long, value_name = "TIME", env = "TRUNKLINE_QUEUE_TIMEOUT", default_value = "10m", value_parser = span)]
     queue_timeout: Duration,
+    /// How many requests a minute, in all [default: any number]
+    #[arg(long, value_name = "N", env = "TRUNKLINE_REQUESTS_PER_MINUTE", value_parser = rate)]
+    requests_per_minute: Option<u32>,
+    /// How many requests a minute for one model [default: any number]
+    #[arg(long, value_name = "N", env = "TRUNKLINE_REQUESTS_PER_MINUTE_PER_MODEL", value_parser = rate)]
+    requests_per_minute_per_model: Option<u32>,
+    /// How many requests a minute for one API key [default: any number]
+    #[arg(long, value_name = "N", env = "TRUNKLINE_REQUESTS_PER_MINUTE_PER_KEY", value_parser = rate)]
+    requests_per_minute_per_key: Option<u32>,
     /// Between asking a CLI to stop and killing it
     #[arg(long, value_name = "TIME", env = "TRUNKLINE_GRACE", default_value = "5s", value_parser = span)]
     grace: Duration,
@@ -68,6 +85,14 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "AGE", env = "TRUNKLINE_RETENTION", value_parser = age)]
     retention: Option<Duration>,
 }
+
+/// The descriptors of a run: three pipes, its keeper's socket and its end, and a file or two of git's.
+const FILES_OF_A_RUN: usize = 8;
+
+/// For the store, the log, timers, and what there is to do between two runs.
+const FILES_RESERVED: usize = 64;
+
+const FEW_CONNECTIONS: usize = 16;
 
 /// What is left of a gateway that was told to stop at once.
 const LAST_MOMENT: Duration = Duration::from_millis(300);
@@ -93,6 +118,10 @@ impl Listen {
     }
 }
 
+fn rate(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|rate| *rate > 0).ok_or_else(|| format!("{text:?} is not a number of requests"))
+}
+
 fn span(text: &str) -> Result<Duration, String> {
     parse_span(text).ok_or_else(|| format!("{text:?} is not a time: write 500ms, 120s, 2m or 1h"))
 }
@@ -106,29 +135,39 @@ impl Serve {
         for warning in &loaded.config.warnings {
             tracing::warn!("{warning}");
         }
-        let keys = self.keys(&loaded.around)?;
+        let mut caps = self.caps();
+        let keys = self.keys(&loaded.around, &mut caps)?;
         let address = SocketAddr::new(self.listen.ip, self.listen.port.unwrap_or(self.port));
         auth::check_bind(address, &keys).map_err(|error| ConfigError::elsewhere(error.to_string()))?;
         let runtime = runtime()?;
-        let served = runtime.block_on(self.serve(loaded, keys, address));
+        let served = runtime.block_on(self.serve(loaded, keys, caps, address));
         // A file that blocks for ever must not keep us.
         runtime.shutdown_background();
         served.map(|()| ExitCode::SUCCESS)
     }
 
-    async fn serve(self, loaded: Loaded, keys: Keys, address: SocketAddr) -> Result<()> {
-        let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
-        let engine = loaded.engine(self.caps(), Some(self.grace))?;
+    async fn serve(self, loaded: Loaded, keys: Keys, caps: Caps, address: SocketAddr) -> Result<()> {
+        let listener = match service::inherited(&loaded.around).context("cannot use the socket that was handed over")? {
+            Some(listener) => TcpListener::from_std(listener)?,
+            None => TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?,
+        };
+        // One that was handed over may be open to others than the address says.
+        auth::check_bind(listener.local_addr()?, &keys).map_err(|error| ConfigError::elsewhere(error.to_string()))?;
+        let files = files_for(&caps);
+        let engine = loaded.engine(caps, Some(self.grace))?;
         let store = engine.remember_surely(&loaded.state).await?;
         let mut config = trunkline_server::Config { keys, hosts: self.hosts.clone(), ..Default::default() };
         config.secrets = Arc::new(engine.secrets().clone());
         config.limits.drain = self.drain;
+        config.limits.connections = config.limits.connections.min(files);
         config.chats = Some(loaded.state.join(retention::CHATS));
         // Whoever reads the next line may send a signal or change a file at once.
         let (signals, changes) = (StopSignals::listen()?, Changes::of(&loaded.place));
         let address = listener.local_addr()?;
         let _beacon = Beacon::light(&loaded.state, address);
         say(format!("listening on http://{address}"))?;
+        let manager = Manager::of(&loaded.around);
+        manager.ready();
         let models = engine.models();
         if models.names().is_empty() {
             tracing::warn!(
@@ -147,7 +186,8 @@ impl Serve {
         tokio::select! {
             () = served => {}
             () = beside(&loaded, &engine, changes, self.retention.map(|age| (age, store))) => {}
-            () = stop_on(&mut signals, &stop) => {}
+            () = stop_on(&mut signals, &stop, &manager) => {}
+            () = manager.keep_telling() => {}
         }
         let patience = async {
             if !stop.now.is_cancelled() {
@@ -167,23 +207,69 @@ impl Serve {
         let default = Caps::default();
         let runs = self.max_runs.unwrap_or(default.runs).max(1);
         let runs_per_model = self.max_runs_per_model.unwrap_or(runs).max(1);
-        Caps { runs, runs_per_model, queue: self.queue, queue_timeout: self.queue_timeout }
+        let usual = Caps::of(runs, self.queue);
+        let key = KeyCaps {
+            runs: self.max_runs_per_key.unwrap_or(runs).max(1),
+            queue: self.queue_per_key.unwrap_or(usual.key.queue),
+            per_minute: self.requests_per_minute_per_key,
+        };
+        Caps {
+            runs_per_model,
+            queue_timeout: self.queue_timeout,
+            per_minute: self.requests_per_minute,
+            model_per_minute: self.requests_per_minute_per_model,
+            key,
+            ..usual
+        }
     }
 
-    fn keys(&self, around: &Surroundings) -> Result<Keys> {
+    /// Who may come in, and what is said of some of them alone.
+    fn keys(&self, around: &Surroundings, caps: &mut Caps) -> Result<Keys> {
         let given = around.variable("TRUNKLINE_API_KEYS").unwrap_or_default();
         let mut keys = Keys::new(given.split(',').map(str::trim).filter(|key| !key.is_empty()));
         if let Some(path) = &self.keys_file {
             let text = fs::read_to_string(path).map_err(|error| ConfigError::new(path, error.to_string()))?;
             for (number, line) in text.lines().enumerate() {
-                let digest = line.split('#').next().unwrap_or_default().trim();
-                if !digest.is_empty() && keys.add_digest(digest).is_err() {
-                    bail!(ConfigError::new(path, format!("line {}: not a BLAKE3 digest in hexadecimal", number + 1)));
-                }
+                let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+                let Some(digest) = words.next() else { continue };
+                let wrong = |what: String| ConfigError::new(path, format!("line {}: {what}", number + 1));
+                let Ok(owner) = keys.add_digest(digest) else {
+                    bail!(wrong("not a BLAKE3 digest in hexadecimal".to_owned()));
+                };
+                let own = key_caps(words, caps.key).map_err(wrong)?;
+                caps.keys.insert(owner, own);
             }
         }
         Ok(keys)
     }
+}
+
+/// What stands behind a digest: `runs=2 queue=10 rpm=60`.
+fn key_caps<'a>(words: impl Iterator<Item = &'a str>, usual: KeyCaps) -> Result<KeyCaps, String> {
+    let mut caps = usual;
+    for word in words {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        let number = || value.parse::<usize>().map_err(|_| format!("{word:?}: write a number, as in {name}=10"));
+        match name {
+            "runs" => caps.runs = number()?.max(1),
+            "queue" => caps.queue = number()?,
+            "rpm" => caps.per_minute = Some(rate(value)?),
+            _ => return Err(format!("unknown limit {word:?}: runs, queue and rpm are known")),
+        }
+    }
+    Ok(caps)
+}
+
+/// How many connections the limit of open files leaves, once the runs and a reserve have theirs. The limit is raised as far
+/// as it goes before that; programs that we start get the one that we were given.
+fn files_for(caps: &Caps) -> usize {
+    let files = trunkline_process::raise_open_files();
+    let (runs, keep) = (caps.runs.saturating_mul(FILES_OF_A_RUN), FILES_RESERVED);
+    let left = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(runs.saturating_add(keep));
+    if left < FEW_CONNECTIONS {
+        tracing::warn!(files, "few open files are allowed: raise the limit (ulimit -n) or lower --max-runs");
+    }
+    left.max(FEW_CONNECTIONS)
 }
 
 /// What goes on beside the server and never ends by itself: leftovers swept once, changes followed, what is old forgotten.
@@ -213,10 +299,11 @@ async fn drained(engine: &Engine, stop: &Stop, drain: Duration) {
 }
 
 /// The first signal drains, the second ends at once. Never returns.
-async fn stop_on(signals: &mut StopSignals, stop: &Stop) {
+async fn stop_on(signals: &mut StopSignals, stop: &Stop, manager: &Manager) {
     for (token, how) in [(&stop.gently, "; once more to stop at once"), (&stop.now, " now")] {
         signals.next().await;
         tracing::info!("stopping{how}");
+        manager.stopping();
         token.cancel();
     }
     std::future::pending().await
@@ -225,6 +312,18 @@ async fn stop_on(signals: &mut StopSignals, stop: &Stop) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_of_a_key() {
+        let usual = KeyCaps { runs: 8, queue: 128, per_minute: None };
+        let read = |text: &str| key_caps(text.split_whitespace(), usual);
+        assert_eq!(read(""), Ok(usual));
+        assert_eq!(read("rpm=60 runs=2"), Ok(KeyCaps { runs: 2, per_minute: Some(60), ..usual }));
+        assert_eq!(read("queue=0"), Ok(KeyCaps { queue: 0, ..usual }));
+        for wrong in ["rpm=0", "runs=many", "runs", "rps=1", "alice"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn addresses() {

@@ -1,16 +1,19 @@
 //! How a gateway ends: killed, drained, or told twice.
 
-use std::net::TcpStream;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
+use crate::http::exchange;
 use crate::line::Line;
 use crate::look::{all_gone, children, exists, processes_of, until, within};
 
+/// It takes no more work, and says so.
 fn refuses(address: &str) -> bool {
-    TcpStream::connect(address).is_err()
+    let request = format!("GET /health HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    let health = exchange(address, &request).finish();
+    health.status == 503 && health.json()["status"] == "draining"
 }
 
 #[test]
@@ -63,7 +66,7 @@ fn private_files_of_a_killed_run_are_removed_by_the_next_gateway() {
 }
 
 #[test]
-fn the_first_signal_lets_open_answers_end() {
+fn case_77_the_first_signal_lets_open_answers_end_and_turns_others_away() {
     let mut line = Line::new()
         .cli("codex", "codex_says one; await go; codex_answers two")
         .model("m", json!({"driver": "codex"}))
@@ -73,14 +76,18 @@ fn the_first_signal_lets_open_answers_end() {
     line.signal(Signal::TERM);
     let address = line.address().to_owned();
     until("it accepts no more", || refuses(&address));
+    let late = line.chat("hi").send();
+    assert_eq!(late.error(503)["code"], "shutting_down");
+    assert!(late.header("retry-after").is_some(), "{late:?}");
     line.tell("go");
     let reply = stream.finish();
     assert!(reply.is_done() && reply.streamed_text().ends_with("two"), "{}", reply.body);
     assert_eq!(line.ended(), Some(0));
+    assert!(std::net::TcpStream::connect(address).is_err());
 }
 
 #[test]
-fn the_second_signal_ends_it_at_once() {
+fn case_77_the_second_signal_ends_it_at_once() {
     let mut line = Line::new()
         .cli("codex", "codex_says one; tell pid $$; hang")
         .model("m", json!({"driver": "codex"}))
@@ -99,7 +106,7 @@ fn the_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn an_answer_that_takes_longer_than_the_drain_ends_in_an_error() {
+fn case_77_an_answer_that_takes_longer_than_the_drain_ends_in_an_error() {
     let mut line = Line::new()
         .cli("codex", "codex_says one; tell pid $$; hang")
         .model("m", json!({"driver": "codex"}))

@@ -165,6 +165,8 @@ fn hint(error: &SpawnError) -> &'static str {
         SpawnError::BadDirectory { .. } | SpawnError::Unconfined { .. } | SpawnError::Other { .. } => {
             "can you start it by hand?"
         }
-        SpawnError::Keeper(_) | SpawnError::ShutDown => "this is no fault of the provider; try again",
+        SpawnError::Exhausted(_) | SpawnError::Keeper(_) | SpawnError::ShutDown => {
+            "this is no fault of the provider; try again"
+        }
     }
 }

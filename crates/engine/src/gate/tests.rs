@@ -1,0 +1,120 @@
+//! Waiting for a slot, on a clock that is paused.
+
+use std::pin::pin;
+
+use super::*;
+
+fn local() -> Owner {
+    Owner::default()
+}
+
+fn gate(runs: usize, runs_per_model: usize, queue: usize) -> Gate {
+    Gate::new(Caps { runs_per_model, queue_timeout: Duration::from_secs(60), ..Caps::of(runs, queue) })
+}
+
+async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
+    tokio::time::timeout(Duration::ZERO, future).await.is_err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_refuses_and_a_long_wait_ends() {
+    let gate = gate(1, 1, 1);
+    let owner = local();
+    let held = gate.enter(&owner, "a").await.unwrap();
+    let (waited, refused) = tokio::join!(gate.enter(&owner, "a"), gate.enter(&owner, "a"));
+    assert!(matches!(refused, Err(StartError::Busy { .. })), "{refused:?}");
+    assert!(matches!(waited, Err(StartError::Busy { message, .. }) if message.contains("60 s")));
+    drop(held);
+    gate.enter(&owner, "a").await.unwrap();
+}
+
+#[tokio::test]
+async fn one_model_cannot_take_every_slot() {
+    let gate = gate(2, 1, 8);
+    let owner = local();
+    let _a = gate.enter(&owner, "a").await.unwrap();
+    let mut second = pin!(gate.enter(&owner, "a"));
+    assert!(is_pending(&mut second).await);
+    gate.enter(&owner, "b").await.unwrap();
+}
+
+#[tokio::test]
+async fn case_72_who_leaves_is_not_served() {
+    let gate = gate(1, 1, 8);
+    let owner = local();
+    let held = gate.enter(&owner, "a").await.unwrap();
+    let mut last = pin!(gate.enter(&owner, "a"));
+    {
+        let mut leaves = pin!(gate.enter(&owner, "a"));
+        assert!(is_pending(&mut leaves).await);
+        assert!(is_pending(&mut last).await);
+        assert_eq!(gate.waiting(), 2);
+        // Its turn comes in the very moment in which it goes.
+        drop(held);
+    }
+    assert_eq!(gate.waiting(), 1);
+    let permit = last.await.unwrap();
+    assert_eq!(permit.waited.map(|(_, ahead)| ahead), Some(1));
+    drop(permit);
+    assert_eq!(gate.waiting(), 0);
+    gate.enter(&owner, "a").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_keys_own_limits_are_its_own_and_said_so() {
+    let (key, other) = (Owner::of_key("a"), Owner::of_key("b"));
+    let mut caps = Caps { queue_timeout: Duration::from_secs(60), ..Caps::of(4, 100) };
+    caps.keys.insert(key.clone(), KeyCaps { runs: 1, queue: 1, per_minute: None });
+    let gate = Gate::new(caps);
+    let _held = gate.enter(&key, "m").await.unwrap();
+    let (waited, refused) = tokio::join!(gate.enter(&key, "m"), gate.enter(&key, "m"));
+    assert!(matches!(refused, Err(StartError::Limited { .. })), "{refused:?}");
+    assert!(matches!(waited, Err(StartError::Limited { .. })), "{waited:?}");
+    gate.enter(&other, "m").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_long_to_stay_away_is_what_runs_took() {
+    let gate = gate(2, 2, 0);
+    let owner = local();
+    let permits = [gate.enter(&owner, "a").await.unwrap(), gate.enter(&owner, "a").await.unwrap()];
+    let refused = |gate: Gate| async move {
+        match gate.enter(&local(), "a").await {
+            Err(StartError::Busy { retry_after, .. }) => (gate, retry_after),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (gate, unknown) = refused(gate).await;
+    assert_eq!(unknown, USUAL);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    drop(permits);
+    let _both = [gate.enter(&owner, "a").await.unwrap(), gate.enter(&owner, "a").await.unwrap()];
+    assert_eq!(refused(gate).await.1, Duration::from_secs(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_in_a_minute_of_a_key_a_model_and_all() {
+    let key = Owner::of_key("a");
+    let mut caps = Caps { per_minute: Some(6), model_per_minute: Some(3), ..Caps::of(4, 100) };
+    caps.key.per_minute = Some(2);
+    let gate = Gate::new(caps);
+    let wait = |refused: Result<(), StartError>| match refused {
+        Err(StartError::Limited { retry_after, .. }) => ("limited", retry_after.as_secs()),
+        Err(StartError::Busy { retry_after, .. }) => ("busy", retry_after.as_secs()),
+        other => panic!("{other:?}"),
+    };
+    gate.admit(&key, "m").unwrap();
+    gate.admit(&key, "m").unwrap();
+    assert_eq!(wait(gate.admit(&key, "m")), ("limited", 30));
+    let left = gate.allowance(&key).unwrap();
+    assert_eq!((left.limit, left.remaining, left.reset.as_secs()), (2, 0, 60));
+    gate.admit(&local(), "m").unwrap();
+    assert_eq!(wait(gate.admit(&local(), "m")), ("busy", 20));
+    assert_eq!(gate.allowance(&local()), None);
+    for model in ["n", "n", "n"] {
+        gate.admit(&local(), model).unwrap();
+    }
+    assert_eq!(wait(gate.admit(&local(), "o")), ("busy", 10), "a refused request is not counted");
+    tokio::time::advance(Duration::from_secs(30)).await;
+    gate.admit(&key, "m").unwrap();
+}
