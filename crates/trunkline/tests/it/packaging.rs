@@ -1,0 +1,63 @@
+//! The files of `packaging/`: what of them can be checked without a machine to install them on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn packaging() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging")
+}
+
+/// The values of a key, in order.
+fn values<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
+    unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('=')).collect()
+}
+
+#[test]
+fn units_fit_what_the_gateway_does() {
+    for name in ["trunkline.service", "trunkline-user.service"] {
+        let unit = fs::read_to_string(packaging().join(name)).unwrap();
+        assert_eq!(values(&unit, "Type"), ["notify"], "{name}");
+        assert_eq!(values(&unit, "KillMode"), ["mixed"], "{name}");
+        assert_eq!(values(&unit, "WatchdogSec").len(), 1, "{name}");
+        // The drain, the last frames and the grace of the CLIs.
+        let stop: u64 = values(&unit, "TimeoutStopSec")[0].parse().unwrap();
+        assert!(stop > 30 + 2 + 5, "{name}");
+        let command = values(&unit, "ExecStart")[0];
+        assert!(command.contains("trunkline serve"), "{name}");
+        for line in unit.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '['])) {
+            assert!(line.contains('='), "{name}: {line}");
+        }
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the tool that knows is a program")]
+fn systemd_finds_nothing_wrong() {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        eprintln!("not checked: there is no systemd-analyze here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["trunkline.service", "trunkline-user.service"] {
+        let unit = fs::read_to_string(packaging().join(name)).unwrap();
+        // It wants the program to be there.
+        let unit =
+            unit.replace("/usr/local/bin/trunkline", "/bin/true").replace("%h/.local/bin/trunkline", "/bin/true");
+        let path = folder.path().join(name);
+        fs::write(&path, unit).unwrap();
+        let checked = Command::new("systemd-analyze").arg("verify").arg("--man=no").arg(&path).output().unwrap();
+        let said = String::from_utf8_lossy(&checked.stderr);
+        assert!(checked.status.success() && !said.contains(name), "{said}");
+    }
+}
+
+#[test]
+fn the_container_is_nobody_special_and_is_told_to_stop_as_we_listen() {
+    let file = fs::read_to_string(packaging().join("Containerfile")).unwrap();
+    let instructions: Vec<&str> =
+        file.lines().filter(|line| !line.starts_with([' ', '#']) && !line.is_empty()).collect();
+    let at = |start: &str| instructions.iter().rposition(|line| line.starts_with(start)).unwrap();
+    assert!(at("FROM") < at("USER trunkline") && at("USER trunkline") < at("ENTRYPOINT"));
+    assert!(instructions.contains(&"STOPSIGNAL SIGTERM"));
+}
