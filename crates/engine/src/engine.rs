@@ -320,7 +320,11 @@ impl StartError {
             Self::Failed { failure, run, attempts } if run.is_empty() => {
                 Self::Failed { failure, run: id.to_owned(), attempts }
             }
-            Self::Failed { .. } | Self::UnknownModel { .. } | Self::Busy { .. } | Self::Unavailable { .. } => self,
+            Self::Failed { .. }
+            | Self::UnknownModel { .. }
+            | Self::Busy { .. }
+            | Self::Limited { .. }
+            | Self::Unavailable { .. } => self,
         }
     }
 }

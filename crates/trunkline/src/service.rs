@@ -23,7 +23,9 @@ pub(crate) struct Manager {
 
 impl Manager {
     pub(crate) fn of(around: &Surroundings) -> Self {
-        let told = around.variable("NOTIFY_SOCKET").and_then(address).zip(UnixDatagram::unbound().ok());
+        // A manager that does not listen must not hold us up.
+        let socket = UnixDatagram::unbound().and_then(|socket| socket.set_nonblocking(true).map(|()| socket)).ok();
+        let told = around.variable("NOTIFY_SOCKET").and_then(address).zip(socket);
         let own = around.variable("WATCHDOG_PID").is_none_or(is_us);
         let limit = around.variable("WATCHDOG_USEC").and_then(|micros| micros.parse().ok()).filter(|_| own);
         // Twice in its time, so that one may be late.
@@ -117,6 +119,8 @@ mod tests {
             assert_eq!(heard(&socket), "READY=1");
             manager.stopping();
             assert!(heard(&socket).starts_with("STOPPING=1\n"));
+            // It does not listen any more: nobody waits for it.
+            (0..1000).for_each(|_| manager.ready());
         }
     }
 

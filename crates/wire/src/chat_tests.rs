@@ -30,7 +30,7 @@ fn a_bad_member_is_named() {
 }
 
 #[test]
-fn broken_json_has_a_place() {
+fn case_10_broken_json_has_a_place() {
     for (body, place) in [
         ("", "line 1 column 0"),
         ("{\n  \"model\": \"m\",\n  oops", "line 3 column 3"),
@@ -82,7 +82,7 @@ fn every_optional_member_may_be_null() {
 }
 
 #[test]
-fn depth_and_length_are_bounded() {
+fn case_09_depth_and_length_are_bounded() {
     for deep in [
         format!(r#"{{"x":{}"#, "[".repeat(100_000)),
         format!(r#"{{"messages":{}"#, "[".repeat(100_000)),
@@ -99,7 +99,7 @@ fn depth_and_length_are_bounded() {
 
 proptest! {
     #[test]
-    fn no_body_panics(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn case_10_no_body_panics(body in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _read = ChatRequest::parse(&body);
     }
 

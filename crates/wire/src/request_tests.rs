@@ -75,7 +75,7 @@ fn wishes_are_kept_zero_and_false_too_and_null_is_none() {
 }
 
 #[test]
-fn a_name_that_cannot_be_a_models_is_unknown() {
+fn case_14_a_name_that_cannot_be_a_models_is_unknown() {
     for name in ["x".repeat(257), "a\nb".to_owned(), "a\0b".to_owned()] {
         let mut body = with(json!([{"role": "user", "content": "hi"}]));
         body["model"] = json!(name);
@@ -116,7 +116,7 @@ fn what_is_refused_is_named() {
 }
 
 #[test]
-fn parameters_that_change_the_answer_are_refused() {
+fn case_13_parameters_that_change_the_answer_are_refused() {
     for (member, value, refused) in [
         ("n", json!(2), true),
         ("n", json!(0), true),

@@ -17,7 +17,7 @@ fn family(line: &Line) -> [u32; 3] {
 }
 
 #[test]
-fn a_client_that_hangs_up_in_a_stream_stops_its_run() {
+fn case_01_a_client_that_hangs_up_in_a_stream_stops_its_run() {
     let line = busy(BUSY);
     let mut stream = line.chat("hi").streamed().open();
     stream.until("one");
@@ -27,7 +27,7 @@ fn a_client_that_hangs_up_in_a_stream_stops_its_run() {
 }
 
 #[test]
-fn a_client_that_hangs_up_before_the_answer_stops_its_run() {
+fn case_02_a_client_that_hangs_up_before_the_answer_stops_its_run() {
     let line = busy(BUSY);
     let waiting = line.chat("hi").open();
     let family = family(&line);
@@ -46,7 +46,7 @@ fn case_39_a_run_that_ignores_signals_is_killed_when_its_client_hangs_up() {
 }
 
 #[test]
-fn a_client_that_hangs_up_leaves_the_queue() {
+fn case_72_a_client_that_hangs_up_leaves_the_queue() {
     let line = Line::new()
         .cli("codex", "tell pid $$; await go; codex_answers done")
         .model("m", json!({"driver": "codex"}))

@@ -129,6 +129,16 @@ fn unknown_commands_and_flags_are_errors_of_arguments() {
     line.run(&["serve", "--grace", "5 parsecs"]).exits(2);
 }
 
+#[test]
+fn case_80_a_taken_port_is_one_line_and_an_exit_status() {
+    let line = Line::new().cli("codex", "").start();
+    let port = line.address().rsplit(':').next().unwrap().to_owned();
+    let other = Line::new().run(&["serve", "--port", &port]).exits(1);
+    let said: Vec<&str> = other.stderr.lines().filter(|line| line.starts_with("trunkline: ")).collect();
+    assert_eq!(said.len(), 1, "{}", other.stderr);
+    assert!(said[0].contains(&format!("cannot listen on 127.0.0.1:{port}: Address already in use")), "{}", said[0]);
+}
+
 /// Decodes a recording as `trunkline decode` would for a person.
 fn decode(provider: &str, recording: &str) -> Value {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(recording);

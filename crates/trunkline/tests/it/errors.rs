@@ -26,7 +26,7 @@ fn a_cli_that_fails_is_said_to_have_failed_in_its_own_words() {
 }
 
 #[test]
-fn a_rate_limit_says_when_to_come_back() {
+fn case_69_a_rate_limit_says_when_to_come_back() {
     for (cli, recording) in [("claude", "claude/e429_streamjson_retries0"), ("codex", "codex/err_429")] {
         let reply = replaying(cli, recording).chat("hi").send();
         let error = reply.error(429);
@@ -59,7 +59,7 @@ fn an_error_event_fails_the_turn_whatever_the_exit_status() {
 }
 
 #[test]
-fn a_failure_in_the_middle_of_a_stream_is_its_last_frame() {
+fn case_18_a_failure_in_the_middle_of_a_stream_is_its_last_frame() {
     let line = replaying("gemini", "gemini/drop-stream-json");
     let reply = line.chat("hi").streamed().send();
     assert_eq!(reply.streamed_text(), "Hello from");
