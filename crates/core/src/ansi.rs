@@ -49,12 +49,13 @@ impl Ansi {
             (State::Escape, '[') => State::Csi,
             (State::Escape, ']' | 'P' | 'X' | '^' | '_') => self.begin_string(),
             (State::Escape | State::Intermediate, ' '..='/') => State::Intermediate,
-            (State::Escape, '\u{1b}') => State::Escape,
+            // A sequence that was begun is over where another begins.
+            (State::Escape | State::Intermediate | State::Csi, '\u{1b}') => State::Escape,
             (State::Escape | State::Intermediate, '0'..='~') => State::Text,
             (State::Csi, '@'..='~') => State::Text,
             (State::Csi, ' '..='?') => State::Csi,
             (State::String | State::StringEscape, '\u{7}' | '\u{9c}') | (State::StringEscape, '\\') => State::Text,
-            (State::String, '\u{1b}') => State::StringEscape,
+            (State::String | State::StringEscape, '\u{1b}') => State::StringEscape,
             (State::String | State::StringEscape, c) if c == '\n' || self.swallowed >= LONGEST_STRING => {
                 plain.push(c);
                 State::Text
@@ -104,6 +105,7 @@ mod tests {
             ("\u{e2}\u{80}\u{9d} said \u{9b}31m he \u{90}", "\u{e2}\u{80}\u{9d} said \u{9b}31m he \u{90}"),
             ("tab\there\r\nbell\u{7}", "tab\there\r\nbell\u{7}"),
             ("cut \u{1b}[3", "cut "),
+            ("a\u{1b} \u{1b}[1mb\u{1b}[3\u{1b}[0mc", "abc"),
             ("a\u{1b}]0;never ended\nnext line", "a\nnext line"),
             ("plain [32m", "plain [32m"),
         ] {
