@@ -208,9 +208,12 @@ pub enum UsageScope {
 }
 
 /// Which of a provider's two forms to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
+    /// It prints as it works.
+    #[default]
     Streamed,
+    /// It prints everything at the end, if it can.
     Whole,
 }
 
@@ -296,10 +299,23 @@ pub fn parse(toml: &str) -> Result<BTreeMap<String, Provider>, toml::de::Error> 
 }
 
 impl Provider {
-    /// Whether the recipe has a place for `{name}`.
+    /// Whether the recipe has a place for `{name}`, in each of its forms.
     #[must_use]
     pub fn takes(&self, name: &str) -> bool {
-        self.args.iter().flatten().any(|arg| placeholder(arg) == Some(name))
+        let has = |form: &Vec<Vec<String>>| form.iter().flatten().any(|arg| placeholder(arg) == Some(name));
+        has(&self.args) && self.whole.as_ref().is_none_or(has)
+    }
+
+    /// Whether it prints nothing until it is done: silence is no sign of death then.
+    #[must_use]
+    pub fn is_silent(&self, form: Form) -> bool {
+        form == Form::Whole && self.whole.is_some()
+    }
+
+    /// Whether it may have worked on the repository without a word about it. An executable of the protocol does no work.
+    #[must_use]
+    pub fn hides_its_work(&self, form: Form) -> bool {
+        self.is_silent(form) && self.prompt != Delivery::Request
     }
 
     /// Refuses a session id that this CLI would misread.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::event::{Call, SessionId};
+use crate::provider::Form;
 
 /// One request in our own words.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,6 +22,8 @@ pub struct Turn {
     /// What the client asks of the model itself. An agent CLI cannot be told; executables and upstreams can.
     pub options: Options,
     pub shown: Shown,
+    /// How a CLI is asked to print it. Streamed, its tools are seen, and that it lives, whatever is shown to the caller.
+    pub form: Form,
     /// The name of its run, where whoever asks has given it one.
     pub run: Option<String>,
     /// None leaves it to the model.

@@ -273,20 +273,26 @@ impl Live {
     }
 
     fn last_event(&self, conclusion: Conclusion) -> Event {
-        let Conclusion { content, usage, finish, session, failure, metadata, .. } = conclusion;
-        if let Some(failure) = failure {
-            let message = self.belongings.engine.settings.secrets.mask(&failure.message);
-            let (model, category) = (&self.model.name, failure.category.name());
-            let first_line = message.lines().next().unwrap_or_default();
-            tracing::warn!(model, category, "the CLI failed: {first_line}");
-            let hint = failure.hint.or_else(|| self.hint(failure.category));
-            return Event::Failed(Failure { message, hint, ..failure });
+        let session = conclusion.session.clone();
+        match conclusion.result() {
+            Err(failure) => {
+                let message = self.belongings.engine.settings.secrets.mask(&failure.message);
+                let (model, category) = (&self.model.name, failure.category.name());
+                let first_line = message.lines().next().unwrap_or_default();
+                tracing::warn!(model, category, "the CLI failed: {first_line}");
+                let hint = failure.hint.or_else(|| self.hint(failure.category));
+                Event::Failed(Failure { message, hint, ..failure })
+            }
+            Ok(answer) => {
+                let usage = match (self.provider.usage, session.as_ref().or(self.session.as_ref())) {
+                    (UsageScope::Session, Some(session)) => {
+                        self.belongings.engine.sessions.turn_usage(session, answer.usage)
+                    }
+                    (UsageScope::Session, None) | (UsageScope::Turn, _) => answer.usage,
+                };
+                Event::Finished(Answer { usage, ..answer })
+            }
         }
-        let usage = match (self.provider.usage, session.as_ref().or(self.session.as_ref())) {
-            (UsageScope::Session, Some(session)) => self.belongings.engine.sessions.turn_usage(session, usage),
-            (UsageScope::Session, None) | (UsageScope::Turn, _) => usage,
-        };
-        Event::Finished(Answer { metadata, ..Answer::new(content, usage, finish) })
     }
 }
 

@@ -8,7 +8,7 @@ use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::parse::{Context, Decoder};
 use trunkline_core::prompt;
-use trunkline_core::provider::Provider;
+use trunkline_core::provider::{Form, Provider};
 use trunkline_core::turn::Turn;
 use trunkline_process::SpawnError;
 use trunkline_upstream::{Call, Patience};
@@ -66,7 +66,7 @@ impl Inner {
         let running = self.keepers.spawn(spec).await.map_err(|error| could_not_start(error, &provider.name))?;
         tracing::debug!(run = id, model = model.name, pid = running.pid(), "started");
         belongings.started = true;
-        let decoder = Decoder::new(provider.format, decoding(provider, model));
+        let decoder = Decoder::new(provider.format, decoding(provider, model, launch.form()));
         Ok(Attempt::new(Live {
             running,
             decoder,
@@ -116,12 +116,13 @@ impl Inner {
     }
 }
 
-fn decoding(provider: &Provider, model: &Model) -> Context {
+fn decoding(provider: &Provider, model: &Model, form: Form) -> Context {
     Context {
         program: provider.name.clone(),
         rules: provider.failures.clone(),
         noise: provider.noise.clone(),
         normalize: model.normalize,
+        form,
     }
 }
 

@@ -244,7 +244,7 @@ impl Ladder {
                 }
                 let agent = crate::explain::kind(&self.candidates[self.at].model) == "agent";
                 let remedy = if agent { "; with worktree: true it would be" } else { "" };
-                let why = "it was not tried again: something had been shown, or a tool had run";
+                let why = "it was not tried again: something had been shown, or a tool had run or may have";
                 return Some(failure.hint(format!("{why}{remedy}")));
             }
             Next::Retry { after } => {

@@ -75,12 +75,17 @@ impl Launch<'_> {
         Prompt { text: protocol::request(&messages, options, model, &self.model.config), system: None }
     }
 
-    /// An agent always streams: that is how we see its tools, and that it lives.
-    fn form(&self) -> Form {
-        match (self.provider.prompt, self.turn.shown) {
-            (Delivery::Request, Shown::AtTheEnd) => Form::Whole,
-            (Delivery::Request | Delivery::Stdin | Delivery::Arg, _) => Form::Streamed,
+    /// An agent streams unless the turn says otherwise; an executable does no work that could be watched.
+    pub(crate) fn form(&self) -> Form {
+        match (self.turn.form, self.provider.prompt, self.turn.shown) {
+            (Form::Whole, _, _) | (Form::Streamed, Delivery::Request, Shown::AtTheEnd) => Form::Whole,
+            (Form::Streamed, Delivery::Request | Delivery::Stdin | Delivery::Arg, _) => Form::Streamed,
         }
+    }
+
+    fn limits(&self) -> Limits {
+        let usual = self.model.limits;
+        if self.provider.is_silent(self.form()) { Limits::all(usual.total) } else { usual }
     }
 
     /// The process to start, with its private files written.
@@ -121,7 +126,7 @@ impl Launch<'_> {
                 StopSignal::Int => trunkline_process::StopSignal::Int,
             },
             grace: self.settings.grace,
-            limits: model.limits,
+            limits: self.limits(),
             confinement,
         })
     }
@@ -244,5 +249,54 @@ impl Launch<'_> {
                 && self.settings.variable(&file.env).is_none()
                 && !Path::new(&file.system).exists()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_core::model::{Backend, Sandbox};
+    use trunkline_core::provider::built_in;
+    use trunkline_core::secret::Secrets;
+
+    use super::*;
+    use crate::Caps;
+    use crate::test_models::model;
+
+    /// What prints nothing until its end is limited only in all; what prints as it works is watched.
+    #[test]
+    fn the_form_and_its_limits() {
+        let settings = Settings {
+            env: Vec::new(),
+            state: PathBuf::new(),
+            worktrees: PathBuf::new(),
+            caps: Caps::default(),
+            grace: Duration::ZERO,
+            linger: Duration::ZERO,
+            secrets: Secrets::default(),
+            embedded_llm: None,
+            sandbox: Sandbox::On,
+        };
+        let seconds = Duration::from_secs;
+        let usual = Limits { idle: seconds(60), startup: seconds(30), ..Limits::all(seconds(90)) };
+        let watched = (seconds(60), seconds(30));
+        let in_all = (seconds(90), seconds(90));
+        for (name, form, shown, expected) in [
+            ("claude", Form::Whole, Shown::AtTheEnd, (Form::Whole, in_all)),
+            ("gemini", Form::Whole, Shown::AtTheEnd, (Form::Whole, in_all)),
+            ("codex", Form::Whole, Shown::AtTheEnd, (Form::Whole, watched)),
+            // The gateway watches an agent whatever its client wants to see.
+            ("claude", Form::Streamed, Shown::AtTheEnd, (Form::Streamed, watched)),
+            ("claude", Form::Streamed, Shown::AsItComes, (Form::Streamed, watched)),
+        ] {
+            let provider = built_in().remove(name).unwrap();
+            let model = Model { backend: Backend::Program(provider.clone().into()), limits: usual, ..model(name) };
+            let (turn, models) = (Turn { form, shown, ..Turn::default() }, Models::default());
+            let (provider, model) = (&provider, &model);
+            let launch =
+                Launch { settings: &settings, turn: &turn, model, provider, models: &models, run: "r", owner: "o" };
+            let limits = launch.limits();
+            assert_eq!((launch.form(), (limits.idle, limits.startup)), expected, "{name} {form:?} {shown:?}");
+            assert_eq!(limits.total, usual.total);
+        }
     }
 }

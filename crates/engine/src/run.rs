@@ -255,13 +255,16 @@ impl Course {
     fn failed(&mut self, failure: Failure) {
         let State::Running(running) = std::mem::replace(&mut self.state, State::Done) else { return };
         let (mut ladder, mut running) = *running;
-        let exposure = match (self.seen.anything, running.model.worktree) {
+        let hidden = running.model.backend.program().is_some_and(|cli| cli.hides_its_work(ladder.turn.form));
+        let exposure = match (self.seen.anything || hidden, running.model.worktree) {
             (false, _) => Exposure::Nothing,
             (true, true) => Exposure::Apart,
             (true, false) => Exposure::Exposed,
         };
         ladder.over(&running.model, running.began, Some(&failure), self.receipt.clone());
-        if exposure == Exposure::Nothing && ladder.may_begin_anew(&failure) {
+        // Who works unseen has done nothing only if it says that it does not know the session.
+        let refused = !hidden || (failure.category == Category::NotFound && !self.named);
+        if !self.seen.anything && refused && ladder.may_begin_anew(&failure) {
             self.events.extend(ladder.events.drain(..));
             ladder.predecessor = running.attempt.gone();
             let own_retries = running.attempt.own_retries();

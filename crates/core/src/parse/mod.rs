@@ -21,11 +21,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ansi;
-use crate::event::{Event, Finish, SessionId, Usage};
+use crate::event::{Answer, Event, Finish, SessionId, Usage};
 use crate::failure::{Category, Failure, Rule};
 use crate::lines::{Line, Lines};
 use crate::model::Normalize;
 use crate::phase::Phase;
+use crate::provider::Form;
 use dialect::Dialect;
 use transcript::Transcript;
 
@@ -63,6 +64,8 @@ pub struct Context {
     pub rules: Vec<Rule>,
     pub noise: Vec<String>,
     pub normalize: Normalize,
+    /// How it was asked to print. Of the whole form, the exit status has the last word.
+    pub form: Form,
 }
 
 /// How the process ended.
@@ -93,6 +96,17 @@ pub struct Conclusion {
     pub metadata: Map<String, Value>,
 }
 
+impl Conclusion {
+    /// The answer, or why there is none.
+    pub fn result(self) -> Result<Answer, Failure> {
+        let Self { content, usage, finish, metadata, failure, .. } = self;
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(Answer { metadata, ..Answer::new(content, usage, finish) }),
+        }
+    }
+}
+
 /// Reads what one process prints.
 #[derive(Debug)]
 pub struct Decoder {
@@ -115,7 +129,8 @@ impl Decoder {
             Some(dialect) => Source::Lines { lines: Lines::default(), dialect, plain: Vec::new(), plain_bytes: 0 },
         };
         let mut transcript = Transcript::default();
-        transcript.exit_counts = format == Format::Protocol;
+        transcript.strict = format == Format::Protocol;
+        transcript.exit_counts = transcript.strict || context.form == Form::Whole;
         Self { context, transcript, source }
     }
 
@@ -133,7 +148,7 @@ impl Decoder {
                 for line in complete {
                     self.line(line);
                 }
-                if overflows && self.transcript.exit_counts {
+                if overflows && self.transcript.strict {
                     self.transcript.flooded("a line of more than 16 MiB");
                 }
             }
@@ -206,7 +221,7 @@ impl Decoder {
         let line = match line {
             Line::Whole(line) => line,
             Line::Overlong { head, bytes } => {
-                if self.transcript.exit_counts {
+                if self.transcript.strict {
                     self.transcript.flooded("a line of more than 16 MiB");
                 }
                 let line = format!("{head}… [a line of {bytes} bytes was left out]");
@@ -221,7 +236,7 @@ impl Decoder {
                 if !line.trim().is_empty() {
                     self.transcript.events.push(Event::Unknown { line });
                 }
-            } else if self.transcript.exit_counts && *plain_bytes > MAX_NOISE && !is_document(plain) {
+            } else if self.transcript.strict && *plain_bytes > MAX_NOISE && !is_document(plain) {
                 self.transcript.flooded("more than 8 MiB that is no answer");
             } else if *plain_bytes + line.len() <= MAX_ANSWER {
                 *plain_bytes += line.len() + 1;

@@ -60,8 +60,10 @@ pub(super) struct Transcript {
     pub(super) completed: bool,
     /// The last step stopped by itself, in a dialect whose end is the end of the output.
     pub(super) stopped: bool,
-    /// A bad exit status undoes a good end, and nothing printed is no answer.
+    /// A bad exit status undoes a good end.
     pub(super) exit_counts: bool,
+    /// It speaks the provider protocol: nothing else that it prints is an answer.
+    pub(super) strict: bool,
     /// The dialect ends its turns with an event; without one the output is cut off.
     pub(super) expects_end: bool,
     /// How often the CLI has said that it tries again by itself.

@@ -34,7 +34,8 @@ pub(super) fn conclude(
     if transcript.session.is_none() {
         transcript.session = session_on(&stderr.said).map(SessionId);
     }
-    let failure = failure(transcript, context, ending, &stderr, &plain);
+    let failure =
+        failure(transcript, context, ending, &stderr, &plain).map(|failure| worded(failure, context, &stderr));
     if failure.is_none() {
         transcript.release_withheld();
         settle_plain_answer(transcript, plain);
@@ -58,6 +59,18 @@ pub(super) fn conclude(
         content,
         failure,
     }
+}
+
+/// A failure that says something: an error may come without a word, and what stands on stderr must do.
+fn worded(failure: Failure, context: &Context, stderr: &Stderr) -> Failure {
+    if !failure.message.is_empty() {
+        return failure;
+    }
+    let message = match bounded(&stderr.said, MAX_MESSAGE) {
+        "" => format!("{} failed and did not say why", context.program),
+        said => said.to_owned(),
+    };
+    Failure { message, ..failure }
 }
 
 /// What an end now would be put down to.
@@ -103,7 +116,7 @@ fn failure(
     match ending {
         Ending::TimedOut(limit) => Some(Failure::timed_out().hint(limit)),
         Ending::Cancelled => Some(Failure::new(Category::Cancelled, "cancelled")),
-        Ending::Code(0) if transcript.exit_counts && !transcript.seen => {
+        Ending::Code(0) if transcript.strict && !transcript.seen => {
             let failure = without_event(transcript, context, stderr, plain);
             let words = failure.message.lines().next().map(|line| format!(", but: {line}")).unwrap_or_default();
             let message = format!("{} printed no response{words}", context.program);
@@ -129,7 +142,7 @@ fn failure(
 
 /// A successful exit after events: a failure if the last of them never came.
 fn cut_short(transcript: &Transcript, context: &Context, stderr: &Stderr) -> Option<Failure> {
-    if !transcript.expects_end && !transcript.exit_counts && !transcript.cut_off && transcript.has_message() {
+    if !transcript.expects_end && !transcript.strict && !transcript.cut_off && transcript.has_message() {
         return None;
     }
     if transcript.stopped && transcript.has_message() {
@@ -150,7 +163,7 @@ fn cut_short(transcript: &Transcript, context: &Context, stderr: &Stderr) -> Opt
     let last_error = transcript.transient.as_ref().map(|fault| &fault.text).or(transcript.tool_error.as_ref());
     let last_error = last_error.map(|text| format!("; its last error: {text}")).unwrap_or_default();
     let failure = Failure { message: message + &last_error, ..known };
-    Some(if transcript.exit_counts { failure.hint(CHECK_IT) } else { failure })
+    Some(if transcript.strict { failure.hint(CHECK_IT) } else { failure })
 }
 
 /// The failure an error event speaks of. Its own words first, all of stderr last.
@@ -158,7 +171,7 @@ fn from_fault(fault: &Fault, transcript: &Transcript, context: &Context, stderr:
     let text = described(fault);
     // Where an error has a place of its own, stderr is a log.
     let silent = Stderr::default();
-    let stderr = if transcript.exit_counts { &silent } else { stderr };
+    let stderr = if transcript.strict { &silent } else { stderr };
     let failure = judge(&[&text, fault.family.as_deref().unwrap_or_default()], stderr, context);
     let category = fault.category.unwrap_or(failure.category);
     let limited = matches!(category, Category::Quota | Category::RateLimit);

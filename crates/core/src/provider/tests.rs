@@ -92,7 +92,7 @@ fn every_option_where_a_cli_has_one() {
         (
             "opencode",
             format!(
-                "run --format json -m m --session {id} --continue --title trunkline --auto --flag -f /tmp/a.png -f /tmp/b.png"
+                "run --format json --model m --session {id} --continue --title trunkline --auto --flag -f /tmp/a.png -f /tmp/b.png"
             ),
         ),
         ("glm", "-m m --max-tool-rounds 25 --flag --prompt Hi".to_owned()),
@@ -116,6 +116,26 @@ fn the_whole_forms() {
         ("qwen", "-o json --approval-mode yolo --max-session-turns 25"),
     ] {
         assert_eq!(words(&command(provider, Form::Whole, &values)), args, "{provider}");
+        assert!(built_in()[provider].is_silent(Form::Whole) && !built_in()[provider].is_silent(Form::Streamed));
+    }
+    // Who has no such form is run as ever, and watched as ever.
+    for provider in ["codex", "opencode", "glm", "grok"] {
+        let [whole, streamed] = [Form::Whole, Form::Streamed].map(|form| command(provider, form, &values));
+        assert_eq!(whole, streamed);
+        assert!(!built_in()[provider].is_silent(Form::Whole), "{provider}");
+    }
+}
+
+/// What only one form has a place for could not be given in the other.
+#[test]
+fn a_recipe_takes_what_both_of_its_forms_take() {
+    let toml = "[mine]\nprogram = \"x\"\nformat = \"text\"\nprompt = \"arg\"\n\
+        args = [[\"{prompt}\"], [\"-s\", \"{system_file}\"]]\nwhole = [[\"-m\", \"{model}\"], [\"{prompt}\"]]\n";
+    let mine = &parse(toml).unwrap()["mine"];
+    assert_eq!(["prompt", "system_file", "model"].map(|name| mine.takes(name)), [true, false, false]);
+    for (name, provider) in built_in() {
+        let args = provider.args.iter().flatten().filter_map(|arg| placeholder(arg));
+        assert!(args.clone().all(|name| provider.takes(name)), "{name}");
     }
 }
 

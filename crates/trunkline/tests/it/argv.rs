@@ -82,7 +82,7 @@ fn qwen() {
 #[test]
 fn opencode() {
     let line = line("opencode", "opencode/reasoning_thinking", json!({"driver": "opencode", "model": "a/b"}));
-    assert_eq!(line.argv("opencode"), ["run", "--format", "json", "-m", "a/b", "--title", "trunkline"]);
+    assert_eq!(line.argv("opencode"), ["run", "--format", "json", "--model", "a/b", "--title", "trunkline"]);
     assert_eq!(line.noted("opencode.stdin"), "--- USER TASK ---\nhi");
 }
 

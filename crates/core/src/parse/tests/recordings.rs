@@ -57,6 +57,7 @@ fn decode(recording: &Recording, pieces: &[&[u8]]) -> (Vec<Event>, Conclusion) {
         rules: provider.failures.clone(),
         noise: provider.noise.clone(),
         normalize: Normalize::None,
+        form: Form::Streamed,
     };
     let mut decoder = Decoder::new(provider.format, context);
     let mut events: Vec<Event> = pieces.iter().flat_map(|piece| decoder.push(piece)).collect();

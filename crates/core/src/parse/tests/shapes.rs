@@ -211,6 +211,7 @@ fn run_as(provider: &str, stdout: &str, stderr: &str, ending: Ending<'_>) -> Con
         rules: provider.failures.clone(),
         noise: provider.noise.clone(),
         normalize: Normalize::None,
+        form: Form::Streamed,
     };
     let mut decoder = Decoder::new(provider.format, context);
     decoder.push(stdout.as_bytes());
@@ -329,5 +330,35 @@ fn what_is_printed_says_what_goes_on() {
         assert_eq!(decoder.phase(), Phase::Starting);
         let _events = decoder.push((lines.join("\n") + "\n").as_bytes());
         assert_eq!(decoder.phase().to_string(), phase, "{lines:?}");
+    }
+}
+
+#[test]
+fn an_error_without_a_word_is_given_some() {
+    let stdout = r#"{"type":"result","is_error":true,"error":{"message":""}}"#;
+    let failure = |stderr| run_as("claude", stdout, stderr, Ending::Code(0)).failure.unwrap().message;
+    assert_eq!(
+        (failure(""), failure("no such thing")),
+        ("claude failed and did not say why".into(), "no such thing".into())
+    );
+}
+
+#[test]
+fn of_the_whole_form_the_exit_status_has_the_last_word() {
+    let stdout = r#"{"type":"result","subtype":"success","is_error":false,"result":"done"}"#;
+    for (form, ending, ends, failure) in [
+        (Form::Streamed, Ending::Code(3), true, None),
+        (Form::Whole, Ending::Code(3), false, Some("a hook failed")),
+        (Form::Whole, Ending::Code(0), false, None),
+        // It was waited for in vain.
+        (Form::Whole, Ending::Open, false, None),
+    ] {
+        let mut decoder = Decoder::new(Format::Claude, Context { form, ..Context::default() });
+        decoder.push(stdout.as_bytes());
+        decoder.push(b"\n");
+        assert_eq!((decoder.ended(), decoder.awaits_exit()), (ends, !ends));
+        let conclusion = decoder.conclude(ending, "a hook failed", "");
+        assert_eq!(conclusion.content, "done");
+        assert_eq!(conclusion.failure.map(|failure| failure.message).as_deref(), failure, "{form:?} {ending:?}");
     }
 }
