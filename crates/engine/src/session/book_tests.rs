@@ -1,5 +1,7 @@
 //! The book, without a store, with one, with one that fails, and with one that somebody else writes to.
 
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
@@ -146,4 +148,43 @@ async fn what_is_still_to_be_written_leads_nowhere_once_somebody_speaks() {
         assert!(store.session(&key(&first.known.id), &whose(&owner("a"))).await.unwrap().is_some());
         book.unspoken(&first.known.id, &owner("a"), "m", heads);
     }
+}
+
+/// In whichever order turns come to their ends, a conversation keeps its own name with the provider, and its owner.
+#[test]
+fn names_never_cross_from_one_conversation_to_another() {
+    let turns = proptest::collection::vec((0..4_usize, 0..2_u8), 1..20);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let whose = ["a", "a", "b", "b"];
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(24));
+    let check = |turns: Vec<(usize, u8)>| {
+        runtime.block_on(async {
+            for book in with_and_without_a_store().await {
+                let mut native = [const { None }; 4];
+                for (turn, (session, renamed)) in turns.iter().enumerate() {
+                    // A provider may call it by another name after each turn, or by the same.
+                    if native[*session].is_none() || *renamed == 1 {
+                        native[*session] = Some(SessionId(format!("native-{turn}")));
+                    }
+                    let mut after = after(&session.to_string(), &[]);
+                    after.known.owner = owner(whose[*session]);
+                    after.known.native.clone_from(&native[*session]);
+                    noted(&book, after).await;
+                    for (session, native) in native.iter().enumerate() {
+                        let id = SessionId(session.to_string());
+                        for asks in ["a", "b"] {
+                            let found = book.find(&id, &owner(asks)).await.and_then(|known| known.native);
+                            let expected = native.as_ref().filter(|_| whose[session] == asks);
+                            prop_assert_eq!(found.as_ref(), expected);
+                            let Some(native) = native else { continue };
+                            let by_native = book.by_native("codex", native, &owner(asks)).await;
+                            prop_assert_eq!(by_native.as_ref(), expected.map(|_| &id));
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })
+    };
+    runner.run(&turns, check).unwrap();
 }
