@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use serde_json::Value;
 use trunkline_core::conversation::Conversation;
 use trunkline_core::event::{Event, SessionId};
 use trunkline_core::failure::Failure;
 use trunkline_core::model::Model;
-use trunkline_core::turn::{Message, Role, Surface, Turn};
+use trunkline_core::provider::Form;
+use trunkline_core::turn::{Message, Role, Shown, Surface, Turn};
 use trunkline_engine::{Engine, StartError};
 
-use crate::backend::{Ask, Backend, EventResult, Invalid, Partial, Partials};
+use crate::backend::{Ask, Backend, EventResult, Invalid, Partials};
+use crate::listener::{Listener, told};
 
 pub struct EngineBackend {
     engine: Engine,
@@ -32,14 +33,12 @@ impl EngineBackend {
         models.iter().chain(models.built_in()).find(|model| model.name == self.model).cloned()
     }
 
-    async fn run(&self, ask: Ask<'_>, mut partials: Option<Partials<'_>>) -> EventResult {
-        let mut told = |partial: Partial<'_>| {
-            if let Some(partials) = &mut partials {
-                partials(partial);
-            }
-        };
+    async fn run<'a>(&'a self, ask: Ask<'_>, partials: Option<Partials<'a>>) -> EventResult {
         let before = ask.session.cloned();
-        let (turn, mut conversation) = self.turn(ask);
+        let (mut turn, mut conversation) = self.turn(ask);
+        if partials.is_none() {
+            (turn.shown, turn.form) = (Shown::AtTheEnd, Form::Whole);
+        }
         let mut run = match self.engine.start(turn).await {
             Ok(run) => run,
             Err(error) => {
@@ -54,35 +53,15 @@ impl EngineBackend {
                     | StartError::Limited { .. }
                     | StartError::Unavailable { .. } => before,
                 };
-                let told = self.engine.secrets().mask(&refusal(&self.model, error));
-                return EventResult { session_id, ..EventResult::error(told) };
+                let why = self.engine.secrets().mask(&refusal(&self.model, error));
+                return EventResult { session_id, ..EventResult::error(why) };
             }
         };
-        let mut result = EventResult::error("the run ended without an answer");
+        let mut listener = Listener::new(conversation, self.engine.secrets(), partials);
         while let Some(event) = run.next().await {
-            conversation.hear(&event);
-            match event {
-                Event::Text { delta } => told(Partial::Text(&self.engine.secrets().mask(&delta))),
-                Event::ToolStarted { name, input, .. } => told(Partial::Doing(&doing(&name, &input))),
-                Event::ToolFinished { .. } => told(Partial::Done),
-                Event::Finished(answer) => {
-                    let content = self.engine.secrets().mask(&answer.content);
-                    let response_text = Some(content).filter(|text| !text.trim().is_empty());
-                    result = EventResult { response_text, session_id: None, is_error: false };
-                }
-                Event::Failed(failure) => {
-                    result = EventResult::error(self.engine.secrets().mask(&with_hint(&failure)));
-                }
-                Event::Started { .. }
-                | Event::Thinking { .. }
-                | Event::ToolCall { .. }
-                | Event::Notice { .. }
-                | Event::Unknown { .. }
-                | Event::Workspace(_)
-                | Event::Attempted(_) => {}
-            }
+            listener.hear(event);
         }
-        EventResult { session_id: conversation.session().cloned(), ..result }
+        listener.result()
     }
 
     /// The turn, and who keeps in mind under which name it can be gone on with.
@@ -118,7 +97,7 @@ impl Backend for EngineBackend {
         };
         match (self.engine.plan(&model), model.backend.program()) {
             (Some(Err(failure)), Some(provider)) => {
-                Err(invalid(model.command.as_deref().unwrap_or(&provider.program), with_hint(&failure)))
+                Err(invalid(model.command.as_deref().unwrap_or(&provider.program), told(&failure)))
             }
             _ => Ok(()),
         }
@@ -145,50 +124,9 @@ fn refusal(model: &str, error: StartError) -> String {
     match error {
         StartError::UnknownModel { near } if near.is_empty() => format!("unknown model {model}"),
         StartError::UnknownModel { near } => format!("unknown model {model}; did you mean {}?", near.join(" or ")),
-        StartError::Failed { failure, .. } => with_hint(&failure),
+        StartError::Failed { failure, .. } => told(&failure),
         error @ (StartError::Busy { .. } | StartError::Limited { .. } | StartError::Unavailable { .. }) => {
             error.to_string()
-        }
-    }
-}
-
-fn with_hint(failure: &Failure) -> String {
-    match &failure.hint {
-        Some(hint) => format!("{failure} ({hint})"),
-        None => failure.to_string(),
-    }
-}
-
-/// A tool and what it is given, in a few words.
-fn doing(name: &str, input: &Value) -> String {
-    const TELLING: [&str; 8] = ["command", "cmd", "file_path", "path", "pattern", "query", "url", "description"];
-    let telling = TELLING.iter().find_map(|field| match &input[*field] {
-        Value::String(text) => Some(text.clone()),
-        Value::Array(words) => Some(words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
-    });
-    let telling = telling.unwrap_or_default();
-    let line = telling.lines().next().unwrap_or_default();
-    let short: String = line.chars().filter(|c| !c.is_control() && *c != '`').take(80).collect();
-    if short.is_empty() { name.to_owned() } else { format!("{name}: {short}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_tool_in_a_few_words() {
-        for (input, told) in [
-            (json!({"command": "cargo test\nand more"}), "Bash: cargo test"),
-            (json!({"command": ["ls", "-l"]}), "Bash: ls -l"),
-            (json!({"path": "src/`x`.rs"}), "Bash: src/x.rs"),
-            (json!({"unknown": 1}), "Bash"),
-            (json!(null), "Bash"),
-        ] {
-            assert_eq!(doing("Bash", &input), told);
         }
     }
 }

@@ -20,6 +20,7 @@ mod gateway;
 mod incoming;
 mod layout;
 mod ledger;
+mod listener;
 mod rest;
 mod settings;
 mod shared;

@@ -1,0 +1,173 @@
+//! Whatever a CLI prints and however it ends, who waits gets one well-formed result. What is printed goes the way it goes
+//! in a run: a recipe's decoder, its conclusion, the listener.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use serde_json::json;
+use trunkline_core::event::SessionId;
+use trunkline_core::parse::{Context, Decoder, Ending};
+use trunkline_core::provider::{Form, Provider, built_in};
+
+use super::*;
+
+#[test]
+fn a_tool_in_a_few_words() {
+    for (input, told) in [
+        (json!({"command": "cargo test\nand more"}), "Bash: cargo test"),
+        (json!({"command": ["ls", "-l"]}), "Bash: ls -l"),
+        (json!({"path": "src/`x`.rs"}), "Bash: src/x.rs"),
+        (json!({"unknown": 1}), "Bash"),
+        (json!(null), "Bash"),
+    ] {
+        assert_eq!(doing("Bash", &input), told);
+    }
+}
+
+static PROVIDERS: LazyLock<BTreeMap<String, Provider>> = LazyLock::new(built_in);
+
+/// A process that has ended.
+#[derive(Clone)]
+struct Ended {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    ending: Ending<'static>,
+    form: Form,
+}
+
+impl fmt::Debug for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        write!(f, "{:?} {:?}: {} | {}", self.form, self.ending, text(&self.stdout), text(&self.stderr))
+    }
+}
+
+/// What becomes of it.
+fn result_of(provider: &Provider, ended: &Ended, before: Option<&str>) -> (EventResult, Option<Failure>) {
+    let context = Context {
+        program: provider.name.clone(),
+        rules: provider.failures.clone(),
+        noise: provider.noise.clone(),
+        form: ended.form,
+        ..Context::default()
+    };
+    let mut conversation = match before {
+        Some(session) => Conversation::resume("m", SessionId(session.to_owned())),
+        None => Conversation::default(),
+    };
+    conversation.ask("m", "hi");
+    let secrets = Secrets::default();
+    let mut listener = Listener::new(conversation, &secrets, None);
+    let mut decoder = Decoder::new(provider.format, context);
+    let mut events = decoder.push(&ended.stdout);
+    let mut conclusion = decoder.conclude(ended.ending, &String::from_utf8_lossy(&ended.stderr), "hi");
+    events.append(&mut conclusion.events);
+    events.into_iter().for_each(|event| listener.hear(event));
+    let failure = conclusion.failure.clone();
+    listener.hear(match conclusion.result() {
+        Ok(answer) => Event::Finished(answer),
+        Err(failure) => Event::Failed(failure),
+    });
+    (listener.result(), failure)
+}
+
+fn ending() -> impl Strategy<Value = Ending<'static>> {
+    prop_oneof![
+        2 => Just(Ending::Code(0)),
+        2 => any::<u8>().prop_map(|code| Ending::Code(i32::from(code))),
+        1 => (1..32_i32).prop_map(Ending::Signal),
+        1 => Just(Ending::TimedOut("a limit")),
+        1 => Just(Ending::Open),
+    ]
+}
+
+/// Bytes, words with escapes in them, and the events and documents of every CLI with holes in them.
+fn printed() -> impl Strategy<Value = Vec<u8>> {
+    let text =
+        prop_oneof![Just(String::new()), Just("  ".to_owned()), "\\PC{0,12}", "[a-z\u{1b}\u{7}\\[0-9m \r\n\t]{0,20}"];
+    let told = (text.clone(), text.clone(), any::<bool>(), 0..12_usize).prop_map(|(text, id, flag, kind)| {
+        let value = match kind {
+            0 => json!({"type": "system", "subtype": "init", "session_id": id}),
+            1 => json!({"type": "result", "subtype": "success", "is_error": flag, "result": text, "session_id": id}),
+            2 => {
+                json!({"type": "result", "status": if flag { "error" } else { "success" }, "error": {"message": text}})
+            }
+            3 => json!({"session_id": id, "response": text, "stats": {}}),
+            4 => json!({"session_id": id, "error": {"message": text, "code": 1}}),
+            5 => json!({"type": "thread.started", "thread_id": id}),
+            6 => json!({"type": "item.completed", "item": {"type": "agent_message", "text": text}}),
+            7 => json!({"type": if flag { "turn.completed" } else { "turn.failed" }, "error": {"message": text}}),
+            8 => json!({"type": "text", "sessionID": id, "part": {"type": "text", "text": text}}),
+            9 => json!({"type": "error", "sessionID": id, "error": {"name": id, "data": {"message": text}}}),
+            10 => json!({"type": "message", "role": "assistant", "content": text, "delta": flag}),
+            _ => json!([{"type": "system", "subtype": "init", "session_id": id},
+                        {"type": "result", "is_error": flag, "result": text, "session_id": id}]),
+        };
+        if flag { format!("{value:#}") } else { value.to_string() }.into_bytes()
+    });
+    let piece = prop_oneof![
+        4 => told,
+        1 => text.prop_map(String::into_bytes),
+        1 => prop::collection::vec(any::<u8>(), 0..40),
+    ];
+    prop::collection::vec(piece, 0..5).prop_map(|pieces| pieces.join(&b'\n'))
+}
+
+fn ended() -> impl Strategy<Value = Ended> {
+    let form = prop_oneof![Just(Form::Streamed), Just(Form::Whole)];
+    (printed(), printed(), ending(), form).prop_map(|(stdout, stderr, ending, form)| Ended {
+        stdout,
+        stderr,
+        ending,
+        form,
+    })
+}
+
+proptest! {
+    #[test]
+    fn r8_1_whatever_is_printed_the_result_is_well_formed(ended in ended(), before in prop::option::of(Just("before"))) {
+        for provider in PROVIDERS.values() {
+            let (result, failure) = result_of(provider, &ended, before);
+            prop_assert_eq!(result.is_error, failure.is_some(), "{}: {:?}", provider.name, result);
+            match &result.response_text {
+                Some(text) => {
+                    prop_assert!(!text.trim().is_empty(), "{}: {:?} {:?}", provider.name, result, failure);
+                    prop_assert!(!text.contains('\u{1b}'), "{}: {:?}", provider.name, result);
+                }
+                None => prop_assert!(!result.is_error, "{}: an error without a word", provider.name),
+            }
+            prop_assert!(result.session_id.as_ref().is_none_or(|id| !id.0.is_empty()), "{}", provider.name);
+            let written = serde_json::to_value(&result).unwrap();
+            prop_assert_eq!(serde_json::from_value::<EventResult>(written).unwrap(), result);
+        }
+    }
+
+    #[test]
+    fn r8_2_a_bad_exit_is_an_error_with_what_stands_on_stderr(
+        stdout in printed(), words in "[a-z]{3,9}( [a-z]{3,9}){0,3}", code in 1..=128_i32,
+    ) {
+        for provider in PROVIDERS.values() {
+            let ended = |stdout: Vec<u8>| {
+                Ended { stdout, stderr: words.clone().into_bytes(), ending: Ending::Code(code), form: Form::Whole }
+            };
+            let (result, _) = result_of(provider, &ended(stdout.clone()), None);
+            prop_assert!(result.is_error, "{}: {:?}", provider.name, result);
+            let (result, _) = result_of(provider, &ended(Vec::new()), None);
+            let text = result.response_text.unwrap_or_default();
+            prop_assert!(text.contains(&words), "{}: {:?}", provider.name, text);
+        }
+    }
+
+    #[test]
+    fn r8_3_time_that_ran_out_has_one_wording(said in "\\PC{0,20}", stderr in printed()) {
+        for provider in PROVIDERS.values() {
+            let ending = Ending::TimedOut("a limit");
+            for form in [Form::Streamed, Form::Whole] {
+                let ended = Ended { stdout: said.clone().into_bytes(), stderr: stderr.clone(), ending, form };
+                prop_assert_eq!(result_of(provider, &ended, None).0, EventResult::error("Query timed out"));
+            }
+        }
+    }
+}
