@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
-use trunkline_core::turn::Role;
+use trunkline_core::turn::{Role, Shown};
 
-use crate::backend::{Ask, EventResult, Partial};
+use crate::backend::{Ask, EventResult, Partial, Partials};
 use crate::draft::{Draft, Pace};
 use crate::incoming::Incoming;
 use crate::layout::layout;
@@ -97,11 +97,15 @@ impl Job<'_> {
         let (grows, grown) = watch::channel(Draft::default());
         let work = async move {
             let mut hear = |partial: Partial<'_>| grows.send_modify(|draft| draft.hear(partial));
+            let partials: Option<Partials<'_>> = match shared.settings.shown {
+                Shown::AsItComes => Some(&mut hear),
+                Shown::AtTheEnd => None,
+            };
             let outcome = tokio::select! {
                 biased;
                 () = stop.cancelled() => Outcome::Stopped,
                 () = shared.interrupted.cancelled() => Outcome::Interrupted,
-                result = backend.execute(ask, Some(&mut hear)) => Outcome::Ran(result),
+                result = backend.execute(ask, partials) => Outcome::Ran(result),
             };
             let so_far = grows.borrow().so_far().to_owned();
             (outcome, so_far)

@@ -61,7 +61,7 @@ mod tests {
             (" /stop\n", Some(Command::Stop)),
             ("/status", Some(Command::Status)),
             ("/model", Some(Command::Model(None))),
-            ("/model codex/gpt-5", Some(Command::Model(Some("codex/gpt-5".into())))),
+            ("/model one/model-5", Some(Command::Model(Some("one/model-5".into())))),
             ("/new idea", None),
             ("/model a b", None),
             ("/clear", None),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use trunkline_core::secret::Secrets;
+use trunkline_core::turn::Shown;
 
 use crate::allow::Allow;
 use crate::draft::Pace;
@@ -22,6 +23,8 @@ pub struct Settings {
     pub queue: usize,
     /// How long answers may go on after a signal to stop.
     pub drain: Duration,
+    /// When an answer is seen: as it grows, or whole.
+    pub shown: Shown,
     /// The least time between two edits of a growing answer.
     pub pace: Duration,
     /// What is not to be written down.
@@ -40,6 +43,7 @@ impl Settings {
             system_prompt: SYSTEM_PROMPT.to_owned(),
             queue: 20,
             drain: Duration::from_secs(30),
+            shown: Shown::AsItComes,
             pace: Pace::LEAST,
             secrets: Secrets::default(),
         }

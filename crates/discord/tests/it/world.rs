@@ -178,6 +178,7 @@ pub(crate) struct Asked {
     pub(crate) session: Option<String>,
     pub(crate) history: usize,
     pub(crate) images: usize,
+    pub(crate) partials: bool,
 }
 
 impl Puppet {
@@ -267,6 +268,7 @@ impl Backend for Puppet {
                 session: ask.session.map(ToString::to_string),
                 history: ask.history.len(),
                 images: ask.images.len(),
+                partials: partials.is_some(),
             });
             let mut dropped = Dropped { count: &self.dropped, ended: false };
             let result = self.act(ask.prompt.to_owned(), partials).await;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use trunkline_core::near::near;
+use trunkline_core::turn::Shown;
 use trunkline_discord::{
     Allow, Backend, Backends, BridgeError, EngineBackend, Settings, Snowflake, Stop, Token, run as run_bridge,
 };
@@ -55,6 +56,9 @@ pub(crate) struct Discord {
     /// What the agent is told about where it answers, in place of our own words
     #[arg(long, value_name = "TEXT", env = "TRUNKLINE_DISCORD_SYSTEM_PROMPT")]
     system_prompt: Option<String>,
+    /// Post an answer when it is whole, instead of one that grows; the CLI is run in its whole form
+    #[arg(long, env = "TRUNKLINE_DISCORD_AT_ONCE")]
+    at_once: bool,
     /// How many messages of a channel may wait
     #[arg(long, value_name = "N", env = "TRUNKLINE_DISCORD_QUEUE", default_value_t = 20)]
     queue: usize,
@@ -109,6 +113,7 @@ impl Discord {
             queue: self.queue.max(1),
             drain: self.drain,
             secrets: engine.secrets().clone(),
+            shown: if self.at_once { Shown::AtTheEnd } else { Shown::AsItComes },
             ..settings
         };
         tracing::info!(model, "answering on Discord");

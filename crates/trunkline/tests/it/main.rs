@@ -41,6 +41,8 @@ mod protocol;
 mod provider_check;
 mod providers;
 mod registry;
+#[cfg(feature = "discord")]
+mod requirements;
 mod router;
 mod runs;
 mod runs_cli;
