@@ -55,10 +55,10 @@ async fn complete<D: Door>(app: &Arc<App<D>>, request: Request) -> HttpResponse 
         Err(error) => return reply::error(&error),
     };
     if ask.later {
-        return launch(&app, ask).await;
+        return launch(app, ask).await;
     }
     let (stream, model) = (ask.stream, ask.turn.model.clone());
-    let Begun { feed, run, replayed } = match begin(&app, ask).await {
+    let Begun { feed, run, replayed } = match begin(app, ask).await {
         Ok(begun) => begun,
         Err(error) => return reply::error(&error),
     };
