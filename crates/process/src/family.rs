@@ -111,6 +111,17 @@ fn descendants(root: Pid) -> Vec<Member> {
     }
 }
 
+/// The memory of everything below `root` that is not on disk or swapped out, in bytes. Pages that several share are
+/// counted for each.
+pub(crate) fn resident(root: Pid) -> u64 {
+    let page = rustix::param::page_size() as u64;
+    let pages = |member: Member| {
+        let statm = fs::read_to_string(format!("/proc/{}/statm", member.pid)).unwrap_or_default();
+        statm.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0)
+    };
+    descendants(root).into_iter().map(pages).sum::<u64>().saturating_mul(page)
+}
+
 /// The children of a process, of all its threads; zombies too.
 pub(crate) fn children(parent: Pid) -> Vec<Pid> {
     children_by(parent, &mut None)

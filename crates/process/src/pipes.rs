@@ -35,6 +35,8 @@ pub(crate) struct Feed {
     pipe: Sender,
     data: Vec<u8>,
     written: usize,
+    /// More may follow: it is not over when all is written.
+    open: bool,
 }
 
 impl Feed {
@@ -50,11 +52,30 @@ impl Feed {
             Err(error) => return Err(error.into()),
         };
         let rest = if written < data.len() {
-            Some(Self { pipe: Sender::from_owned_fd_unchecked(ours)?, data, written })
+            Some(Self { pipe: Sender::from_owned_fd_unchecked(ours)?, data, written, open: false })
         } else {
             None
         };
         Ok((rest, theirs))
+    }
+
+    /// A pipe that stays open, and begins with `data`.
+    pub(crate) fn open_to_child(data: Vec<u8>) -> io::Result<(Self, OwnedFd)> {
+        let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
+        fcntl_setfl(&ours, OFlags::NONBLOCK)?;
+        Ok((Self { pipe: Sender::from_owned_fd_unchecked(ours)?, data, written: 0, open: true }, theirs))
+    }
+
+    /// More to write, after what was not yet.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.data.drain(..self.written);
+        self.written = 0;
+        self.data.extend_from_slice(bytes);
+    }
+
+    /// Nothing more follows.
+    pub(crate) fn close(&mut self) {
+        self.open = false;
     }
 
     /// Writes what the pipe takes; ready once there is nothing left to do, be it that the child stopped reading.
@@ -63,10 +84,10 @@ impl Feed {
             match ready!(Pin::new(&mut self.pipe).poll_write(cx, rest)) {
                 Ok(written) => self.written += written,
                 // A child that does not want its input says so by its exit status, if at all.
-                Err(_) => break,
+                Err(_) => return Poll::Ready(()),
             }
         }
-        Poll::Ready(())
+        if self.open { Poll::Pending } else { Poll::Ready(()) }
     }
 }
 

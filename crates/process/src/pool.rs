@@ -59,8 +59,19 @@ impl Keepers {
 
     /// Starts a program under a keeper. Dropping the future ends whatever it has started.
     pub async fn spawn(&self, mut spec: Spec) -> Result<Running, SpawnError> {
+        let stdin = Input::Closed(std::mem::take(&mut spec.stdin));
+        self.start(spec, stdin).await
+    }
+
+    /// The same for a program that is talked to: its stdin stays open for [`Running::write`], after what the spec holds.
+    pub async fn spawn_open(&self, mut spec: Spec) -> Result<Running, SpawnError> {
+        let stdin = Input::Open(std::mem::take(&mut spec.stdin));
+        self.start(spec, stdin).await
+    }
+
+    async fn start(&self, spec: Spec, stdin: Input) -> Result<Running, SpawnError> {
         let frame = message::run(&spec).map_err(|error| refused(&spec, Blame::Program, error))?;
-        let (pipes, theirs) = open_pipes(std::mem::take(&mut spec.stdin)).map_err(no_keeper)?;
+        let (pipes, theirs) = open_pipes(stdin).map_err(no_keeper)?;
         let mut link = self.send(&frame, &theirs).await?;
         drop((frame, theirs));
         let report = std::future::poll_fn(|cx| link.poll_report(cx));
@@ -182,12 +193,25 @@ struct Theirs {
     stderr: OwnedFd,
 }
 
-fn open_pipes(stdin: Vec<u8>) -> io::Result<(Pipes, Theirs)> {
-    let (feed, stdin) = if stdin.is_empty() {
-        (None, None)
-    } else {
-        let (feed, theirs) = Feed::to_child(stdin)?;
-        (feed, Some(theirs))
+/// What a program gets to read.
+enum Input {
+    /// This and no more.
+    Closed(Vec<u8>),
+    /// This, and what is written later.
+    Open(Vec<u8>),
+}
+
+fn open_pipes(stdin: Input) -> io::Result<(Pipes, Theirs)> {
+    let (feed, stdin) = match stdin {
+        Input::Closed(data) if data.is_empty() => (None, None),
+        Input::Closed(data) => {
+            let (feed, theirs) = Feed::to_child(data)?;
+            (feed, Some(theirs))
+        }
+        Input::Open(data) => {
+            let (feed, theirs) = Feed::open_to_child(data)?;
+            (Some(feed), Some(theirs))
+        }
     };
     let (our_stdout, stdout) = pipes::from_child()?;
     let (our_stderr, stderr) = pipes::from_child()?;

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::{Instant, Sleep, timeout};
 
-use trunkline_core::limits::Limit;
+use trunkline_core::limits::{Limit, Limits};
 use trunkline_core::phase::Phase;
 
 use crate::clock::Clock;
@@ -110,6 +110,25 @@ impl Run {
         self.pool.pulse.watched()
     }
 
+    /// More for the program's stdin, if that is still open.
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        if let Some(feed) = &mut self.pipes.stdin {
+            feed.add(bytes);
+        }
+    }
+
+    /// Nothing more follows on its stdin.
+    pub(crate) fn close_input(&mut self) {
+        if let Some(feed) = &mut self.pipes.stdin {
+            feed.close();
+        }
+    }
+
+    /// From now on these limits hold, as if it had been started now.
+    pub(crate) fn limit(&mut self, limits: Limits) {
+        self.clock = Clock::start(limits, self.watched());
+    }
+
     /// Not one process is left.
     pub(crate) fn is_over(&self) -> bool {
         self.link.is_none()
@@ -156,6 +175,7 @@ impl Run {
     /// The ladder: waits, asks, and has it killed. A shutdown cuts the waiting short.
     pub(crate) async fn end(&mut self, linger: Duration) -> Exit {
         self.leave();
+        self.close_input();
         let closing = self.janitor().closing().clone();
         let by_itself = timeout(linger, poll_fn(|cx| self.poll_over(cx)));
         if let Some(Ok(exit)) = closing.run_until_cancelled(by_itself).await {

@@ -5,9 +5,11 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_core::limits::Overrun;
+use rustix::process::Pid;
+use trunkline_core::limits::{Limits, Overrun};
 use trunkline_core::phase::Phase;
 
+use crate::family;
 use crate::link::Link;
 use crate::pipes::Pipes;
 use crate::pool::Pool;
@@ -44,6 +46,18 @@ impl Running {
         poll_fn(|cx| run.poll_next(cx)).await
     }
 
+    /// Writes to a program that was started with [`Keepers::spawn_open`](crate::Keepers::spawn_open): as much as its pipe
+    /// takes goes out with the next call of [`next`](Self::next), the rest as it reads. To one that has closed its stdin
+    /// nothing is written.
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.run().write(bytes);
+    }
+
+    /// Limits the run anew, as if it had been started now: a program that waits for turns is limited in each of them.
+    pub fn limit(&mut self, limits: Limits) {
+        self.run().limit(limits);
+    }
+
     /// Tells what the program is doing, as far as what it prints says so: how long it may be silent depends on it.
     pub fn enter(&mut self, phase: Phase) {
         self.run().enter(phase);
@@ -62,6 +76,11 @@ impl Running {
     /// The main process, which leads its own process group.
     pub fn pid(&self) -> u32 {
         self.run.as_ref().map_or(0, Run::pid)
+    }
+
+    /// How much memory all its processes hold, in bytes, as `/proc` tells it.
+    pub fn resident(&self) -> u64 {
+        i32::try_from(self.keeper()).ok().and_then(Pid::from_raw).map_or(0, family::resident)
     }
 
     /// Its keeper, for logs and tests.

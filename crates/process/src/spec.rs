@@ -13,7 +13,7 @@ use trunkline_core::limits::Limits;
 use crate::confinement::Confinement;
 
 /// One program to run, completely described: nothing is taken from our own environment or directory.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     /// A path, or a bare name that is looked up in the `PATH` of [`env`](Self::env).
     pub program: PathBuf,

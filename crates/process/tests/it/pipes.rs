@@ -1,10 +1,12 @@
 //! Input and output, in amounts that block a careless reader or writer.
 
 use std::fs;
+use std::time::Duration;
 
+use trunkline_core::limits::{Limit, Limits};
 use trunkline_process::{Cut, Exit, Step};
 
-use crate::stage::{Stage, hear, lines};
+use crate::stage::{PATIENCE, Stage, hear, lines};
 
 #[tokio::test]
 async fn case_45_a_megabyte_goes_in_while_more_comes_out() {
@@ -36,6 +38,49 @@ async fn case_46_no_input_is_the_end_of_input() {
     let stage = Stage::new();
     let output = stage.keepers.output(stage.script("cat; readlink /proc/self/fd/0")).await.unwrap();
     assert_eq!(output.stdout, b"/dev/null\n");
+    stage.keepers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_program_that_is_talked_to() {
+    let stage = Stage::new();
+    let mut spec = stage.script("while read -r line; do echo \"heard $line\"; done; echo bye");
+    spec.stdin = b"first\n".to_vec();
+    let mut running = stage.keepers.spawn_open(spec).await.unwrap();
+    assert_eq!(lines(&mut running, 1).await, ["heard first"]);
+    for word in ["second", "third"] {
+        running.write(format!("{word}\n").as_bytes());
+        assert_eq!(lines(&mut running, 1).await, [format!("heard {word}")]);
+    }
+    assert!(running.resident() > 0);
+    assert_eq!(running.finish(PATIENCE).await, Exit::Code(0), "its input ends, and so does it");
+    stage.keepers.shutdown().await;
+}
+
+#[tokio::test]
+async fn it_is_told_more_than_its_pipe_holds() {
+    let stage = Stage::new();
+    let mut spec = stage.script("head -c 3000000 /dev/zero | tr '\\0' x; head -c 1100000 | wc -c");
+    spec.stdin = vec![b'x'; 100_000];
+    let mut running = stage.keepers.spawn_open(spec).await.unwrap();
+    running.write(&vec![b'y'; 1_000_000]);
+    let (text, exit) = hear(&mut running).await;
+    assert_eq!((text.trim_start_matches('x').trim(), exit), ("1100000", Exit::Code(0)));
+    running.write(b"to nobody");
+    assert_eq!(running.next().await, Step::Exited(Exit::Code(0)));
+    stage.keepers.shutdown().await;
+}
+
+#[tokio::test]
+async fn its_limits_begin_with_what_it_is_asked() {
+    let stage = Stage::new();
+    let mut running = stage.keepers.spawn_open(stage.script("read -r line; echo $line; read -r line")).await.unwrap();
+    running.write(b"hello\n");
+    assert_eq!(lines(&mut running, 1).await, ["hello"]);
+    running.limit(Limits { startup: Duration::from_millis(50), ..Limits::NONE });
+    let Step::Limit(overrun) = running.next().await else { panic!("it said something") };
+    assert_eq!(overrun.limit, Limit::Startup, "it has not spoken since");
+    running.stop().await;
     stage.keepers.shutdown().await;
 }
 
