@@ -58,12 +58,12 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
 }
 
 /// An error's text; a service's whole JSON body is unwrapped.
-fn fault(text: &str) -> Fault {
+pub(super) fn fault(text: &str) -> Fault {
     let whole_body = text.trim_start().starts_with('{');
     whole_body.then(|| nested(text)).flatten().unwrap_or_else(|| Fault { text: text.to_owned(), ..Fault::default() })
 }
 
-fn read_item(event: &str, item: &Value, transcript: &mut Transcript) {
+pub(super) fn read_item(event: &str, item: &Value, transcript: &mut Transcript) {
     let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
     let done = event == "item.completed";
     let kind = if field("type").is_empty() { field("item_type") } else { field("type") };

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::transcript::Transcript;
-use super::{Format, acp, ax, claude, codex, fields, gemini, opencode, protocol};
+use super::{Format, acp, app_server, ax, claude, codex, fields, gemini, opencode, protocol};
 use crate::event::Event;
 
 #[derive(Debug)]
 pub(super) enum Dialect {
     Claude(claude::Claude),
-    Codex,
+    Codex(app_server::AppServer),
     Gemini,
     Opencode(opencode::Opencode),
     Ax,
@@ -28,7 +28,7 @@ impl Dialect {
             Format::Text => return None,
             Format::Claude => Self::Claude(claude::Claude::new(claude::Flavour::Claude)),
             Format::Qwen => Self::Claude(claude::Claude::new(claude::Flavour::Qwen)),
-            Format::Codex => Self::Codex,
+            Format::Codex => Self::Codex(app_server::AppServer::default()),
             Format::Gemini => Self::Gemini,
             Format::Opencode => Self::Opencode(opencode::Opencode::default()),
             Format::Ax => Self::Ax,
@@ -108,7 +108,7 @@ impl Dialect {
     fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
         let known = match self {
             Self::Claude(claude) => claude.value(value, transcript) || common(value, transcript),
-            Self::Codex => common(value, transcript),
+            Self::Codex(server) => server.value(value, transcript) || common(value, transcript),
             Self::Gemini => gemini::value(value, transcript) || common(value, transcript),
             Self::Opencode(opencode) => opencode.value(value, transcript) || common(value, transcript),
             Self::Ax => ax::error(value, transcript) || common(value, transcript),

@@ -5,6 +5,7 @@
 //! object over many lines, an array; if no JSON event was seen, the whole output is the answer.
 
 mod acp;
+mod app_server;
 mod ax;
 mod claude;
 mod codex;
