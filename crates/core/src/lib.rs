@@ -11,6 +11,7 @@ pub mod event;
 pub mod failure;
 pub mod limits;
 pub mod lines;
+pub mod live;
 pub mod model;
 pub mod near;
 pub mod parse;

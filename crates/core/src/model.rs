@@ -47,6 +47,8 @@ pub struct Model {
     pub resume: bool,
     /// What becomes of a run whose client goes away, unless the client says otherwise.
     pub on_disconnect: OnDisconnect,
+    /// How many processes are kept ready for it, if that is not left to its use.
+    pub warm: Option<u32>,
     /// What a protocol executable is configured with, beside the model.
     pub config: Map<String, Value>,
 }
@@ -84,6 +86,7 @@ impl Model {
             normalize: Normalize::None,
             resume: true,
             on_disconnect: OnDisconnect::Cancel,
+            warm: None,
             config: Map::new(),
         }
     }

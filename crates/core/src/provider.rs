@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use crate::failure::{Category, Failure, Rule};
+use crate::live;
 use crate::parse::Format;
 use crate::protocol;
 use command::placeholder;
@@ -45,6 +46,9 @@ pub struct Provider {
     /// The form that prints everything at the end.
     #[serde(default)]
     pub whole: Option<Vec<Vec<String>>>,
+    /// How it is kept, and told one turn after the other, where it can be.
+    #[serde(default)]
+    pub live: Option<live::Recipe>,
     #[serde(default)]
     pub prompt: Delivery,
     /// What `read`, `edit` and `full` mean to this CLI.
@@ -207,7 +211,7 @@ pub enum UsageScope {
     Session,
 }
 
-/// Which of a provider's two forms to run.
+/// Which of a provider's forms to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
     /// It prints as it works.
@@ -302,8 +306,7 @@ impl Provider {
     /// Whether the recipe has a place for `{name}`, in each of its forms.
     #[must_use]
     pub fn takes(&self, name: &str) -> bool {
-        let has = |form: &Vec<Vec<String>>| form.iter().flatten().any(|arg| placeholder(arg) == Some(name));
-        has(&self.args) && self.whole.as_ref().is_none_or(has)
+        has_place(&self.args, name) && self.whole.as_ref().is_none_or(|whole| has_place(whole, name))
     }
 
     /// Whether it prints nothing until it is done: silence is no sign of death then.
@@ -346,6 +349,10 @@ impl PermissionTable {
             Permissions::Full => &self.full,
         }
     }
+}
+
+fn has_place(groups: &[Vec<String>], name: &str) -> bool {
+    groups.iter().flatten().any(|arg| placeholder(arg) == Some(name))
 }
 
 fn is_uuid(text: &str) -> bool {

@@ -1,7 +1,8 @@
 //! A recipe and the values of a run, rendered as a command line. Pure: no `PATH` look-up, no I/O.
 
-use super::{CommandLine, Delivery, Form, MAX_ARGUMENT, Provider, Values};
+use super::{CommandLine, Delivery, Form, Inert, MAX_ARGUMENT, Provider, Values, has_place};
 use crate::failure::{Category, Failure};
+use crate::live;
 
 impl Provider {
     /// Renders one turn as a command line. Pure: no `PATH` look-up, no I/O.
@@ -10,7 +11,29 @@ impl Provider {
             Form::Streamed => &self.args,
             Form::Whole => self.whole.as_ref().unwrap_or(&self.args),
         };
-        let prompt = self.inert_prompt(values.prompt);
+        self.render(groups, values)
+    }
+
+    /// Renders the start of a process that stays, and what it is told before its first turn.
+    pub fn live_command(
+        &self,
+        live: &live::Recipe,
+        values: &Values<'_>,
+        system: Option<&str>,
+    ) -> Result<(CommandLine, live::Greeting), Failure> {
+        let command = CommandLine { stdin: None, ..self.render(&live.args, values)? };
+        let greeting = live::Greeting {
+            cwd: values.cwd.to_owned(),
+            model: values.model.filter(|_| !has_place(&live.args, "model")).map(str::to_owned),
+            mode: live.modes.of(values.permissions).map(str::to_owned),
+            system: system.map(str::to_owned),
+            permissions: values.permissions,
+        };
+        Ok((command, greeting))
+    }
+
+    fn render(&self, groups: &[Vec<String>], values: &Values<'_>) -> Result<CommandLine, Failure> {
+        let prompt = self.inert.text(values.prompt);
         let mut args = Vec::new();
         let mut extra_placed = false;
         for group in groups {
@@ -90,11 +113,14 @@ impl Provider {
             format!("the {name} {value:?} begins with a dash and would be read as a flag"),
         ))
     }
+}
 
-    /// The prompt as this CLI takes it for text.
-    fn inert_prompt(&self, prompt: &str) -> String {
-        let mut text = if self.inert.at { escape_at(prompt) } else { prompt.to_owned() };
-        if self.inert.slash && text.starts_with('/') {
+impl Inert {
+    /// The prompt as a CLI takes it for text.
+    #[must_use]
+    pub fn text(self, prompt: &str) -> String {
+        let mut text = if self.at { escape_at(prompt) } else { prompt.to_owned() };
+        if self.slash && text.starts_with('/') {
             text.insert(0, '\n');
         }
         text

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::{Delivery, Grant, Home, Inert, Provider, SessionKind, SettingsFile, StopSignal, UsageScope};
 use crate::failure::Rule;
+use crate::live;
 use crate::parse::Format;
 
 /// The fields of a [`Provider`] that were written; the others stay as they are.
@@ -20,6 +21,7 @@ pub struct Overlay {
     pub format: Option<Format>,
     pub args: Option<Vec<Vec<String>>>,
     pub whole: Option<Vec<Vec<String>>>,
+    pub live: Option<live::Recipe>,
     pub prompt: Option<Delivery>,
     /// Level by level: one that is not written keeps the recipe's grant.
     pub permissions: Grants,
@@ -54,13 +56,14 @@ pub struct Grants {
 
 impl Overlay {
     /// What may be written, by name.
-    pub const FIELDS: [&'static str; 23] = [
+    pub const FIELDS: [&'static str; 24] = [
         "program",
         "native",
         "install",
         "format",
         "args",
         "whole",
+        "live",
         "prompt",
         "permissions",
         "env",
@@ -83,7 +86,7 @@ impl Overlay {
     /// `recipe` with these fields in place of its own.
     #[must_use]
     pub fn over(self, mut recipe: Provider) -> Provider {
-        let new_args = self.args.is_some();
+        let (new_args, new_program) = (self.args.is_some(), self.program.is_some());
         set(&mut recipe.program, self.program);
         set(&mut recipe.native, self.native);
         set(&mut recipe.format, self.format);
@@ -109,6 +112,8 @@ impl Overlay {
         recipe.failures.splice(0..0, self.failures);
         // The recipe's whole form belongs to the arguments that were replaced.
         recipe.whole = if new_args { self.whole } else { self.whole.or(recipe.whole) };
+        // So does its way to stay, which another program may not have either.
+        recipe.live = if new_args || new_program { self.live } else { self.live.or(recipe.live) };
         recipe.prompt = match self.prompt {
             Some(prompt) => prompt,
             None if new_args && recipe.takes("prompt") => Delivery::Arg,
@@ -203,5 +208,6 @@ mod tests {
         }
         let gemini = overlay("args = [['run']]").over(built_in().remove("gemini").unwrap());
         assert_eq!(gemini.whole, None, "the old whole form would not fit the new arguments");
+        assert_eq!(gemini.live, None, "nor would its way to stay");
     }
 }

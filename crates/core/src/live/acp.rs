@@ -1,0 +1,150 @@
+//! The Agent Client Protocol, from the client's side: introduced, a session begun, its model and mode set, then prompts.
+//! The agent asks as well: for permission, which it gets as far as the model has it, and for files and terminals, which
+//! are not offered.
+
+use serde_json::{Value, json};
+
+use super::rpc::{self, Message, Rpc};
+use super::{Greeting, Meaning};
+use crate::provider::Permissions;
+
+#[derive(Debug)]
+pub(super) struct Acp {
+    rpc: Rpc,
+    greeting: Greeting,
+    session: String,
+    expects: Expects,
+}
+
+/// The answer that is awaited, by the number of its request.
+#[derive(Debug)]
+enum Expects {
+    Introduction(u64),
+    Session(u64),
+    /// A model or a mode that was set.
+    Setting(u64),
+    Prompt(u64),
+    Nothing,
+}
+
+impl Acp {
+    pub(super) fn greet(greeting: Greeting) -> (Self, Vec<u8>) {
+        let mut rpc = Rpc::new(true);
+        let nothing = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
+        let params = json!({"protocolVersion": 1, "clientCapabilities": nothing, "clientInfo": rpc::client()});
+        let (id, words) = rpc.request("initialize", params);
+        (Self { rpc, greeting, session: String::new(), expects: Expects::Introduction(id) }, words)
+    }
+
+    pub(super) fn say(&mut self, prompt: &str) -> Vec<u8> {
+        let params = json!({"sessionId": self.session, "prompt": [{"type": "text", "text": prompt}]});
+        let (id, words) = self.rpc.request("session/prompt", params);
+        self.expects = Expects::Prompt(id);
+        words
+    }
+
+    pub(super) fn interrupt(&self) -> Vec<u8> {
+        self.rpc.notification("session/cancel", Some(json!({"sessionId": self.session})))
+    }
+
+    pub(super) fn hear(&mut self, message: &Value, reply: &mut Vec<u8>) -> Meaning {
+        match rpc::read(message) {
+            Message::Result(id, result) => self.answered(id, result, reply),
+            Message::Error(id, error) => self.refused(id, error),
+            Message::Request(id, method, params) => {
+                reply.extend(self.answer(id, method, params));
+                // A decoder tells of it.
+                if method == "session/request_permission" { Meaning::Said } else { Meaning::Nothing }
+            }
+            Message::Notification("session/update", params) => {
+                let ours = params.get("sessionId").and_then(Value::as_str) == Some(self.session.as_str());
+                if ours { Meaning::Said } else { Meaning::Nothing }
+            }
+            Message::Notification(..) | Message::Other => Meaning::Nothing,
+        }
+    }
+
+    fn answered(&mut self, id: u64, result: &Value, reply: &mut Vec<u8>) -> Meaning {
+        match self.expects {
+            Expects::Introduction(expected) if id == expected => {
+                let params = json!({"cwd": self.greeting.cwd, "mcpServers": []});
+                let (id, words) = self.rpc.request("session/new", params);
+                self.expects = Expects::Session(id);
+                reply.extend(words);
+                Meaning::Nothing
+            }
+            Expects::Session(expected) if id == expected => {
+                let Some(session) = result.get("sessionId").and_then(Value::as_str) else {
+                    return Meaning::Broken("it began a session without a name".to_owned());
+                };
+                session.clone_into(&mut self.session);
+                self.set_next(reply)
+            }
+            Expects::Setting(expected) if id == expected => self.set_next(reply),
+            Expects::Prompt(expected) if id == expected => {
+                self.expects = Expects::Nothing;
+                Meaning::SaidLast
+            }
+            Expects::Introduction(_)
+            | Expects::Session(_)
+            | Expects::Setting(_)
+            | Expects::Prompt(_)
+            | Expects::Nothing => Meaning::Nothing,
+        }
+    }
+
+    /// Sets what is still to be set; ready when nothing is.
+    fn set_next(&mut self, reply: &mut Vec<u8>) -> Meaning {
+        let (method, name, value) = if let Some(model) = self.greeting.model.take() {
+            ("session/set_model", "modelId", model)
+        } else if let Some(mode) = self.greeting.mode.take() {
+            ("session/set_mode", "modeId", mode)
+        } else {
+            self.expects = Expects::Nothing;
+            return Meaning::Ready;
+        };
+        let (id, words) = self.rpc.request(method, json!({"sessionId": self.session, name: value}));
+        self.expects = Expects::Setting(id);
+        reply.extend(words);
+        Meaning::Nothing
+    }
+
+    fn refused(&mut self, id: u64, error: &Value) -> Meaning {
+        match self.expects {
+            Expects::Introduction(expected) | Expects::Session(expected) | Expects::Setting(expected)
+                if id == expected =>
+            {
+                Meaning::Broken(rpc::why(error))
+            }
+            Expects::Prompt(expected) if id == expected => {
+                self.expects = Expects::Nothing;
+                Meaning::SaidLast
+            }
+            Expects::Introduction(_)
+            | Expects::Session(_)
+            | Expects::Setting(_)
+            | Expects::Prompt(_)
+            | Expects::Nothing => Meaning::Nothing,
+        }
+    }
+
+    fn answer(&self, id: &Value, method: &str, params: &Value) -> Vec<u8> {
+        if method != "session/request_permission" {
+            return self.rpc.refusal(id, method);
+        }
+        let kinds = match self.greeting.permissions {
+            Permissions::Full => ["allow_once", "allow_always"],
+            // What this level allows it does without asking.
+            Permissions::Read | Permissions::Edit => ["reject_once", "reject_always"],
+        };
+        let options = params.get("options").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let option =
+            |kind: &str| options.iter().find(|option| option.get("kind").and_then(Value::as_str) == Some(kind));
+        let chosen = kinds.iter().find_map(|kind| option(kind)?.get("optionId"));
+        let outcome = match chosen {
+            Some(option) => json!({"outcome": "selected", "optionId": option}),
+            None => json!({"outcome": "cancelled"}),
+        };
+        self.rpc.result(id, json!({"outcome": outcome}))
+    }
+}

@@ -1,0 +1,88 @@
+//! Claude Code's `--input-format stream-json`: control requests and their answers between the messages of its usual
+//! output. The answer to `initialize` says that it is up.
+
+use serde_json::{Value, json};
+
+use super::{Greeting, Meaning, words};
+use crate::provider::Permissions;
+
+/// The control requests of ours, by the id they are answered under.
+const GREETING: &str = "greeting";
+const INTERRUPT: &str = "interrupt";
+
+#[derive(Debug)]
+pub(super) struct Claude {
+    permissions: Permissions,
+}
+
+impl Claude {
+    pub(super) fn greet(greeting: Greeting) -> (Self, Vec<u8>) {
+        let mut request = json!({"subtype": "initialize"});
+        if let Some(system) = greeting.system {
+            request["appendSystemPrompt"] = system.into();
+        }
+        (Self { permissions: greeting.permissions }, control(GREETING, request))
+    }
+
+    pub(super) fn say(&self, prompt: &str) -> Vec<u8> {
+        // Composed by the client: a slash or an `@` in it is text and nothing else.
+        words(&json!({
+            "type": "user",
+            "message": {"role": "user", "content": prompt},
+            "client_composed": true,
+        }))
+    }
+
+    pub(super) fn interrupt(&self) -> Vec<u8> {
+        control(INTERRUPT, json!({"subtype": "interrupt"}))
+    }
+
+    pub(super) fn hear(&self, message: &Value, reply: &mut Vec<u8>) -> Meaning {
+        let field = |name: &str| message.get(name).and_then(Value::as_str);
+        match field("type") {
+            Some("control_response") => answered(message.get("response").unwrap_or(&Value::Null)),
+            Some("control_request") => {
+                reply.extend(self.answer(message));
+                Meaning::Nothing
+            }
+            Some("control_cancel_request" | "command_lifecycle" | "conversation_reset" | "keep_alive") => {
+                Meaning::Nothing
+            }
+            Some("result") => Meaning::SaidLast,
+            Some(_) | None => Meaning::Said,
+        }
+    }
+
+    /// It asks us: whether it may use a tool, or for something that nobody here offers.
+    fn answer(&self, message: &Value) -> Vec<u8> {
+        let id = message.get("request_id").unwrap_or(&Value::Null);
+        let request = message.get("request").unwrap_or(&Value::Null);
+        let response = match (request.get("subtype").and_then(Value::as_str), self.permissions) {
+            (Some("can_use_tool"), Permissions::Full) => {
+                let input = request.get("input").unwrap_or(&Value::Null);
+                json!({"subtype": "success", "request_id": id, "response": {"behavior": "allow", "updatedInput": input}})
+            }
+            (Some("can_use_tool"), Permissions::Read | Permissions::Edit) => {
+                let denied = json!({"behavior": "deny", "message": "nobody is there to allow this"});
+                json!({"subtype": "success", "request_id": id, "response": denied})
+            }
+            _ => json!({"subtype": "error", "request_id": id, "error": "not offered here"}),
+        };
+        words(&json!({"type": "control_response", "response": response}))
+    }
+}
+
+fn answered(response: &Value) -> Meaning {
+    let field = |name: &str| response.get(name).and_then(Value::as_str);
+    if field("request_id") != Some(GREETING) {
+        return Meaning::Nothing;
+    }
+    match field("subtype") {
+        Some("success") => Meaning::Ready,
+        _ => Meaning::Broken(field("error").unwrap_or("it refused to be initialized").to_owned()),
+    }
+}
+
+fn control(id: &str, request: Value) -> Vec<u8> {
+    words(&json!({"type": "control_request", "request_id": id, "request": request}))
+}

@@ -1,0 +1,225 @@
+//! A process that takes turns over its stdio, without the process: what is written to it, and which of its words belong
+//! to a turn.
+//!
+//! A one-shot run is a command line, and its output is all about one turn. A process that stays must be greeted first,
+//! told the turn, answered when it asks, and heard out until the turn is over though the process is not. That is a
+//! [`Line`]: bytes in, bytes to write out, and the bytes that a [`Decoder`](crate::parse::Decoder) reads as it reads any
+//! output. What a step of an agent means is known there and only there; here is known who is speaking about what.
+//!
+//! ```text
+//! Booting ──the greeting is answered──▶ Ready ──say──▶ Busy ──its last word──▶ Ready
+//!    └──────────── refused, or not understood ─────▶ Broken ◀──────┘
+//! ```
+//!
+//! Three protocols are spoken: Claude Code's stream of JSON messages ([`claude`]), Codex's app-server ([`app_server`]) and
+//! the Agent Client Protocol ([`acp`]). Each is a state machine without I/O and without a clock; like a decoder, it takes
+//! any bytes and cannot fail. What a provider speaks, and what it is told in which way, is data: [`Recipe`].
+//!
+//! A line is one conversation's. Nothing here can make a process forget, so whoever keeps lines must never let another
+//! conversation have one that was spoken to.
+
+mod acp;
+mod app_server;
+mod claude;
+mod recipe;
+mod rpc;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::lines::{self, Lines};
+use crate::provider::Permissions;
+pub use recipe::{Modes, Recipe};
+
+/// What is spoken over a process's stdio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// Claude Code's `--input-format stream-json`.
+    Claude,
+    /// Codex's `app-server`.
+    AppServer,
+    /// The Agent Client Protocol.
+    Acp,
+}
+
+/// What a process is told before its first turn, beside its arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Greeting {
+    /// Where the conversation is about.
+    pub cwd: String,
+    /// The model, where it is not an argument.
+    pub model: Option<String>,
+    /// The protocol's name for what may be done without asking, where it is not an argument.
+    pub mode: Option<String>,
+    /// Standing instructions, where they are taken apart from the prompt.
+    pub system: Option<String>,
+    /// What is answered when it asks whether it may do something.
+    pub permissions: Permissions,
+}
+
+/// Where a line is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stage {
+    /// It has been greeted and has not answered all of it.
+    Booting,
+    /// It waits for a turn.
+    Ready,
+    /// A turn is on its way.
+    Busy,
+    /// It takes no turn, and why.
+    Broken(String),
+}
+
+/// What came of some bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Heard {
+    /// The lines that are about the turn, for a decoder.
+    pub said: Vec<u8>,
+    /// What the process waits for.
+    pub reply: Vec<u8>,
+}
+
+/// One process that stays, as a conversation.
+#[derive(Debug)]
+pub struct Line {
+    lines: Lines,
+    stage: Stage,
+    speaker: Speaker,
+}
+
+#[derive(Debug)]
+enum Speaker {
+    Claude(claude::Claude),
+    AppServer(app_server::AppServer),
+    Acp(acp::Acp),
+}
+
+/// What a speaker makes of one of the other side's messages.
+enum Meaning {
+    /// It is about the turn.
+    Said,
+    /// It is about the turn, which is over with it.
+    SaidLast,
+    /// It was for us, or is about nothing.
+    Nothing,
+    Ready,
+    Broken(String),
+}
+
+impl Line {
+    /// A line to a process that was just started, and what to write to it.
+    #[must_use]
+    pub fn new(protocol: Protocol, greeting: Greeting) -> (Self, Vec<u8>) {
+        let (speaker, words) = match protocol {
+            Protocol::Claude => {
+                let (claude, words) = claude::Claude::greet(greeting);
+                (Speaker::Claude(claude), words)
+            }
+            Protocol::AppServer => {
+                let (server, words) = app_server::AppServer::greet(greeting);
+                (Speaker::AppServer(server), words)
+            }
+            Protocol::Acp => {
+                let (acp, words) = acp::Acp::greet(greeting);
+                (Speaker::Acp(acp), words)
+            }
+        };
+        (Self { lines: Lines::default(), stage: Stage::Booting, speaker }, words)
+    }
+
+    #[must_use]
+    pub fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    /// Tells it a turn: what to write. `session` is a conversation of its own that it is to go on with, and is not in yet.
+    /// Nothing, if it cannot take one.
+    pub fn say(&mut self, prompt: &str, session: Option<&str>) -> Option<Vec<u8>> {
+        if self.stage != Stage::Ready {
+            return None;
+        }
+        let words = match &mut self.speaker {
+            Speaker::Claude(claude) if session.is_none() => Some(claude.say(prompt)),
+            Speaker::AppServer(server) => Some(server.say(prompt, session)),
+            Speaker::Acp(acp) if session.is_none() => Some(acp.say(prompt)),
+            // They go on with what is over only when they are started for it.
+            Speaker::Claude(_) | Speaker::Acp(_) => None,
+        }?;
+        self.stage = Stage::Busy;
+        Some(words)
+    }
+
+    /// Asks it to leave off: what to write. The turn is over when it says so.
+    pub fn interrupt(&mut self) -> Vec<u8> {
+        if self.stage != Stage::Busy {
+            return Vec::new();
+        }
+        match &mut self.speaker {
+            Speaker::Claude(claude) => claude.interrupt(),
+            Speaker::AppServer(server) => server.interrupt(),
+            Speaker::Acp(acp) => acp.interrupt(),
+        }
+    }
+
+    /// Takes the next bytes, cut anywhere.
+    pub fn hear(&mut self, bytes: &[u8]) -> Heard {
+        let mut whole = Vec::new();
+        self.lines.push(bytes, |line| whole.push(line));
+        let mut heard = Heard::default();
+        for line in whole {
+            match line {
+                lines::Line::Whole(line) => self.line(&line, &mut heard),
+                lines::Line::Overlong { head, bytes } if self.stage == Stage::Busy => {
+                    pass(&format!("{head}… [a line of {bytes} bytes was left out]"), &mut heard);
+                }
+                lines::Line::Overlong { .. } => {}
+            }
+        }
+        heard
+    }
+
+    fn line(&mut self, line: &str, heard: &mut Heard) {
+        let busy = self.stage == Stage::Busy;
+        let Ok(message) = serde_json::from_str::<Value>(line) else {
+            // Noise, or JSON that only a decoder can read.
+            if busy && !line.trim().is_empty() {
+                pass(line, heard);
+            }
+            return;
+        };
+        let meaning = match &mut self.speaker {
+            Speaker::Claude(claude) => claude.hear(&message, &mut heard.reply),
+            Speaker::AppServer(server) => server.hear(&message, &mut heard.reply),
+            Speaker::Acp(acp) => acp.hear(&message, &mut heard.reply),
+        };
+        match meaning {
+            Meaning::Said | Meaning::SaidLast if busy => {
+                pass(line, heard);
+                if matches!(meaning, Meaning::SaidLast) {
+                    self.stage = Stage::Ready;
+                }
+            }
+            // Of a turn that is over, or was never asked for.
+            Meaning::Said | Meaning::SaidLast | Meaning::Nothing => {}
+            Meaning::Ready if self.stage == Stage::Booting => self.stage = Stage::Ready,
+            Meaning::Ready => {}
+            Meaning::Broken(why) => self.stage = Stage::Broken(why),
+        }
+    }
+}
+
+fn pass(line: &str, heard: &mut Heard) {
+    heard.said.extend_from_slice(line.as_bytes());
+    heard.said.push(b'\n');
+}
+
+/// A message as the bytes of its line.
+fn words(message: &Value) -> Vec<u8> {
+    let mut bytes = message.to_string().into_bytes();
+    bytes.push(b'\n');
+    bytes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! A provider's other way to run, as data.
+
+use serde::Deserialize;
+
+use super::Protocol;
+use crate::provider::{Inert, Permissions, UsageScope};
+
+/// How a provider is kept, and what it is told in which way: a placeholder of its arguments is fixed when it starts, and
+/// so is all that its protocol takes only in the greeting.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    pub protocol: Protocol,
+    pub args: Vec<Vec<String>>,
+    #[serde(default)]
+    pub modes: Modes,
+    /// How text is kept from becoming the CLI's own command on this way.
+    #[serde(default)]
+    pub inert: Inert,
+    /// What it counts on this way, if that is not what it counts on the other.
+    #[serde(default)]
+    pub usage: Option<UsageScope>,
+    /// Files that it reads when it starts, in the workspace and the folders above it, or under `~/`: one that has changed
+    /// since makes it stale.
+    #[serde(default)]
+    pub reads: Vec<String>,
+}
+
+/// The protocol's names for what may be done without asking, where they are not arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Modes {
+    pub read: Option<String>,
+    pub edit: Option<String>,
+    pub full: Option<String>,
+}
+
+impl Modes {
+    #[must_use]
+    pub fn of(&self, permissions: Permissions) -> Option<&str> {
+        match permissions {
+            Permissions::Read => self.read.as_deref(),
+            Permissions::Edit => self.edit.as_deref(),
+            Permissions::Full => self.full.as_deref(),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Whatever a process says, however it is cut: no panic, the same in pieces as in one, and one end for each turn.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const PROTOCOLS: [(Protocol, &str); 3] =
+    [(Protocol::Claude, "claude"), (Protocol::AppServer, "codex"), (Protocol::Acp, "gemini")];
+
+/// Messages that look like those of every protocol, with parts missing or of the wrong type.
+fn messageish() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        prop::sample::select(vec![
+            "greeting",
+            "success",
+            "error",
+            "control_response",
+            "control_request",
+            "can_use_tool",
+            "result",
+            "assistant",
+            "turn/completed",
+            "turn/started",
+            "item/agentMessage/delta",
+            "session/update",
+            "agent_message_chunk",
+            "end_turn",
+            "session/request_permission",
+            "fs/read_text_file",
+            "item/fileChange/requestApproval",
+            "t",
+            "s",
+            "2.0",
+        ])
+        .prop_map(|word| json!(word)),
+        (0_u64..6).prop_map(|n| json!(n)),
+        any::<bool>().prop_map(|truth| json!(truth)),
+        Just(Value::Null),
+    ];
+    let keys = prop::sample::select(vec![
+        "type",
+        "subtype",
+        "request_id",
+        "response",
+        "request",
+        "id",
+        "method",
+        "params",
+        "result",
+        "error",
+        "message",
+        "thread",
+        "threadId",
+        "turn",
+        "turnId",
+        "sessionId",
+        "update",
+        "sessionUpdate",
+        "content",
+        "text",
+        "delta",
+        "jsonrpc",
+        "options",
+        "kind",
+        "optionId",
+        "stopReason",
+        "status",
+        "is_error",
+    ]);
+    let tree = leaf.prop_recursive(4, 24, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec((keys.clone(), inner.clone()), 0..6).prop_map(|members| Value::Object(
+                members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+            )),
+            prop::collection::vec(inner, 0..3).prop_map(Value::Array),
+        ]
+    });
+    prop_oneof![4 => tree.prop_map(|value| value.to_string()), 1 => "[^\r\n]{0,40}"]
+}
+
+/// Brings a line up, where that is possible, then says something to it.
+fn busy(protocol: Protocol) -> Line {
+    let (mut line, _) = Line::new(protocol, Greeting::default());
+    let up = match protocol {
+        Protocol::Claude => {
+            vec![json!({"type": "control_response", "response": {"subtype": "success", "request_id": "greeting"}})]
+        }
+        Protocol::AppServer => {
+            vec![json!({"id": 1, "result": {}}), json!({"id": 2, "result": {"thread": {"id": "t"}}})]
+        }
+        Protocol::Acp => vec![json!({"id": 1, "result": {}}), json!({"id": 2, "result": {"sessionId": "s"}})],
+    };
+    for message in up {
+        line.hear(&words(&message));
+    }
+    line.say("hello", None).unwrap();
+    line
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_however_cut(
+        which in 0..PROTOCOLS.len(),
+        lines in prop::collection::vec(messageish(), 0..30),
+        garbage in prop::collection::vec(any::<u8>(), 0..60),
+        cuts in prop::collection::vec(1_usize..200, 1..20),
+    ) {
+        let (protocol, provider) = PROTOCOLS[which];
+        let mut bytes = lines.join("\n").into_bytes();
+        bytes.extend(garbage);
+        bytes.push(b'\n');
+        let mut whole = busy(protocol);
+        let expected = whole.hear(&bytes);
+        let mut pieces = busy(protocol);
+        let (mut said, mut reply, mut rest) = (Vec::new(), Vec::new(), bytes.as_slice());
+        for cut in cuts.iter().cycle() {
+            let (piece, after) = rest.split_at((*cut).min(rest.len()));
+            let heard = pieces.hear(piece);
+            said.extend(heard.said);
+            reply.extend(heard.reply);
+            rest = after;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        prop_assert_eq!((&said, &reply), (&expected.said, &expected.reply));
+        prop_assert_eq!(pieces.stage(), whole.stage());
+
+        // However it went, the turn has one end, and the line takes another only when that one is over.
+        let mut decoder = decoder(provider);
+        let mut events = decoder.push(&said);
+        concluded(&mut decoder, &mut events);
+        prop_assert!(!events.iter().any(|event| matches!(event, Event::Finished(_) | Event::Failed(_))));
+        prop_assert_eq!(pieces.say("again", None).is_some(), *whole.stage() == Stage::Ready);
+    }
+
+    #[test]
+    fn a_line_that_is_not_up_takes_no_turn(
+        which in 0..PROTOCOLS.len(),
+        lines in prop::collection::vec("[^\r\n]{0,40}", 0..20),
+    ) {
+        let (mut line, greeting) = Line::new(PROTOCOLS[which].0, Greeting::default());
+        prop_assert!(!greeting.is_empty());
+        let heard = line.hear(lines.join("\n").as_bytes());
+        prop_assert!(heard.said.is_empty(), "there is no turn for it to be about");
+        prop_assert!(line.say("hello", None).is_none() && line.interrupt().is_empty());
+    }
+}
+
+#[test]
+fn what_is_asked_is_answered_as_the_model_may() {
+    let asked = json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": {"options": [
+        {"optionId": "a", "kind": "allow_once"}, {"optionId": "r", "kind": "reject_once"},
+    ]}});
+    for (permissions, chosen) in [(Permissions::Read, "r"), (Permissions::Edit, "r"), (Permissions::Full, "a")] {
+        let (mut line, _) = Line::new(Protocol::Acp, Greeting { permissions, ..Greeting::default() });
+        let reply = line.hear(&words(&asked)).reply;
+        let reply: Value = serde_json::from_slice(&reply).unwrap();
+        assert_eq!(reply["result"]["outcome"], json!({"outcome": "selected", "optionId": chosen}));
+        let file =
+            json!({"jsonrpc": "2.0", "id": "x", "method": "fs/read_text_file", "params": {"path": "/etc/passwd"}});
+        let reply: Value = serde_json::from_slice(&line.hear(&words(&file)).reply).unwrap();
+        assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!("x"), &json!(-32601)));
+    }
+}
+
+#[test]
+fn a_greeting_that_is_refused_breaks_the_line() {
+    for (protocol, refusal) in [
+        (
+            Protocol::Claude,
+            json!({"type": "control_response", "response": {"subtype": "error", "request_id": "greeting", "error": "no"}}),
+        ),
+        (Protocol::AppServer, json!({"id": 1, "error": {"code": -32600, "message": "no"}})),
+        (Protocol::Acp, json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32600, "message": "no"}})),
+    ] {
+        let (mut line, _) = Line::new(protocol, Greeting::default());
+        line.hear(&words(&refusal));
+        assert_eq!(line.stage(), &Stage::Broken("no".to_owned()));
+    }
+}

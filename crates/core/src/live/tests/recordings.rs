@@ -1,0 +1,107 @@
+//! Conversations with the real CLIs (`fixtures/live/<provider>/<case>.txt`): `>` what they were told, `<` what they said.
+//! The line must say the same words at the same moments, and its decoder's events are compared with a snapshot.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::*;
+
+/// What each case was greeted with, beside what the provider's recipe says.
+fn greeting(provider: &str, case: &str) -> Greeting {
+    let full = ["claude", "gemini", "qwen"].contains(&provider);
+    Greeting {
+        cwd: "/repo".to_owned(),
+        model: match provider {
+            "codex" => Some("gpt-5.5".to_owned()),
+            "opencode" => Some("mock/mock-model".to_owned()),
+            _ => None,
+        },
+        mode: (provider == "codex").then(|| "workspace-write".to_owned()),
+        system: (provider == "claude" && case == "turns").then(|| "Be brief.".to_owned()),
+        permissions: if full { Permissions::Full } else { Permissions::Edit },
+    }
+}
+
+struct Replay {
+    line: Line,
+    decoder: Decoder,
+    events: Vec<Event>,
+    /// What the line has written and the recording has not confirmed yet.
+    unconfirmed: Vec<u8>,
+    turns: Vec<Value>,
+}
+
+impl Replay {
+    /// The next words of ours in the recording: those that were written already, or a turn, or its end.
+    fn told(&mut self, words: &str) {
+        let wanted: Value = serde_json::from_str(words).unwrap();
+        if self.unconfirmed.is_empty() {
+            let prompt = ["/message/content", "/params/input/0/text", "/params/prompt/0/text"];
+            let prompt = prompt.iter().find_map(|place| wanted.pointer(place)).and_then(Value::as_str);
+            let session = wanted.pointer("/params/threadId").and_then(Value::as_str);
+            self.unconfirmed = match (prompt, wanted.get("method").and_then(Value::as_str)) {
+                (Some(prompt), _) => self.line.say(prompt, None).unwrap(),
+                (None, Some("thread/resume")) => self.line.say("and on", session).unwrap(),
+                (None, _) => self.line.interrupt(),
+            };
+        }
+        let end = self.unconfirmed.iter().position(|byte| *byte == b'\n').expect("words were expected");
+        let written: Vec<u8> = self.unconfirmed.drain(..=end).collect();
+        assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), wanted);
+    }
+
+    fn said(&mut self, words: &str) {
+        let busy = *self.line.stage() == Stage::Busy;
+        let heard = self.line.hear(format!("{words}\n").as_bytes());
+        self.unconfirmed.extend(heard.reply);
+        self.events.extend(self.decoder.push(&heard.said));
+        if busy && *self.line.stage() == Stage::Ready {
+            assert!(self.decoder.ended(), "both must know that the turn is over");
+            let conclusion = concluded(&mut self.decoder, &mut self.events);
+            self.turns.push(json!({
+                "events": std::mem::take(&mut self.events),
+                "content": conclusion.content,
+                "usage": [conclusion.usage.input_tokens, conclusion.usage.output_tokens],
+                "session": conclusion.session,
+                "failure": conclusion.failure,
+            }));
+        }
+    }
+}
+
+fn replay(provider: &'static str, path: &Path) -> Vec<Value> {
+    let case = path.file_stem().unwrap().to_string_lossy().into_owned();
+    let recording = fs::read_to_string(path).unwrap();
+    let protocol = provider::built_in()[provider].live.as_ref().unwrap().protocol;
+    let (line, unconfirmed) = Line::new(protocol, greeting(provider, &case));
+    let mut replay = Replay { line, decoder: decoder(provider), events: Vec::new(), unconfirmed, turns: Vec::new() };
+    for line in recording.lines() {
+        match line.split_at(2) {
+            ("> ", words) => {
+                if *replay.line.stage() == Stage::Ready {
+                    replay.decoder = decoder(provider);
+                }
+                replay.told(words);
+            }
+            (_, words) => replay.said(words),
+        }
+    }
+    assert_eq!((replay.line.stage(), replay.unconfirmed.len()), (&Stage::Ready, 0), "{provider} {case}");
+    replay.turns
+}
+
+#[test]
+fn conversations() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/live");
+    for provider in ["claude", "codex", "gemini", "qwen"] {
+        let folder = root.join(provider);
+        let mut cases: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        cases.sort();
+        for path in cases {
+            let name = format!("{provider}__{}", path.file_stem().unwrap().to_string_lossy());
+            insta::assert_json_snapshot!(name, replay(provider, &path));
+        }
+    }
+}
