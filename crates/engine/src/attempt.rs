@@ -1,6 +1,7 @@
 //! One try of a turn: bytes from the CLI become events, and its end becomes the last of them.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,23 +9,30 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use trunkline_core::event::{Answer, Event, Receipt, SessionId};
 use trunkline_core::failure::{Category, Failure};
+use trunkline_core::live::{Line, Stage};
 use trunkline_core::model::Model;
 use trunkline_core::parse::{Conclusion, Decoder, Ending};
 use trunkline_core::phase::{Phase, Phases};
-use trunkline_core::provider::{Provider, UsageScope};
-use trunkline_process::{Exit, Running, Step};
+use trunkline_core::provider::{Form, Provider, UsageScope};
+use trunkline_process::{Exit, Running, Spec, Step};
 use trunkline_upstream::Call;
 
+use crate::begin::{NotBegun, decoder};
 use crate::belongings::Belongings;
 use crate::builtin::AtWork;
 use crate::engine::Inner;
 use crate::router::Policy;
+use crate::scratch::Scratch;
+use crate::warm::{Boot, Kept, Stamps};
 
 /// How long a CLI that keeps trying in vain may take to say why, on its other stream.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// How often a CLI may try again by itself while another waits to take over.
 const ENOUGH_RETRIES: u32 = 2;
+
+/// How long a process that is told to leave off may take to do so before it is stopped.
+const LEAVE_OFF: Duration = Duration::from_secs(1);
 
 /// A try on its way. Dropping it stops the CLI and puts its workspace in order.
 pub(crate) struct Attempt {
@@ -42,6 +50,8 @@ pub(crate) struct Attempt {
 
 enum State {
     Live(Box<Live>),
+    /// A line was lost before it had said anything: the same turn begins again in a process of its own.
+    Starting(Box<Live>, Starting),
     /// A service answers.
     Calling(Box<(Call, Belongings)>),
     /// The built-in agent answers.
@@ -54,8 +64,12 @@ enum State {
     Done,
 }
 
+type Starting = Pin<Box<dyn Future<Output = Result<Running, Failure>> + Send>>;
+
 pub(crate) struct Live {
     pub(crate) running: Running,
+    /// Set when the process was there before the turn, and may be there after it.
+    pub(crate) carrier: Option<Carrier>,
     pub(crate) decoder: Decoder,
     pub(crate) provider: Arc<Provider>,
     pub(crate) model: Arc<Model>,
@@ -66,6 +80,18 @@ pub(crate) struct Live {
     pub(crate) standby: Option<Arc<Policy>>,
     /// Until when a CLI that has given up may still say why, or one that has said all may exit.
     pub(crate) last_words: Option<Instant>,
+    /// Something of the answer, or a tool, has come.
+    pub(crate) shown: bool,
+}
+
+/// What carries a turn to a process that stays, and the process's own things.
+pub(crate) struct Carrier {
+    pub(crate) line: Line,
+    pub(crate) boot: Arc<Boot>,
+    pub(crate) stamps: Stamps,
+    pub(crate) scratch: Scratch,
+    /// The same turn as a process of its own, should this one be lost.
+    pub(crate) cold: Option<Spec>,
 }
 
 /// How a CLI is parted from.
@@ -137,6 +163,10 @@ impl Attempt {
                         None => self.conclude(Ending::Open, Parting::Stop),
                     }
                 }
+                State::Starting(_, starting) => {
+                    let started = starting.await;
+                    self.started_over(started);
+                }
                 State::Calling(calling) => {
                     let (call, belongings) = &mut **calling;
                     match call.next().await {
@@ -177,11 +207,17 @@ impl Attempt {
         let State::Live(live) = &mut self.state else { return };
         match step {
             Step::Stdout(bytes) => {
-                let events = live.decoder.push(&bytes);
+                let events = live.hear(&bytes);
                 let acted = |event: &Event| matches!(event, Event::ToolStarted { .. } | Event::Text { .. });
                 if events.iter().any(acted) {
                     // It is on its way: whoever took over would begin anew.
                     live.standby = None;
+                }
+                let shows = |event: &Event| acted(event) || matches!(event, Event::Thinking { .. });
+                if !live.shown && events.iter().any(shows) {
+                    live.shown = true;
+                    // The next turn may come while this one goes on.
+                    live.belongings.engine.refill_lines();
                 }
                 self.events.extend(events);
                 let phase = live.decoder.phase();
@@ -202,6 +238,7 @@ impl Attempt {
                 }
                 self.enter(phase);
             }
+            Step::Exited(_) if live.may_start_over() => self.start_over(),
             // Its output was complete when it was stopped.
             Step::Exited(_) if live.running.was_mute() => self.conclude(Ending::Open, Parting::Exited),
             Step::Exited(Exit::Code(code)) => self.conclude(Ending::Code(code), Parting::Exited),
@@ -216,17 +253,30 @@ impl Attempt {
         let stderr = live.running.stderr_tail();
         let mut conclusion = live.decoder.conclude(ending, &stderr, &live.prompt);
         self.events.extend(conclusion.events.drain(..));
+        let session = conclusion.session.clone();
         let last = live.last_event(conclusion);
         // Who has failed has nothing left to put away, and another may wait for its end.
         let parting = match (parting, &last) {
             (Parting::Ended, Event::Failed(_)) => Parting::Stop,
             (parting, _) => parting,
         };
-        let Live { running, mut belongings, .. } = *live;
+        let Live { running, carrier, model, session: asked, mut belongings, .. } = *live;
         let engine = Arc::clone(&belongings.engine);
         if belongings.worktree.is_none() {
             let answered = matches!(last, Event::Finished(_));
             self.events.push_back(last);
+            // Who is not known by what was said comes back only if there is a session to come back to.
+            let comes_back = answered && (model.resume || asked.is_some());
+            let carrier = match (carrier, session.filter(|_| comes_back)) {
+                (Some(carrier), Some(session)) if *carrier.line.stage() == Stage::Ready => {
+                    let Carrier { line, boot, stamps, scratch, .. } = carrier;
+                    engine.hold_line(Kept { running, line, boot, stamps, scratch }, session);
+                    engine.refill_lines();
+                    return;
+                }
+                (carrier, _) => carrier,
+            };
+            engine.refill_lines();
             match parting {
                 Parting::Exited if answered => drop((running, belongings)),
                 Parting::Exited | Parting::Ended | Parting::Stop => {
@@ -234,7 +284,7 @@ impl Attempt {
                     self.gone = Some(gone);
                     engine.tracker.spawn(async move {
                         part(running, parting, &belongings.engine).await;
-                        drop(belongings);
+                        drop((belongings, carrier));
                         let _nobody_waits_for_it = sender.send(());
                     });
                 }
@@ -252,7 +302,53 @@ impl Attempt {
     }
 }
 
+impl Attempt {
+    /// Begins again, cold. It is the same attempt: the line was ours to lose, not the provider's.
+    fn start_over(&mut self) {
+        let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
+        let Some(spec) = live.carrier.take().and_then(|carrier| carrier.cold) else { return };
+        let (engine, provider) = (Arc::clone(&live.belongings.engine), Arc::clone(&live.provider));
+        let message = format!("the {} that was kept ready had gone; starting another", provider.name);
+        tracing::info!(model = live.model.name, "{message}");
+        engine.warm.ledger.note(&provider.name, |figures| figures.lost += 1);
+        self.events.push_back(Event::Notice { message });
+        let starting = async move {
+            engine.start_process(spec, &provider).await.map_err(|not_begun| match not_begun {
+                NotBegun::Failed(failure) => failure,
+                NotBegun::Exhausted(message) => Failure::new(Category::Server, message),
+            })
+        };
+        self.state = State::Starting(live, Box::pin(starting));
+    }
+
+    fn started_over(&mut self, started: Result<Running, Failure>) {
+        let State::Starting(mut live, _) = std::mem::replace(&mut self.state, State::Done) else { return };
+        match started {
+            Ok(running) => {
+                live.decoder = decoder(&live.provider, &live.model, Form::Streamed);
+                live.running = running;
+                live.last_words = None;
+                self.state = State::Live(live);
+            }
+            Err(failure) => self.events.push_back(Event::Failed(failure)),
+        }
+    }
+}
+
 impl Live {
+    /// What came of some bytes; what the process waits for is written to it.
+    fn hear(&mut self, bytes: &[u8]) -> Vec<Event> {
+        let Some(carrier) = &mut self.carrier else { return self.decoder.push(bytes) };
+        let heard = carrier.line.hear(bytes);
+        self.running.write(&heard.reply);
+        self.decoder.push(&heard.said)
+    }
+
+    /// Whether its process is gone for no reason of the turn's, and nobody will notice another.
+    fn may_start_over(&self) -> bool {
+        !self.shown && !self.decoder.ended() && self.carrier.as_ref().is_some_and(|carrier| carrier.cold.is_some())
+    }
+
     /// A CLI may try for minutes what another could answer now.
     fn lose_patience(&mut self) {
         if let Some(policy) = &self.standby
@@ -284,7 +380,9 @@ impl Live {
                 Event::Failed(Failure { message, hint, ..failure })
             }
             Ok(answer) => {
-                let usage = match (self.provider.usage, session.as_ref().or(self.session.as_ref())) {
+                let live = self.carrier.as_ref().and(self.provider.live.as_ref());
+                let scope = live.and_then(|live| live.usage).unwrap_or(self.provider.usage);
+                let usage = match (scope, session.as_ref().or(self.session.as_ref())) {
                     (UsageScope::Session, Some(session)) => {
                         self.belongings.engine.sessions.turn_usage(session, answer.usage)
                     }
@@ -299,12 +397,18 @@ impl Live {
 impl Drop for Attempt {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.state, State::Done) {
-            State::Live(live) => {
-                let Live { running, mut belongings, .. } = *live;
+            State::Live(live) | State::Starting(live, _) => {
+                let Live { mut running, carrier, mut belongings, .. } = *live;
                 let engine = Arc::clone(&belongings.engine);
                 engine.tracker.spawn(async move {
-                    running.stop().await;
+                    // One that can be told to leave off ends its tools itself.
+                    let mut carrier = carrier;
+                    let leave_off = carrier.as_mut().map(|carrier| carrier.line.interrupt()).unwrap_or_default();
+                    running.write(&leave_off);
+                    running.finish(if leave_off.is_empty() { Duration::ZERO } else { LEAVE_OFF }).await;
+                    drop(carrier);
                     belongings.put_in_order().await;
+                    belongings.engine.refill_lines();
                 });
             }
             State::Working(at_work) => drop(at_work.end()),

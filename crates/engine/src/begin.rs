@@ -1,5 +1,6 @@
 //! The beginning of one attempt: a slot, a workspace, and a program that is started or a service that is called.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use trunkline_core::api::Api;
@@ -7,15 +8,15 @@ use trunkline_core::event::SessionId;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::parse::{Context, Decoder};
-use trunkline_core::prompt;
+use trunkline_core::prompt::{self, Prompt};
 use trunkline_core::provider::{Form, Provider};
 use trunkline_core::turn::Turn;
-use trunkline_process::SpawnError;
+use trunkline_process::{Running, SpawnError, Spec};
 use trunkline_upstream::{Call, Patience};
 use trunkline_wire::upstream;
 
 use crate::agent_file;
-use crate::attempt::{Attempt, Live};
+use crate::attempt::{Attempt, Carrier, Live};
 use crate::belongings::Belongings;
 use crate::engine::Inner;
 use crate::gate::Permit;
@@ -24,6 +25,7 @@ use crate::models::Models;
 use crate::router::Policy;
 use crate::scratch::Scratch;
 use crate::session::{self, Place};
+use crate::warm::{Kept, Taken, Wish};
 use crate::worktree::After;
 
 /// One try of a turn.
@@ -62,14 +64,21 @@ impl Inner {
         if model.worktree {
             belongings = self.with_worktree(belongings, &attempt).await?;
         }
+        let cwd = belongings.cwd(model);
+        let up_to_date = turn.session.as_ref().is_none_or(|session| self.warm.begin_in(&provider.name, session));
+        let carrier =
+            if self.keeps_lines() { self.on_a_line(&launch, &prompt, &program, &cwd, up_to_date).await? } else { None };
         let spec = launch.spec(&prompt, program, &mut belongings)?;
-        let running = self.keepers.spawn(spec).await.map_err(|error| could_not_start(error, &provider.name))?;
-        tracing::debug!(run = id, model = model.name, pid = running.pid(), "started");
+        let (running, carrier) = match carrier {
+            Some((running, carrier)) => (running, Some(Carrier { cold: Some(spec), ..carrier })),
+            None => (self.start_process(spec, provider).await?, None),
+        };
+        tracing::debug!(run = id, model = model.name, pid = running.pid(), warm = carrier.is_some(), "started");
         belongings.started = true;
-        let decoder = Decoder::new(provider.format, decoding(provider, model, launch.form()));
         Ok(Attempt::new(Live {
             running,
-            decoder,
+            carrier,
+            decoder: decoder(provider, model, launch.form()),
             provider: Arc::clone(provider),
             model: Arc::clone(model),
             prompt: prompt.text,
@@ -77,7 +86,39 @@ impl Inner {
             belongings,
             standby: attempt.standby,
             last_words: None,
+            shown: false,
         }))
+    }
+
+    /// Tells the turn to a process that is up already, if there is one for it.
+    async fn on_a_line(
+        &self,
+        launch: &Launch<'_>,
+        prompt: &Prompt,
+        program: &Path,
+        cwd: &Path,
+        up_to_date: bool,
+    ) -> Result<Option<(Running, Carrier)>, Failure> {
+        let (session, linger) = (launch.turn.session.as_ref(), self.settings.linger);
+        let boot = launch.boot(prompt, program.to_owned(), cwd.to_owned())?.map(Arc::new);
+        if let Some(session) = session
+            && (boot.is_none() || !up_to_date)
+        {
+            self.warm.part_from(&launch.provider.name, session, linger).await;
+        }
+        let (Some(boot), Some(live)) = (boot, &launch.provider.live) else { return Ok(None) };
+        let taken = self.warm.take(&boot, Wish::of(launch.model, &boot), session, linger).await;
+        let Some(Taken { kept, fresh }) = taken else { return Ok(None) };
+        let Kept { mut running, mut line, boot, stamps, scratch } = kept;
+        let session = session.filter(|_| fresh).map(|session| session.0.as_str());
+        let Some(words) = line.say(&live.inert.text(&prompt.text), session) else { return Ok(None) };
+        running.limit(launch.model.limits);
+        running.write(&words);
+        Ok(Some((running, Carrier { line, boot, stamps, scratch, cold: None })))
+    }
+
+    pub(crate) async fn start_process(&self, spec: Spec, provider: &Provider) -> Result<Running, NotBegun> {
+        self.keepers.spawn(spec).await.map_err(|error| could_not_start(error, &provider.name))
     }
 
     /// Adds a worktree. Git is not stopped in the middle: whoever gives up waiting leaves a whole one behind, which then
@@ -116,14 +157,15 @@ impl Inner {
     }
 }
 
-fn decoding(provider: &Provider, model: &Model, form: Form) -> Context {
-    Context {
+pub(crate) fn decoder(provider: &Provider, model: &Model, form: Form) -> Decoder {
+    let context = Context {
         program: provider.name.clone(),
         rules: provider.failures.clone(),
         noise: provider.noise.clone(),
         normalize: model.normalize,
         form,
-    }
+    };
+    Decoder::new(provider.format, context)
 }
 
 /// Why an attempt did not begin.

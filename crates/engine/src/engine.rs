@@ -38,6 +38,7 @@ use crate::sandbox::Bounds;
 use crate::scratch::Scratch;
 use crate::session::Sessions;
 use crate::session::resolve::Resolver;
+use crate::warm::{self, Budget, Wish};
 use crate::worktree::Worktrees;
 
 /// Everything that can run, and the limits under which it does. Cheap to clone.
@@ -119,6 +120,7 @@ pub(crate) struct Inner {
     pub(crate) runs: Arc<Registry>,
     /// Held while it is decided whether a request is the first under its key.
     pub(crate) claiming: tokio::sync::Mutex<()>,
+    pub(crate) warm: warm::Pool,
     /// What goes on after a run was let go of.
     pub(crate) tracker: TaskTracker,
 }
@@ -137,6 +139,7 @@ impl Engine {
             archive: Archive::default(),
             runs: Arc::default(),
             claiming: tokio::sync::Mutex::default(),
+            warm: warm::Pool::new(&settings.state),
             models: ArcSwap::from_pointee(models),
             tracker: TaskTracker::new(),
             mark: Owner::this_process().mark(),
@@ -163,6 +166,35 @@ impl Engine {
         let known: BTreeSet<String> = models.all().map(|model| circuit_of(model)).collect();
         self.inner.circuits.keep(|name| known.contains(name));
         self.inner.models.store(Arc::new(models));
+        self.inner.warm.clear();
+        self.warm_up();
+    }
+
+    /// From now on CLIs are kept ready for their next turns, within these bounds. Without it, none are.
+    pub fn keep_warm(&self, budget: Budget) {
+        self.inner.warm.open(budget);
+        self.warm_up();
+    }
+
+    /// Makes ready what models want from the start. What cannot be is told when it is asked for.
+    fn warm_up(&self) {
+        let (models, turn, inner) = (self.models(), Turn::default(), &self.inner);
+        for model in models.all().filter(|model| inner.keeps_lines() && model.warm.is_some_and(|number| number > 0)) {
+            let Some(provider) = model.backend.program() else { continue };
+            let (settings, owner) = (&inner.settings, inner.mark.as_str());
+            let launch = Launch { settings, turn: &turn, model, provider, models: &models, run: "", owner };
+            let boot = launch.prompt().and_then(|prompt| launch.boot(&prompt, launch.program()?, model.repo.clone()));
+            match boot {
+                Ok(Some(boot)) => {
+                    let boot = Arc::new(boot);
+                    if let Some(wish) = Wish::of(model, &boot) {
+                        inner.want_lines(&boot, wish);
+                    }
+                }
+                Ok(None) => tracing::warn!(model = model.name, "warm: no process of this model can be kept ready"),
+                Err(failure) => tracing::warn!(model = model.name, "warm: {failure}"),
+            }
+        }
     }
 
     /// Where worktrees are made.
@@ -289,6 +321,7 @@ impl Engine {
     /// Ends everything and waits for it: no run, no process, no worktree is left.
     pub async fn shutdown(&self) {
         self.inner.runs.stop_driven();
+        self.inner.warm.close();
         self.inner.tracker.close();
         self.inner.tracker.wait().await;
         self.inner.archive.close().await;

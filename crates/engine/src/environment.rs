@@ -42,6 +42,9 @@ const REMOVED_PREFIXES: [&str; 2] = ["TRUNKLINE_", "CLAUDE_CODE_"];
 /// Of those, what a provider is configured with.
 const KEPT: [&str; 3] = ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"];
 
+/// Says which run a process belongs to.
+pub(crate) const RUN: &str = "TRUNKLINE_RUN";
+
 /// Says which gateway a process belongs to, should it ever be found alone.
 pub(crate) const OWNER: &str = "TRUNKLINE_OWNER";
 
@@ -73,7 +76,7 @@ pub(crate) fn of_child(inherited: &[(OsString, OsString)], child: &Child<'_>) ->
     for (name, value) in child.recipe.iter().chain(child.model) {
         set(name, value);
     }
-    set("TRUNKLINE_RUN", child.run);
+    set(RUN, child.run);
     set(OWNER, child.owner);
     // OpenCode believes this rather than its working directory.
     env.insert("PWD".into(), child.cwd.into());
@@ -85,7 +88,7 @@ pub fn of_executable(inherited: &[(OsString, OsString)], cwd: &Path) -> Vec<(OsS
     let nothing = BTreeMap::new();
     let all_keys = provider::built_in_keys().iter().map(String::as_str).collect();
     let child = Child { keys: &[], all_keys: &all_keys, cwd, run: "", owner: "", recipe: &nothing, model: &nothing };
-    let ours = |name: &OsString| name == "TRUNKLINE_RUN" || name == OWNER;
+    let ours = |name: &OsString| name == RUN || name == OWNER;
     of_child(inherited, &child).into_iter().filter(|(name, _)| !ours(name)).collect()
 }
 

@@ -28,6 +28,7 @@ use crate::launch::Launch;
 use crate::models::Models;
 use crate::program::locate;
 use crate::router::{CircuitState, circuit_of};
+use crate::warm::Figures;
 
 /// How long what was found is good for.
 const FRESH: Duration = Duration::from_secs(10);
@@ -90,6 +91,9 @@ pub struct Examined {
     /// Types of events that it has printed and our decoder does not know, and how often: it has changed its words.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown_events: BTreeMap<String, u64>,
+    /// How processes that are kept ready have done; none where there never was one to want.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm: Option<Figures>,
     /// It only stands in for a real one, and says nothing about how things are.
     #[serde(skip)]
     pub stand_in: bool,
@@ -147,6 +151,7 @@ pub(crate) async fn of_all(engine: &Arc<Inner>, models: &Arc<Models>, depth: Dep
     for examined in &mut providers {
         examined.circuit = engine.circuits.state(&examined.circuit_name);
         examined.unknown_events = engine.drift.of(&examined.provider);
+        examined.warm = engine.warm.figures(&examined.provider);
     }
     let only_stand_ins = providers.iter().all(|examined| examined.stand_in);
     let counted: Vec<&Examined> = providers.iter().filter(|examined| only_stand_ins || !examined.stand_in).collect();
@@ -201,6 +206,7 @@ async fn examine(engine: &Arc<Inner>, models: &Models, model: &Arc<Model>, depth
         circuit_name,
         provider: model.backend.name().to_owned(),
         unknown_events: BTreeMap::new(),
+        warm: None,
         install: model.backend.program().and_then(|provider| provider.install.clone()),
     };
     let said = match &model.backend {

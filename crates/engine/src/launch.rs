@@ -21,6 +21,7 @@ use crate::models::Models;
 use crate::plan::{Plan, values};
 use crate::program::locate;
 use crate::sandbox::{self, Bounds, Scene};
+use crate::warm::Boot;
 use crate::{agent_file, home};
 
 pub(crate) struct Launch<'a> {
@@ -108,11 +109,43 @@ impl Launch<'_> {
         values.system_file = system_file.as_deref();
         values.images = &images;
         let mut command = self.provider.command(self.form(), &values)?;
-        self.prepare_places()?;
-        command.env.extend(self.places());
         if self.provider.litters {
             command.env.insert("TMPDIR".to_owned(), scratch.folder("tmp")?);
         }
+        self.process(command, program, cwd, workspace)
+    }
+
+    /// The process that is kept for turns like this one; none where there is no such way, or this turn cannot go it.
+    pub(crate) fn boot(&self, prompt: &Prompt, program: PathBuf, cwd: PathBuf) -> Result<Option<Boot>, Failure> {
+        let (model, provider) = (self.model, self.provider);
+        let pictures = self.said().iter().any(|message| !message.images.is_empty());
+        let can = !model.worktree && !pictures && self.form() == Form::Streamed;
+        let Some(live) = provider.live.as_ref().filter(|_| can) else { return Ok(None) };
+        let cwd_text = cwd.to_string_lossy();
+        let values = values(model, provider, "", &cwd_text);
+        let (command, greeting) = provider.live_command(live, &values, prompt.system.as_deref())?;
+        let clients_own = prompt.system.is_some() && prompt.system != model.system_prompt;
+        Ok(Some(Boot {
+            provider: provider.name.clone(),
+            protocol: live.protocol,
+            spec: Launch { run: "", ..*self }.process(command, program, cwd, sandbox::checkout(&model.repo))?,
+            greeting,
+            litters: provider.litters,
+            reads: live.reads.clone(),
+            uses_first: if clients_own { 2 } else { 1 },
+        }))
+    }
+
+    /// How a command is run, whichever way.
+    fn process(
+        &self,
+        mut command: CommandLine,
+        program: PathBuf,
+        cwd: PathBuf,
+        workspace: Vec<PathBuf>,
+    ) -> Result<Spec, Failure> {
+        self.prepare_places()?;
+        command.env.extend(self.places());
         let env = self.environment(&self.settings.env, &command, &cwd);
         let confinement = self.scene(&env, workspace).confinement()?;
         Ok(Spec {

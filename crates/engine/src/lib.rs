@@ -34,6 +34,7 @@ mod scratch;
 mod session;
 #[cfg(test)]
 mod test_models;
+mod warm;
 mod worktree;
 
 pub use engine::{Engine, Settings, StartError};
@@ -49,3 +50,4 @@ pub use runs::{By, Cancelled, Entry, Follow, Joined, NoDiff, NoRun, NotOnce, Onc
 pub use sandbox::{Bounds, Free};
 pub use session::forget_sessions;
 pub use trunkline_store::{LogState, RunFailure, RunRow, RunState, Runs};
+pub use warm::{Budget, Figures};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Args;
 use trunkline_core::model::Backend;
-use trunkline_engine::{Caps, Depth, Examined, Models};
+use trunkline_engine::{Caps, Depth, Examined, Figures, Models};
 use trunkline_process::Landlock;
 use trunkline_store::{Condition, FILE};
 
@@ -113,6 +113,10 @@ fn table(providers: &[Examined], running: Option<&BTreeMap<String, Known>>) -> V
             let name = widths[0];
             rows.push(format!("  {:name$}  has printed an event that is not known here: {kind:?}, {count} times", ""));
         }
+        if let Some(figures) = known(examined).and_then(|known| known.warm.as_ref()) {
+            let name = widths[0];
+            rows.push(format!("  {:name$}  {}", "", kept_ready(figures)));
+        }
         if let Some(probe) = &examined.probe {
             let seconds = probe.duration_ms as f64 / 1000.0;
             let category = probe.category.map(|category| format!(" ({})", category.name())).unwrap_or_default();
@@ -122,6 +126,16 @@ fn table(providers: &[Examined], running: Option<&BTreeMap<String, Known>>) -> V
         }
     }
     rows
+}
+
+/// How processes that are kept ready have done.
+fn kept_ready(figures: &Figures) -> String {
+    let turns = figures.hits + figures.resumed;
+    let rate = figures.hit_rate().map(|rate| format!(" ({rate} %)")).unwrap_or_default();
+    let start = figures.mean_boot_ms.map(|mean| format!(", {mean} ms to start")).unwrap_or_default();
+    let error = figures.error.as_ref().map(|error| format!("; the last did not come up: {error}")).unwrap_or_default();
+    let now = format!("now {} and {} held, {} MiB", figures.ready, figures.held, figures.resident_mib);
+    format!("kept ready for {turns} turns{rate}{start}; {now}{error}")
 }
 
 /// What is known of a provider without asking it anything that costs.

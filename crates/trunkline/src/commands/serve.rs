@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use tokio::net::TcpListener;
 use trunkline_core::model::Sandbox;
-use trunkline_engine::{Caps, Engine, KeyCaps};
+use trunkline_engine::{Budget, Caps, Engine, KeyCaps};
 use trunkline_process::Landlock;
 use trunkline_server::auth::{self, Keys};
 use trunkline_server::{Stop, serve};
@@ -75,6 +75,12 @@ pub(crate) struct Serve {
     /// How many requests a minute for one API key [default: any number]
     #[arg(long, value_name = "N", env = "TRUNKLINE_REQUESTS_PER_MINUTE_PER_KEY", value_parser = rate)]
     requests_per_minute_per_key: Option<u32>,
+    /// How many CLIs at most are kept running between turns, so that the next need not wait for its start; 0: none
+    #[arg(long, value_name = "N", env = "TRUNKLINE_WARM", default_value_t = 8)]
+    warm: usize,
+    /// How much memory they may take, in MiB [default: a quarter of what is free now]
+    #[arg(long, value_name = "MIB", env = "TRUNKLINE_WARM_MEMORY")]
+    warm_memory: Option<u64>,
     /// Between asking a CLI to stop and killing it
     #[arg(long, value_name = "TIME", env = "TRUNKLINE_GRACE", default_value = "5s", value_parser = span)]
     grace: Duration,
@@ -175,6 +181,7 @@ impl Serve {
             );
         }
         tracing::info!(models = %models.names().join(", "), "ready");
+        engine.keep_warm(self.budget());
         let stop = Stop::default();
         let mut signals = signals;
         let served = async {
@@ -221,6 +228,11 @@ impl Serve {
             key,
             ..usual
         }
+    }
+
+    fn budget(&self) -> Budget {
+        let bytes = self.warm_memory.map_or_else(|| Budget::free_memory() / 4, |mib| mib << 20);
+        Budget { lines: self.warm, bytes }
     }
 
     /// Who may come in, and what is said of some of them alone.

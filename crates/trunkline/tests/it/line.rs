@@ -417,6 +417,8 @@ impl Line {
                 command.arg("--config").arg(self.path("config"));
             }
         }
+        // Nothing is started that a test does not ask for.
+        command.env("TRUNKLINE_WARM", "0");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }

@@ -55,4 +55,5 @@ mod spawn;
 mod standing;
 mod stop;
 mod upstream;
+mod warm;
 mod worktree;

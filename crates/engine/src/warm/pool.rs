@@ -1,0 +1,301 @@
+//! The lines there are: ready ones by what they were started as, and those that hold a session.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use trunkline_core::event::SessionId;
+use trunkline_core::live::Protocol;
+
+use super::boot::Wish;
+use super::demand::IDLE;
+use super::figures::{Figures, Ledger};
+use super::marks::Marks;
+use super::shelf::{Held, State, Ticket};
+use super::{Boot, Kept, Stamps};
+use crate::engine::Inner;
+use crate::scratch::Scratch;
+
+/// How long a process is kept for the next turn of its session.
+const HELD: Duration = Duration::from_secs(5 * 60);
+
+/// What all lines together may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Processes, busy ones not counted.
+    pub lines: usize,
+    /// Their memory, in bytes.
+    pub bytes: u64,
+}
+
+impl Budget {
+    /// The memory that is free for programs now, in bytes; nothing if the system does not say.
+    #[must_use]
+    pub fn free_memory() -> u64 {
+        let told = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        kib.unwrap_or(0).saturating_mul(1024)
+    }
+}
+
+pub(crate) struct Pool {
+    /// Not set while nobody wants lines.
+    budget: OnceLock<Budget>,
+    state: Mutex<State>,
+    marks: Marks,
+    pub(crate) ledger: Ledger,
+    /// One comes up at a time: it fills a core while it does.
+    turnstile: Semaphore,
+    closing: CancellationToken,
+}
+
+/// A line for a turn.
+pub(crate) struct Taken {
+    pub(crate) kept: Kept,
+    /// It was never spoken to: a session to go on with must be named to it.
+    pub(crate) fresh: bool,
+}
+
+impl Pool {
+    pub(crate) fn new(state: &Path) -> Self {
+        Self {
+            marks: Marks::new(state),
+            budget: OnceLock::new(),
+            state: Mutex::default(),
+            ledger: Ledger::default(),
+            turnstile: Semaphore::new(1),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// From now on lines are kept, within these bounds.
+    pub(crate) fn open(&self, budget: Budget) {
+        let _it_was_opened_before = self.budget.set(budget);
+    }
+
+    fn is_open(&self) -> bool {
+        self.budget.get().is_some_and(|budget| budget.lines > 0) && !self.closing.is_cancelled()
+    }
+
+    /// Ends all lines; there will be no others.
+    pub(crate) fn close(&self) {
+        self.closing.cancel();
+        self.clear();
+    }
+
+    /// Ends the lines there are.
+    pub(crate) fn clear(&self) {
+        let mut state = self.state();
+        state.shelves.clear();
+        state.held.clear();
+    }
+
+    /// A turn of a session begins: whether the process that holds it, should there be one, knows all that was said in it.
+    pub(crate) fn begin_in(&self, provider: &str, session: &SessionId) -> bool {
+        self.marks.lift(provider, session)
+    }
+
+    /// A line that fits this turn, if there is one. A session's own process that does not fit is ended first.
+    pub(crate) async fn take(
+        &self,
+        boot: &Arc<Boot>,
+        wish: Option<Wish>,
+        session: Option<&SessionId>,
+        linger: Duration,
+    ) -> Option<Taken> {
+        if !self.is_open() {
+            return None;
+        }
+        let stamps = stamps(boot);
+        if let Some(session) = session
+            && let Some(kept) = self.held(boot, &stamps, wish, session, linger).await
+        {
+            self.ledger.note(&boot.provider, |figures| figures.resumed += 1);
+            return Some(Taken { kept, fresh: false });
+        }
+        let wish = wish?;
+        // Others go on with a session only when they are started for it.
+        if session.is_some() && boot.protocol != Protocol::AppServer {
+            return None;
+        }
+        self.state().shelf(boot, wish).demand.used(Instant::now());
+        loop {
+            let ticket = self.state().pop(boot, &stamps);
+            let Some(ticket) = ticket else { break };
+            if let Some(kept) = ticket.redeem().await {
+                self.ledger.note(&boot.provider, |figures| figures.hits += 1);
+                return Some(Taken { kept, fresh: true });
+            }
+        }
+        self.ledger.note(&boot.provider, |figures| figures.misses += 1);
+        None
+    }
+
+    async fn held(
+        &self,
+        boot: &Boot,
+        stamps: &Stamps,
+        wish: Option<Wish>,
+        session: &SessionId,
+        linger: Duration,
+    ) -> Option<Kept> {
+        let ticket = self.state().release(&boot.provider, session)?;
+        let kept = ticket.redeem().await?;
+        if wish.is_some() && *kept.boot == *boot && kept.stamps == *stamps {
+            return Some(kept);
+        }
+        kept.end(linger).await;
+        None
+    }
+
+    /// Ends the process that holds a session, if one does: two with one session would each go on in their own way.
+    pub(crate) async fn part_from(&self, provider: &str, session: &SessionId, linger: Duration) {
+        let ticket = self.state().release(provider, session);
+        if let Some(ticket) = ticket
+            && let Some(kept) = ticket.redeem().await
+        {
+            kept.end(linger).await;
+        }
+    }
+
+    /// How the lines of a provider are doing; none where there never was anything to do.
+    pub(crate) fn figures(&self, provider: &str) -> Option<Figures> {
+        let mut figures = self.ledger.of(provider)?;
+        let state = self.state();
+        let (ready, held) = state.of(provider);
+        figures.ready = ready.len();
+        figures.held = held.len();
+        figures.resident_mib = ready.into_iter().chain(held).map(|ticket| ticket.resident).sum::<u64>() >> 20;
+        Some(figures)
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Whether lines are kept at all.
+    pub(crate) fn keeps_lines(&self) -> bool {
+        self.warm.is_open()
+    }
+
+    /// A kind of line is wanted from now on, whether it is used or not.
+    pub(crate) fn want_lines(self: &Arc<Self>, boot: &Arc<Boot>, wish: Wish) {
+        if self.warm.is_open() {
+            self.warm.state().shelf(boot, wish);
+            self.refill_lines();
+        }
+    }
+
+    /// Starts what is wanted and not there, beside whatever else goes on.
+    pub(crate) fn refill_lines(self: &Arc<Self>) {
+        if !self.warm.is_open() {
+            return;
+        }
+        let Some(budget) = self.warm.budget.get() else { return };
+        let estimate = |provider: &str| self.warm.ledger.of(provider).and_then(|known| known.mean_boot_ms);
+        let wanted = self.warm.state().wanted(*budget, Instant::now(), |provider| {
+            estimate(provider).map_or(Duration::from_secs(5), Duration::from_millis)
+        });
+        for boot in wanted {
+            let engine = Arc::clone(self);
+            self.tracker.spawn(async move { engine.add_line(boot).await });
+        }
+    }
+
+    async fn add_line(self: Arc<Self>, boot: Arc<Boot>) {
+        let closing = self.warm.closing.clone();
+        let id = format!("line-{}", uuid::Uuid::now_v7());
+        let coming = async {
+            let _turn = self.warm.turnstile.acquire().await;
+            let began = Instant::now();
+            let (stamps, scratch) = (stamps(&boot), Scratch::new(&self.settings.state, &id));
+            let kept = Kept::boot(Arc::clone(&boot), stamps, &id, scratch, &self.keepers).await;
+            (kept, began.elapsed())
+        };
+        let Some((kept, took)) = closing.run_until_cancelled(coming).await else {
+            self.warm.state().came(&boot, false);
+            return;
+        };
+        let provider = boot.provider.as_str();
+        self.warm.state().came(&boot, kept.is_ok());
+        match kept {
+            Ok(kept) => {
+                tracing::debug!(provider, pid = kept.running.pid(), ?took, "a line is ready");
+                self.warm.ledger.booted(provider, took);
+                self.shelve(kept).await;
+            }
+            Err(why) => {
+                let why = self.settings.secrets.mask(&why);
+                tracing::info!(provider, "no line could be made ready: {why}");
+                self.warm.ledger.note(provider, |figures| {
+                    figures.failed_boots += 1;
+                    figures.error = Some(why);
+                });
+            }
+        }
+    }
+
+    /// Puts a line where the next turn of its kind finds it, and waits with it.
+    async fn shelve(self: &Arc<Self>, kept: Kept) {
+        let (ticket, asked) = Ticket::new(&kept);
+        let (id, boot) = (ticket.id, Arc::clone(&kept.boot));
+        let patience = match self.warm.state().put(&boot, ticket) {
+            Some(Wish::Fixed(_)) => None,
+            // Dropped meanwhile: the line notices that nobody can ask for it.
+            Some(Wish::ByUse) | None => Some(IDLE),
+        };
+        kept.wait(asked, patience, self.settings.linger).await;
+        self.warm.state().forget(id);
+    }
+
+    /// Keeps a process for the next turn of its session.
+    pub(crate) fn hold_line(self: &Arc<Self>, kept: Kept, session: SessionId) {
+        let (ticket, asked) = Ticket::new(&kept);
+        let id = ticket.id;
+        if let Some(budget) = self.warm.budget.get().filter(|_| self.warm.is_open()) {
+            let provider = kept.boot.provider.clone();
+            match self.warm.marks.set(&provider, &session) {
+                Ok(()) => self.warm.state().hold(*budget, Held { session, provider, ticket }),
+                Err(error) => tracing::warn!(%error, "no process can be kept for its session"),
+            }
+        }
+        let engine = Arc::clone(self);
+        self.tracker.spawn(async move {
+            kept.wait(asked, Some(HELD), engine.settings.linger).await;
+            if let Some(held) = engine.warm.state().forget(id) {
+                engine.warm.marks.lift(&held.provider, &held.session);
+            }
+        });
+    }
+}
+
+/// The files a process like this reads, as they are now.
+fn stamps(boot: &Boot) -> Stamps {
+    let home = boot.spec.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
+    Stamps::now(&boot.spec.program, &boot.reads, &boot.spec.cwd, home)
+}
+
+impl Ticket {
+    fn new(kept: &Kept) -> (Self, oneshot::Receiver<oneshot::Sender<Kept>>) {
+        let (ask, asked) = oneshot::channel();
+        let stamps = kept.stamps.clone();
+        (
+            Self { id: kept.running.keeper(), ask, stamps, resident: kept.running.resident(), since: Instant::now() },
+            asked,
+        )
+    }
+
+    /// The line, unless it has ended.
+    async fn redeem(self) -> Option<Kept> {
+        let (taker, kept) = oneshot::channel();
+        self.ask.send(taker).ok()?;
+        kept.await.ok()
+    }
+}

@@ -1,0 +1,168 @@
+//! Processes that are kept: taken when one is ready, never by two conversations, never in the way of an answer.
+
+use std::fs;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::line::Line;
+use crate::look::{all_gone, exists, until};
+
+/// A claude that remembers all it was ever told, and says it with each answer. Cold, it was told one thing.
+const REMEMBERS: &str = r#"
+session=$(printf '00000000-0000-4000-8000-%012d' $$)
+text_of() { text=${1#*USER TASK ---\\n}; text=${text%%\"*}; }
+answer() {
+    printf '{"type":"system","subtype":"init","session_id":"%s","model":"fake"}\n' "$session"
+    printf '{"type":"result","subtype":"success","is_error":false,"result":"%s","session_id":"%s","usage":{"input_tokens":3,"output_tokens":2}}\n' "$1" "$session"
+}
+case " $* " in
+*' --input-format '*) ;;
+*)
+    text=$(cat)
+    note "$@" </dev/null
+    answer "cold: ${text##*---?}"
+    exit
+    ;;
+esac
+heard=
+while IFS= read -r line; do
+    case $line in
+    *'"initialize"'*)
+        echo '{"type":"control_response","response":{"subtype":"success","request_id":"greeting","response":{}}}'
+        tell "up.$(counted)" $$
+        ;;
+    *'"type":"user"'*)
+        text_of "$line"
+        case $text in
+        die) exit 1 ;;
+        hang) tell hanging $$; hang ;;
+        esac
+        heard="$heard $text"
+        answer "$$:$heard"
+        ;;
+    esac
+done
+"#;
+
+fn claude(entry: Value) -> Line {
+    let mut whole = json!({"driver": "claude"});
+    whole.as_object_mut().unwrap().extend(entry.as_object().unwrap().clone());
+    Line::new().cli("claude", REMEMBERS).model("m", whole).env("TRUNKLINE_WARM", "8").start()
+}
+
+/// How lines are doing.
+fn warm(line: &Line) -> Value {
+    line.get("/health/providers").json()["providers"][0]["warm"].take()
+}
+
+fn ready(line: &Line, number: u64) {
+    until("a process is ready", || warm(line)["ready"] == number);
+}
+
+#[test]
+fn each_conversation_has_a_process_of_its_own_and_keeps_it() {
+    let mut line = claude(json!({}));
+    assert_eq!(line.chat("first").send().content(), "cold: first");
+    ready(&line, 1);
+    let one = line.told_pid("up.1");
+    let first = line.chat("apples").send();
+    assert_eq!(first.content(), format!("{one}: apples"));
+
+    ready(&line, 1);
+    let two = line.told_pid("up.2");
+    assert_eq!(line.chat("pears").send().content(), format!("{two}: pears"), "nothing of the other conversation");
+
+    let session = first.header("x-trunkline-session").unwrap().to_owned();
+    let on = line.chat("and plums").header("x-trunkline-session", &session).send();
+    assert_eq!(on.content(), format!("{one}: apples and plums"));
+
+    ready(&line, 1);
+    let figures = warm(&line);
+    let counted = ["hits", "resumed", "misses", "lost", "failed_boots", "held"].map(|name| figures[name].clone());
+    assert_eq!(counted, [2, 1, 1, 0, 0, 2].map(Value::from), "{figures}");
+    assert!(figures["resident_mib"].is_u64() && figures["mean_boot_ms"].is_u64(), "{figures}");
+
+    line.signal(Signal::TERM);
+    assert_eq!(line.ended(), Some(0));
+    all_gone(&[one, two]);
+}
+
+#[test]
+fn a_history_that_goes_on_finds_the_process_that_knows_it() {
+    let line = claude(json!({"warm": 1}));
+    let one = line.told_pid("up.1");
+    ready(&line, 1);
+    let said = line.chat("apples").send().content();
+    let on = line.chat("pears").after("user", "apples").after("assistant", said).send();
+    assert_eq!(on.content(), format!("{one}: apples pears"));
+}
+
+#[test]
+fn a_process_that_is_gone_is_no_failure() {
+    let line = claude(json!({"warm": 1}));
+    ready(&line, 1);
+    let reply = line.chat("die").send();
+    assert_eq!(reply.content(), "cold: die");
+    assert_eq!(reply.json()["trunkline"]["attempts"].as_array().map(Vec::len), Some(1), "{reply:?}");
+    assert_eq!(warm(&line)["lost"], 1);
+}
+
+#[test]
+fn what_has_changed_since_it_started_makes_it_stale() {
+    let line = claude(json!({"warm": 1}));
+    let old = line.told_pid("up.1");
+    ready(&line, 1);
+    fs::write(line.repo().join("CLAUDE.md"), "Be kind.").unwrap();
+    assert_eq!(line.chat("hello").send().content(), "cold: hello");
+    all_gone(&[old]);
+    ready(&line, 1);
+    let new = line.told_pid("up.2");
+    assert_eq!(line.chat("hello").send().content(), format!("{new}: hello"));
+}
+
+#[test]
+fn other_instructions_are_another_kind() {
+    let line = claude(json!({"warm": 1}));
+    let one = line.told_pid("up.1");
+    ready(&line, 1);
+    let ask = || line.chat("hello").after("system", "Rhyme.").send().content();
+    assert_eq!(ask(), "cold: hello", "it was greeted without them");
+    assert!(exists(one), "and waits for somebody without them");
+    assert_eq!(ask(), "cold: hello", "once may be the only time");
+    ready(&line, 2);
+    let two = line.told_pid("up.2");
+    assert_eq!(ask(), format!("{two}: hello"));
+}
+
+#[test]
+fn none_where_none_is_wanted() {
+    let line = claude(json!({"warm": 0}));
+    for _ in 0..2 {
+        assert_eq!(line.chat("hello").send().content(), "cold: hello");
+    }
+    assert_eq!(warm(&line), Value::Null);
+}
+
+#[test]
+fn who_hangs_up_ends_the_turn_and_its_process() {
+    let line = claude(json!({"warm": 1}));
+    ready(&line, 1);
+    let pending = line.chat("hang").streamed().open();
+    let pid = line.told_pid("hanging");
+    drop(pending);
+    all_gone(&[pid]);
+}
+
+#[test]
+fn a_process_that_does_not_know_all_is_not_asked() {
+    let line = claude(json!({"warm": 1}));
+    let one = line.told_pid("up.1");
+    ready(&line, 1);
+    let first = line.chat("apples").send();
+    let session = first.header("x-trunkline-session").unwrap();
+    line.run(&["run", "-m", "m", "--session", session, "pears"]).exits(0);
+    let on = line.chat("plums").header("x-trunkline-session", session).send();
+    assert_eq!(on.content(), "cold: plums", "another process has spoken in the session since");
+    all_gone(&[one]);
+}
