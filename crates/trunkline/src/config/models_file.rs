@@ -63,6 +63,7 @@ struct Entry {
     normalize: Option<Normalization>,
     #[serde(default = "yes")]
     resume: bool,
+    warm: Option<u32>,
     #[serde(default)]
     on_disconnect: OnDisconnect,
     #[serde(default)]
@@ -218,6 +219,7 @@ impl Entry {
             },
             resume: self.resume,
             on_disconnect: self.on_disconnect,
+            warm: self.warm.or(base.warm),
             config: base.config,
             name,
             backend: base.backend,

@@ -43,6 +43,7 @@ fn routed(provider: RouterProvider, folder: &Path) -> Routed {
             max_turns,
             allowed_tools,
             system_prompt,
+            warm,
             env,
         } => {
             let provider = called(provider, &name);
@@ -59,6 +60,7 @@ fn routed(provider: RouterProvider, folder: &Path) -> Routed {
                 max_turns,
                 allowed_tools,
                 system_prompt,
+                warm,
                 env,
                 limits,
                 ..Model::new(&name, Backend::Program(provider), &repo)

@@ -17,7 +17,7 @@ use super::mistake::Mistake;
 use super::yaml::{Node, Value};
 
 /// What is said about a run. The other keys are the recipe's own fields; `args`, `permissions` and `env` are both.
-const RUN_KEYS: [&str; 20] = [
+const RUN_KEYS: [&str; 21] = [
     "recipe",
     "model",
     "timeout",
@@ -37,6 +37,7 @@ const RUN_KEYS: [&str; 20] = [
     "max_turns",
     "allowed_tools",
     "system_prompt",
+    "warm",
     "env",
 ];
 
@@ -79,6 +80,7 @@ pub(super) fn read(config: &Fields<'_>, name: &str, reader: &Reader<'_>) -> Resu
         max_turns: config.count("max_turns", 0, u32::MAX)?,
         allowed_tools: config.texts("allowed_tools")?,
         system_prompt: config.any_text("system_prompt")?,
+        warm: config.count("warm", 0, u32::MAX)?,
         env: config.env()?,
     };
     Ok(Settings { kind, model: config.text("model")?, timeout: config.time("timeout")? })

@@ -22,6 +22,7 @@ const EXECUTABLE_KEYS: [&str; 6] = ["path", "args", "timeout", "model", "options
 const API_KEYS: [&str; 4] = ["base_url", "api_key_env", "model", "timeout"];
 
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there are a few of them, read once")]
 pub(crate) enum Kind {
     /// `cli`: a program with `generate`, `stream` and `health`.
     Executable {
@@ -56,6 +57,7 @@ pub(crate) enum Kind {
         max_turns: Option<u32>,
         allowed_tools: Vec<String>,
         system_prompt: Option<String>,
+        warm: Option<u32>,
         env: BTreeMap<String, String>,
     },
 }

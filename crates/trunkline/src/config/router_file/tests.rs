@@ -153,6 +153,7 @@ fn every_key_is_read() {
         max_turns: Some(40),
         allowed_tools: vec!["Read".to_owned(), "Bash".to_owned()],
         system_prompt: Some("Be brief.".to_owned()),
+        warm: Some(2),
         env: [("A".to_owned(), "b".to_owned())].into(),
     };
     assert_eq!((&fable.kind, fable.model.as_deref()), (&expected, Some("opus")));
@@ -163,6 +164,7 @@ fn every_key_is_read() {
         format = "stream-json"
         args = [["run"], ["--model", "{model}"], ["{extra}"]]
         whole = [["run", "--json"]]
+        live = { protocol = "acp", args = [["serve"]], modes = { read = "look" }, reads = ["RULES.md"] }
         native = ["lib/agent"]
         install = "ask me"
         permissions = { read = { args = ["--look"] }, full = { args = ["--all"], env = { ALL = "1" } } }
@@ -210,6 +212,7 @@ fn what_is_left_out() {
         max_turns: None,
         allowed_tools: Vec::new(),
         system_prompt: None,
+        warm: None,
         env: BTreeMap::new(),
     };
     assert_eq!(codex.kind, expected);

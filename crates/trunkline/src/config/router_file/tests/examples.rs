@@ -68,6 +68,7 @@ providers:
       max_turns: 40
       allowed_tools: [Read, Bash]
       system_prompt: Be brief.
+      warm: 2
       env: {A: b}
   - name: mine
     type: agent
@@ -76,6 +77,7 @@ providers:
       format: stream-json
       args: [[run], [--model, '{model}'], ['{extra}']]
       whole: [[run, --json]]
+      live: {protocol: acp, args: [[serve]], modes: {read: look}, reads: [RULES.md]}
       prompt: stdin
       native: [lib/agent]
       install: ask me
