@@ -25,7 +25,7 @@ use cases::{Case, Pace};
 use clis::Cli;
 use install::Installed;
 use table::{Outcome, Row, Style, Table};
-use world::{Listening, World};
+use world::{Listening, Way, World};
 
 #[derive(Debug, Args)]
 pub(crate) struct Conformance {
@@ -38,6 +38,9 @@ pub(crate) struct Conformance {
     /// Only these cases
     #[arg(long = "case", value_name = "NAME", value_delimiter = ',')]
     cases: Vec<String>,
+    /// Only this way of running them
+    #[arg(long, value_enum)]
+    way: Option<Way>,
     /// Leave homes, repositories and logs in place
     #[arg(long)]
     keep: bool,
@@ -76,20 +79,26 @@ impl Conformance {
         let mock = Listening::mock(&binary, folder.path(), Some(&sources.join("scenarios.json")))?;
 
         let mut table = Table { clis: Vec::new(), rows: rows(&cases), notes: Vec::new(), took: began.elapsed() };
-        for cli in clis {
+        let ways = self.way.map_or_else(|| vec![Way::Cold, Way::Warm], |way| vec![way]);
+        for (cli, way) in clis.into_iter().flat_map(|cli| ways.iter().map(move |way| (cli, *way))) {
             let version = installed.version(cli)?;
-            eprintln!("{} {version}", cli.name);
-            let own = folder.path().join(cli.name);
-            let world = World::start(cli, &cases, &installed, &binary, mock.address, &own)?;
+            let shown = way.shown(cli.name);
+            eprintln!("{shown} {version}");
+            let own = folder.path().join(shown.replace(' ', "-"));
+            let start = |cases: &[&'static Case], folder: &Path| {
+                World::start(cli, way, cases, &installed, &binary, mock.address, folder)
+            };
+            let world = start(&cases, &own)?;
             let mut outcomes = all_cases(&world, &cases);
             let mut unknown_events = world.unknown_events()?;
+            table.notes.extend(world.unused_lines()?.map(|why| format!("✗ {shown} {version}: {why}")));
             drop(world);
             let failed: Vec<usize> = (0..cases.len()).filter(|index| outcomes[*index] == Outcome::Failed).collect();
             if !failed.is_empty() {
                 // On a loaded machine a CLI may be too slow for its own limits: that is not what is asked here.
-                eprintln!("{} once more, one at a time", cli.name);
+                eprintln!("{shown} once more, one at a time");
                 let cases: Vec<&'static Case> = failed.iter().map(|index| cases[*index]).collect();
-                let alone = World::start(cli, &cases, &installed, &binary, mock.address, &own.with_extension("alone"))?;
+                let alone = start(&cases, &own.with_extension("alone"))?;
                 for (index, case) in failed.into_iter().zip(cases) {
                     if let Outcome::Passed(took) = one_case(&alone, case) {
                         outcomes[index] = Outcome::PassedAlone(took);
@@ -103,9 +112,9 @@ impl Conformance {
             for unknown in unknown_events {
                 // A newer one than we vouch for may: that is what trying it is for.
                 let mark = if self.latest { '!' } else { '✗' };
-                table.notes.push(format!("{mark} {} {version} printed events nobody knows: {unknown}", cli.name));
+                table.notes.push(format!("{mark} {shown} {version} printed events nobody knows: {unknown}"));
             }
-            table.clis.push((cli.name.to_owned(), version));
+            table.clis.push((shown, version));
         }
         if self.cases.is_empty() {
             table.notes.push(sdks(&sources, &target, &binary, folder.path())?);
@@ -172,7 +181,7 @@ fn next<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
 }
 
 fn one_case(world: &World, case: &'static Case) -> Outcome {
-    if let Some(why) = world.cli.why_not(case.name) {
+    if let Some(why) = world.why_not(case) {
         return Outcome::Cannot(why);
     }
     let began = Instant::now();
@@ -185,7 +194,7 @@ fn one_case(world: &World, case: &'static Case) -> Outcome {
             Outcome::Passed(took)
         }
         Err(error) => {
-            let what = format!("{} {}", world.cli.name, case.name);
+            let what = format!("{} {}", world.way.shown(world.cli.name), case.name);
             eprintln!(
                 "  ✗ {} ({:.1} s): {error:#}\n--- {what}\n{}\n---",
                 case.name,

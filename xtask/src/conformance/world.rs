@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -14,6 +15,7 @@ use super::cases::Case;
 use super::clis::Cli;
 use super::http::Pending;
 use super::install::Installed;
+use super::look::until;
 use super::scene::Scene;
 use super::tap::Tap;
 use crate::test::command;
@@ -76,8 +78,32 @@ impl Drop for Listening {
     }
 }
 
+/// How the gateway runs a CLI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Way {
+    /// A process for each turn.
+    Cold,
+    /// Processes that are up before the turn.
+    Warm,
+}
+
+/// How long all processes of a CLI may take to come up, one after the other on a loaded machine.
+const BOOTS: Duration = Duration::from_secs(20 * 60);
+
+impl Way {
+    pub(crate) fn shown(self, cli: &str) -> String {
+        match self {
+            Self::Cold => cli.to_owned(),
+            Self::Warm => format!("{cli} warm"),
+        }
+    }
+}
+
 pub(crate) struct World {
     pub(crate) cli: &'static Cli,
+    pub(crate) way: Way,
+    /// How many cases have a process ready for them.
+    ready: u64,
     pub(crate) gateway: Listening,
     pub(crate) repo: PathBuf,
     taps: Vec<(&'static str, Tap)>,
@@ -86,6 +112,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn start(
         cli: &'static Cli,
+        way: Way,
         cases: &[&'static Case],
         installed: &Installed,
         binary: &Path,
@@ -109,6 +136,9 @@ impl World {
             let upstream = if case.refused { nobody()? } else { tap.address };
             let mut model = cli.model(upstream, &marker(cli, case), &(case.model)(cli));
             model["repoPath"] = json!(repo);
+            if way == Way::Warm && !in_worktree(cli, case) {
+                model["warm"] = json!(1);
+            }
             models.insert(case.name.to_owned(), model);
             taps.push((case.name, tap));
         }
@@ -118,9 +148,45 @@ impl World {
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", installed.bin.display());
         let places = [config, folder.join("state"), folder.join("worktrees")];
         let [config, state, worktrees] = places.each_ref().map(|place| place.to_str().unwrap_or_default());
-        let args = ["serve", "-vv", "--config", config, "--state", state, "--worktrees", worktrees, "--max-runs", "16"];
+        let mut args = vec!["serve", "-vv", "--config", config, "--state", state, "--worktrees", worktrees];
+        args.extend(["--max-runs", "16"]);
+        args.extend(match way {
+            Way::Cold => ["--warm", "0", "--warm-memory", "0"],
+            Way::Warm => ["--warm", "64", "--warm-memory", "65536"],
+        });
         let gateway = Listening::start(binary, &args, &home, &path, folder.join("gateway.log"))?;
-        Ok(Self { cli, gateway, repo, taps })
+        let ready = cases.iter().filter(|case| way == Way::Warm && !in_worktree(cli, case)).count() as u64;
+        let world = Self { cli, way, ready, gateway, repo, taps };
+        until(BOOTS, "the lines are up", || {
+            let warm = world.warm().ok()?;
+            let come = [&warm["boots"], &warm["failed_boots"]].iter().filter_map(|count| count.as_u64()).sum::<u64>();
+            (come >= ready).then_some(())
+        })?;
+        Ok(world)
+    }
+
+    /// Why a case cannot be passed in this world, if it cannot.
+    pub(crate) fn why_not(&self, case: &Case) -> Option<&'static str> {
+        match self.way {
+            Way::Cold => self.cli.why_not(case.name),
+            Way::Warm => {
+                in_worktree(self.cli, case).then_some("A worktree is made for the turn, and its process starts there.")
+            }
+        }
+    }
+
+    /// What is wrong if cases passed without the processes that were ready for them.
+    pub(crate) fn unused_lines(&self) -> Result<Option<String>> {
+        let warm = self.warm()?;
+        let used = warm["hits"].as_u64().unwrap_or(0);
+        Ok((used < self.ready).then(|| format!("of {} processes that were ready {used} were used: {warm}", self.ready)))
+    }
+
+    fn warm(&self) -> Result<Value> {
+        let health = Pending::get(self.gateway.address, "/health/providers")?.reply()?.json();
+        let providers = health["providers"].as_array().context("the gateway does not list its providers")?;
+        let ours = providers.iter().find(|provider| provider["name"] == self.cli.name);
+        Ok(ours.map(|provider| provider["warm"].clone()).unwrap_or_default())
     }
 
     pub(crate) fn scene(&self, case: &'static Case) -> Scene<'_> {
@@ -150,6 +216,10 @@ fn unknown_of(provider: &Value) -> Option<String> {
         Value::Bool(_) | Value::String(_) => true,
     };
     some.then(|| events.to_string())
+}
+
+fn in_worktree(cli: &Cli, case: &Case) -> bool {
+    (case.model)(cli)["worktree"] == true
 }
 
 fn marker(cli: &Cli, case: &Case) -> String {
