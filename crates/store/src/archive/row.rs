@@ -35,18 +35,20 @@ impl Row {
     }
 }
 
-/// All of them or none.
-pub(super) async fn write(store: &Store, batch: &[Row]) -> Result<(), StoreError> {
+/// All of them or none; how many rows of the database are others now.
+pub(super) async fn write(store: &Store, batch: &[Row]) -> Result<u64, StoreError> {
     let mut transaction = store.transaction().await?;
+    let mut changed = 0;
     for row in batch {
-        insert(&mut transaction, row).await?;
+        changed += insert(&mut transaction, row).await?;
     }
-    transaction.commit().await
+    transaction.commit().await?;
+    Ok(changed)
 }
 
 /// Nothing here fails because of what it is given: a session that has been deleted meanwhile, or is another
 /// owner's, is none, and what belongs to a turn that has been deleted is left out.
-async fn insert(transaction: &mut Transaction, row: &Row) -> Result<(), StoreError> {
+async fn insert(transaction: &mut Transaction, row: &Row) -> Result<u64, StoreError> {
     let query = match row {
         Row::Begun(begun) => sqlx::query(
             "INSERT INTO turns (run, session, owner, surface, place, model, prompt, begun, gateway, detached, state)
@@ -106,8 +108,7 @@ async fn insert(transaction: &mut Transaction, row: &Row) -> Result<(), StoreErr
         .bind(ended.attempts)
         .bind(ended.log.map(LogState::name)),
     };
-    query.execute(&mut **transaction).await?;
-    Ok(())
+    Ok(query.execute(&mut **transaction).await?.rows_affected())
 }
 
 fn number(count: u64) -> i64 {

@@ -201,9 +201,10 @@ impl Keeping {
             }
         };
         match result {
-            Ok(()) => {
+            Ok(changed) => {
                 self.kept.rows += batch.len() as u64;
-                self.failing = false;
+                // What belongs to a turn that was lost is written nowhere, and says nothing about the disk.
+                self.failing &= changed == 0;
             }
             Err(error) => self.lose(batch.len(), &error),
         }
