@@ -326,6 +326,10 @@ impl Engine {
         self.inner.tracker.wait().await;
         self.inner.archive.close().await;
         self.inner.keepers.shutdown().await;
+        // Whatever is wrong with the file next time: nothing that waits beside it is written over it.
+        if let Some(store) = self.inner.archive.store() {
+            store.close().await;
+        }
     }
 }
 
