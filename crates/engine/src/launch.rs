@@ -132,6 +132,7 @@ impl Launch<'_> {
             greeting,
             litters: provider.litters,
             reads: live.reads.clone(),
+            only_asked: live.asked,
             uses_first: if clients_own { 2 } else { 1 },
         }))
     }

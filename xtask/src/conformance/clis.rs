@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
+use super::world::Way;
+
 pub(crate) struct Cli {
     pub(crate) name: &'static str,
     /// On npm.
@@ -16,6 +18,8 @@ pub(crate) struct Cli {
     pub(crate) stall_limit: &'static str,
     /// Cases it cannot pass by its nature, and why.
     pub(crate) cannot: &'static [(&'static str, &'static str)],
+    /// The same for its processes that are up before the turn.
+    pub(crate) cannot_warm: &'static [(&'static str, &'static str)],
 }
 
 const WHOLE_MESSAGES: &[(&str, &str)] = &[("deltas", "This CLI prints a message when it is complete.")];
@@ -35,6 +39,7 @@ pub(crate) const ALL: [Cli; 5] = [
         home: &[],
         stall_limit: "12s",
         cannot: &[],
+        cannot_warm: &[],
     },
     Cli {
         name: "codex",
@@ -54,6 +59,7 @@ pub(crate) const ALL: [Cli; 5] = [
         home: &[],
         stall_limit: "8s",
         cannot: WHOLE_MESSAGES,
+        cannot_warm: &[],
     },
     Cli {
         name: "gemini",
@@ -65,6 +71,7 @@ pub(crate) const ALL: [Cli; 5] = [
         )],
         stall_limit: "25s",
         cannot: &[],
+        cannot_warm: &[],
     },
     Cli {
         name: "qwen",
@@ -80,6 +87,7 @@ pub(crate) const ALL: [Cli; 5] = [
         )],
         stall_limit: "25s",
         cannot: &[],
+        cannot_warm: &[],
     },
     Cli {
         name: "opencode",
@@ -102,6 +110,7 @@ pub(crate) const ALL: [Cli; 5] = [
         home: &[],
         stall_limit: "40s",
         cannot: WHOLE_MESSAGES,
+        cannot_warm: &[("usage", "On this way it asks the model for a title, and counts its last call only.")],
     },
 ];
 
@@ -118,7 +127,11 @@ impl Cli {
         model
     }
 
-    pub(crate) fn why_not(&self, case: &str) -> Option<&'static str> {
-        self.cannot.iter().find(|(name, _)| *name == case).map(|(_, why)| *why)
+    pub(crate) fn why_not(&self, way: Way, case: &str) -> Option<&'static str> {
+        let cannot = match way {
+            Way::Cold => self.cannot,
+            Way::Warm => self.cannot_warm,
+        };
+        cannot.iter().find(|(name, _)| *name == case).map(|(_, why)| *why)
     }
 }

@@ -155,7 +155,8 @@ impl World {
             Way::Warm => ["--warm", "64", "--warm-memory", "65536"],
         });
         let gateway = Listening::start(binary, &args, &home, &path, folder.join("gateway.log"))?;
-        let ready = cases.iter().filter(|case| way == Way::Warm && !in_worktree(cli, case)).count() as u64;
+        let used = |case: &&&'static Case| !in_worktree(cli, case) && cli.why_not(way, case.name).is_none();
+        let ready = cases.iter().filter(|case| way == Way::Warm && used(case)).count() as u64;
         let world = Self { cli, way, ready, gateway, repo, taps };
         until(BOOTS, "the lines are up", || {
             let warm = world.warm().ok()?;
@@ -167,12 +168,9 @@ impl World {
 
     /// Why a case cannot be passed in this world, if it cannot.
     pub(crate) fn why_not(&self, case: &Case) -> Option<&'static str> {
-        match self.way {
-            Way::Cold => self.cli.why_not(case.name),
-            Way::Warm => {
-                in_worktree(self.cli, case).then_some("A worktree is made for the turn, and its process starts there.")
-            }
-        }
+        let apart = self.way == Way::Warm && in_worktree(self.cli, case);
+        let apart = apart.then_some("A worktree is made for the turn, and its process starts there.");
+        apart.or_else(|| self.cli.why_not(self.way, case.name))
     }
 
     /// What is wrong if cases passed without the processes that were ready for them.

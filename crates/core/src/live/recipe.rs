@@ -20,6 +20,9 @@ pub struct Recipe {
     /// What it counts on this way, if that is not what it counts on the other.
     #[serde(default)]
     pub usage: Option<UsageScope>,
+    /// It costs something that the other way does not: it is kept only for a model that asks for it.
+    #[serde(default)]
+    pub asked: bool,
     /// Files that it reads when it starts, in the workspace and the folders above it, or under `~/`: one that has changed
     /// since makes it stale.
     #[serde(default)]

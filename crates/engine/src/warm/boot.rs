@@ -15,6 +15,8 @@ pub(crate) struct Boot {
     pub(crate) litters: bool,
     /// Files that it reads when it starts.
     pub(crate) reads: Vec<String>,
+    /// It is kept only for a model that asks for it.
+    pub(crate) only_asked: bool,
     /// How often its kind must be used before one is worth keeping: one that only a client's own words make different may
     /// never be wanted again.
     pub(crate) uses_first: usize,
@@ -34,6 +36,7 @@ impl Wish {
     pub(crate) fn of(model: &Model, boot: &Boot) -> Option<Self> {
         match model.warm {
             Some(0) => None,
+            None if boot.only_asked => None,
             Some(number) if boot.uses_first <= 1 => Some(Self::Fixed(number as usize)),
             Some(_) | None => Some(Self::ByUse),
         }

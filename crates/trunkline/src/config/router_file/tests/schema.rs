@@ -193,7 +193,7 @@ const AGENT: &[&str] = &[
     "format: xml",
     "whole: [[a]]",
     "whole: [a]",
-    "live: {protocol: acp, args: [[a]], modes: {read: b}, inert: {slash: true}, usage: turn, reads: [c]}",
+    "live: {protocol: acp, args: [[a]], modes: {read: b}, inert: {slash: true}, usage: turn, asked: true, reads: [c]}",
     "live: {protocol: acp}",
     "live: {protocol: lsp, args: []}",
     "live: {protocol: claude, args: [[a]], modes: {root: b}}",
