@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use tokio::sync::OwnedMutexGuard;
@@ -21,7 +22,7 @@ use trunkline_core::failure::{Category, Failure};
 use crate::git::{Git, Tree};
 use crate::sandbox;
 use crate::session::Place;
-use ledger::{Entry, Ledger};
+use ledger::{Entry, Ledger, Standing};
 
 /// Makes worktrees and takes them down.
 pub(crate) struct Worktrees {
@@ -65,6 +66,9 @@ pub(crate) struct After {
     pub(crate) log_helpers: bool,
 }
 
+/// Between the tries to put a worktree in order.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(700)];
+
 /// Where a run's commit lists the files it added, for a repository whose policy asks for it.
 const HELPERS_LOG: &str = ".trunkline/helpers.log";
 
@@ -106,7 +110,8 @@ impl Worktrees {
         let (run, repo, common) = (run.to_owned(), repo.to_owned(), common.into());
         let worktree = Worktree { path, cwd, run, repo, common, base, session };
         let kept = || worktree.path.join(".git").exists();
-        self.ledger.write(&Entry::of(&worktree, kept()))?;
+        let standing = if kept() { Standing::InUse } else { Standing::Unmade };
+        self.ledger.write(&Entry::of(&worktree, standing))?;
         if worktree.path.exists() {
             drop(self.sweeping.lock().await);
         }
@@ -117,14 +122,14 @@ impl Worktrees {
             }
             return Ok(worktree);
         }
-        self.ledger.write(&Entry::of(&worktree, false))?;
+        self.ledger.write(&Entry::of(&worktree, Standing::Unmade))?;
         let made = match self.make(&worktree).await {
-            Ok(()) => self.ledger.write(&Entry::of(&worktree, true)),
+            Ok(()) => self.ledger.write(&Entry::of(&worktree, Standing::InUse)),
             Err(failure) => Err(failure),
         };
         if let Err(failure) = made {
             let failure = self.with_room(failure);
-            self.discard(&worktree).await;
+            self.discard(&worktree, Standing::Unmade).await;
             return Err(failure);
         }
         Ok(worktree)
@@ -158,8 +163,29 @@ impl Worktrees {
 
     /// After the run: what it did is committed to a branch, and the folder goes unless it is kept.
     ///
-    /// On an error the folder stays where it is: nothing an agent did is thrown away.
+    /// On an error the folder stays where it is: nothing an agent did is thrown away. But not on the first one: a git that
+    /// was killed, or a lock that somebody holds for a moment, is no reason to leave it lying about.
     pub(crate) async fn finish(&self, worktree: &Worktree, after: After) -> Result<Receipt, Failure> {
+        let mut saved = self.save(worktree, after).await;
+        for pause in PAUSES {
+            let Err(failure) = &saved else { break };
+            tracing::debug!(run = worktree.run, %failure, ?pause, "a worktree is tried again");
+            tokio::time::sleep(pause).await;
+            saved = self.save(worktree, after).await;
+        }
+        let receipt = saved?;
+        if receipt.path.is_some() {
+            self.ledger.forget(&worktree.run);
+        } else {
+            // From here on a file that is missing is not one that the agent has deleted.
+            let _then_it_is_committed_once_more = self.ledger.write(&Entry::of(worktree, Standing::Saved));
+            self.discard(worktree, Standing::Saved).await;
+        }
+        Ok(receipt)
+    }
+
+    /// Commits what is there. Whatever of it was done by an earlier try is not done again.
+    async fn save(&self, worktree: &Worktree, after: After) -> Result<Receipt, Failure> {
         let mut receipt = Receipt { base: worktree.base.clone(), ..Receipt::default() };
         // Nobody of the run lives any more: a lock that one of its gits held is nobody's.
         worktree.remove_stale_lock();
@@ -188,9 +214,6 @@ impl Worktrees {
         }
         if after.keep || nested {
             receipt.path = Some(worktree.path.to_string_lossy().into_owned());
-            self.ledger.forget(&worktree.run);
-        } else {
-            self.remove(worktree).await?;
         }
         Ok(receipt)
     }
@@ -235,14 +258,23 @@ impl Worktrees {
         Ok(())
     }
 
-    /// Takes down what is left of a worktree that never came to be.
-    async fn discard(&self, worktree: &Worktree) {
+    /// Takes down a worktree that holds nobody's work. Git itself does not remove one that it had not finished making, or
+    /// had begun to remove.
+    async fn discard(&self, worktree: &Worktree, standing: Standing) {
         if worktree.path.exists() && self.remove(worktree).await.is_ok() {
             return;
         }
-        if !worktree.path.exists() {
-            worktree.remove_registration();
-            self.ledger.forget(&worktree.run);
+        // What was there before the worktree came to be, and is not marked as one, is somebody's.
+        let all = standing == Standing::Saved || worktree.is_marked();
+        let removed = if all { fs::remove_dir_all(&worktree.path) } else { fs::remove_dir(&worktree.path) };
+        match removed {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(run = worktree.run, path = %worktree.path.display(), %error, "it cannot be removed");
+            }
+            Ok(()) | Err(_) => {
+                worktree.remove_registration();
+                self.ledger.forget(&worktree.run);
+            }
         }
     }
 
@@ -251,12 +283,12 @@ impl Worktrees {
         let _sweeping = self.sweeping.lock().await;
         let mut swept = Vec::new();
         for entry in self.ledger.abandoned() {
-            let ready = entry.ready;
+            let standing = entry.standing();
             let worktree = entry.worktree();
             tracing::info!(run = worktree.run, path = %worktree.path.display(), "a worktree of a dead gateway");
-            // One that was never filled in looks as if all its files had been deleted: nobody has worked in it.
-            if !ready || !worktree.path.exists() {
-                self.discard(&worktree).await;
+            // One that was never filled in, or is half gone, looks as if its files had been deleted.
+            if standing != Standing::InUse || !worktree.path.exists() {
+                self.discard(&worktree, standing).await;
                 continue;
             }
             match self.finish(&worktree, After::default()).await {
@@ -370,23 +402,34 @@ impl Worktree {
     /// Makes the folder say again whose it is, whatever an agent wrote there: git removes no other. Not if that has become
     /// a repository of its own.
     fn point_back(&self) -> io::Result<()> {
-        let (link, said) = (self.path.join(".git"), format!("gitdir: {}\n", self.registration().display()));
-        if fs::symlink_metadata(&link).is_ok_and(|found| found.is_file())
-            && fs::read_to_string(&link).is_ok_and(|text| text == said)
-        {
+        if self.is_marked() {
             return Ok(());
         }
+        let link = self.path.join(".git");
         match fs::remove_file(&link) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        OpenOptions::new().create_new(true).write(true).open(&link)?.write_all(said.as_bytes())
+        OpenOptions::new().create_new(true).write(true).open(&link)?.write_all(self.mark().as_bytes())
+    }
+
+    /// Whether the folder says whose it is.
+    fn is_marked(&self) -> bool {
+        let link = self.path.join(".git");
+        fs::symlink_metadata(&link).is_ok_and(|found| found.is_file())
+            && fs::read_to_string(&link).is_ok_and(|text| text == self.mark())
+    }
+
+    fn mark(&self) -> String {
+        format!("gitdir: {}\n", self.registration().display())
     }
 
     fn remove_registration(&self) {
         let folder = self.registration();
         let own = self.path.join(".git");
-        if fs::read_to_string(folder.join("gitdir")).is_ok_and(|gitdir| Path::new(gitdir.trim_end()) == own) {
+        // Git writes down whose it is after it has made the folder.
+        let said = fs::read_to_string(folder.join("gitdir")).unwrap_or_default();
+        if said.is_empty() || Path::new(said.trim_end()) == own {
             let _gone_or_git_prunes_it = fs::remove_dir_all(folder);
         }
     }

@@ -24,22 +24,30 @@ pub(super) struct Entry {
     base: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<SessionId>,
-    /// Its files were filled in: what differs from `base` is somebody's work.
-    #[serde(default = "yes")]
-    pub(super) ready: bool,
+    /// An entry that does not say so is taken for somebody's work: nothing is thrown away.
+    #[serde(default)]
+    standing: Standing,
     #[serde(flatten)]
     owner: Owner,
 }
 
-/// An entry that does not say so is an older gateway's, which wrote it down in time or not: nothing is thrown away.
-const fn yes() -> bool {
-    true
+/// What is to be found in a worktree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Standing {
+    /// Not all of its files, if any.
+    Unmade,
+    /// What differs from its base is somebody's work.
+    #[default]
+    InUse,
+    /// Nothing that is not on its branch.
+    Saved,
 }
 
 impl Entry {
-    pub(super) fn of(worktree: &Worktree, ready: bool) -> Self {
+    pub(super) fn of(worktree: &Worktree, standing: Standing) -> Self {
         Self {
-            ready,
+            standing,
             run: worktree.run.clone(),
             path: worktree.path.clone(),
             repo: worktree.repo.clone(),
@@ -48,6 +56,10 @@ impl Entry {
             session: worktree.session.clone(),
             owner: Owner::this_process(),
         }
+    }
+
+    pub(super) const fn standing(&self) -> Standing {
+        self.standing
     }
 
     pub(super) fn worktree(self) -> Worktree {
@@ -61,13 +73,16 @@ impl Ledger {
         Self { folder }
     }
 
+    /// At once or not at all: who is killed in the middle of it must not leave a worktree that nobody knows of.
     pub(super) fn write(&self, entry: &Entry) -> Result<(), Failure> {
         let path = self.file(&entry.run);
+        let new = path.with_extension("new");
         let written = fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&self.folder)
-            .and_then(|()| fs::write(&path, serde_json::to_vec(entry).expect("an entry is plain data")));
+            .and_then(|()| fs::write(&new, serde_json::to_vec(entry).expect("an entry is plain data")))
+            .and_then(|()| fs::rename(&new, &path));
         written
             .map_err(|error| Failure::new(Category::Configuration, format!("cannot write {}: {error}", path.display())))
     }
@@ -79,6 +94,7 @@ impl Ledger {
     /// The entries whose gateway is no more, unless their folder has a new run by now.
     pub(super) fn abandoned(&self) -> Vec<Entry> {
         let files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let files = files.filter(|file| file.path().extension().is_some_and(|ending| ending == "json"));
         let entries = files.filter_map(|file| serde_json::from_slice::<Entry>(&fs::read(file.path()).ok()?).ok());
         let (living, dead): (Vec<Entry>, Vec<Entry>) = entries.partition(|entry| entry.owner.lives());
         dead.into_iter().filter(|dead| living.iter().all(|living| living.path != dead.path)).collect()
@@ -106,11 +122,12 @@ mod tests {
             base: "0".into(),
             session: None,
         };
-        ledger.write(&Entry::of(&worktree("alive", "/tmp/x"), true)).unwrap();
+        ledger.write(&Entry::of(&worktree("alive", "/tmp/x"), Standing::InUse)).unwrap();
         let owner = Owner { pid: u32::MAX, started: 1 };
-        ledger.write(&Entry { owner, ..Entry::of(&worktree("dead", "/tmp/y"), true) }).unwrap();
-        ledger.write(&Entry { owner, ..Entry::of(&worktree("followed", "/tmp/x"), true) }).unwrap();
+        ledger.write(&Entry { owner, ..Entry::of(&worktree("dead", "/tmp/y"), Standing::InUse) }).unwrap();
+        ledger.write(&Entry { owner, ..Entry::of(&worktree("followed", "/tmp/x"), Standing::InUse) }).unwrap();
         fs::write(folder.path().join("worktrees/broken.json"), "{").unwrap();
+        fs::copy(folder.path().join("worktrees/dead.json"), folder.path().join("worktrees/dead.new")).unwrap();
         let mut runs: Vec<String> = ledger.abandoned().into_iter().map(|entry| entry.run).collect();
         runs.sort();
         assert_eq!(runs, ["dead"]);

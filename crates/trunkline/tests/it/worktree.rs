@@ -270,6 +270,24 @@ fn case_61_the_next_gateway_cleans_up_after_one_that_was_killed() {
 }
 
 #[test]
+fn case_61_a_worktree_that_was_half_removed_is_not_taken_for_deleted_files() {
+    let half = "case \"$*\" in *'worktree remove'*) if [ ! -e \"$seen/half\" ]; then \
+        for last; do :; done; rm \"$last/README.md\" \"$last/.git\"; tell half $$; hang; fi;; esac";
+    let wrapper = format!("{half}; exec {} \"$@\"", which("git").display());
+    let mut line = worker(WORKER).cli("git", &wrapper).start();
+    let _unanswered = line.chat("hi").open();
+    let pid = line.told_pid("half");
+    line.kill();
+    all_gone(&[pid]);
+    line.restart();
+    until("it is removed", || worktrees(&line) == 1 && is_empty(line.path("worktrees")));
+    let branch = line.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
+    assert_eq!(line.git(&["show", &format!("{branch}:new.txt")]), "new");
+    assert!(line.git(&["show", &format!("{branch}:README.md")]).ends_with("more"));
+    until("it is forgotten", || is_empty(line.path("state/worktrees")));
+}
+
+#[test]
 fn another_trunkline_leaves_the_worktrees_of_the_living_alone() {
     let line = Line::new()
         .cli("codex", "echo new >new.txt; tell pid $$; await go; codex_answers done")
