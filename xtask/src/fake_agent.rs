@@ -1,12 +1,17 @@
 //! A CLI that speaks codex's format and does nothing else, for measuring what is around it.
 //!
 //! `FAKE_AGENT` chooses: `noop` answers at once; `stream` prints 50 messages, 20 ms apart, each with the time it was
-//! printed at; `hang` waits for ever after its first line.
+//! printed at; `hang` waits for ever after its first line; `work` does what its prompt says.
+
+mod fake_work;
 
 use std::io::{Write, stdout};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 fn main() {
+    if fake_work::is_daemon() {
+        return;
+    }
     let mode = mode();
     let mut out = stdout().lock();
     let mut line = |text: &str| {
@@ -21,6 +26,7 @@ fn main() {
                 line(&format!(r#"{{"type":"content","content":"<{now}>"}}"#));
             }
         }
+        Some("work") => fake_work::work(&mut line),
         Some("hang") => {
             line(r#"{"type":"content","content":"<0>"}"#);
             std::thread::sleep(Duration::from_secs(600));

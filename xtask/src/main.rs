@@ -5,6 +5,7 @@ mod conformance;
 mod fuzz;
 mod npm;
 mod test;
+mod torture;
 
 use clap::Parser;
 
@@ -19,6 +20,8 @@ enum Chore {
     Conformance(conformance::Conformance),
     /// Try what strangers send, made up: outputs of CLIs, streams, configuration, requests
     Fuzz(fuzz::Fuzz),
+    /// Load a gateway, let everything go wrong that can, and look for what is left or lost
+    Torture(torture::Torture),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -27,5 +30,6 @@ fn main() -> anyhow::Result<()> {
         Chore::Bench(bench) => bench.run(),
         Chore::Conformance(conformance) => conformance.run(),
         Chore::Fuzz(fuzz) => fuzz.run(),
+        Chore::Torture(torture) => torture.run(),
     }
 }

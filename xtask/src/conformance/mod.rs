@@ -3,7 +3,7 @@
 
 mod cases;
 mod clis;
-mod http;
+pub(crate) mod http;
 mod install;
 mod look;
 mod scene;
