@@ -83,5 +83,6 @@ fn keepers_are_used_again() {
     for _ in 0..10 {
         assert_eq!(line.chat("hi").send().content(), "done");
     }
-    until("they are idle", || children(line.gateway_pid()).len() <= 2);
+    // One may still be cleaning up when the next request comes; four are kept.
+    until("they are idle", || children(line.gateway_pid()).len() <= 4);
 }
