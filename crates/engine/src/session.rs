@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_turn_at_a_time() {
+    async fn case_76_one_turn_at_a_time() {
         // Where nothing can be locked, too.
         for state in [tempfile::tempdir().unwrap().path().join("state"), "/dev/null/state".into()] {
             let sessions = Sessions::new(&state);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_process_at_a_time_until_all_is_written() {
+    async fn case_76_one_process_at_a_time_until_all_is_written() {
         let folder = tempfile::tempdir().unwrap();
         // Locks of one process keep those of another out; these do not know of each other, either.
         let [one, other] = [Sessions::new(folder.path()), Sessions::new(folder.path())];

@@ -71,7 +71,7 @@ fn other_web_pages_are_refused() {
 }
 
 #[test]
-fn a_key_opens() {
+fn case_21_a_key_opens() {
     let mut keys = Keys::new(["first-key", " second-key\n", ""]);
     keys.add_digest(blake3::hash(b"third-key").to_hex().as_str()).unwrap();
     let config = Config { keys, ..Config::default() };
@@ -109,7 +109,7 @@ fn digests_are_checked_and_never_shown() {
 }
 
 #[test]
-fn only_loopback_may_do_without_keys() {
+fn case_24_only_loopback_may_do_without_keys() {
     for (address, keyed, allowed) in [
         ("127.0.0.1:0", false, true),
         ("[::1]:0", false, true),

@@ -6,7 +6,7 @@ use crate::fake::{CHANNEL, mention};
 use crate::world::World;
 
 #[test]
-fn an_answer_is_a_reply_that_pings_nobody() {
+fn case_31_an_answer_is_a_reply_that_pings_nobody() {
     let world = World::new().start();
     let asked = world.discord.say(CHANNEL, &mention("ping"));
     let answer = world.discord.answered(asked, "@everyone look");

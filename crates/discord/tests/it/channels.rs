@@ -139,7 +139,7 @@ fn commands_work_as_messages_too() {
 }
 
 #[test]
-fn who_is_not_allowed_cannot_command() {
+fn case_31_who_is_not_allowed_cannot_command() {
     let world = World::new().direct().start();
     assert_eq!(world.discord.command(CHANNEL, 41, "new", None), "You may not use this here.");
     assert_eq!(world.discord.command(DIRECT, USER, "new", None), "A new conversation begins here.");

@@ -78,7 +78,7 @@ fn a_refused_token_or_intent_is_the_end() {
 }
 
 #[test]
-fn with_nobody_allowed_it_does_not_begin() {
+fn case_31_with_nobody_allowed_it_does_not_begin() {
     let mut world = World::new().allowing(trunkline_discord::Allow::default());
     world.launch();
     assert!(matches!(world.ended(), Err(BridgeError::NobodyAllowed)));

@@ -18,7 +18,7 @@ async fn opened(folder: &Path) -> Store {
 }
 
 #[tokio::test]
-async fn the_first_version_is_read_back_whole() {
+async fn case_81_the_first_version_is_read_back_whole() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path()).await;
     assert_eq!(store.check().await.unwrap(), Vec::<String>::new());

@@ -55,7 +55,7 @@ async fn a_new_one_is_private_and_can_shrink() {
 }
 
 #[tokio::test]
-async fn one_of_a_newer_version_is_refused_and_left_alone() {
+async fn case_74_one_of_a_newer_version_is_refused_and_left_alone() {
     let (_folder, path) = place();
     let store = Store::open(&path).await.unwrap();
     store.close().await;
@@ -70,7 +70,7 @@ async fn one_of_a_newer_version_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_broken_one_is_refused_and_left_alone() {
+async fn case_74_a_broken_one_is_refused_and_left_alone() {
     let (_folder, good) = place();
     let store = Store::open(&good).await.unwrap();
     begin(&store, &Owner::local()).await;

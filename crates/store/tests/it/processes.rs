@@ -91,7 +91,7 @@ impl Drop for Other {
 }
 
 #[tokio::test]
-async fn nothing_that_was_acknowledged_is_lost_when_writers_are_killed() {
+async fn case_73_nothing_that_was_acknowledged_is_lost_when_writers_are_killed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);
     let mut kept = Vec::new();

@@ -7,7 +7,7 @@ use crate::look::{all_gone, processes_of, sockets, until};
 use crate::router::{attempts, pairs, yaml};
 
 #[test]
-fn nothing_is_tried_again_once_something_was_shown() {
+fn case_66_nothing_is_tried_again_once_something_was_shown() {
     let line = Line::new()
         .cli("half", "cat >/dev/null; printf '{\"content\":\"Hal\",\"delta\":\"Hal\",\"done\":false}\\n'; refuses \"$1\" '503 Service Unavailable'")
         .cli("good", "cat >/dev/null; answers \"$1\" whole")

@@ -16,7 +16,7 @@ fn refusal(models: &str) -> String {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_line_and_what_was_meant() {
+fn case_79_an_unknown_key_is_named_with_its_line_and_what_was_meant() {
     let said = refusal("{\n  \"m\": {\n    \"driver\": \"codex\",\n    \"repopath\": \"/\"\n  }\n}\n");
     assert!(said.starts_with("trunkline: CONFIG/models.json:4:"), "{said}");
     assert!(said.contains("unknown field `repopath`") && said.contains("did you mean `repoPath`?"), "{said}");
@@ -74,7 +74,7 @@ fn a_configuration_is_found_where_the_gateway_starts() {
 }
 
 #[test]
-fn a_changed_file_is_the_new_configuration_and_a_broken_one_is_not() {
+fn case_78_a_changed_file_is_the_new_configuration_and_a_broken_one_is_not() {
     let line = Line::new().cli("codex", "codex_answers done").model("old", json!({"driver": "codex"})).start();
     let path = line.path("config/models.json");
     let entry = json!({"driver": "codex", "repoPath": line.repo()});

@@ -197,7 +197,7 @@ fn a_signal_ends_it_and_everything_it_started() {
 }
 
 #[test]
-fn the_token_is_in_no_log_and_no_child() {
+fn case_30_the_token_is_in_no_log_and_no_child() {
     let (line, discord) = world();
     let mut bridge = Bridge::start(&line, &discord, &["-vv"]);
     let asked = discord.say(CHANNEL, &mention("one"));

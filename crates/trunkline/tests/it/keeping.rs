@@ -21,7 +21,7 @@ fn mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn one_that_cannot_be_used_is_refused_with_a_word_about_what_to_do() {
+fn case_74_one_that_cannot_be_used_is_refused_with_a_word_about_what_to_do() {
     let newer = |path: &Path| Database::open(path).run("PRAGMA user_version = 99");
     let damaged = |path: &Path| fs::write(path, "no database ".repeat(1000)).unwrap();
     let read_only = |path: &Path| mode(path, 0o400);

@@ -39,7 +39,7 @@ fn only_the_last_block_of_mixed_output_is_the_answer() {
 }
 
 #[test]
-fn escapes_are_no_part_of_an_answer() {
+fn case_27_escapes_are_no_part_of_an_answer() {
     let line = text("printf '\\033[1;31mred\\033[0m \\033]0;title\\007and plain\\n'");
     assert_eq!(line.chat("hi").send().content(), "red and plain");
 }

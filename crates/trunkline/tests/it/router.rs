@@ -155,7 +155,7 @@ fn more_categories_may_be_passed_on() {
 }
 
 #[test]
-fn a_model_falls_back_to_other_models_and_to_the_router() {
+fn case_65_a_model_falls_back_to_other_models_and_to_the_router() {
     let line = Line::new()
         .cli("codex", "cat >/dev/null; echo 'stream error: insufficient_quota' >&2; exit 1")
         .cli("good", "cat >/dev/null; answers \"$1\" routed")

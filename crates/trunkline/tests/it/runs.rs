@@ -133,7 +133,7 @@ fn runs_are_listed_by_pages_and_by_what_they_are() {
 }
 
 #[test]
-fn a_run_is_its_owners() {
+fn case_36_a_run_is_its_owners() {
     let line = line("codex_answers ok").env("TRUNKLINE_API_KEYS", "first-key-1,other-key-2").start();
     let first = "authorization: Bearer first-key-1\r\n";
     let other = "authorization: Bearer other-key-2\r\n";

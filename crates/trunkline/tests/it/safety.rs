@@ -12,7 +12,7 @@ fn codex() -> Line {
 }
 
 #[test]
-fn with_keys_only_who_has_one_comes_in() {
+fn case_21_with_keys_only_who_has_one_comes_in() {
     let line = codex().env("TRUNKLINE_API_KEYS", "first-key, second-key").start();
     assert_eq!(line.chat("hi").send().error(401)["code"], "invalid_api_key");
     let wrong = line.chat("hi").header("authorization", "Bearer third-key").send();
@@ -23,7 +23,7 @@ fn with_keys_only_who_has_one_comes_in() {
 }
 
 #[test]
-fn other_machines_are_not_let_in_without_keys() {
+fn case_24_other_machines_are_not_let_in_without_keys() {
     let ran = codex().run(&["serve", "--port", "0", "--listen", "0.0.0.0"]).exits(3);
     assert!(ran.stderr.contains("no keys") && ran.stdout.is_empty(), "{ran:?}");
 }
@@ -48,7 +48,7 @@ fn an_agent_cannot_look_into_the_gateway_or_its_keeper() {
 }
 
 #[test]
-fn other_hosts_and_other_sites_are_refused() {
+fn case_25_case_26_other_hosts_and_other_sites_are_refused() {
     let line = codex().start();
     assert_eq!(line.chat("hi").header("host", "evil.example").send().error(403)["code"], "forbidden_host");
     let page = line.chat("hi").header("origin", "http://evil.example").send();

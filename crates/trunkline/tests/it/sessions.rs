@@ -88,7 +88,7 @@ fn the_clis_own_name_for_a_session_will_do_where_nobody_needs_a_key() {
 }
 
 #[test]
-fn a_session_of_another_key_is_none() {
+fn case_36_a_session_of_another_key_is_none() {
     let line = Line::new()
         .cli("codex", "note \"$@\"; replay codex/reasoning")
         .model("m", json!({"driver": "codex"}))

@@ -70,7 +70,7 @@ const REMEMBERS: &str = "note \"$@\"; echo '{\"type\":\"thread.started\",\"threa
     codex_answers done";
 
 #[test]
-fn the_next_turn_does_not_wait_for_a_database_that_somebody_keeps_locked() {
+fn case_74_the_next_turn_does_not_wait_for_a_database_that_somebody_keeps_locked() {
     let mut line = line(REMEMBERS).args(&["--queue-timeout", "1s"]).start();
     line.chat("warm").send().content();
     let mut other = Database::open(&line.path("state/trunkline.db"));
