@@ -78,6 +78,14 @@ pub(crate) fn need_package(program: &str, packages: &[&str]) -> Result<()> {
     bail!("the tests need {program}; install it and try again")
 }
 
+/// Builds the programs of one package, always in the same way: what they share with others is compiled once.
+pub(crate) fn build(package: &str) -> Result<()> {
+    if !command(env!("CARGO")).args(["build", "--package", package, "--locked"]).status()?.success() {
+        bail!("{package} cannot be built");
+    }
+    Ok(())
+}
+
 /// Runs the tests, shows what they print, and counts.
 fn watch(runner: &mut Command, add: fn(&mut Tally, &str)) -> Result<Tally> {
     let mut child = runner.stdout(Stdio::piped()).spawn().context("cannot start the tests")?;

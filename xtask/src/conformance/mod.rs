@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::test::command;
+use crate::test::{build, command};
 use cases::{Case, Pace};
 use clis::Cli;
 use install::Installed;
@@ -60,9 +60,7 @@ impl Conformance {
         let began = Instant::now();
         let clis = chosen("CLI", &self.only, &clis::ALL, |cli: &Cli| cli.name)?;
         let cases = chosen("case", &self.cases, &cases::ALL, |case: &Case| case.name)?;
-        if !command(env!("CARGO")).args(["build", "-p", "trunkline"]).status()?.success() {
-            bail!("the build failed");
-        }
+        build("trunkline")?;
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("conformance");
         // Beside the folder this chore was built into, wherever that is.
         let exe = std::env::current_exe()?;

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use super::{Tally, command, need, need_package, watch};
+use super::{Tally, build, command, need, need_package, watch};
 use crate::npm;
 
 pub(crate) fn run() -> Result<Tally> {
@@ -18,9 +18,7 @@ pub(crate) fn run() -> Result<Tally> {
     let built = exe.parent().context("no target folder")?;
     let folder = built.parent().context("no target folder")?.join("page");
     npm::install(&folder, &npm::pinned(&sources)?, &["ci"], || Ok(()))?;
-    if !command(env!("CARGO")).args(["build", "-p", "trunkline", "--locked"]).status()?.success() {
-        bail!("the build failed");
-    }
+    build("trunkline")?;
     let mut node = command("node");
     node.args(["--test", "--test-reporter=spec"]).arg(&sources);
     node.env("PAGE_BINARY", built.join("trunkline")).env("PAGE_MODULES", folder.join("node_modules"));

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::test::command;
+use crate::test::{build, command};
 
 /// Room for the worktrees: little enough to be filled quickly.
 const ROOM: &str = "size=16m";
@@ -38,7 +38,8 @@ impl World {
             fs::create_dir(at(name))?;
         }
         let built = std::env::current_exe()?.parent().context("no target folder")?.to_owned();
-        build()?;
+        build("trunkline")?;
+        build("xtask")?;
         // Copies: whatever runs one of these files is of this world.
         for name in ["trunkline", "fake-agent"] {
             fs::copy(built.join(name), at("bin").join(name)).with_context(|| format!("{name} is not built"))?;
@@ -206,14 +207,6 @@ impl Drop for World {
             let _the_folder_then_stays = command("umount").arg(self.path("worktrees")).status();
         }
     }
-}
-
-fn build() -> Result<()> {
-    let cargo = ["build", "--locked", "--package", "trunkline", "--package", "xtask", "--bins"];
-    if !command(env!("CARGO")).args(cargo).status()?.success() {
-        bail!("the gateway cannot be built");
-    }
-    Ok(())
 }
 
 fn repository(folder: &Path) -> Result<()> {
