@@ -28,7 +28,7 @@ pub(crate) struct Fuzz {
     #[arg(long, default_value_t = 60)]
     seconds: u32,
     /// How many at once
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 3)]
     jobs: usize,
 }
 
