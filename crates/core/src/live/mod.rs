@@ -11,8 +11,8 @@
 //!    └──────────── refused, or not understood ─────▶ Broken ◀──────┘
 //! ```
 //!
-//! Three protocols are spoken: Claude Code's stream of JSON messages ([`claude`]), Codex's app-server ([`app_server`]) and
-//! the Agent Client Protocol ([`acp`]). Each is a state machine without I/O and without a clock; like a decoder, it takes
+//! Three protocols are spoken: Claude Code's stream of JSON messages (`claude`), Codex's app-server (`app_server`) and
+//! the Agent Client Protocol (`acp`). Each is a state machine without I/O and without a clock; like a decoder, it takes
 //! any bytes and cannot fail. What a provider speaks, and what it is told in which way, is data: [`Recipe`].
 //!
 //! A line is one conversation's. Nothing here can make a process forget, so whoever keeps lines must never let another
