@@ -1,15 +1,18 @@
 //! `trunkline serve`: the gateway.
 
 use std::fs;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 use trunkline_core::model::Sandbox;
 use trunkline_engine::{Budget, Caps, Engine, KeyCaps};
 use trunkline_process::Landlock;
@@ -87,6 +90,9 @@ pub(crate) struct Serve {
     /// How long open answers may go on after a signal to stop
     #[arg(long, value_name = "TIME", env = "TRUNKLINE_DRAIN", default_value = "30s", value_parser = span)]
     drain: Duration,
+    /// Stop when standard input ends, as after a signal: whoever starts the gateway takes it along, even when killed
+    #[arg(long)]
+    until_stdin_closes: bool,
     /// Forget sessions and what was said in them when they were not used for so long: 90d, 2w, 12h [default: never]
     #[arg(long, value_name = "AGE", env = "TRUNKLINE_RETENTION", value_parser = age)]
     retention: Option<Duration>,
@@ -169,6 +175,7 @@ impl Serve {
         config.chats = Some(loaded.state.join(retention::CHATS));
         // Whoever reads the next line may send a signal or change a file at once.
         let (signals, changes) = (StopSignals::listen()?, Changes::of(&loaded.place));
+        let closed = if self.until_stdin_closes { stdin_closed() } else { CancellationToken::new() };
         let address = listener.local_addr()?;
         let _beacon = Beacon::light(&loaded.state, address);
         say(format!("listening on http://{address}"))?;
@@ -193,7 +200,7 @@ impl Serve {
         tokio::select! {
             () = served => {}
             () = beside(&loaded, &engine, changes, self.retention.map(|age| (age, store))) => {}
-            () = stop_on(&mut signals, &stop, &manager) => {}
+            () = stop_on(&mut signals, closed, &stop, &manager) => {}
             () = manager.keep_telling() => {}
         }
         let patience = async {
@@ -310,15 +317,31 @@ async fn drained(engine: &Engine, stop: &Stop, drain: Duration) {
     }
 }
 
-/// The first signal drains, the second ends at once. Never returns.
-async fn stop_on(signals: &mut StopSignals, stop: &Stop, manager: &Manager) {
+/// The first signal drains, the second ends at once. The end of stdin may stand in for the first, and is never the second.
+/// Never returns.
+async fn stop_on(signals: &mut StopSignals, closed: CancellationToken, stop: &Stop, manager: &Manager) {
     for (token, how) in [(&stop.gently, "; once more to stop at once"), (&stop.now, " now")] {
-        signals.next().await;
+        tokio::select! {
+            _ = signals.next() => {}
+            () = closed.cancelled(), if !stop.gently.is_cancelled() => {}
+        }
         tracing::info!("stopping{how}");
         manager.stopping();
         token.cancel();
     }
     std::future::pending().await
+}
+
+/// Cancelled when nobody holds the other end of stdin any more. What comes through it is not for us.
+fn stdin_closed() -> CancellationToken {
+    let closed = CancellationToken::new();
+    let end = closed.clone();
+    // A thread of its own: a read of stdin cannot be called off, and nobody waits for it.
+    drop(thread::spawn(move || {
+        let _unread = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        end.cancel();
+    }));
+    closed
 }
 
 #[cfg(test)]

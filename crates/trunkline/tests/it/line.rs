@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ pub(crate) struct Line {
 struct Gateway {
     child: Child,
     address: String,
+    /// Held, for one that ends with it.
+    stdin: Option<ChildStdin>,
     /// Kept open: it may want to say more.
     _stdout: BufReader<ChildStdout>,
 }
@@ -206,14 +208,15 @@ impl Line {
     fn listening(&self, name: &str) -> Gateway {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         let mut command = self.trunkline(&[name, "--port", "0"]);
-        command.args(&self.args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        command.args(&self.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         let mut child = spawn(&mut command);
+        let stdin = child.stdin.take();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut said = String::new();
         stdout.read_line(&mut said).unwrap();
         let address = said.trim().strip_prefix("listening on http://");
         let address = address.unwrap_or_else(|| panic!("not listening: {said:?}\n{}", self.log())).to_owned();
-        Gateway { child, address, _stdout: stdout }
+        Gateway { child, address, stdin, _stdout: stdout }
     }
 
     /// Runs `trunkline` with these arguments to its end.
@@ -287,6 +290,11 @@ impl Line {
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.gateway_pid().cast_signed()).unwrap();
         kill_process(pid, signal).unwrap();
+    }
+
+    /// Closes the gateway's standard input, as the end of whoever started it does.
+    pub(crate) fn close_stdin(&mut self) {
+        self.gateway.as_mut().expect("the gateway runs").stdin = None;
     }
 
     /// Waits until the gateway has ended; its exit status.

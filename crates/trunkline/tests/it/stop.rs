@@ -150,3 +150,48 @@ fn the_second_signal_leaves_a_cli_no_more_than_its_grace() {
     // Its keeper may end a moment later.
     all_gone(&[pid]);
 }
+
+#[test]
+fn the_end_of_stdin_ends_a_gateway_that_was_asked_to_heed_it() {
+    let mut line = Line::new()
+        .cli("codex", "codex_says one; await go; codex_answers two")
+        .model("m", json!({"driver": "codex"}))
+        .args(&["--until-stdin-closes"])
+        .start();
+    let mut stream = line.chat("hi").streamed().open();
+    stream.until("one");
+    line.close_stdin();
+    let address = line.address().to_owned();
+    until("it accepts no more", || refuses(&address));
+    line.tell("go");
+    assert!(stream.finish().is_done(), "it drains as after a signal");
+    assert_eq!(line.ended(), Some(0));
+}
+
+#[test]
+fn the_end_of_stdin_is_never_the_second_signal() {
+    let mut line = Line::new()
+        .cli("codex", "codex_says one; await go; codex_answers two")
+        .model("m", json!({"driver": "codex"}))
+        .args(&["--until-stdin-closes", "--drain", "1h"])
+        .start();
+    let mut stream = line.chat("hi").streamed().open();
+    stream.until("one");
+    // Ctrl+C in a terminal ends whoever started the gateway as well.
+    line.signal(Signal::INT);
+    let address = line.address().to_owned();
+    until("it accepts no more", || refuses(&address));
+    line.close_stdin();
+    line.tell("go");
+    assert!(stream.finish().is_done());
+    assert_eq!(line.ended(), Some(0));
+}
+
+#[test]
+fn other_gateways_do_not_mind_the_end_of_stdin() {
+    let mut line = Line::new().cli("codex", "codex_answers two").model("m", json!({"driver": "codex"})).start();
+    line.close_stdin();
+    assert_eq!(line.chat("hi").send().content(), "two");
+    line.signal(Signal::TERM);
+    assert_eq!(line.ended(), Some(0));
+}
