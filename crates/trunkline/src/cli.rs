@@ -36,6 +36,7 @@ pub(crate) enum Command {
     Decode(commands::decode::Decode),
     Provider(commands::provider::Provider),
     MockLlm(commands::mock_llm::MockLlm),
+    Desktop(commands::desktop::Desktop),
     #[cfg(feature = "discord")]
     Discord(commands::discord::Discord),
 }

@@ -57,6 +57,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Decode(decode) => decode.run(),
         Command::Provider(provider) => provider.run(),
         Command::MockLlm(mock) => mock.run(),
+        Command::Desktop(desktop) => desktop.run().map(|never| match never {}),
         #[cfg(feature = "discord")]
         Command::Discord(discord) => discord.run(),
     }

@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod check;
 mod columns;
 pub(crate) mod decode;
+pub(crate) mod desktop;
 #[cfg(feature = "discord")]
 pub(crate) mod discord;
 pub(crate) mod doctor;

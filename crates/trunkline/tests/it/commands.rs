@@ -194,3 +194,16 @@ fn decode_prints_one_object_of_a_fixed_shape() {
     let timed_out: Value = serde_json::from_str(&timed_out.stdout).unwrap();
     assert_eq!(timed_out["error"]["message"], "Query timed out");
 }
+
+#[test]
+fn desktop_becomes_the_window_with_all_it_was_told() {
+    let line = Line::new().cli("trunkline-desktop", "note \"$@\"; exit 7");
+    line.run(&["desktop", "--port", "1234", "--help"]).exits(7);
+    assert_eq!(line.argv("trunkline-desktop"), ["--port", "1234", "--help"]);
+}
+
+#[test]
+fn desktop_says_how_to_get_the_window_where_there_is_none() {
+    let ran = Line::new().run(&["desktop"]).exits(1);
+    assert!(ran.stderr.contains("cargo xtask desktop") && ran.stderr.contains("trunkline serve"), "{}", ran.stderr);
+}

@@ -417,7 +417,8 @@ impl Line {
         };
         let search = format!("{}:{}", self.path("bin").display(), self.path("tools").display());
         command.args(args).current_dir(self.repo()).env_clear().env("PATH", search).env("HOME", self.path("home"));
-        let takes_places = args.first().is_some_and(|&name| !["decode", "provider", "mock-llm"].contains(&name));
+        let takes_places =
+            args.first().is_some_and(|&name| !["decode", "provider", "mock-llm", "desktop"].contains(&name));
         if takes_places {
             command.arg("--state").arg(self.path("state")).arg("--worktrees").arg(self.path("worktrees"));
             let configured = fs::read_dir(self.path("config")).unwrap().next().is_some();
