@@ -39,6 +39,7 @@ const SCENES = {
   refuse: [begin(), text('working'), note('refuse'), wait('refuse-end'), end('working')],
   watched: [begin(), text('line\n\n'.repeat(100)), tool('t1', 'Bash', { command: 'ls' }), note('watched'), wait('watched-more'), result('t1', 'a.txt'), text('more'), wait('watched-end'), text(' and more'), end('more and more')],
   late: [begin(), text('Looking.'), tool('t1', 'Bash', { command: 'ls' }), tool('t1', 'Bash', { command: 'ls -l' }), result('t1', 'a.txt'), end('One file.')],
+  titled: [begin(), text('working'), note('titled'), wait('titled-end'), end('working')],
   slow: [begin(), text('working'), note('slow'), wait('slow-end'), end('working')],
   dies: [begin(), text('before the end'), note('dies'), hang],
 };
@@ -56,6 +57,24 @@ function visits(name, options, body = options) {
   });
 }
 const texts = locator => locator.allInnerTexts();
+
+visits('the title says what goes on, and how it ended until somebody looks', async (visit, page) => {
+  assert.equal(await page.title(), 'Trunkline');
+  await visit.send('titled');
+  await gateway.told('titled');
+  assert.equal(await page.title(), '⋯ titled – Trunkline');
+  const looks = value => page.evaluate(value => { document.hasFocus = () => value }, value);
+  await looks(false);
+  gateway.tell('titled-end');
+  await page.waitForFunction(() => document.title === '✓ titled – Trunkline');
+  await page.evaluate(() => dispatchEvent(new Event('focus')));
+  assert.equal(await page.title(), 'Trunkline');
+  await visit.ask('evil-error');
+  assert.match(await page.title(), /^✕ evil-error – /);
+  await looks(true);
+  await visit.ask('said');
+  assert.equal(await page.title(), 'Trunkline', 'whoever looks has seen it');
+});
 
 visits('an answer appears while it is written', async (visit, page) => {
   assert.equal(await page.evaluate(() => document.activeElement.id), 'input');
