@@ -1,0 +1,291 @@
+//! What happens when: the one place that knows the window and the gateway.
+
+use std::collections::VecDeque;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use tao::event::{Event, WindowEvent};
+use tao::event_loop::{ControlFlow, EventLoop, EventLoopProxy};
+
+use crate::gateway::{self, News, Server};
+use crate::links::{self, Leads, leads};
+use crate::memory::Memory;
+use crate::menu::Action;
+use crate::notice::{Notices, Watch, plain};
+use crate::places::Places;
+use crate::tell;
+use crate::view::View;
+
+const PORT: u16 = 8765;
+
+/// A gateway that has not begun to listen by then will not.
+const STARTUP: Duration = Duration::from_secs(60);
+
+/// Lines of a gateway that are shown when it fails.
+const LAST_WORDS: usize = 60;
+
+/// What others have to tell the window.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// Of the attempt with this number.
+    Gateway(u32, News),
+    /// Somebody wants to see it, with a token of their desktop.
+    Raise(Option<String>),
+    Chosen(Action),
+    UsePort(u16),
+    /// The page's.
+    Title(String),
+    /// The page leads there, and it is not the gateway's.
+    Away(String),
+    /// WebKit's process of the page is gone.
+    Crashed,
+    /// Without a question.
+    Quit,
+}
+
+/// What is seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Waiting(Instant),
+    Page,
+    Trouble,
+}
+
+pub(crate) struct App {
+    view: View,
+    said: EventLoopProxy<Said>,
+    places: Places,
+    memory: Memory,
+    port: u16,
+    shown: Shown,
+    attempt: u32,
+    /// The gateway that we started, and in which attempt.
+    server: Option<(u32, Server)>,
+    log: VecDeque<String>,
+    watch: Watch,
+    notices: Option<Notices>,
+    quits: bool,
+}
+
+impl App {
+    pub(crate) fn open(
+        event_loop: &EventLoop<Said>,
+        said: EventLoopProxy<Said>,
+        places: Places,
+        memory: Memory,
+        port: Option<u16>,
+    ) -> Result<Self> {
+        let view = View::open(event_loop, &said, &places, &memory)?;
+        let clicked = said.clone();
+        let notices = Notices::new(move || drop(clicked.send_event(Said::Raise(None))));
+        let mut app = Self {
+            view,
+            said,
+            places,
+            port: port.or(memory.port).unwrap_or(PORT),
+            memory,
+            shown: Shown::Trouble,
+            attempt: 0,
+            server: None,
+            log: VecDeque::new(),
+            watch: Watch::default(),
+            notices,
+            quits: false,
+        };
+        app.wait();
+        app.connect();
+        Ok(app)
+    }
+
+    /// Takes one event; what to wait for next.
+    pub(crate) fn on(&mut self, event: Event<'_, Said>) -> ControlFlow {
+        if let Event::UserEvent(said) = event {
+            self.hear(said);
+        } else if let Event::WindowEvent { event, .. } = event {
+            if let WindowEvent::CloseRequested = event {
+                self.ask_to_quit();
+            } else if let WindowEvent::Resized(_) | WindowEvent::Moved(_) = event {
+                self.view.note(&mut self.memory);
+            }
+        }
+        self.tick()
+    }
+
+    /// After the last event: nothing of ours is left.
+    pub(crate) fn close(mut self) {
+        self.keep();
+        self.view.hide();
+        if let Some((_, server)) = self.server.take() {
+            server.end();
+        }
+    }
+
+    fn hear(&mut self, said: Said) {
+        match said {
+            Said::Gateway(attempt, news) => self.learn(attempt, news),
+            Said::Raise(token) => self.view.raise(token.as_deref()),
+            Said::Chosen(action) => self.act(action),
+            Said::UsePort(port) => self.use_port(port),
+            Said::Title(title) => self.titled(&title),
+            Said::Away(url) => self.leave(&url),
+            Said::Crashed => self.trouble("The page has crashed. Nothing that was said is lost: try again."),
+            Said::Quit => self.quits = true,
+        }
+    }
+
+    fn learn(&mut self, attempt: u32, news: News) {
+        let of_server = self.server.as_ref().is_some_and(|(number, _)| *number == attempt);
+        match news {
+            News::Log(line) => {
+                self.log.push_back(line);
+                self.log.drain(..self.log.len().saturating_sub(LAST_WORDS));
+            }
+            News::Started(server) if attempt == self.attempt => {
+                self.log.clear();
+                self.server = Some((attempt, server));
+                self.wait();
+            }
+            News::Ready(origin) if attempt == self.attempt => {
+                self.shown = Shown::Page;
+                self.view.page.show(&origin);
+                self.view.show_page();
+            }
+            News::Failed(why) if attempt == self.attempt => {
+                let ended = self.server.take_if(|_| of_server).map(|(_, server)| server.ended());
+                let how = ended.map(|how| format!(": it ended {how}")).unwrap_or_default();
+                self.trouble(&format!("{why}{how}"));
+            }
+            News::Ended if of_server => {
+                let how = self.server.take().map(|(_, server)| server.ended()).unwrap_or_default();
+                self.trouble(&format!("The gateway has ended {how}."));
+            }
+            // Of an attempt that nobody waits for any more. A gateway that it started ends with the value.
+            News::Started(_) | News::Ready(_) | News::Failed(_) | News::Ended => {}
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Reload => {
+                if self.shown != Shown::Page {
+                    self.wait();
+                }
+                // The page is loaded anew once a gateway answers; if it is gone, another is started.
+                self.connect();
+            }
+            Action::ChangePort => {
+                self.shown = Shown::Trouble;
+                self.view.panel.choose(self.port);
+                self.view.show_panel();
+            }
+            Action::OpenInBrowser => self.browse(&format!("{}/", self.view.page.origin())),
+            Action::Quit => self.ask_to_quit(),
+            Action::Edit(command) => self.view.page.edit(command),
+            Action::ZoomIn => self.zoom(Memory::zoom_in),
+            Action::ZoomOut => self.zoom(Memory::zoom_out),
+            Action::ZoomReset => self.zoom(|memory| memory.zoom = 100),
+            Action::FullScreen => self.view.toggle_full_screen(),
+            Action::About => self.view.about(),
+        }
+    }
+
+    fn zoom(&mut self, change: impl Fn(&mut Memory)) {
+        change(&mut self.memory);
+        self.view.page.zoom(self.memory.zoom);
+    }
+
+    fn use_port(&mut self, port: u16) {
+        if port != self.port
+            && let Some((_, server)) = self.server.take()
+        {
+            drop(thread::spawn(move || server.end()));
+        }
+        self.port = port;
+        self.memory.port = Some(port);
+        self.keep();
+        self.wait();
+        self.connect();
+    }
+
+    fn titled(&mut self, title: &str) {
+        let notice = self.watch.title(title, Instant::now(), self.view.is_looked_at());
+        let title = plain(title);
+        self.view.title(if title.is_empty() { "Trunkline" } else { &title });
+        if let Some(notice) = notice {
+            self.view.want_attention();
+            self.notices.iter().for_each(|notices| notices.show(&notice));
+        }
+    }
+
+    /// New windows come here, too, wherever they lead.
+    fn leave(&self, url: &str) {
+        match leads(url, &self.view.page.origin()) {
+            Leads::Home | Leads::Away => self.browse(url),
+            Leads::Nowhere => {}
+        }
+    }
+
+    fn browse(&self, url: &str) {
+        if let Err(why) = links::open(url) {
+            tell(&why);
+        }
+    }
+
+    /// Looks for a gateway, or starts one.
+    fn connect(&mut self) {
+        self.attempt += 1;
+        let (attempt, said) = (self.attempt, self.said.clone());
+        let tell = move |news| drop(said.send_event(Said::Gateway(attempt, news)));
+        gateway::connect(&self.places, self.port, tell);
+    }
+
+    fn wait(&mut self) {
+        if !matches!(self.shown, Shown::Waiting(_)) {
+            self.shown = Shown::Waiting(Instant::now());
+        }
+        self.view.show_panel();
+    }
+
+    fn trouble(&mut self, why: &str) {
+        self.shown = Shown::Trouble;
+        self.watch = Watch::default();
+        self.view.title("Trunkline");
+        let last_words = self.log.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
+        self.view.panel.trouble(why, &last_words, self.port);
+        self.view.show_panel();
+    }
+
+    fn tick(&mut self) -> ControlFlow {
+        if self.quits {
+            return ControlFlow::Exit;
+        }
+        let Shown::Waiting(since) = self.shown else { return ControlFlow::Wait };
+        let waited = since.elapsed();
+        if waited >= STARTUP
+            && let Some((_, server)) = self.server.take()
+        {
+            server.kill();
+            self.attempt += 1;
+            self.trouble(&format!("The gateway has not begun to listen within {} s.", STARTUP.as_secs()));
+            return ControlFlow::Wait;
+        }
+        self.view.panel.wait(waited, self.log.back().map_or("", String::as_str));
+        ControlFlow::WaitUntil(since + Duration::from_secs(waited.as_secs() + 1))
+    }
+
+    fn ask_to_quit(&mut self) {
+        if self.watch.is_working() && self.server.is_some() {
+            let said = self.said.clone();
+            self.view.confirm_quit(move || drop(said.send_event(Said::Quit)));
+        } else {
+            self.quits = true;
+        }
+    }
+
+    fn keep(&self) {
+        if let Err(error) = self.memory.keep(&self.places.memory()) {
+            tell(&format!("the window is not remembered: {}: {error}", self.places.memory().display()));
+        }
+    }
+}
