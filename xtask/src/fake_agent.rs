@@ -1,8 +1,10 @@
 //! A CLI that speaks codex's format and does nothing else, for measuring what is around it.
 //!
 //! `FAKE_AGENT` chooses: `noop` answers at once; `stream` prints 50 messages, 20 ms apart, each with the time it was
-//! printed at; `hang` waits for ever after its first line; `work` does what its prompt says.
+//! printed at; `hang` waits for ever after its first line; `work` does what its prompt says. Started as `app-server` it
+//! stays, and answers every turn at once.
 
+mod fake_live;
 mod fake_work;
 
 use std::io::{Write, stdout};
@@ -17,6 +19,9 @@ fn main() {
     let mut line = |text: &str| {
         let _reader_may_be_gone = writeln!(out, "{text}").and_then(|()| out.flush());
     };
+    if fake_live::is_wanted() {
+        return fake_live::serve(&mut line);
+    }
     line(r#"{"type":"thread.started","thread_id":"01a1dc9b-98ad-7900-b3ff-2cd667be397c"}"#);
     match mode.as_deref() {
         Some("stream") => {

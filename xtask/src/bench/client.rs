@@ -1,15 +1,30 @@
 //! The smallest HTTP client that can measure: one connection, kept alive, one request at a time.
 
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,
     address: SocketAddr,
+}
+
+/// A streamed turn that is over.
+pub(crate) struct Spoken {
+    /// Seconds until the first token, and to the end.
+    first: f64,
+    total: f64,
+    pub(crate) session: Option<String>,
+}
+
+impl Spoken {
+    pub(crate) fn took(&self) -> (f64, f64) {
+        (self.first, self.total)
+    }
 }
 
 impl Client {
@@ -48,6 +63,35 @@ impl Client {
         Ok(())
     }
 
+    /// One streamed completion, to its end.
+    pub(crate) async fn turn(&mut self, model: &str, prompt: &str, session: Option<&str>) -> Result<Spoken> {
+        let body = json!({"model": model, "stream": true, "messages": [{"role": "user", "content": prompt}]});
+        let header = session.map(|session| format!("x-trunkline-session: {session}\r\n")).unwrap_or_default();
+        let began = Instant::now();
+        self.send(&header, &body.to_string()).await?;
+        let (status, _) = self.head().await?;
+        if status != 200 {
+            bail!("status {status}");
+        }
+        let (mut first, mut session) = (None, None);
+        while let Some(line) = self.line().await? {
+            let Some(data) = line.strip_prefix("data: ") else { continue };
+            if data.trim() == "[DONE]" {
+                break;
+            }
+            let now = began.elapsed().as_secs_f64();
+            let frame: Value = serde_json::from_str(data)?;
+            if frame["choices"][0]["delta"]["content"].as_str().is_some_and(|text| !text.is_empty()) {
+                first.get_or_insert(now);
+            }
+            if let Some(name) = frame["trunkline"]["session_id"].as_str() {
+                session = Some(name.to_owned());
+            }
+        }
+        let first = first.context("an answer without text")?;
+        Ok(Spoken { first, total: began.elapsed().as_secs_f64(), session })
+    }
+
     pub(crate) async fn line(&mut self) -> Result<Option<String>> {
         let mut line = String::new();
         let read = self.stream.read_line(&mut line).await?;
@@ -56,8 +100,12 @@ impl Client {
 
     async fn post(&mut self, model: &str, stream: bool) -> Result<()> {
         let body = format!(r#"{{"model":"{model}","stream":{stream},"messages":[{{"role":"user","content":"hi"}}]}}"#);
+        self.send("", &body).await
+    }
+
+    async fn send(&mut self, headers: &str, body: &str) -> Result<()> {
         let head = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n{body}",
             self.address,
             body.len()
         );

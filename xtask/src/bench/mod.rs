@@ -1,10 +1,25 @@
-//! `cargo xtask bench`: what the gateway adds. Every figure has its counterpart without the gateway, taken in turns in
-//! the same run, because this machine is never alone: trust the differences and ratios.
+//! `cargo xtask bench`: the referee. Every figure has its counterpart without the gateway, taken in turns in the same run,
+//! because this machine is never alone: trust the differences and ratios.
+//!
+//! Who is measured is a [`subject`]; how, is [`rounds`] for a CLI and [`overhead`] for what is added to one that does
+//! nothing. What comes of it is [`finding`]s: a figure, its spread, its bar. All that makes something to look at of them
+//! ([`table`], [`svg`], [`page`]) or compares them ([`baseline`]) is pure.
 
 mod bare;
+mod baseline;
+mod by_hand;
 mod client;
+mod finding;
 mod gateway;
+mod overhead;
+mod page;
+mod report;
+mod rounds;
 mod stats;
+mod subject;
+mod svg;
+mod table;
+mod ways;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,220 +27,131 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use trunkline_process::{KeeperProgram, Keepers};
 
+use crate::conformance::place::Listening;
+use crate::conformance::{Programs, chosen, clis};
 use crate::test::command;
-use gateway::Gateway;
-use stats::{Stats, row};
+use overhead::{Amount, Overhead};
+use report::Report;
+use subject::Subject;
+use ways::Measured;
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// Requests for each figure and round
-    #[arg(long, default_value_t = 300)]
-    requests: usize,
-    /// Rounds; each takes every figure once
-    #[arg(long, default_value_t = 5)]
+    /// How often each way of each CLI is taken, time permitting
+    #[arg(long, default_value_t = 20)]
     rounds: usize,
-    /// Write the table here as well
+    /// How long the real CLIs may take together; each takes five rounds at least
+    #[arg(long, value_name = "MINUTES", default_value_t = 9)]
+    minutes: u64,
+    /// Only these: noop, fake, claude, codex, gemini, qwen, opencode
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<String>,
+    /// A look: a few rounds of each, with the build for development, which adds more than the one that is shipped
+    #[arg(long)]
+    quick: bool,
+    /// Write everything that was measured here, as JSON
     #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    json: Option<PathBuf>,
+    /// Write docs/BENCHMARKS.md, its plot and the baseline
+    #[arg(long)]
+    write: bool,
+    /// Fail if a ratio is worse than the baseline by more than the spread
+    #[arg(long)]
+    check: bool,
 }
 
-const MANY: usize = 64;
+/// What there is beside the real CLIs: what is added to a program that does nothing, and that program the four ways.
+const NOOP: &str = "noop";
+const FAKE: &str = "fake";
 
 impl Bench {
-    pub(crate) fn run(self) -> Result<()> {
-        let build = command(env!("CARGO")).args(["build", "--release", "-p", "trunkline", "-p", "xtask"]).status()?;
-        if !build.success() {
-            bail!("the release build failed");
+    pub(crate) fn run(mut self) -> Result<()> {
+        if self.quick {
+            (self.rounds, self.minutes) = (self.rounds.min(5), 2);
         }
+        let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|only| only == name);
+        let of_clis: Vec<String> =
+            self.only.iter().filter(|name| ![NOOP, FAKE].contains(&name.as_str())).cloned().collect();
+        let clis = match self.only.len() > of_clis.len() && of_clis.is_empty() {
+            true => Vec::new(),
+            false => chosen("CLI", &of_clis, &clis::ALL, |cli| cli.name)?,
+        };
+        let (agent, binary) = self.build()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let table = runtime.block_on(self.measure())?;
-        println!("{table}");
-        if let Some(path) = &self.out {
-            fs::write(path, table).with_context(|| format!("cannot write {}", path.display()))?;
+        let overhead = match wanted(NOOP) {
+            true => Some(runtime.block_on(Overhead::measure(&binary, &agent, self.amount()))?),
+            false => None,
+        };
+        let programs = Programs::new(false)?;
+        let folder = tempfile::Builder::new().prefix("run-").tempdir_in(&programs.target)?;
+        fs::create_dir_all(folder.path().join("tmp"))?;
+        let script = programs.sources.join("scenarios.json");
+        let mock = Listening::mock(&binary, folder.path(), Some(&script))?;
+        let mut subjects = Vec::new();
+        if wanted(FAKE) {
+            subjects.push(Subject::fake(&agent)?);
         }
-        Ok(())
+        for cli in clis {
+            subjects.push(Subject::real(cli, &programs.installed, mock.address)?);
+        }
+        let measured = runtime.block_on(self.subjects(&subjects, &binary, folder.path()))?;
+        let report = Report::new(measured, overhead);
+        self.publish(&report)
     }
 
-    async fn measure(&self) -> Result<String> {
+    /// All subjects, one after the other. What one does not need of its share of the time the others have.
+    async fn subjects(&self, subjects: &[Subject], binary: &Path, folder: &Path) -> Result<Vec<Measured>> {
+        let end = Instant::now() + Duration::from_secs(self.minutes * 60);
+        let mut all = Vec::new();
+        for (index, subject) in subjects.iter().enumerate() {
+            let began = Instant::now();
+            let left = end.saturating_duration_since(began);
+            let share = left / u32::try_from(subjects.len() - index)?;
+            let own = folder.join(subject.name);
+            let measured = rounds::measure(subject, binary, &own, self.rounds, began + share).await?;
+            eprintln!("{}: {} rounds in {:.0} s", subject.name, measured.rounds(), began.elapsed().as_secs_f64());
+            all.push(measured);
+        }
+        Ok(all)
+    }
+
+    /// The fake agent and the gateway. Of this package nothing else: the chore itself would take minutes.
+    fn build(&self) -> Result<(PathBuf, PathBuf)> {
+        let programs = ["-p", "trunkline", "--bin", "trunkline", "-p", "xtask", "--bin", "fake-agent"];
+        let profile = if self.quick { "dev" } else { "release" };
+        let mut cargo = command(env!("CARGO"));
+        if !cargo.args(["build", "--locked", "--profile", profile]).args(programs).status()?.success() {
+            bail!("the gateway cannot be built");
+        }
         // Beside the folder this chore was built into, wherever that is.
-        let release =
-            std::env::current_exe()?.parent().and_then(Path::parent).context("no target folder")?.join("release");
-        let (agent, binary) = (release.join("fake-agent"), release.join("trunkline"));
-        let gateway = Gateway::start(&binary, &agent).await?;
-        let idle = gateway.memory()?;
-        let keepers = Keepers::new(KeeperProgram { path: binary.clone(), args: vec!["__keeper".into()] }, 1)?;
-
-        let mut one = Figures::default();
-        let mut many = Figures::default();
-        for round in 0..self.rounds {
-            eprintln!("round {} of {}", round + 1, self.rounds);
-            one.take(1, self.requests, &agent, &keepers, &gateway).await?;
-            many.take(MANY, self.requests * 4, &agent, &keepers, &gateway).await?;
-        }
-        let (mut direct, mut routed) = (Stats::default(), Stats::default());
-        for _ in 0..self.rounds {
-            let (by_name, by_hint) = gateway.routing(self.requests).await?;
-            direct.extend(by_name);
-            routed.extend(by_hint);
-        }
-        let mut deltas_direct = Stats::default();
-        let mut deltas_gateway = Stats::default();
-        for _ in 0..self.rounds {
-            deltas_direct.extend(bare::deltas(&agent).await?);
-            deltas_gateway.extend(gateway.deltas(1).await?);
-        }
-        let deltas_many = gateway.deltas(MANY).await?;
-        let per_run = gateway.memory_per_run(MANY).await?;
-        let start_up = start_ups(&binary, &agent).await?;
-        gateway.stop().await?;
-        keepers.shutdown().await;
-
-        let mut table =
-            String::from("| what | bare CLI | kept (keeper) | gateway | added by keeper | added by the rest | aim |\n");
-        table.push_str("|---|---|---|---|---|---|---|\n");
-        for (name, figures, aim) in [("one in flight", &one, "≤ 0.3 + 0.3 ms"), ("64 in flight", &many, "")] {
-            for (percentile, quantile) in [("p50", 0.5), ("p99", 0.99)] {
-                let (bare, kept, full) = (
-                    figures.bare.quantile(quantile),
-                    figures.kept.quantile(quantile),
-                    figures.gateway.quantile(quantile),
-                );
-                table.push_str(&row(&[
-                    &format!("{name}, {percentile}"),
-                    &millis(bare),
-                    &millis(kept),
-                    &millis(full),
-                    &millis(kept - bare),
-                    &millis(full - kept),
-                    if percentile == "p50" { aim } else { "" },
-                ]));
-            }
-        }
-        let ratio = many.gateway_rate() / many.bare_rate();
-        table.push_str(&row(&[
-            "requests a second, 64 in flight",
-            &format!("{:.0}", many.bare_rate()),
-            &format!("{:.0}", many.kept_rate()),
-            &format!("{:.0}", many.gateway_rate()),
-            "",
-            &format!("{:.0} % of bare", ratio * 100.0),
-            "≥ 70 %",
-        ]));
-        let (by_name, by_hint) = (direct.quantile(0.5), routed.quantile(0.5));
-        table.push_str(&row(&[
-            "routed (`auto:fast`) beside a direct model, p50",
-            "",
-            "",
-            &format!("{}; {}", millis(by_name), millis(by_hint)),
-            "",
-            &format!("{:+.0} µs (ratio {:.3})", (by_hint - by_name) * 1e6, by_hint / by_name),
-            "≤ 50 µs",
-        ]));
-        let added = |stats: &Stats| stats.quantile(0.5) - deltas_direct.quantile(0.5);
-        table.push_str(&row(&[
-            "a streamed delta, p50, one in flight",
-            &millis(deltas_direct.quantile(0.5)),
-            "",
-            &millis(deltas_gateway.quantile(0.5)),
-            "",
-            &millis(added(&deltas_gateway)),
-            "≤ 0.3 ms",
-        ]));
-        table.push_str(&row(&[
-            "a streamed delta, p50, 64 in flight",
-            "",
-            "",
-            &millis(deltas_many.quantile(0.5)),
-            "",
-            &millis(added(&deltas_many)),
-            "",
-        ]));
-        table.push_str(&row(&[
-            "memory, idle (gateway; its warm keeper)",
-            "",
-            "",
-            &format!("{:.1} MB; {:.1} MB", idle.gateway, idle.keepers),
-            "",
-            "",
-            "≤ 12 MB",
-        ]));
-        table.push_str(&row(&[
-            "memory for a run in flight (gateway; its keeper)",
-            "",
-            "",
-            &format!("{:.2} MB; {:.1} MB", per_run.gateway, per_run.keepers),
-            "",
-            "",
-            "",
-        ]));
-        table.push_str(&row(&[
-            "start-up to the first 200, p50",
-            "",
-            "",
-            &millis(start_up.quantile(0.5)),
-            "",
-            "",
-            "≤ 50 ms",
-        ]));
-        Ok(table)
+        let exe = std::env::current_exe()?;
+        let folder = exe.parent().and_then(Path::parent).context("no target folder")?;
+        let folder = folder.join(if self.quick { "debug" } else { "release" });
+        Ok((folder.join("fake-agent"), folder.join("trunkline")))
     }
-}
 
-/// The same work done three ways: by the program alone, under a keeper, through the gateway.
-#[derive(Default)]
-struct Figures {
-    bare: Stats,
-    kept: Stats,
-    gateway: Stats,
-    elapsed: [Duration; 3],
-}
+    fn amount(&self) -> Amount {
+        if self.quick { Amount { rounds: 2, requests: 100 } } else { Amount { rounds: 5, requests: 300 } }
+    }
 
-impl Figures {
-    async fn take(
-        &mut self,
-        in_flight: usize,
-        requests: usize,
-        agent: &Path,
-        keepers: &Keepers,
-        gateway: &Gateway,
-    ) -> Result<()> {
-        let began = Instant::now();
-        self.bare.extend(bare::spawns(agent, in_flight, requests).await?);
-        self.elapsed[0] += began.elapsed();
-        let began = Instant::now();
-        self.kept.extend(bare::kept(agent, keepers, in_flight, requests).await?);
-        self.elapsed[1] += began.elapsed();
-        let began = Instant::now();
-        self.gateway.extend(gateway.requests(in_flight, requests).await?);
-        self.elapsed[2] += began.elapsed();
+    fn publish(&self, report: &Report) -> Result<()> {
+        println!("{}", report.terminal());
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
+        let worse = report.regressions(root)?;
+        for line in &worse {
+            println!("worse than the baseline: {line}");
+        }
+        if let Some(path) = &self.json {
+            fs::write(path, format!("{:#}\n", report.json()))
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        if self.write {
+            report.write(root)?;
+        }
+        if self.check && !worse.is_empty() {
+            bail!("{} of the ratios are worse than the baseline", worse.len());
+        }
         Ok(())
     }
-
-    fn bare_rate(&self) -> f64 {
-        self.bare.len() as f64 / self.elapsed[0].as_secs_f64()
-    }
-
-    fn kept_rate(&self) -> f64 {
-        self.kept.len() as f64 / self.elapsed[1].as_secs_f64()
-    }
-
-    fn gateway_rate(&self) -> f64 {
-        self.gateway.len() as f64 / self.elapsed[2].as_secs_f64()
-    }
-}
-
-async fn start_ups(binary: &Path, agent: &Path) -> Result<Stats> {
-    let mut stats = Stats::default();
-    for _ in 0..11 {
-        let gateway = Gateway::start(binary, agent).await?;
-        stats.push(gateway.start_up.as_secs_f64());
-        gateway.stop().await?;
-    }
-    Ok(stats)
-}
-
-fn millis(seconds: f64) -> String {
-    format!("{:.2} ms", seconds * 1000.0)
 }

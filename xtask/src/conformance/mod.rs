@@ -2,10 +2,11 @@
 //! vendors' own SDKs against the mock. No account, no network but loopback once the CLIs are installed.
 
 mod cases;
-mod clis;
+pub(crate) mod clis;
 pub(crate) mod http;
-mod install;
-mod look;
+pub(crate) mod install;
+pub(crate) mod look;
+pub(crate) mod place;
 mod scene;
 mod table;
 mod tap;
@@ -24,8 +25,9 @@ use crate::test::{build, command};
 use cases::{Case, Pace};
 use clis::Cli;
 use install::Installed;
+use place::Listening;
 use table::{Outcome, Row, Style, Table};
-use world::{Listening, Way, World};
+use world::{Way, World};
 
 #[derive(Debug, Args)]
 pub(crate) struct Conformance {
@@ -61,19 +63,11 @@ impl Conformance {
         let clis = chosen("CLI", &self.only, &clis::ALL, |cli: &Cli| cli.name)?;
         let cases = chosen("case", &self.cases, &cases::ALL, |case: &Case| case.name)?;
         build("trunkline")?;
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("conformance");
-        // Beside the folder this chore was built into, wherever that is.
-        let exe = std::env::current_exe()?;
-        let built = exe.parent().context("no target folder")?;
-        let target = built.parent().context("no target folder")?.join("conformance");
-        let installed = match self.latest {
-            false => Installed::pinned(&sources, &target)?,
-            true => Installed::latest(&sources, &target)?,
-        };
+        let Programs { installed, sources, target } = Programs::new(self.latest)?;
         // Not among temporary files: there every run may write, and the bounds of none would be felt.
         let folder = tempfile::Builder::new().prefix("run-").disable_cleanup(self.keep).tempdir_in(&target)?;
         fs::create_dir_all(folder.path().join("tmp"))?;
-        let binary = built.join("trunkline");
+        let binary = std::env::current_exe()?.with_file_name("trunkline");
         let mock = Listening::mock(&binary, folder.path(), Some(&sources.join("scenarios.json")))?;
 
         let mut table = Table { clis: Vec::new(), rows: rows(&cases), notes: Vec::new(), took: began.elapsed() };
@@ -132,8 +126,35 @@ impl Conformance {
     }
 }
 
+/// The CLIs, and where they and what they are tried with are kept.
+pub(crate) struct Programs {
+    pub(crate) installed: Installed,
+    pub(crate) sources: PathBuf,
+    pub(crate) target: PathBuf,
+}
+
+impl Programs {
+    /// Installs what is not there.
+    pub(crate) fn new(latest: bool) -> Result<Self> {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("conformance");
+        // Beside the folder this chore was built into, wherever that is.
+        let exe = std::env::current_exe()?;
+        let target = exe.parent().and_then(Path::parent).context("no target folder")?.join("conformance");
+        let installed = match latest {
+            false => Installed::pinned(&sources, &target)?,
+            true => Installed::latest(&sources, &target)?,
+        };
+        Ok(Self { installed, sources, target })
+    }
+}
+
 /// Those of `all` that are named, or all.
-fn chosen<T>(kind: &str, named: &[String], all: &'static [T], name: fn(&T) -> &'static str) -> Result<Vec<&'static T>> {
+pub(crate) fn chosen<T>(
+    kind: &str,
+    named: &[String],
+    all: &'static [T],
+    name: fn(&T) -> &'static str,
+) -> Result<Vec<&'static T>> {
     if let Some(unknown) = named.iter().find(|wanted| !all.iter().any(|item| name(item) == wanted.as_str())) {
         let known: Vec<&str> = all.iter().map(name).collect();
         bail!("unknown {kind} {unknown}: there are {}", known.join(", "));

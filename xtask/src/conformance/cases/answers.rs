@@ -3,9 +3,9 @@
 use anyhow::{Context, Result};
 
 use crate::conformance::http::Message;
+use crate::conformance::place::INSTRUCTIONS;
 use crate::conformance::scene::{Scene, content, equal, holds};
 use crate::conformance::tap::Tokens;
-use crate::conformance::world::INSTRUCTIONS;
 
 pub(super) fn whole(scene: &Scene<'_>) -> Result<()> {
     let reply = scene.ask("How tall is the lighthouse?")?;

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::conformance::look::{Process, exists, processes, until};
+use crate::conformance::place::{README, git};
 use crate::conformance::scene::{Scene, content, equal, holds};
-use crate::conformance::world::{README, git};
 
 /// Until a CLI has started a tool. OpenCode alone takes half of it on a busy machine.
 const TOOL_PATIENCE: Duration = Duration::from_secs(90);
