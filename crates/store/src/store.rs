@@ -7,6 +7,7 @@ use std::time::Duration;
 use sqlx::Row;
 use sqlx::sqlite::{SqliteExecutor, SqlitePool, SqlitePoolOptions, SqliteRow};
 
+use crate::archive::recover;
 use crate::error::StoreError;
 use crate::opening;
 use crate::schema;
@@ -33,13 +34,16 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the database, or makes it. One that is broken or of a newer version is refused and left alone.
+    /// Opens the database, or makes it; what a process that was killed had on its way into it is in it. One that is broken
+    /// or of a newer version is refused and left alone.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         opening::prepare(path).await?;
         let options = opening::options().filename(path);
         let writing = pool(1).connect_with(options.clone()).await?;
         let reading = pool(READERS).connect_lazy_with(options.pragma("query_only", "on"));
-        Ok(Self { writing, reading, path: Some(path.into()), _anchor: None })
+        let store = Self { writing, reading, path: Some(path.into()), _anchor: None };
+        recover(&store, path).await;
+        Ok(store)
     }
 
     /// One that ends with the last of its clones, for tests.
@@ -78,6 +82,10 @@ impl Store {
         {
             tracing::error!("{} is damaged, and there is no way to note it: {error}", path.display());
         }
+    }
+
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     pub(crate) fn reading(&self) -> &SqlitePool {

@@ -158,10 +158,7 @@ fn events(world: &World, client: &Seen) -> Vec<(Kind, String)> {
     let Some(run) = client.runs.last() else { return Vec::new() };
     let attempts = match log(world, run, work) {
         Ok(attempts) => attempts,
-        // Its row follows its beginning by some milliseconds; who is killed in between has never heard of it.
-        Err(Unread::Unknown) if client.end == End::Cut => return Vec::new(),
-        Err(Unread::Unknown) => return vec![(Kind::Lost, format!("{work}: {run} is unknown"))],
-        Err(Unread::Other(error)) => return vec![(Kind::Lost, format!("{work}: {error:#}"))],
+        Err(error) => return vec![(Kind::Lost, format!("{work}: {error:#}"))],
     };
     let mut findings: Vec<(Kind, String)> = attempts.iter().filter_map(|words| miscounted(words, work)).collect();
     let last = attempts.last().map_or(&[][..], Vec::as_slice);
@@ -186,23 +183,9 @@ fn miscounted(words: &[u32], work: &str) -> Option<(Kind, String)> {
     Some((kind, format!("{work}: the log has {words:?}")))
 }
 
-/// Why a log cannot be read.
-enum Unread {
-    /// There is no such run.
-    Unknown,
-    Other(anyhow::Error),
-}
-
-fn log(world: &World, run: &str, work: &str) -> Result<Vec<Vec<u32>>, Unread> {
-    let reply = get(world, &format!("/v1/runs/{run}/events")).map_err(Unread::Other)?;
-    if reply.status() == 404 {
-        return Err(Unread::Unknown);
-    }
-    read_log(&reply, run, work).map_err(Unread::Other)
-}
-
 /// The words of each attempt in a run's log, whose numbers have no gap and which has an end.
-fn read_log(reply: &Message, run: &str, work: &str) -> Result<Vec<Vec<u32>>> {
+fn log(world: &World, run: &str, work: &str) -> Result<Vec<Vec<u32>>> {
+    let reply = get(world, &format!("/v1/runs/{run}/events"))?;
     ensure!(reply.status() == 200, "the log of {run}: {} {}", reply.status(), reply.text());
     let frames = reply.frames();
     for (expected, frame) in (0u64..).zip(&frames) {

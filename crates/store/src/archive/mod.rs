@@ -2,18 +2,20 @@
 
 mod bound;
 mod export;
+mod journal;
 mod merge;
 mod read;
 mod row;
 mod writer;
 
 pub use export::Selection;
+pub(crate) use journal::recover;
 pub use read::{EventRow, TurnRow};
 pub use writer::{Keeping, Kept, NotQueued, Writer};
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use trunkline_core::event::{Event, Receipt, Usage};
 use trunkline_core::failure::Category;
 
@@ -51,7 +53,7 @@ pub enum Record {
     Ended(TurnEnded),
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TurnBegun {
     pub run: String,
     /// None for a turn that nothing follows on.
@@ -69,7 +71,7 @@ pub struct TurnBegun {
     pub detached: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TurnEnded {
     pub run: String,
     pub provider: String,
@@ -142,5 +144,11 @@ impl Outcome {
 impl Serialize for Outcome {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Outcome {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|name| Self::from_name(&name))
     }
 }

@@ -1,5 +1,6 @@
 //! A record as the database takes it.
 
+use serde::{Deserialize, Serialize};
 use trunkline_core::event::Receipt;
 
 use super::bound::Bounded;
@@ -12,12 +13,14 @@ use crate::time::{Time, millis_of};
 use crate::transaction::Transaction;
 
 /// Bounded, and with a text in one piece.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Row {
     Begun(TurnBegun),
     Started { run: String, provider: String, time: Time },
     GoesOn { run: String, session: SessionKey, prompt: String },
     Workspace { run: String, receipt: Receipt },
+    /// Not in the journal: a run's log has it.
+    #[serde(skip)]
     Event { run: String, sequence: u64, event: Bounded },
     Ended(TurnEnded),
 }

@@ -2,10 +2,12 @@
 //! transaction.
 //!
 //! The queue is bounded. A sender waits for room, so nothing is dropped; what a disk refuses is, loudly: a full disk must
-//! not stop the turns.
+//! not stop the turns. What was queued is in the journal as well, for the case that this process is killed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc::Permit;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
@@ -13,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use trunkline_core::event::Event;
 
 use super::bound;
+use super::journal::{Journal, Noted};
 use super::merge::{Merging, Numbered, is_piece};
 use super::row::{Row, write};
 use super::{Record, TurnBegun, TurnEnded};
@@ -35,6 +38,7 @@ const TRIES: usize = 6;
 #[derive(Debug, Clone)]
 pub struct Writer {
     queue: mpsc::Sender<Message>,
+    journal: Arc<Journal>,
 }
 
 /// A record that was not queued.
@@ -52,8 +56,11 @@ pub enum NotQueued {
 pub struct Keeping {
     queue: mpsc::Receiver<Message>,
     store: Store,
+    journal: Arc<Journal>,
     merging: Merging,
     batch: Vec<Row>,
+    /// What of the batch is in the journal.
+    noted: Noted,
     kept: Kept,
     /// Why records were lost since somebody last asked.
     lost: Option<String>,
@@ -72,7 +79,7 @@ pub struct Kept {
 
 #[derive(Debug)]
 enum Message {
-    Row(Row),
+    Row(Row, Noted),
     /// More may follow that belongs to it.
     Piece {
         run: String,
@@ -87,9 +94,19 @@ impl Store {
     #[must_use]
     pub fn writer(&self) -> (Writer, Keeping) {
         let (sender, queue) = mpsc::channel(QUEUE);
-        let (merging, batch, kept) = (Merging::default(), Vec::new(), Kept::default());
-        let keeping = Keeping { queue, store: self.clone(), merging, batch, kept, lost: None, failing: false };
-        (Writer { queue: sender }, keeping)
+        let journal = Arc::new(Journal::beside(self.path()));
+        let keeping = Keeping {
+            queue,
+            store: self.clone(),
+            journal: Arc::clone(&journal),
+            merging: Merging::default(),
+            batch: Vec::new(),
+            noted: Noted::default(),
+            kept: Kept::default(),
+            lost: None,
+            failing: false,
+        };
+        (Writer { queue: sender, journal }, keeping)
     }
 }
 
@@ -97,18 +114,25 @@ impl Writer {
     /// Queues a record, and waits for room if there is none. Cancel safe: the record is queued or it is not.
     pub async fn send(&self, record: Record) -> Result<(), StoreError> {
         let room = self.queue.reserve().await.map_err(|_| StoreError::Closed)?;
-        room.send(bounded(record));
+        self.queue_in(room, record);
         Ok(())
     }
 
     /// Queues a record if there is room; gives it back if there is none.
     pub fn try_send(&self, record: Record) -> Result<(), NotQueued> {
         match self.queue.try_reserve() {
-            Ok(room) => room.send(bounded(record)),
+            Ok(room) => self.queue_in(room, record),
             Err(TrySendError::Full(())) => return Err(NotQueued::Full(Box::new(record))),
             Err(TrySendError::Closed(())) => return Err(NotQueued::Closed),
         }
         Ok(())
+    }
+
+    fn queue_in(&self, room: Permit<'_, Message>, record: Record) {
+        match bounded(record) {
+            Bounded::Row(row) => self.journal.note(row, |row, noted| room.send(Message::Row(row, noted))),
+            Bounded::Piece { run, sequence, event } => room.send(Message::Piece { run, sequence, event }),
+        }
     }
 
     /// Waits until all that was sent before is in the database. An error means that records were lost since the last time.
@@ -139,6 +163,7 @@ impl Keeping {
         }
         self.complete();
         self.commit().await;
+        self.journal.close();
         self.kept
     }
 
@@ -165,7 +190,8 @@ impl Keeping {
                     self.push(run, &complete);
                 }
             }
-            Message::Row(row) => {
+            Message::Row(row, noted) => {
+                self.noted.add(noted);
                 if let Some(complete) = self.merging.end(row.run()) {
                     self.push(row.run().to_owned(), &complete);
                 }
@@ -192,7 +218,7 @@ impl Keeping {
         if self.batch.is_empty() {
             return;
         }
-        let batch = std::mem::take(&mut self.batch);
+        let (batch, noted) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.noted));
         let mut tries = 1;
         let result = loop {
             match write(&self.store, &batch).await {
@@ -203,6 +229,7 @@ impl Keeping {
         match result {
             Ok(changed) => {
                 self.kept.rows += batch.len() as u64;
+                self.journal.settle(noted);
                 // What belongs to a turn that was lost is written nowhere, and says nothing about the disk.
                 self.failing &= changed == 0;
             }
@@ -226,23 +253,29 @@ impl Keeping {
     }
 }
 
+/// A record that is as long as it may be.
+enum Bounded {
+    Row(Row),
+    Piece { run: String, sequence: u64, event: Event },
+}
+
 /// What may be long is made short before it is queued, so that the queue is bounded in bytes, too.
-fn bounded(record: Record) -> Message {
+fn bounded(record: Record) -> Bounded {
     match record {
         Record::Begun(begun) => {
-            Message::Row(Row::Begun(TurnBegun { prompt: bound::text(begun.prompt, bound::TEXT), ..begun }))
+            Bounded::Row(Row::Begun(TurnBegun { prompt: bound::text(begun.prompt, bound::TEXT), ..begun }))
         }
         Record::Ended(ended) => {
-            Message::Row(Row::Ended(TurnEnded { answer: bound::text(ended.answer, bound::TEXT), ..ended }))
+            Bounded::Row(Row::Ended(TurnEnded { answer: bound::text(ended.answer, bound::TEXT), ..ended }))
         }
-        Record::Started { run, provider, time } => Message::Row(Row::Started { run, provider, time }),
+        Record::Started { run, provider, time } => Bounded::Row(Row::Started { run, provider, time }),
         Record::GoesOn { run, session, prompt } => {
-            Message::Row(Row::GoesOn { run, session, prompt: bound::text(prompt, bound::TEXT) })
+            Bounded::Row(Row::GoesOn { run, session, prompt: bound::text(prompt, bound::TEXT) })
         }
-        Record::Workspace { run, receipt } => Message::Row(Row::Workspace { run, receipt }),
-        Record::Event { run, sequence, event } if is_piece(&event) => Message::Piece { run, sequence, event },
+        Record::Workspace { run, receipt } => Bounded::Row(Row::Workspace { run, receipt }),
+        Record::Event { run, sequence, event } if is_piece(&event) => Bounded::Piece { run, sequence, event },
         Record::Event { run, sequence, event } => {
-            Message::Row(Row::Event { run, sequence, event: bound::event(&event) })
+            Bounded::Row(Row::Event { run, sequence, event: bound::event(&event) })
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod archive;
 mod bridge;
+mod journal;
 mod migration;
 mod model;
 mod opening;

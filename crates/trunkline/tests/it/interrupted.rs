@@ -15,8 +15,9 @@ fn killed(script: &str, phase: &str) -> (Line, Vec<Value>) {
     let waiting = line.chat(phase).streamed().open();
     line.told("pid");
     let queued = (phase == "queued").then(|| line.chat("waits").open());
-    let open = if phase == "queued" { 2 } else { 1 };
-    until("the row is there", || runs(&line).len() == open);
+    if queued.is_some() {
+        until("it waits", || runs(&line).len() == 2);
+    }
     line.kill();
     drop((waiting, queued));
     all_gone(&[line.told_pid("pid")]);
@@ -110,6 +111,21 @@ fn a_session_whose_turn_was_killed_goes_on_with_its_work() {
     until("it is known", || runs(&line).iter().any(|run| run["state"] == "interrupted"));
     let third = line.chat("and on").header("x-trunkline-session", &session).send();
     assert_eq!(third.content(), "half");
+}
+
+#[test]
+fn a_key_is_that_of_the_same_run_after_a_kill() {
+    let script = "counted >/dev/null; tell pid $$; hang";
+    let mut line = Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
+    let first = line.chat("hi").header("idempotency-key", "k").open();
+    line.told("pid");
+    line.kill();
+    drop(first);
+    line.restart();
+    let again = line.chat("hi").header("idempotency-key", "k").send();
+    assert_eq!((again.status, again.header("idempotent-replayed")), (500, Some("true")), "{again:?}");
+    assert!(again.body.contains("interrupted"), "{again:?}");
+    assert_eq!(runs(&line).len(), 1);
 }
 
 #[test]
