@@ -1,7 +1,7 @@
 //! A CLI that speaks codex's format and does nothing else, for measuring what is around it.
 //!
 //! `FAKE_AGENT` chooses: `noop` answers at once; `stream` prints 50 messages, 20 ms apart, each with the time it was
-//! printed at; `hang` waits for ever after its first line; `work` does what its prompt says. Started as `app-server` it
+//! printed at; `hang` waits for ever after its first line; `flood` prints 10 MB; `work` does what its prompt says. Started as `app-server` it
 //! stays, and answers every turn at once.
 
 mod fake_live;
@@ -31,6 +31,7 @@ fn main() {
                 line(&format!(r#"{{"type":"content","content":"<{now}>"}}"#));
             }
         }
+        Some("flood") => flood(&mut line),
         Some("work") => fake_work::work(&mut line),
         Some("hang") => {
             line(r#"{"type":"content","content":"<0>"}"#);
@@ -41,6 +42,28 @@ fn main() {
         }
     }
     line(r#"{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}"#);
+}
+
+/// A quarter of everything each: one huge line, many outputs of tools, an answer in small pieces, and what is no JSON.
+fn flood(line: &mut impl FnMut(&str)) {
+    const QUARTER: usize = 10 * 1024 * 1024 / 4;
+    let tool = |id: usize, size: usize| {
+        let output = "x".repeat(size);
+        format!(
+            r#"{{"type":"item.completed","item":{{"id":"item_{id}","type":"command_execution","command":"make","aggregated_output":"{output}","exit_code":0,"status":"completed"}}}}"#
+        )
+    };
+    line(&tool(0, QUARTER));
+    for id in 1..=40 {
+        line(&tool(id, QUARTER / 40));
+    }
+    let (piece, noise) = ("word ".repeat(50), "no JSON ".repeat(50));
+    for _ in 0..QUARTER / piece.len() {
+        line(&format!(r#"{{"type":"content","content":"{piece}"}}"#));
+    }
+    for _ in 0..QUARTER / noise.len() {
+        line(&noise);
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a program of its own, told what to do by its environment")]

@@ -3,6 +3,7 @@
 mod bench;
 mod conformance;
 mod fuzz;
+mod memory;
 mod npm;
 mod test;
 mod torture;
@@ -20,6 +21,8 @@ enum Chore {
     Conformance(conformance::Conformance),
     /// Try what strangers send, made up: outputs of CLIs, streams, configuration, requests
     Fuzz(fuzz::Fuzz),
+    /// Let a gateway run programs that print much, and see whether it gives back what that took; needs 30 GB of disk
+    Memory(memory::Memory),
     /// Load a gateway, let everything go wrong that can, and look for what is left or lost
     Torture(torture::Torture),
 }
@@ -30,6 +33,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Bench(bench) => bench.run(),
         Chore::Conformance(conformance) => conformance.run(),
         Chore::Fuzz(fuzz) => fuzz.run(),
+        Chore::Memory(memory) => memory.run(),
         Chore::Torture(torture) => torture.run(),
     }
 }

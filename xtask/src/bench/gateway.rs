@@ -21,7 +21,7 @@ pub(crate) struct Gateway {
     process: Child,
     address: SocketAddr,
     pub(crate) start_up: Duration,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// Resident megabytes.
@@ -34,7 +34,8 @@ impl Gateway {
     pub(crate) async fn start(binary: &Path, agent: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let model = |mode: &str| json!({"driver": "codex", "repoPath": folder.path(), "command": agent, "env": {"FAKE_AGENT": mode}});
-        let models = json!({"noop": model("noop"), "stream": model("stream"), "hang": model("hang")});
+        let models =
+            json!({"noop": model("noop"), "stream": model("stream"), "hang": model("hang"), "flood": model("flood")});
         fs::write(folder.path().join("models.json"), models.to_string())?;
         fs::write(folder.path().join("router.yaml"), router(agent, folder.path()))?;
         let began = Instant::now();
@@ -43,7 +44,7 @@ impl Gateway {
         let line = lines.next_line().await?.context("the gateway did not start")?;
         let address = line.strip_prefix("listening on http://").context("an unexpected first line")?.parse()?;
         Client::connect(address).await?.get("/health").await?;
-        Ok(Self { process, address, start_up: began.elapsed(), _folder: folder })
+        Ok(Self { process, address, start_up: began.elapsed(), folder })
     }
 
     /// Whole answers, a connection for each in flight.
@@ -136,6 +137,18 @@ impl Gateway {
         Ok(Memory { gateway: each(during.gateway, before.gateway), keepers: during.keepers / runs as f64 })
     }
 
+    pub(crate) async fn client(&self) -> Result<Client> {
+        Client::connect(self.address).await
+    }
+
+    /// Makes room: the logs of runs that are over.
+    pub(crate) fn forget_logs(&self) -> Result<()> {
+        for folder in fs::read_dir(self.folder.path().join("state/runs"))? {
+            fs::remove_dir_all(folder?.path())?;
+        }
+        Ok(())
+    }
+
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.process.kill().await?;
         Ok(())
@@ -166,7 +179,7 @@ fn resident(pid: u32) -> Result<f64> {
 fn serve_command(binary: &Path, folder: &Path) -> Command {
     let mut command = Command::new(binary);
     command
-        .args(["serve", "--port", "0", "--max-runs", "64", "--grace", "100ms", "--config"])
+        .args(["serve", "--port", "0", "--max-runs", "256", "--grace", "100ms", "--config"])
         .arg(folder)
         .arg("--state")
         .arg(folder.join("state"))

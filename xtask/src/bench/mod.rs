@@ -8,9 +8,9 @@
 mod bare;
 mod baseline;
 mod by_hand;
-mod client;
+pub(crate) mod client;
 mod finding;
-mod gateway;
+pub(crate) mod gateway;
 mod overhead;
 mod page;
 mod report;
@@ -77,7 +77,7 @@ impl Bench {
             true => Vec::new(),
             false => chosen("CLI", &of_clis, &clis::ALL, |cli| cli.name)?,
         };
-        let (agent, binary) = self.build()?;
+        let (agent, binary) = if self.quick { built("dev") } else { release() }?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let overhead = match wanted(NOOP) {
             true => Some(runtime.block_on(Overhead::measure(&binary, &agent, self.amount()))?),
@@ -116,21 +116,6 @@ impl Bench {
         Ok(all)
     }
 
-    /// The fake agent and the gateway. Of this package nothing else: the chore itself would take minutes.
-    fn build(&self) -> Result<(PathBuf, PathBuf)> {
-        let programs = ["-p", "trunkline", "--bin", "trunkline", "-p", "xtask", "--bin", "fake-agent"];
-        let profile = if self.quick { "dev" } else { "release" };
-        let mut cargo = command(env!("CARGO"));
-        if !cargo.args(["build", "--locked", "--profile", profile]).args(programs).status()?.success() {
-            bail!("the gateway cannot be built");
-        }
-        // Beside the folder this chore was built into, wherever that is.
-        let exe = std::env::current_exe()?;
-        let folder = exe.parent().and_then(Path::parent).context("no target folder")?;
-        let folder = folder.join(if self.quick { "debug" } else { "release" });
-        Ok((folder.join("fake-agent"), folder.join("trunkline")))
-    }
-
     fn amount(&self) -> Amount {
         if self.quick { Amount { rounds: 2, requests: 100 } } else { Amount { rounds: 5, requests: 300 } }
     }
@@ -154,4 +139,23 @@ impl Bench {
         }
         Ok(())
     }
+}
+
+/// The fake agent and the gateway as it is shipped.
+pub(crate) fn release() -> Result<(PathBuf, PathBuf)> {
+    built("release")
+}
+
+/// The fake agent and the gateway. Of this package nothing else: the chore itself would take minutes.
+fn built(profile: &str) -> Result<(PathBuf, PathBuf)> {
+    let programs = ["-p", "trunkline", "--bin", "trunkline", "-p", "xtask", "--bin", "fake-agent"];
+    let mut cargo = command(env!("CARGO"));
+    if !cargo.args(["build", "--locked", "--profile", profile]).args(programs).status()?.success() {
+        bail!("the gateway cannot be built");
+    }
+    // Beside the folder this chore was built into, wherever that is.
+    let exe = std::env::current_exe()?;
+    let folder = exe.parent().and_then(Path::parent).context("no target folder")?;
+    let folder = folder.join(if profile == "dev" { "debug" } else { profile });
+    Ok((folder.join("fake-agent"), folder.join("trunkline")))
 }

@@ -16,12 +16,27 @@ use crate::transaction::Transaction;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Row {
     Begun(TurnBegun),
-    Started { run: String, provider: String, time: Time },
-    GoesOn { run: String, session: SessionKey, prompt: String },
-    Workspace { run: String, receipt: Receipt },
+    Started {
+        run: String,
+        provider: String,
+        time: Time,
+    },
+    GoesOn {
+        run: String,
+        session: SessionKey,
+        prompt: String,
+    },
+    Workspace {
+        run: String,
+        receipt: Receipt,
+    },
     /// Not in the journal: a run's log has it.
     #[serde(skip)]
-    Event { run: String, sequence: u64, event: Bounded },
+    Event {
+        run: String,
+        sequence: u64,
+        event: Bounded,
+    },
     Ended(TurnEnded),
 }
 

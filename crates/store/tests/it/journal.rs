@@ -46,7 +46,12 @@ async fn half_a_line_is_no_record_and_costs_no_other() {
     writer.send(begun("whole", None)).await.unwrap();
     drop((store, writer, keeping));
     let page = journals(folder.path())[0].join("0");
-    OpenOptions::new().append(true).open(page).unwrap().write_all(b"{\"count\":1,\"row\":{\"Begun\":{\"run\":").unwrap();
+    OpenOptions::new()
+        .append(true)
+        .open(page)
+        .unwrap()
+        .write_all(b"{\"count\":1,\"row\":{\"Begun\":{\"run\":")
+        .unwrap();
     let store = Store::open(&folder.path().join(FILE)).await.unwrap();
     assert!(store.turn("whole").await.unwrap().is_some());
     assert_eq!(journals(folder.path()).len(), 0);
@@ -65,7 +70,8 @@ async fn what_is_in_the_database_is_not_in_the_journal_any_more() {
     }
     archive.writer.flush().await.unwrap();
     let journal = journals(folder.path());
-    let size = |path: &Path| fs::read_dir(path).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum::<u64>();
+    let size =
+        |path: &Path| fs::read_dir(path).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum::<u64>();
     assert_eq!(journal.iter().map(|path| size(path)).sum::<u64>(), 0);
     archive.end().await;
     assert_eq!(journals(folder.path()), Vec::<std::path::PathBuf>::new());
