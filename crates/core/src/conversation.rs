@@ -257,6 +257,7 @@ mod tests {
             message: None,
             duration: std::time::Duration::ZERO,
             workspace: None,
+            sandbox: None,
         };
         Event::Attempted(attempted.into())
     }

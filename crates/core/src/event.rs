@@ -126,6 +126,21 @@ pub struct Attempted {
     pub duration: Duration,
     /// What it left behind, when another try followed in a workspace of its own.
     pub workspace: Option<Receipt>,
+    /// Who held it to its permissions; none where it had none to be held to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Held>,
+}
+
+/// By whom a run is held to the permissions `read` and `edit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Held {
+    /// The kernel, whatever the CLI does.
+    Kernel,
+    /// A sandbox that the CLI has for its tools.
+    Cli,
+    /// Nobody but the CLI's own good will: the sandbox is off, or this machine has none.
+    Off,
 }
 
 /// Why the model stopped.

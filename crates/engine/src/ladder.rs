@@ -18,6 +18,7 @@ use crate::engine::Inner;
 use crate::gate::Permit;
 use crate::models::Models;
 use crate::router::{Candidate, Exposure, Failed, Next, Pass, Why, circuit_of, next};
+use crate::sandbox;
 use crate::session::resolve::Resolved;
 use crate::session::{Place, Thread, end_of_past};
 
@@ -209,6 +210,7 @@ impl Ladder {
             message: failure.map(|failure| brief(&secrets.mask(&failure.message))),
             duration: began.elapsed(),
             workspace,
+            sandbox: sandbox::held(model, self.engine.settings.sandbox),
         };
         self.attempts.push(attempted.clone());
         self.events.push(Event::Attempted(attempted.into()));

@@ -13,8 +13,9 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use trunkline_core::event::Held;
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::model::{Model, Sandbox};
+use trunkline_core::model::{Backend, Model, Sandbox};
 use trunkline_core::provider::{Delivery, Permissions, Provider};
 use trunkline_process::{Confinement, Landlock, Missing};
 
@@ -75,23 +76,13 @@ impl Scene<'_> {
     /// The bounds of the run; an error where it must have some and cannot.
     pub(crate) fn bounds(&self) -> Result<Bounds, Failure> {
         let sandbox = self.model.sandbox.unwrap_or(self.usual);
-        let free = match (self.model.permissions, sandbox, self.recipe) {
-            (Permissions::Full, ..) => Some(Free::Full),
-            (_, _, Some(recipe)) if recipe.prompt == Delivery::Request => Some(Free::Executable),
-            (_, _, Some(recipe)) if recipe.confines => Some(Free::Own),
-            (_, Sandbox::Off, _) => Some(Free::Off),
-            (_, Sandbox::On | Sandbox::Required, _) => None,
-        };
-        if let Some(free) = free {
-            return Ok(Bounds::Free(free));
-        }
-        match (Landlock::here(), sandbox) {
-            (Ok(_), _) => Ok(Bounds::Within(self.writable())),
-            (Err(missing), Sandbox::Required) => {
+        match (free(self.model, sandbox, self.recipe), sandbox) {
+            (None, _) => Ok(Bounds::Within(self.writable())),
+            (Some(Free::Missing(missing)), Sandbox::Required) => {
                 let message = format!("{} must be confined, and cannot be: {missing}", self.model.name);
                 Err(Failure::new(Category::Configuration, message).hint("sandbox: required"))
             }
-            (Err(missing), Sandbox::On | Sandbox::Off) => Ok(Bounds::Free(Free::Missing(missing))),
+            (Some(free), _) => Ok(Bounds::Free(free)),
         }
     }
 
@@ -122,6 +113,32 @@ impl Scene<'_> {
     fn state(&self) -> Vec<PathBuf> {
         let places = self.recipe.iter().flat_map(|recipe| &recipe.state);
         places.filter_map(|place| expand(place, self.env)).collect()
+    }
+}
+
+/// Why a run of the model is not confined by us; none if it is.
+fn free(model: &Model, sandbox: Sandbox, recipe: Option<&Provider>) -> Option<Free> {
+    match (model.permissions, sandbox, recipe) {
+        (Permissions::Full, ..) => Some(Free::Full),
+        (_, _, Some(recipe)) if recipe.prompt == Delivery::Request => Some(Free::Executable),
+        (_, _, Some(recipe)) if recipe.confines => Some(Free::Own),
+        (_, Sandbox::Off, _) => Some(Free::Off),
+        (_, Sandbox::On | Sandbox::Required, _) => Landlock::here().err().map(Free::Missing),
+    }
+}
+
+/// Who holds a run of the model to its permissions; none where there is nothing to hold.
+pub(crate) fn held(model: &Model, usual: Sandbox) -> Option<Held> {
+    let recipe = match &model.backend {
+        Backend::Api(_) => return None,
+        Backend::Agent(_) => None,
+        Backend::Program(provider) => Some(provider.as_ref()),
+    };
+    match free(model, model.sandbox.unwrap_or(usual), recipe) {
+        None => Some(Held::Kernel),
+        Some(Free::Own) => Some(Held::Cli),
+        Some(Free::Off | Free::Missing(_)) => Some(Held::Off),
+        Some(Free::Full | Free::Executable) => None,
     }
 }
 

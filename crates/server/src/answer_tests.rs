@@ -229,6 +229,7 @@ async fn a_refusal_after_a_silence_says_what_was_tried_too() {
         message: None,
         duration: Duration::ZERO,
         workspace: None,
+        sandbox: None,
     };
     let failure = Failure::new(Category::NotFound, "not there");
     let error = StartError::Failed { failure, run: "run-1".into(), attempts: vec![attempt] };

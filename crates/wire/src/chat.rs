@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use trunkline_core::event::{Receipt, Resumption, SessionId};
+use trunkline_core::event::{Held, Receipt, Resumption, SessionId};
 use trunkline_core::failure::Category;
 use trunkline_core::turn::{Json, OnDisconnect};
 
@@ -367,6 +367,9 @@ pub struct Attempt {
     /// What it left behind, when a later attempt started over in a worktree of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Receipt>,
+    /// Who held it to its permissions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Held>,
 }
 
 /// One step of a streamed answer.

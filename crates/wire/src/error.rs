@@ -389,6 +389,7 @@ mod tests {
             message: None,
             duration: Duration::ZERO,
             workspace: None,
+            sandbox: None,
         };
         for (category, attempts, acted, repeat) in [
             (Category::Server, 1, false, Repeat::ByStatus),

@@ -109,6 +109,7 @@ impl From<&Attempted> for Attempt {
             duration_ms: u64::try_from(attempt.duration.as_millis()).unwrap_or(u64::MAX),
             message: attempt.message.clone(),
             workspace: attempt.workspace.clone(),
+            sandbox: attempt.sandbox,
         }
     }
 }
@@ -191,6 +192,7 @@ mod tests {
             message: category.map(|_| "no".to_owned()),
             duration: Duration::from_millis(12),
             workspace: None,
+            sandbox: None,
         }
     }
 

@@ -28,7 +28,8 @@ fn finished(content: &str) -> Event {
 fn attempted(category: Option<Category>) -> Event {
     let duration = Duration::from_millis(5);
     let (provider, model) = ("codex".into(), "m".into());
-    Event::Attempted(Box::new(Attempted { provider, model, category, message: None, duration, workspace: None }))
+    let (message, workspace, sandbox) = (None, None, None);
+    Event::Attempted(Box::new(Attempted { provider, model, category, message, duration, workspace, sandbox }))
 }
 
 /// All frames of a stream, without `data:`.

@@ -186,3 +186,22 @@ fn case_34_the_agents_bash_is_confined_and_check_says_how() {
     assert!(writes.contains(line.repo().to_str().unwrap()) && writes.contains("/dev/null"), "{writes}");
     assert!(Path::new("/tmp").exists() && writes.contains(" /tmp"), "{writes}");
 }
+
+#[test]
+fn case_34_every_answer_says_who_held_it() {
+    let line = Line::new()
+        .cli("claude", r#"printf '{"type":"result","subtype":"success","is_error":false,"result":"done"}\n'"#)
+        .cli("codex", "codex_answers done")
+        .model("confined", json!({"driver": "claude", "permissions": "edit"}))
+        .model("off", json!({"driver": "claude", "permissions": "read", "sandbox": "off"}))
+        .model("full", json!({"driver": "claude", "permissions": "full"}))
+        .model("own", json!({"driver": "codex", "permissions": "edit"}))
+        .start();
+    let here = if Landlock::here().is_ok() { "kernel" } else { "off" };
+    for (model, held) in
+        [("confined", json!(here)), ("off", json!("off")), ("full", json!(null)), ("own", json!("cli"))]
+    {
+        let answer = line.chat("hi").model(model).send().json();
+        assert_eq!(answer["trunkline"]["attempts"][0]["sandbox"], held, "{model}: {answer}");
+    }
+}
