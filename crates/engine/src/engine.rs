@@ -31,7 +31,7 @@ use crate::launch::Launch;
 use crate::models::Models;
 use crate::owner::Owner;
 use crate::plan::Plan;
-use crate::router::{Candidate, Circuits, circuit_of};
+use crate::router::{Candidate, Circuits, Retries, circuit_of};
 use crate::run::Course;
 use crate::runs::{self, Log, Presence, Registry, Run};
 use crate::sandbox::Bounds;
@@ -112,6 +112,7 @@ pub(crate) struct Inner {
     pub(crate) upstream: Upstream,
     pub(crate) gate: Gate,
     pub(crate) circuits: Arc<Circuits>,
+    pub(crate) retries: Retries,
     pub(crate) examined: health::Memory,
     pub(crate) drift: Drift,
     pub(crate) sessions: Arc<Sessions>,
@@ -132,6 +133,7 @@ impl Engine {
         let inner = Inner {
             gate: Gate::new(settings.caps.clone()),
             circuits: Arc::default(),
+            retries: Retries::default(),
             examined: health::Memory::default(),
             drift: Drift::default(),
             worktrees: Worktrees::new(git, settings.worktrees.clone(), &settings.state),

@@ -82,6 +82,7 @@ impl Ladder {
         mut turn: Turn,
         resolved: Resolved,
     ) -> Self {
+        engine.retries.earn();
         let notice = resolved.notice();
         let Resolved { candidates, thread } = resolved;
         // From here on it is the provider's own name.
@@ -229,7 +230,11 @@ impl Ladder {
         let retries = self.retries.max(own_retries);
         let failed = Failed { failure: &failure, retries, exposure, another };
         let policy = Arc::clone(self.models.policy());
-        let decided = next(&policy, &failed, fastrand::f64());
+        let mut decided = next(&policy, &failed, fastrand::f64());
+        if matches!(decided, Next::Retry { .. }) && !self.engine.retries.take() {
+            self.tell("too much fails to try the same again".to_owned());
+            decided = next(&policy, &Failed { retries: policy.max_retries, ..failed }, 0.0);
+        }
         let name = self.candidates[self.at].model.name.clone();
         let category = failure.category.name();
         // A model that the client made up says nothing about the provider.

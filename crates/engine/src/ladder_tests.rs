@@ -11,7 +11,7 @@ use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{Message, Role, Turn};
 use trunkline_process::{KeeperProgram, Keepers};
 
-use crate::router::{Backoff, CircuitState, Policy, Routed, Router};
+use crate::router::{Backoff, Breaker, CircuitState, Policy, Routed, Router};
 use crate::test_models::model;
 use crate::{Caps, Engine, Models, Settings, StartError};
 
@@ -114,4 +114,18 @@ async fn who_gives_up_waiting_ends_it() {
     assert!(given_up.is_err());
     tokio::time::advance(Duration::from_secs(120)).await;
     assert_eq!(engine.explain("a").unwrap().candidates[0].circuit, CircuitState::Closed { failures: 0 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn case_70_a_storm_of_failures_is_not_answered_by_one_of_retries() {
+    let never = Breaker { failures: 1000, ..Breaker::default() };
+    let backoff = Backoff { initial: Duration::ZERO, factor: 1.0, max: Duration::ZERO };
+    let (engine, _folder) = engine(&["a"], Policy { backoff, breaker: never, ..Policy::default() });
+    let (mut attempts, began) = (0, Instant::now());
+    for _ in 0..100 {
+        attempts += tried(&engine, "a").await.0.len();
+    }
+    // Ten that were put by, a fifth, and one for each second it took.
+    let most = 100 + 10 + 20 + began.elapsed().as_secs() as usize + 1;
+    assert!((110..=most).contains(&attempts), "{attempts} of {most}");
 }

@@ -3,6 +3,7 @@
 
 mod circuit;
 mod policy;
+mod retries;
 mod selection;
 
 pub use circuit::{Breaker, CircuitState};
@@ -11,4 +12,5 @@ pub use selection::{Routed, Router};
 
 pub(crate) use circuit::{Circuits, Pass};
 pub(crate) use policy::{Exposure, Failed, Next, next};
+pub(crate) use retries::Retries;
 pub(crate) use selection::{Candidate, Why, circuit_of};
