@@ -43,7 +43,7 @@ impl Memory {
         for run in 0..self.sequential {
             flood(&gateway, run).await?;
             peak = peak.max(gateway.memory()?.gateway);
-            if (run + 1) % 100 == 0 {
+            if (run + 1).is_multiple_of(100) {
                 gateway.forget_logs()?;
                 eprintln!(
                     "{} runs, {:.1} MB, {:.0} s",
@@ -93,7 +93,7 @@ async fn flood(gateway: &Gateway, run: usize) -> Result<()> {
 
 /// Every second one is streamed.
 async fn drain(mut client: Client, run: usize) -> Result<()> {
-    if run % 2 == 0 {
+    if run.is_multiple_of(2) {
         return client.chat("flood").await;
     }
     client.stream("flood").await?;
