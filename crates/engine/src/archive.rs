@@ -160,8 +160,9 @@ impl Recorder {
         self.send(Record::GoesOn { run, session, prompt: self.secrets.mask(head(&prompt::told(turn), TEXT)) });
     }
 
-    /// The first attempt runs.
+    /// The first attempt runs. While its CLI comes up there is time for the log's file.
     pub(crate) fn started(&mut self, provider: &str) {
+        self.log.make();
         let (run, provider, time) = (self.presence.id.clone(), provider.to_owned(), Time::now());
         self.send(Record::Started { run, provider, time });
     }

@@ -52,7 +52,7 @@ struct Line<'a> {
 }
 
 impl Log {
-    /// The file is made with the first event.
+    /// The file is made with the first event, or [before](Self::make).
     pub(crate) fn new(state: &Path, run: &str, secrets: Secrets) -> Self {
         Self::up_to(MOST, entry::path(state, run), secrets)
     }
@@ -60,6 +60,13 @@ impl Log {
     fn up_to(most: u64, path: Option<PathBuf>, secrets: Secrets) -> Self {
         let (by, buffer) = (By::default(), Vec::new());
         Self { path, file: None, secrets, events: 0, written: 0, left_out: 0, broken: false, by, buffer, most }
+    }
+
+    /// Makes the file while nothing is to be written yet. What is in the way of that is said with the first event.
+    pub(crate) fn make(&mut self) {
+        if self.file.is_none() {
+            self.file = self.path.as_deref().and_then(|path| create(path).ok());
+        }
     }
 
     /// Adds events that came together, in one write; how many bytes the log has now.
