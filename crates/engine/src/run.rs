@@ -102,6 +102,10 @@ impl Course {
         &self.id
     }
 
+    pub(crate) fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.live)
+    }
+
     /// Who is at work.
     pub(crate) fn by(&self) -> &By {
         &self.by

@@ -1,17 +1,21 @@
 //! A run, as whoever asked for it has it: he pulls it himself, or he reads what is written down of it.
 
+use std::mem;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 use trunkline_core::event::{Event, Resumption};
 use trunkline_core::phase::{Phase, Phases};
 
+use super::driven::cancelled;
 use super::entry::By;
 use super::follow::Follow;
 use super::live::{End, Interest, Live};
 use crate::StartError;
+use crate::masking::is_end;
 use crate::run::Course;
 
 /// A turn on its way. Dropping it stops whatever runs for it, unless that goes on without its client.
@@ -22,8 +26,30 @@ pub struct Run {
 
 enum Way {
     /// Nothing happens unless somebody asks for the next event.
-    Pulled(Box<Course>),
+    Pulled(Box<Pulled>),
     Attached(Box<Attached>),
+}
+
+struct Pulled {
+    course: Arc<Pull>,
+    by: By,
+    /// The last event was handed out.
+    over: bool,
+}
+
+impl Pulled {
+    async fn next(&mut self) -> Option<Event> {
+        let mut course = self.course.lock().await;
+        let Some(course) = &mut *course else {
+            return (!mem::replace(&mut self.over, true)).then(|| Event::Failed(cancelled()));
+        };
+        let event = course.next().await;
+        self.over |= event.as_ref().is_some_and(is_end);
+        if *course.by() != self.by {
+            self.by.clone_from(course.by());
+        }
+        event
+    }
 }
 
 struct Attached {
@@ -33,6 +59,9 @@ struct Attached {
     phase: (Phase, Instant),
     _interest: Option<Interest>,
 }
+
+/// A course that its client pulls. None once it was taken from one who did not.
+pub(super) type Pull = Mutex<Option<Course>>;
 
 impl Attached {
     fn new(follow: Follow, by: By, interest: Option<Interest>) -> Self {
@@ -56,7 +85,10 @@ impl Attached {
 
 impl Run {
     pub(crate) fn pulled(course: Course) -> Self {
-        Self { id: course.id().to_owned(), way: Way::Pulled(Box::new(course)) }
+        let (id, by, live) = (course.id().to_owned(), course.by().clone(), course.live());
+        let course = Arc::new(Mutex::new(Some(course)));
+        live.pulled_by(&course);
+        Self { id, way: Way::Pulled(Box::new(Pulled { course, by, over: false })) }
     }
 
     /// Waits until a run that the engine drives has begun; whoever gives up before that is not interested any more.
@@ -104,14 +136,18 @@ impl Run {
     /// What it is doing, and for how long by now.
     pub fn phase(&self) -> (Phase, Duration) {
         match &self.way {
-            Way::Pulled(course) => course.phase(),
+            Way::Pulled(pulled) => {
+                let course = pulled.course.try_lock();
+                let phase = course.ok().and_then(|course| course.as_ref().map(Course::phase));
+                phase.unwrap_or((Phase::Ended, Duration::ZERO))
+            }
             Way::Attached(attached) => (attached.phase.0.clone(), attached.phase.1.elapsed()),
         }
     }
 
     fn by(&self) -> &By {
         match &self.way {
-            Way::Pulled(course) => course.by(),
+            Way::Pulled(pulled) => &pulled.by,
             Way::Attached(attached) => &attached.by,
         }
     }
@@ -119,7 +155,7 @@ impl Run {
     /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
     pub async fn next(&mut self) -> Option<Event> {
         match &mut self.way {
-            Way::Pulled(course) => course.next().await,
+            Way::Pulled(pulled) => pulled.next().await,
             Way::Attached(attached) => attached.next().await,
         }
     }

@@ -54,8 +54,7 @@ impl Engine {
     pub async fn cancel(&self, owner: &Owner, id: &str) -> Result<Cancelled, NoRun> {
         let live = self.inner.runs.find(id).filter(|live| live.owner == *owner);
         if let Some(live) = &live {
-            live.stop();
-            live.gone().await;
+            live.end().await;
         }
         let row = Box::new(self.run(owner, id).await?);
         Ok(match live {

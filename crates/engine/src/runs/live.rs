@@ -3,18 +3,24 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use trunkline_core::event::Event;
 use trunkline_core::turn::{OnDisconnect, Owner};
 
+use super::attached::Pull;
 use super::entry::By;
 use crate::StartError;
 use crate::worktree::Worktree;
+
+/// How long a client may take to learn that its run was stopped.
+const PULLED: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub(crate) struct Registry {
@@ -37,6 +43,8 @@ pub(crate) struct Live {
     /// What is not over before it is: its processes, its worktree, its record.
     holds: TaskTracker,
     tree: Mutex<Option<Worktree>>,
+    /// What its client pulls.
+    pull: Mutex<Weak<Pull>>,
 }
 
 /// How far a run is.
@@ -84,6 +92,7 @@ impl Registry {
             stop: CancellationToken::new(),
             holds: TaskTracker::new(),
             tree: Mutex::default(),
+            pull: Mutex::default(),
         });
         self.lock().insert(id.to_owned(), Arc::clone(&live));
         Arc::new(Presence { _hold: live.hold(), live, registry: Arc::clone(self) })
@@ -150,6 +159,33 @@ impl Live {
     pub(crate) async fn gone(&self) {
         self.holds.close();
         self.holds.wait().await;
+    }
+
+    pub(super) fn pulled_by(&self, pull: &Arc<Pull>) {
+        *self.pull.lock().expect("no panic while holding the lock") = Arc::downgrade(pull);
+    }
+
+    /// Stops it, and returns when nothing of it is left. A client that does not read does not pull either: the run is
+    /// taken from him.
+    pub(super) async fn end(&self) {
+        self.stop();
+        if timeout(PULLED, self.gone()).await.is_ok() {
+            return;
+        }
+        let pull = self.pull.lock().expect("no panic while holding the lock").upgrade();
+        let taken = async {
+            let course = match pull {
+                Some(pull) => pull.lock().await.take(),
+                None => None,
+            };
+            if let Some(mut course) = course {
+                while course.next().await.is_some() {}
+            }
+        };
+        tokio::select! {
+            () = self.gone() => {}
+            () = async { taken.await; self.gone().await } => {}
+        }
     }
 
     pub(crate) fn works_in(&self, tree: Option<Worktree>) {

@@ -1,5 +1,7 @@
 //! Runs as things: their rows, their logs, who may look on, and what becomes of them when nobody does.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use crate::http::{Exchange, Reply, exchange};
@@ -343,4 +345,25 @@ fn what_never_ran_is_not_kept_under_its_key() {
     let line = line.cli("codex", "codex_answers ok");
     let again = line.chat("hi").header("idempotency-key", "k").send();
     assert_eq!((again.content(), again.header("idempotent-replayed")), ("ok".into(), None));
+}
+
+#[test]
+fn case_04_a_run_whose_client_does_not_read_is_stopped_all_the_same() {
+    let flood = "tell pid $$; trap 'exit 0' TERM INT
+        line=$(printf '%08000d' 0)
+        while :; do codex_says \"$line\"; done";
+    let line = Line::new().cli("codex", flood).model("m", json!({"driver": "codex"})).start();
+    let mut deaf = line.chat("hi").streamed().open();
+    deaf.until("x-trunkline-run: ");
+    let full = || {
+        let log = fs::read_dir(line.path("state/runs")).unwrap().map(|folder| folder.unwrap().path()).next().unwrap();
+        fs::read_dir(log).unwrap().next().unwrap().unwrap().metadata().unwrap().len()
+    };
+    // Nothing more comes: everything between the CLI and the client is full.
+    let mut before = 0;
+    until("nobody reads", || std::mem::replace(&mut before, full()) == full() && before > 0);
+    let run = line.get("/v1/runs").json()["data"][0]["id"].as_str().unwrap().to_owned();
+    let stopped = ask(&line, "DELETE", &format!("/v1/runs/{run}"), "").finish();
+    assert_eq!((stopped.status, &stopped.json()["state"]), (200, &json!("cancelled")), "{stopped:?}");
+    all_gone(&[line.told_pid("pid")]);
 }
