@@ -22,6 +22,9 @@ const PORT: u16 = 8765;
 /// A gateway that has not begun to listen by then will not.
 const STARTUP: Duration = Duration::from_secs(60);
 
+/// A window that is being moved is somewhere else in a moment.
+const SETTLES: Duration = Duration::from_secs(1);
+
 /// Lines of a gateway that are shown when it fails.
 const LAST_WORDS: usize = 60;
 
@@ -65,6 +68,8 @@ pub(crate) struct App {
     log: VecDeque<String>,
     watch: Watch,
     notices: Option<Notices>,
+    /// Since when there is something to remember that is not on disk.
+    unsaved: Option<Instant>,
     quits: bool,
 }
 
@@ -91,6 +96,7 @@ impl App {
             log: VecDeque::new(),
             watch: Watch::default(),
             notices,
+            unsaved: None,
             quits: false,
         };
         app.wait();
@@ -106,7 +112,11 @@ impl App {
             if let WindowEvent::CloseRequested = event {
                 self.ask_to_quit();
             } else if let WindowEvent::Resized(_) | WindowEvent::Moved(_) = event {
+                let before = self.memory.clone();
                 self.view.note(&mut self.memory);
+                if self.memory != before {
+                    self.unsaved.get_or_insert_with(Instant::now);
+                }
             }
         }
         self.tick()
@@ -114,6 +124,7 @@ impl App {
 
     /// After the last event: nothing of ours is left.
     pub(crate) fn close(mut self) {
+        self.view.note(&mut self.memory);
         self.keep();
         self.view.hide();
         if let Some((_, server)) = self.server.take() {
@@ -142,6 +153,7 @@ impl App {
                 self.log.drain(..self.log.len().saturating_sub(LAST_WORDS));
             }
             News::Started(server) if attempt == self.attempt => {
+                self.view.title("Trunkline");
                 self.log.clear();
                 self.server = Some((attempt, server));
                 self.wait();
@@ -250,7 +262,7 @@ impl App {
     fn trouble(&mut self, why: &str) {
         self.shown = Shown::Trouble;
         self.watch = Watch::default();
-        self.view.title("Trunkline");
+        self.view.title("There is no gateway – Trunkline");
         let last_words = self.log.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
         self.view.panel.trouble(why, &last_words, self.port);
         self.view.show_panel();
@@ -260,7 +272,17 @@ impl App {
         if self.quits {
             return ControlFlow::Exit;
         }
-        let Shown::Waiting(since) = self.shown else { return ControlFlow::Wait };
+        if self.unsaved.is_some_and(|since| since.elapsed() >= SETTLES) {
+            self.keep();
+        }
+        let save = self.unsaved.map(|since| since + SETTLES);
+        let next = save.into_iter().chain(self.watch_the_wait()).min();
+        next.map_or(ControlFlow::Wait, ControlFlow::WaitUntil)
+    }
+
+    /// Shows how long a gateway is awaited; when to look again.
+    fn watch_the_wait(&mut self) -> Option<Instant> {
+        let Shown::Waiting(since) = self.shown else { return None };
         let waited = since.elapsed();
         if waited >= STARTUP
             && let Some((_, server)) = self.server.take()
@@ -268,10 +290,10 @@ impl App {
             server.kill();
             self.attempt += 1;
             self.trouble(&format!("The gateway has not begun to listen within {} s.", STARTUP.as_secs()));
-            return ControlFlow::Wait;
+            return None;
         }
         self.view.panel.wait(waited, self.log.back().map_or("", String::as_str));
-        ControlFlow::WaitUntil(since + Duration::from_secs(waited.as_secs() + 1))
+        Some(since + Duration::from_secs(waited.as_secs() + 1))
     }
 
     fn ask_to_quit(&mut self) {
@@ -283,7 +305,8 @@ impl App {
         }
     }
 
-    fn keep(&self) {
+    fn keep(&mut self) {
+        self.unsaved = None;
         if let Err(error) = self.memory.keep(&self.places.memory()) {
             tell(&format!("the window is not remembered: {}: {error}", self.places.memory().display()));
         }

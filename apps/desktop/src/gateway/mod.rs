@@ -57,10 +57,10 @@ fn ready_to_start(port: u16, tell: &impl Fn(News)) -> Result<bool, String> {
                 thread::sleep(Duration::from_millis(500));
             }
             Answer::Draining => {
-                return Err(format!("the gateway on port {port} is stopping, and does not come to an end"));
+                return Err(format!("The gateway on port {port} is stopping, and does not come to an end"));
             }
             Answer::Another(what) => {
-                return Err(format!("something else than Trunkline answers on port {port}: {what}"));
+                return Err(format!("Something else than Trunkline answers on port {port}: {what}"));
             }
         }
     }

@@ -79,7 +79,7 @@ pub(super) fn start(places: &Places, port: u16, tell: &(impl Fn(News) + Clone + 
     });
     // Its last words explain its end.
     let _said = logged.join();
-    tell(if ready { News::Ended } else { News::Failed("the gateway could not be started".to_owned()) });
+    tell(if ready { News::Ended } else { News::Failed("The gateway could not be started".to_owned()) });
 }
 
 fn launch(places: &Places, port: u16) -> io::Result<Child> {
@@ -95,10 +95,10 @@ fn cannot_start(places: &Places, error: &io::Error) -> String {
     let (program, bare) = (places.server.display(), places.server.components().count() == 1);
     if bare && error.kind() == io::ErrorKind::NotFound {
         return format!(
-            "there is no {program} beside this program or on the search path: install it, or say --server PATH"
+            "There is no {program} beside this program or on the search path: install it, or say --server PATH"
         );
     }
-    format!("cannot start {program}: {error}")
+    format!("Cannot start {program}: {error}")
 }
 
 /// Every line of a stream, cut where it is too long.

@@ -1,0 +1,56 @@
+//! However the window ends, the gateway that it started does.
+
+use std::net::TcpListener;
+
+use crate::world::{World, until};
+
+#[test]
+fn the_gateway_ends_with_the_window_however_that_ends() {
+    let world = World::new();
+    for end in ["TERM", "INT", "HUP", "KILL", "ABRT", "closed"] {
+        let window = world.open();
+        let listed = window.listed();
+        until("there is a gateway", || world.get(world.port, "/health").is_some());
+        assert_eq!(world.gateways().len(), 1, "{end}");
+        if end == "closed" {
+            world.screen.run("wmctrl", &["-i", "-c", &listed.id]).unwrap();
+        } else {
+            window.signal(end);
+        }
+        let status = window.ended();
+        assert_eq!(status, if ["KILL", "ABRT"].contains(&end) { None } else { Some(0) }, "{end}");
+        world.nothing_is_left();
+    }
+}
+
+#[test]
+fn an_answer_is_not_cut_short_without_a_question() {
+    // An LLM that never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", silent.local_addr().unwrap());
+    let world = World::new().env("LLM_BASE_URL", url);
+    let window = world.open();
+    let listed = window.listed();
+    until("there is a gateway", || world.get(world.port, "/health").is_some());
+    let mut tries = 0;
+    until("it works", || {
+        if tries % 20 == 0 {
+            world.screen.press(&["ctrl+a"]);
+            world.screen.write("mend it");
+            world.screen.press(&["Return"]);
+        }
+        tries += 1;
+        window.listed().title == "⋯ mend it – Trunkline"
+    });
+    world.screen.press(&["ctrl+q"]);
+    let number = u64::from_str_radix(listed.id.trim_start_matches("0x"), 16).unwrap();
+    until("there is a question", || world.screen.active().is_some_and(|active| active != number));
+    world.screen.picture("question");
+    world.screen.press(&["Escape"]);
+    until("the question is gone", || world.screen.active() == Some(number));
+    world.screen.press(&["ctrl+q"]);
+    until("there is a question", || world.screen.active().is_some_and(|active| active != number));
+    world.screen.press(&["alt+q"]);
+    assert_eq!(window.ended(), Some(0));
+    world.nothing_is_left();
+}

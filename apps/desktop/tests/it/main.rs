@@ -1,0 +1,11 @@
+//! The window as its users have it: the real program on an X server of its own, with a window manager, a keyboard and a
+//! clipboard, and the real gateway behind it. `cargo xtask desktop --test` installs what that needs and runs it.
+
+mod ends;
+mod gateway;
+mod page;
+mod powers;
+mod screen;
+mod standin;
+mod trouble;
+mod world;
