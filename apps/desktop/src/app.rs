@@ -153,7 +153,6 @@ impl App {
                 self.log.drain(..self.log.len().saturating_sub(LAST_WORDS));
             }
             News::Started(server) if attempt == self.attempt => {
-                self.view.title("Trunkline");
                 self.log.clear();
                 self.server = Some((attempt, server));
                 self.wait();
@@ -221,6 +220,10 @@ impl App {
     }
 
     fn titled(&mut self, title: &str) {
+        // A page that is not seen has nothing to say any more; it says all of it again when it is loaded.
+        if self.shown != Shown::Page {
+            return;
+        }
         let notice = self.watch.title(title, Instant::now(), self.view.is_looked_at());
         let title = plain(title);
         self.view.title(if title.is_empty() { "Trunkline" } else { &title });
@@ -255,6 +258,7 @@ impl App {
     fn wait(&mut self) {
         if !matches!(self.shown, Shown::Waiting(_)) {
             self.shown = Shown::Waiting(Instant::now());
+            self.view.title("Trunkline");
         }
         self.view.show_panel();
     }

@@ -158,7 +158,6 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.screen.picture(&format!("failed-{}", thread::current().name().unwrap_or("test").replace("::", "-")));
             eprintln!("--- log\n{}--- processes\n{:#?}", self.log(), self.processes());
         }
     }
@@ -228,6 +227,10 @@ impl Window<'_> {
 
 impl Drop for Window<'_> {
     fn drop(&mut self) {
+        if thread::panicking() {
+            let name = thread::current().name().unwrap_or("test").replace("::", "-");
+            self.world.screen.picture(&format!("failed-{name}"));
+        }
         if self.child.try_wait().unwrap().is_none() {
             self.child.kill().unwrap();
             self.child.wait().unwrap();
