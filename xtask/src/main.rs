@@ -2,6 +2,7 @@
 
 mod bench;
 mod conformance;
+mod desktop;
 mod fuzz;
 mod memory;
 mod npm;
@@ -19,6 +20,8 @@ enum Chore {
     Bench(bench::Bench),
     /// Run the real CLIs through the gateway against the mock LLM, and show what holds
     Conformance(conformance::Conformance),
+    /// Build the desktop window, a workspace of its own; pack it, or try it on a screen that nobody sees
+    Desktop(desktop::Desktop),
     /// Try what strangers send, made up: outputs of CLIs, streams, configuration, requests
     Fuzz(fuzz::Fuzz),
     /// Let a gateway run programs that print much, and see whether it gives back what that took; needs 30 GB of disk
@@ -32,6 +35,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Test(test) => test.run(),
         Chore::Bench(bench) => bench.run(),
         Chore::Conformance(conformance) => conformance.run(),
+        Chore::Desktop(desktop) => desktop.run(),
         Chore::Fuzz(fuzz) => fuzz.run(),
         Chore::Memory(memory) => memory.run(),
         Chore::Torture(torture) => torture.run(),

@@ -69,13 +69,18 @@ pub(crate) fn need_package(program: &str, packages: &[&str]) -> Result<()> {
         return Ok(());
     }
     eprintln!("{program} is missing: installing it");
+    if install(packages) {
+        return Ok(());
+    }
+    bail!("the tests need {program}; install it and try again (on Debian: apt-get install {})", packages.join(" "))
+}
+
+/// Installs packages of Debian, where we may; whether they are there.
+pub(crate) fn install(packages: &[&str]) -> bool {
     let apt = |args: &[&str]| command("apt-get").args(args).status().is_ok_and(|status| status.success());
     let install = || apt(&[&["install", "--yes", "--no-install-recommends"], packages].concat());
     // A fresh machine may not know yet what there is.
-    if install() || (apt(&["update"]) && install()) {
-        return Ok(());
-    }
-    bail!("the tests need {program}; install it and try again")
+    install() || (apt(&["update"]) && install())
 }
 
 /// Builds the programs of one package, always in the same way: what they share with others is compiled once.

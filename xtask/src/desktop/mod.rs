@@ -1,0 +1,137 @@
+//! `cargo xtask desktop`: the window, which is a workspace of its own. Builds it, packs it, and tries it on a screen that
+//! nobody sees.
+
+mod bundle;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::test::{build, command, install, need_package};
+
+/// What it is built with, on Debian and its kin.
+const TO_BUILD: [&str; 3] = ["pkg-config", "libgtk-3-dev", "libwebkit2gtk-4.1-dev"];
+
+/// A program that the tests use, and the packages it comes with.
+const TO_TEST: [(&str, &[&str]); 7] = [
+    // Without a font there is nothing to see.
+    ("Xvfb", &["xvfb", "fonts-dejavu-core"]),
+    ("openbox", &["openbox"]),
+    ("wmctrl", &["wmctrl"]),
+    ("xdotool", &["xdotool"]),
+    ("xclip", &["xclip"]),
+    ("import", &["imagemagick"]),
+    ("dbus-daemon", &["dbus-daemon", "dbus-bin"]),
+];
+
+#[derive(Debug, Args)]
+pub(crate) struct Desktop {
+    /// Pack it as a .deb, with the gateway
+    #[arg(long)]
+    bundle: bool,
+    /// Try it under Xvfb, in a debug build
+    #[arg(long)]
+    test: bool,
+}
+
+/// Where things are built.
+struct Built {
+    /// The gateway's workspace.
+    gateway: PathBuf,
+    window: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Profile {
+    Debug,
+    Release,
+}
+
+impl Profile {
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Release => "release",
+        }
+    }
+
+    fn args(self) -> &'static [&'static str] {
+        match self {
+            Self::Debug => &[],
+            Self::Release => &["--release"],
+        }
+    }
+}
+
+impl Desktop {
+    pub(crate) fn run(self) -> Result<()> {
+        need_libraries()?;
+        let exe = std::env::current_exe()?;
+        let target = exe.parent().and_then(Path::parent).context("no target folder")?.to_owned();
+        let built = Built { window: target.join("desktop"), gateway: target };
+        if self.test {
+            test(&built)?;
+        }
+        if self.bundle {
+            cargo(&["build", "--package", "trunkline", "--locked", "--release"])?;
+        }
+        if self.bundle || !self.test {
+            build_window(&built, Profile::Release)?;
+            println!("{}", built.window.join("release/trunkline-desktop").display());
+        }
+        if self.bundle {
+            println!("{}", bundle::pack(&built, Profile::Release)?.display());
+        }
+        Ok(())
+    }
+}
+
+fn need_libraries() -> Result<()> {
+    let there =
+        || command("pkg-config").args(["--exists", "gtk+-3.0", "webkit2gtk-4.1"]).status().is_ok_and(|is| is.success());
+    if there() {
+        return Ok(());
+    }
+    eprintln!("the window needs GTK and WebKit: installing {}", TO_BUILD.join(" "));
+    if install(&TO_BUILD) && there() {
+        return Ok(());
+    }
+    bail!("the window needs GTK 3 and WebKitGTK 4.1; on Debian: apt-get install {}", TO_BUILD.join(" "))
+}
+
+fn build_window(built: &Built, profile: Profile) -> Result<()> {
+    let target = built.window.to_string_lossy();
+    let args = ["build", "--manifest-path", "apps/desktop/Cargo.toml", "--locked", "--target-dir", &*target];
+    cargo(&[&args, profile.args()].concat())
+}
+
+fn test(built: &Built) -> Result<()> {
+    for (program, packages) in TO_TEST {
+        need_package(program, packages)?;
+    }
+    build("trunkline")?;
+    build_window(built, Profile::Debug)?;
+    let package = bundle::pack(built, Profile::Debug)?;
+    let mut tests = command(env!("CARGO"));
+    tests.args(["test", "--manifest-path", "apps/desktop/Cargo.toml", "--locked", "--target-dir"]).arg(&built.window);
+    tests.env("DESKTOP_SERVER", built.gateway.join("debug/trunkline")).env("DESKTOP_PACKAGE", package);
+    // More windows at once than this are slower, and nothing is gained.
+    tests.args(["--", "--test-threads", "2"]);
+    if !tests.current_dir(root()).status()?.success() {
+        bail!("the window does not pass its tests; its pictures are in {}", built.window.join("tmp").display());
+    }
+    println!("pictures: {}", built.window.join("tmp").display());
+    Ok(())
+}
+
+fn cargo(args: &[&str]) -> Result<()> {
+    if !command(env!("CARGO")).args(args).current_dir(root()).status()?.success() {
+        bail!("cargo {} failed", args.join(" "));
+    }
+    Ok(())
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the repository")
+}
