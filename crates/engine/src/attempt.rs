@@ -218,6 +218,7 @@ impl Attempt {
                     live.shown = true;
                     // The next turn may come while this one goes on.
                     live.belongings.engine.refill_lines();
+                    live.belongings.engine.refill_trees();
                 }
                 self.events.extend(events);
                 let phase = live.decoder.phase();

@@ -26,7 +26,7 @@ use crate::router::Policy;
 use crate::scratch::Scratch;
 use crate::session::{self, Place};
 use crate::warm::{Kept, Taken, Wish};
-use crate::worktree::After;
+use crate::worktree::{After, Wanted};
 
 /// One try of a turn.
 pub(crate) struct Try<'a> {
@@ -130,11 +130,17 @@ impl Inner {
     ) -> Result<Belongings, Failure> {
         let Try { model, place, again, .. } = attempt;
         let after = After { keep: model.keep_worktree, log_helpers: model.log_helpers };
-        let (engine, repo, id) = (Arc::clone(self), model.repo.clone(), attempt.id.to_owned());
-        let (place, again) = (place.clone(), *again);
-        let session = attempt.session.as_ref().map(|(session, _)| session.clone());
+        let engine = Arc::clone(self);
+        let wanted = Wanted {
+            repo: model.repo.clone(),
+            run: attempt.id.to_owned(),
+            session: attempt.session.as_ref().map(|(session, _)| session.clone()),
+            place: place.clone(),
+            again: *again,
+            spare: model.warm != Some(0),
+        };
         let making = self.tracker.spawn(async move {
-            let worktree = engine.worktrees.add(&repo, &id, session, place, again).await?;
+            let worktree = engine.worktrees.add(wanted).await?;
             belongings.work_in(worktree, after);
             Ok(belongings)
         });

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use trunkline_core::event::{Receipt, SessionId};
@@ -14,7 +15,7 @@ use crate::runs::Live;
 use crate::sandbox;
 use crate::scratch::Scratch;
 use crate::session;
-use crate::worktree::{After, Worktree};
+use crate::worktree::{After, Gone, Worktree};
 
 /// What a run holds and must give back: its worktree in order, its files removed, its slot freed.
 pub(crate) struct Belongings {
@@ -30,10 +31,13 @@ pub(crate) struct Belongings {
     rights: Option<Rights>,
 }
 
+/// What takes longer than this does not hold an answer up.
+const BRIEFLY: Duration = Duration::from_millis(25);
+
 /// What others wait for: the slot, and the session. Given back last.
 struct Rights {
     _run: Option<TaskTrackerToken>,
-    _turn: Option<Arc<session::Turn>>,
+    turn: Option<Arc<session::Turn>>,
     _permit: Permit,
 }
 
@@ -47,7 +51,7 @@ impl Belongings {
     ) -> Self {
         let (session, turn) = session.unzip();
         let run = engine.runs.find(run);
-        let rights = Some(Rights { _run: run.as_ref().map(|run| run.hold()), _turn: turn, _permit: permit });
+        let rights = Some(Rights { _run: run.as_ref().map(|run| run.hold()), turn, _permit: permit });
         Self { engine, worktree: None, scratch, started: false, session, run, rights }
     }
 
@@ -72,11 +76,13 @@ impl Belongings {
     /// Commits and removes the worktree, if there is one, and notes where its session goes on.
     pub(crate) async fn put_in_order(&mut self) -> Option<Receipt> {
         let (worktree, after) = self.worktree.take()?;
+        self.engine.refill_trees();
         match finish(&self.engine, &worktree, after, self.run.as_deref()).await {
-            Ok(receipt) => {
+            Ok((receipt, gone)) => {
                 if let Some(session) = &self.session {
                     self.engine.sessions.places.remember(session, &worktree.place(&receipt));
                 }
+                self.delete(gone).await;
                 Some(receipt)
             }
             Err(failure) => {
@@ -87,6 +93,22 @@ impl Belongings {
     }
 }
 
+impl Belongings {
+    /// Deletes what is left of the worktree. Who waits for the answer waits for that only where it takes no time; the slot is
+    /// not free before, and the run not gone, but the session's next turn may begin.
+    async fn delete(&mut self, gone: Option<Gone>) {
+        let (engine, mut rights) = (Arc::clone(&self.engine), self.rights.take());
+        if let Some(rights) = &mut rights {
+            rights.turn = None;
+        }
+        let deleting = self.engine.tracker.spawn(async move {
+            engine.worktrees.delete(gone).await;
+            drop(rights);
+        });
+        let _it_goes_on = tokio::time::timeout(BRIEFLY, deleting).await;
+    }
+}
+
 impl Drop for Belongings {
     /// A run that was let go of before its end, or never got to start: its worktree is put in order all the same.
     fn drop(&mut self) {
@@ -94,8 +116,11 @@ impl Drop for Belongings {
             let (engine, rights, run) = (Arc::clone(&self.engine), self.rights.take(), self.run.take());
             let after = After { keep: after.keep && self.started, ..after };
             self.engine.tracker.spawn(async move {
-                if let Err(failure) = finish(&engine, &worktree, after, run.as_deref()).await {
-                    tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
+                match finish(&engine, &worktree, after, run.as_deref()).await {
+                    Ok((_, gone)) => engine.worktrees.delete(gone).await,
+                    Err(failure) => {
+                        tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
+                    }
                 }
                 // The session's next turn works in the same folder.
                 drop(rights);
@@ -105,10 +130,15 @@ impl Drop for Belongings {
 }
 
 /// Puts a worktree in order, and notes with its run what it left.
-async fn finish(engine: &Inner, worktree: &Worktree, after: After, run: Option<&Live>) -> Result<Receipt, Failure> {
+async fn finish(
+    engine: &Inner,
+    worktree: &Worktree,
+    after: After,
+    run: Option<&Live>,
+) -> Result<(Receipt, Option<Gone>), Failure> {
     let finished = engine.worktrees.finish(worktree, after).await;
     if let Some(run) = run {
-        if let Ok(receipt) = &finished {
+        if let Ok((receipt, _)) = &finished {
             engine.archive.note_workspace(&run.id, receipt).await;
         }
         run.works_in(None);

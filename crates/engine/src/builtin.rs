@@ -64,6 +64,7 @@ impl Inner {
         };
         if model.worktree {
             belongings = self.with_worktree(belongings, attempt).await?;
+            self.refill_trees();
         }
         let cwd = belongings.cwd(model);
         if !cwd.is_dir() {

@@ -175,13 +175,24 @@ impl Engine {
     /// From now on CLIs are kept ready for their next turns, within these bounds. Without it, none are.
     pub fn keep_warm(&self, budget: Budget) {
         self.inner.warm.open(budget);
+        self.inner.worktrees.keep_spares(budget.lines);
         self.warm_up();
+    }
+
+    /// Nobody is to be made ready for any more: what waits for turns to come may go.
+    pub fn retire(&self) {
+        self.inner.worktrees.retire_spares();
     }
 
     /// Makes ready what models want from the start. What cannot be is told when it is asked for.
     fn warm_up(&self) {
         let (models, turn, inner) = (self.models(), Turn::default(), &self.inner);
         for model in models.all().filter(|model| inner.keeps_lines() && model.warm.is_some_and(|number| number > 0)) {
+            if model.worktree {
+                // A worktree, that is; a process of its own it cannot have before it has a folder.
+                inner.want_trees(model.repo.clone(), model.warm.unwrap_or_default() as usize);
+                continue;
+            }
             let Some(provider) = model.backend.program() else { continue };
             let (settings, owner) = (&inner.settings, inner.mark.as_str());
             let launch = Launch { settings, turn: &turn, model, provider, models: &models, run: "", owner };
@@ -323,6 +334,7 @@ impl Engine {
     /// Ends everything and waits for it: no run, no process, no worktree is left.
     pub async fn shutdown(&self) {
         self.inner.runs.stop_driven();
+        self.retire();
         self.inner.warm.close();
         self.inner.tracker.close();
         self.inner.tracker.wait().await;

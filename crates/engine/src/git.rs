@@ -9,13 +9,15 @@ use trunkline_core::limits::Limits;
 use trunkline_process::{Keepers, Spec, StopSignal};
 
 /// Settings that hold for each of our calls, whatever the repository says: it may have been written by an agent.
-const SETTINGS: [(&str, &str); 6] = [
+const SETTINGS: [(&str, &str); 7] = [
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
     ("commit.gpgSign", "false"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
     ("advice.detachedHead", "false"),
+    // A worktree of ours is moved, and says whose it is in one form only.
+    ("worktree.useRelativePaths", "false"),
 ];
 
 const LONGEST: Duration = Duration::from_secs(300);
@@ -53,6 +55,11 @@ impl Git {
             .map(|folder| folder.join("git"))
             .find(|path| path.is_file());
         Self { keepers, program, env }
+    }
+
+    /// What git is told of the environment.
+    pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.env.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
     }
 
     /// The same git, told more of its environment.

@@ -3,12 +3,21 @@
 //! The user's checkout, index and branches are never touched: the worktree is detached, and what the agent did is
 //! committed to `trunkline/<run>`. `git worktree add` and `remove` race with each other in one repository, so both
 //! happen under a lock: a mutex in this process and a file lock for other gateways.
+//!
+//! Writing many files takes long, and so does removing them. Neither is on a turn's path if that can be: the next worktree of
+//! a repository is made before it is asked for (`spare`), and what a run leaves is moved aside and removed after its answer
+//! (`discarding`).
 
 mod discarding;
 mod folder;
+mod ground;
 mod ledger;
+mod look;
 mod patch;
 mod saving;
+mod shelf;
+mod spare;
+mod tending;
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -19,13 +28,16 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::FlockOperation;
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::Instant;
 use trunkline_core::event::SessionId;
 use trunkline_core::failure::{Category, Failure};
 
 use crate::git::{Git, Tree};
 use crate::session::Place;
+pub(crate) use discarding::Gone;
 use ledger::{Entry, Ledger, Standing};
 pub(crate) use saving::After;
+use spare::Spares;
 
 /// Makes worktrees and takes them down.
 pub(crate) struct Worktrees {
@@ -35,6 +47,7 @@ pub(crate) struct Worktrees {
     locks: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<()>>>>,
     /// Held while leftovers are swept: a session's folder may be one of them.
     sweeping: tokio::sync::Mutex<()>,
+    spares: Spares,
 }
 
 /// One run's own folder.
@@ -46,9 +59,25 @@ pub(crate) struct Worktree {
     run: String,
     repo: PathBuf,
     common: PathBuf,
+    /// The entry that git keeps for it in the repository.
+    registration: PathBuf,
     base: String,
     /// The conversation that goes on there.
     session: Option<SessionId>,
+}
+
+/// A worktree as it is asked for.
+pub(crate) struct Wanted {
+    pub(crate) repo: PathBuf,
+    /// The attempt: its name.
+    pub(crate) run: String,
+    pub(crate) session: Option<SessionId>,
+    /// Where the session left off.
+    pub(crate) place: Option<Place>,
+    /// Another try of the same turn went before, whose work is on a branch of its own.
+    pub(crate) again: bool,
+    /// One that is ready will do, and is to be ready the next time.
+    pub(crate) spare: bool,
 }
 
 /// With less room than this, a worktree that cannot be made lacks room.
@@ -57,41 +86,39 @@ const LITTLE_ROOM: u64 = 16 << 20;
 impl Worktrees {
     pub(crate) fn new(git: Git, base: PathBuf, state: &Path) -> Self {
         let ledger = Ledger::new(state.join("worktrees"));
-        Self { git, base, ledger, locks: Mutex::default(), sweeping: tokio::sync::Mutex::default() }
+        let (locks, sweeping, spares) = (Mutex::default(), tokio::sync::Mutex::default(), Spares::default());
+        Self { git, base, ledger, locks, sweeping, spares }
     }
 
     /// A fresh worktree for the run: of the repository's HEAD, or of where its session left off.
-    ///
-    /// `again` says that another try of the same turn went before, whose work is on a branch of its own.
-    pub(crate) async fn add(
-        &self,
-        repo: &Path,
-        run: &str,
-        session: Option<SessionId>,
-        place: Option<Place>,
-        again: bool,
-    ) -> Result<Worktree, Failure> {
+    pub(crate) async fn add(&self, wanted: Wanted) -> Result<Worktree, Failure> {
+        let Wanted { repo, run, session, place, again, spare } = wanted;
         self.check_base()?;
-        let located =
-            self.git.line(repo, &["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-prefix"]).await?;
-        let (common, prefix) = located.split_once('\n').unwrap_or((&located, ""));
-        let head =
-            self.git.line(repo, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).await.map_err(|failure| {
-                Failure { message: format!("{}: a worktree needs a first commit", repo.display()), ..failure }
-            })?;
-        let (name, base) = match place.filter(|place| place.common == Path::new(common)) {
-            Some(place) if self.has_commit(repo, &place.tip).await => (place.name, place.tip),
-            Some(place) => (place.name, head),
-            None => (run.to_owned(), head),
+        let spare = spare && self.spares.is_open();
+        let settings = async { if spare { self.settings(&repo).await.ok() } else { None } };
+        let (ground, settings) = tokio::join!(self.ground(&repo), settings);
+        let ground = ground?;
+        let place = place.filter(|place| place.common == ground.common);
+        let base = match &place {
+            Some(place) if self.has_commit(&repo, &place.tip).await => place.tip.clone(),
+            Some(_) | None => ground.head.clone(),
         };
-        let path = self.base.join(name);
-        let cwd = if prefix.is_empty() { path.clone() } else { path.join(prefix.trim_end_matches('/')) };
-        let (run, repo, common) = (run.to_owned(), repo.to_owned(), common.into());
-        let worktree = Worktree { path, cwd, run, repo, common, base, session };
-        let kept = || worktree.path.join(".git").exists();
+        let path = self.base.join(place.as_ref().map_or(&run, |place| &place.name));
+        let cwd = match ground.prefix.trim_end_matches('/') {
+            "" => path.clone(),
+            prefix => path.join(prefix),
+        };
+        let usual = Worktree::usual_registration(&ground.common, &path);
+        let kept = || path.join(".git").exists();
+        let registration = match place.and_then(|place| place.registration).filter(|_| kept()) {
+            Some(name) => ground.common.join("worktrees").join(name),
+            None => usual.clone(),
+        };
+        let common = ground.common.clone();
+        let mut worktree = Worktree { path: path.clone(), cwd, run, repo, common, registration, base, session };
         let standing = if kept() { Standing::InUse } else { Standing::Unmade };
         self.ledger.write(&Entry::of(&worktree, standing))?;
-        if worktree.path.exists() {
+        if path.exists() {
             drop(self.sweeping.lock().await);
         }
         if kept() {
@@ -101,16 +128,23 @@ impl Worktrees {
             }
             return Ok(worktree);
         }
-        self.ledger.write(&Entry::of(&worktree, Standing::Unmade))?;
-        let made = match self.make(&worktree).await {
-            Ok(()) => self.ledger.write(&Entry::of(&worktree, Standing::InUse)),
-            Err(failure) => Err(failure),
+        worktree.registration = usual;
+        let rules = settings.map(|settings| self.rules(&ground, &settings));
+        if rules.is_some() {
+            self.spares.shelf().used(&ground, &worktree.repo, Instant::now());
+        }
+        let taken = match rules {
+            Some(rules) => self.take(&mut worktree, &ground, &rules).await,
+            None => false,
         };
+        let made = if taken { Ok(()) } else { self.make(&worktree).await };
+        let made = made.and_then(|()| self.ledger.write(&Entry::of(&worktree, Standing::InUse)));
         if let Err(failure) = made {
             let failure = self.with_room(failure);
             self.discard(&worktree, Standing::Unmade).await;
             return Err(failure);
         }
+        tracing::debug!(run = worktree.run, spare = taken, "a worktree");
         Ok(worktree)
     }
 
@@ -130,23 +164,28 @@ impl Worktrees {
         self.git.run(repo, &["cat-file", "-e", &format!("{commit}^{{commit}}")]).await.is_ok()
     }
 
-    /// Only the registration is locked; the files are filled in beside other runs.
     async fn make(&self, worktree: &Worktree) -> Result<(), Failure> {
-        let lock = self.lock(&worktree.common).await?;
-        let path = worktree.path.to_string_lossy();
-        self.git.run(&worktree.repo, &["worktree", "add", "--detach", "--no-checkout", &path, &worktree.base]).await?;
-        drop(lock);
+        self.ledger.write(&Entry::of(worktree, Standing::Unmade))?;
+        self.register(worktree).await?;
         self.in_tree(worktree, &["reset", "--hard", "--quiet"]).await?;
         Ok(())
     }
 
+    /// Only the registration is locked; the files are filled in beside other runs.
+    async fn register(&self, worktree: &Worktree) -> Result<(), Failure> {
+        let _lock = self.lock(&worktree.common).await?;
+        let path = worktree.path.to_string_lossy();
+        self.git.run(&worktree.repo, &["worktree", "add", "--detach", "--no-checkout", &path, &worktree.base]).await?;
+        Ok(())
+    }
+
     async fn in_tree(&self, worktree: &Worktree, args: &[&str]) -> Result<Vec<u8>, Failure> {
-        let tree = Tree { path: &worktree.path, registration: &worktree.registration() };
+        let tree = Tree { path: &worktree.path, registration: &worktree.registration };
         self.git.run_in(&tree, args).await
     }
 
     async fn line_in_tree(&self, worktree: &Worktree, args: &[&str]) -> Result<String, Failure> {
-        let tree = Tree { path: &worktree.path, registration: &worktree.registration() };
+        let tree = Tree { path: &worktree.path, registration: &worktree.registration };
         self.git.line_in(&tree, args).await
     }
 

@@ -132,8 +132,16 @@ fn worktrees(world: &World) -> Vec<String> {
     let known = git(&world.path("repo"), &["worktree", "list", "--porcelain"]).unwrap_or_default();
     let known = known.lines().filter_map(|line| line.strip_prefix("worktree ")).skip(1);
     left.extend(known.map(|path| format!("git knows {path}")));
-    left.retain(|left| world.is_new(left));
+    left.retain(|left| world.is_new(left) && !waits(world, left));
     left
+}
+
+/// Whether a worktree is one that the gateway keeps ready, and the gateway that lives.
+fn waits(world: &World, left: &str) -> bool {
+    let Some((_, name)) = left.rsplit_once('/').filter(|(_, name)| name.starts_with("spare-")) else { return false };
+    let entry = fs::read(world.path("state/worktrees").join(format!("{name}.json"))).unwrap_or_default();
+    let entry: Value = serde_json::from_slice(&entry).unwrap_or_default();
+    world.pid().is_some_and(|pid| entry["pid"] == pid)
 }
 
 /// The works that some branch holds.

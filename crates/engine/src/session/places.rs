@@ -24,6 +24,9 @@ pub(crate) struct Place {
     pub(crate) common: PathBuf,
     /// The worktree's folder name.
     pub(crate) name: String,
+    /// What the repository knows it by, if not by that.
+    #[serde(default)]
+    pub(crate) registration: Option<String>,
     /// What the next turn starts from.
     pub(crate) tip: String,
 }
@@ -81,7 +84,7 @@ mod tests {
     fn remembered_by_plain_ids_only() {
         let folder = tempfile::tempdir().unwrap();
         let places = Places::new(folder.path().join("sessions"));
-        let place = Place { common: "/repo/.git".into(), name: "r1".into(), tip: "abc".into() };
+        let place = Place { common: "/repo/.git".into(), name: "r1".into(), registration: None, tip: "abc".into() };
         let id = SessionId("ses_1-x".into());
         assert_eq!(places.of(&id), None);
         places.remember(&id, &place);

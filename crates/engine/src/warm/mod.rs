@@ -37,6 +37,7 @@ mod shelf;
 mod stamps;
 
 pub(crate) use boot::{Boot, Wish};
+pub(crate) use demand::{Demand, IDLE};
 pub use figures::Figures;
 pub(crate) use line::Kept;
 pub use pool::Budget;

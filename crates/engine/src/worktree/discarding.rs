@@ -1,5 +1,6 @@
 //! Taking a worktree down that holds nobody's work, and putting in order what dead gateways left behind.
 
+use std::path::PathBuf;
 use std::{fs, io};
 
 use trunkline_core::event::{Receipt, SessionId};
@@ -19,33 +20,61 @@ pub(crate) struct Swept {
     pub(crate) place: Option<(SessionId, Place)>,
 }
 
+/// What is left of a worktree: files that nobody asks for.
+pub(crate) struct Gone {
+    path: PathBuf,
+    run: String,
+}
+
 impl Worktrees {
-    async fn remove(&self, worktree: &Worktree) -> Result<(), Failure> {
-        let lock = self.lock(&worktree.common).await?;
-        let path = worktree.path.to_string_lossy();
-        self.git.run(&worktree.repo, &["worktree", "remove", "--force", &path]).await?;
-        drop(lock);
-        self.ledger.forget(&worktree.run);
-        Ok(())
+    /// Takes a worktree down that holds nobody's work, to the last file.
+    pub(super) async fn discard(&self, worktree: &Worktree, standing: Standing) {
+        let gone = self.clear(worktree, standing).await;
+        self.delete(gone).await;
     }
 
-    /// Takes down a worktree that holds nobody's work. Git itself does not remove one that it had not finished making, or
-    /// had begun to remove.
-    pub(super) async fn discard(&self, worktree: &Worktree, standing: Standing) {
-        if worktree.path.exists() && self.remove(worktree).await.is_ok() {
-            return;
-        }
+    /// Takes a worktree down that holds nobody's work: git knows nothing of it any more, and its place is free. What is left
+    /// is to be deleted.
+    pub(super) async fn clear(&self, worktree: &Worktree, standing: Standing) -> Option<Gone> {
         // What was there before the worktree came to be, and is not marked as one, is somebody's.
         let all = standing == Standing::Saved || worktree.is_marked();
+        let gone = Gone { path: worktree.aside(), run: worktree.run.clone() };
+        // Moved aside in a moment, whatever it holds.
+        let aside = all && fs::rename(&worktree.path, &gone.path).is_ok();
+        if (aside || worktree.path.exists()) && self.unregister(worktree).await.is_ok() {
+            return Some(gone);
+        }
+        // Git itself does not remove one that it had not finished making, or had begun to remove.
         let removed = if all { fs::remove_dir_all(&worktree.path) } else { fs::remove_dir(&worktree.path) };
         match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(run = worktree.run, path = %worktree.path.display(), %error, "it cannot be removed");
+                None
             }
             Ok(()) | Err(_) => {
                 worktree.remove_registration();
-                self.ledger.forget(&worktree.run);
+                Some(gone)
             }
+        }
+    }
+
+    async fn unregister(&self, worktree: &Worktree) -> Result<(), Failure> {
+        let _lock = self.lock(&worktree.common).await?;
+        let path = worktree.path.to_string_lossy();
+        self.git.run(&worktree.repo, &["worktree", "remove", "--force", &path]).await?;
+        Ok(())
+    }
+
+    /// Deletes what is left of a worktree. Until then a later gateway would do it.
+    pub(crate) async fn delete(&self, gone: Option<Gone>) {
+        let Some(Gone { path, run }) = gone else { return };
+        let folder = path.clone();
+        let deleted = tokio::task::spawn_blocking(move || fs::remove_dir_all(folder)).await;
+        match deleted.map_err(io::Error::other).and_then(|deleted| deleted) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(run, path = %path.display(), %error, "it cannot be removed");
+            }
+            Ok(()) | Err(_) => self.ledger.forget(&run),
         }
     }
 
@@ -58,15 +87,23 @@ impl Worktrees {
             let worktree = entry.worktree();
             tracing::info!(run = worktree.run, path = %worktree.path.display(), "a worktree of a dead gateway");
             // One that was never filled in, or is half gone, looks as if its files had been deleted.
-            if standing != Standing::InUse || !worktree.path.exists() {
+            let whole = match standing {
+                Standing::InUse | Standing::Spare => worktree.path.exists(),
+                Standing::Unmade | Standing::Saved => false,
+            };
+            if !whole {
                 self.discard(&worktree, standing).await;
                 continue;
             }
             match self.finish(&worktree, After::default()).await {
-                Ok(receipt) => {
+                Ok((receipt, gone)) => {
+                    self.delete(gone).await;
                     match &receipt.branch {
                         Some(branch) => tracing::info!(run = worktree.run, branch, "its work is kept"),
                         None => tracing::info!(run = worktree.run, "nothing had changed; it is removed"),
+                    }
+                    if standing == Standing::Spare {
+                        continue;
                     }
                     let place = worktree.session.clone().map(|session| (session, worktree.place(&receipt)));
                     swept.push(Swept { run: worktree.run, receipt, place });

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use trunkline_core::event::Receipt;
+use trunkline_core::failure::{Category, Failure};
 
 use super::Worktree;
 use crate::sandbox;
@@ -14,7 +15,7 @@ impl Worktree {
     /// What a run in it may write.
     pub(crate) fn parts(&self) -> Vec<PathBuf> {
         let mut parts = vec![self.path.clone()];
-        parts.extend(sandbox::of_worktree(&self.registration()));
+        parts.extend(sandbox::of_worktree(&self.registration));
         parts
     }
 
@@ -28,12 +29,26 @@ impl Worktree {
     pub(crate) fn place(&self, receipt: &Receipt) -> Place {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let tip = receipt.commit.clone().unwrap_or_else(|| self.base.clone());
-        Place { common: self.common.clone(), name, tip }
+        let registration = self.registration.file_name().map(|name| name.to_string_lossy().into_owned());
+        Place { common: self.common.clone(), name, registration, tip }
     }
 
-    /// The entry that git keeps for it in the repository.
-    pub(super) fn registration(&self) -> PathBuf {
-        self.common.join("worktrees").join(self.path.file_name().unwrap_or_default())
+    /// Where it is put to be out of the way.
+    pub(super) fn aside(&self) -> PathBuf {
+        self.path.with_file_name(format!(".gone-{}", self.run))
+    }
+
+    /// The entry that git makes in the repository for a worktree there.
+    pub(super) fn usual_registration(common: &Path, path: &Path) -> PathBuf {
+        common.join("worktrees").join(path.file_name().unwrap_or_default())
+    }
+
+    /// Has the repository know where the worktree is by now.
+    pub(super) fn sign_registration(&self) -> Result<(), Failure> {
+        let (signed, new) = (self.registration.join("gitdir"), self.registration.join("gitdir.new"));
+        let place = format!("{}\n", self.path.join(".git").display());
+        let written = fs::write(&new, place).and_then(|()| fs::rename(&new, &signed));
+        written.map_err(|error| Failure::new(Category::Configuration, format!("{}: {error}", signed.display())))
     }
 
     /// Makes the folder say again whose it is, whatever an agent wrote there: git removes no other. Not if that has become
@@ -58,11 +73,11 @@ impl Worktree {
     }
 
     fn mark(&self) -> String {
-        format!("gitdir: {}\n", self.registration().display())
+        format!("gitdir: {}\n", self.registration.display())
     }
 
     pub(super) fn remove_registration(&self) {
-        let folder = self.registration();
+        let folder = &self.registration;
         let own = self.path.join(".git");
         // Git writes down whose it is after it has made the folder.
         let said = fs::read_to_string(folder.join("gitdir")).unwrap_or_default();
@@ -73,6 +88,6 @@ impl Worktree {
 
     /// A lock that a git of the dead run held.
     pub(super) fn remove_stale_lock(&self) {
-        let _there_is_none = fs::remove_file(self.registration().join("index.lock"));
+        let _there_is_none = fs::remove_file(self.registration.join("index.lock"));
     }
 }

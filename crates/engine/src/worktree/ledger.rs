@@ -21,6 +21,8 @@ pub(super) struct Entry {
     path: PathBuf,
     repo: PathBuf,
     common: PathBuf,
+    /// Not said in entries of old: then it has the folder's name.
+    registration: Option<PathBuf>,
     base: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<SessionId>,
@@ -42,6 +44,8 @@ pub(super) enum Standing {
     InUse,
     /// Nothing that is not on its branch.
     Saved,
+    /// All of its files, and no run.
+    Spare,
 }
 
 impl Entry {
@@ -52,6 +56,7 @@ impl Entry {
             path: worktree.path.clone(),
             repo: worktree.repo.clone(),
             common: worktree.common.clone(),
+            registration: Some(worktree.registration.clone()),
             base: worktree.base.clone(),
             session: worktree.session.clone(),
             owner: Owner::this_process(),
@@ -63,8 +68,9 @@ impl Entry {
     }
 
     pub(super) fn worktree(self) -> Worktree {
-        let Self { run, path, repo, common, base, session, .. } = self;
-        Worktree { cwd: path.clone(), path, run, repo, common, base, session }
+        let Self { run, path, repo, common, registration, base, session, .. } = self;
+        let registration = registration.unwrap_or_else(|| Worktree::usual_registration(&common, &path));
+        Worktree { cwd: path.clone(), path, run, repo, common, registration, base, session }
     }
 }
 
@@ -119,6 +125,7 @@ mod tests {
             run: run.into(),
             repo: "/repo".into(),
             common: "/repo/.git".into(),
+            registration: "/repo/.git/worktrees/x".into(),
             base: "0".into(),
             session: None,
         };

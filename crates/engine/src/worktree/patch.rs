@@ -22,14 +22,14 @@ impl Worktrees {
         fs::create_dir_all(folder.join("objects")).map_err(refuse)?;
         let index = folder.join("index");
         // What git has seen of the files spares it reading them again.
-        let _read_anew = fs::copy(worktree.registration().join("index"), &index);
+        let _read_anew = fs::copy(worktree.registration.join("index"), &index);
         let env = [
             ("GIT_INDEX_FILE", index.into_os_string()),
             ("GIT_OBJECT_DIRECTORY", folder.join("objects").into_os_string()),
             ("GIT_ALTERNATE_OBJECT_DIRECTORIES", worktree.common.join("objects").into_os_string()),
         ];
         let git = self.git.with_env(env);
-        let tree = Tree { path: &worktree.path, registration: &worktree.registration() };
+        let tree = Tree { path: &worktree.path, registration: &worktree.registration };
         let patch = async {
             git.run_in(&tree, &["add", "--all"]).await?;
             let diff = ["diff", "--cached", "--no-ext-diff", "--no-textconv", "--binary", &worktree.base, "--"];

@@ -8,7 +8,7 @@ use trunkline_core::event::Receipt;
 use trunkline_core::failure::{Category, Failure};
 
 use super::ledger::{Entry, Standing};
-use super::{Worktree, Worktrees};
+use super::{Gone, Worktree, Worktrees};
 
 /// What happens to a worktree after its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,11 +26,12 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis
 const HELPERS_LOG: &str = ".trunkline/helpers.log";
 
 impl Worktrees {
-    /// After the run: what it did is committed to a branch, and the folder goes unless it is kept.
+    /// After the run: what it did is committed to a branch, and the folder goes unless it is kept. Its files are still to be
+    /// deleted.
     ///
     /// On an error the folder stays where it is: nothing an agent did is thrown away. But not on the first one: a git that
     /// was killed, or a lock that somebody holds for a moment, is no reason to leave it lying about.
-    pub(crate) async fn finish(&self, worktree: &Worktree, after: After) -> Result<Receipt, Failure> {
+    pub(crate) async fn finish(&self, worktree: &Worktree, after: After) -> Result<(Receipt, Option<Gone>), Failure> {
         let mut saved = self.save(worktree, after).await;
         for pause in PAUSES {
             let Err(failure) = &saved else { break };
@@ -41,12 +42,11 @@ impl Worktrees {
         let receipt = saved?;
         if receipt.path.is_some() {
             self.ledger.forget(&worktree.run);
-        } else {
-            // From here on a file that is missing is not one that the agent has deleted.
-            let _then_it_is_committed_once_more = self.ledger.write(&Entry::of(worktree, Standing::Saved));
-            self.discard(worktree, Standing::Saved).await;
+            return Ok((receipt, None));
         }
-        Ok(receipt)
+        // From here on a file that is missing is not one that the agent has deleted.
+        let _then_it_is_committed_once_more = self.ledger.write(&Entry::of(worktree, Standing::Saved));
+        Ok((receipt, self.clear(worktree, Standing::Saved).await))
     }
 
     /// Commits what is there. Whatever of it was done by an earlier try is not done again.
@@ -54,22 +54,22 @@ impl Worktrees {
         let mut receipt = Receipt { base: worktree.base.clone(), ..Receipt::default() };
         // Nobody of the run lives any more: a lock that one of its gits held is nobody's.
         worktree.remove_stale_lock();
-        let status = self.in_tree(worktree, &["status", "--porcelain", "-z", "--untracked-files=all"]).await?;
-        // A repository inside the worktree would be committed as a bare reference to it, and lost with the folder.
-        let nested = status.split(|byte| *byte == 0).any(|entry| entry.starts_with(b"?? ") && entry.ends_with(b"/"));
-        let nested = worktree.point_back().is_err() || nested;
-        if !status.is_empty() {
+        let status = self.status(worktree).await?;
+        let nested = worktree.point_back().is_err() || status.nested;
+        let mut head = status.head;
+        if status.changed {
             self.in_tree(worktree, &["add", "--all"]).await?;
             if after.log_helpers {
                 self.log_helpers(worktree).await?;
             }
             // The agent may have checked out a branch of the user's: our commit must not move it.
-            let head = self.line_in_tree(worktree, &["rev-parse", "HEAD"]).await?;
-            self.in_tree(worktree, &["update-ref", "--no-deref", "HEAD", &head]).await?;
+            if status.on_branch {
+                self.in_tree(worktree, &["update-ref", "--no-deref", "HEAD", &head]).await?;
+            }
             let message = format!("Work of run {}", worktree.run);
             self.in_tree(worktree, &["commit", "--quiet", "--no-verify", "--allow-empty", "-m", &message]).await?;
+            head = self.line_in_tree(worktree, &["rev-parse", "HEAD"]).await?;
         }
-        let head = self.line_in_tree(worktree, &["rev-parse", "HEAD"]).await?;
         if head != worktree.base {
             let branch = format!("trunkline/{}", worktree.run);
             self.git.run(&worktree.repo, &["update-ref", &format!("refs/heads/{branch}"), &head]).await?;
@@ -81,6 +81,17 @@ impl Worktrees {
             receipt.path = Some(worktree.path.to_string_lossy().into_owned());
         }
         Ok(receipt)
+    }
+
+    async fn status(&self, worktree: &Worktree) -> Result<Status, Failure> {
+        let status = ["status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames"];
+        let told = self.in_tree(worktree, &status).await?;
+        let mut status = Status::of(&told);
+        if status.head.is_empty() {
+            // On a branch without a commit: git says what is wrong with that.
+            status.head = self.line_in_tree(worktree, &["rev-parse", "--verify", "HEAD"]).await?;
+        }
+        Ok(status)
     }
 
     /// Adds a line for each file that the run added.
@@ -105,6 +116,38 @@ impl Worktrees {
     }
 }
 
+/// What git says of a worktree.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Status {
+    /// Empty if there is no commit.
+    head: String,
+    on_branch: bool,
+    changed: bool,
+    /// A repository inside the worktree would be committed as a bare reference to it, and lost with the folder.
+    nested: bool,
+}
+
+impl Status {
+    /// Reads a `--porcelain=v2 --branch -z`.
+    fn of(told: &[u8]) -> Self {
+        let mut status = Self { on_branch: true, ..Self::default() };
+        for line in told.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
+            match line.strip_prefix(b"# ") {
+                Some(b"branch.head (detached)") => status.on_branch = false,
+                Some(said) => {
+                    let commit = said.strip_prefix(b"branch.oid ").filter(|id| *id != b"(initial)");
+                    status.head.extend(commit.map(|id| String::from_utf8_lossy(id)));
+                }
+                None => {
+                    status.changed = true;
+                    status.nested |= line.starts_with(b"? ") && line.ends_with(b"/");
+                }
+            }
+        }
+        status
+    }
+}
+
 /// Files, insertions and deletions of a `--numstat -z`. Binary files count as changed, without lines.
 fn count(numstat: &[u8]) -> (u64, u64, u64) {
     let (mut files, mut insertions, mut deletions) = (0, 0, 0);
@@ -121,6 +164,15 @@ fn count(numstat: &[u8]) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_git_says() {
+        let clean = Status { head: "abc".into(), ..Status::default() };
+        assert_eq!(Status::of(b"# branch.oid abc\0# branch.head (detached)\0"), clean);
+        let told = b"# branch.oid abc\0# branch.head main\0# branch.upstream o/m\0# branch.ab +0 -0\x001 .M N... a\0? b\0? c/\0";
+        assert_eq!(Status::of(told), Status { on_branch: true, changed: true, nested: true, ..clean });
+        assert_eq!(Status::of(b"# branch.oid (initial)\0# branch.head new\0").head, "");
+    }
 
     #[test]
     fn counting_lines() {

@@ -78,7 +78,8 @@ pub(crate) struct Serve {
     /// How many requests a minute for one API key [default: any number]
     #[arg(long, value_name = "N", env = "TRUNKLINE_REQUESTS_PER_MINUTE_PER_KEY", value_parser = rate)]
     requests_per_minute_per_key: Option<u32>,
-    /// How many CLIs at most are kept running between turns, so that the next need not wait for its start; 0: none
+    /// How many CLIs at most are kept running between turns, so that the next need not wait for its start; and how many
+    /// worktrees; 0: none
     #[arg(long, value_name = "N", env = "TRUNKLINE_WARM", default_value_t = 8)]
     warm: usize,
     /// How much memory they may take, in MiB [default: a quarter of what is free now]
@@ -310,6 +311,7 @@ async fn beside(loaded: &Loaded, engine: &Engine, changes: Option<Changes>, rete
 /// Runs that go on without a client get as long as the open answers.
 async fn drained(engine: &Engine, stop: &Stop, drain: Duration) {
     stop.gently.cancelled().await;
+    engine.retire();
     tokio::select! {
         () = engine.settled() => {}
         () = tokio::time::sleep(drain) => {}

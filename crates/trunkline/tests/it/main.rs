@@ -11,6 +11,7 @@ mod http;
 mod line;
 mod look;
 mod service;
+mod trees;
 mod tty;
 
 mod again;

@@ -1,0 +1,274 @@
+//! Worktrees that are made before anybody asks: taken when one is ready, never with other files than a new one would have,
+//! gone with their gateway.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::line::Line;
+use crate::look::until;
+
+/// Says where it works, by whose entry in the repository, and what it finds there.
+const LOOKS: &str = "entry=$(git rev-parse --git-dir); codex_answers \"${PWD##*/}|${entry##*/}|$(git rev-parse HEAD)|\
+    $(tr -d '\\n' <file.txt | tr '\\r' '^')|$(echo *)\"";
+
+struct Looked {
+    run: String,
+    folder: String,
+    spare: bool,
+    head: String,
+    text: String,
+    files: String,
+}
+
+fn world(script: &str, entry: Value) -> Line {
+    let mut whole = json!({"driver": "codex", "worktree": true});
+    whole.as_object_mut().unwrap().extend(entry.as_object().unwrap().clone());
+    let line = Line::new().file("file.txt", "one\n").file("other.txt", "other\n");
+    line.commit("files");
+    line.cli("codex", script).model("m", whole).env("TRUNKLINE_WARM", "8")
+}
+
+fn looks(line: &Line) -> Looked {
+    let reply = line.chat("hi").send();
+    let content = reply.content();
+    let mut parts = content.split('|').map(str::to_owned);
+    let mut next = || parts.next().unwrap_or_else(|| panic!("{content}"));
+    let (folder, registration, head, text, files) = (next(), next(), next(), next(), next());
+    let run = reply.json()["trunkline"]["run"].as_str().unwrap().to_owned();
+    Looked { run, folder, spare: registration.starts_with("spare-"), head, text, files }
+}
+
+/// The worktrees that wait for a turn.
+fn spares(line: &Line) -> Vec<PathBuf> {
+    let files = fs::read_dir(line.path("state/worktrees")).into_iter().flatten().flatten();
+    let entries = files.filter_map(|file| serde_json::from_slice::<Value>(&fs::read(file.path()).ok()?).ok());
+    let spares = entries.filter(|entry| entry["standing"] == "spare");
+    spares.map(|entry| PathBuf::from(entry["path"].as_str().unwrap())).collect()
+}
+
+fn ready(line: &Line) -> PathBuf {
+    until("a worktree is ready", || spares(line).len() == 1);
+    spares(line).remove(0)
+}
+
+fn nothing_is_left(line: &Line) {
+    let is_empty = |name: &str| fs::read_dir(line.path(name)).unwrap().next().is_none();
+    until("nothing is left", || is_empty("worktrees") && is_empty("state/worktrees"));
+    assert_eq!(line.git(&["worktree", "list", "--porcelain"]).matches("worktree ").count(), 1);
+}
+
+#[test]
+fn the_next_turn_finds_its_worktree_ready() {
+    let line = world(&format!("echo new >new.txt; {LOOKS}"), json!({})).start();
+    let first = looks(&line);
+    assert!(!first.spare);
+    let spare = ready(&line);
+    let second = looks(&line);
+    assert!(second.spare, "it was there");
+    assert!(!spare.exists(), "and is a run's now");
+    for looked in [&first, &second] {
+        assert_eq!(looked.folder, looked.run, "named as ever");
+        assert_eq!((looked.text.as_str(), looked.files.as_str()), ("one", "README.md file.txt new.txt other.txt"));
+        let branch = format!("trunkline/{}", looked.run);
+        assert_eq!(line.git(&["show", &format!("{branch}:new.txt")]), "new");
+        assert_eq!(line.git(&["rev-parse", &format!("{branch}^")]), line.git(&["rev-parse", "HEAD"]));
+    }
+    ready(&line);
+    assert_eq!(line.git(&["branch", "--list", "trunkline/*"]).lines().count(), 2, "none of a spare");
+}
+
+#[test]
+fn a_worktree_that_waits_is_never_behind_its_repository() {
+    let line = world(LOOKS, json!({})).start();
+    looks(&line);
+    let steps: [(&str, &dyn Fn()); 6] = [
+        ("a commit", &|| {
+            fs::write(line.repo().join("file.txt"), "two\n").unwrap();
+            fs::write(line.repo().join("added.txt"), "").unwrap();
+            line.commit("two");
+        }),
+        ("another in its place", &|| {
+            fs::write(line.repo().join("file.txt"), "three\n").unwrap();
+            line.git(&["commit", "--quiet", "--all", "--amend", "-m", "three"]);
+        }),
+        ("a file less", &|| {
+            line.git(&["rm", "--quiet", "added.txt"]);
+            line.git(&["commit", "--quiet", "-m", "less"]);
+        }),
+        ("another branch", &|| {
+            line.git(&["checkout", "--quiet", "-b", "other", "HEAD~1"]);
+        }),
+        ("no branch", &|| {
+            line.git(&["checkout", "--quiet", "--detach", "main~2"]);
+        }),
+        ("what was tracked is ignored", &|| {
+            fs::write(line.repo().join(".gitignore"), "other.txt\n").unwrap();
+            line.git(&["rm", "--quiet", "--cached", "other.txt"]);
+            line.commit("ignored");
+        }),
+    ];
+    let mut moved = 0;
+    for (what, change) in steps {
+        ready(&line);
+        change();
+        let looked = looks(&line);
+        moved += usize::from(looked.spare);
+        assert_eq!(looked.head, line.git(&["rev-parse", "HEAD"]), "{what}");
+        assert_eq!(looked.text, line.git(&["show", "HEAD:file.txt"]), "{what}");
+        let files = line.git(&["ls-tree", "--name-only", "HEAD"]);
+        let files: Vec<&str> = files.lines().filter(|name| !name.starts_with('.')).collect();
+        assert_eq!(looked.files.split_whitespace().collect::<Vec<_>>(), files, "{what}");
+    }
+    assert!(moved > 0, "it is brought there, not made anew");
+}
+
+#[test]
+fn a_worktree_that_waits_follows_its_repository() {
+    let line = world(LOOKS, json!({})).start();
+    looks(&line);
+    let spare = ready(&line);
+    fs::write(line.repo().join("file.txt"), "two\n").unwrap();
+    line.commit("two");
+    until("it has followed", || fs::read_to_string(spare.join("file.txt")).is_ok_and(|text| text == "two\n"));
+    assert_eq!(ready(&line), spare);
+    assert_eq!(looks(&line).text, "two");
+}
+
+#[test]
+fn how_git_writes_files_is_never_of_yesterday() {
+    let line = world(LOOKS, json!({})).start();
+    looks(&line);
+    let attributes = line.repo().join(".git/info/attributes");
+    let steps: [(&str, &dyn Fn(), &str); 4] = [
+        ("an attribute of the repository's own", &|| fs::write(&attributes, "*.txt text eol=crlf\n").unwrap(), "one^"),
+        ("no more", &|| fs::remove_file(&attributes).unwrap(), "one"),
+        (
+            "an attribute that is committed",
+            &|| {
+                fs::write(line.repo().join(".gitattributes"), "*.txt text eol=crlf\n").unwrap();
+                line.git(&["add", ".gitattributes"]);
+                line.git(&["commit", "--quiet", "-m", "attributes"]);
+            },
+            "one^",
+        ),
+        (
+            "a setting",
+            &|| {
+                line.git(&["revert", "--no-edit", "HEAD"]);
+                line.git(&["config", "core.autocrlf", "true"]);
+            },
+            "one^",
+        ),
+    ];
+    for (what, change, text) in steps {
+        ready(&line);
+        change();
+        assert_eq!(looks(&line).text, text, "{what}");
+    }
+}
+
+#[test]
+fn two_turns_at_once_have_each_their_own() {
+    let line = world(&format!("echo \"$TRUNKLINE_RUN\" >mine.txt; {LOOKS}"), json!({})).start();
+    looks(&line);
+    ready(&line);
+    let both = thread::scope(|scope| [0, 1].map(|_| scope.spawn(|| looks(&line))).map(|one| one.join().unwrap()));
+    for looked in &both {
+        assert_eq!(looked.folder, looked.run);
+        assert_eq!(line.git(&["show", &format!("trunkline/{}:mine.txt", looked.run)]), looked.run);
+    }
+    assert_eq!(both.iter().filter(|looked| looked.spare).count(), 1, "one was ready, the other made its own");
+}
+
+#[test]
+fn a_session_goes_on_in_its_folder_on_a_worktree_that_was_ready() {
+    const SESSION: &str = "0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f";
+    let script =
+        format!("echo '{{\"type\":\"thread.started\",\"thread_id\":\"{SESSION}\"}}'; echo more >>file.txt; {LOOKS}");
+    for keep in [false, true] {
+        let line = world(&script, json!({"keepWorktree": keep})).start();
+        let first = looks(&line);
+        let mut expected = "onemore".to_owned();
+        for turn in 0..2 {
+            let _spare = ready(&line);
+            let reply = line.chat("hi").header("x-trunkline-session", SESSION).send();
+            let content = reply.content();
+            let parts: Vec<&str> = content.split('|').collect();
+            expected.push_str("more");
+            assert_eq!((parts[0], parts[3]), (first.folder.as_str(), expected.as_str()), "{keep} {turn}");
+            assert_eq!(parts[1].starts_with("spare-"), !keep, "its own is there already if it was kept");
+        }
+    }
+    // Also if its own was a spare.
+    let line = world(&script, json!({"keepWorktree": true})).start();
+    looks(&line);
+    ready(&line);
+    let first = looks(&line);
+    assert!(first.spare);
+    let reply = line.chat("hi").header("x-trunkline-session", SESSION).send();
+    assert!(reply.content().starts_with(&first.folder), "{reply:?}");
+    assert_eq!(reply.json()["trunkline"]["workspace"]["insertions"], 1, "{reply:?}");
+}
+
+#[test]
+fn what_somebody_changed_is_given_to_nobody_and_thrown_away_by_nobody() {
+    let line = world(LOOKS, json!({})).file(".gitignore", "*.log\n");
+    line.commit("ignore");
+    let line = line.start();
+    looks(&line);
+    let spare = ready(&line);
+    fs::write(spare.join("file.txt"), "evil\n").unwrap();
+    let looked = looks(&line);
+    assert!(!looked.spare);
+    assert_eq!(looked.text, "one");
+    until("it is kept", || !line.git(&["branch", "--list", "trunkline/spare-*"]).is_empty());
+    let branch = line.git(&["branch", "--list", "trunkline/spare-*", "--format=%(refname:short)"]);
+    assert_eq!(line.git(&["show", &format!("{branch}:file.txt")]), "evil");
+    let spare = ready(&line);
+    fs::write(spare.join("ignored.log"), "evil\n").unwrap();
+    let looked = looks(&line);
+    assert_eq!((looked.spare, looked.files.as_str()), (false, "README.md file.txt other.txt"));
+}
+
+#[test]
+fn case_61_a_gateway_that_was_killed_leaves_no_worktree_that_waited() {
+    let mut line = world(LOOKS, json!({})).start();
+    looks(&line);
+    ready(&line);
+    line.kill();
+    assert_eq!(spares(&line).len(), 1, "nobody was there to remove it");
+    line.restart();
+    nothing_is_left(&line);
+    assert_eq!(line.git(&["branch", "--list", "trunkline/*"]), "");
+}
+
+#[test]
+fn they_go_with_the_gateway() {
+    let mut line = world(LOOKS, json!({})).start();
+    looks(&line);
+    ready(&line);
+    line.signal(Signal::TERM);
+    assert_eq!(line.ended(), Some(0));
+    nothing_is_left(&line);
+}
+
+#[test]
+fn warm_says_how_many() {
+    let line = world(LOOKS, json!({"warm": 2})).start();
+    until("two are ready before anybody asked", || spares(&line).len() == 2);
+    assert!(looks(&line).spare);
+    let line = world(LOOKS, json!({"warm": 0}));
+    let repo = line.repo();
+    let line = line.model("other", json!({"driver": "codex", "worktree": true, "repoPath": repo})).start();
+    for _ in 0..2 {
+        assert!(!looks(&line).spare);
+        assert_eq!(spares(&line), Vec::<PathBuf>::new());
+    }
+    line.chat("hi").model("other").send().content();
+    ready(&line);
+    assert!(!looks(&line).spare, "not for one that wants none");
+}
