@@ -92,6 +92,18 @@ impl Client {
         Ok(Spoken { first, total: began.elapsed().as_secs_f64(), session })
     }
 
+    /// Begins to follow a run; its first event has come.
+    pub(crate) async fn follow(&mut self, run: &str) -> Result<()> {
+        let head = format!("GET /v1/runs/{run}/events HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
+        self.stream.write_all(head.as_bytes()).await?;
+        let (status, _) = self.head().await?;
+        if status != 200 {
+            bail!("status {status}");
+        }
+        while !self.line().await?.context("the stream ended")?.starts_with("data: ") {}
+        Ok(())
+    }
+
     pub(crate) async fn line(&mut self) -> Result<Option<String>> {
         let mut line = String::new();
         let read = self.stream.read_line(&mut line).await?;

@@ -26,6 +26,7 @@ pub(crate) enum Unit {
     Times,
     Percent,
     Millis,
+    Megabytes,
 }
 
 /// What a figure has to be.
@@ -75,7 +76,7 @@ impl Finding {
     pub(crate) fn is_ratio(&self) -> bool {
         match self.unit {
             Unit::Times | Unit::Percent => true,
-            Unit::Millis => false,
+            Unit::Millis | Unit::Megabytes => false,
         }
     }
 
@@ -117,7 +118,7 @@ impl Unit {
         match self {
             Self::Times if value.abs() < 1.995 => format!("{value:.2}"),
             Self::Times if value.abs() < 9.95 => format!("{value:.1}"),
-            Self::Times | Self::Percent => format!("{value:.0}"),
+            Self::Times | Self::Percent | Self::Megabytes => format!("{value:.0}"),
             Self::Millis => format!("{value:.2}"),
         }
     }
@@ -126,7 +127,7 @@ impl Unit {
         let number = self.number(value);
         match self {
             Self::Times => format!("{number}×"),
-            Self::Percent | Self::Millis => format!("{number} {self}"),
+            Self::Percent | Self::Millis | Self::Megabytes => format!("{number} {self}"),
         }
     }
 }
@@ -136,6 +137,7 @@ impl fmt::Display for Unit {
         out.write_str(match self {
             Self::Times => "×",
             Self::Percent => "%",
+            Self::Megabytes => "MB",
             Self::Millis => "ms",
         })
     }

@@ -19,7 +19,7 @@ use super::stats::Stats;
 
 pub(crate) struct Gateway {
     process: Child,
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     pub(crate) start_up: Duration,
     folder: TempDir,
 }

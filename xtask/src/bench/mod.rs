@@ -16,10 +16,12 @@ mod page;
 mod report;
 mod rounds;
 mod stats;
+mod streams;
 mod subject;
 mod svg;
 mod table;
 mod ways;
+mod worktree;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +34,8 @@ use crate::conformance::place::Listening;
 use crate::conformance::{Programs, chosen, clis};
 use crate::test::command;
 use overhead::{Amount, Overhead};
-use report::Report;
+use report::{Apart, Report};
+use streams::Streams;
 use subject::Subject;
 use ways::Measured;
 
@@ -44,7 +47,7 @@ pub(crate) struct Bench {
     /// How long the real CLIs may take together; each takes five rounds at least
     #[arg(long, value_name = "MINUTES", default_value_t = 9)]
     minutes: u64,
-    /// Only these: noop, fake, claude, codex, gemini, qwen, opencode
+    /// Only these: noop, worktree, streams, fake, claude, codex, gemini, qwen, opencode
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// A look: a few rounds of each, with the build for development, which adds more than the one that is shipped
@@ -65,14 +68,22 @@ pub(crate) struct Bench {
 const NOOP: &str = "noop";
 const FAKE: &str = "fake";
 
+/// What is measured apart from them.
+const WORKTREE: &str = "worktree";
+const STREAMS: &str = "streams";
+
 impl Bench {
     pub(crate) fn run(mut self) -> Result<()> {
         if self.quick {
             (self.rounds, self.minutes) = (self.rounds.min(5), 2);
         }
         let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|only| only == name);
-        let of_clis: Vec<String> =
-            self.only.iter().filter(|name| ![NOOP, FAKE].contains(&name.as_str())).cloned().collect();
+        let of_clis: Vec<String> = self
+            .only
+            .iter()
+            .filter(|name| ![NOOP, FAKE, WORKTREE, STREAMS].contains(&name.as_str()))
+            .cloned()
+            .collect();
         let clis = match self.only.len() > of_clis.len() && of_clis.is_empty() {
             true => Vec::new(),
             false => chosen("CLI", &of_clis, &clis::ALL, |cli| cli.name)?,
@@ -83,6 +94,15 @@ impl Bench {
             true => Some(runtime.block_on(Overhead::measure(&binary, &agent, self.amount()))?),
             false => None,
         };
+        let mut apart = Vec::new();
+        if wanted(WORKTREE) {
+            let found = runtime.block_on(worktree::measure(&binary, &agent, self.rounds))?;
+            apart.push(Apart { markdown: found.markdown(), findings: found.findings() });
+        }
+        if wanted(STREAMS) {
+            let found = runtime.block_on(Streams::measure(&binary, &agent))?;
+            apart.push(Apart { markdown: found.markdown(), findings: found.findings() });
+        }
         let programs = Programs::new(false)?;
         let folder = tempfile::Builder::new().prefix("run-").tempdir_in(&programs.target)?;
         fs::create_dir_all(folder.path().join("tmp"))?;
@@ -96,7 +116,7 @@ impl Bench {
             subjects.push(Subject::real(cli, &programs.installed, mock.address)?);
         }
         let measured = runtime.block_on(self.subjects(&subjects, &binary, folder.path()))?;
-        let report = Report::new(measured, overhead);
+        let report = Report::new(measured, overhead, apart);
         self.publish(&report)
     }
 

@@ -20,19 +20,28 @@ const BASELINE: &str = "benches/baseline.json";
 pub(crate) struct Report {
     measured: Vec<Measured>,
     overhead: Option<Overhead>,
+    apart: Vec<Apart>,
     findings: Vec<Finding>,
 }
 
+/// What is measured apart from the CLIs: in Markdown, and what comes of it.
+pub(crate) struct Apart {
+    pub(crate) markdown: String,
+    pub(crate) findings: Vec<Finding>,
+}
+
 impl Report {
-    pub(crate) fn new(measured: Vec<Measured>, overhead: Option<Overhead>) -> Self {
+    pub(crate) fn new(measured: Vec<Measured>, overhead: Option<Overhead>, apart: Vec<Apart>) -> Self {
         let of_clis = measured.iter().flat_map(Measured::findings);
-        let findings = of_clis.chain(overhead.iter().flat_map(Overhead::findings)).collect();
-        Self { measured, overhead, findings }
+        let added = overhead.iter().flat_map(Overhead::findings);
+        let findings = of_clis.chain(added).chain(apart.iter().flat_map(|apart| apart.findings.clone())).collect();
+        Self { measured, overhead, apart, findings }
     }
 
     pub(crate) fn terminal(&self) -> String {
         let added = self.overhead.as_ref().map(|overhead| overhead.markdown() + "\n").unwrap_or_default();
-        format!("\n{}{added}{}", table::bars(&self.measured), table::verdicts(&self.findings))
+        let apart: String = self.apart.iter().map(|apart| apart.markdown.clone() + "\n").collect();
+        format!("\n{}{added}{apart}{}", table::bars(&self.measured), table::verdicts(&self.findings))
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -63,6 +72,7 @@ impl Report {
         if let Some(overhead) = &self.overhead {
             text += &format!("\n{}", overhead.markdown());
         }
+        text.extend(self.apart.iter().map(|apart| format!("\n{}", apart.markdown)));
         text
     }
 }
