@@ -1,5 +1,6 @@
 //! The signals that ask a program to end: the window goes as if it had been closed.
 
+use std::fs;
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -10,7 +11,8 @@ use tao::event_loop::EventLoopProxy;
 use crate::app::Said;
 
 pub(crate) fn listen(said: EventLoopProxy<Said>) -> Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot listen for signals")?;
+    let heeded = [SIGTERM, SIGINT, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+    let mut signals = Signals::new(heeded).context("cannot listen for signals")?;
     let hear = move || {
         let mut heard = signals.forever();
         heard.next();
@@ -21,4 +23,11 @@ pub(crate) fn listen(said: EventLoopProxy<Said>) -> Result<()> {
     };
     thread::Builder::new().name("signals".into()).spawn(hear).context("cannot start a thread")?;
     Ok(())
+}
+
+/// Whether whoever started us has seen to it that a signal means nothing, as `nohup` does.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

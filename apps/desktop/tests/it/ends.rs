@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use crate::world::{World, until};
+use crate::world::{World, server, until, window_binary};
 
 #[test]
 fn the_gateway_ends_with_the_window_however_that_ends() {
@@ -21,6 +21,21 @@ fn the_gateway_ends_with_the_window_however_that_ends() {
         assert_eq!(status, if ["KILL", "ABRT"].contains(&end) { None } else { Some(0) }, "{end}");
         world.nothing_is_left();
     }
+}
+
+#[test]
+fn a_terminal_that_goes_away_means_nothing_to_a_window_that_was_told_so() {
+    let world = World::new();
+    let window = world.open_as(
+        "nohup".as_ref(),
+        &[window_binary().to_str().unwrap(), "--server", server().to_str().unwrap(), "--port", &world.port.to_string()],
+    );
+    window.listed();
+    window.signal("HUP");
+    window.ask(world.port, "how are you");
+    window.signal("INT");
+    assert_eq!(window.ended(), Some(0));
+    world.nothing_is_left();
 }
 
 #[test]

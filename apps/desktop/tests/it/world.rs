@@ -243,7 +243,7 @@ pub(crate) fn server() -> PathBuf {
     variable("DESKTOP_SERVER").expect("DESKTOP_SERVER names the trunkline binary: run cargo xtask desktop --test")
 }
 
-fn window_binary() -> PathBuf {
+pub(crate) fn window_binary() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_trunkline-desktop"))
 }
 
