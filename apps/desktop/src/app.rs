@@ -25,6 +25,8 @@ const STARTUP: Duration = Duration::from_secs(60);
 /// A window that is being moved is somewhere else in a moment.
 const SETTLES: Duration = Duration::from_secs(1);
 
+const NO_GATEWAY: &str = "There is no gateway";
+
 /// Lines of a gateway that are shown when it fails.
 const LAST_WORDS: usize = 60;
 
@@ -140,7 +142,7 @@ impl App {
             Said::UsePort(port) => self.use_port(port),
             Said::Title(title) => self.titled(&title),
             Said::Away(url) => self.leave(&url),
-            Said::Crashed => self.trouble("The page has crashed. Nothing that was said is lost: try again."),
+            Said::Crashed => self.trouble("The page has crashed", "Nothing that the gateway heard is lost."),
             Said::Quit => self.quits = true,
         }
     }
@@ -165,11 +167,11 @@ impl App {
             News::Failed(why) if attempt == self.attempt => {
                 let ended = self.server.take_if(|_| of_server).map(|(_, server)| server.ended());
                 let how = ended.map(|how| format!(": it ended {how}")).unwrap_or_default();
-                self.trouble(&format!("{why}{how}"));
+                self.trouble(NO_GATEWAY, &format!("{why}{how}"));
             }
             News::Ended if of_server => {
                 let how = self.server.take().map(|(_, server)| server.ended()).unwrap_or_default();
-                self.trouble(&format!("The gateway has ended {how}."));
+                self.trouble(NO_GATEWAY, &format!("The gateway has ended {how}."));
             }
             // Of an attempt that nobody waits for any more. A gateway that it started ends with the value.
             News::Started(_) | News::Ready(_) | News::Failed(_) | News::Ended => {}
@@ -263,12 +265,12 @@ impl App {
         self.view.show_panel();
     }
 
-    fn trouble(&mut self, why: &str) {
+    fn trouble(&mut self, what: &str, why: &str) {
         self.shown = Shown::Trouble;
         self.watch = Watch::default();
-        self.view.title("There is no gateway – Trunkline");
+        self.view.title(&format!("{what} – Trunkline"));
         let last_words = self.log.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
-        self.view.panel.trouble(why, &last_words, self.port);
+        self.view.panel.trouble(what, why, &last_words, self.port);
         self.view.show_panel();
     }
 
@@ -293,7 +295,8 @@ impl App {
         {
             server.kill();
             self.attempt += 1;
-            self.trouble(&format!("The gateway has not begun to listen within {} s.", STARTUP.as_secs()));
+            let why = format!("It has not begun to listen within {} s.", STARTUP.as_secs());
+            self.trouble(NO_GATEWAY, &why);
             return None;
         }
         self.view.panel.wait(waited, self.log.back().map_or("", String::as_str));

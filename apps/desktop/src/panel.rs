@@ -74,11 +74,11 @@ impl Panel {
         self.choices.hide();
     }
 
-    /// There is no gateway: why, what it said last, and another port to try than this one.
-    pub(crate) fn trouble(&self, why: &str, said: &str, port: u16) {
+    /// Something is wrong, and why; what the gateway said last, and another port to try than this one.
+    pub(crate) fn trouble(&self, what: &str, why: &str, said: &str, port: u16) {
         self.spinner.stop();
         self.spinner.hide();
-        self.headline.set_text("There is no gateway");
+        self.headline.set_text(what);
         self.line.set_text(why);
         if let Some(text) = self.details.buffer() {
             text.set_text(said);

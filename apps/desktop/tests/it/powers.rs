@@ -58,6 +58,24 @@ fn saved(folder: &Path, name: &str) -> bool {
     entries.any(|entry| entry.file_name() == name || saved(&entry.path(), name))
 }
 
+/// A link as the chat page has them, as large as the window.
+const LINK: &str = r#"<!doctype html><title>Link</title><a target="_blank" rel="noopener noreferrer"
+href="https://example.org/new" style="position:fixed;inset:0">away</a>"#;
+
+#[test]
+fn a_link_that_wants_a_new_window_opens_in_the_browser() {
+    let world = World::new();
+    let _stand_in = StandIn::new(world.port, LINK);
+    let window = world.open();
+    let listed = window.titled("Link");
+    until("it is opened", || {
+        world.screen.click(&listed, (450, 400));
+        !world.opened().is_empty()
+    });
+    assert!(world.opened().starts_with("1\nhttps://example.org/new\n"), "{}", world.opened());
+    assert_eq!(world.screen.windows().len(), 1);
+}
+
 /// A long answer that nobody looks at.
 const WORKING: &str = r#"<!doctype html><title>Trunkline</title><body>working<script>
 document.title = '⋯ mend it – Trunkline';

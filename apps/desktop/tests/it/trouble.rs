@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::thread;
 
-use crate::world::{World, server, until};
+use crate::world::{World, command, server, until};
 
 #[test]
 fn a_gateway_that_cannot_start_says_why_and_is_tried_again() {
@@ -58,4 +58,18 @@ fn a_port_that_is_taken_is_left_and_the_other_is_remembered() {
     assert_eq!(window.ended(), Some(0));
     let window = world.open_with(&["--server", server().to_str().unwrap()]);
     window.ask(port, "how are you");
+}
+
+#[test]
+fn a_page_that_crashes_is_loaded_again() {
+    let world = World::new();
+    let window = world.open();
+    window.ask(world.port, "how are you");
+    let before = world.gateways();
+    let (page, _) = world.processes().into_iter().find(|(_, line)| line.contains("WebKitWebProcess")).unwrap();
+    assert!(command("kill").args(["-s", "KILL", &page.to_string()]).status().unwrap().success());
+    window.titled("The page has crashed");
+    world.screen.press(&["alt+t"]);
+    until("what was said is shown", || window.text().contains("I'm doing well"));
+    assert_eq!(world.gateways(), before);
 }
