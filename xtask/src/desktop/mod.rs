@@ -3,6 +3,7 @@
 
 mod bundle;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -78,7 +79,7 @@ impl Desktop {
         }
         if self.bundle || !self.test {
             build_window(&built, Profile::Release)?;
-            println!("{}", built.window.join("release/trunkline-desktop").display());
+            println!("{}", beside_the_gateway(&built)?.display());
         }
         if self.bundle {
             println!("{}", bundle::pack(&built, Profile::Release)?.display());
@@ -104,6 +105,15 @@ fn build_window(built: &Built, profile: Profile) -> Result<()> {
     let target = built.window.to_string_lossy();
     let args = ["build", "--manifest-path", "apps/desktop/Cargo.toml", "--locked", "--target-dir", &*target];
     cargo(&[&args, profile.args()].concat())
+}
+
+/// Puts the window where `trunkline desktop` finds it, and it finds `trunkline`.
+fn beside_the_gateway(built: &Built) -> Result<PathBuf> {
+    let window = built.gateway.join("release/trunkline-desktop");
+    fs::create_dir_all(built.gateway.join("release"))?;
+    fs::copy(built.window.join("release/trunkline-desktop"), &window)
+        .context("the window is not where it was built")?;
+    Ok(window)
 }
 
 fn test(built: &Built) -> Result<()> {
