@@ -61,6 +61,12 @@ pub enum Event {
 }
 
 impl Event {
+    /// Whether nothing follows on it.
+    #[must_use]
+    pub const fn is_end(&self) -> bool {
+        matches!(self, Self::Finished(_) | Self::Failed(_))
+    }
+
     /// How the turn ended, if this event ends it.
     #[must_use]
     pub fn end(self) -> Option<Result<Answer, Failure>> {

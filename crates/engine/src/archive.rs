@@ -16,7 +16,7 @@ use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{self, Turn};
 use trunkline_store::{LogState, Outcome, Record, SessionKey, Store, Surface, Time, TurnBegun, TurnEnded, Writer};
 
-use crate::masking::{head, is_end, masked};
+use crate::masking::{head, masked};
 use crate::runs::{self, By, Live, Log, Presence};
 use crate::session::whose;
 
@@ -172,7 +172,7 @@ impl Recorder {
         let written = self.log.append(events, by);
         self.presence.has_written(written);
         for event in events {
-            self.logged_end |= is_end(event);
+            self.logged_end |= event.is_end();
             self.attempts += u32::from(matches!(event, Event::Attempted(_)));
             self.archive(event);
         }

@@ -54,23 +54,6 @@ pub(crate) fn head(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 
-/// Whether nothing follows on an event.
-pub(crate) const fn is_end(event: &Event) -> bool {
-    match event {
-        Event::Finished(_) | Event::Failed(_) => true,
-        Event::Started { .. }
-        | Event::Text { .. }
-        | Event::Thinking { .. }
-        | Event::ToolStarted { .. }
-        | Event::ToolFinished { .. }
-        | Event::ToolCall { .. }
-        | Event::Notice { .. }
-        | Event::Unknown { .. }
-        | Event::Workspace(_)
-        | Event::Attempted(_) => false,
-    }
-}
-
 fn mask_strings(value: &mut Value, secrets: &Secrets, most: usize) {
     match value {
         Value::String(text) => *text = secrets.mask(head(text, most)),

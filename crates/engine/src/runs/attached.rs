@@ -15,7 +15,6 @@ use super::entry::By;
 use super::follow::Follow;
 use super::live::{End, Interest, Live};
 use crate::StartError;
-use crate::masking::is_end;
 use crate::run::Course;
 
 /// A turn on its way. Dropping it stops whatever runs for it, unless that goes on without its client.
@@ -44,7 +43,7 @@ impl Pulled {
             return (!mem::replace(&mut self.over, true)).then(|| Event::Failed(cancelled()));
         };
         let event = course.next().await;
-        self.over |= event.as_ref().is_some_and(is_end);
+        self.over |= event.as_ref().is_some_and(Event::is_end);
         if *course.by() != self.by {
             self.by.clone_from(course.by());
         }

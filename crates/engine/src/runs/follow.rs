@@ -13,7 +13,6 @@ use trunkline_store::{RunState, Store, StoreError};
 
 use super::entry::{self, Entry};
 use super::live::{End, Live, Progress};
-use crate::masking::is_end;
 use crate::owner::Owner;
 
 /// How much is read at once.
@@ -118,7 +117,7 @@ impl Follow {
                 let entry = serde_json::from_slice::<Entry>(line).ok().filter(|entry| entry.seq == self.next)?;
                 self.at += length + 1;
                 self.next += 1;
-                self.over = is_end(&entry.event);
+                self.over = entry.event.is_end();
                 if entry.seq >= self.from {
                     return Some(entry);
                 }

@@ -16,7 +16,7 @@ use trunkline_core::secret::Secrets;
 use trunkline_store::LogState;
 
 use super::entry::{self, By};
-use crate::masking::{is_end, masked_whole};
+use crate::masking::masked_whole;
 
 /// The largest log. What comes after that is counted; the end is always written.
 const MOST: u64 = 64 * 1024 * 1024;
@@ -74,7 +74,7 @@ impl Log {
         self.buffer.clear();
         let (at, before) = (now(), self.events);
         for event in events {
-            let end = is_end(event);
+            let end = event.is_end();
             if end && self.left_out > 0 {
                 let message = format!("{} events are not in the log", self.left_out);
                 self.line(at, by, &Event::Notice { message });
@@ -148,7 +148,7 @@ pub(super) fn add_last(path: &Path, event: &Event) -> io::Result<()> {
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let last = bytes[..whole].split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
     let last = last.and_then(|line| serde_json::from_slice::<entry::Entry>(line).ok());
-    if last.as_ref().is_some_and(|last| is_end(&last.event)) {
+    if last.as_ref().is_some_and(|last| last.event.is_end()) {
         return Ok(());
     }
     let line = Line { seq: last.map_or(0, |last| last.seq + 1), at: now(), by: None, event };

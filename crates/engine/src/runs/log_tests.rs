@@ -80,7 +80,7 @@ proptest! {
         let mut seen = read(state.path(), from);
         if lines < all.len() {
             // Nobody knows of the run: its reader is told so, as the last thing.
-            prop_assert!(is_end(&seen.pop().unwrap().event));
+            prop_assert!(seen.pop().unwrap().event.is_end());
         }
         let first = usize::try_from(from).unwrap().min(lines);
         let expected: Vec<(u64, Event)> =
