@@ -19,6 +19,7 @@ use trunkline_process::Keepers;
 use trunkline_store::Store;
 use trunkline_upstream::Upstream;
 
+use crate::alive::{self, Alive};
 use crate::archive::{Archive, Begun, End};
 use crate::drift::Drift;
 use crate::environment::OWNER;
@@ -107,6 +108,7 @@ pub(crate) struct Inner {
     pub(crate) settings: Settings,
     /// What our processes are marked with.
     pub(crate) mark: String,
+    _alive: Alive,
     models: ArcSwap<Models>,
     pub(crate) keepers: Keepers,
     pub(crate) upstream: Upstream,
@@ -130,7 +132,9 @@ impl Engine {
     /// Needs a tokio runtime.
     pub fn new(settings: Settings, models: Models, keepers: Keepers) -> Self {
         let git = Git::new(keepers.clone(), &settings.env);
+        let mark = Owner::this_process().mark();
         let inner = Inner {
+            _alive: Alive::new(&settings.state, &mark),
             gate: Gate::new(settings.caps.clone()),
             circuits: Arc::default(),
             retries: Retries::default(),
@@ -144,7 +148,7 @@ impl Engine {
             warm: warm::Pool::new(&settings.state),
             models: ArcSwap::from_pointee(models),
             tracker: TaskTracker::new(),
-            mark: Owner::this_process().mark(),
+            mark,
             keepers,
             upstream: Upstream::new(),
             settings,
@@ -229,6 +233,7 @@ impl Engine {
         self.inner.sessions.places.sweep();
         let left = self.inner.sweep_worktrees().await;
         self.inner.end_interrupted(&left).await;
+        alive::sweep(&self.inner.settings.state);
     }
 
     /// How a model would run now; none for one that is a service.

@@ -6,6 +6,7 @@
 //! happen after that (a worktree to commit, a process to wait for) is the engine's own work, joined at shutdown.
 
 mod agent_file;
+mod alive;
 mod archive;
 mod attempt;
 mod begin;

@@ -13,7 +13,7 @@ use trunkline_store::{RunState, Store, StoreError};
 
 use super::entry::{self, Entry};
 use super::live::{End, Live, Progress};
-use crate::owner::Owner;
+use crate::alive;
 
 /// How much is read at once.
 const PIECE: usize = 64 * 1024;
@@ -41,7 +41,7 @@ enum Source {
     /// The run is this process's.
     Here(watch::Receiver<Progress>),
     /// It is another's, or over.
-    Elsewhere { run: String, store: Store },
+    Elsewhere { run: String, store: Store, state: PathBuf },
 }
 
 impl Follow {
@@ -51,7 +51,11 @@ impl Follow {
 
     /// One that is over, or that another process runs.
     pub fn kept(state: &Path, store: Store, run: &str, from: u64) -> Self {
-        Self::of(entry::path(state, run), from, Source::Elsewhere { run: run.to_owned(), store })
+        Self::of(
+            entry::path(state, run),
+            from,
+            Source::Elsewhere { run: run.to_owned(), store, state: state.to_owned() },
+        )
     }
 
     fn of(path: Option<PathBuf>, from: u64, source: Source) -> Self {
@@ -83,8 +87,8 @@ impl Follow {
                         None => {}
                     }
                 }
-                Source::Elsewhere { run, store } => {
-                    let end = end_of(store, run).await.unwrap_or_else(|error| {
+                Source::Elsewhere { run, store, state } => {
+                    let end = end_of(store, run, state).await.unwrap_or_else(|error| {
                         Some(Event::Failed(Failure::new(Category::Server, format!("the run is not known: {error}"))))
                     });
                     match (self.read(), end) {
@@ -154,12 +158,12 @@ impl Follow {
 }
 
 /// How a run ended that another process ran; none while it does.
-async fn end_of(store: &Store, run: &str) -> Result<Option<Event>, StoreError> {
+async fn end_of(store: &Store, run: &str, state: &Path) -> Result<Option<Event>, StoreError> {
     let Some(row) = store.run(run, None).await? else { return Ok(Some(Event::Failed(interrupted()))) };
     let failed = || row.error.as_ref().map(|error| Failure::new(error.category, error.message.clone()));
     Ok(match row.state {
         RunState::Queued | RunState::Running => {
-            row.gateway.as_deref().is_some_and(Owner::is_dead).then(|| Event::Failed(interrupted()))
+            row.gateway.as_deref().is_some_and(|mark| alive::is_dead(state, mark)).then(|| Event::Failed(interrupted()))
         }
         RunState::Finished => {
             let answer = store.turn(run).await?.and_then(|turn| turn.answer).unwrap_or_default();

@@ -5,8 +5,8 @@ use trunkline_core::event::{Event, Receipt};
 use super::entry;
 use super::follow::interrupted;
 use super::log::add_last;
+use crate::alive;
 use crate::engine::Inner;
-use crate::owner::Owner;
 
 impl Inner {
     /// Puts the worktrees of dead gateways in order: a conversation goes on with what was done in its own. What they held,
@@ -29,7 +29,8 @@ impl Inner {
             Ok(open) => open,
             Err(error) => return tracing::warn!(%error, "runs of dead gateways are not known"),
         };
-        for run in open.into_iter().filter(|run| run.gateway.as_deref().is_some_and(Owner::is_dead)) {
+        let dead = |mark: &str| alive::is_dead(&self.settings.state, mark);
+        for run in open.into_iter().filter(|run| run.gateway.as_deref().is_some_and(dead)) {
             // Of several attempts the last.
             let receipt =
                 left.iter().filter(|(attempt, _)| attempt.starts_with(&run.id)).max_by_key(|(attempt, _)| attempt);

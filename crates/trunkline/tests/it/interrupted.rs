@@ -1,7 +1,10 @@
 //! A gateway that is killed: its runs are known to be interrupted, their logs end, and their work is kept.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
+use crate::database::Database;
 use crate::http::Reply;
 use crate::line::Line;
 use crate::look::{all_gone, until};
@@ -111,6 +114,23 @@ fn a_session_whose_turn_was_killed_goes_on_with_its_work() {
     until("it is known", || runs(&line).iter().any(|run| run["state"] == "interrupted"));
     let third = line.chat("and on").header("x-trunkline-session", &session).send();
     assert_eq!(third.content(), "half");
+}
+
+#[test]
+fn a_gateway_of_another_container_is_known_to_be_dead() {
+    let mut line = Line::new().cli("codex", "tell pid $$; hang").model("m", json!({"driver": "codex"})).start();
+    let waiting = line.chat("hi").open();
+    line.told("pid");
+    assert_eq!(runs(&line)[0]["state"], "running");
+    line.kill();
+    drop(waiting);
+    // What it would be if its process ids were another namespace's.
+    let mark = fs::read_dir(line.path("state/gateways")).unwrap().next().unwrap().unwrap().path();
+    fs::rename(mark, line.path("state/gateways/pid:[1]:1-1")).unwrap();
+    Database::open(&line.path("state/trunkline.db")).run("UPDATE turns SET gateway = 'pid:[1]:1-1'");
+    line.restart();
+    until("it is interrupted", || runs(&line)[0]["state"] == "interrupted");
+    until("nothing is kept of it", || fs::read_dir(line.path("state/gateways")).unwrap().count() == 1);
 }
 
 #[test]

@@ -1,0 +1,93 @@
+//! Which gateways of one state folder live: each holds a lock on a file there. A process id says that too, but only in its
+//! own namespace, and a container that is started again is in another.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::owner::Owner;
+
+/// This gateway's own lock, held as long as this value.
+pub(crate) struct Alive {
+    path: PathBuf,
+    lock: Option<File>,
+}
+
+impl Alive {
+    /// Without it, others of this namespace can tell all the same.
+    pub(crate) fn new(state: &Path, mark: &str) -> Self {
+        let path = path(state, mark);
+        let lock = lock(&path).inspect_err(|error| {
+            tracing::debug!(%error, "gateways in other containers cannot tell whether this one lives");
+        });
+        Self { path, lock: lock.ok() }
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        if self.lock.is_some() {
+            let _it_is_gone_anyway = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn lock(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    file.try_lock()?;
+    Ok(file)
+}
+
+/// Whether the gateway of this mark is no more.
+pub(crate) fn is_dead(state: &Path, mark: &str) -> bool {
+    Owner::is_dead(mark) || is_let_go(&path(state, mark))
+}
+
+fn is_let_go(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+/// Removes what the dead left, once everything of theirs has been taken care of.
+pub(crate) fn sweep(state: &Path) {
+    for file in fs::read_dir(folder(state)).into_iter().flatten().flatten() {
+        if is_let_go(&file.path()) {
+            let _another_was_first = fs::remove_file(file.path());
+        }
+    }
+}
+
+fn folder(state: &Path) -> PathBuf {
+    state.join("gateways")
+}
+
+/// A mark is made of letters that a file's name may have; one from elsewhere might not be.
+fn path(state: &Path, mark: &str) -> PathBuf {
+    folder(state).join(mark.replace('/', "_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a namespace that is not ours.
+    const MARK: &str = "pid:[1]:1-1";
+
+    #[test]
+    fn who_holds_its_lock_lives_in_whatever_container() {
+        let state = tempfile::tempdir().unwrap();
+        assert!(!is_dead(state.path(), MARK), "nothing is known of it");
+        drop(Alive::new(state.path(), MARK));
+        assert!(!is_dead(state.path(), MARK), "it has left nothing");
+        let held = lock(&path(state.path(), MARK)).unwrap();
+        sweep(state.path());
+        assert!(!is_dead(state.path(), MARK));
+        drop(held);
+        assert!(is_dead(state.path(), MARK), "killed");
+        sweep(state.path());
+        assert_eq!(fs::read_dir(folder(state.path())).unwrap().count(), 0);
+    }
+}
