@@ -87,7 +87,7 @@ impl Notices {
 
     pub(crate) fn show(&self, notice: &Notice) {
         let hints = glib::VariantDict::new(None);
-        hints.insert("desktop-entry", "trunkline");
+        hints.insert("desktop-entry", "trunkline-desktop");
         let actions = ["default", "Show"].map(str::to_owned).to_vec();
         // Some daemons read the body as markup.
         let body = glib::markup_escape_text(&notice.body).to_string();

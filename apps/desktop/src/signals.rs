@@ -11,7 +11,7 @@ use tao::event_loop::EventLoopProxy;
 use crate::app::Said;
 
 pub(crate) fn listen(said: EventLoopProxy<Said>) -> Result<()> {
-    let heeded = [SIGTERM, SIGINT, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+    let heeded = [SIGTERM, SIGINT].into_iter().chain((!is_ignored(SIGHUP)).then_some(SIGHUP));
     let mut signals = Signals::new(heeded).context("cannot listen for signals")?;
     let hear = move || {
         let mut heard = signals.forever();

@@ -24,7 +24,7 @@ pub(super) fn pack(built: &Built, profile: Profile) -> Result<PathBuf> {
         (built.window.join(profile.folder()).join("trunkline-desktop"), "usr/bin/trunkline-desktop"),
     ];
     let data = [
-        (assets.join("trunkline.desktop"), "usr/share/applications/trunkline.desktop".to_owned()),
+        (assets.join("trunkline-desktop.desktop"), "usr/share/applications/trunkline-desktop.desktop".to_owned()),
         (assets.join("trunkline.svg"), format!("{ICONS}/scalable/apps/trunkline.svg")),
         (assets.join("trunkline.png"), format!("{ICONS}/128x128/apps/trunkline.png")),
         (root().join("LICENSE"), "usr/share/doc/trunkline/copyright".to_owned()),

@@ -22,7 +22,7 @@ fn what_is_packed_is_whole_and_runs() {
     let expected = [
         ("-rwxr-xr-x", "root/root", "./usr/bin/trunkline"),
         ("-rwxr-xr-x", "root/root", "./usr/bin/trunkline-desktop"),
-        ("-rw-r--r--", "root/root", "./usr/share/applications/trunkline.desktop"),
+        ("-rw-r--r--", "root/root", "./usr/share/applications/trunkline-desktop.desktop"),
         ("-rw-r--r--", "root/root", "./usr/share/doc/trunkline/copyright"),
         ("-rw-r--r--", "root/root", "./usr/share/icons/hicolor/128x128/apps/trunkline.png"),
         ("-rw-r--r--", "root/root", "./usr/share/icons/hicolor/scalable/apps/trunkline.svg"),

@@ -230,6 +230,7 @@ impl Drop for Window<'_> {
         if thread::panicking() {
             let name = thread::current().name().unwrap_or("test").replace("::", "-");
             self.world.screen.picture(&format!("failed-{name}"));
+            eprintln!("--- the window {}: {:?}", self.pid(), self.child.try_wait());
         }
         if self.child.try_wait().unwrap().is_none() {
             self.child.kill().unwrap();
