@@ -198,15 +198,23 @@ impl Window<'_> {
             thread::sleep(Duration::from_millis(150));
             self.world.answered(port) > before
         });
-        // Before that it would ask whether it may be closed.
-        until("the page knows", || self.listed().title == "Trunkline");
-        self.listed()
+        self.shows(1)
     }
 
     /// What the page shows, as its users can copy it.
     pub(crate) fn text(&self) -> String {
         let window = self.listed();
         self.world.screen.text_at(&window, (window.size.0 - 60, window.size.1 / 2))
+    }
+
+    /// Waits until so many answers of the embedded agent are shown, and the last has come to its end.
+    pub(crate) fn shows(&self, answers: usize) -> Listed {
+        until("the answer is shown", || {
+            self.text().matches("I'm doing well, thank you for asking!").count() >= answers
+        });
+        // Before that it would ask whether it may be closed.
+        until("the page knows its end", || self.listed().title == "Trunkline");
+        self.listed()
     }
 
     pub(crate) fn signal(&self, name: &str) {
