@@ -165,7 +165,8 @@ pub struct Home {
 pub struct SettingsFile {
     pub env: String,
     pub content: String,
-    /// Where the CLI looks when the variable is not set.
+    /// Where the CLI looks when the variable is not set, if anywhere.
+    #[serde(default)]
     pub system: String,
 }
 

@@ -1,6 +1,9 @@
 //! The Agent Client Protocol, from the client's side: introduced, a session begun, its model and mode set, then prompts.
 //! The agent asks as well: for permission, which it gets as far as the model has it, and for files and terminals, which
 //! are not offered.
+//!
+//! One that does at its first prompt what it could have done at its start is given one ahead, in a session of its own, with
+//! a model that cannot answer. Whatever comes of it, the next session is the one that counts.
 
 use serde_json::{Value, json};
 
@@ -21,6 +24,10 @@ pub(super) struct Acp {
 enum Expects {
     Introduction(u64),
     Session(u64),
+    /// The model that cannot answer was set.
+    Primer(u64),
+    /// It did not answer.
+    Primed(u64),
     /// A model or a mode that was set.
     Setting(u64),
     Prompt(u64),
@@ -50,7 +57,7 @@ impl Acp {
     pub(super) fn hear(&mut self, message: &Value, reply: &mut Vec<u8>) -> Meaning {
         match rpc::read(message) {
             Message::Result(id, result) => self.answered(id, result, reply),
-            Message::Error(id, error) => self.refused(id, error),
+            Message::Error(id, error) => self.refused(id, error, reply),
             Message::Request(id, method, params) => {
                 reply.extend(self.answer(id, method, params));
                 // A decoder tells of it.
@@ -66,20 +73,23 @@ impl Acp {
 
     fn answered(&mut self, id: u64, result: &Value, reply: &mut Vec<u8>) -> Meaning {
         match self.expects {
-            Expects::Introduction(expected) if id == expected => {
-                let params = json!({"cwd": self.greeting.cwd, "mcpServers": []});
-                let (id, words) = self.rpc.request("session/new", params);
-                self.expects = Expects::Session(id);
-                reply.extend(words);
-                Meaning::Nothing
-            }
+            Expects::Introduction(expected) if id == expected => self.begin_session(reply),
             Expects::Session(expected) if id == expected => {
                 let Some(session) = result.get("sessionId").and_then(Value::as_str) else {
                     return Meaning::Broken("it began a session without a name".to_owned());
                 };
                 session.clone_into(&mut self.session);
-                self.set_next(reply)
+                match self.greeting.primer.take() {
+                    Some(primer) => self.set_primer(&primer, reply),
+                    None => self.set_next(reply),
+                }
             }
+            Expects::Primer(expected) if id == expected => {
+                reply.extend(self.say("."));
+                self.expects = Expects::Primed(self.rpc.last());
+                Meaning::Nothing
+            }
+            Expects::Primed(expected) if id == expected => self.begin_session(reply),
             Expects::Setting(expected) if id == expected => self.set_next(reply),
             Expects::Prompt(expected) if id == expected => {
                 self.expects = Expects::Nothing;
@@ -87,10 +97,27 @@ impl Acp {
             }
             Expects::Introduction(_)
             | Expects::Session(_)
+            | Expects::Primer(_)
+            | Expects::Primed(_)
             | Expects::Setting(_)
             | Expects::Prompt(_)
             | Expects::Nothing => Meaning::Nothing,
         }
+    }
+
+    fn begin_session(&mut self, reply: &mut Vec<u8>) -> Meaning {
+        let params = json!({"cwd": self.greeting.cwd, "mcpServers": []});
+        let (id, words) = self.rpc.request("session/new", params);
+        self.expects = Expects::Session(id);
+        reply.extend(words);
+        Meaning::Nothing
+    }
+
+    fn set_primer(&mut self, primer: &str, reply: &mut Vec<u8>) -> Meaning {
+        let (id, words) = self.rpc.request("session/set_model", json!({"sessionId": self.session, "modelId": primer}));
+        self.expects = Expects::Primer(id);
+        reply.extend(words);
+        Meaning::Nothing
     }
 
     /// Sets what is still to be set; ready when nothing is.
@@ -109,8 +136,11 @@ impl Acp {
         Meaning::Nothing
     }
 
-    fn refused(&mut self, id: u64, error: &Value) -> Meaning {
+    fn refused(&mut self, id: u64, error: &Value, reply: &mut Vec<u8>) -> Meaning {
         match self.expects {
+            // Then it is not primed, and its session is as good as new.
+            Expects::Primer(expected) if id == expected => self.set_next(reply),
+            Expects::Primed(expected) if id == expected => self.begin_session(reply),
             Expects::Introduction(expected) | Expects::Session(expected) | Expects::Setting(expected)
                 if id == expected =>
             {
@@ -122,6 +152,8 @@ impl Acp {
             }
             Expects::Introduction(_)
             | Expects::Session(_)
+            | Expects::Primer(_)
+            | Expects::Primed(_)
             | Expects::Setting(_)
             | Expects::Prompt(_)
             | Expects::Nothing => Meaning::Nothing,

@@ -52,6 +52,8 @@ pub struct Greeting {
     pub model: Option<String>,
     /// The protocol's name for what may be done without asking, where it is not an argument.
     pub mode: Option<String>,
+    /// The model that it is to fail with once, before it is ready.
+    pub primer: Option<String>,
     /// Standing instructions, where they are taken apart from the prompt.
     pub system: Option<String>,
     /// What is answered when it asks whether it may do something.
@@ -86,6 +88,8 @@ pub struct Line {
     lines: Lines,
     stage: Stage,
     speaker: Speaker,
+    /// It has said anything since it was told a turn, or need not.
+    answers: bool,
 }
 
 #[derive(Debug)]
@@ -125,7 +129,7 @@ impl Line {
                 (Speaker::Acp(acp), words)
             }
         };
-        (Self { lines: Lines::default(), stage: Stage::Booting, speaker }, words)
+        (Self { lines: Lines::default(), stage: Stage::Booting, speaker, answers: true }, words)
     }
 
     #[must_use]
@@ -147,7 +151,16 @@ impl Line {
             Speaker::Claude(_) | Speaker::Acp(_) => None,
         }?;
         self.stage = Stage::Busy;
+        // By this protocol the first word may be the model's, which may think for as long as it likes.
+        self.answers = matches!(self.speaker, Speaker::Acp(_));
         Some(words)
+    }
+
+    /// Whether it has shown that it has heard its turn. One whose protocol confirms what it is told, and that does not, is
+    /// not going to.
+    #[must_use]
+    pub fn answers(&self) -> bool {
+        self.answers
     }
 
     /// Asks it to leave off: what to write. The turn is over when it says so.
@@ -188,6 +201,7 @@ impl Line {
             }
             return;
         };
+        self.answers = true;
         let meaning = match &mut self.speaker {
             Speaker::Claude(claude) => claude.hear(&message, &mut heard.reply),
             Speaker::AppServer(server) => server.hear(&message, &mut heard.reply),

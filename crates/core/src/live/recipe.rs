@@ -1,5 +1,7 @@
 //! A provider's other way to run, as data.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use super::Protocol;
@@ -14,6 +16,13 @@ pub struct Recipe {
     pub args: Vec<Vec<String>>,
     #[serde(default)]
     pub modes: Modes,
+    /// Set on this way alone, beside the variables of both.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// A model that answers nothing and calls nobody. One that does much at its first prompt is given it ahead, with this
+    /// model, in a conversation that is left at once.
+    #[serde(default)]
+    pub primer: Option<String>,
     /// How text is kept from becoming the CLI's own command on this way.
     #[serde(default)]
     pub inert: Inert,

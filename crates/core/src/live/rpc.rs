@@ -34,6 +34,11 @@ impl Rpc {
         (self.last, self.words(json!({"id": self.last, "method": method, "params": params})))
     }
 
+    /// The number of the last request.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
     pub(super) fn notification(&self, method: &str, params: Option<Value>) -> Vec<u8> {
         self.words(match params {
             Some(params) => json!({"method": method, "params": params}),

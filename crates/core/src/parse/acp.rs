@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::event::Usage;
 use crate::failure::Category;
 use crate::parse::fields::{nested, text_of, usage};
 use crate::parse::transcript::{Fault, Transcript};
@@ -70,9 +71,11 @@ fn read_update(update: &Value, transcript: &mut Transcript) {
 fn read_result(result: &Value, transcript: &mut Transcript) {
     transcript.started(result.get("sessionId").and_then(Value::as_str), None);
     let Some(reason) = result.get("stopReason").and_then(Value::as_str) else { return };
-    let counted = result.pointer("/_meta/quota/token_count").or_else(|| result.get("usage")).and_then(usage);
-    if let Some(counted) = counted {
+    if let Some(counted) = result.pointer("/_meta/quota/token_count").and_then(usage) {
         transcript.usage = Some(counted);
+    } else if let Some(last) = result.get("usage").and_then(usage) {
+        // OpenCode counts the last call of the model alone; where a tool was used, there were others.
+        transcript.usage = Some(Usage { estimated: transcript.used_tools(), ..last });
     }
     let failed = |text: &str, category| Fault { text: text.to_owned(), category: Some(category), ..Fault::default() };
     transcript.fault = match reason {

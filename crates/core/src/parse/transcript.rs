@@ -31,6 +31,7 @@ pub(super) struct Transcript {
     pub(super) metadata: Map<String, Value>,
     pub(super) finish: Option<Finish>,
     pub(super) phases: Phases,
+    tools: bool,
     /// The message that is being written.
     message: Message,
     /// The last message before it.
@@ -233,8 +234,13 @@ impl Transcript {
         }
     }
 
+    pub(super) fn used_tools(&self) -> bool {
+        self.tools
+    }
+
     pub(super) fn tool_started(&mut self, id: &str, name: &str, input: Value) {
         self.phases.tool_started(id, name);
+        self.tools = true;
         self.events.push(Event::ToolStarted { id: id.to_owned(), name: name.to_owned(), input });
     }
 

@@ -21,11 +21,13 @@ impl Provider {
         values: &Values<'_>,
         system: Option<&str>,
     ) -> Result<(CommandLine, live::Greeting), Failure> {
-        let command = CommandLine { stdin: None, ..self.render(&live.args, values)? };
+        let mut command = CommandLine { stdin: None, ..self.render(&live.args, values)? };
+        command.env.extend(live.env.clone());
         let greeting = live::Greeting {
             cwd: values.cwd.to_owned(),
             model: values.model.filter(|_| !has_place(&live.args, "model")).map(str::to_owned),
             mode: live.modes.of(values.permissions).map(str::to_owned),
+            primer: live.primer.clone(),
             system: system.map(str::to_owned),
             permissions: values.permissions,
         };

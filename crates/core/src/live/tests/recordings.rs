@@ -19,6 +19,7 @@ fn greeting(provider: &str, case: &str) -> Greeting {
             _ => None,
         },
         mode: (provider == "codex").then(|| "workspace-write".to_owned()),
+        primer: provider::built_in()[provider].live.as_ref().and_then(|live| live.primer.clone()),
         system: (provider == "claude" && case == "turns").then(|| "Be brief.".to_owned()),
         permissions: if full { Permissions::Full } else { Permissions::Edit },
     }
@@ -95,7 +96,7 @@ fn replay(provider: &'static str, path: &Path) -> Vec<Value> {
 #[test]
 fn conversations() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/live");
-    for provider in ["claude", "codex", "gemini", "qwen"] {
+    for provider in ["claude", "codex", "gemini", "qwen", "opencode"] {
         let folder = root.join(provider);
         let mut cases: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         cases.sort();
