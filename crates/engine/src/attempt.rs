@@ -9,21 +9,21 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use trunkline_core::event::{Answer, Event, Receipt, SessionId};
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::live::{Line, Stage};
+use trunkline_core::live::Stage;
 use trunkline_core::model::Model;
 use trunkline_core::parse::{Conclusion, Decoder, Ending};
 use trunkline_core::phase::{Phase, Phases};
 use trunkline_core::provider::{Form, Provider, UsageScope};
-use trunkline_process::{Exit, Running, Spec, Step};
+use trunkline_process::{Exit, Running, Step};
 use trunkline_upstream::Call;
 
 use crate::begin::{NotBegun, decoder};
 use crate::belongings::Belongings;
 use crate::builtin::AtWork;
+use crate::carrier::Carrier;
 use crate::engine::Inner;
 use crate::router::Policy;
-use crate::scratch::Scratch;
-use crate::warm::{Boot, Kept, Stamps};
+use crate::warm::Kept;
 
 /// How long a CLI that keeps trying in vain may take to say why, on its other stream.
 const LAST_WORDS: Duration = Duration::from_millis(300);
@@ -82,16 +82,6 @@ pub(crate) struct Live {
     pub(crate) last_words: Option<Instant>,
     /// Something of the answer, or a tool, has come.
     pub(crate) shown: bool,
-}
-
-/// What carries a turn to a process that stays, and the process's own things.
-pub(crate) struct Carrier {
-    pub(crate) line: Line,
-    pub(crate) boot: Arc<Boot>,
-    pub(crate) stamps: Stamps,
-    pub(crate) scratch: Scratch,
-    /// The same turn as a process of its own, should this one be lost.
-    pub(crate) cold: Option<Spec>,
 }
 
 /// How a CLI is parted from.
@@ -154,12 +144,13 @@ impl Attempt {
             }
             match &mut self.state {
                 State::Live(live) => {
-                    let step = match live.last_words {
+                    let step = match live.last_words.or_else(|| live.is_deaf_at()) {
                         Some(until) => tokio::time::timeout_at(until, live.running.next()).await.ok(),
                         None => Some(live.running.next().await),
                     };
                     match step {
                         Some(step) => self.take(step),
+                        None if live.last_words.is_none() => self.start_over("does not answer"),
                         None => self.conclude(Ending::Open, Parting::Stop),
                     }
                 }
@@ -239,7 +230,7 @@ impl Attempt {
                 }
                 self.enter(phase);
             }
-            Step::Exited(_) if live.may_start_over() => self.start_over(),
+            Step::Exited(_) if live.may_start_over() => self.start_over("had gone"),
             // Its output was complete when it was stopped.
             Step::Exited(_) if live.running.was_mute() => self.conclude(Ending::Open, Parting::Exited),
             Step::Exited(Exit::Code(code)) => self.conclude(Ending::Code(code), Parting::Exited),
@@ -305,11 +296,11 @@ impl Attempt {
 
 impl Attempt {
     /// Begins again, cold. It is the same attempt: the line was ours to lose, not the provider's.
-    fn start_over(&mut self) {
+    fn start_over(&mut self, why: &str) {
         let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
         let Some(spec) = live.carrier.take().and_then(|carrier| carrier.cold) else { return };
         let (engine, provider) = (Arc::clone(&live.belongings.engine), Arc::clone(&live.provider));
-        let message = format!("the {} that was kept ready had gone; starting another", provider.name);
+        let message = format!("the {} that was kept ready {why}; starting another", provider.name);
         tracing::info!(model = live.model.name, "{message}");
         engine.warm.ledger.note(&provider.name, |figures| figures.lost += 1);
         self.events.push_back(Event::Notice { message });
@@ -343,6 +334,11 @@ impl Live {
         let heard = carrier.line.hear(bytes);
         self.running.write(&heard.reply);
         self.decoder.push(&heard.said)
+    }
+
+    /// When a process that was told the turn is taken for deaf.
+    fn is_deaf_at(&self) -> Option<Instant> {
+        self.carrier.as_ref().filter(|_| self.may_start_over())?.is_deaf_at()
     }
 
     /// Whether its process is gone for no reason of the turn's, and nobody will notice another.

@@ -16,8 +16,9 @@ use trunkline_upstream::{Call, Patience};
 use trunkline_wire::upstream;
 
 use crate::agent_file;
-use crate::attempt::{Attempt, Carrier, Live};
+use crate::attempt::{Attempt, Live};
 use crate::belongings::Belongings;
+use crate::carrier::Carrier;
 use crate::engine::Inner;
 use crate::gate::Permit;
 use crate::launch::Launch;
@@ -114,7 +115,8 @@ impl Inner {
         let Some(words) = line.say(&live.inert.text(&prompt.text), session) else { return Ok(None) };
         running.limit(launch.model.limits);
         running.write(&words);
-        Ok(Some((running, Carrier { line, boot, stamps, scratch, cold: None })))
+        let answers_by = Carrier::answers_by(launch.model.limits.startup);
+        Ok(Some((running, Carrier { line, boot, stamps, scratch, cold: None, answers_by })))
     }
 
     pub(crate) async fn start_process(&self, spec: Spec, provider: &Provider) -> Result<Running, NotBegun> {

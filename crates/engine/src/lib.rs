@@ -12,6 +12,7 @@ mod attempt;
 mod begin;
 mod belongings;
 mod builtin;
+mod carrier;
 mod drift;
 mod engine;
 mod environment;

@@ -215,9 +215,15 @@ impl Inner {
         let coming = async {
             let _turn = self.warm.turnstile.acquire().await;
             let began = Instant::now();
-            let (stamps, scratch) = (stamps(&boot), Scratch::new(&self.settings.state, &id));
-            let kept = Kept::boot(Arc::clone(&boot), stamps, &id, scratch, &self.keepers).await;
-            (kept, began.elapsed())
+            match self.boot_line(&boot, &id).await {
+                // The first start of a CLI may bring its settings up to date; the second finds them so.
+                Ok(stale) if stale.stamps != stamps(&boot) => {
+                    stale.end(self.settings.linger).await;
+                    let began = Instant::now();
+                    (self.boot_line(&boot, &id).await, began.elapsed())
+                }
+                kept => (kept, began.elapsed()),
+            }
         };
         let Some((kept, took)) = closing.run_until_cancelled(coming).await else {
             self.warm.state().came(&boot, false);
@@ -240,6 +246,11 @@ impl Inner {
                 });
             }
         }
+    }
+
+    async fn boot_line(&self, boot: &Arc<Boot>, id: &str) -> Result<Kept, String> {
+        let (stamps, scratch) = (stamps(boot), Scratch::new(&self.settings.state, id));
+        Kept::boot(Arc::clone(boot), stamps, id, scratch, &self.keepers).await
     }
 
     /// Puts a line where the next turn of its kind finds it, and waits with it.

@@ -36,7 +36,8 @@ while IFS= read -r line; do
         text_of "$line"
         case $text in
         die) exit 1 ;;
-        hang) tell hanging $$; hang ;;
+        hang) tell hanging $$; printf '{"type":"system","subtype":"status"}\n'; hang ;;
+        deaf) tell deaf $$; hang ;;
         esac
         heard="$heard $text"
         answer "$$:$heard"
@@ -109,6 +110,17 @@ fn a_process_that_is_gone_is_no_failure() {
 }
 
 #[test]
+fn a_process_that_does_not_answer_is_no_failure() {
+    let line = claude(json!({"warm": 1, "startupTimeout": "2s"}));
+    ready(&line, 1);
+    let reply = line.chat("deaf").send();
+    assert_eq!(reply.content(), "cold: deaf");
+    assert_eq!(reply.json()["trunkline"]["attempts"].as_array().map(Vec::len), Some(1), "{reply:?}");
+    all_gone(&[line.told_pid("deaf")]);
+    assert_eq!(warm(&line)["lost"], 1);
+}
+
+#[test]
 fn what_has_changed_since_it_started_makes_it_stale() {
     let line = claude(json!({"warm": 1}));
     let old = line.told_pid("up.1");
@@ -119,6 +131,18 @@ fn what_has_changed_since_it_started_makes_it_stale() {
     ready(&line, 1);
     let new = line.told_pid("up.2");
     assert_eq!(line.chat("hello").send().content(), format!("{new}: hello"));
+}
+
+#[test]
+fn one_that_changes_at_its_first_start_what_it_reads_is_started_again() {
+    let writes = format!(
+        "[ -e \"$HOME/.claude/settings.json\" ] || {{ mkdir -p \"$HOME/.claude\"; echo '{{}}' >\"$HOME/.claude/settings.json\"; }}\n{REMEMBERS}"
+    );
+    let line = Line::new().cli("claude", &writes).model("m", json!({"driver": "claude", "warm": 1}));
+    let line = line.env("TRUNKLINE_WARM", "8").start();
+    ready(&line, 1);
+    let second = line.told_pid("up.2");
+    assert_eq!(line.chat("hello").send().content(), format!("{second}: hello"));
 }
 
 #[test]
