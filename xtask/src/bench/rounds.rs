@@ -41,10 +41,10 @@ pub(crate) async fn measure(
     let keeps_none = ["--warm", "0", "--warm-memory", "0"];
     // One that waits, and one that holds the session of the round.
     let keeps_two = ["--warm", "2", "--warm-memory", "65536"];
-    let cold = place.gateway(binary, "cold", &subject.models(&place, 0), &keeps_none)?;
+    let cold = place.gateway(binary, "cold", &subject.models(&place, 0), &[], &keeps_none)?;
     // Its first run makes its home. What is found to have changed there since a process came up makes the process stale.
     by_hand::turn(subject, &place).await?;
-    let warm = place.gateway(binary, "warm", &subject.models(&place, 1), &keeps_two)?;
+    let warm = place.gateway(binary, "warm", &subject.models(&place, 1), &[], &keeps_two)?;
     let rig = Rig { subject, place, cold, warm };
     let mut measured = Measured::new(subject.name, subject.version.clone());
     // What is read from the disk the first time is in the cache then.
@@ -101,7 +101,7 @@ impl Rig<'_> {
     }
 
     fn warm(&self) -> Result<Value> {
-        let health = Pending::get(self.warm.address, "/health/providers")?.reply()?.json();
+        let health = Pending::get(self.warm.address, "/health/providers", &[])?.reply()?.json();
         Ok(health["providers"][0]["warm"].clone())
     }
 }

@@ -108,7 +108,7 @@ impl Scene {
             "env": {"FAKE_AGENT": "noop"}});
         let mut cold = warm.clone();
         cold["warm"] = 0.into();
-        let gateway = place.gateway(binary, "gateway", &json!({"warm": warm, "cold": cold}), &[])?;
+        let gateway = place.gateway(binary, "gateway", &json!({"warm": warm, "cold": cold}), &[], &[])?;
         Ok(Self { folder, place, gateway })
     }
 

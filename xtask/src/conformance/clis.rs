@@ -110,7 +110,7 @@ pub(crate) const ALL: [Cli; 5] = [
         home: &[],
         stall_limit: "40s",
         cannot: WHOLE_MESSAGES,
-        cannot_warm: &[("usage", "On this way it asks the model for a title, and counts its last call only.")],
+        cannot_warm: &[("usage", "On this way it counts its last call only.")],
     },
 ];
 

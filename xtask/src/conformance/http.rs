@@ -50,7 +50,7 @@ pub(crate) struct Pending(TcpStream);
 
 impl Pending {
     pub(crate) fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &str) -> Result<Self> {
-        let extra: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let extra = lines(headers);
         Self::send(
             address,
             &format!(
@@ -61,8 +61,9 @@ impl Pending {
         )
     }
 
-    pub(crate) fn get(address: SocketAddr, path: &str) -> Result<Self> {
-        Self::send(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"))
+    pub(crate) fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Result<Self> {
+        let extra = lines(headers);
+        Self::send(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{extra}\r\n"))
     }
 
     fn send(address: SocketAddr, request: &str) -> Result<Self> {
@@ -78,6 +79,10 @@ impl Pending {
         self.0.read_to_end(&mut bytes).context("the gateway did not answer in time")?;
         messages(&bytes, |_| true).into_iter().next().context("the gateway closed the connection without an answer")
     }
+}
+
+fn lines(headers: &[(&str, &str)]) -> String {
+    headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
 }
 
 /// Takes the bytes of one direction of a connection apart. `has_body` says of the n-th message whether it may have one:

@@ -42,8 +42,15 @@ impl Place {
         Ok(Self { repo, home, folder: folder.to_owned(), path })
     }
 
-    /// A gateway with these models. The name tells it from others in the same place.
-    pub(crate) fn gateway(&self, binary: &Path, name: &str, models: &Value, more: &[&str]) -> Result<Listening> {
+    /// A gateway with these models, for who has one of these keys, or for all. The name tells it from others in the same place.
+    pub(crate) fn gateway(
+        &self,
+        binary: &Path,
+        name: &str,
+        models: &Value,
+        keys: &[&str],
+        more: &[&str],
+    ) -> Result<Listening> {
         let own = self.folder.join(name);
         let places = ["config", "state", "worktrees"].map(|place| own.join(place));
         fs::create_dir_all(&places[0])?;
@@ -54,7 +61,11 @@ impl Place {
         let mut args = vec!["serve", "-vv", "--config", config, "--state", state, "--worktrees", worktrees];
         args.extend(["--max-runs", "16"]);
         args.extend(more);
-        Listening::start(binary, &args, &self.environment(), own.join("gateway.log"))
+        let mut environment = self.environment();
+        if !keys.is_empty() {
+            environment.push(("TRUNKLINE_API_KEYS", keys.join(",").into()));
+        }
+        Listening::start(binary, &args, &environment, own.join("gateway.log"))
     }
 
     /// What a gateway is started with, and whoever is compared with it.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::cases::Case;
 use super::http::{Message, Pending};
 use super::tap::{Call, Tap};
-use super::world::World;
+use super::world::{KEYS, World};
 
 pub(crate) struct Scene<'a> {
     pub(crate) world: &'a World,
@@ -43,6 +43,21 @@ impl<'a> Scene<'a> {
         pending.reply().inspect(|reply| self.note_reply(reply))
     }
 
+    /// One whole answer to who has this key, in a session or not.
+    pub(crate) fn ask_as(&self, key: &str, session: Option<&str>, prompt: &str) -> Result<Message> {
+        let mut headers = vec![("x-api-key", key)];
+        headers.extend(session.map(|session| ("x-trunkline-session", session)));
+        self.send(prompt, &json!({}), &headers)?.reply().inspect(|reply| self.note_reply(reply))
+    }
+
+    /// The processes that had the turns of this case, in their order.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let log = self.world.gateway.log();
+        let model = format!("model=\"{}\"", self.case.name);
+        let mine = log.lines().filter(|line| line.contains(" started run=") && line.contains(&model));
+        mine.filter_map(|line| line.split_once(" pid=")?.1.split(' ').next()?.parse().ok()).collect()
+    }
+
     /// One whole answer to a request that brings its history along: prompts and their answers.
     pub(crate) fn ask_after(&self, history: &[(&str, &str)], prompt: &str) -> Result<Message> {
         let before = history.iter().flat_map(|(prompt, answer)| {
@@ -68,8 +83,12 @@ impl<'a> Scene<'a> {
             body[key] = value.clone();
         }
         let body = body.to_string();
+        let mut headers = headers.to_vec();
+        if headers.iter().all(|(name, _)| *name != "x-api-key") {
+            headers.push(("x-api-key", KEYS[0]));
+        }
         self.note(format!("> POST /v1/chat/completions {headers:?}\n{}", cut(&body)));
-        Pending::post(self.world.gateway.address, "/v1/chat/completions", headers, &body)
+        Pending::post(self.world.gateway.address, "/v1/chat/completions", &headers, &body)
     }
 
     fn note_reply(&self, reply: &Message) {

@@ -26,6 +26,9 @@ pub(crate) enum Way {
     Warm,
 }
 
+/// Those who may ask. Most cases have one client.
+pub(crate) const KEYS: [&str; 2] = ["one-of-the-clients", "another-of-the-clients"];
+
 /// How long all processes of a CLI may take to come up, one after the other on a loaded machine.
 const BOOTS: Duration = Duration::from_secs(20 * 60);
 
@@ -67,7 +70,7 @@ impl World {
             let mut model = cli.model(upstream, &marker(cli, case), &(case.model)(cli));
             model["repoPath"] = json!(place.repo);
             if way == Way::Warm && !in_worktree(cli, case) {
-                model["warm"] = json!(1);
+                model["warm"] = json!(case.lines);
             }
             models.insert(case.name.to_owned(), model);
             taps.push((case.name, tap));
@@ -76,9 +79,9 @@ impl World {
             Way::Cold => ["--warm", "0", "--warm-memory", "0"],
             Way::Warm => ["--warm", "64", "--warm-memory", "65536"],
         };
-        let gateway = place.gateway(binary, "", &Value::Object(models), &args)?;
+        let gateway = place.gateway(binary, "", &Value::Object(models), &KEYS, &args)?;
         let used = |case: &&&'static Case| !in_worktree(cli, case) && cli.why_not(way, case.name).is_none();
-        let ready = cases.iter().filter(|case| way == Way::Warm && used(case)).count() as u64;
+        let ready = cases.iter().filter(|case| way == Way::Warm && used(case)).map(|case| case.lines).sum();
         let world = Self { cli, way, ready, gateway, repo: place.repo, taps };
         until(BOOTS, "the lines are up", || {
             let warm = world.warm().ok()?;
@@ -103,7 +106,8 @@ impl World {
     }
 
     fn warm(&self) -> Result<Value> {
-        let health = Pending::get(self.gateway.address, "/health/providers")?.reply()?.json();
+        let health =
+            Pending::get(self.gateway.address, "/health/providers", &[("x-api-key", KEYS[0])])?.reply()?.json();
         let providers = health["providers"].as_array().context("the gateway does not list its providers")?;
         let ours = providers.iter().find(|provider| provider["name"] == self.cli.name);
         Ok(ours.map(|provider| provider["warm"].clone()).unwrap_or_default())
@@ -119,7 +123,8 @@ impl World {
 
     /// Kinds of events that the decoder did not know, where the gateway counts them.
     pub(crate) fn unknown_events(&self) -> Result<Vec<String>> {
-        let health = Pending::get(self.gateway.address, "/health/providers")?.reply()?.json();
+        let health =
+            Pending::get(self.gateway.address, "/health/providers", &[("x-api-key", KEYS[0])])?.reply()?.json();
         let providers = health["providers"].as_array().context("the gateway does not list its providers")?;
         Ok(providers.iter().filter_map(unknown_of).collect())
     }

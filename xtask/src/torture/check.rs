@@ -232,5 +232,5 @@ fn store(world: &World) -> Result<()> {
 }
 
 fn get(world: &World, path: &str) -> Result<Message> {
-    Pending::get(world.address, path)?.reply()
+    Pending::get(world.address, path, &[])?.reply()
 }

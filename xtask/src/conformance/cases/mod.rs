@@ -3,6 +3,7 @@
 
 mod answers;
 mod faults;
+mod secrets;
 mod work;
 
 use anyhow::Result;
@@ -20,6 +21,8 @@ pub(crate) struct Case {
     /// Its model's service is an address where nobody listens.
     pub(crate) refused: bool,
     pub(crate) pace: Pace,
+    /// How many processes are ready for it, where some are: one for each conversation.
+    pub(crate) lines: u64,
     pub(crate) run: fn(&Scene<'_>) -> Result<()>,
 }
 
@@ -38,7 +41,7 @@ pub(crate) enum Pace {
 
 impl Case {
     const fn new(name: &'static str, title: &'static str, run: fn(&Scene<'_>) -> Result<()>) -> Self {
-        Self { name, title, model: |_| json!({}), refused: false, pace: Pace::Usual, run }
+        Self { name, title, model: |_| json!({}), refused: false, pace: Pace::Usual, lines: 1, run }
     }
 
     const fn with(mut self, model: fn(&Cli) -> Value) -> Self {
@@ -51,6 +54,11 @@ impl Case {
         self
     }
 
+    const fn on(mut self, lines: u64) -> Self {
+        self.lines = lines;
+        self
+    }
+
     const fn refused(mut self) -> Self {
         self.refused = true;
         self
@@ -59,13 +67,14 @@ impl Case {
 
 const WORKTREE: fn(&Cli) -> Value = |_| json!({"worktree": true});
 
-pub(crate) static ALL: [Case; 17] = [
+pub(crate) static ALL: [Case; 18] = [
     Case::new("whole", "whole answer", answers::whole).at(Pace::First),
     Case::new("streamed", "streamed answer", answers::streamed),
     Case::new("deltas", "streamed as the model speaks", answers::deltas),
     Case::new("edit", "edits a file in a worktree", work::edit).with(WORKTREE),
     Case::new("resume", "session resumed", answers::resume),
     Case::new("memory", "history recognised without an id", answers::memory),
+    Case::new("secrets", "nothing of another's conversation", secrets::secrets).on(secrets::LINES),
     Case::new("instructions", "AGENTS.md reaches the model", answers::instructions),
     Case::new("wrong-key", "401 → 500 `authentication`", faults::wrong_key),
     Case::new("rate-limit", "429 → 429 `rate_limit`", faults::rate_limit).at(Pace::Waits),
