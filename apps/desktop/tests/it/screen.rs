@@ -68,6 +68,9 @@ impl Screen {
     }
 
     pub(crate) fn write(&self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
         self.xdotool(&["type", "--clearmodifiers", text]);
     }
 

@@ -187,11 +187,12 @@ impl Window<'_> {
     /// Writes a message into the page, sends it, and waits for its answer by the gateway on this port.
     pub(crate) fn ask(&self, port: u16, message: &str) -> Listed {
         let (before, mut tries) = (self.world.answered(port), 0);
+        // What is written while there is no page is lost, or half of it.
+        until("there is a page", || self.text().contains("New chat"));
         until("the message is answered", || {
-            // The page may not have been there to read it.
+            // It may not have known any models yet.
             if tries % 20 == 0 {
-                self.world.screen.press(&["ctrl+a"]);
-                self.world.screen.write(message);
+                self.write(message);
                 self.world.screen.press(&["Return"]);
             }
             tries += 1;
@@ -199,6 +200,14 @@ impl Window<'_> {
             self.world.answered(port) > before
         });
         self.shows(1)
+    }
+
+    /// Puts the text where messages are written, in place of what is there.
+    pub(crate) fn write(&self, text: &str) {
+        let listed = self.listed();
+        self.world.screen.click(&listed, (listed.size.0 / 2, listed.size.1 - 65));
+        self.world.screen.press(&["ctrl+a"]);
+        self.world.screen.write(text);
     }
 
     /// What the page shows, as its users can copy it.
