@@ -75,6 +75,9 @@ impl Settings {
     }
 }
 
+/// How long after a run memory is given back: much of it is of use for the next one.
+const REST: Duration = Duration::from_secs(5);
+
 /// Why a turn did not even start.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StartError {
@@ -211,6 +214,16 @@ impl Engine {
                 Ok(None) => tracing::warn!(model = model.name, "warm: no process of this model can be kept ready"),
                 Err(failure) => tracing::warn!(model = model.name, "warm: {failure}"),
             }
+        }
+    }
+
+    /// Gives back what runs took when they are over. Never returns.
+    pub async fn give_back_memory(&self) {
+        let mut goings = self.inner.runs.goings();
+        while goings.changed().await.is_ok() {
+            tokio::time::sleep(REST).await;
+            goings.mark_unchanged();
+            let _it_does_not_panic = tokio::task::spawn_blocking(trunkline_memory::give_back).await;
         }
     }
 

@@ -19,11 +19,6 @@ use cli::{Cli, Command};
 use config::ConfigError;
 use setup::tell;
 
-/// Gives memory back some seconds after it was last used, so that a large answer costs what it costs only while it comes.
-#[cfg(target_os = "linux")]
-#[global_allocator]
-static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 fn main() -> ExitCode {
     // Before anything else: a keeper is started for runs, and must cost nothing.
     if std::env::args_os().nth(1).is_some_and(|arg| arg == "__keeper") {

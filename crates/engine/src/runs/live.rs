@@ -119,6 +119,11 @@ impl Registry {
         }
     }
 
+    /// Changes whenever one goes.
+    pub(crate) fn goings(&self) -> watch::Receiver<()> {
+        self.gone.subscribe()
+    }
+
     /// Returns when there are none that nobody pulls.
     pub(crate) async fn settled(&self) {
         let mut gone = self.gone.subscribe();

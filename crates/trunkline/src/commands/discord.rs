@@ -121,6 +121,7 @@ impl Discord {
         let outcome = tokio::select! {
             outcome = run_bridge(settings, token, backends, store.clone(), stop.clone()) => outcome,
             () = stop_on(&mut signals, &stop) => Ok(()),
+            () = engine.give_back_memory() => Ok(()),
         };
         engine.shutdown().await;
         store.close().await;
