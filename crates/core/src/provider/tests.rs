@@ -16,7 +16,7 @@ fn words(command: &CommandLine) -> String {
 
 #[test]
 fn the_exact_command_of_each_driver() {
-    let codex = "-c analytics.enabled=false -c features.plugins=false -c features.apps=false \
+    let codex = "-c analytics.enabled=false -c features.plugins=false -c features.apps=false -c features.shell_snapshot=false \
         -c features.unbounded_connection_retries=false";
     for (provider, program, args, stdin) in [
         (
@@ -64,7 +64,7 @@ fn every_option_where_a_cli_has_one() {
         extra: &extra,
     };
     let id = "0b912713-3cbe-4c14-b894-f6827625af7f";
-    let codex = "-c analytics.enabled=false -c features.plugins=false -c features.apps=false \
+    let codex = "-c analytics.enabled=false -c features.plugins=false -c features.apps=false -c features.shell_snapshot=false \
         -c features.unbounded_connection_retries=false";
     for (provider, args) in [
         (

@@ -11,7 +11,7 @@ fn line(cli: &str, recording: &str, entry: serde_json::Value) -> Line {
     line
 }
 
-const CODEX_FIXED: [&str; 10] = [
+const CODEX_FIXED: [&str; 12] = [
     "--json",
     "--skip-git-repo-check",
     "-c",
@@ -20,6 +20,8 @@ const CODEX_FIXED: [&str; 10] = [
     "features.plugins=false",
     "-c",
     "features.apps=false",
+    "-c",
+    "features.shell_snapshot=false",
     "-c",
     "features.unbounded_connection_retries=false",
 ];
