@@ -76,6 +76,9 @@ pub struct Provider {
     /// How text is kept from becoming the CLI's own command.
     #[serde(default)]
     pub inert: Inert,
+    /// It runs on Node, which takes long to compile it: what was compiled is kept for the next run.
+    #[serde(default)]
+    pub compiles: bool,
     /// It litters the folder for temporary files: it gets one of its own, removed with the run.
     #[serde(default)]
     pub litters: bool,

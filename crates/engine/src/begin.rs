@@ -69,13 +69,14 @@ impl Inner {
         let up_to_date = turn.session.as_ref().is_none_or(|session| self.warm.begin_in(&provider.name, session));
         let carrier =
             if self.keeps_lines() { self.on_a_line(&launch, &prompt, &program, &cwd, up_to_date).await? } else { None };
-        let spec = launch.spec(&prompt, program, &mut belongings)?;
+        let spec = launch.spec(&prompt, program.clone(), &mut belongings)?;
         let (running, carrier) = match carrier {
             Some((running, carrier)) => (running, Some(Carrier { cold: Some(spec), ..carrier })),
             None => (self.start_process(spec, provider).await?, None),
         };
         tracing::debug!(run = id, model = model.name, pid = running.pid(), warm = carrier.is_some(), "started");
         belongings.started = true;
+        self.compile_ahead(&launch, &program);
         Ok(Attempt::new(Live {
             running,
             carrier,

@@ -21,6 +21,7 @@ use trunkline_upstream::Upstream;
 
 use crate::alive::{self, Alive};
 use crate::archive::{Archive, Begun, End};
+use crate::compiled::Compiling;
 use crate::drift::Drift;
 use crate::environment::OWNER;
 use crate::explain::{self, Explanation};
@@ -127,6 +128,7 @@ pub(crate) struct Inner {
     /// Held while it is decided whether a request is the first under its key.
     pub(crate) claiming: tokio::sync::Mutex<()>,
     pub(crate) warm: warm::Pool,
+    pub(crate) compiling: Compiling,
     /// What goes on after a run was let go of.
     pub(crate) tracker: TaskTracker,
 }
@@ -149,6 +151,7 @@ impl Engine {
             runs: Arc::default(),
             claiming: tokio::sync::Mutex::default(),
             warm: warm::Pool::new(&settings.state),
+            compiling: Compiling::default(),
             models: ArcSwap::from_pointee(models),
             tracker: TaskTracker::new(),
             mark,
@@ -189,6 +192,7 @@ impl Engine {
     /// Nobody is to be made ready for any more: what waits for turns to come may go.
     pub fn retire(&self) {
         self.inner.worktrees.retire_spares();
+        self.inner.compiling.closing.cancel();
     }
 
     /// Makes ready what models want from the start. What cannot be is told when it is asked for.

@@ -22,7 +22,7 @@ use crate::plan::{Plan, values};
 use crate::program::locate;
 use crate::sandbox::{self, Bounds, Scene};
 use crate::warm::Boot;
-use crate::{agent_file, home};
+use crate::{agent_file, compiled, home};
 
 pub(crate) struct Launch<'a> {
     pub(crate) settings: &'a Settings,
@@ -111,6 +111,9 @@ impl Launch<'_> {
         let mut command = self.provider.command(self.form(), &values)?;
         if self.provider.litters {
             command.env.insert("TMPDIR".to_owned(), scratch.folder("tmp")?);
+        }
+        if let Some(folder) = self.compiled(&program).filter(|folder| folder.is_dir()) {
+            command.env.insert(compiled::VARIABLE.to_owned(), folder.to_string_lossy().into_owned());
         }
         self.process(command, program, cwd, workspace)
     }

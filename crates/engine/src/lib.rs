@@ -13,6 +13,7 @@ mod begin;
 mod belongings;
 mod builtin;
 mod carrier;
+mod compiled;
 mod drift;
 mod engine;
 mod environment;

@@ -33,6 +33,7 @@ pub struct Overlay {
     pub state: Option<Vec<String>>,
     pub confines: Option<bool>,
     pub inert: Option<Inert>,
+    pub compiles: Option<bool>,
     pub litters: Option<bool>,
     pub quiet: Option<bool>,
     pub stop: Option<StopSignal>,
@@ -56,7 +57,7 @@ pub struct Grants {
 
 impl Overlay {
     /// What may be written, by name.
-    pub const FIELDS: [&'static str; 24] = [
+    pub const FIELDS: [&'static str; 25] = [
         "program",
         "native",
         "install",
@@ -73,6 +74,7 @@ impl Overlay {
         "state",
         "confines",
         "inert",
+        "compiles",
         "litters",
         "quiet",
         "stop",
@@ -98,6 +100,7 @@ impl Overlay {
         set(&mut recipe.state, self.state);
         set(&mut recipe.confines, self.confines);
         set(&mut recipe.inert, self.inert);
+        set(&mut recipe.compiles, self.compiles);
         set(&mut recipe.litters, self.litters);
         set(&mut recipe.quiet, self.quiet);
         set(&mut recipe.stop, self.stop);

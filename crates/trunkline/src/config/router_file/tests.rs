@@ -174,6 +174,7 @@ fn every_key_is_read() {
         state = ["~/.mine/"]
         confines = true
         inert = { slash = true }
+        compiles = true
         litters = true
         quiet = true
         stop = "INT"

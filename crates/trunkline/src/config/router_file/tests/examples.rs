@@ -88,6 +88,7 @@ providers:
       home: {env: MY_HOME, default: .mine, link: [auth.json]}
       settings: {env: MY_SETTINGS, content: '{}', system: /etc/mine.json}
       inert: {slash: true}
+      compiles: true
       litters: true
       quiet: true
       stop: INT

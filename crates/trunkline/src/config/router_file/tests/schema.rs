@@ -211,6 +211,7 @@ const AGENT: &[&str] = &[
     "inert: {slash: true, at: false}",
     "inert: {slash: 1}",
     "litters: true, quiet: false",
+    "compiles: true",
     "quiet: 1",
     "stop: INT",
     "stop: HUP",
