@@ -57,7 +57,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write docs/BENCHMARKS.md, its plot and the baseline
-    #[arg(long)]
+    #[arg(long, conflicts_with = "quick")]
     write: bool,
     /// Fail if a ratio is worse than the baseline by more than the spread
     #[arg(long)]
