@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use trunkline_core::api::Api;
 use trunkline_core::event::Attempted;
@@ -76,8 +77,11 @@ impl Settings {
     }
 }
 
-/// How long after a run memory is given back: much of it is of use for the next one.
+/// Memory is given back when no run has ended for so long: much of it is of use for the next one,
 const REST: Duration = Duration::from_secs(5);
+
+/// or has been of use for this long.
+const BUSY: Duration = Duration::from_secs(60);
 
 /// Why a turn did not even start.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -225,8 +229,8 @@ impl Engine {
     pub async fn give_back_memory(&self) {
         let mut goings = self.inner.runs.goings();
         while goings.changed().await.is_ok() {
-            tokio::time::sleep(REST).await;
-            goings.mark_unchanged();
+            let since = Instant::now();
+            while timeout(REST, goings.changed()).await.is_ok_and(|gone| gone.is_ok()) && since.elapsed() < BUSY {}
             let _it_does_not_panic = tokio::task::spawn_blocking(trunkline_memory::give_back).await;
         }
     }
