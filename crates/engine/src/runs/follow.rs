@@ -16,7 +16,7 @@ use super::live::{End, Live, Progress};
 use crate::alive;
 
 /// How much is read at once.
-const PIECE: usize = 64 * 1024;
+const PIECE: usize = 16 * 1024;
 
 /// How often a log that another process writes is looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -146,6 +146,10 @@ impl Follow {
         self.buffer.resize(before + PIECE, 0);
         let read = file.read(&mut self.buffer[before..]);
         self.buffer.truncate(before + *read.as_ref().unwrap_or(&0));
+        if self.buffer.is_empty() {
+            // Many may wait here for long: who waits holds nothing.
+            self.buffer = Vec::new();
+        }
         read.map(|read| read > 0)
     }
 
