@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::owner::Owner;
@@ -37,9 +37,14 @@ fn lock(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
-    file.try_lock()?;
-    Ok(file)
+    loop {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+        file.try_lock()?;
+        // Whoever sweeps may have taken it for one that was let go.
+        if file.metadata()?.nlink() > 0 {
+            return Ok(file);
+        }
+    }
 }
 
 /// Whether the gateway of this mark is no more.
@@ -54,7 +59,10 @@ fn is_let_go(path: &Path) -> bool {
 /// Removes what the dead left, once everything of theirs has been taken care of.
 pub(crate) fn sweep(state: &Path) {
     for file in fs::read_dir(folder(state)).into_iter().flatten().flatten() {
-        if is_let_go(&file.path()) {
+        // Not unlocked before it is gone.
+        if let Ok(lock) = File::open(file.path())
+            && lock.try_lock().is_ok()
+        {
             let _another_was_first = fs::remove_file(file.path());
         }
     }

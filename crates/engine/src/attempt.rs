@@ -14,7 +14,7 @@ use trunkline_core::model::Model;
 use trunkline_core::parse::{Conclusion, Decoder, Ending};
 use trunkline_core::phase::{Phase, Phases};
 use trunkline_core::provider::{Form, Provider, UsageScope};
-use trunkline_process::{Exit, Running, Step};
+use trunkline_process::{Exit, Running, Spec, Step};
 use trunkline_upstream::Call;
 
 use crate::begin::{NotBegun, decoder};
@@ -50,7 +50,9 @@ pub(crate) struct Attempt {
 
 enum State {
     Live(Box<Live>),
-    /// A line was lost before it had said anything: the same turn begins again in a process of its own.
+    /// A line was lost before it had said anything: whatever is left of it is ended,
+    Leaving(Box<Live>, Spec),
+    /// and the same turn begins again in a process of its own.
     Starting(Box<Live>, Starting),
     /// A service answers.
     Calling(Box<(Call, Belongings)>),
@@ -153,6 +155,11 @@ impl Attempt {
                         None if live.last_words.is_none() => self.start_over("does not answer"),
                         None => self.conclude(Ending::Open, Parting::Stop),
                     }
+                }
+                State::Leaving(live, _) => {
+                    // One that is only slow must not do the same beside the other.
+                    live.running.end().await;
+                    self.start_cold();
                 }
                 State::Starting(_, starting) => {
                     let started = starting.await;
@@ -298,12 +305,19 @@ impl Attempt {
     /// Begins again, cold. It is the same attempt: the line was ours to lose, not the provider's.
     fn start_over(&mut self, why: &str) {
         let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
-        let Some(spec) = live.carrier.take().and_then(|carrier| carrier.cold) else { return };
+        let Some(spec) = live.carrier.as_mut().and_then(|carrier| carrier.cold.take()) else { return };
         let (engine, provider) = (Arc::clone(&live.belongings.engine), Arc::clone(&live.provider));
         let message = format!("the {} that was kept ready {why}; starting another", provider.name);
         tracing::info!(model = live.model.name, "{message}");
         engine.warm.ledger.note(&provider.name, |figures| figures.lost += 1);
         self.events.push_back(Event::Notice { message });
+        self.state = State::Leaving(live, spec);
+    }
+
+    fn start_cold(&mut self) {
+        let State::Leaving(mut live, spec) = std::mem::replace(&mut self.state, State::Done) else { return };
+        live.carrier = None;
+        let (engine, provider) = (Arc::clone(&live.belongings.engine), Arc::clone(&live.provider));
         let starting = async move {
             engine.start_process(spec, &provider).await.map_err(|not_begun| match not_begun {
                 NotBegun::Failed(failure) => failure,
@@ -394,7 +408,7 @@ impl Live {
 impl Drop for Attempt {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.state, State::Done) {
-            State::Live(live) | State::Starting(live, _) => {
+            State::Live(live) | State::Leaving(live, _) | State::Starting(live, _) => {
                 let Live { mut running, carrier, mut belongings, .. } = *live;
                 let engine = Arc::clone(&belongings.engine);
                 engine.tracker.spawn(async move {

@@ -253,8 +253,9 @@ impl Engine {
         Scratch::sweep(&self.inner.settings.state);
         self.inner.sessions.places.sweep();
         let left = self.inner.sweep_worktrees().await;
-        self.inner.end_interrupted(&left).await;
-        alive::sweep(&self.inner.settings.state);
+        if self.inner.end_interrupted(&left).await {
+            alive::sweep(&self.inner.settings.state);
+        }
     }
 
     /// How a model would run now; none for one that is a service.

@@ -93,6 +93,11 @@ impl Running {
         self.finish(Duration::ZERO).await
     }
 
+    /// As [`stop`](Self::stop), for one that is kept to be asked how it was. Cancel safe: whoever asks again goes on with it.
+    pub async fn end(&mut self) -> Exit {
+        self.run().end(Duration::ZERO).await
+    }
+
     /// Lets the program end by itself within `linger`, and stops it after that; its output is thrown away. Returns when
     /// every process of the run is dead, so that nobody writes to its files any more.
     ///

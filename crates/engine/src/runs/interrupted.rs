@@ -22,13 +22,17 @@ impl Inner {
         left
     }
 
-    /// `left` is what was found in the worktrees of dead gateways, by attempt.
-    pub(crate) async fn end_interrupted(&self, left: &[(String, Receipt)]) {
-        let Some(store) = self.archive.store() else { return };
+    /// `left` is what was found in the worktrees of dead gateways, by attempt. Says whether none of theirs is left open.
+    pub(crate) async fn end_interrupted(&self, left: &[(String, Receipt)]) -> bool {
+        let Some(store) = self.archive.store() else { return false };
         let open = match store.open_runs().await {
             Ok(open) => open,
-            Err(error) => return tracing::warn!(%error, "runs of dead gateways are not known"),
+            Err(error) => {
+                tracing::warn!(%error, "runs of dead gateways are not known");
+                return false;
+            }
         };
+        let mut all = true;
         let dead = |mark: &str| alive::is_dead(&self.settings.state, mark);
         for run in open.into_iter().filter(|run| run.gateway.as_deref().is_some_and(dead)) {
             // Of several attempts the last.
@@ -41,6 +45,7 @@ impl Inner {
                 Ok(false) => continue,
                 Err(error) => {
                     tracing::warn!(run = run.id, %error, "an interrupted run cannot be marked");
+                    all = false;
                     continue;
                 }
             }
@@ -50,5 +55,6 @@ impl Inner {
                 tracing::warn!(run = run.id, %error, "the log of an interrupted run has no end");
             }
         }
+        all
     }
 }

@@ -91,13 +91,8 @@ impl Journal {
         if let (Some(beside), false) = (&self.beside, matches!(row, Row::Event { .. })) {
             match pages.append(beside, &row) {
                 Ok(Some(page)) => noted.0[page] = 1,
-                Ok(None) => {}
-                Err(error) if !pages.failing => {
-                    pages.failing = true;
-                    let path = beside.display();
-                    tracing::error!(%path, %error, "records cannot be written down before they are in the database");
-                }
-                Err(_) => {}
+                Ok(None) => pages.fails(beside, &"there is too much already"),
+                Err(error) => pages.fails(beside, &error),
             }
         }
         sent(row, noted);
@@ -131,6 +126,13 @@ impl Journal {
 }
 
 impl Pages {
+    fn fails(&mut self, beside: &Path, why: &dyn std::fmt::Display) {
+        if !std::mem::replace(&mut self.failing, true) {
+            let path = beside.display();
+            tracing::error!(%path, %why, "records cannot be written down before they are in the database");
+        }
+    }
+
     /// The file it is in; none if there is no room.
     fn append(&mut self, beside: &Path, row: &Row) -> io::Result<Option<usize>> {
         if self.pages[self.current].written >= FULL && self.pages[1 - self.current].waiting == 0 {
@@ -216,16 +218,24 @@ async fn take_over(store: &Store, path: &Path) -> io::Result<usize> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
         Err(error) => return Err(error),
     };
-    let mut lines = Vec::new();
+    let (mut lines, mut unread) = (Vec::new(), Vec::new());
     for page in 0..2 {
         let text = match fs::read(path.join(page.to_string())) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        // The last one may be half of one.
-        let whole = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Line<Row>>(line).ok());
-        lines.extend(whole);
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            match serde_json::from_slice::<Line<Row>>(line) {
+                Ok(line) => lines.push(line),
+                // The last one may be half of one.
+                Err(error) if line.ends_with(b"\n") => unread.push(error),
+                Err(_) => {}
+            }
+        }
+    }
+    if let Some(error) = unread.first() {
+        tracing::warn!(records = unread.len(), %error, "records of a process of another version cannot be read");
     }
     lines.sort_by_key(|line| line.count);
     let rows: Vec<Row> = lines.into_iter().map(|line| line.row).collect();

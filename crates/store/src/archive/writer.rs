@@ -229,12 +229,13 @@ impl Keeping {
         match result {
             Ok(changed) => {
                 self.kept.rows += batch.len() as u64;
-                self.journal.settle(noted);
                 // What belongs to a turn that was lost is written nowhere, and says nothing about the disk.
                 self.failing &= changed == 0;
             }
             Err(error) => self.lose(batch.len(), &error),
         }
+        // What is lost goes, too: the journal would have no room for what can be kept.
+        self.journal.settle(noted);
         // The same memory for the next one.
         self.batch = batch;
         self.batch.clear();

@@ -111,7 +111,7 @@ fn a_process_that_is_gone_is_no_failure() {
 
 #[test]
 fn a_process_that_does_not_answer_is_no_failure() {
-    let line = claude(json!({"warm": 1, "startupTimeout": "2s"}));
+    let line = claude(json!({"warm": 1, "startupTimeout": "8s"}));
     ready(&line, 1);
     let reply = line.chat("deaf").send();
     assert_eq!(reply.content(), "cold: deaf");
