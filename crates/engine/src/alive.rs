@@ -69,7 +69,7 @@ pub(crate) fn sweep(state: &Path) {
 }
 
 fn folder(state: &Path) -> PathBuf {
-    state.join("gateways")
+    state.join("alive")
 }
 
 /// A mark is made of letters that a file's name may have; one from elsewhere might not be.

@@ -125,7 +125,7 @@ async fn case_70_a_storm_of_failures_is_not_answered_by_one_of_retries() {
     for _ in 0..100 {
         attempts += tried(&engine, "a").await.0.len();
     }
-    // Ten that were put by, a fifth, and one for each second it took.
-    let most = 100 + 10 + 20 + began.elapsed().as_secs() as usize + 1;
-    assert!((110..=most).contains(&attempts), "{attempts} of {most}");
+    // Thirty that were put by, a fifth, and one for each second it took.
+    let most = 100 + 30 + 20 + began.elapsed().as_secs() as usize + 1;
+    assert!((130..=most).contains(&attempts), "{attempts} of {most}");
 }

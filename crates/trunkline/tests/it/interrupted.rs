@@ -21,6 +21,9 @@ fn killed(script: &str, phase: &str) -> (Line, Vec<Value>) {
     if queued.is_some() {
         until("it waits", || runs(&line).len() == 2);
     }
+    if phase == "in a tool" {
+        until("it is in its tool", || runs(&line)[0]["state"] == "running" && logged(&line).contains("tool_started"));
+    }
     line.kill();
     drop((waiting, queued));
     all_gone(&[line.told_pid("pid")]);
@@ -42,6 +45,13 @@ fn killed(script: &str, phase: &str) -> (Line, Vec<Value>) {
 
 fn runs(line: &Line) -> Vec<Value> {
     line.get("/v1/runs").json()["data"].as_array().unwrap().clone()
+}
+
+/// The log of the only run, as it is on disk.
+fn logged(line: &Line) -> String {
+    let folders = fs::read_dir(line.path("state/runs")).unwrap().map(|folder| folder.unwrap().path());
+    let logs = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().map(|log| log.unwrap().path());
+    logs.filter_map(|log| fs::read_to_string(log).ok()).collect()
 }
 
 fn events(line: &Line, id: &str) -> Reply {
@@ -125,12 +135,12 @@ fn a_gateway_of_another_container_is_known_to_be_dead() {
     line.kill();
     drop(waiting);
     // What it would be if its process ids were another namespace's.
-    let mark = fs::read_dir(line.path("state/gateways")).unwrap().next().unwrap().unwrap().path();
-    fs::rename(mark, line.path("state/gateways/pid:[1]:1-1")).unwrap();
+    let mark = fs::read_dir(line.path("state/alive")).unwrap().next().unwrap().unwrap().path();
+    fs::rename(mark, line.path("state/alive/pid:[1]:1-1")).unwrap();
     Database::open(&line.path("state/trunkline.db")).run("UPDATE turns SET gateway = 'pid:[1]:1-1'");
     line.restart();
     until("it is interrupted", || runs(&line)[0]["state"] == "interrupted");
-    until("nothing is kept of it", || fs::read_dir(line.path("state/gateways")).unwrap().count() == 1);
+    until("nothing is kept of it", || fs::read_dir(line.path("state/alive")).unwrap().count() == 1);
 }
 
 #[test]
