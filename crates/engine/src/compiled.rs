@@ -2,8 +2,9 @@
 //!
 //! A large program of JavaScript is compiled anew at each start, unless Node finds what it compiled before. That is code which
 //! will be run: so it is made by a start of the program that does nothing (it says its version), under no agent's hand, in a
-//! folder that a confined run can read and not write. Another program or another Node has another folder. Who sets
-//! `NODE_COMPILE_CACHE` for themselves has theirs.
+//! folder that a confined run can read and not write. A run that could write it is not told of it: every Node that its agent
+//! starts would add to it. Another program or another Node has another folder. Who sets `NODE_COMPILE_CACHE` for themselves
+//! has theirs.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Inner;
 use crate::launch::Launch;
+use crate::sandbox::Bounds;
 
 pub(crate) const VARIABLE: &str = "NODE_COMPILE_CACHE";
 
@@ -30,7 +32,7 @@ pub(crate) struct Compiling {
 }
 
 impl Launch<'_> {
-    /// Where the program's compiled code is, or would be; none for one that is not of this kind.
+    /// Where the program's compiled code is, or would be; none for one that is not of this kind, or could change it.
     pub(crate) fn compiled(&self, program: &Path) -> Option<PathBuf> {
         let own = ["NODE_COMPILE_CACHE", "NODE_DISABLE_COMPILE_CACHE"];
         let own = own.iter().any(|name| self.model.env.contains_key(*name) || self.settings.variable(name).is_some());
@@ -49,7 +51,11 @@ impl Launch<'_> {
             }
         }
         let name = format!("{}-{}", self.provider.name, &hasher.finalize().to_hex()[..16]);
-        Some(self.settings.state.join("compiled").join(name))
+        let folder = self.settings.state.join("compiled").join(name);
+        match self.bounds().ok()? {
+            Bounds::Within(writable) if !writable.iter().any(|place| folder.starts_with(place)) => Some(folder),
+            Bounds::Within(_) | Bounds::Free(_) => None,
+        }
     }
 }
 

@@ -190,9 +190,10 @@ impl Launch<'_> {
         Scene { usual, model: self.model, recipe, env, workspace, own }
     }
 
-    /// A short question to the program itself: its version, its health.
+    /// A short question to the program itself: its version, its health. Nothing holds it, so it is asked where no agent's
+    /// files are read.
     pub(crate) fn question(&self, program: PathBuf, args: &[String], limit: Duration) -> Spec {
-        let cwd = if self.model.repo.is_dir() { self.model.repo.clone() } else { PathBuf::from("/") };
+        let cwd = PathBuf::from("/");
         let recipe =
             CommandLine { program: String::new(), args: Vec::new(), stdin: None, env: self.provider.env.clone() };
         Spec {

@@ -3,6 +3,7 @@
 use std::fs;
 
 use serde_json::json;
+use trunkline_process::Landlock;
 
 use crate::line::Line;
 use crate::look::{children, until};
@@ -109,27 +110,33 @@ fn case_46_who_must_log_in_first_is_not_tried_twice() {
 
 #[test]
 fn what_node_compiled_is_kept_for_the_next_start() {
-    let gemini = "case $* in *--version*) echo compiled >\"$NODE_COMPILE_CACHE/code\"; echo 1.0; exit;; esac; \
+    let gemini = "case $* in *--version*) pwd >\"$NODE_COMPILE_CACHE/code\"; echo 1.0; exit;; esac; \
         tell cache \"$NODE_COMPILE_CACHE\"; replay gemini/ansi-stream-json";
-    let entry = json!({"driver": "gemini", "warm": 0});
-    let world =
-        || Line::new().cli("gemini", gemini).cli("node", "").model("m", entry.clone()).env("TRUNKLINE_WARM", "8");
-    let line = world().start();
-    line.chat("hi").send().content();
+    let entry = json!({"driver": "gemini", "warm": 0, "writable": ["../seen"]});
+    if let Err(missing) = Landlock::here() {
+        return eprintln!("skipped: {missing}");
+    }
+    let world = |line: Line| line.cli("gemini", gemini).cli("node", "").env("TRUNKLINE_WARM", "8");
+    let (Some(line), Some(own)) = (Line::apart(), Line::apart()) else { return };
+    let free = json!({"driver": "gemini", "warm": 0, "permissions": "full"});
+    let line = world(line).model("m", entry.clone()).model("free", free).start();
+    line.chat("hi").model("m").send().content();
     assert_eq!(line.noted("cache"), "\n", "nothing was there yet");
     let folder =
         || fs::read_dir(line.path("state/compiled")).into_iter().flatten().flatten().next().map(|one| one.path());
     until("it is compiled", || folder().is_some_and(|folder| folder.extension().is_none()));
-    line.chat("hi").send().content();
+    line.chat("hi").model("m").send().content();
     let used = line.noted("cache");
     assert_eq!(used.trim_end(), folder().unwrap().to_str().unwrap());
-    assert_eq!(fs::read_to_string(folder().unwrap().join("code")).unwrap(), "compiled\n");
+    assert_eq!(fs::read_to_string(folder().unwrap().join("code")).unwrap(), "/\n", "in nobody's folder");
+    line.chat("hi").model("free").send().content();
+    assert_eq!(line.noted("cache"), "\n", "every Node it starts could write there");
     // Another program: what was compiled is not of it.
     let line = line.cli("gemini", &format!("{gemini} # updated"));
-    line.chat("hi").send().content();
+    line.chat("hi").model("m").send().content();
     assert_eq!(line.noted("cache"), "\n");
     drop(line);
-    let line = world().env("NODE_COMPILE_CACHE", "/users/own").start();
+    let line = world(own).model("m", entry).env("NODE_COMPILE_CACHE", "/users/own").start();
     line.chat("hi").send().content();
     assert_eq!(line.noted("cache"), "/users/own\n");
     assert!(!line.path("state/compiled").exists());
