@@ -81,6 +81,7 @@ impl Worktrees {
     /// Takes care of what gateways that died left behind: commits it, removes it. Touches nothing it did not make.
     pub(crate) async fn sweep(&self) -> Vec<Swept> {
         let _sweeping = self.sweeping.lock().await;
+        self.sweep_patches();
         let mut swept = Vec::new();
         for entry in self.ledger.abandoned() {
             let standing = entry.standing();

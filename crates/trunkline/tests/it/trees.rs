@@ -8,7 +8,8 @@ use std::thread;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::line::Line;
+use crate::http::exchange;
+use crate::line::{Line, which};
 use crate::look::until;
 
 /// Says where it works, by whose entry in the repository, and what it finds there.
@@ -271,4 +272,38 @@ fn warm_says_how_many() {
     line.chat("hi").model("other").send().content();
     ready(&line);
     assert!(!looks(&line).spare, "not for one that wants none");
+}
+
+#[test]
+fn what_a_gateway_that_died_left_of_a_patch_goes() {
+    let (dead, other) = (".diff-4294967295-1.x", ".diff-mine");
+    let line = world(LOOKS, json!({}));
+    for name in [dead, other] {
+        fs::create_dir_all(line.path("worktrees").join(name).join("objects")).unwrap();
+    }
+    let line = line.start();
+    until("it is gone", || !line.path("worktrees").join(dead).exists());
+    assert!(line.path("worktrees").join(other).exists(), "it is not ours");
+}
+
+#[test]
+fn who_hangs_up_while_a_patch_is_made_leaves_nothing_of_it() {
+    let git = format!(
+        "case \"$GIT_INDEX_FILE $*\" in */.diff-*'add --all'*) tell adding; hang;; esac; exec {} \"$@\"",
+        which("git").display()
+    );
+    let line = world("tell run \"$TRUNKLINE_RUN\"; await go; codex_answers done", json!({})).cli("git", &git).start();
+    let asked = line.chat("hi").open();
+    let (run, address) = (line.told("run"), line.address());
+    let patch = exchange(address, &format!("GET /v1/runs/{run}/diff HTTP/1.1\r\nhost: {address}\r\n\r\n"));
+    line.told("adding");
+    let left = || {
+        let files = fs::read_dir(line.path("worktrees")).unwrap().flatten();
+        files.filter(|file| file.file_name().to_string_lossy().starts_with(".diff-")).count()
+    };
+    assert_eq!(left(), 1);
+    drop(patch);
+    until("nothing is left", || left() == 0);
+    line.tell("go");
+    asked.finish().content();
 }
