@@ -183,6 +183,7 @@ impl Engine {
         self.inner.circuits.keep(|name| known.contains(name));
         self.inner.models.store(Arc::new(models));
         self.inner.warm.clear();
+        self.inner.worktrees.unfix_spares();
         self.warm_up();
     }
 

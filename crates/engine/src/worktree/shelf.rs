@@ -24,6 +24,8 @@ const MANY: usize = 64;
 pub(super) struct Shelf {
     checkouts: Vec<Checkout>,
     number: u64,
+    /// How often all that was wanted was taken back.
+    pub(super) era: u64,
 }
 
 /// The spares of one checkout.
@@ -85,6 +87,12 @@ impl Shelf {
     pub(super) fn fix(&mut self, ground: &Ground, repo: &Path, fixed: usize, now: Instant) {
         let checkout = self.checkout(ground, repo, now);
         checkout.fixed = checkout.fixed.max(fixed);
+    }
+
+    /// None are wanted any more but for their use.
+    pub(super) fn unfix(&mut self) {
+        self.era += 1;
+        self.checkouts.iter_mut().for_each(|checkout| checkout.fixed = 0);
     }
 
     fn checkout(&mut self, ground: &Ground, repo: &Path, now: Instant) -> &mut Checkout {
@@ -163,7 +171,8 @@ impl Shelf {
 
     pub(super) fn stay(&self, own: &Path, now: Instant) -> Stay {
         match self.checkouts.iter().find(|checkout| checkout.order.own == own) {
-            Some(checkout) if checkout.fixed > 0 => Stay::ForGood,
+            // Those that a burst added go when it is over.
+            Some(checkout) if checkout.ready.len() <= checkout.fixed => Stay::ForGood,
             Some(checkout) => Stay::Until(checkout.demand.last().map_or(now, |last| last + IDLE)),
             None => Stay::Until(now),
         }
@@ -243,7 +252,23 @@ mod tests {
         }
         assert_eq!(shelf.wanted(8, now), []);
         assert_eq!(shelf.wanted(8, now + IDLE).len(), 1);
+    }
+
+    #[test]
+    fn as_many_as_were_asked_for_stay_and_no_more_than_that() {
+        let (mut shelf, now) = (Shelf::default(), Instant::now());
+        let (own, repo) = (Path::new("/repo/.git"), Path::new("/repo"));
+        shelf.fix(&ground(), repo, 1, now);
+        let (_, _back) = shelf.put(own, spare("1", "")).ok().unwrap();
         assert_eq!(shelf.stay(own, now), Stay::ForGood);
+        shelf.used(&ground(), repo, now);
+        let (number, _back) = shelf.put(own, spare("1", "")).ok().unwrap();
+        assert_eq!(shelf.stay(own, now), Stay::Until(now + IDLE), "one too many");
+        shelf.withdraw(number).unwrap();
+        assert_eq!(shelf.stay(own, now), Stay::ForGood);
+        shelf.unfix();
+        assert_eq!(shelf.stay(own, now), Stay::Until(now + IDLE), "only for its use");
+        assert_eq!(shelf.wanted(8, now + IDLE), []);
     }
 
     #[test]

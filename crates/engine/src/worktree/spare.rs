@@ -69,6 +69,11 @@ impl Worktrees {
         let _it_was_said_before = self.spares.most.set(most);
     }
 
+    /// What models wanted from the start is wanted no more: others take their place.
+    pub(crate) fn unfix_spares(&self) {
+        self.spares.shelf().unfix();
+    }
+
     /// No more spares; those there are go.
     pub(crate) fn retire_spares(&self) {
         self.spares.closing.cancel();

@@ -30,11 +30,19 @@ impl Inner {
         if !self.worktrees.spares.is_open() {
             return;
         }
-        let engine = Arc::clone(self);
+        let (engine, era) = (Arc::clone(self), self.worktrees.spares.shelf().era);
         self.tracker.spawn(async move {
-            match engine.worktrees.ground(&repo).await {
-                Ok(ground) => engine.worktrees.spares.shelf().fix(&ground, &repo, number, Instant::now()),
+            let ground = match engine.worktrees.ground(&repo).await {
+                Ok(ground) => ground,
                 Err(failure) => return tracing::warn!("warm: {failure}"),
+            };
+            {
+                let mut shelf = engine.worktrees.spares.shelf();
+                // Other models have come meanwhile: what this one wanted is of yesterday.
+                if shelf.era != era {
+                    return;
+                }
+                shelf.fix(&ground, &repo, number, Instant::now());
             }
             engine.refill_trees();
         });
@@ -105,16 +113,20 @@ impl Inner {
                 () = spares.closing.cancelled() => true,
                 () = tokio::time::sleep(LOOK) => false,
             };
-            let stay = spares.shelf().stay(&order.own, Instant::now());
-            let over = over || matches!(stay, Stay::Until(end) if end <= Instant::now());
             let now = marks(order);
             // A rebase moves it many times: one waits until it has come to rest.
             let behind = now != *before && last.as_ref() == Some(&now);
             last = Some(now);
-            if !over && !behind {
-                continue;
-            }
-            let withdrawn = spares.shelf().withdraw(number);
+            let (over, withdrawn) = {
+                // Of two that are one too many only one goes.
+                let mut shelf = spares.shelf();
+                let stay = shelf.stay(&order.own, Instant::now());
+                let over = over || matches!(stay, Stay::Until(end) if end <= Instant::now());
+                if !over && !behind {
+                    continue;
+                }
+                (over, shelf.withdraw(number))
+            };
             return match withdrawn {
                 Some(spare) if over => Parting::Over(spare),
                 Some(spare) => Parting::Behind(spare),

@@ -275,6 +275,18 @@ fn warm_says_how_many() {
 }
 
 #[test]
+fn those_that_are_wanted_no_more_go() {
+    let line = world(LOOKS, json!({"warm": 2})).start();
+    until("two are ready", || spares(&line).len() == 2);
+    let line = line.model("m", json!({"driver": "codex", "worktree": true, "warm": 1}));
+    line.write_models();
+    until("one is left", || spares(&line).len() == 1);
+    let line = line.model("m", json!({"driver": "codex", "worktree": true}));
+    line.write_models();
+    nothing_is_left(&line);
+}
+
+#[test]
 fn what_a_gateway_that_died_left_of_a_patch_goes() {
     let (dead, other) = (".diff-4294967295-1.x", ".diff-mine");
     let line = world(LOOKS, json!({}));
