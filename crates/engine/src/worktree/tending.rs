@@ -72,13 +72,14 @@ impl Inner {
             }
             Some(Ok(spare)) => spare,
         };
-        tracing::debug!(path = %spare.tree.path.display(), ?took, "a worktree is ready");
         loop {
+            let path = spare.tree.path.clone();
             let put = worktrees.spares.shelf().put(&order.own, spare);
             let (number, back) = match put {
                 Ok(put) => put,
                 Err(spare) => return worktrees.dispose(*spare).await,
             };
+            tracing::debug!(path = %path.display(), ?took, "a worktree is ready");
             spare = match self.wait_with(&order, number, back, &before).await {
                 Parting::Taken => return,
                 Parting::Over(spare) => return worktrees.dispose(spare).await,

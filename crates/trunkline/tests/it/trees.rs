@@ -30,7 +30,7 @@ fn world(script: &str, entry: Value) -> Line {
     whole.as_object_mut().unwrap().extend(entry.as_object().unwrap().clone());
     let line = Line::new().file("file.txt", "one\n").file("other.txt", "other\n");
     line.commit("files");
-    line.cli("codex", script).model("m", whole).env("TRUNKLINE_WARM", "8")
+    line.cli("codex", script).model("m", whole).env("TRUNKLINE_WARM", "8").args(&["--verbose"])
 }
 
 fn looks(line: &Line) -> Looked {
@@ -43,7 +43,7 @@ fn looks(line: &Line) -> Looked {
     Looked { run, folder, spare: registration.starts_with("spare-"), head, text, files }
 }
 
-/// The worktrees that wait for a turn.
+/// The worktrees that wait for a turn, or are about to.
 fn spares(line: &Line) -> Vec<PathBuf> {
     let files = fs::read_dir(line.path("state/worktrees")).into_iter().flatten().flatten();
     let entries = files.filter_map(|file| serde_json::from_slice::<Value>(&fs::read(file.path()).ok()?).ok());
@@ -51,9 +51,16 @@ fn spares(line: &Line) -> Vec<PathBuf> {
     spares.map(|entry| PathBuf::from(entry["path"].as_str().unwrap())).collect()
 }
 
+/// One that a turn would find: the log says so after it can be had.
 fn ready(line: &Line) -> PathBuf {
-    until("a worktree is ready", || spares(line).len() == 1);
-    spares(line).remove(0)
+    let mut found = None;
+    until("a worktree is ready", || {
+        let log = line.log();
+        let told = |path: &PathBuf| log.contains(&format!("a worktree is ready path={}", path.display()));
+        found = spares(line).into_iter().find(told);
+        found.is_some()
+    });
+    found.unwrap()
 }
 
 fn nothing_is_left(line: &Line) {
@@ -174,10 +181,20 @@ fn how_git_writes_files_is_never_of_yesterday() {
 
 #[test]
 fn two_turns_at_once_have_each_their_own() {
-    let line = world(&format!("echo \"$TRUNKLINE_RUN\" >mine.txt; {LOOKS}"), json!({})).start();
+    // Neither says anything before both are there: no other is made ready until then.
+    let script =
+        "echo \"$TRUNKLINE_RUN\" >mine.txt; [ ! -e \"$seen/two\" ] || { echo $$ >>\"$seen/pids\"; await go; };";
+    let line = world(&format!("{script} {LOOKS}"), json!({})).start();
     looks(&line);
     ready(&line);
-    let both = thread::scope(|scope| [0, 1].map(|_| scope.spawn(|| looks(&line))).map(|one| one.join().unwrap()));
+    line.tell("two");
+    let pids = || fs::read_to_string(line.path("seen/pids")).unwrap_or_default().lines().count();
+    let both = thread::scope(|scope| {
+        let both = [0, 1].map(|_| scope.spawn(|| looks(&line)));
+        until("both work", || pids() == 2);
+        line.tell("go");
+        both.map(|one| one.join().unwrap())
+    });
     for looked in &both {
         assert_eq!(looked.folder, looked.run);
         assert_eq!(line.git(&["show", &format!("trunkline/{}:mine.txt", looked.run)]), looked.run);
