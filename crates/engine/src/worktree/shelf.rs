@@ -17,6 +17,9 @@ const GUESS: Duration = Duration::from_secs(1);
 /// How often none may come about before a checkout is left alone for a while.
 const PATIENCE: u32 = 3;
 
+/// How long after it came to nothing it is tried again, the first time.
+const AGAIN: Duration = Duration::from_secs(5);
+
 /// Checkouts that are remembered before those that nobody uses are let go.
 const MANY: usize = 64;
 
@@ -157,6 +160,14 @@ impl Shelf {
         }
     }
 
+    /// How long one that did not come about is not tried again.
+    pub(super) fn pause(&self, own: &Path) -> Duration {
+        match self.checkouts.iter().find(|checkout| checkout.order.own == own) {
+            Some(checkout) if checkout.failures < PATIENCE => AGAIN * checkout.failures,
+            Some(_) | None => IDLE,
+        }
+    }
+
     /// What is to be made now, the most recently used first. Each counts as on its way from here on.
     pub(super) fn wanted(&mut self, most: usize, now: Instant) -> Vec<Order> {
         let mut wanted = Vec::new();
@@ -246,9 +257,10 @@ mod tests {
         let (mut shelf, now) = (Shelf::default(), Instant::now());
         let (own, repo) = (Path::new("/repo/.git"), Path::new("/repo"));
         shelf.fix(&ground(), repo, 1, now);
-        for _ in 0..PATIENCE {
+        for pause in [AGAIN, AGAIN * 2, IDLE] {
             assert_eq!(shelf.wanted(8, now).len(), 1);
             shelf.came(own, None, now);
+            assert_eq!(shelf.pause(own), pause);
         }
         assert_eq!(shelf.wanted(8, now), []);
         assert_eq!(shelf.wanted(8, now + IDLE).len(), 1);

@@ -68,7 +68,11 @@ impl Inner {
         let mut spare = match made {
             None => return,
             Some(Err(failure)) => {
-                return tracing::info!(repo = %order.repo.display(), "no worktree could be made ready: {failure}");
+                tracing::info!(repo = %order.repo.display(), "no worktree could be made ready: {failure}");
+                let pause = worktrees.spares.shelf().pause(&order.own);
+                // Nobody may come by who would have it made.
+                worktrees.spares.closing.run_until_cancelled(tokio::time::sleep(pause)).await;
+                return self.refill_trees();
             }
             Some(Ok(spare)) => spare,
         };

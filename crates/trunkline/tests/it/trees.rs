@@ -304,6 +304,17 @@ fn those_that_are_wanted_no_more_go() {
 }
 
 #[test]
+fn one_that_could_not_be_made_is_tried_again() {
+    let git = format!(
+        "case \"$*\" in *'worktree add'*) [ -e \"$seen/failed\" ] || {{ tell failed; exit 1; }};; esac; exec {} \"$@\"",
+        which("git").display()
+    );
+    let line = world(LOOKS, json!({"warm": 1})).cli("git", &git).start();
+    line.told("failed");
+    ready(&line);
+}
+
+#[test]
 fn what_a_gateway_that_died_left_of_a_patch_goes() {
     let (dead, other) = (".diff-4294967295-1.x", ".diff-mine");
     let line = world(LOOKS, json!({}));
