@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use crate::world::{World, server, until, window_binary};
+use crate::world::{Window, World, server, until, window_binary};
 
 #[test]
 fn the_gateway_ends_with_the_window_however_that_ends() {
@@ -11,7 +11,7 @@ fn the_gateway_ends_with_the_window_however_that_ends() {
         let window = world.open();
         let listed = window.listed();
         until("there is a gateway", || world.get(world.port, "/health").is_some());
-        assert_eq!(world.gateways().len(), 1, "{end}");
+        world.gateway();
         if end == "closed" {
             world.screen.run("wmctrl", &["-i", "-c", &listed.id]).unwrap();
         } else {
@@ -40,12 +40,32 @@ fn a_terminal_that_goes_away_means_nothing_to_a_window_that_was_told_so() {
 
 #[test]
 fn an_answer_is_not_cut_short_without_a_question() {
-    // An LLM that never answers.
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1", silent.local_addr().unwrap());
+    let (_silent, url) = silent();
     let world = World::new().env("LLM_BASE_URL", url);
     let window = world.open();
-    let listed = window.listed();
+    works(&world, &window);
+    let number = window.listed().number();
+    world.screen.press(&["ctrl+q"]);
+    until("there is a question", || world.screen.active().is_some_and(|active| active != number));
+    world.screen.picture("question");
+    world.screen.press(&["Escape"]);
+    until("the question is gone", || world.screen.active() == Some(number));
+    world.screen.press(&["ctrl+q"]);
+    until("there is a question", || world.screen.active().is_some_and(|active| active != number));
+    world.screen.press(&["alt+q"]);
+    assert_eq!(window.ended(), Some(0));
+    world.nothing_is_left();
+}
+
+/// An LLM that never answers, and where it is.
+fn silent() -> (TcpListener, String) {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", silent.local_addr().unwrap());
+    (silent, url)
+}
+
+/// Asks something, and waits until it is worked on.
+fn works(world: &World, window: &Window<'_>) {
     until("there is a page", || window.text().contains("New chat"));
     let mut tries = 0;
     until("it works", || {
@@ -56,15 +76,4 @@ fn an_answer_is_not_cut_short_without_a_question() {
         tries += 1;
         window.listed().title == "⋯ mend it – Trunkline"
     });
-    world.screen.press(&["ctrl+q"]);
-    let number = u64::from_str_radix(listed.id.trim_start_matches("0x"), 16).unwrap();
-    until("there is a question", || world.screen.active().is_some_and(|active| active != number));
-    world.screen.picture("question");
-    world.screen.press(&["Escape"]);
-    until("the question is gone", || world.screen.active() == Some(number));
-    world.screen.press(&["ctrl+q"]);
-    until("there is a question", || world.screen.active().is_some_and(|active| active != number));
-    world.screen.press(&["alt+q"]);
-    assert_eq!(window.ended(), Some(0));
-    world.nothing_is_left();
 }

@@ -7,28 +7,25 @@ use crate::world::{World, command, server, until};
 #[test]
 fn one_that_runs_is_used_and_survives() {
     let world = World::new();
-    let mut gateway = world.serve();
+    let gateway = world.serve();
     let window = world.open();
     window.ask(world.port, "how are you");
-    assert_eq!(world.gateways(), [gateway.id()], "no other was started");
+    assert_eq!(world.gateway(), gateway.0.id(), "no other was started");
     world.screen.press(&["ctrl+q"]);
     assert_eq!(window.ended(), Some(0));
     until("only the gateway is left", || {
-        world.processes().iter().all(|(pid, line)| *pid == gateway.id() || line.contains("__keeper"))
+        world.processes().iter().all(|(pid, line)| *pid == gateway.0.id() || line.contains("__keeper"))
     });
     assert!(world.get(world.port, "/health").is_some());
-    gateway.kill().unwrap();
-    gateway.wait().unwrap();
 }
 
 #[test]
 fn when_the_one_that_was_used_is_gone_a_reload_starts_another() {
     let world = World::new();
-    let mut gateway = world.serve();
+    let gateway = world.serve();
     let window = world.open();
     window.ask(world.port, "how are you");
-    gateway.kill().unwrap();
-    gateway.wait().unwrap();
+    drop(gateway);
     world.screen.press(&["ctrl+r"]);
     until("there is another", || world.get(world.port, "/health").is_some());
     window.ask(world.port, "how are you");
@@ -42,13 +39,13 @@ fn one_that_dies_is_told_of_and_started_again() {
     let world = World::new();
     let window = world.open();
     window.ask(world.port, "how are you");
-    let [gateway] = world.gateways()[..] else { panic!("there is one gateway") };
+    let gateway = world.gateway();
     assert!(command("kill").args(["-s", "KILL", &gateway.to_string()]).status().unwrap().success());
     window.titled("There is no gateway");
     world.screen.picture("died");
     world.screen.press(&["alt+t"]);
     window.ask(world.port, "how are you");
-    assert_ne!(world.gateways(), [gateway]);
+    assert_ne!(world.gateway(), gateway);
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn text_is_pasted_and_the_page_zoomed() {
     assert_eq!(window.ended(), Some(0));
     assert_eq!(world.remembered()["zoom"], 120);
     let window = world.open();
-    window.listed();
+    window.focused();
     world.screen.press(&["ctrl+0", "ctrl+w"]);
     assert_eq!(window.ended(), Some(0));
     assert_eq!(world.remembered()["zoom"], 100);
@@ -78,9 +78,8 @@ fn the_second_window_is_the_first() {
     let window = world.open();
     let listed = window.listed();
     world.screen.xdotool(&["windowminimize", &listed.id]);
-    let number = u64::from_str_radix(listed.id.trim_start_matches("0x"), 16).unwrap();
-    until("it is out of sight", || world.screen.active() != Some(number));
+    until("it is out of sight", || world.screen.active() != Some(listed.number()));
     assert_eq!(world.open().ended(), Some(0));
-    until("it is in front", || world.screen.active() == Some(number));
+    until("it is in front", || world.screen.active() == Some(listed.number()));
     assert_eq!(world.screen.windows().len(), 1);
 }

@@ -2,14 +2,15 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use crate::world::{command, until};
+use crate::world::{Company, command, until};
 
 pub(crate) struct Screen {
-    server: Child,
-    manager: Child,
     display: String,
+    // In the order in which they end.
+    _manager: Company,
+    _server: Company,
 }
 
 /// A window as the window manager lists it.
@@ -21,16 +22,23 @@ pub(crate) struct Listed {
     pub(crate) title: String,
 }
 
+impl Listed {
+    /// As `active` says it.
+    pub(crate) fn number(&self) -> u64 {
+        u64::from_str_radix(self.id.trim_start_matches("0x"), 16).unwrap()
+    }
+}
+
 impl Screen {
     pub(crate) fn new(home: &Path) -> Self {
-        let mut server = command("Xvfb")
+        let server = command("Xvfb")
             .args(["-displayfd", "1", "-screen", "0", "1280x900x24", "-nolisten", "tcp", "-noreset"])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("Xvfb is needed: cargo xtask desktop --test installs it");
-        let mut number = String::new();
-        BufReader::new(server.stdout.take().unwrap()).read_line(&mut number).unwrap();
+        let (mut server, mut number) = (Company(server), String::new());
+        BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut number).unwrap();
         let display = format!(":{}", number.trim());
         let manager = command("openbox")
             .args(["--sm-disable"])
@@ -40,7 +48,7 @@ impl Screen {
             .stderr(Stdio::null())
             .spawn()
             .expect("openbox is needed: cargo xtask desktop --test installs it");
-        let screen = Self { server, manager, display };
+        let screen = Self { display, _manager: Company(manager), _server: server };
         until("there is a window manager", || screen.run("wmctrl", &["-m"]).is_some());
         screen
     }
@@ -131,14 +139,5 @@ impl Screen {
         let mut command = command(program);
         command.args(args).env("DISPLAY", &self.display);
         command
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        for child in [&mut self.manager, &mut self.server] {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
     }
 }

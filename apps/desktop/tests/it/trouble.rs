@@ -29,7 +29,7 @@ fn one_that_takes_its_time_is_awaited_and_then_used() {
     let program = world.program("slow", &format!("{slow}; exec '{}' \"$@\"", server().display()));
     let window = world.open_with(&["--server", program.to_str().unwrap(), "--port", &world.port.to_string()]);
     until("it is started", || world.log().contains("looking for the keys"));
-    window.listed();
+    window.focused();
     world.screen.picture("waiting");
     std::fs::write(world.path("home/go"), "").unwrap();
     window.ask(world.port, "how are you");
@@ -65,11 +65,11 @@ fn a_page_that_crashes_is_loaded_again() {
     let world = World::new();
     let window = world.open();
     window.ask(world.port, "how are you");
-    let before = world.gateways();
+    let before = world.gateway();
     let (page, _) = world.processes().into_iter().find(|(_, line)| line.contains("WebKitWebProcess")).unwrap();
     assert!(command("kill").args(["-s", "KILL", &page.to_string()]).status().unwrap().success());
     window.titled("The page has crashed");
     world.screen.press(&["alt+t"]);
     window.shows(1);
-    assert_eq!(world.gateways(), before);
+    assert_eq!(world.gateway(), before);
 }

@@ -24,6 +24,16 @@ pub(crate) struct World {
     env: Vec<(String, String)>,
 }
 
+/// A process that runs along, and ends with the test, however that ends.
+pub(crate) struct Company(pub(crate) Child);
+
+impl Drop for Company {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
 /// A window that was started.
 pub(crate) struct Window<'a> {
     world: &'a World,
@@ -75,7 +85,8 @@ impl World {
         let search = format!("{}:/usr/bin:/bin", self.path("bin").display());
         command.env_clear().env("PATH", search).env("HOME", self.path("home")).env("LANG", "C.UTF-8");
         command.env("DISPLAY", self.screen.display()).env("XDG_RUNTIME_DIR", self.path("run"));
-        // There is no bus, and nobody who could need more than the screen.
+        // There is no bus unless a test brings one, and nobody who could need more than the screen.
+        command.env("DBUS_SESSION_BUS_ADDRESS", "disabled:");
         command.env("NO_AT_BRIDGE", "1").env("GIO_USE_VFS", "local").env("GSETTINGS_BACKEND", "memory");
         command.envs(self.env.iter().map(|(name, value)| (name, value))).current_dir(self.path("repo"));
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
@@ -93,7 +104,9 @@ impl World {
     }
 
     pub(crate) fn open_as(&self, binary: &Path, args: &[&str]) -> Window<'_> {
-        let child = self.command(binary).args(args).spawn().unwrap();
+        // Whoever runs the tests may be deaf to a terminal that goes away; the window is not meant to be.
+        let deaf_to_nothing = ["--default-signal=HUP".as_ref(), binary.as_os_str()];
+        let child = self.command("env".as_ref()).args(deaf_to_nothing).args(args).spawn().unwrap();
         Window { world: self, child }
     }
 
@@ -120,10 +133,16 @@ impl World {
         pids.filter(lives).map(|pid| (pid, line(pid))).collect()
     }
 
-    /// The gateways that run in this world.
+    /// The gateways that run in this world; also a child of one that has yet to become another program.
     pub(crate) fn gateways(&self) -> Vec<u32> {
         let serving = self.processes().into_iter().filter(|(_, line)| line.contains(" serve "));
         serving.map(|(pid, _)| pid).collect()
+    }
+
+    /// The only gateway, once it is.
+    pub(crate) fn gateway(&self) -> u32 {
+        until("there is one gateway", || self.gateways().len() == 1);
+        self.gateways()[0]
     }
 
     /// The body of an answer of the gateway on this port.
@@ -143,11 +162,11 @@ impl World {
     }
 
     /// Starts a gateway as somebody else would, and waits until it answers.
-    pub(crate) fn serve(&self) -> Child {
+    pub(crate) fn serve(&self) -> Company {
         let port = self.port.to_string();
-        let child = self.command(&server()).args(["serve", "--port", &port]).spawn().unwrap();
+        let gateway = Company(self.command(&server()).args(["serve", "--port", &port]).spawn().unwrap());
         until("it listens", || self.get(self.port, "/health").is_some());
-        child
+        gateway
     }
 
     pub(crate) fn nothing_is_left(&self) {
@@ -176,6 +195,13 @@ impl Window<'_> {
             found.is_some()
         });
         found.unwrap()
+    }
+
+    /// The window, once keys go there.
+    pub(crate) fn focused(&self) -> Listed {
+        let listed = self.listed();
+        until("keys go to the window", || self.world.screen.active() == Some(listed.number()));
+        listed
     }
 
     /// Waits for a title that contains this.
