@@ -9,6 +9,7 @@ use tao::event::{Event, WindowEvent};
 use tao::event_loop::{ControlFlow, EventLoop, EventLoopProxy};
 
 use crate::gateway::{self, News, Server};
+use crate::instance::Caller;
 use crate::links::{self, Leads, leads};
 use crate::memory::Memory;
 use crate::menu::Action;
@@ -35,8 +36,8 @@ const LAST_WORDS: usize = 60;
 pub(crate) enum Said {
     /// Of the attempt with this number.
     Gateway(u32, News),
-    /// Somebody wants to see it, with a token of their desktop.
-    Raise(Option<String>),
+    /// Somebody wants to see it: who has started another, or clicked on a notification.
+    Raise(Option<Caller>),
     Chosen(Action),
     UsePort(u16),
     /// The page's.
@@ -137,7 +138,7 @@ impl App {
     fn hear(&mut self, said: Said) {
         match said {
             Said::Gateway(attempt, news) => self.learn(attempt, news),
-            Said::Raise(token) => self.view.raise(token.as_deref()),
+            Said::Raise(caller) => self.raise(caller),
             Said::Chosen(action) => self.act(action),
             Said::UsePort(port) => self.use_port(port),
             Said::Title(title) => self.titled(&title),
@@ -145,6 +146,15 @@ impl App {
             Said::Crashed => self.trouble("The page has crashed", "Nothing that the gateway heard is lost."),
             Said::Quit => self.quits = true,
         }
+    }
+
+    fn raise(&self, caller: Option<Caller>) {
+        // Whoever calls a window that is going hears nothing, and comes after it.
+        if self.quits {
+            return;
+        }
+        self.view.raise(caller.as_ref().and_then(|caller| caller.token.as_deref()));
+        caller.into_iter().for_each(Caller::answer);
     }
 
     fn learn(&mut self, attempt: u32, news: News) {

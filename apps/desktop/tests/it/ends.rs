@@ -57,6 +57,23 @@ fn an_answer_is_not_cut_short_without_a_question() {
     world.nothing_is_left();
 }
 
+#[test]
+fn a_window_that_is_opened_while_another_goes_comes_after_it() {
+    let (_silent, url) = silent();
+    let world = World::new().env("LLM_BASE_URL", url);
+    let first = world.open();
+    works(&world, &first);
+    let gateway = world.gateway();
+    first.signal("TERM");
+    until("it is out of sight", || world.screen.windows().is_empty());
+    // Its gateway gives the answer a few seconds.
+    let second = world.open();
+    second.listed();
+    assert_eq!(first.ended(), Some(0));
+    until("there is a page", || second.text().contains("New chat"));
+    assert_ne!(world.gateway(), gateway);
+}
+
 /// An LLM that never answers, and where it is.
 fn silent() -> (TcpListener, String) {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
