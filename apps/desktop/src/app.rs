@@ -1,7 +1,8 @@
 //! What happens when: the one place that knows the window and the gateway.
 
 use std::collections::VecDeque;
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -65,7 +66,10 @@ pub(crate) struct App {
     memory: Memory,
     port: u16,
     shown: Shown,
-    attempt: u32,
+    /// The number of the latest; the threads of earlier ones see that they are not.
+    attempt: Arc<AtomicU32>,
+    /// Whether its outcome is open.
+    pending: bool,
     /// The gateway that we started, and in which attempt.
     server: Option<(u32, Server)>,
     log: VecDeque<String>,
@@ -94,7 +98,8 @@ impl App {
             port: port.or(memory.port).unwrap_or(PORT),
             memory,
             shown: Shown::Trouble,
-            attempt: 0,
+            attempt: Arc::default(),
+            pending: false,
             server: None,
             log: VecDeque::new(),
             watch: Watch::default(),
@@ -158,23 +163,29 @@ impl App {
     }
 
     fn learn(&mut self, attempt: u32, news: News) {
+        let latest = attempt == self.attempt.load(Ordering::Relaxed);
         let of_server = self.server.as_ref().is_some_and(|(number, _)| *number == attempt);
         match news {
             News::Log(line) => {
                 self.log.push_back(line);
                 self.log.drain(..self.log.len().saturating_sub(LAST_WORDS));
             }
-            News::Started(server) if attempt == self.attempt => {
+            News::Started(server) if latest => {
                 self.log.clear();
-                self.server = Some((attempt, server));
+                if let Some((_, earlier)) = self.server.replace((attempt, server)) {
+                    earlier.retire();
+                }
+                // Its time counts from here: another may have had to end first.
                 self.wait();
             }
-            News::Ready(origin) if attempt == self.attempt => {
+            News::Ready(origin) if latest => {
+                self.pending = false;
                 self.shown = Shown::Page;
                 self.view.page.show(&origin);
                 self.view.show_page();
             }
-            News::Failed(why) if attempt == self.attempt => {
+            News::Failed(why) if latest => {
+                self.pending = false;
                 let ended = self.server.take_if(|_| of_server).map(|(_, server)| server.ended());
                 let how = ended.map(|how| format!(": it ended {how}")).unwrap_or_default();
                 self.trouble(NO_GATEWAY, &format!("{why}{how}"));
@@ -183,19 +194,23 @@ impl App {
                 let how = self.server.take().map(|(_, server)| server.ended()).unwrap_or_default();
                 self.trouble(NO_GATEWAY, &format!("The gateway has ended {how}."));
             }
-            // Of an attempt that nobody waits for any more. A gateway that it started ends with the value.
-            News::Started(_) | News::Ready(_) | News::Failed(_) | News::Ended => {}
+            // Of an attempt that nobody waits for any more.
+            News::Started(server) => server.retire(),
+            News::Ready(_) | News::Failed(_) | News::Ended => {}
         }
     }
 
     fn act(&mut self, action: Action) {
         match action {
             Action::Reload => {
-                if self.shown != Shown::Page {
+                if self.shown == Shown::Trouble {
                     self.wait();
                 }
-                // The page is loaded anew once a gateway answers; if it is gone, another is started.
-                self.connect();
+                // The page is loaded anew once a gateway answers; if it is gone, another is started. One that is being
+                // started does not answer yet, and a second one would get into its way.
+                if !self.pending {
+                    self.connect();
+                }
             }
             Action::ChangePort => {
                 self.shown = Shown::Trouble;
@@ -219,16 +234,17 @@ impl App {
     }
 
     fn use_port(&mut self, port: u16) {
-        if port != self.port
-            && let Some((_, server)) = self.server.take()
-        {
-            drop(thread::spawn(move || server.end()));
+        let other = port != self.port;
+        if other && let Some((_, server)) = self.server.take() {
+            server.retire();
         }
         self.port = port;
         self.memory.port = Some(port);
         self.keep();
         self.wait();
-        self.connect();
+        if other || !self.pending {
+            self.connect();
+        }
     }
 
     fn titled(&mut self, title: &str) {
@@ -261,17 +277,22 @@ impl App {
 
     /// Looks for a gateway, or starts one.
     fn connect(&mut self) {
-        self.attempt += 1;
-        let (attempt, said) = (self.attempt, self.said.clone());
+        self.pending = true;
+        let (attempt, said) = (self.next_attempt(), self.said.clone());
         let tell = move |news| drop(said.send_event(Said::Gateway(attempt, news)));
-        gateway::connect(&self.places, self.port, tell);
+        let latest = Arc::clone(&self.attempt);
+        let wanted = move || latest.load(Ordering::Relaxed) == attempt;
+        gateway::connect(&self.places, self.port, wanted, tell);
+    }
+
+    /// Nothing that was attempted before matters from here on.
+    fn next_attempt(&self) -> u32 {
+        self.attempt.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     fn wait(&mut self) {
-        if !matches!(self.shown, Shown::Waiting(_)) {
-            self.shown = Shown::Waiting(Instant::now());
-            self.view.title("Trunkline");
-        }
+        self.shown = Shown::Waiting(Instant::now());
+        self.view.title("Trunkline");
         self.view.show_panel();
     }
 
@@ -304,7 +325,8 @@ impl App {
             && let Some((_, server)) = self.server.take()
         {
             server.kill();
-            self.attempt += 1;
+            self.next_attempt();
+            self.pending = false;
             let why = format!("It has not begun to listen within {} s.", STARTUP.as_secs());
             self.trouble(NO_GATEWAY, &why);
             return None;

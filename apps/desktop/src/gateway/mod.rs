@@ -21,7 +21,7 @@ const DRAIN: Duration = Duration::from_secs(60);
 pub(crate) enum News {
     /// A line that a gateway of ours, or we ourselves, have to say; any number of them, at any time.
     Log(String),
-    /// A gateway of ours was started. Dropping it ends it.
+    /// A gateway of ours was started.
     Started(Server),
     /// It answers at this origin.
     Ready(String),
@@ -31,10 +31,16 @@ pub(crate) enum News {
     Ended,
 }
 
-/// Finds or starts the gateway of this port, on a thread of its own.
-pub(crate) fn connect(places: &Places, port: u16, tell: impl Fn(News) + Clone + Send + 'static) {
+/// Finds or starts the gateway of this port, on a thread of its own, for as long as it is wanted.
+pub(crate) fn connect(
+    places: &Places,
+    port: u16,
+    wanted: impl Fn() -> bool + Send + 'static,
+    tell: impl Fn(News) + Clone + Send + 'static,
+) {
     let places = places.clone();
-    drop(thread::spawn(move || match ready_to_start(port, &tell) {
+    drop(thread::spawn(move || match ready_to_start(port, &wanted, &tell) {
+        Ok(true) if !wanted() => {}
         Ok(true) => server::start(&places, port, &tell),
         Ok(false) => tell(News::Ready(origin(port))),
         Err(why) => tell(News::Failed(why)),
@@ -46,13 +52,13 @@ fn origin(port: u16) -> String {
 }
 
 /// Whether the port is free; not if a gateway is there that can be used; or why neither.
-fn ready_to_start(port: u16, tell: &impl Fn(News)) -> Result<bool, String> {
+fn ready_to_start(port: u16, wanted: &impl Fn() -> bool, tell: &impl Fn(News)) -> Result<bool, String> {
     let since = Instant::now();
     loop {
         match ask(port) {
             Answer::Nobody => return Ok(true),
             Answer::Gateway => return Ok(false),
-            Answer::Draining if since.elapsed() < DRAIN => {
+            Answer::Draining if wanted() && since.elapsed() < DRAIN => {
                 tell(News::Log(format!("the gateway on port {port} is stopping: waiting for its end")));
                 thread::sleep(Duration::from_millis(500));
             }

@@ -28,6 +28,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Ends it, on a thread that waits until it has.
+    pub(crate) fn retire(self) {
+        drop(thread::spawn(move || self.end()));
+    }
+
     /// Ends it, and waits until it has.
     pub(crate) fn end(mut self) {
         drop(self.stdin.take());

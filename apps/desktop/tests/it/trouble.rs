@@ -31,8 +31,11 @@ fn one_that_takes_its_time_is_awaited_and_then_used() {
     until("it is started", || world.log().contains("looking for the keys"));
     window.focused();
     world.screen.picture("waiting");
+    // Nobody gets another by asking twice.
+    world.screen.press(&["F5", "ctrl+r"]);
     std::fs::write(world.path("home/go"), "").unwrap();
     window.ask(world.port, "how are you");
+    assert_eq!(world.log().matches("looking for the keys").count(), 1, "one was started");
 }
 
 #[test]
