@@ -9,6 +9,7 @@ use anyhow::Result;
 use tao::event::{Event, WindowEvent};
 use tao::event_loop::{ControlFlow, EventLoop, EventLoopProxy};
 
+use crate::alarm::Alarm;
 use crate::gateway::{self, News, Server};
 use crate::instance::Caller;
 use crate::links::{self, Leads, leads};
@@ -77,6 +78,7 @@ pub(crate) struct App {
     notices: Option<Notices>,
     /// Since when there is something to remember that is not on disk.
     unsaved: Option<Instant>,
+    alarm: Alarm,
     quits: bool,
 }
 
@@ -105,6 +107,7 @@ impl App {
             watch: Watch::default(),
             notices,
             unsaved: None,
+            alarm: Alarm::default(),
             quits: false,
         };
         app.wait();
@@ -120,11 +123,7 @@ impl App {
             if let WindowEvent::CloseRequested = event {
                 self.ask_to_quit();
             } else if let WindowEvent::Resized(_) | WindowEvent::Moved(_) = event {
-                let before = self.memory.clone();
-                self.view.note(&mut self.memory);
-                if self.memory != before {
-                    self.unsaved.get_or_insert_with(Instant::now);
-                }
+                self.change(View::note);
             }
         }
         self.tick()
@@ -229,7 +228,7 @@ impl App {
     }
 
     fn zoom(&mut self, change: impl Fn(&mut Memory)) {
-        change(&mut self.memory);
+        self.change(|_, memory| change(memory));
         self.view.page.zoom(self.memory.zoom);
     }
 
@@ -314,7 +313,10 @@ impl App {
         }
         let save = self.unsaved.map(|since| since + SETTLES);
         let next = save.into_iter().chain(self.watch_the_wait()).min();
-        next.map_or(ControlFlow::Wait, ControlFlow::WaitUntil)
+        next.map_or(ControlFlow::Wait, |at| {
+            self.alarm.set(at);
+            ControlFlow::WaitUntil(at)
+        })
     }
 
     /// Shows how long a gateway is awaited; when to look again.
@@ -341,6 +343,15 @@ impl App {
             self.view.confirm_quit(move || drop(said.send_event(Said::Quit)));
         } else {
             self.quits = true;
+        }
+    }
+
+    /// Changes what is remembered. It is kept when it has settled.
+    fn change(&mut self, change: impl Fn(&View, &mut Memory)) {
+        let before = self.memory.clone();
+        change(&self.view, &mut self.memory);
+        if self.memory != before {
+            self.unsaved.get_or_insert_with(Instant::now);
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! The page gets nothing here that a browser would not give it: there is no channel from it to us but its title.
 
+mod alarm;
 mod app;
 mod args;
 mod gateway;

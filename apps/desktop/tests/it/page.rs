@@ -1,5 +1,6 @@
 //! The window and its page: a message is answered, keys do what people expect, and where it was is remembered.
 
+use crate::standin::StandIn;
 use crate::world::{World, until};
 
 #[test]
@@ -51,6 +52,22 @@ fn text_is_pasted_and_the_page_zoomed() {
     world.screen.press(&["ctrl+0", "ctrl+w"]);
     assert_eq!(window.ended(), Some(0));
     assert_eq!(world.remembered()["zoom"], 100);
+}
+
+/// A page in which nothing moves, and nobody need write.
+const STILL: &str = "<!doctype html><title>Still</title>still";
+
+#[test]
+fn zoom_is_remembered_also_if_it_does_not_end_well() {
+    let world = World::new();
+    let _stand_in = StandIn::new(world.port, STILL);
+    let window = world.open();
+    window.titled("Still");
+    window.focused();
+    world.screen.press(&["ctrl+plus"]);
+    until("it is remembered", || world.remembered()["zoom"] == 110);
+    window.signal("KILL");
+    assert_eq!(window.ended(), None);
 }
 
 #[test]
