@@ -12,7 +12,7 @@ use tao::event_loop::{ControlFlow, EventLoop, EventLoopProxy};
 use crate::alarm::Alarm;
 use crate::gateway::{self, News, Server};
 use crate::instance::Caller;
-use crate::links::{self, Leads, leads};
+use crate::links::{self, Leads, Pace, leads};
 use crate::memory::Memory;
 use crate::menu::Action;
 use crate::notice::{Notices, Watch, plain};
@@ -74,6 +74,7 @@ pub(crate) struct App {
     /// The gateway that we started, and in which attempt.
     server: Option<(u32, Server)>,
     log: VecDeque<String>,
+    pace: Pace,
     watch: Watch,
     notices: Option<Notices>,
     /// Since when there is something to remember that is not on disk.
@@ -104,6 +105,7 @@ impl App {
             pending: false,
             server: None,
             log: VecDeque::new(),
+            pace: Pace::default(),
             watch: Watch::default(),
             notices,
             unsaved: None,
@@ -216,7 +218,7 @@ impl App {
                 self.view.panel.choose(self.port);
                 self.view.show_panel();
             }
-            Action::OpenInBrowser => self.browse(&format!("{}/", self.view.page.origin())),
+            Action::OpenInBrowser => self.open_in_browser(),
             Action::Quit => self.ask_to_quit(),
             Action::Edit(command) => self.view.page.edit(command),
             Action::ZoomIn => self.zoom(Memory::zoom_in),
@@ -261,10 +263,18 @@ impl App {
     }
 
     /// New windows come here, too, wherever they lead.
-    fn leave(&self, url: &str) {
+    fn leave(&mut self, url: &str) {
         match leads(url, &self.view.page.origin()) {
-            Leads::Home | Leads::Away => self.browse(url),
-            Leads::Nowhere => {}
+            Leads::Home | Leads::Away if self.pace.allows(Instant::now()) => self.browse(url),
+            Leads::Home | Leads::Away | Leads::Nowhere => {}
+        }
+    }
+
+    fn open_in_browser(&self) {
+        let origin = self.view.page.origin();
+        // Before there was a gateway there is nothing to open.
+        if !origin.is_empty() {
+            self.browse(&format!("{origin}/"));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leads {
@@ -24,6 +25,25 @@ pub(crate) fn leads(url: &str, origin: &str) -> Leads {
     }
 }
 
+/// Nobody clicks on more links than that, but a page can say that they did.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often a page may have something opened.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    last: Option<Instant>,
+}
+
+impl Pace {
+    pub(crate) fn allows(&mut self, now: Instant) -> bool {
+        let allowed = self.last.is_none_or(|last| now.duration_since(last) >= PAUSE);
+        if allowed {
+            self.last = Some(now);
+        }
+        allowed
+    }
+}
+
 /// Opens an address that leads away with the user's own program for it; says why not.
 pub(crate) fn open(url: &str) -> Result<(), String> {
     #[expect(clippy::disallowed_methods, reason = "the desktop's way to open an address is a program")]
@@ -37,6 +57,13 @@ pub(crate) fn open(url: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_that_leaves_all_the_time_leaves_once_a_second() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let allowed = (0..25).filter(|n| pace.allows(start + Duration::from_millis(n * 100)));
+        assert_eq!(allowed.collect::<Vec<_>>(), [0, 10, 20]);
+    }
 
     #[test]
     fn only_the_gateway_is_home() {

@@ -31,11 +31,15 @@ fn one_that_takes_its_time_is_awaited_and_then_used() {
     until("it is started", || world.log().contains("looking for the keys"));
     window.focused();
     world.screen.picture("waiting");
-    // Nobody gets another by asking twice.
-    world.screen.press(&["F5", "ctrl+r"]);
+    // Nobody gets another by asking twice, and there is nothing yet that a browser could show.
+    world.screen.press(&["F5", "ctrl+r", "alt+f", "b"]);
     std::fs::write(world.path("home/go"), "").unwrap();
     window.ask(world.port, "how are you");
     assert_eq!(world.log().matches("looking for the keys").count(), 1, "one was started");
+    assert_eq!(world.opened(), "");
+    // Now there is.
+    world.screen.press(&["alt+f", "b"]);
+    until("it is in the browser", || world.opened() == format!("1\nhttp://127.0.0.1:{}/\n", world.port));
 }
 
 #[test]
