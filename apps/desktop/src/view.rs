@@ -100,7 +100,9 @@ impl View {
         memory.maximized = self.window.is_maximized();
         if !memory.maximized {
             let window = self.window.gtk_window();
-            (memory.size, memory.position) = (window.size(), Some(window.position()));
+            memory.size = window.size();
+            // Wayland tells no window where it is, and GTK says the corner.
+            memory.position = (!window.display().backend().is_wayland()).then(|| window.position());
         }
     }
 

@@ -111,8 +111,10 @@ fn build_window(built: &Built, profile: Profile) -> Result<()> {
 fn beside_the_gateway(built: &Built) -> Result<PathBuf> {
     let window = built.gateway.join("release/trunkline-desktop");
     fs::create_dir_all(built.gateway.join("release"))?;
-    fs::copy(built.window.join("release/trunkline-desktop"), &window)
-        .context("the window is not where it was built")?;
+    // Renamed into place: a window that is open goes on with the program that it was.
+    let new = window.with_extension("new");
+    fs::copy(built.window.join("release/trunkline-desktop"), &new).context("the window is not where it was built")?;
+    fs::rename(new, &window)?;
     Ok(window)
 }
 
