@@ -51,7 +51,7 @@ pub(crate) struct Attempt {
 enum State {
     Live(Box<Live>),
     /// A line was lost before it had said anything: whatever is left of it is ended,
-    Leaving(Box<Live>, Spec),
+    Leaving(Box<Live>, Box<Spec>),
     /// and the same turn begins again in a process of its own.
     Starting(Box<Live>, Starting),
     /// A service answers.
@@ -311,7 +311,7 @@ impl Attempt {
         tracing::info!(model = live.model.name, "{message}");
         engine.warm.ledger.note(&provider.name, |figures| figures.lost += 1);
         self.events.push_back(Event::Notice { message });
-        self.state = State::Leaving(live, spec);
+        self.state = State::Leaving(live, Box::new(spec));
     }
 
     fn start_cold(&mut self) {
@@ -319,7 +319,7 @@ impl Attempt {
         live.carrier = None;
         let (engine, provider) = (Arc::clone(&live.belongings.engine), Arc::clone(&live.provider));
         let starting = async move {
-            engine.start_process(spec, &provider).await.map_err(|not_begun| match not_begun {
+            engine.start_process(*spec, &provider).await.map_err(|not_begun| match not_begun {
                 NotBegun::Failed(failure) => failure,
                 NotBegun::Exhausted(message) => Failure::new(Category::Server, message),
             })
