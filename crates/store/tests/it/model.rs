@@ -1,6 +1,6 @@
 //! Any sequence of operations against a plain model of them: what is whose, and which chain leads where.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use proptest::prelude::*;
 use trunkline_core::event::SessionId;
@@ -54,7 +54,7 @@ struct Model {
     /// In the order they were begun in; a deleted one stays named, as a client may go on naming it.
     names: Vec<SessionKey>,
     sessions: BTreeMap<SessionKey, Known>,
-    chains: HashMap<(usize, usize, u8), SessionKey>,
+    chains: HashMap<(usize, usize, u8), BTreeSet<SessionKey>>,
 }
 
 impl Model {
@@ -100,7 +100,9 @@ async fn take(store: &Store, model: &mut Model, step: Step) -> Result<(), StoreE
             assert_eq!(deleted, model.of(&key, at).is_some());
             if deleted {
                 model.sessions.remove(&key);
-                model.chains.retain(|_, session| *session != key);
+                model.chains.values_mut().for_each(|sessions| {
+                    sessions.remove(&key);
+                });
             }
         }
         Step::Remember { owner: at, model: which, hash, session } => {
@@ -108,7 +110,7 @@ async fn take(store: &Store, model: &mut Model, step: Step) -> Result<(), StoreE
             let done = store.chain_remember(&owner(at), MODELS[which], &[hash; 32], 1, &key).await;
             if model.of(&key, at).is_some() {
                 done?;
-                model.chains.insert((at, which, hash), key);
+                model.chains.entry((at, which, hash)).or_default().insert(key);
             } else {
                 assert!(matches!(done, Err(StoreError::NoSuchSession)), "{done:?}");
             }
@@ -116,7 +118,11 @@ async fn take(store: &Store, model: &mut Model, step: Step) -> Result<(), StoreE
         Step::Find { owner: at, model: which, hashes } => {
             let given: Vec<_> = hashes.iter().map(|&hash| [hash; 32]).collect();
             let found = store.chain_find(&owner(at), MODELS[which], &given).await?;
-            let known = |hash: &u8| model.chains.get(&(at, which, *hash)).cloned();
+            // What leads to several leads to none.
+            let known = |hash: &u8| {
+                let sessions = model.chains.get(&(at, which, *hash)).filter(|sessions| sessions.len() == 1)?;
+                sessions.first().cloned()
+            };
             let expected = hashes.iter().enumerate().find_map(|(index, hash)| Some((index, known(hash)?)));
             assert_eq!(found, expected, "{hashes:?}");
         }
