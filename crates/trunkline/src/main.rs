@@ -24,6 +24,7 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|arg| arg == "__keeper") {
         return trunkline_process::keeper_main();
     }
+    trunkline_memory::keep_little();
     // There are keys in our environment, and whatever we start runs as we do.
     let closed = trunkline_process::close_to_others();
     let cli = Cli::parse();
