@@ -36,6 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// No timer is set for later: it would only have to be looked at again.
 const FAR: Duration = Duration::from_secs(3600);
 
+/// Who is told what a run prints while it is being ended.
+pub(crate) type Hear<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
+
 /// Everything about a program that was started and is not yet gone.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -160,36 +163,50 @@ impl Run {
         }
     }
 
-    /// Drives the run without anybody listening, until nothing is left of it.
-    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<Exit> {
+    /// Drives the run until nothing is left of it.
+    fn poll_over(&mut self, cx: &mut Context<'_>, hear: Hear<'_>) -> Poll<Exit> {
         self.poll_keeper(cx);
         if self.is_over() {
             return Poll::Ready(self.exit.unwrap_or(Exit::KILLED));
         }
         self.poll_input(cx);
         self.poll_stderr(cx);
-        while self.poll_stdout(cx).is_ready() {}
+        let _ = self.poll_rest(cx, hear);
         Poll::Pending
     }
 
+    /// All of stdout that is there. Ready at its end.
+    fn poll_rest(&mut self, cx: &mut Context<'_>, hear: Hear<'_>) -> Poll<()> {
+        while let Poll::Ready(read) = self.poll_stdout(cx) {
+            hear(&self.buffer[..read]);
+        }
+        if self.pipes.stdout.is_none() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
     /// The ladder: waits, asks, and has it killed. A shutdown cuts the waiting short.
-    pub(crate) async fn end(&mut self, linger: Duration) -> Exit {
+    pub(crate) async fn end(&mut self, linger: Duration, hear: Hear<'_>) -> Exit {
         self.leave();
         self.close_input();
         let closing = self.janitor().closing().clone();
-        let by_itself = timeout(linger, poll_fn(|cx| self.poll_over(cx)));
+        let by_itself = timeout(linger, poll_fn(|cx| self.poll_over(cx, hear)));
         if let Some(Ok(exit)) = closing.run_until_cancelled(by_itself).await {
             return exit;
         }
         self.ask_to_stop();
-        if let Ok(exit) = timeout(self.grace.saturating_add(PATIENCE), poll_fn(|cx| self.poll_over(cx))).await {
+        if let Ok(exit) = timeout(self.grace.saturating_add(PATIENCE), poll_fn(|cx| self.poll_over(cx, hear))).await {
             return exit;
         }
         tracing::warn!(keeper = self.keeper, pid = self.pid, "a keeper does not answer: killing it and its run");
         if let Some(link) = &self.link {
             link.kill();
         }
-        poll_fn(|cx| self.poll_over(cx)).await
+        poll_fn(|cx| self.poll_over(cx, hear)).await
+    }
+
+    /// What its pipe still holds of a run that is over.
+    pub(crate) async fn rest(&mut self, hear: Hear<'_>) {
+        // Only a process that got away could hold it open.
+        let _ = timeout(DRAIN, poll_fn(|cx| self.poll_rest(cx, hear))).await;
     }
 
     fn ask_to_stop(&self) {

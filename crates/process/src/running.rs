@@ -93,9 +93,16 @@ impl Running {
         self.finish(Duration::ZERO).await
     }
 
+    /// As [`stop`](Self::stop), and hears all it prints to its end: what is in its pipe, and what it says on its way out.
+    pub async fn stop_hearing(mut self, mut hear: impl FnMut(&[u8]) + Send) -> Exit {
+        let exit = self.run().end(Duration::ZERO, &mut hear).await;
+        self.run().rest(&mut hear).await;
+        exit
+    }
+
     /// As [`stop`](Self::stop), for one that is kept to be asked how it was. Cancel safe: whoever asks again goes on with it.
     pub async fn end(&mut self) -> Exit {
-        self.run().end(Duration::ZERO).await
+        self.run().end(Duration::ZERO, &mut |_| ()).await
     }
 
     /// Lets the program end by itself within `linger`, and stops it after that; its output is thrown away. Returns when
@@ -103,7 +110,7 @@ impl Running {
     ///
     /// Dropping the future goes on with it in the background, as dropping the run does.
     pub async fn finish(mut self, linger: Duration) -> Exit {
-        self.run().end(linger).await
+        self.run().end(linger, &mut |_| ()).await
     }
 
     /// As [`finish`](Self::finish), in the background.
@@ -121,7 +128,7 @@ impl Running {
         {
             run.leave();
             let janitor = Arc::clone(run.janitor());
-            janitor.spawn(async move { run.end(linger).await });
+            janitor.spawn(async move { run.end(linger, &mut |_| ()).await });
         }
     }
 }

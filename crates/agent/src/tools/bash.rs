@@ -66,7 +66,7 @@ pub(super) async fn run(
         }
     };
     // What it left running must not write to files that the next call reads.
-    running.stop().await;
+    running.stop_hearing(|chunk| transcript.push(chunk)).await;
     tell(transcript.into_text(), &end, time_limit)
 }
 

@@ -44,6 +44,18 @@ async fn the_signal_is_the_one_asked_for() {
 }
 
 #[tokio::test]
+async fn all_it_printed_is_heard_by_who_wants_to_hear_it() {
+    let stage = Stage::new();
+    let running = stage.start("trap 'echo two; exit 4' TERM; echo one; : >begun; sleep 1000 & wait").await;
+    // Nobody has asked for a step yet: what it printed is in its pipe.
+    until("it has begun", || stage.folder().join("begun").exists()).await;
+    let mut heard = Vec::new();
+    assert_eq!(running.stop_hearing(|chunk| heard.extend_from_slice(chunk)).await, Exit::Code(4));
+    assert_eq!(String::from_utf8(heard).unwrap(), "one\ntwo\n");
+    stage.keepers.shutdown().await;
+}
+
+#[tokio::test]
 async fn case_39_what_ignores_the_signal_is_killed_after_the_grace() {
     let stage = Stage::new();
     let mut spec = stage.script("trap '' TERM; echo $$; while :; do sleep 1000; done");

@@ -213,7 +213,7 @@ fn who_hangs_up_in_the_middle_of_a_tool_ends_it_and_the_session_goes_on() {
         calls(
             "Wait.",
             &[
-                ("a", "bash", json!({"command": "echo $$ > pid; sleep 600 & echo $! > child; echo begun; wait"})),
+                ("a", "bash", json!({"command": "echo begun; echo $$ > pid; sleep 600 & echo $! > child; wait"})),
                 ("b", "bash", json!({"command": "touch never"})),
             ],
         ),
