@@ -8,6 +8,9 @@ use crate::session::{NewSession, SessionKey, first_words, path_text};
 use crate::store::Store;
 use crate::time::Time;
 
+/// How many histories one statement takes; a turn has one or two.
+const CHAINS: usize = 4;
+
 /// A turn that is over.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionTurn<'a> {
@@ -61,20 +64,19 @@ impl Store {
         }
         sqlx::query("DELETE FROM chains WHERE session = ?1").bind(&turn.id.0).execute(&mut *transaction).await?;
         let chains = if they_lead() { turn.chains } else { &[] };
-        for (hash, messages) in chains {
-            sqlx::query(
-                "INSERT INTO chains (owner, model, hash, messages, created, session) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                 ON CONFLICT (owner, model, hash, session) DO UPDATE
+        for several in chains.chunks(CHAINS) {
+            let mut query =
+                sqlx::QueryBuilder::new("INSERT INTO chains (owner, model, hash, messages, created, session) ");
+            query.push_values(several, |mut row, (hash, messages)| {
+                let messages = i64::try_from(*messages).unwrap_or(i64::MAX);
+                row.push_bind(owner).push_bind(turn.asked).push_bind(hash.as_slice()).push_bind(messages);
+                row.push_bind(now).push_bind(&turn.id.0);
+            });
+            query.push(
+                " ON CONFLICT (owner, model, hash, session) DO UPDATE
                  SET messages = excluded.messages, created = excluded.created",
-            )
-            .bind(owner)
-            .bind(turn.asked)
-            .bind(hash.as_slice())
-            .bind(i64::try_from(*messages).unwrap_or(i64::MAX))
-            .bind(now)
-            .bind(&turn.id.0)
-            .execute(&mut *transaction)
-            .await?;
+            );
+            query.build().execute(&mut *transaction).await?;
         }
         transaction.commit().await
     }

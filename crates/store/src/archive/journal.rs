@@ -12,7 +12,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 
-use super::row::{Row, write};
+use super::row::Row;
+use super::write::write;
 use crate::store::Store;
 
 /// The folder's name, beside the database.

@@ -6,6 +6,7 @@ mod journal;
 mod merge;
 mod read;
 mod row;
+mod write;
 mod writer;
 
 pub use export::Selection;
