@@ -216,9 +216,7 @@ impl Engine {
             match boot {
                 Ok(Some(boot)) => {
                     let boot = Arc::new(boot);
-                    if let Some(wish) = Wish::of(model, &boot) {
-                        inner.want_lines(&boot, wish);
-                    }
+                    inner.want_lines(&boot, Wish::of(model, &boot));
                 }
                 Ok(None) => tracing::warn!(model = model.name, "warm: no process of this model can be kept ready"),
                 Err(failure) => tracing::warn!(model = model.name, "warm: {failure}"),

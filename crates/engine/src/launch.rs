@@ -21,7 +21,7 @@ use crate::models::Models;
 use crate::plan::{Plan, values};
 use crate::program::locate;
 use crate::sandbox::{self, Bounds, Scene};
-use crate::warm::Boot;
+use crate::warm::{Boot, Wish};
 use crate::{agent_file, compiled, home};
 
 pub(crate) struct Launch<'a> {
@@ -123,7 +123,9 @@ impl Launch<'_> {
         let (model, provider) = (self.model, self.provider);
         let pictures = self.said().iter().any(|message| !message.images.is_empty());
         let can = !model.worktree && !pictures && self.form() == Form::Streamed;
-        let Some(live) = provider.live.as_ref().filter(|_| can) else { return Ok(None) };
+        let Some(live) = provider.live.as_ref().filter(|live| can && Wish::is_any(model, live)) else {
+            return Ok(None);
+        };
         let cwd_text = cwd.to_string_lossy();
         let values = values(model, provider, "", &cwd_text);
         let (command, greeting) = provider.live_command(live, &values, prompt.system.as_deref())?;
@@ -135,7 +137,6 @@ impl Launch<'_> {
             greeting,
             litters: provider.litters,
             reads: live.reads.clone(),
-            only_asked: live.asked,
             uses_first: if clients_own { 2 } else { 1 },
         }))
     }

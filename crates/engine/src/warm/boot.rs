@@ -1,6 +1,6 @@
 //! What a process is started as: all that is fixed from then on.
 
-use trunkline_core::live::{Greeting, Protocol};
+use trunkline_core::live::{Greeting, Protocol, Recipe};
 use trunkline_core::model::Model;
 use trunkline_process::Spec;
 
@@ -15,8 +15,6 @@ pub(crate) struct Boot {
     pub(crate) litters: bool,
     /// Files that it reads when it starts.
     pub(crate) reads: Vec<String>,
-    /// It is kept only for a model that asks for it.
-    pub(crate) only_asked: bool,
     /// How often its kind must be used before one is worth keeping: one that only a client's own words make different may
     /// never be wanted again.
     pub(crate) uses_first: usize,
@@ -32,13 +30,16 @@ pub(crate) enum Wish {
 }
 
 impl Wish {
-    /// What a model wants of a kind; none if it wants no lines at all. A fixed number is of the model's own kind.
-    pub(crate) fn of(model: &Model, boot: &Boot) -> Option<Self> {
+    /// Whether a model wants lines at all. Some are kept only for a model that asks for them.
+    pub(crate) fn is_any(model: &Model, recipe: &Recipe) -> bool {
+        model.warm.map_or(!recipe.asked, |number| number > 0)
+    }
+
+    /// What a model that wants some wants of a kind. A fixed number is of the model's own kind.
+    pub(crate) fn of(model: &Model, boot: &Boot) -> Self {
         match model.warm {
-            Some(0) => None,
-            None if boot.only_asked => None,
-            Some(number) if boot.uses_first <= 1 => Some(Self::Fixed(number as usize)),
-            Some(_) | None => Some(Self::ByUse),
+            Some(number) if boot.uses_first <= 1 => Self::Fixed(number as usize),
+            Some(_) | None => Self::ByUse,
         }
     }
 }

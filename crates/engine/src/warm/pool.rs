@@ -104,7 +104,7 @@ impl Pool {
     pub(crate) async fn take(
         &self,
         boot: &Arc<Boot>,
-        wish: Option<Wish>,
+        wish: Wish,
         session: Option<&SessionId>,
         linger: Duration,
     ) -> Option<Taken> {
@@ -113,12 +113,11 @@ impl Pool {
         }
         let stamps = stamps(boot);
         if let Some(session) = session
-            && let Some(kept) = self.held(boot, &stamps, wish, session, linger).await
+            && let Some(kept) = self.held(boot, &stamps, session, linger).await
         {
             self.ledger.note(&boot.provider, |figures| figures.resumed += 1);
             return Some(Taken { kept, fresh: false });
         }
-        let wish = wish?;
         // Others go on with a session only when they are started for it.
         if session.is_some() && boot.protocol != Protocol::AppServer {
             return None;
@@ -136,17 +135,10 @@ impl Pool {
         None
     }
 
-    async fn held(
-        &self,
-        boot: &Boot,
-        stamps: &Stamps,
-        wish: Option<Wish>,
-        session: &SessionId,
-        linger: Duration,
-    ) -> Option<Kept> {
+    async fn held(&self, boot: &Boot, stamps: &Stamps, session: &SessionId, linger: Duration) -> Option<Kept> {
         let ticket = self.state().release(&boot.provider, session)?;
         let kept = ticket.redeem().await?;
-        if wish.is_some() && *kept.boot == *boot && kept.stamps == *stamps {
+        if *kept.boot == *boot && kept.stamps == *stamps {
             return Some(kept);
         }
         kept.end(linger).await;
