@@ -33,7 +33,8 @@ pub(crate) struct Memory {
 impl Gateway {
     pub(crate) async fn start(binary: &Path, agent: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let model = |mode: &str| json!({"driver": "codex", "repoPath": folder.path(), "command": agent, "env": {"FAKE_AGENT": mode}});
+        // It speaks no protocol that keeps it: to try would be measured, too.
+        let model = |mode: &str| json!({"driver": "codex", "repoPath": folder.path(), "command": agent, "warm": 0, "env": {"FAKE_AGENT": mode}});
         let models =
             json!({"noop": model("noop"), "stream": model("stream"), "hang": model("hang"), "flood": model("flood")});
         fs::write(folder.path().join("models.json"), models.to_string())?;
