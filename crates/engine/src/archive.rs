@@ -17,6 +17,7 @@ use trunkline_core::turn::{self, Turn};
 use trunkline_store::{LogState, Outcome, Record, SessionKey, Store, Surface, Time, TurnBegun, TurnEnded, Writer};
 
 use crate::masking::{head, masked};
+use crate::metrics::Tally;
 use crate::runs::{self, By, Live, Log, Presence};
 use crate::session::whose;
 
@@ -34,6 +35,7 @@ const DETAIL: usize = 64 * 1024;
 pub(crate) struct Archive {
     kept: OnceLock<(Store, Writer)>,
     lost: Arc<AtomicU64>,
+    pub(crate) tally: Arc<Tally>,
     stop: CancellationToken,
     keeping: TaskTracker,
 }
@@ -60,12 +62,17 @@ impl Archive {
         }
     }
 
+    /// How many records the disk was too slow for.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
     /// Waits until everything is kept.
     pub(crate) async fn close(&self) {
         self.stop.cancel();
         self.keeping.close();
         self.keeping.wait().await;
-        let lost = self.lost.load(Ordering::Relaxed);
+        let lost = self.lost();
         if lost > 0 {
             tracing::error!(lost, "records of turns were lost: the disk was too slow for them");
         }
@@ -87,6 +94,7 @@ impl Archive {
             attempts: 0,
             logged_end: false,
             lost: Arc::clone(&self.lost),
+            tally: Arc::clone(&self.tally),
             secrets: secrets.clone(),
             presence: begun.presence,
             began: Instant::now(),
@@ -138,6 +146,7 @@ pub(crate) struct Recorder {
     /// The last event is in the log, or was to be.
     logged_end: bool,
     lost: Arc<AtomicU64>,
+    tally: Arc<Tally>,
     secrets: Secrets,
     began: Instant,
     events: u64,
@@ -259,13 +268,15 @@ impl Recorder {
             }
             Err(failure) => (Outcome::Failed(failure.category), &failure.message),
         };
+        let took = self.began.elapsed();
+        self.tally.ended(end.provider, outcome.name(), took);
         let ended = TurnEnded {
             run: self.presence.id.clone(),
             provider: end.provider.to_owned(),
             outcome,
             answer: self.secrets.mask(head(text, TEXT)),
             usage: self.usage,
-            duration: self.began.elapsed(),
+            duration: took,
             session: end.session.map(|session| SessionKey(session.0.clone())),
             time: Time::now(),
             attempts: self.attempts,

@@ -2,7 +2,7 @@
 //!
 //! [`serve`] takes an open socket and a [`Stop`] and returns when the last connection has ended. Its first layer
 //! (`edge`) owns connections, timers and the drain; [`auth`] decides who may come in; the handlers (`chat`, `models`,
-//! `route`, `runs`, `health`, `page`) translate. No task outlives `serve`, and a run lives as long as the answer it is for, unless
+//! `route`, `runs`, `health`, `page`) translate. What is counted has a port of its own ([`serve_metrics`]). No task outlives `serve`, and a run lives as long as the answer it is for, unless
 //! it was asked for otherwise.
 
 mod answer;
@@ -13,6 +13,7 @@ mod config;
 mod door;
 mod edge;
 mod health;
+mod metrics;
 mod models;
 mod page;
 mod reply;
@@ -43,6 +44,7 @@ use uuid::Uuid;
 
 pub use config::{Config, Limits};
 pub use door::{Door, Events};
+pub use metrics::serve_metrics;
 pub use page::forget_chats;
 use strangers::Strangers;
 

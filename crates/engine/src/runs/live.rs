@@ -102,6 +102,11 @@ impl Registry {
         self.lock().get(id).cloned()
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Stops those that nobody pulls: the others end with whoever does.
     pub(crate) fn stop_driven(&self) {
         self.lock().values().filter(|live| live.on_disconnect.is_some()).for_each(|live| live.stop());

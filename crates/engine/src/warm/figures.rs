@@ -68,6 +68,10 @@ impl Ledger {
         });
     }
 
+    pub(crate) fn providers(&self) -> Vec<String> {
+        self.all().keys().cloned().collect()
+    }
+
     pub(crate) fn of(&self, provider: &str) -> Option<Figures> {
         self.all().get(provider).cloned()
     }

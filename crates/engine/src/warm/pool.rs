@@ -1,5 +1,6 @@
 //! The lines there are: ready ones by what they were started as, and those that hold a session.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -156,6 +157,11 @@ impl Pool {
     }
 
     /// How the lines of a provider are doing; none where there never was anything to do.
+    pub(crate) fn all_figures(&self) -> BTreeMap<String, Figures> {
+        let providers = self.ledger.providers();
+        providers.into_iter().filter_map(|name| self.figures(&name).map(|figures| (name, figures))).collect()
+    }
+
     pub(crate) fn figures(&self, provider: &str) -> Option<Figures> {
         let mut figures = self.ledger.of(provider)?;
         let state = self.state();

@@ -17,7 +17,7 @@ use trunkline_core::model::Sandbox;
 use trunkline_engine::{Budget, Caps, Engine, KeyCaps};
 use trunkline_process::Landlock;
 use trunkline_server::auth::{self, Keys};
-use trunkline_server::{Stop, serve};
+use trunkline_server::{Stop, serve, serve_metrics};
 use trunkline_store::Store;
 
 use super::gateway::Beacon;
@@ -85,6 +85,10 @@ pub(crate) struct Serve {
     /// How much memory they may take, in MiB [default: a quarter of what is free now]
     #[arg(long, value_name = "MIB", env = "TRUNKLINE_WARM_MEMORY")]
     warm_memory: Option<u64>,
+    /// Tell what is counted here, as Prometheus reads it: 127.0.0.1:9464. A port of its own, which needs no key and says
+    /// nothing of what anybody said [default: nowhere]
+    #[arg(long, value_name = "ADDR", env = "TRUNKLINE_METRICS", value_parser = Listen::parse)]
+    metrics: Option<Listen>,
     /// Between asking a CLI to stop and killing it
     #[arg(long, value_name = "TIME", env = "TRUNKLINE_GRACE", default_value = "5s", value_parser = span)]
     grace: Duration,
@@ -104,6 +108,9 @@ const FILES_OF_A_RUN: usize = 8;
 
 /// For the store, the log, timers, and what there is to do between two runs.
 const FILES_RESERVED: usize = 64;
+
+/// Where metrics are told if no port is named.
+const METRICS_PORT: u16 = 9464;
 
 const FEW_CONNECTIONS: usize = 16;
 
@@ -128,6 +135,14 @@ impl Listen {
             Ok(address) => Ok(Self { ip: address.ip(), port: Some(address.port()) }),
             Err(_) => Err("not an address: write 127.0.0.1, 0.0.0.0:8765 or [::1]:8765".to_owned()),
         }
+    }
+}
+
+/// Never ends.
+async fn told(counted: Option<TcpListener>, engine: &Engine) {
+    match counted {
+        Some(listener) => serve_metrics(listener, Engine::clone(engine)).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -166,6 +181,7 @@ impl Serve {
         };
         // One that was handed over may be open to others than the address says.
         auth::check_bind(listener.local_addr()?, &keys).map_err(|error| ConfigError::elsewhere(error.to_string()))?;
+        let counted = self.metrics_listener().await?;
         let files = files_for(&caps);
         let engine = loaded.engine(caps, Some(self.grace))?;
         let store = engine.remember_surely(&loaded.state).await?;
@@ -203,6 +219,7 @@ impl Serve {
             () = beside(&loaded, &engine, changes, self.retention.map(|age| (age, store))) => {}
             () = stop_on(&mut signals, closed, &stop, &manager) => {}
             () = manager.keep_telling() => {}
+            () = told(counted, &engine) => {}
         }
         let patience = async {
             if !stop.now.is_cancelled() {
@@ -216,6 +233,18 @@ impl Serve {
             () = patience => tracing::warn!("stopped without waiting for what still ran"),
         }
         Ok(())
+    }
+
+    async fn metrics_listener(&self) -> Result<Option<TcpListener>> {
+        let Some(listen) = self.metrics else { return Ok(None) };
+        let address = SocketAddr::new(listen.ip, listen.port.unwrap_or(METRICS_PORT));
+        let listener = TcpListener::bind(address).await.with_context(|| format!("cannot tell metrics on {address}"))?;
+        let address = listener.local_addr()?;
+        if !address.ip().is_loopback() {
+            tracing::warn!("metrics on http://{address}/metrics, for everyone who can reach it");
+        }
+        tracing::info!("metrics on http://{address}/metrics");
+        Ok(Some(listener))
     }
 
     fn caps(&self) -> Caps {

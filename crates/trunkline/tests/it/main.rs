@@ -33,6 +33,7 @@ mod keeping;
 mod limits;
 mod load;
 mod memory;
+mod metrics;
 mod mock_llm;
 mod output;
 mod packaging;

@@ -1,0 +1,95 @@
+//! What is counted while the engine runs, for whoever watches it. Nothing is started to answer, and nothing bears a name
+//! that a client has chosen.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::Engine;
+use crate::warm::Figures;
+
+/// How things stand now, and what there was since the engine began.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    /// Runs that are not over, those that wait among them.
+    pub runs: usize,
+    pub waiting: usize,
+    pub turns: Vec<Turns>,
+    /// Lines, by provider.
+    pub warm: BTreeMap<String, Figures>,
+    /// Records that the disk was too slow for.
+    pub records_lost: u64,
+}
+
+/// Turns of one provider that ended in the same way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Turns {
+    /// Empty for those that never came to one.
+    pub provider: String,
+    /// `ok`, or the category of the failure.
+    pub outcome: &'static str,
+    pub count: u64,
+    /// How long they took together.
+    pub took: Duration,
+}
+
+impl Engine {
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        Metrics {
+            runs: self.inner.runs.count(),
+            waiting: self.waiting(),
+            turns: self.inner.archive.tally.turns(),
+            warm: self.inner.warm.all_figures(),
+            records_lost: self.inner.archive.lost(),
+        }
+    }
+}
+
+/// Turns that are over.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<BTreeMap<String, BTreeMap<&'static str, (u64, Duration)>>>);
+
+impl Tally {
+    pub(crate) fn ended(&self, provider: &str, outcome: &'static str, took: Duration) {
+        let mut all = self.all();
+        if !all.contains_key(provider) {
+            all.insert(provider.to_owned(), BTreeMap::new());
+        }
+        if let Some((count, sum)) = all.get_mut(provider).map(|of| of.entry(outcome).or_default()) {
+            *count += 1;
+            *sum += took;
+        }
+    }
+
+    fn turns(&self) -> Vec<Turns> {
+        let all = self.all();
+        let each = all.iter().flat_map(|(provider, outcomes)| outcomes.iter().map(move |of| (provider, of)));
+        each.map(|(provider, (&outcome, &(count, took)))| Turns { provider: provider.clone(), outcome, count, took })
+            .collect()
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<&'static str, (u64, Duration)>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_counted_by_provider_and_outcome() {
+        let tally = Tally::default();
+        for (provider, outcome, millis) in [("b", "ok", 1), ("a", "timeout", 2), ("b", "ok", 3)] {
+            tally.ended(provider, outcome, Duration::from_millis(millis));
+        }
+        let of = |provider: &str, outcome, count, millis| Turns {
+            provider: provider.into(),
+            outcome,
+            count,
+            took: Duration::from_millis(millis),
+        };
+        assert_eq!(tally.turns(), [of("a", "timeout", 1, 2), of("b", "ok", 2, 4)]);
+    }
+}

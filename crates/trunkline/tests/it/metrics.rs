@@ -1,0 +1,45 @@
+//! What is counted, on a port of its own.
+
+use serde_json::json;
+
+use crate::http::exchange;
+use crate::line::Line;
+use crate::look::until;
+
+fn told(address: &str, request: &str) -> String {
+    let request = format!("{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    exchange(address, &request).finish().body
+}
+
+#[test]
+fn turns_are_counted_on_a_port_of_its_own_and_nobodys_words_are_told() {
+    let line = Line::new()
+        .cli("codex", "case \"$(cat)\" in *bad*) exit 9;; esac; codex_answers done")
+        .model("m", json!({"driver": "codex", "warm": 0}))
+        .config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n")
+        .args(&["--metrics", "127.0.0.1:0"])
+        .start();
+    let log = line.log();
+    let address = log.split_once("metrics on http://").unwrap().1.split_once("/metrics").unwrap().0;
+    let before = told(address, "GET /metrics");
+    assert!(before.contains("\ntrunkline_runs 0\n") && !before.contains("trunkline_turns_total{"), "{before}");
+    for text in ["alpha-word", "beta-word"] {
+        line.chat(text).send().content();
+    }
+    assert_ne!(line.chat("bad secret-word").send().status, 200);
+    let ok = r#"trunkline_turns_total{provider="codex",outcome="ok"} 2"#;
+    until("all are counted", || {
+        let page = told(address, "GET /metrics");
+        page.contains(ok) && page.contains(r#"provider="codex",outcome=""#) && page.contains("\ntrunkline_runs 0\n")
+    });
+    let page = told(address, "GET /metrics");
+    assert!(!page.contains("-word"), "{page}");
+    assert!(told(address, "GET /v1/models").contains("only /metrics"));
+    assert!(told(address, "POST /metrics").contains("GET it"));
+}
+
+#[test]
+fn an_address_that_is_none_is_refused() {
+    let ran = Line::new().run(&["serve", "--metrics", "nonsense"]).exits(2);
+    assert!(ran.stderr.contains("not an address"), "{ran:?}");
+}
