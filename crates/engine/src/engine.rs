@@ -230,6 +230,10 @@ impl Engine {
         while goings.changed().await.is_ok() {
             let since = Instant::now();
             while timeout(REST, goings.changed()).await.is_ok_and(|gone| gone.is_ok()) && since.elapsed() < BUSY {}
+            if let Some(store) = self.inner.archive.store() {
+                // One that is busy keeps its memory for now.
+                let _busy = store.shrink().await;
+            }
             let _it_does_not_panic = tokio::task::spawn_blocking(trunkline_memory::give_back).await;
         }
     }

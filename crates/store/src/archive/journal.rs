@@ -25,6 +25,9 @@ const FULL: u64 = 1024 * 1024;
 /// What comes after this many bytes is not on disk before it is in the database: that takes no more for a long time.
 const MOST: u64 = 16 * 1024 * 1024;
 
+/// How much memory stays for the next record.
+const KEPT: usize = 64 * 1024;
+
 /// How many rows that were left are put into one transaction.
 const BATCH: usize = 256;
 
@@ -157,6 +160,8 @@ impl Pages {
         };
         file.write_all_at(&self.buffer, page.written)?;
         page.written += self.buffer.len() as u64;
+        // One that was very long is not what comes next.
+        self.buffer.shrink_to(KEPT);
         page.waiting += 1;
         self.count += 1;
         self.failing = false;
