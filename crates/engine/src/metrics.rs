@@ -46,15 +46,18 @@ impl Engine {
     }
 }
 
-/// Turns that are over.
+/// How many turns of a provider ended in which way, and how long they took together.
+type Outcomes = BTreeMap<&'static str, (u64, Duration)>;
+
+/// Turns that are over, by provider.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<BTreeMap<String, BTreeMap<&'static str, (u64, Duration)>>>);
+pub(crate) struct Tally(Mutex<BTreeMap<String, Outcomes>>);
 
 impl Tally {
     pub(crate) fn ended(&self, provider: &str, outcome: &'static str, took: Duration) {
         let mut all = self.all();
         if !all.contains_key(provider) {
-            all.insert(provider.to_owned(), BTreeMap::new());
+            all.insert(provider.to_owned(), Outcomes::new());
         }
         if let Some((count, sum)) = all.get_mut(provider).map(|of| of.entry(outcome).or_default()) {
             *count += 1;
@@ -69,7 +72,7 @@ impl Tally {
             .collect()
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<&'static str, (u64, Duration)>>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Outcomes>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
