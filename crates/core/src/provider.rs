@@ -13,7 +13,8 @@ use serde::Deserialize;
 
 use crate::failure::{Category, Failure, Rule};
 use crate::live;
-use crate::parse::Format;
+use crate::model::Normalize;
+use crate::parse::{Context, Decoder, Format};
 use crate::protocol;
 use command::placeholder;
 pub use overlay::{Grants, Overlay};
@@ -307,6 +308,19 @@ pub fn parse(toml: &str) -> Result<BTreeMap<String, Provider>, toml::de::Error> 
 }
 
 impl Provider {
+    /// What makes events of what it prints, in one turn.
+    #[must_use]
+    pub fn decoder(&self, normalize: Normalize, form: Form) -> Decoder {
+        let context = Context {
+            program: self.name.clone(),
+            rules: self.failures.clone(),
+            noise: self.noise.clone(),
+            normalize,
+            form,
+        };
+        Decoder::new(self.format, context)
+    }
+
     /// Whether the recipe has a place for `{name}`, in each of its forms.
     #[must_use]
     pub fn takes(&self, name: &str) -> bool {

@@ -17,7 +17,7 @@ use trunkline_core::provider::{Form, Provider, UsageScope};
 use trunkline_process::{Exit, Running, Spec, Step};
 use trunkline_upstream::Call;
 
-use crate::begin::{NotBegun, decoder};
+use crate::begin::NotBegun;
 use crate::belongings::Belongings;
 use crate::builtin::AtWork;
 use crate::carrier::Carrier;
@@ -331,7 +331,7 @@ impl Attempt {
         let State::Starting(mut live, _) = std::mem::replace(&mut self.state, State::Done) else { return };
         match started {
             Ok(running) => {
-                live.decoder = decoder(&live.provider, &live.model, Form::Streamed);
+                live.decoder = live.provider.decoder(live.model.normalize, Form::Streamed);
                 live.running = running;
                 live.last_words = None;
                 self.state = State::Live(live);

@@ -7,9 +7,8 @@ use trunkline_core::api::Api;
 use trunkline_core::event::SessionId;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::{Backend, Model};
-use trunkline_core::parse::{Context, Decoder};
 use trunkline_core::prompt::{self, Prompt};
-use trunkline_core::provider::{Form, Provider};
+use trunkline_core::provider::Provider;
 use trunkline_core::turn::Turn;
 use trunkline_process::{Running, SpawnError, Spec};
 use trunkline_upstream::{Call, Patience};
@@ -80,7 +79,7 @@ impl Inner {
         Ok(Attempt::new(Live {
             running,
             carrier,
-            decoder: decoder(provider, model, launch.form()),
+            decoder: provider.decoder(model.normalize, launch.form()),
             provider: Arc::clone(provider),
             model: Arc::clone(model),
             prompt: prompt.text,
@@ -164,17 +163,6 @@ impl Inner {
         let asked: Vec<String> = turn.messages.iter().map(prompt::said).collect();
         Ok(self.upstream.call(api, body, &[], Patience::in_all(model.limits.total), asked.join("\n")))
     }
-}
-
-pub(crate) fn decoder(provider: &Provider, model: &Model, form: Form) -> Decoder {
-    let context = Context {
-        program: provider.name.clone(),
-        rules: provider.failures.clone(),
-        noise: provider.noise.clone(),
-        normalize: model.normalize,
-        form,
-    };
-    Decoder::new(provider.format, context)
 }
 
 /// Why an attempt did not begin.

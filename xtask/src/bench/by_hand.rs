@@ -10,7 +10,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use trunkline_core::event::Event;
 use trunkline_core::model::Normalize;
-use trunkline_core::parse::{self, Decoder};
 use trunkline_core::provider::Form;
 
 use super::subject::Subject;
@@ -20,7 +19,7 @@ use crate::conformance::place::Place;
 pub(crate) async fn turn(subject: &Subject, place: &Place) -> Result<(f64, f64)> {
     let mut command = command(subject, place)?;
     let prompt = subject.by_hand(place)?.stdin.unwrap_or_default();
-    let mut decoder = decoder(subject);
+    let mut decoder = subject.provider.decoder(Normalize::None, Form::Streamed);
     let began = Instant::now();
     let mut child = command.spawn().with_context(|| format!("cannot start {}", subject.program.display()))?;
     let mut stdin = child.stdin.take().context("it is piped")?;
@@ -65,16 +64,4 @@ fn command(subject: &Subject, place: &Place) -> Result<Command> {
         command.env(&settings.env, file);
     }
     Ok(command)
-}
-
-fn decoder(subject: &Subject) -> Decoder {
-    let provider = &subject.provider;
-    let context = parse::Context {
-        program: provider.name.clone(),
-        rules: provider.failures.clone(),
-        noise: provider.noise.clone(),
-        normalize: Normalize::None,
-        form: Form::Streamed,
-    };
-    Decoder::new(provider.format, context)
 }

@@ -6,20 +6,12 @@ mod recordings;
 use super::*;
 use crate::event::Event;
 use crate::model::Normalize;
-use crate::parse::{Conclusion, Context, Decoder, Ending};
+use crate::parse::{Conclusion, Decoder, Ending};
 use crate::provider::{self, Form};
 
 /// The decoder of a provider's turn.
 fn decoder(provider: &str) -> Decoder {
-    let provider = &provider::built_in()[provider];
-    let context = Context {
-        program: provider.name.clone(),
-        rules: provider.failures.clone(),
-        noise: provider.noise.clone(),
-        normalize: Normalize::None,
-        form: Form::Streamed,
-    };
-    Decoder::new(provider.format, context)
+    provider::built_in()[provider].decoder(Normalize::None, Form::Streamed)
 }
 
 /// How a turn that is over went.

@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::json;
 use trunkline_core::event::SessionId;
-use trunkline_core::parse::{Context, Decoder, Ending};
+use trunkline_core::model::Normalize;
+use trunkline_core::parse::Ending;
 use trunkline_core::provider::{Form, Provider, built_in};
 
 use super::*;
@@ -46,13 +47,6 @@ impl fmt::Debug for Ended {
 
 /// What becomes of it.
 fn result_of(provider: &Provider, ended: &Ended, before: Option<&str>) -> (EventResult, Option<Failure>) {
-    let context = Context {
-        program: provider.name.clone(),
-        rules: provider.failures.clone(),
-        noise: provider.noise.clone(),
-        form: ended.form,
-        ..Context::default()
-    };
     let mut conversation = match before {
         Some(session) => Conversation::resume("m", SessionId(session.to_owned())),
         None => Conversation::default(),
@@ -60,7 +54,7 @@ fn result_of(provider: &Provider, ended: &Ended, before: Option<&str>) -> (Event
     conversation.ask("m", "hi");
     let secrets = Secrets::default();
     let mut listener = Listener::new(conversation, &secrets, None);
-    let mut decoder = Decoder::new(provider.format, context);
+    let mut decoder = provider.decoder(Normalize::None, ended.form);
     let mut events = decoder.push(&ended.stdout);
     let mut conclusion = decoder.conclude(ended.ending, &String::from_utf8_lossy(&ended.stderr), "hi");
     events.append(&mut conclusion.events);

@@ -52,14 +52,7 @@ fn everything() -> Vec<(String, Recording)> {
 
 fn decode(recording: &Recording, pieces: &[&[u8]]) -> (Vec<Event>, Conclusion) {
     let provider = &provider::built_in()[recording.provider];
-    let context = Context {
-        program: recording.provider.to_owned(),
-        rules: provider.failures.clone(),
-        noise: provider.noise.clone(),
-        normalize: Normalize::None,
-        form: Form::Streamed,
-    };
-    let mut decoder = Decoder::new(provider.format, context);
+    let mut decoder = provider.decoder(Normalize::None, Form::Streamed);
     let mut events: Vec<Event> = pieces.iter().flat_map(|piece| decoder.push(piece)).collect();
     let mut conclusion = decoder.conclude(recording.ending, &recording.stderr, "");
     events.append(&mut conclusion.events);

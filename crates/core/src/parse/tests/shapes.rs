@@ -206,14 +206,7 @@ fn a_line_beyond_the_limit_costs_only_itself() {
 /// As [`run`], with what stood on stderr, and a provider's own rules.
 fn run_as(provider: &str, stdout: &str, stderr: &str, ending: Ending<'_>) -> Conclusion {
     let provider = &crate::provider::built_in()[provider];
-    let context = Context {
-        program: provider.name.clone(),
-        rules: provider.failures.clone(),
-        noise: provider.noise.clone(),
-        normalize: Normalize::None,
-        form: Form::Streamed,
-    };
-    let mut decoder = Decoder::new(provider.format, context);
+    let mut decoder = provider.decoder(Normalize::None, Form::Streamed);
     decoder.push(stdout.as_bytes());
     decoder.conclude(ending, stderr, "")
 }
