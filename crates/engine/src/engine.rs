@@ -83,6 +83,9 @@ const REST: Duration = Duration::from_secs(5);
 /// or has been of use for this long.
 const BUSY: Duration = Duration::from_secs(60);
 
+/// After that, what is let go of only when it was not needed for a while.
+const LATER: Duration = Duration::from_secs(20);
+
 /// Why a turn did not even start.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StartError {
@@ -227,9 +230,22 @@ impl Engine {
     /// Gives back what runs took when they are over. Never returns.
     pub async fn give_back_memory(&self) {
         let mut goings = self.inner.runs.goings();
-        while goings.changed().await.is_ok() {
-            let since = Instant::now();
-            while timeout(REST, goings.changed()).await.is_ok_and(|gone| gone.is_ok()) && since.elapsed() < BUSY {}
+        // Some of it goes only later: keepers and threads that nobody needs any more.
+        let mut again = false;
+        loop {
+            let wait = if again { LATER } else { Duration::MAX };
+            match timeout(wait, goings.changed()).await {
+                Ok(Ok(())) => {
+                    let since = Instant::now();
+                    while timeout(REST, goings.changed()).await.is_ok_and(|gone| gone.is_ok()) && since.elapsed() < BUSY
+                    {
+                    }
+                    again = true;
+                }
+                Ok(Err(_)) => return,
+                Err(_elapsed) => again = false,
+            }
+            self.inner.sessions.book.lighten();
             if let Some(store) = self.inner.archive.store() {
                 // One that is busy keeps its memory for now.
                 let _busy = store.shrink().await;

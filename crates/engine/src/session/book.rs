@@ -218,6 +218,22 @@ impl Book {
         }
     }
 
+    /// Lets go of what the store has as it is here, and in which nobody speaks: it is found there as well.
+    pub(crate) fn lighten(&self) {
+        if self.store.get().is_none() || self.troubled.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut memory = self.memory();
+        let Memory { sessions, order, heads, speaking } = &mut *memory;
+        for (id, _) in sessions.extract_if(|id, entry| !entry.is_unsaved() && !speaking.contains(id)) {
+            heads.take(&id);
+        }
+        order.retain(|id| sessions.contains_key(id));
+        sessions.shrink_to_fit();
+        order.shrink_to_fit();
+        heads.shrink();
+    }
+
     /// The store, if it has this conversation as it is.
     fn saved(&self, id: &SessionId) -> Option<&Store> {
         let unsaved = self.memory().sessions.get(id).is_some_and(|entry| entry.is_unsaved());

@@ -112,6 +112,32 @@ async fn what_the_store_does_not_take_is_known_until_the_end() {
 }
 
 #[tokio::test]
+async fn what_the_store_has_need_not_be_in_memory() {
+    let book = Book::default();
+    noted(&book, after("nowhere else", &[9])).await;
+    book.lighten();
+    assert!(book.memory().sessions.contains_key(&SessionId("nowhere else".into())), "there is no store");
+    let book = Book::default();
+    book.keep_in(Store::in_memory().await.unwrap());
+    for (id, heads) in [("a", &[1][..]), ("b", &[2]), ("c", &[2])] {
+        noted(&book, after(id, heads)).await;
+    }
+    let unsaved = book.note(after("unsaved", &[3]));
+    noted(&book, after("speaking", &[4])).await;
+    book.speak(&SessionId("speaking".into()));
+    book.lighten();
+    let mut left: Vec<String> = book.memory().sessions.keys().map(|id| id.0.clone()).collect();
+    left.sort();
+    assert_eq!((left, book.memory().order.len()), (vec!["speaking".to_owned(), "unsaved".to_owned()], 2));
+    // All is found as before.
+    assert!(book.find(&SessionId("a".into()), &owner("a")).await.is_some());
+    let found = async |hash| book.by_history(&owner("a"), "m", &chain(hash)).await.map(|claim| claim.id.0.clone());
+    assert_eq!((found(1).await, found(2).await, found(3).await), (Some("a".into()), None, Some("unsaved".into())));
+    book.keep(&unsaved).await;
+    assert!(book.is_head(&SessionId("unsaved".into()), &owner("a"), "m", &chain(3)).await);
+}
+
+#[tokio::test]
 async fn memory_is_bounded() {
     let book = Book::default();
     for n in 0..MANY + 2 {

@@ -4,7 +4,7 @@
 //! answer included: the conversation's *head*. A request whose past has that hash goes on with that conversation, unless
 //! something else was said in it since: then its head is another. Pure: no clock, no disk, no lock.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use trunkline_core::event::{Answer, SessionId};
 use trunkline_core::turn::{Message, Owner, Role};
@@ -83,8 +83,8 @@ pub(crate) fn heads(asked: Chain, answer: &Answer, streamed: &str) -> Vec<Chain>
 /// The heads of conversations: each has one, by one or two names, or none while somebody speaks in it.
 #[derive(Debug, Default)]
 pub(crate) struct Heads {
-    /// The same may have been said in several.
-    by_hash: HashMap<(Owner, String, Hash), Vec<SessionId>>,
+    /// The same may have been said in several: in thousands, where a script asks the same each time.
+    by_hash: HashMap<(Owner, String, Hash), HashSet<SessionId>>,
     of_session: HashMap<SessionId, (Owner, String, Vec<Chain>)>,
 }
 
@@ -99,10 +99,11 @@ pub(crate) enum Found<'a> {
 impl Heads {
     /// The one it is the head of. Several are nobody's: the same words are not the same conversation.
     pub(crate) fn find(&self, owner: &Owner, model: &str, hash: &Hash) -> Found<'_> {
-        match self.by_hash.get(&(owner.clone(), model.to_owned(), *hash)).map(Vec::as_slice) {
-            Some([one]) => Found::One(one),
-            Some([_, ..]) => Found::Several,
-            Some([]) | None => Found::Nobody,
+        let mut sessions = self.by_hash.get(&(owner.clone(), model.to_owned(), *hash)).into_iter().flatten();
+        match (sessions.next(), sessions.next()) {
+            (Some(one), None) => Found::One(one),
+            (Some(_), Some(_)) => Found::Several,
+            (None, _) => Found::Nobody,
         }
     }
 
@@ -113,6 +114,12 @@ impl Heads {
         })
     }
 
+    /// Gives back the memory of those that are gone.
+    pub(crate) fn shrink(&mut self) {
+        self.by_hash.shrink_to_fit();
+        self.of_session.shrink_to_fit();
+    }
+
     /// Something is being said in it: from now on it has no head. Returns what it had.
     pub(crate) fn take(&mut self, session: &SessionId) -> Vec<Chain> {
         let Some((owner, model, heads)) = self.of_session.remove(session) else { return Vec::new() };
@@ -120,7 +127,7 @@ impl Heads {
         for head in &heads {
             key.2 = head.hash;
             if let Some(sessions) = self.by_hash.get_mut(&key) {
-                sessions.retain(|other| other != session);
+                sessions.remove(session);
                 if sessions.is_empty() {
                     self.by_hash.remove(&key);
                 }
@@ -136,9 +143,7 @@ impl Heads {
         }
         for head in &heads {
             let sessions = self.by_hash.entry((owner.clone(), model.to_owned(), head.hash)).or_default();
-            if !sessions.contains(session) {
-                sessions.push(session.clone());
-            }
+            sessions.insert(session.clone());
         }
         self.of_session.insert(session.clone(), (owner.clone(), model.to_owned(), heads));
     }
