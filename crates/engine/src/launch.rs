@@ -104,7 +104,7 @@ impl Launch<'_> {
             .map(|(index, image)| scratch.write(&format!("image-{index}.{}", image.extension), &image.bytes))
             .collect::<Result<_, _>>()?;
         let cwd_text = cwd.to_string_lossy();
-        let mut values = values(model, self.provider, &prompt.text, &cwd_text);
+        let mut values = values(model, self.provider, self.settings.sandbox, &prompt.text, &cwd_text);
         values.session = turn.session.as_ref().map(|session| session.0.as_str());
         values.system_file = system_file.as_deref();
         values.images = &images;
@@ -127,7 +127,7 @@ impl Launch<'_> {
             return Ok(None);
         };
         let cwd_text = cwd.to_string_lossy();
-        let values = values(model, provider, "", &cwd_text);
+        let values = values(model, provider, self.settings.sandbox, "", &cwd_text);
         let (command, greeting) = provider.live_command(live, &values, prompt.system.as_deref())?;
         let clients_own = prompt.system.is_some() && prompt.system != model.system_prompt;
         Ok(Some(Boot {
@@ -233,8 +233,10 @@ impl Launch<'_> {
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
         let model = self.model;
         let cwd = if model.worktree { self.settings.worktrees.join(self.run) } else { model.repo.clone() };
-        let mut command =
-            self.provider.command(Form::Streamed, &values(model, self.provider, "<prompt>", &cwd.to_string_lossy()))?;
+        let mut command = self.provider.command(
+            Form::Streamed,
+            &values(model, self.provider, self.settings.sandbox, "<prompt>", &cwd.to_string_lossy()),
+        )?;
         command.env.extend(self.places());
         let located = locate(self.provider, model.command.as_deref(), self.settings.variable("PATH"));
         Ok(Plan {

@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use trunkline_core::failure::Failure;
-use trunkline_core::model::{Model, Normalize};
+use trunkline_core::model::{Model, Normalize, Sandbox};
 use trunkline_core::provider::{Delivery, Permissions, Provider, Values};
+
+use crate::sandbox;
 
 /// What `trunkline check` prints of a model.
 #[derive(Debug, Clone)]
@@ -18,8 +20,14 @@ pub struct Plan {
     pub delivery: Delivery,
 }
 
-/// The values a model itself brings to a recipe.
-pub(crate) fn values<'a>(model: &'a Model, provider: &Provider, prompt: &'a str, cwd: &'a str) -> Values<'a> {
+/// The values a model itself brings to a recipe. `usual` is what holds of the sandbox where it does not say.
+pub(crate) fn values<'a>(
+    model: &'a Model,
+    provider: &Provider,
+    usual: Sandbox,
+    prompt: &'a str,
+    cwd: &'a str,
+) -> Values<'a> {
     let takes = |name: &str| provider.takes(name);
     Values {
         prompt,
@@ -28,7 +36,7 @@ pub(crate) fn values<'a>(model: &'a Model, provider: &Provider, prompt: &'a str,
         model: model.upstream.as_deref(),
         max_turns: model.max_turns.filter(|_| takes("max_turns")),
         tools: if takes("tool") { &model.allowed_tools } else { &[] },
-        permissions: model.permissions,
+        permissions: sandbox::told(model, usual, provider),
         extra: &model.args,
         ..Values::default()
     }

@@ -121,10 +121,17 @@ fn free(model: &Model, sandbox: Sandbox, recipe: Option<&Provider>) -> Option<Fr
     match (model.permissions, sandbox, recipe) {
         (Permissions::Full, ..) => Some(Free::Full),
         (_, _, Some(recipe)) if recipe.prompt == Delivery::Request => Some(Free::Executable),
-        (_, _, Some(recipe)) if recipe.confines => Some(Free::Own),
+        (_, Sandbox::On | Sandbox::Off, Some(recipe)) if recipe.confines => Some(Free::Own),
         (_, Sandbox::Off, _) => Some(Free::Off),
         (_, Sandbox::On | Sandbox::Required, _) => Landlock::here().err().map(Free::Missing),
     }
+}
+
+/// What the CLI itself is told that it may do. One whose own sandbox does not work inside ours is told that it may do
+/// anything, where ours must hold it: that of the two which is ours can be relied on.
+pub(crate) fn told(model: &Model, usual: Sandbox, recipe: &Provider) -> Permissions {
+    let ours = recipe.confines && free(model, model.sandbox.unwrap_or(usual), Some(recipe)).is_none();
+    if ours { Permissions::Full } else { model.permissions }
 }
 
 /// Who holds a run of the model to its permissions; none where there is nothing to hold.

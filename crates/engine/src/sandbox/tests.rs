@@ -26,11 +26,28 @@ fn who_is_confined() {
         (Model { permissions: Permissions::Full, ..of("claude") }, Sandbox::Required, Free::Full),
         (off, Sandbox::Required, Free::Off),
         (of("claude"), Sandbox::Off, Free::Off),
-        (of("codex"), Sandbox::Required, Free::Own),
+        (of("codex"), Sandbox::On, Free::Own),
+        (of("codex"), Sandbox::Off, Free::Own),
         (executable, Sandbox::On, Free::Executable),
     ] {
         assert_eq!(bounds(&model, usual), Bounds::Free(free));
     }
+}
+
+#[test]
+fn one_that_confines_itself_is_told_to_leave_it_to_us_where_we_must() {
+    let codex = of("codex");
+    let recipe = codex.backend.program().unwrap();
+    assert_eq!(told(&codex, Sandbox::On, recipe), Permissions::Edit);
+    if let Err(missing) = Landlock::here() {
+        return eprintln!("skipped: {missing}");
+    }
+    assert_eq!(told(&codex, Sandbox::Required, recipe), Permissions::Full);
+    let Bounds::Within(places) = bounds(&codex, Sandbox::Required) else { panic!("it is free") };
+    assert!(places.contains(&"/repo".into()) && !places.contains(&"/home/u".into()));
+    let read = Model { permissions: Permissions::Read, ..codex };
+    let Bounds::Within(places) = bounds(&read, Sandbox::Required) else { panic!("it is free") };
+    assert!(!places.contains(&"/repo".into()));
 }
 
 #[test]

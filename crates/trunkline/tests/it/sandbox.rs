@@ -189,6 +189,7 @@ fn case_34_the_agents_bash_is_confined_and_check_says_how() {
 
 #[test]
 fn case_34_every_answer_says_who_held_it() {
+    let required = if Landlock::here().is_ok() { "required" } else { "on" };
     let line = Line::new()
         .cli("claude", r#"printf '{"type":"result","subtype":"success","is_error":false,"result":"done"}\n'"#)
         .cli("codex", "codex_answers done")
@@ -196,11 +197,12 @@ fn case_34_every_answer_says_who_held_it() {
         .model("off", json!({"driver": "claude", "permissions": "read", "sandbox": "off"}))
         .model("full", json!({"driver": "claude", "permissions": "full"}))
         .model("own", json!({"driver": "codex", "permissions": "edit"}))
+        .model("ours", json!({"driver": "codex", "permissions": "read", "sandbox": required}))
         .start();
     let here = if Landlock::here().is_ok() { "kernel" } else { "off" };
-    for (model, held) in
-        [("confined", json!(here)), ("off", json!("off")), ("full", json!(null)), ("own", json!("cli"))]
-    {
+    let ours = if Landlock::here().is_ok() { "kernel" } else { "cli" };
+    let models = [("confined", json!(here)), ("off", json!("off")), ("full", json!(null)), ("own", json!("cli"))];
+    for (model, held) in models.into_iter().chain([("ours", json!(ours))]) {
         let answer = line.chat("hi").model(model).send().json();
         assert_eq!(answer["trunkline"]["attempts"][0]["sandbox"], held, "{model}: {answer}");
     }
