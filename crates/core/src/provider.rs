@@ -71,7 +71,8 @@ pub struct Provider {
     /// variable; a folder, which is made where it is missing, ends in a slash.
     #[serde(default)]
     pub state: Vec<String>,
-    /// It confines its tools itself, by means that do not work inside bounds of ours: it gets none.
+    /// It confines its tools itself, by means that do not work inside bounds of ours: it gets none, unless they are required.
+    /// Then it is told that it may do anything.
     #[serde(default)]
     pub confines: bool,
     /// How text is kept from becoming the CLI's own command.
