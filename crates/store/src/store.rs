@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::Connection;
 use sqlx::Row;
 use sqlx::sqlite::{SqliteExecutor, SqlitePool, SqlitePoolOptions, SqliteRow};
 
@@ -94,7 +95,9 @@ impl Store {
 
     /// Gives back the memory that only makes it faster.
     pub async fn shrink(&self) -> Result<(), StoreError> {
-        sqlx::raw_sql("PRAGMA shrink_memory").execute(&self.writing).await?;
+        let mut connection = self.writing.acquire().await?;
+        connection.clear_cached_statements().await?;
+        sqlx::raw_sql("PRAGMA shrink_memory").execute(&mut *connection).await?;
         Ok(())
     }
 
@@ -161,6 +164,21 @@ mod tests {
 
     async fn empty(store: &Store) {
         sqlx::raw_sql("PRAGMA max_page_count = 1000000").execute(store.writing()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn it_works_on_with_less_memory() {
+        let store = Store::in_memory().await.unwrap();
+        for run in ["a", "b"] {
+            let (writer, keeping) = store.writer();
+            let mut keeper = JoinSet::new();
+            keeper.spawn(keeping.run(CancellationToken::new()));
+            writer.send(turn(run, String::new())).await.unwrap();
+            drop(writer);
+            assert_eq!(keeper.join_all().await[0].rows, 1);
+            store.shrink().await.unwrap();
+        }
+        assert!(store.run("b", None).await.unwrap().is_some());
     }
 
     #[tokio::test]
