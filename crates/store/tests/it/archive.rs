@@ -51,6 +51,24 @@ async fn a_turn_is_read_as_it_was() {
 }
 
 #[tokio::test]
+async fn many_at_once_do_not_mix() {
+    let store = Store::in_memory().await.unwrap();
+    let archive = Archive::new(&store);
+    let runs: Vec<String> = (0..50).map(|at| format!("run-{at}")).collect();
+    let all = |record: fn(&str) -> Record| runs.iter().map(move |run| record(run));
+    archive.send_all(all(|run| begun(run, None))).await;
+    archive.send_all(all(|run| event(run, 0, notice(run)))).await;
+    archive.send_all(all(ended)).await;
+    assert_eq!(archive.end().await, Kept { rows: 150, lost: 0 });
+    for run in &runs {
+        let turn = store.turn(run).await.unwrap().unwrap();
+        assert_eq!((turn.prompt, turn.answer), (format!("prompt of {run}"), Some(format!("answer of {run}"))));
+        let events = store.events(run, 0).await.unwrap();
+        assert_eq!(events.into_iter().map(|row| row.event).collect::<Vec<_>>(), [notice(run)]);
+    }
+}
+
+#[tokio::test]
 async fn what_is_sent_before_the_end_is_kept_and_nothing_after_it() {
     let store = Store::in_memory().await.unwrap();
     let archive = Archive::new(&store);
