@@ -240,10 +240,11 @@ impl Serve {
         let address = SocketAddr::new(listen.ip, listen.port.unwrap_or(METRICS_PORT));
         let listener = TcpListener::bind(address).await.with_context(|| format!("cannot tell metrics on {address}"))?;
         let address = listener.local_addr()?;
-        if !address.ip().is_loopback() {
+        if address.ip().is_loopback() {
+            tracing::info!("metrics on http://{address}/metrics");
+        } else {
             tracing::warn!("metrics on http://{address}/metrics, for everyone who can reach it");
         }
-        tracing::info!("metrics on http://{address}/metrics");
         Ok(Some(listener))
     }
 
