@@ -27,6 +27,8 @@ pub(crate) fn options() -> SqliteConnectOptions {
         .synchronous(SqliteSynchronous::Normal)
         // What is forgotten is overwritten, not only unlinked.
         .pragma("secure_delete", "on")
+        // What a statement changes is noted in case it fails half way: for each of ours that was a file made and removed.
+        .pragma("temp_store", "memory")
         .disable_statement_logging()
 }
 
