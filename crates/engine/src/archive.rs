@@ -5,8 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trunkline_core::event::{Answer, Event, Receipt, SessionId, Usage};
@@ -30,6 +31,9 @@ const TEXT: usize = 1024 * 1024;
 /// The most that is kept of any other text of an event.
 const DETAIL: usize = 64 * 1024;
 
+/// How long whoever reads waits for what is still to be written.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// The way into the archive, once there is one.
 #[derive(Default)]
 pub(crate) struct Archive {
@@ -41,12 +45,14 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    /// Opens it. What is sent from now on is kept.
-    pub(crate) fn open(&self, store: &Store) {
-        let (writer, keeping) = store.writer();
-        if self.kept.set((store.clone(), writer)).is_ok() {
+    /// Opens it. What is sent from now on is kept. Gives the way into it.
+    pub(crate) fn open(&self, store: &Store) -> Writer {
+        let (_, writer) = self.kept.get_or_init(|| {
+            let (writer, keeping) = store.writer();
             self.keeping.spawn(keeping.run(self.stop.clone()));
-        }
+            (store.clone(), writer)
+        });
+        writer.clone()
     }
 
     /// What is kept, to be read.
@@ -54,12 +60,17 @@ impl Archive {
         self.kept.get().map(|(store, _)| store)
     }
 
-    /// Waits until what was sent so far can be read.
+    /// Waits until what was sent so far can be read, though not for ever: somebody may keep the database locked.
     pub(crate) async fn flush(&self) {
         if let Some((_, writer)) = self.kept.get() {
             // What was lost was said.
-            let _lost = writer.flush().await;
+            let _lost_or_late = timeout(PATIENCE, writer.flush()).await;
         }
+    }
+
+    /// Where those are who wait until something is kept.
+    pub(crate) fn keeping(&self) -> TaskTracker {
+        self.keeping.clone()
     }
 
     /// How many records the disk was too slow for.

@@ -77,7 +77,7 @@ async fn a_disk_that_does_not_keep_up_costs_records_and_no_time() {
     assert!(archive.kept.set((store.clone(), writer)).is_ok());
     let turn = turn();
     let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
-    for n in 0..5000 {
+    for n in 0..20_000 {
         recorder.hear(&[Event::Notice { message: n.to_string() }], &By::default());
     }
     assert!(archive.lost.load(Ordering::Relaxed) > 3000);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 use trunkline_core::api::Api;
 use trunkline_core::event::Attempted;
@@ -172,8 +172,8 @@ impl Engine {
     /// From now on sessions and turns are kept there. Without it, sessions are known until this process ends.
     pub fn remember_in(&self, store: Store) {
         self.inner.sessions.book.mask(self.inner.settings.secrets.clone());
-        self.inner.archive.open(&store);
-        self.inner.sessions.book.keep_in(store);
+        let writer = self.inner.archive.open(&store);
+        self.inner.sessions.book.keep_in(store, writer);
     }
 
     pub fn models(&self) -> Arc<Models> {
@@ -237,8 +237,13 @@ impl Engine {
             match timeout(wait, goings.changed()).await {
                 Ok(Ok(())) => {
                     let since = Instant::now();
-                    while timeout(REST, goings.changed()).await.is_ok_and(|gone| gone.is_ok()) && since.elapsed() < BUSY
-                    {
+                    // Not told of each: where there are many, that is work of its own.
+                    loop {
+                        goings.mark_unchanged();
+                        sleep(REST).await;
+                        if !goings.has_changed().unwrap_or(false) || since.elapsed() >= BUSY {
+                            break;
+                        }
                     }
                     again = true;
                 }

@@ -365,7 +365,7 @@ impl Drop for Ladder {
     /// Given up, or never begun.
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.engine.tracker.spawn(thread.failed());
+            self.engine.leave(thread.failed(), async {});
         }
     }
 }

@@ -9,7 +9,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_util::task::TaskTracker;
 use trunkline_core::event::{Answer, Attempted, Event, Receipt};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::phase::Phase;
@@ -17,10 +16,11 @@ use trunkline_core::turn::Shown;
 
 use crate::StartError;
 use crate::archive::{End, Recorder, given_up};
+use crate::engine::Inner;
 use crate::ladder::{Climbed, Ladder, Running};
 use crate::router::Exposure;
 use crate::runs::{By, Live, cancelled};
-use crate::session::Thread;
+use crate::session::{Sent, Thread};
 
 /// The longest text that a client is recognised by which keeps all that it was shown.
 const MAX_STREAMED: usize = 1024 * 1024;
@@ -46,7 +46,7 @@ pub(crate) struct Course {
     /// None once the turn is over.
     recorder: Option<Recorder>,
     live: Arc<Live>,
-    tracker: TaskTracker,
+    engine: Arc<Inner>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,14 +65,14 @@ enum State {
 impl Course {
     /// Climbs until an attempt runs.
     pub(crate) async fn start(ladder: Ladder, mut recorder: Recorder) -> Result<Self, StartError> {
-        let tracker = ladder.engine.tracker.clone();
+        let engine = Arc::clone(&ladder.engine);
         let (mut ladder, climbed) = ladder.climb().await;
         let running = match climbed {
             Ok(running) => running,
             Err(error) => {
                 let provider = ladder.attempts.last().map(|last| last.provider.clone()).unwrap_or_default();
                 let (thread, failure) = (ladder.thread.take(), error.as_failure());
-                conclude(&tracker, thread, recorder, &provider, Err(&failure), "");
+                conclude(&engine, thread, recorder, &provider, Err(&failure), "");
                 return Err(error);
             }
         };
@@ -91,7 +91,7 @@ impl Course {
             named: false,
             recorder: Some(recorder),
             live,
-            tracker,
+            engine,
         };
         run.stand_on(ladder, running);
         run.live.begun(&run.by);
@@ -330,7 +330,7 @@ impl Course {
             Some(_) | None => return,
         };
         let streamed = self.streamed.as_deref().unwrap_or_default();
-        conclude(&self.tracker, thread, recorder, &self.by.provider, result, streamed);
+        conclude(&self.engine, thread, recorder, &self.by.provider, result, streamed);
     }
 }
 
@@ -345,7 +345,7 @@ impl Drop for Course {
 
 /// The session first: the record of the turn belongs to it.
 fn conclude(
-    tracker: &TaskTracker,
+    engine: &Inner,
     thread: Option<Thread>,
     recorder: Recorder,
     provider: &str,
@@ -355,22 +355,27 @@ fn conclude(
     let session = thread.as_ref().filter(|thread| thread.is_named()).map(|thread| thread.id().clone());
     let recorded = recorder.end(End { provider, session: session.as_ref(), result });
     match (thread, result) {
-        (Some(thread), Ok(answer)) => {
-            let noted = thread.succeeded(answer, streamed);
-            tracker.spawn(async move {
-                let _others_wait = noted.await;
-                recorded.await;
-            });
-        }
-        (Some(thread), Err(_)) => {
-            let noted = thread.failed();
-            tracker.spawn(async move {
-                let _others_wait = noted.await;
-                recorded.await;
-            });
-        }
+        (Some(thread), Ok(answer)) => engine.leave(thread.succeeded(answer, streamed), recorded),
+        (Some(thread), Err(_)) => engine.leave(thread.failed(), recorded),
         (None, _) => {
-            tracker.spawn(recorded);
+            engine.tracker.spawn(recorded);
         }
+    }
+}
+
+impl Inner {
+    /// Sends what a turn leaves behind on its way: its session, and then what belongs to that. Until the session is in the
+    /// store only other processes wait.
+    pub(crate) fn leave(
+        &self,
+        sent: impl Future<Output = Sent> + Send + 'static,
+        then: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let keeping = self.archive.keeping();
+        self.tracker.spawn(async move {
+            let sent = sent.await;
+            then.await;
+            keeping.spawn(sent.kept());
+        });
     }
 }

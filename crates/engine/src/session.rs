@@ -11,7 +11,7 @@ mod totals;
 pub(crate) use book::whose;
 pub(crate) use chain::end_of_past;
 pub(crate) use places::{Place, Places};
-pub(crate) use thread::Thread;
+pub(crate) use thread::{Sent, Thread};
 
 use book::Book;
 use lease::{Lease, Leases};
@@ -46,7 +46,7 @@ pub fn forget_sessions(state: &Path, age: Duration) -> io::Result<()> {
 pub(crate) struct Sessions {
     seats: Mutex<HashMap<SessionId, Arc<Seat>>>,
     leases: Leases,
-    pub(crate) book: Book,
+    pub(crate) book: Arc<Book>,
     totals: Totals,
     pub(crate) places: Places,
 }
@@ -89,7 +89,7 @@ impl Sessions {
         Self {
             seats: Mutex::default(),
             leases: Leases::new(state.join("turns")),
-            book: Book::default(),
+            book: Arc::default(),
             totals: Totals::load(state.join(TOTALS)),
             places: Places::new(state.join(PLACES)),
         }

@@ -34,7 +34,8 @@ mod time;
 mod transaction;
 
 pub use archive::{
-    EventRow, Keeping, Kept, NotQueued, Outcome, Record, Selection, Surface, TurnBegun, TurnEnded, TurnRow, Writer,
+    EventRow, Keeping, Kept, NotQueued, OnItsWay, Outcome, Record, Selection, Surface, TurnBegun, TurnEnded, TurnRow,
+    Writer,
 };
 pub use bridge::{Binding, InboxRow, InboxState};
 pub use chain::Hash;
@@ -44,6 +45,6 @@ pub use prune::Pruned;
 pub use repeat::{Claim, Claimed};
 pub use run::{LogState, RunFailure, RunRow, RunState, Runs};
 pub use session::{Filter, NewSession, Owner, SessionKey, SessionRow};
-pub use session_turn::SessionTurn;
+pub use session_turn::{Leads, SessionTurn};
 pub use store::{FILE, Store};
 pub use time::Time;

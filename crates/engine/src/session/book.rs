@@ -6,14 +6,13 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use tokio::time::Instant;
 use trunkline_core::event::SessionId;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{Message, Owner, Role};
-use trunkline_store::{NewSession, Outcome, SessionKey, SessionRow, SessionTurn, Store, StoreError};
+use trunkline_store::{Leads, Outcome, SessionKey, SessionRow, SessionTurn, Store, StoreError, Time, Writer};
 
 use super::chain::{Chain, Found, Heads};
 
@@ -23,8 +22,8 @@ const MANY: usize = 4096;
 /// How long a turn waits for the store before it does without.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// How long the store is asked to take what a turn came to while others keep its lock.
-const KEEP_TRYING: Duration = Duration::from_secs(30);
+/// How long another process may take to write down what it has just answered.
+const LATE: Duration = Duration::from_millis(60);
 
 /// The most of an archived conversation that is told again, in bytes: the latest of it.
 const RETOLD: usize = 256 * 1024;
@@ -58,7 +57,8 @@ pub(crate) struct After {
 #[derive(Default)]
 pub(crate) struct Book {
     memory: Mutex<Memory>,
-    store: OnceLock<Store>,
+    /// Where they are kept, and the way there.
+    kept: OnceLock<(Store, Writer)>,
     /// What is not to be written.
     secrets: OnceLock<Secrets>,
     /// The store has failed, and that was said.
@@ -95,6 +95,23 @@ pub(crate) struct Noted {
     number: u64,
 }
 
+/// What a turn came to, on its way into the store.
+pub(crate) struct OnItsWay {
+    book: Arc<Book>,
+    noted: Arc<Noted>,
+    /// None where there is no store.
+    way: Option<trunkline_store::OnItsWay>,
+}
+
+impl OnItsWay {
+    /// Waits until it is there, or cannot be.
+    pub(crate) async fn kept(self) {
+        if let Some(way) = self.way {
+            self.book.has_kept(&self.noted, way.kept().await).await;
+        }
+    }
+}
+
 /// Somebody is about to speak in a conversation.
 pub(crate) struct Claim<'a> {
     book: &'a Book,
@@ -124,8 +141,16 @@ impl Book {
     }
 
     /// From now on everything is kept there, too.
-    pub(crate) fn keep_in(&self, store: Store) {
-        let _the_first_one_stays = self.store.set(store);
+    pub(crate) fn keep_in(&self, store: Store, writer: Writer) {
+        let _the_first_one_stays = self.kept.set((store, writer));
+    }
+
+    /// Waits for what another process may be about to write. False if there is nobody to wait for.
+    pub(crate) async fn wait_for_others(&self) -> bool {
+        if self.store().is_some() {
+            tokio::time::sleep(LATE).await;
+        }
+        self.store().is_some()
     }
 
     /// A conversation of this owner, by our name for it.
@@ -134,7 +159,7 @@ impl Book {
             Some(entry) => (Some(entry.known.clone()).filter(|known| known.owner == *owner), entry.is_unsaved()),
             None => (None, false),
         };
-        let Some(store) = self.store.get().filter(|_| !unsaved) else { return remembered };
+        let Some(store) = self.store().filter(|_| !unsaved) else { return remembered };
         match store.session(&key(id), &whose(owner)).await {
             Ok(row) => row.map(|row| known(row, owner)),
             Err(error) => {
@@ -153,7 +178,7 @@ impl Book {
             let memory = self.memory();
             memory.order.iter().rev().find(|id| memory.sessions.get(id).is_some_and(|e| is_it(&e.known))).cloned()
         };
-        match (remembered, self.store.get()) {
+        match (remembered, self.store()) {
             (Some(id), _) => Some(id),
             (None, None) => None,
             (None, Some(store)) => match store.session_by_native(provider, native, &whose(owner)).await {
@@ -184,12 +209,8 @@ impl Book {
 
     /// Whether exactly this, and nothing else, was said in a conversation.
     pub(crate) async fn is_head(&self, id: &SessionId, owner: &Owner, model: &str, past: &Chain) -> bool {
-        let (remembered, unsaved) = {
-            let memory = self.memory();
-            let unsaved = memory.sessions.get(id).is_some_and(|entry| entry.is_unsaved());
-            (memory.heads.is(id, owner, model, &past.hash), unsaved)
-        };
-        if unsaved || self.store.get().is_none() || self.troubled.load(Ordering::Relaxed) {
+        let remembered = self.memory().heads.is(id, owner, model, &past.hash);
+        if self.is_unsaved(id) || self.store().is_none() || self.troubled.load(Ordering::Relaxed) {
             return remembered;
         }
         self.head_in_store(owner, model, past).await.as_ref() == Some(id)
@@ -198,7 +219,7 @@ impl Book {
     /// Something is about to be said in it, and that is on record before it is: whatever ends this process, nobody finds
     /// it by what was said before. False where another process was first.
     pub(crate) async fn take_head(&self, id: &SessionId, owner: &Owner, model: &str, past: &Chain) -> bool {
-        let Some(store) = self.saved(id) else { return true };
+        let Some(store) = self.with_all_of(id).await else { return true };
         let (whose, key) = (whose(owner), key(id));
         match tokio::time::timeout(PATIENCE, store.chain_take(&whose, model, &past.hash, &key)).await {
             Ok(Ok(taken)) => taken,
@@ -212,7 +233,7 @@ impl Book {
 
     /// The same for a conversation that is named.
     pub(crate) async fn forget_heads(&self, id: &SessionId) {
-        let Some(store) = self.store.get().filter(|_| !self.troubled.load(Ordering::Relaxed)) else { return };
+        let Some(store) = self.with_all_of(id).await else { return };
         if let Ok(Err(error)) = tokio::time::timeout(PATIENCE, store.chains_forget(&key(id))).await {
             self.trouble(&error);
         }
@@ -220,7 +241,7 @@ impl Book {
 
     /// Lets go of what the store has as it is here, and in which nobody speaks: it is found there as well.
     pub(crate) fn lighten(&self) {
-        if self.store.get().is_none() || self.troubled.load(Ordering::Relaxed) {
+        if self.store().is_none() || self.troubled.load(Ordering::Relaxed) {
             return;
         }
         let mut memory = self.memory();
@@ -234,14 +255,25 @@ impl Book {
         heads.shrink();
     }
 
-    /// The store, if it has this conversation as it is.
-    fn saved(&self, id: &SessionId) -> Option<&Store> {
-        let unsaved = self.memory().sessions.get(id).is_some_and(|entry| entry.is_unsaved());
-        self.store.get().filter(|_| !unsaved && !self.troubled.load(Ordering::Relaxed))
+    /// The store, if it has this conversation as it is here. What is on its way there is waited for, though not for long.
+    async fn with_all_of(&self, id: &SessionId) -> Option<&Store> {
+        let (store, writer) = self.kept.get().filter(|_| !self.troubled.load(Ordering::Relaxed))?;
+        if !self.is_unsaved(id) {
+            return Some(store);
+        }
+        tokio::time::timeout(PATIENCE, writer.flush()).await.is_ok_and(|flushed| flushed.is_ok()).then_some(store)
+    }
+
+    fn is_unsaved(&self, id: &SessionId) -> bool {
+        self.memory().sessions.get(id).is_some_and(Entry::is_unsaved)
+    }
+
+    fn store(&self) -> Option<&Store> {
+        self.kept.get().map(|(store, _)| store)
     }
 
     async fn head_in_store(&self, owner: &Owner, model: &str, past: &Chain) -> Option<SessionId> {
-        match self.store.get()?.chain_find(&whose(owner), model, &[past.hash]).await {
+        match self.store()?.chain_find(&whose(owner), model, &[past.hash]).await {
             Ok(found) => found.map(|(_, key)| SessionId(key.0)),
             Err(error) => {
                 self.trouble(&error);
@@ -285,69 +317,70 @@ impl Book {
         Noted { after, number }
     }
 
-    /// Writes down what a turn came to. That may take long, and the next turn may have begun meanwhile: then nobody is
-    /// to find the conversation by what was said before it.
-    pub(crate) async fn keep(&self, noted: &Noted) {
-        let Some(store) = self.store.get() else { return };
-        let after = &noted.after;
-        let (known, owner) = (&after.known, whose(&after.known.owner));
-        let begins = match self.secrets.get() {
-            Some(secrets) => secrets.mask(&after.begins),
-            None => after.begins.clone(),
-        };
-        let new = NewSession {
-            owner: &owner,
-            model: &known.model,
-            provider: &known.provider,
-            repo: &known.repo,
-            begins: &begins,
-            parent: None,
-        };
-        let chains: Vec<_> = after.heads.iter().map(|head| (head.hash, head.messages)).collect();
-        let turn = SessionTurn {
-            id: &key(&known.id),
-            new,
-            native: known.native.as_ref(),
-            succeeded: after.succeeded,
-            asked: &after.asked,
-            chains: &chains,
-        };
-        let they_lead = || {
-            let memory = self.memory();
-            after.heads.iter().all(|head| memory.heads.is(&known.id, &known.owner, &after.asked, &head.hash))
-        };
-        let began = Instant::now();
-        let kept = loop {
-            if self.memory().sessions.get(&known.id).is_some_and(|entry| entry.kept > noted.number) {
-                return;
-            }
-            match store.session_turn_while(&turn, they_lead).await {
-                Err(error @ StoreError::Busy(_)) if began.elapsed() < KEEP_TRYING => self.trouble(&error),
-                kept => break kept,
-            }
-        };
-        match kept {
-            Ok(()) => {
-                if self.troubled.swap(false, Ordering::Relaxed) {
-                    tracing::info!("sessions are remembered again");
-                }
-                let spoken = !they_lead();
-                let latest = self.memory().sessions.get_mut(&known.id).is_some_and(|entry| {
-                    entry.kept = entry.kept.max(noted.number);
-                    entry.noted == noted.number
-                });
-                if spoken && latest {
-                    // Somebody began to speak in the very moment.
-                    self.forget_heads(&known.id).await;
-                }
-            }
-            Err(error) => self.trouble(&error),
+    /// Sends what a turn came to on its way into the store: at once, and on disk, if there is room, for which the future
+    /// waits. The next turn may begin meanwhile: then nobody is to find the conversation by what was said before it.
+    pub(crate) fn keep(self: &Arc<Self>, noted: Noted) -> impl Future<Output = OnItsWay> + Send + use<> {
+        let (book, noted) = (Arc::clone(self), Arc::new(noted));
+        let sent = self.kept.get().map(|(_, writer)| {
+            let (book, noted) = (Arc::clone(self), Arc::clone(&noted));
+            let turn = self.turn(&noted.after);
+            writer.send_session(turn, Leads::when(move || book.they_lead(&noted.after)))
+        });
+        async move {
+            let way = match sent {
+                Some(sent) => Some(sent.await),
+                None => None,
+            };
+            OnItsWay { book, noted, way }
+        }
+    }
+
+    /// The same in the store's words.
+    fn turn(&self, after: &After) -> SessionTurn {
+        let After { known, succeeded, asked, begins, heads } = after;
+        SessionTurn {
+            id: key(&known.id),
+            owner: whose(&known.owner),
+            model: known.model.clone(),
+            provider: known.provider.clone(),
+            repo: known.repo.clone(),
+            begins: self.secrets.get().map_or_else(|| begins.clone(), |secrets| secrets.mask(begins)),
+            native: known.native.clone(),
+            succeeded: *succeeded,
+            asked: asked.clone(),
+            chains: heads.iter().map(|head| (head.hash, head.messages)).collect(),
+            time: Time::now(),
+        }
+    }
+
+    /// Nobody has begun to speak since.
+    fn they_lead(&self, after: &After) -> bool {
+        let After { known, asked, heads, .. } = after;
+        let memory = self.memory();
+        heads.iter().all(|head| memory.heads.is(&known.id, &known.owner, asked, &head.hash))
+    }
+
+    async fn has_kept(&self, noted: &Noted, result: Result<(), StoreError>) {
+        if let Err(error) = result {
+            return self.trouble(&error);
+        }
+        if self.troubled.swap(false, Ordering::Relaxed) {
+            tracing::info!("sessions are remembered again");
+        }
+        let (id, spoken) = (&noted.after.known.id, !self.they_lead(&noted.after));
+        let latest = self.memory().sessions.get_mut(id).is_some_and(|entry| {
+            entry.kept = entry.kept.max(noted.number);
+            entry.noted == noted.number
+        });
+        if spoken && latest {
+            // Somebody began to speak in the very moment.
+            self.forget_heads(id).await;
         }
     }
 
     /// What was said in a conversation, as far as the archive has it.
     pub(crate) async fn said(&self, id: &SessionId) -> Vec<Message> {
-        let Some(store) = self.store.get() else { return Vec::new() };
+        let Some(store) = self.store() else { return Vec::new() };
         let turns = match store.turns(&key(id)).await {
             Ok(turns) => turns,
             Err(error) => {

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::*;
 
@@ -28,19 +30,29 @@ fn chain(hash: u8) -> Chain {
     Chain { hash: [hash; 32], messages: 2 }
 }
 
-async fn noted(book: &Book, after: After) {
-    let noted = book.note(after);
-    book.keep(&noted).await;
+async fn noted(book: &Arc<Book>, after: After) {
+    let sent = book.keep(book.note(after)).await;
+    if let Some((_, writer)) = book.kept.get() {
+        // Sooner than by itself; what it says is said by the other, too.
+        let _lost = writer.flush().await;
+    }
+    sent.kept().await;
+}
+
+/// A book whose turns go into this store.
+fn in_store(store: Store) -> Arc<Book> {
+    let (book, (writer, keeping)) = (Arc::<Book>::default(), store.writer());
+    TaskTracker::new().spawn(keeping.run(CancellationToken::new()));
+    book.keep_in(store, writer);
+    book
 }
 
 async fn found(book: &Book, whose: &str, model: &str, hash: u8) -> Option<String> {
     book.by_history(&owner(whose), model, &chain(hash)).await.map(|claim| claim.id.0.clone())
 }
 
-async fn with_and_without_a_store() -> [Book; 2] {
-    let kept = Book::default();
-    kept.keep_in(Store::in_memory().await.unwrap());
-    [Book::default(), kept]
+async fn with_and_without_a_store() -> [Arc<Book>; 2] {
+    [Arc::default(), in_store(Store::in_memory().await.unwrap())]
 }
 
 #[tokio::test]
@@ -84,9 +96,7 @@ async fn who_comes_while_somebody_speaks_finds_nothing() {
 #[tokio::test]
 async fn another_process_that_speaks_in_it_is_noticed() {
     let store = Store::in_memory().await.unwrap();
-    let [one, other] = [Book::default(), Book::default()];
-    one.keep_in(store.clone());
-    other.keep_in(store);
+    let [one, other] = [in_store(store.clone()), in_store(store)];
     let first = after("s", &[1]);
     noted(&one, first.clone()).await;
     assert_eq!(found(&other, "a", "m", 1).await.as_deref(), Some("s"), "it is known there, too");
@@ -98,8 +108,7 @@ async fn another_process_that_speaks_in_it_is_noticed() {
 #[tokio::test]
 async fn what_the_store_does_not_take_is_known_until_the_end() {
     let store = Store::in_memory().await.unwrap();
-    let book = Book::default();
-    book.keep_in(store.clone());
+    let book = in_store(store.clone());
     noted(&book, after("before", &[1])).await;
     store.close().await;
     let late = after("late", &[2]);
@@ -113,12 +122,11 @@ async fn what_the_store_does_not_take_is_known_until_the_end() {
 
 #[tokio::test]
 async fn what_the_store_has_need_not_be_in_memory() {
-    let book = Book::default();
+    let book = Arc::default();
     noted(&book, after("nowhere else", &[9])).await;
     book.lighten();
     assert!(book.memory().sessions.contains_key(&SessionId("nowhere else".into())), "there is no store");
-    let book = Book::default();
-    book.keep_in(Store::in_memory().await.unwrap());
+    let book = in_store(Store::in_memory().await.unwrap());
     for (id, heads) in [("a", &[1][..]), ("b", &[2]), ("c", &[2])] {
         noted(&book, after(id, heads)).await;
     }
@@ -133,7 +141,7 @@ async fn what_the_store_has_need_not_be_in_memory() {
     assert!(book.find(&SessionId("a".into()), &owner("a")).await.is_some());
     let found = async |hash| book.by_history(&owner("a"), "m", &chain(hash)).await.map(|claim| claim.id.0.clone());
     assert_eq!((found(1).await, found(2).await, found(3).await), (Some("a".into()), None, Some("unsaved".into())));
-    book.keep(&unsaved).await;
+    book.keep(unsaved).await.kept().await;
     assert!(book.is_head(&SessionId("unsaved".into()), &owner("a"), "m", &chain(3)).await);
 }
 
@@ -152,8 +160,7 @@ async fn what_is_still_to_be_written_leads_nowhere_once_somebody_speaks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let store = Store::open(&path).await.unwrap();
-    let book = Book::default();
-    book.keep_in(store.clone());
+    let book = in_store(store.clone());
     let (first, found) = (after("s", &[1]), |hash: u8| {
         let (store, owner) = (store.clone(), whose(&owner("a")));
         async move { store.chain_find(&owner, "m", &[[hash; 32]]).await.unwrap() }
@@ -162,9 +169,9 @@ async fn what_is_still_to_be_written_leads_nowhere_once_somebody_speaks() {
         let mut other = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
         let noted = book.note(first.clone());
-        let keeping = book.keep(&noted);
+        let keeping = book.keep(noted).await.kept();
         tokio::pin!(keeping);
-        assert!(tokio::time::timeout(Duration::from_millis(10), &mut keeping).await.is_err(), "the store is locked");
+        assert!(tokio::time::timeout(Duration::from_millis(100), &mut keeping).await.is_err(), "the store is locked");
         assert_eq!(book.find(&first.known.id, &owner("a")).await, Some(first.known.clone()), "and yet it is known");
         assert!(book.is_head(&first.known.id, &owner("a"), "m", &chain(1)).await);
         let heads = if speaks { book.speak(&first.known.id) } else { Vec::new() };

@@ -54,11 +54,20 @@ impl Resolver<'_> {
         };
         self.check(asked, &candidates)?;
         let right = self.enter(asked).await?;
-        match self.sessions.book.find(asked, &self.turn.owner).await {
-            Some(known) => self.go_on(known, right, candidates).await,
-            None if self.turn.owner.is_local() => self.by_native(asked, right, candidates).await,
-            None => self.unknown(asked, candidates),
+        let mut late = false;
+        loop {
+            if let Some(known) = self.sessions.book.find(asked, &self.turn.owner).await {
+                return self.go_on(known, right, candidates).await;
+            }
+            if let Some((known, right)) = self.by_native(asked, &candidates).await? {
+                return self.go_on(known, right, candidates).await;
+            }
+            // Another process may have begun it just now.
+            if std::mem::replace(&mut late, true) || !self.sessions.book.wait_for_others().await {
+                break;
+            }
         }
+        if self.turn.owner.is_local() { self.adopt(asked, right, candidates) } else { self.unknown(asked, candidates) }
     }
 
     /// Somebody has to be able to go on with a conversation at all.
@@ -96,18 +105,23 @@ impl Resolver<'_> {
     async fn by_native(
         &self,
         asked: &SessionId,
-        alias: Right,
-        candidates: Vec<Candidate>,
-    ) -> Result<Resolved, StartError> {
-        for candidate in &candidates {
+        candidates: &[Candidate],
+    ) -> Result<Option<(Known, Right)>, StartError> {
+        let Turn { owner, .. } = self.turn;
+        for candidate in candidates.iter().filter(|_| owner.is_local()) {
             let provider = candidate.model.backend.name();
-            if let Some(id) = self.sessions.book.by_native(provider, asked, &self.turn.owner).await {
+            if let Some(id) = self.sessions.book.by_native(provider, asked, owner).await {
                 let right = self.enter(&id).await?;
-                if let Some(known) = self.sessions.book.find(&id, &self.turn.owner).await {
-                    return self.go_on(known, right, candidates).await;
+                if let Some(known) = self.sessions.book.find(&id, owner).await {
+                    return Ok(Some((known, right)));
                 }
             }
         }
+        Ok(None)
+    }
+
+    /// One that we have never heard of may be known to its provider all the same.
+    fn adopt(&self, asked: &SessionId, alias: Right, candidates: Vec<Candidate>) -> Result<Resolved, StartError> {
         let fits = |candidate: &&Candidate| candidate.model.backend.check_session(&asked.0).is_ok();
         match candidates.iter().find(fits) {
             Some(candidate) => {
@@ -213,5 +227,60 @@ impl Resolved {
     /// What there is to tell before anything runs.
     pub(crate) fn notice(&self) -> Option<String> {
         self.thread.as_ref()?.resumption().note
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tokio_util::sync::CancellationToken;
+    use tokio_util::task::TaskTracker;
+    use trunkline_core::model::{Backend, Model};
+    use trunkline_core::provider::built_in;
+    use trunkline_core::turn::Message;
+    use trunkline_store::Store;
+
+    use super::super::book::After;
+    use super::*;
+    use crate::gate::Caps;
+    use crate::router::Why;
+
+    /// Sessions as another process has them, which share nothing but the store.
+    fn sessions(state: &Path, store: &Store) -> Arc<Sessions> {
+        let (sessions, (writer, keeping)) = (Arc::new(Sessions::new(state)), store.writer());
+        TaskTracker::new().spawn(keeping.run(CancellationToken::new()));
+        sessions.book.keep_in(store.clone(), writer);
+        sessions
+    }
+
+    #[tokio::test]
+    async fn what_another_process_has_just_answered_can_be_gone_on_with_at_once() {
+        let (folder, store) = (tempfile::tempdir().unwrap(), Store::in_memory().await.unwrap());
+        let [one, other] = [sessions(folder.path(), &store), sessions(folder.path(), &store)];
+        let codex = Backend::Program(built_in().remove("codex").unwrap().into());
+        let model = Model::new("m", codex, Path::new("/repo"));
+        let turn = Turn {
+            model: "m".into(),
+            session: Some(SessionId("s".into())),
+            messages: vec![Message::new(Role::User, "and now?")],
+            ..Turn::default()
+        };
+        let known = Known {
+            id: SessionId("s".into()),
+            owner: turn.owner.clone(),
+            model: "m".into(),
+            provider: "codex".into(),
+            repo: "/repo".into(),
+            native: Some(SessionId("0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f".into())),
+        };
+        let after = After { known, succeeded: true, asked: "m".into(), begins: "Hi".into(), heads: Vec::new() };
+        // On its way into the store, and no further.
+        let _sent = one.book.keep(one.book.note(after)).await;
+        let resolver = Resolver { sessions: &other, gate: &Gate::new(Caps::default()), turn: &turn };
+        let candidate = Candidate { model: Arc::new(model), why: Why::Asked };
+        let resolved = resolver.resolve(vec![candidate]).await.unwrap_or_else(|error| panic!("{error:?}"));
+        let resumption = resolved.thread.unwrap().resumption();
+        assert_eq!((resumption.id.0.as_str(), resumption.resumed), ("s", true));
     }
 }

@@ -8,7 +8,7 @@ use trunkline_core::event::{Answer, FoundBy, Resumption, SessionId};
 use trunkline_core::model::{AGENT, Model};
 use trunkline_core::turn::{Message, Role, Turn};
 
-use super::book::{After, Known};
+use super::book::{After, Known, OnItsWay};
 use super::chain::{self, Chain};
 use super::{Place, Sessions, Settling};
 
@@ -34,6 +34,21 @@ pub(crate) struct Thread {
     here: Option<(String, PathBuf)>,
     /// By what it was found before.
     heads: Vec<Chain>,
+}
+
+/// What a turn came to, on its way into the store. Other processes wait until it is there.
+pub(crate) struct Sent {
+    /// None where there is nothing to write.
+    way: Option<OnItsWay>,
+    _settling: Settling,
+}
+
+impl Sent {
+    pub(crate) async fn kept(self) {
+        if let Some(way) = self.way {
+            way.kept().await;
+        }
+    }
 }
 
 /// How a thread comes about.
@@ -165,8 +180,8 @@ impl Thread {
     }
 
     /// The turn has succeeded. `streamed` is all that was shown of its text. Others of this process may speak at once;
-    /// the future writes it down, and those of other processes may when what it gives back is dropped.
-    pub(crate) fn succeeded(self, answer: &Answer, streamed: &str) -> impl Future<Output = Settling> + Send + use<> {
+    /// those of other processes, when it is in the store, where the future sends it to.
+    pub(crate) fn succeeded(self, answer: &Answer, streamed: &str) -> impl Future<Output = Sent> + Send + use<> {
         let heads = self.told.map(|told| chain::heads(told, answer, streamed)).unwrap_or_default();
         let heads = if self.is_named() { heads } else { Vec::new() };
         let native = self.heard.clone().or_else(|| self.known.native.clone());
@@ -175,7 +190,7 @@ impl Thread {
 
     /// The turn has failed, was given up, or never began. What the provider heard of it is not known, so nobody finds the conversation by
     /// what was said in it.
-    pub(crate) fn failed(self) -> impl Future<Output = Settling> + Send + use<> {
+    pub(crate) fn failed(self) -> impl Future<Output = Sent> + Send + use<> {
         // The built-in agent keeps what was said so far; others may have kept anything.
         let by_agent = self.here.as_ref().is_some_and(|(provider, _)| provider == AGENT);
         let native = self.heard.clone().filter(|_| by_agent).or_else(|| self.known.native.clone());
@@ -187,26 +202,27 @@ impl Thread {
         succeeded: bool,
         native: Option<SessionId>,
         heads: Vec<Chain>,
-    ) -> impl Future<Output = Settling> + Send + use<> {
+    ) -> impl Future<Output = Sent> + Send + use<> {
         let after = self.here.take().filter(|_| self.old || self.heard.is_some() || (succeeded && native.is_some()));
         let after = after.map(|(provider, repo)| {
             let known = Known { provider, repo, native, ..self.known.clone() };
             let (asked, begins) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.begins));
             After { known, succeeded, asked, begins, heads }
         });
-        let noted = match after {
-            Some(after) => Some(self.sessions.book.note(after)),
+        let sent = match after {
+            Some(after) => Some(self.sessions.book.keep(self.sessions.book.note(after))),
             None => {
                 self.put_back();
                 None
             }
         };
-        let (sessions, settling) = (Arc::clone(&self.sessions), self.turn.settling());
+        let settling = self.turn.settling();
         async move {
-            if let Some(noted) = noted {
-                sessions.book.keep(&noted).await;
-            }
-            settling
+            let way = match sent {
+                Some(sent) => Some(sent.await),
+                None => None,
+            };
+            Sent { way, _settling: settling }
         }
     }
 

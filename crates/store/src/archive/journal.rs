@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use super::row::Row;
-use super::write::write;
+use super::write::{Age, write};
 use crate::store::Store;
 
 /// The folder's name, beside the database.
@@ -246,7 +246,7 @@ async fn take_over(store: &Store, path: &Path) -> io::Result<usize> {
     lines.sort_by_key(|line| line.count);
     let rows: Vec<Row> = lines.into_iter().map(|line| line.row).collect();
     for batch in rows.chunks(BATCH) {
-        write(store, batch).await.map_err(io::Error::other)?;
+        write(store, batch, Age::Left).await.map_err(io::Error::other)?;
     }
     fs::remove_dir_all(path)?;
     drop(lock);

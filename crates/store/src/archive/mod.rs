@@ -6,13 +6,15 @@ mod journal;
 mod merge;
 mod read;
 mod row;
+mod sessions;
+mod weight;
 mod write;
 mod writer;
 
 pub use export::Selection;
 pub(crate) use journal::recover;
 pub use read::{EventRow, TurnRow};
-pub use writer::{Keeping, Kept, NotQueued, Writer};
+pub use writer::{Keeping, Kept, NotQueued, OnItsWay, Writer};
 
 use std::time::Duration;
 

@@ -6,11 +6,17 @@ use trunkline_core::event::Receipt;
 use super::bound::Bounded;
 use super::{TurnBegun, TurnEnded};
 use crate::session::SessionKey;
+use crate::session_turn::{Leads, SessionTurn};
 use crate::time::Time;
 
 /// Bounded, and with a text in one piece.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Row {
+    Session {
+        turn: SessionTurn,
+        #[serde(skip)]
+        leads: Leads,
+    },
     Begun(TurnBegun),
     Started {
         run: String,
@@ -37,8 +43,10 @@ pub(super) enum Row {
 }
 
 impl Row {
-    pub(super) fn run(&self) -> &str {
+    /// What it tells of: a session, or a run.
+    pub(super) fn subject(&self) -> &str {
         match self {
+            Self::Session { turn, .. } => &turn.id.0,
             Self::Begun(TurnBegun { run, .. })
             | Self::Started { run, .. }
             | Self::GoesOn { run, .. }

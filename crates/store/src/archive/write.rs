@@ -7,6 +7,7 @@ use sqlx::query::Query;
 use sqlx::sqlite::SqliteArguments;
 
 use super::row::Row;
+use super::sessions;
 use crate::error::StoreError;
 use crate::run::{LogState, RunState, receipt_json};
 use crate::store::Store;
@@ -14,14 +15,22 @@ use crate::time::millis_of;
 use crate::transaction::Transaction;
 
 /// How many records one statement takes. Few sizes: each is a statement of its own to SQLite.
-const SIZES: [usize; 3] = [32, 8, 1];
+const SIZES: [usize; 8] = [128, 64, 32, 16, 8, 4, 2, 1];
 
 /// A statement for several records of a kind.
-struct Statement {
-    before: &'static str,
+pub(super) struct Statement {
+    pub(super) before: &'static str,
     /// How many values a record has.
-    columns: usize,
-    after: &'static str,
+    pub(super) columns: usize,
+    pub(super) after: &'static str,
+}
+
+/// Whether what is written is said just now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Age {
+    New,
+    /// A process that has ended left it.
+    Left,
 }
 
 /// A session that has been deleted meanwhile, or is another owner's, is none.
@@ -69,29 +78,29 @@ const ENDED: Statement = Statement {
     after: ") AS new WHERE turns.run = new.column1",
 };
 
-/// In the order in which they come in the life of a run.
+/// In the order in which they come in the life of a run. What became of sessions goes before: turns belong to them.
 const KINDS: [Statement; 6] = [BEGUN, STARTED, GOES_ON, WORKSPACE, EVENT, ENDED];
 
 /// All of them or none; how many rows of the database are others now. Nothing here fails because of what it is given.
-pub(super) async fn write(store: &Store, batch: &[Row]) -> Result<u64, StoreError> {
+pub(super) async fn write(store: &Store, batch: &[Row], age: Age) -> Result<u64, StoreError> {
     let mut transaction = store.transaction().await?;
-    let mut changed = 0;
+    let of_kind = |kind| batch.iter().filter(|row| kind_of(row) == kind).collect::<Vec<&Row>>();
+    let mut changed = sessions::write(&mut transaction, &of_kind(None), age).await?;
     for (kind, statement) in KINDS.iter().enumerate() {
-        let rows: Vec<&Row> = batch.iter().filter(|row| kind_of(row) == kind).collect();
-        for rows in apart(&rows) {
-            changed += statement.execute(&mut transaction, rows).await?;
+        for rows in apart(&of_kind(Some(kind))) {
+            changed += statement.execute(&mut transaction, rows, |query, row| bind(query, row)).await?;
         }
     }
     transaction.commit().await?;
     Ok(changed)
 }
 
-/// Where a kind says something of a run twice, the second is said after the first: one statement would take either.
-fn apart<'a, 'b>(mut rows: &'b [&'a Row]) -> Vec<&'b [&'a Row]> {
+/// Where a kind says something of the same twice, the second is said after the first: one statement would take either.
+pub(super) fn apart<'a, 'b>(mut rows: &'b [&'a Row]) -> Vec<&'b [&'a Row]> {
     let mut parts = Vec::new();
     while !rows.is_empty() {
         let mut seen = HashSet::new();
-        let again = rows.iter().position(|row| !matches!(row, Row::Event { .. }) && !seen.insert(row.run()));
+        let again = rows.iter().position(|row| !matches!(row, Row::Event { .. }) && !seen.insert(row.subject()));
         let (part, rest) = rows.split_at(again.unwrap_or(rows.len()));
         parts.push(part);
         rows = rest;
@@ -100,14 +109,20 @@ fn apart<'a, 'b>(mut rows: &'b [&'a Row]) -> Vec<&'b [&'a Row]> {
 }
 
 impl Statement {
-    async fn execute(&self, transaction: &mut Transaction, mut rows: &[&Row]) -> Result<u64, StoreError> {
+    /// How many rows of the database are others now.
+    pub(super) async fn execute<'a, R>(
+        &self,
+        transaction: &mut Transaction,
+        mut rows: &[R],
+        bind: impl Fn(Filling<'a>, &R) -> Filling<'a>,
+    ) -> Result<u64, StoreError> {
         let mut changed = 0;
         while !rows.is_empty() {
             let size = SIZES.into_iter().find(|size| *size <= rows.len()).unwrap_or(1);
             let (these, rest) = rows.split_at(size);
             // Ours from the first character to the last; what others say is bound.
             let query = sqlx::query(sqlx::AssertSqlSafe(self.text(size)));
-            let query = these.iter().fold(query, |query, row| bind(query, row));
+            let query = these.iter().fold(query, &bind);
             changed += query.execute(&mut **transaction).await?.rows_affected();
             rows = rest;
         }
@@ -120,22 +135,24 @@ impl Statement {
     }
 }
 
-/// Its place in [`KINDS`].
-fn kind_of(row: &Row) -> usize {
+/// Its place in [`KINDS`]; none of what is no record of a run.
+fn kind_of(row: &Row) -> Option<usize> {
     match row {
-        Row::Begun(_) => 0,
-        Row::Started { .. } => 1,
-        Row::GoesOn { .. } => 2,
-        Row::Workspace { .. } => 3,
-        Row::Event { .. } => 4,
-        Row::Ended(_) => 5,
+        Row::Session { .. } => None,
+        Row::Begun(_) => Some(0),
+        Row::Started { .. } => Some(1),
+        Row::GoesOn { .. } => Some(2),
+        Row::Workspace { .. } => Some(3),
+        Row::Event { .. } => Some(4),
+        Row::Ended(_) => Some(5),
     }
 }
 
-type Filling<'a> = Query<'a, Sqlite, SqliteArguments>;
+pub(super) type Filling<'a> = Query<'a, Sqlite, SqliteArguments>;
 
 fn bind<'a>(query: Filling<'a>, row: &'a Row) -> Filling<'a> {
     match row {
+        Row::Session { .. } => query,
         Row::Begun(begun) => query
             .bind(&begun.run)
             .bind(begun.session.as_ref().map(|session| session.0.as_str()))
@@ -177,7 +194,7 @@ fn bind<'a>(query: Filling<'a>, row: &'a Row) -> Filling<'a> {
     }
 }
 
-fn number(count: u64) -> i64 {
+pub(super) fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
@@ -195,7 +212,7 @@ mod tests {
         let rows = ["a", "b", "a", "c", "c"].map(started);
         let rows: Vec<&Row> = rows.iter().collect();
         let parts: Vec<Vec<&str>> =
-            apart(&rows).iter().map(|part| part.iter().map(|row| row.run()).collect()).collect();
+            apart(&rows).iter().map(|part| part.iter().map(|row| row.subject()).collect()).collect();
         assert_eq!(parts, [vec!["a", "b"], vec!["a", "c"], vec!["c"]]);
     }
 

@@ -1,15 +1,13 @@
 //! Records on their way into the archive: a queue that anyone adds to, and one task that empties it, many records in one
 //! transaction.
 //!
-//! The queue is bounded. A sender waits for room, so nothing is dropped; what a disk refuses is, loudly: a full disk must
-//! not stop the turns. What was queued is in the journal as well, for the case that this process is killed.
+//! The queue is bounded, by what its records weigh. A sender waits for room, so nothing is dropped; what a disk refuses
+//! is, loudly: a full disk must not stop the turns. What was queued is in the journal as well, for the case that this process is killed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::Permit;
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use trunkline_core::event::Event;
@@ -18,27 +16,33 @@ use super::bound;
 use super::journal::{Journal, Noted};
 use super::merge::{Merging, Numbered, is_piece};
 use super::row::Row;
-use super::write::write;
+use super::weight;
+use super::write::{Age, write};
 use super::{Record, TurnBegun, TurnEnded};
 use crate::error::StoreError;
+use crate::session::first_words;
+use crate::session_turn::{Leads, SessionTurn};
 use crate::store::Store;
 
-/// How many records may wait.
-const QUEUE: usize = 1024;
+/// How much may wait, in bytes.
+const ROOM: usize = 16 * 1024 * 1024;
 
 /// A transaction is made of this many records at most,
-const BATCH: usize = 256;
+const BATCH: usize = 2048;
 
 /// and of what comes within this time after the first.
-const GATHER: Duration = Duration::from_millis(50);
+const GATHER: Duration = Duration::from_millis(25);
 
-/// How often a transaction is tried while others keep the lock; each time waits as long as SQLite does.
+/// How often a transaction is tried while others keep the lock, once nothing more is to come; each time waits as long as
+/// SQLite does. Until then there is no end to it.
 const TRIES: usize = 6;
 
 /// Adds to the archive. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Writer {
-    queue: mpsc::Sender<Message>,
+    queue: mpsc::UnboundedSender<Queued>,
+    /// For what is not in the database yet.
+    room: Arc<Semaphore>,
     journal: Arc<Journal>,
 }
 
@@ -52,17 +56,33 @@ pub enum NotQueued {
     Closed,
 }
 
+/// What is queued.
+#[derive(Debug)]
+pub struct OnItsWay(oneshot::Receiver<Result<(), StoreError>>);
+
+impl OnItsWay {
+    /// Waits until it is in the database, or lost.
+    pub async fn kept(self) -> Result<(), StoreError> {
+        self.0.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
 /// The other end, to be [run](Self::run) by whoever made it.
 #[derive(Debug)]
 pub struct Keeping {
-    queue: mpsc::Receiver<Message>,
+    queue: mpsc::UnboundedReceiver<Queued>,
+    room: Arc<Semaphore>,
     store: Store,
     journal: Arc<Journal>,
     merging: Merging,
     batch: Vec<Row>,
+    /// How much room the batch took.
+    taken: usize,
     /// What of the batch is in the journal.
     noted: Noted,
     kept: Kept,
+    /// Who is to be told when the batch is kept.
+    told: Vec<Told>,
     /// Why records were lost since somebody last asked.
     lost: Option<String>,
     /// Whether the last transaction failed: that is said once, or the log would fill the disk as well.
@@ -78,68 +98,115 @@ pub struct Kept {
     pub lost: u64,
 }
 
+type Told = oneshot::Sender<Result<(), StoreError>>;
+
+/// A message, and how much room it takes.
+#[derive(Debug)]
+struct Queued(Message, usize);
+
 #[derive(Debug)]
 enum Message {
     Row(Row, Noted),
+    Session(Row, Noted, Told),
     /// More may follow that belongs to it.
     Piece {
         run: String,
         sequence: u64,
         event: Event,
     },
-    Flush(oneshot::Sender<Result<(), StoreError>>),
+    Flush(Told),
 }
 
 impl Store {
     /// A way into the archive, and the task that keeps what comes in by it.
     #[must_use]
     pub fn writer(&self) -> (Writer, Keeping) {
-        let (sender, queue) = mpsc::channel(QUEUE);
+        let (sender, queue) = mpsc::unbounded_channel();
+        let room = Arc::new(Semaphore::new(ROOM));
         let journal = Arc::new(Journal::beside(self.path()));
         let keeping = Keeping {
             queue,
+            room: Arc::clone(&room),
             store: self.clone(),
             journal: Arc::clone(&journal),
             merging: Merging::default(),
             batch: Vec::new(),
+            taken: 0,
             noted: Noted::default(),
+            told: Vec::new(),
             kept: Kept::default(),
             lost: None,
             failing: false,
         };
-        (Writer { queue: sender, journal }, keeping)
+        (Writer { queue: sender, room, journal }, keeping)
     }
 }
 
 impl Writer {
     /// Queues a record, and waits for room if there is none. Cancel safe: the record is queued or it is not.
     pub async fn send(&self, record: Record) -> Result<(), StoreError> {
-        let room = self.queue.reserve().await.map_err(|_| StoreError::Closed)?;
+        let room = self.room.acquire_many(weight::of(&record)).await.map_err(|_| StoreError::Closed)?;
         self.queue_in(room, record);
         Ok(())
     }
 
     /// Queues a record if there is room; gives it back if there is none.
     pub fn try_send(&self, record: Record) -> Result<(), NotQueued> {
-        match self.queue.try_reserve() {
+        match self.room.try_acquire_many(weight::of(&record)) {
             Ok(room) => self.queue_in(room, record),
-            Err(TrySendError::Full(())) => return Err(NotQueued::Full(Box::new(record))),
-            Err(TrySendError::Closed(())) => return Err(NotQueued::Closed),
+            Err(TryAcquireError::NoPermits) => return Err(NotQueued::Full(Box::new(record))),
+            Err(TryAcquireError::Closed) => return Err(NotQueued::Closed),
         }
         Ok(())
     }
 
-    fn queue_in(&self, room: Permit<'_, Message>, record: Record) {
+    fn queue_in(&self, room: SemaphorePermit<'_>, record: Record) {
         match bounded(record) {
-            Bounded::Row(row) => self.journal.note(row, |row, noted| room.send(Message::Row(row, noted))),
-            Bounded::Piece { run, sequence, event } => room.send(Message::Piece { run, sequence, event }),
+            Bounded::Row(row) => self.journal.note(row, |row, noted| self.put(Message::Row(row, noted), room)),
+            Bounded::Piece { run, sequence, event } => self.put(Message::Piece { run, sequence, event }, room),
         }
+    }
+
+    /// The room is given back with the batch it is in.
+    fn put(&self, message: Message, room: SemaphorePermit<'_>) {
+        let taken = room.num_permits();
+        if self.queue.send(Queued(message, taken)).is_ok() {
+            room.forget();
+        }
+    }
+
+    /// Queues what a turn has made of its session: at once, and on disk, if there is room. The future waits for room if
+    /// there is none.
+    pub fn send_session(&self, turn: SessionTurn, leads: Leads) -> impl Future<Output = OnItsWay> + Send + use<> {
+        let (told, kept) = oneshot::channel();
+        let weight = weight::of_session(&turn);
+        let row = Row::Session { turn: SessionTurn { begins: first_words(&turn.begins), ..turn }, leads };
+        let left = match self.room.try_acquire_many(weight) {
+            Ok(room) => {
+                self.queue_session(room, row, told);
+                None
+            }
+            Err(TryAcquireError::NoPermits) => Some((self.clone(), row, told)),
+            Err(TryAcquireError::Closed) => None,
+        };
+        async move {
+            if let Some((writer, row, told)) = left
+                && let Ok(room) = writer.room.acquire_many(weight).await
+            {
+                writer.queue_session(room, row, told);
+            }
+            OnItsWay(kept)
+        }
+    }
+
+    fn queue_session(&self, room: SemaphorePermit<'_>, row: Row, told: Told) {
+        self.journal.note(row, |row, noted| self.put(Message::Session(row, noted, told), room));
     }
 
     /// Waits until all that was sent before is in the database. An error means that records were lost since the last time.
     pub async fn flush(&self) -> Result<(), StoreError> {
         let (sender, done) = oneshot::channel();
-        self.queue.send(Message::Flush(sender)).await.map_err(|_| StoreError::Closed)?;
+        self.queue.send(Queued(Message::Flush(sender), 0)).map_err(|_| StoreError::Closed)?;
         done.await.map_err(|_| StoreError::Closed)?
     }
 }
@@ -151,36 +218,47 @@ impl Keeping {
             let until = Instant::now() + GATHER;
             let mut flush = self.take(first);
             while flush.is_none() && self.batch.len() < BATCH {
-                match timeout_at(until, self.queue.recv()).await {
+                let message = async {
+                    tokio::select! {
+                        biased;
+                        message = self.queue.recv() => message,
+                        () = stop.cancelled() => None,
+                    }
+                };
+                match timeout_at(until, message).await {
                     Ok(Some(message)) => flush = self.take(message),
                     Ok(None) | Err(_) => break,
                 }
             }
-            self.commit().await;
+            self.commit(&stop).await;
             if let Some(flushed) = flush {
                 let result = self.lost.take().map_or(Ok(()), |why| Err(StoreError::Lost(why)));
                 let _nobody_waits = flushed.send(result);
             }
         }
         self.complete();
-        self.commit().await;
+        self.commit(&stop).await;
         self.journal.close();
         self.kept
     }
 
     /// Cancel safe.
-    async fn next(&mut self, stop: &CancellationToken) -> Option<Message> {
+    async fn next(&mut self, stop: &CancellationToken) -> Option<Queued> {
         if !self.queue.is_closed() {
             tokio::select! {
                 message = self.queue.recv() => return message,
-                () = stop.cancelled() => self.queue.close(),
+                () = stop.cancelled() => {
+                    self.room.close();
+                    self.queue.close();
+                }
             }
         }
         self.queue.recv().await
     }
 
     /// Adds a message to the batch; gives whoever waits for it to be kept.
-    fn take(&mut self, message: Message) -> Option<oneshot::Sender<Result<(), StoreError>>> {
+    fn take(&mut self, Queued(message, taken): Queued) -> Option<Told> {
+        self.taken += taken;
         match message {
             Message::Flush(flushed) => {
                 self.complete();
@@ -193,10 +271,15 @@ impl Keeping {
             }
             Message::Row(row, noted) => {
                 self.noted.add(noted);
-                if let Some(complete) = self.merging.end(row.run()) {
-                    self.push(row.run().to_owned(), &complete);
+                if let Some(complete) = self.merging.end(row.subject()) {
+                    self.push(row.subject().to_owned(), &complete);
                 }
                 self.batch.push(row);
+            }
+            Message::Session(row, noted, told) => {
+                self.noted.add(noted);
+                self.batch.push(row);
+                self.told.push(told);
             }
         }
         None
@@ -215,31 +298,60 @@ impl Keeping {
         self.batch.push(Row::Event { run, sequence: numbered.sequence, event });
     }
 
-    async fn commit(&mut self) {
+    async fn commit(&mut self, stop: &CancellationToken) {
+        let taken = std::mem::take(&mut self.taken);
         if self.batch.is_empty() {
+            self.room.add_permits(taken);
             return;
         }
         let (batch, noted) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.noted));
-        let mut tries = 1;
-        let result = loop {
-            match write(&self.store, &batch).await {
-                Err(StoreError::Busy(_)) if tries < TRIES => tries += 1,
-                result => break result,
-            }
-        };
+        let result = self.write(&batch, stop).await;
+        for told in self.told.drain(..) {
+            let result = result.as_ref().map_or_else(|error| Err(StoreError::Lost(error.to_string())), |_| Ok(()));
+            let _nobody_waits = told.send(result);
+        }
+        let mut still_good = false;
         match result {
             Ok(changed) => {
                 self.kept.rows += batch.len() as u64;
                 // What belongs to a turn that was lost is written nowhere, and says nothing about the disk.
                 self.failing &= changed == 0;
             }
-            Err(error) => self.lose(batch.len(), &error),
+            Err(error) => {
+                self.lose(batch.len(), &error);
+                still_good = matches!(error, StoreError::Busy(_));
+            }
         }
-        // What is lost goes, too: the journal would have no room for what can be kept.
-        self.journal.settle(noted);
+        self.room.add_permits(taken);
+        // What is lost goes, too: the journal would have no room for what can be kept. What only came too late is left to
+        // the next one to open the file.
+        if !still_good {
+            self.journal.settle(noted);
+        }
         // The same memory for the next one.
         self.batch = batch;
         self.batch.clear();
+    }
+
+    /// Others may keep the lock for as long as they like: what waits is on disk, and in order.
+    async fn write(&self, batch: &[Row], stop: &CancellationToken) -> Result<u64, StoreError> {
+        let (mut busy, mut last_tries) = (false, 0);
+        loop {
+            let result = write(&self.store, batch, Age::New).await;
+            let Err(error @ StoreError::Busy(_)) = result else {
+                if busy {
+                    tracing::info!("the database is free again");
+                }
+                return result;
+            };
+            last_tries += usize::from(stop.is_cancelled());
+            if last_tries >= TRIES {
+                return Err(error);
+            }
+            if !std::mem::replace(&mut busy, true) {
+                tracing::error!("{error}; another process keeps it locked, what is said meanwhile is written later");
+            }
+        }
     }
 
     fn lose(&mut self, count: usize, why: &StoreError) {
@@ -261,7 +373,7 @@ enum Bounded {
     Piece { run: String, sequence: u64, event: Event },
 }
 
-/// What may be long is made short before it is queued, so that the queue is bounded in bytes, too.
+/// What may be long is made short before it is queued.
 fn bounded(record: Record) -> Bounded {
     match record {
         Record::Begun(begun) => {

@@ -94,6 +94,7 @@ async fn a_full_queue_gives_a_record_back() {
             Err(closed @ NotQueued::Closed) => panic!("{closed}"),
         }
     };
+    assert!(queued > 10_000, "a busy second is no reason to lose anything: {queued}");
     let Record::Begun(TurnBegun { run, .. }) = &back else { panic!("{back:?}") };
     assert_eq!(*run, queued.to_string());
     let (_, kept) = tokio::join!(
@@ -105,6 +106,28 @@ async fn a_full_queue_gives_a_record_back() {
         keeping.run(tokio_util::sync::CancellationToken::new())
     );
     assert_eq!(kept, Kept { rows: queued + 1, lost: 0 });
+}
+
+#[tokio::test]
+async fn what_waits_is_bounded_in_bytes() {
+    let store = Store::in_memory().await.unwrap();
+    let (writer, keeping) = store.writer();
+    let Record::Begun(mut long) = begun("long", None) else { unreachable!() };
+    long.prompt = "x".repeat(10_000_000);
+    let sent = (0..100).take_while(|_| writer.try_send(Record::Begun(long.clone())).is_ok()).count();
+    assert!((8..20).contains(&sent), "{sent} of what is cut to a megabyte");
+    // What is on its way is kept when its turn comes, and there is room again.
+    let (all, kept) = tokio::join!(
+        async {
+            for _ in 0..30 {
+                writer.send(Record::Begun(long.clone())).await.unwrap();
+            }
+            drop(writer);
+            sent + 30
+        },
+        keeping.run(tokio_util::sync::CancellationToken::new())
+    );
+    assert_eq!((kept.rows, kept.lost), (all as u64, 0));
 }
 
 #[tokio::test]

@@ -12,4 +12,5 @@ mod processes;
 mod prune;
 mod runs;
 mod session;
+mod session_turn;
 mod world;
