@@ -250,7 +250,7 @@ impl Engine {
                 Ok(Err(_)) => return,
                 Err(_elapsed) => again = false,
             }
-            self.inner.sessions.book.lighten();
+            self.inner.sessions.lighten();
             if let Some(store) = self.inner.archive.store() {
                 // One that is busy keeps its memory for now.
                 let _busy = store.shrink().await;

@@ -74,12 +74,14 @@ pub(crate) struct Turn {
 pub(crate) struct Settling {
     _lease: Option<Arc<Lease>>,
     _reading: Option<OwnedRwLockReadGuard<()>>,
+    /// The next one finds the lease there.
+    _seat: Arc<Seat>,
 }
 
 impl Turn {
     pub(crate) fn settling(&self) -> Settling {
         let reading = Arc::clone(&self.seat.settling).try_read_owned();
-        Settling { _lease: self.lease.clone(), _reading: reading.ok() }
+        Settling { _lease: self.lease.clone(), _reading: reading.ok(), _seat: Arc::clone(&self.seat) }
     }
 }
 
@@ -128,9 +130,17 @@ impl Sessions {
     fn seat(&self, session: &SessionId) -> Arc<Seat> {
         let mut seats = self.seats.lock().expect("no panic while holding the lock");
         if seats.len() >= MANY {
-            seats.retain(|_, seat| Arc::strong_count(seat) > 1);
+            clear(&mut seats);
         }
         Arc::clone(seats.entry(session.clone()).or_default())
+    }
+
+    /// Lets go of what is not of this moment.
+    pub(crate) fn lighten(&self) {
+        self.book.lighten();
+        let mut seats = self.seats.lock().expect("no panic while holding the lock");
+        clear(&mut seats);
+        seats.shrink_to_fit();
     }
 
     /// What this turn cost, from a CLI that counts the whole session.
@@ -142,6 +152,11 @@ impl Sessions {
         // Less than before: the CLI began to count anew.
         before.filter(|before| before.input_tokens <= total.input_tokens).map_or(total, |before| total.since(before))
     }
+}
+
+/// Seats that nobody has go: each is little, but there is one for every session, wherever there was room for it.
+fn clear(seats: &mut HashMap<SessionId, Arc<Seat>>) {
+    seats.retain(|_, seat| Arc::strong_count(seat) > 1);
 }
 
 #[cfg(test)]
@@ -191,6 +206,8 @@ mod tests {
         assert_eq!(other.elsewhere(&id), Some(std::process::id()));
         let settling = first.settling();
         drop(first);
+        // Whoever still writes has his seat.
+        one.lighten();
         let second = one.enter(&id).await;
         drop(second);
         assert!(tokio::time::timeout(Duration::from_secs(1), &mut theirs).await.is_err(), "it is not written yet");
@@ -199,6 +216,8 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_secs(1), one.enter(&id)).await.is_err());
         drop(theirs);
         one.enter(&id).await;
+        one.lighten();
+        assert_eq!(one.seats.lock().unwrap().len(), 0);
         assert_eq!(std::fs::read_dir(folder.path().join("turns")).unwrap().count(), 0, "nothing is left lying about");
     }
 }

@@ -160,7 +160,8 @@ impl Pages {
         };
         file.write_all_at(&self.buffer, page.written)?;
         page.written += self.buffer.len() as u64;
-        // One that was very long is not what comes next.
+        // One that was very long is not what comes next. What is in a buffer does not go by making it smaller.
+        self.buffer.clear();
         self.buffer.shrink_to(KEPT);
         page.waiting += 1;
         self.count += 1;
@@ -259,4 +260,21 @@ fn folder(database: &Path) -> Option<PathBuf> {
 
 fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Time;
+
+    #[test]
+    fn a_long_record_takes_no_memory_when_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::beside(Some(&folder.path().join("db")));
+        for length in [10, 1_000_000, 10] {
+            let row = Row::Started { run: "r".repeat(length), provider: String::new(), time: Time::now() };
+            journal.note(row, |_, noted| assert_eq!(noted.0, [1, 0]));
+            assert!(journal.lock().buffer.capacity() <= KEPT, "{length}");
+        }
+    }
 }

@@ -30,6 +30,9 @@ const ROOM: usize = 16 * 1024 * 1024;
 /// A transaction is made of this many records at most,
 const BATCH: usize = 2048;
 
+/// of no more than this most of the time,
+const USUAL: usize = 64;
+
 /// and of what comes within this time after the first.
 const GATHER: Duration = Duration::from_millis(25);
 
@@ -328,9 +331,11 @@ impl Keeping {
         if !still_good {
             self.journal.settle(noted);
         }
-        // The same memory for the next one.
+        // The same memory for the next one, unless that was an exception.
         self.batch = batch;
         self.batch.clear();
+        self.batch.shrink_to(USUAL);
+        self.told.shrink_to(USUAL);
     }
 
     /// Others may keep the lock for as long as they like: what waits is on disk, and in order.
