@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 use trunkline_core::api::Api;
@@ -85,6 +86,9 @@ const BUSY: Duration = Duration::from_secs(60);
 
 /// After that, what is let go of only when it was not needed for a while.
 const LATER: Duration = Duration::from_secs(20);
+
+/// How long threads may take to wake and to sleep again.
+const WAKING: Duration = Duration::from_millis(20);
 
 /// Why a turn did not even start.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -255,6 +259,7 @@ impl Engine {
                 // One that is busy keeps its memory for now.
                 let _busy = store.shrink().await;
             }
+            self.inner.call_workers_in().await;
             let _it_does_not_panic = tokio::task::spawn_blocking(trunkline_memory::give_back).await;
         }
     }
@@ -395,6 +400,19 @@ impl Engine {
         if let Some(store) = self.inner.archive.store() {
             store.close().await;
         }
+    }
+}
+
+impl Inner {
+    /// Every thread that runs tasks brings the memory it has kept for itself.
+    async fn call_workers_in(&self) {
+        trunkline_memory::call_in();
+        // To be woken is enough: on their way back to sleep they hear of it.
+        let workers = Handle::current().metrics().num_workers();
+        for _ in 0..2 * workers {
+            self.tracker.spawn(async {});
+        }
+        sleep(WAKING).await;
     }
 }
 

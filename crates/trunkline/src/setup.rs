@@ -233,5 +233,8 @@ pub(crate) enum StopSignal {
 
 /// The runtime every command that starts something lives in.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+    Ok(tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .on_thread_park(trunkline_memory::before_sleep)
+        .build()?)
 }
