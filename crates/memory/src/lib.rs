@@ -25,8 +25,8 @@ const EACH: usize = 16;
 /// How often threads were called in.
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// What they have brought.
-static BROUGHT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+/// What they have brought; none while nobody waits for it.
+static BROUGHT: Mutex<Option<Vec<Vec<u8>>>> = Mutex::new(None);
 
 thread_local! {
     /// Which call this thread has heard.
@@ -50,26 +50,29 @@ pub fn keep_little() {
 
 /// Every thread that sleeps from now on brings what it has kept, once. Who sleeps already is to be woken.
 pub fn call_in() {
+    BROUGHT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
     CALLS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// To be called by a thread that is about to sleep: brings what it has kept if it was called in. Nearly always it was not.
 pub fn before_sleep() {
     let calls = CALLS.load(Ordering::Relaxed);
-    if HEARD.replace(calls) == calls {
+    if HEARD.replace(calls) == calls || !cfg!(all(target_os = "linux", target_env = "gnu")) {
         return;
     }
     let kept: Vec<Vec<u8>> = SIZES
         .step_by(STEP)
         .flat_map(|size| std::iter::repeat_with(move || Vec::with_capacity(size)).take(EACH))
         .collect();
-    BROUGHT.lock().unwrap_or_else(PoisonError::into_inner).extend(kept);
+    if let Some(brought) = &mut *BROUGHT.lock().unwrap_or_else(PoisonError::into_inner) {
+        brought.extend(kept);
+    }
 }
 
 /// What threads have brought is freed by one that keeps it no longer than it lives.
 fn free_what_was_brought() {
-    let brought = std::mem::take(&mut *BROUGHT.lock().unwrap_or_else(PoisonError::into_inner));
-    if !brought.is_empty() {
+    let brought = BROUGHT.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(brought) = brought.filter(|brought| !brought.is_empty()) {
         let _it_cannot_panic = thread::spawn(move || drop(brought)).join();
     }
 }
@@ -120,10 +123,15 @@ mod tests {
         assert!(resident() + 200_000 > kept, "nobody was called in");
         call_in();
         before_sleep();
-        assert_eq!(BROUGHT.lock().unwrap().len(), EACH * sizes.len());
+        let brought = || BROUGHT.lock().unwrap().as_ref().map(Vec::len);
+        assert_eq!(brought(), Some(EACH * sizes.len()));
         before_sleep();
-        assert_eq!(BROUGHT.lock().unwrap().len(), EACH * sizes.len(), "once for each call");
+        assert_eq!(brought(), Some(EACH * sizes.len()), "once for each call");
         give_back();
         assert!(resident() + 800_000 < kept, "{} of {kept}", resident());
+        call_in();
+        give_back();
+        before_sleep();
+        assert_eq!(brought(), None, "who comes too late keeps his");
     }
 }

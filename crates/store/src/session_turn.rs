@@ -1,7 +1,6 @@
 //! What a turn makes of its session.
 
 use std::fmt;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use trunkline_core::event::SessionId;
@@ -19,7 +18,8 @@ pub struct SessionTurn {
     /// The name its model was asked for by at first.
     pub model: String,
     pub provider: String,
-    pub repo: PathBuf,
+    /// As text: it is there to be shown and compared.
+    pub repo: String,
     /// The first message; its first words become the title.
     pub begins: String,
     /// What to resume by from now on; none leaves it as it was.

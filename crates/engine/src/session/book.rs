@@ -15,6 +15,7 @@ use trunkline_core::turn::{Message, Owner, Role};
 use trunkline_store::{Leads, Outcome, SessionKey, SessionRow, SessionTurn, Store, StoreError, Time, Writer};
 
 use super::chain::{Chain, Found, Heads};
+use crate::masking::head;
 
 /// How many conversations are kept in memory; the oldest go first.
 const MANY: usize = 4096;
@@ -24,6 +25,9 @@ const PATIENCE: Duration = Duration::from_millis(250);
 
 /// How long another process may take to write down what it has just answered.
 const LATE: Duration = Duration::from_millis(60);
+
+/// How much of its first message a title is made of.
+const BEGINS: usize = 4096;
 
 /// The most of an archived conversation that is told again, in bytes: the latest of it.
 const RETOLD: usize = 256 * 1024;
@@ -258,6 +262,9 @@ impl Book {
     /// The store, if it has this conversation as it is here. What is on its way there is waited for, though not for long.
     async fn with_all_of(&self, id: &SessionId) -> Option<&Store> {
         let (store, writer) = self.kept.get().filter(|_| !self.troubled.load(Ordering::Relaxed))?;
+        if writer.is_stuck() {
+            return None;
+        }
         if !self.is_unsaved(id) {
             return Some(store);
         }
@@ -319,11 +326,13 @@ impl Book {
 
     /// Sends what a turn came to on its way into the store: at once, and on disk, if there is room, for which the future
     /// waits. The next turn may begin meanwhile: then nobody is to find the conversation by what was said before it.
-    pub(crate) fn keep(self: &Arc<Self>, noted: Noted) -> impl Future<Output = OnItsWay> + Send + use<> {
+    pub(crate) fn keep(self: &Arc<Self>, mut noted: Noted) -> impl Future<Output = OnItsWay> + Send + use<> {
+        // It may be long, and is not to wait with the rest.
+        let begins = std::mem::take(&mut noted.after.begins);
         let (book, noted) = (Arc::clone(self), Arc::new(noted));
         let sent = self.kept.get().map(|(_, writer)| {
             let (book, noted) = (Arc::clone(self), Arc::clone(&noted));
-            let turn = self.turn(&noted.after);
+            let turn = self.turn(&noted.after, &begins);
             writer.send_session(turn, Leads::when(move || book.they_lead(&noted.after)))
         });
         async move {
@@ -336,15 +345,17 @@ impl Book {
     }
 
     /// The same in the store's words.
-    fn turn(&self, after: &After) -> SessionTurn {
-        let After { known, succeeded, asked, begins, heads } = after;
+    fn turn(&self, after: &After, begins: &str) -> SessionTurn {
+        let After { known, succeeded, asked, heads, begins: _ } = after;
+        // Of which the first words are kept.
+        let begins = head(begins.trim_start(), BEGINS);
         SessionTurn {
             id: key(&known.id),
             owner: whose(&known.owner),
             model: known.model.clone(),
             provider: known.provider.clone(),
-            repo: known.repo.clone(),
-            begins: self.secrets.get().map_or_else(|| begins.clone(), |secrets| secrets.mask(begins)),
+            repo: known.repo.to_string_lossy().into_owned(),
+            begins: self.secrets.get().map_or_else(|| begins.to_owned(), |secrets| secrets.mask(begins)),
             native: known.native.clone(),
             succeeded: *succeeded,
             asked: asked.clone(),

@@ -4,6 +4,7 @@
 //! files in turn, each emptied when all that is in it is in the database, too. A lock on their folder says that they are
 //! somebody's.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
@@ -12,8 +13,10 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 
+use super::TurnBegun;
 use super::row::Row;
 use super::write::{Age, write};
+use crate::session::SessionKey;
 use crate::store::Store;
 
 /// The folder's name, beside the database.
@@ -245,13 +248,38 @@ async fn take_over(store: &Store, path: &Path) -> io::Result<usize> {
         tracing::warn!(records = unread.len(), %error, "records of a process of another version cannot be read");
     }
     lines.sort_by_key(|line| line.count);
-    let rows: Vec<Row> = lines.into_iter().map(|line| line.row).collect();
+    let mut rows: Vec<Row> = lines.into_iter().map(|line| line.row).collect();
+    forget_what_was_gone_on_with(&mut rows);
     for batch in rows.chunks(BATCH) {
         write(store, batch, Age::Left).await.map_err(io::Error::other)?;
     }
     fs::remove_dir_all(path)?;
     drop(lock);
     Ok(rows.len())
+}
+
+/// Where a turn had begun when the process was killed, what was said before is not the last that was said.
+fn forget_what_was_gone_on_with(rows: &mut [Row]) {
+    let mut open = HashMap::new();
+    for row in &*rows {
+        match row {
+            Row::Begun(TurnBegun { run, session: Some(session), .. }) | Row::GoesOn { run, session, .. } => {
+                open.insert(run.clone(), session.clone());
+            }
+            Row::Ended(ended) => {
+                open.remove(&ended.run);
+            }
+            Row::Begun(_) | Row::Session { .. } | Row::Started { .. } | Row::Workspace { .. } | Row::Event { .. } => {}
+        }
+    }
+    let spoken_in: HashSet<SessionKey> = open.into_values().collect();
+    for row in rows {
+        if let Row::Session { turn, .. } = row
+            && spoken_in.contains(&turn.id)
+        {
+            turn.chains.clear();
+        }
+    }
 }
 
 fn folder(database: &Path) -> Option<PathBuf> {

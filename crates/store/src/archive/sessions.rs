@@ -4,7 +4,6 @@ use super::row::Row;
 use super::write::{Age, Filling, Statement, apart, number};
 use crate::chain::Hash;
 use crate::error::StoreError;
-use crate::session::path_text;
 use crate::session_turn::SessionTurn;
 use crate::transaction::Transaction;
 
@@ -91,7 +90,7 @@ fn bind<'a>(query: Filling<'a>, (turn, _): &(&'a SessionTurn, bool)) -> Filling<
         .bind(turn.owner.as_str())
         .bind(&turn.model)
         .bind(&turn.provider)
-        .bind(path_text(&turn.repo))
+        .bind(&turn.repo)
         .bind(&turn.begins)
         .bind(turn.time.millis())
         .bind(turn.native.as_ref().map(|native| native.0.as_str()))

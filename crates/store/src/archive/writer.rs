@@ -5,10 +5,11 @@
 //! is, loudly: a full disk must not stop the turns. What was queued is in the journal as well, for the case that this process is killed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError, mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use trunkline_core::event::Event;
 
@@ -36,9 +37,8 @@ const USUAL: usize = 64;
 /// and of what comes within this time after the first.
 const GATHER: Duration = Duration::from_millis(25);
 
-/// How often a transaction is tried while others keep the lock, once nothing more is to come; each time waits as long as
-/// SQLite does. Until then there is no end to it.
-const TRIES: usize = 6;
+/// How long anybody waits for room: then the disk is too slow for what is said, and that is lost.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Adds to the archive. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -46,6 +46,7 @@ pub struct Writer {
     queue: mpsc::UnboundedSender<Queued>,
     /// For what is not in the database yet.
     room: Arc<Semaphore>,
+    stuck: Arc<AtomicBool>,
     journal: Arc<Journal>,
 }
 
@@ -75,6 +76,7 @@ impl OnItsWay {
 pub struct Keeping {
     queue: mpsc::UnboundedReceiver<Queued>,
     room: Arc<Semaphore>,
+    stuck: Arc<AtomicBool>,
     store: Store,
     journal: Arc<Journal>,
     merging: Merging,
@@ -90,6 +92,15 @@ pub struct Keeping {
     lost: Option<String>,
     /// Whether the last transaction failed: that is said once, or the log would fill the disk as well.
     failing: bool,
+    /// Somebody kept the database locked to the end: the rest is left in the journal.
+    late: bool,
+}
+
+impl Drop for Keeping {
+    /// Nobody is to wait for room any more.
+    fn drop(&mut self) {
+        self.room.close();
+    }
 }
 
 /// What was kept from beginning to end.
@@ -125,11 +136,12 @@ impl Store {
     #[must_use]
     pub fn writer(&self) -> (Writer, Keeping) {
         let (sender, queue) = mpsc::unbounded_channel();
-        let room = Arc::new(Semaphore::new(ROOM));
+        let (room, stuck) = (Arc::new(Semaphore::new(ROOM)), Arc::<AtomicBool>::default());
         let journal = Arc::new(Journal::beside(self.path()));
         let keeping = Keeping {
             queue,
             room: Arc::clone(&room),
+            stuck: Arc::clone(&stuck),
             store: self.clone(),
             journal: Arc::clone(&journal),
             merging: Merging::default(),
@@ -140,17 +152,32 @@ impl Store {
             kept: Kept::default(),
             lost: None,
             failing: false,
+            late: false,
         };
-        (Writer { queue: sender, room, journal }, keeping)
+        (Writer { queue: sender, room, stuck, journal }, keeping)
     }
 }
 
 impl Writer {
-    /// Queues a record, and waits for room if there is none. Cancel safe: the record is queued or it is not.
+    /// Queues a record, and waits for room if there is none, though not for ever. Cancel safe: the record is queued or it is
+    /// not.
     pub async fn send(&self, record: Record) -> Result<(), StoreError> {
-        let room = self.room.acquire_many(weight::of(&record)).await.map_err(|_| StoreError::Closed)?;
+        let room = self.wait_for_room(weight::of(&record)).await?;
         self.queue_in(room, record);
         Ok(())
+    }
+
+    async fn wait_for_room(&self, weight: u32) -> Result<SemaphorePermit<'_>, StoreError> {
+        match timeout(PATIENCE, self.room.acquire_many(weight)).await {
+            Ok(room) => room.map_err(|_| StoreError::Closed),
+            Err(_elapsed) => Err(StoreError::Lost("too much waits for it".to_owned())),
+        }
+    }
+
+    /// Somebody else keeps the database locked: what is sent waits.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Relaxed)
     }
 
     /// Queues a record if there is room; gives it back if there is none.
@@ -194,7 +221,7 @@ impl Writer {
         };
         async move {
             if let Some((writer, row, told)) = left
-                && let Ok(room) = writer.room.acquire_many(weight).await
+                && let Ok(room) = writer.wait_for_room(weight).await
             {
                 writer.queue_session(room, row, told);
             }
@@ -308,27 +335,24 @@ impl Keeping {
             return;
         }
         let (batch, noted) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.noted));
-        let result = self.write(&batch, stop).await;
+        let result = if self.late { Err(StoreError::Closed) } else { self.write(&batch, stop).await };
         for told in self.told.drain(..) {
             let result = result.as_ref().map_or_else(|error| Err(StoreError::Lost(error.to_string())), |_| Ok(()));
             let _nobody_waits = told.send(result);
         }
-        let mut still_good = false;
         match result {
             Ok(changed) => {
                 self.kept.rows += batch.len() as u64;
                 // What belongs to a turn that was lost is written nowhere, and says nothing about the disk.
                 self.failing &= changed == 0;
             }
-            Err(error) => {
-                self.lose(batch.len(), &error);
-                still_good = matches!(error, StoreError::Busy(_));
-            }
+            // What comes after it must not be there before it, either.
+            Err(StoreError::Busy(_) | StoreError::Closed) => self.late = true,
+            Err(error) => self.lose(batch.len(), &error),
         }
         self.room.add_permits(taken);
-        // What is lost goes, too: the journal would have no room for what can be kept. What only came too late is left to
-        // the next one to open the file.
-        if !still_good {
+        // What is lost goes, too: the journal would have no room for what can be kept.
+        if !self.late {
             self.journal.settle(noted);
         }
         // The same memory for the next one, unless that was an exception.
@@ -338,23 +362,23 @@ impl Keeping {
         self.told.shrink_to(USUAL);
     }
 
-    /// Others may keep the lock for as long as they like: what waits is on disk, and in order.
+    /// Others may keep the lock for as long as they like: what waits is on disk, and in order. Once nothing more is to come
+    /// it is not waited for any longer than SQLite does.
     async fn write(&self, batch: &[Row], stop: &CancellationToken) -> Result<u64, StoreError> {
-        let (mut busy, mut last_tries) = (false, 0);
         loop {
             let result = write(&self.store, batch, Age::New).await;
             let Err(error @ StoreError::Busy(_)) = result else {
-                if busy {
+                if self.stuck.swap(false, Ordering::Relaxed) {
                     tracing::info!("the database is free again");
                 }
                 return result;
             };
-            last_tries += usize::from(stop.is_cancelled());
-            if last_tries >= TRIES {
-                return Err(error);
-            }
-            if !std::mem::replace(&mut busy, true) {
+            if !self.stuck.swap(true, Ordering::Relaxed) {
                 tracing::error!("{error}; another process keeps it locked, what is said meanwhile is written later");
+            }
+            if stop.is_cancelled() {
+                tracing::error!("what waits for the database is left to the next one to open it");
+                return Err(error);
             }
         }
     }

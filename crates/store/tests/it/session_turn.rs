@@ -1,7 +1,9 @@
 //! What turns make of their sessions, on its way through the queue.
 
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
 use trunkline_core::event::SessionId;
-use trunkline_store::{FILE, Leads, Owner, SessionKey, SessionTurn, Store, Time};
+use trunkline_store::{FILE, Leads, Owner, Record, SessionKey, SessionTurn, Store, Time, TurnEnded};
 
 use crate::world::{Archive, begun, ended, owner};
 
@@ -91,9 +93,9 @@ async fn a_turn_belongs_to_the_session_that_was_sent_before_it() {
     let archive = Archive::new(&store);
     archive.writer.send(begun("r", None)).await.unwrap();
     let sent = archive.writer.send_session(turn("s", 1, &[]), Leads::default()).await;
-    let trunkline_store::Record::Ended(of_it) = ended("r") else { unreachable!() };
+    let Record::Ended(of_it) = ended("r") else { unreachable!() };
     let session = Some(SessionKey("s".into()));
-    archive.writer.send(trunkline_store::Record::Ended(trunkline_store::TurnEnded { session, ..of_it })).await.unwrap();
+    archive.writer.send(Record::Ended(TurnEnded { session, ..of_it })).await.unwrap();
     archive.writer.flush().await.unwrap();
     sent.kept().await.unwrap();
     assert_eq!(store.turns(&SessionKey("s".into())).await.unwrap().len(), 1);
@@ -106,6 +108,15 @@ async fn whoever_is_killed_leaves_sessions_to_the_next_who_is_not_misled_by_what
     let path = folder.path().join(FILE);
     let store = Store::open(&path).await.unwrap();
     let (writer, keeping) = store.writer();
+    let (spoken, going) = (SessionKey("spoken in".into()), SessionKey("going on".into()));
+    drop(writer.send_session(turn("spoken in", 5, &[5]), Leads::default()));
+    drop(writer.send_session(turn("going on", 5, &[6]), Leads::default()));
+    drop(writer.send_session(turn("done", 5, &[7]), Leads::default()));
+    writer.send(begun("r1", Some(&spoken))).await.unwrap();
+    writer.send(begun("r2", None)).await.unwrap();
+    writer.send(Record::GoesOn { run: "r2".into(), session: going, prompt: "p".into() }).await.unwrap();
+    writer.send(begun("r3", Some(&SessionKey("done".into())))).await.unwrap();
+    writer.send(ended("r3")).await.unwrap();
     for turn in [turn("new", 1, &[1]), turn("new", 2, &[2]), turn("gone on with", 3, &[3]), turn("written", 4, &[4])] {
         // On disk before anybody waits for anything.
         drop(writer.send_session(turn, Leads::default()));
@@ -123,4 +134,31 @@ async fn whoever_is_killed_leaves_sessions_to_the_next_who_is_not_misled_by_what
     assert_eq!((found(&store, 3).await, found(&store, 9).await.as_deref()), (None, Some("gone on with")));
     assert_eq!(standing(&store, "written").await, Some((1, "native at 4".to_owned())), "it counts once");
     assert_eq!(found(&store, 4).await, None, "somebody has spoken in it since");
+    assert_eq!((found(&store, 5).await, found(&store, 6).await), (None, None), "somebody was speaking in them");
+    assert_eq!(standing(&store, "spoken in").await, Some((1, "native at 5".to_owned())), "by its name it is found");
+    assert_eq!(found(&store, 7).await.as_deref(), Some("done"));
+}
+
+#[tokio::test]
+async fn case_74_what_a_locked_database_does_not_take_is_left_to_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(FILE);
+    let store = Store::open(&path).await.unwrap();
+    let archive = Archive::new(&store);
+    let mut other = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    archive.writer.send(begun("r", None)).await.unwrap();
+    let sent = archive.writer.send_session(turn("s", 1, &[1]), Leads::default()).await;
+    let Record::Ended(of_it) = ended("r") else { unreachable!() };
+    let session = Some(SessionKey("s".into()));
+    archive.writer.send(Record::Ended(TurnEnded { session, ..of_it })).await.unwrap();
+    let kept = archive.end().await;
+    assert_eq!((kept.rows, kept.lost), (0, 0), "neither here nor gone");
+    assert!(sent.kept().await.is_err());
+    sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
+    store.close().await;
+
+    let store = Store::open(&path).await.unwrap();
+    assert_eq!(found(&store, 1).await.as_deref(), Some("s"));
+    assert_eq!(store.turns(&SessionKey("s".into())).await.unwrap().len(), 1);
 }
