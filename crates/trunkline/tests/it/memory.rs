@@ -55,6 +55,26 @@ fn the_second_request_of_a_conversation_goes_on_with_it() {
     assert_eq!(told(&line, &third), (true, "--- USER TASK --- five".to_owned()), "another gateway knows it too");
 }
 
+/// What a client has an answer of it can go on with, however soon the gateway was killed after that.
+#[test]
+fn case_73_who_is_killed_right_after_an_answer_has_not_forgotten_it() {
+    let mut line = line(json!({}));
+    for round in 0..6 {
+        let (one, answer) = (format!("one {round}"), format!("answer {}", 2 * round + 1));
+        let first = ask(&line, &[&one]).send();
+        line.kill();
+        line.restart();
+        let by_id = first.header("x-trunkline-session").unwrap().to_owned();
+        let second = if round % 2 == 0 {
+            ask(&line, &[&one, &answer, "three"]).send()
+        } else {
+            line.chat("three").header("x-trunkline-session", &by_id).send()
+        };
+        assert_eq!(second.header("x-trunkline-session"), Some(by_id.as_str()), "{round}: {second:?}");
+        assert!(line.noted("asked").lines().last().unwrap().contains(" resume "), "{round}");
+    }
+}
+
 #[test]
 fn a_stream_is_recognised_by_all_of_it_and_by_its_last_message() {
     let script = "note \"$@\"; echo '{\"type\":\"thread.started\",\"thread_id\":\"0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f\"}'; \
