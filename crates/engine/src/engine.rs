@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 use trunkline_core::api::Api;
 use trunkline_core::event::Attempted;
@@ -77,18 +75,6 @@ impl Settings {
         self.env.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
     }
 }
-
-/// Memory is given back when no run has ended for so long: much of it is of use for the next one,
-const REST: Duration = Duration::from_secs(5);
-
-/// or has been of use for this long.
-const BUSY: Duration = Duration::from_secs(60);
-
-/// After that, what is let go of only when it was not needed for a while.
-const LATER: Duration = Duration::from_secs(20);
-
-/// How long threads may take to wake and to sleep again.
-const WAKING: Duration = Duration::from_millis(20);
 
 /// Why a turn did not even start.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -231,39 +217,6 @@ impl Engine {
         }
     }
 
-    /// Gives back what runs took when they are over. Never returns.
-    pub async fn give_back_memory(&self) {
-        let mut goings = self.inner.runs.goings();
-        // Some of it goes only later: keepers and threads that nobody needs any more.
-        let mut again = false;
-        loop {
-            let wait = if again { LATER } else { Duration::MAX };
-            match timeout(wait, goings.changed()).await {
-                Ok(Ok(())) => {
-                    let since = Instant::now();
-                    // Not told of each: where there are many, that is work of its own.
-                    loop {
-                        goings.mark_unchanged();
-                        sleep(REST).await;
-                        if !goings.has_changed().unwrap_or(false) || since.elapsed() >= BUSY {
-                            break;
-                        }
-                    }
-                    again = true;
-                }
-                Ok(Err(_)) => return,
-                Err(_elapsed) => again = false,
-            }
-            self.inner.sessions.lighten();
-            if let Some(store) = self.inner.archive.store() {
-                // One that is busy keeps its memory for now.
-                let _busy = store.shrink().await;
-            }
-            self.inner.call_workers_in().await;
-            let _it_does_not_panic = tokio::task::spawn_blocking(trunkline_memory::give_back).await;
-        }
-    }
-
     /// Where worktrees are made.
     pub fn worktrees(&self) -> &Path {
         &self.inner.settings.worktrees
@@ -400,19 +353,6 @@ impl Engine {
         if let Some(store) = self.inner.archive.store() {
             store.close().await;
         }
-    }
-}
-
-impl Inner {
-    /// Every thread that runs tasks brings the memory it has kept for itself.
-    async fn call_workers_in(&self) {
-        trunkline_memory::call_in();
-        // To be woken is enough: on their way back to sleep they hear of it.
-        let workers = Handle::current().metrics().num_workers();
-        for _ in 0..2 * workers {
-            self.tracker.spawn(async {});
-        }
-        sleep(WAKING).await;
     }
 }
 

@@ -22,6 +22,7 @@ mod gate;
 mod git;
 mod health;
 mod home;
+mod idle;
 mod ladder;
 mod launch;
 mod masking;
