@@ -3,6 +3,7 @@
 //! There are no tasks and no channels here: whoever polls drives everything, and a caller that stops polling slows the
 //! program down through its pipe.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -36,6 +37,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// No timer is set for later: it would only have to be looked at again.
 const FAR: Duration = Duration::from_secs(3600);
 
+thread_local! {
+    /// What is read goes through here. One for each thread, for nothing stays in it: made anew for every run, it would be
+    /// most of what a run takes.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 /// Who is told what a run prints while it is being ended.
 pub(crate) type Hear<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
 
@@ -51,7 +58,6 @@ pub(crate) struct Run {
     pid: u32,
     pipes: Pipes,
     tail: Tail,
-    buffer: Box<[u8]>,
     exit: Option<Exit>,
     /// When draining, or the patience with a program that closed its stdout, is over.
     due: Option<Duration>,
@@ -74,7 +80,6 @@ impl Run {
             pid,
             pipes,
             tail: Tail::default(),
-            buffer: vec![0; CHUNK].into_boxed_slice(),
             exit: None,
             due: None,
             mute: false,
@@ -154,8 +159,8 @@ impl Run {
         }
         self.poll_input(cx);
         self.poll_stderr(cx);
-        if let Poll::Ready(read) = self.poll_stdout(cx) {
-            return Poll::Ready(Step::Stdout(self.buffer[..read].to_vec()));
+        if let Poll::Ready(bytes) = self.poll_stdout(cx, <[u8]>::to_vec) {
+            return Poll::Ready(Step::Stdout(bytes));
         }
         match self.exit {
             Some(exit) if self.pipes.stdout.is_none() && self.pipes.stderr.is_none() => Poll::Ready(Step::Exited(exit)),
@@ -177,9 +182,7 @@ impl Run {
 
     /// All of stdout that is there. Ready at its end.
     fn poll_rest(&mut self, cx: &mut Context<'_>, hear: Hear<'_>) -> Poll<()> {
-        while let Poll::Ready(read) = self.poll_stdout(cx) {
-            hear(&self.buffer[..read]);
-        }
+        while self.poll_stdout(cx, &mut *hear).is_ready() {}
         if self.pipes.stdout.is_none() { Poll::Ready(()) } else { Poll::Pending }
     }
 
@@ -223,12 +226,12 @@ impl Run {
         }
     }
 
-    /// Ready with a number of bytes in the buffer; pending also at the end of the stream, which is closed then.
-    fn poll_stdout(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
-        match poll_read(&mut self.pipes.stdout, &mut self.buffer, cx) {
-            Poll::Ready(Some(read)) => {
+    /// Ready with what was made of the bytes that came; pending also at the end of the stream, which is closed then.
+    fn poll_stdout<T>(&mut self, cx: &mut Context<'_>, take: impl FnOnce(&[u8]) -> T) -> Poll<T> {
+        match poll_read(&mut self.pipes.stdout, cx, take) {
+            Poll::Ready(Some(taken)) => {
                 self.clock.spoke(self.watched());
-                Poll::Ready(read)
+                Poll::Ready(taken)
             }
             Poll::Ready(None) => {
                 if self.exit.is_none() && self.due.is_none() {
@@ -243,8 +246,9 @@ impl Run {
     /// Reads a little of stderr, and comes back for more: a flood there must not hold up the rest.
     fn poll_stderr(&mut self, cx: &mut Context<'_>) {
         for _ in 0..4 {
-            let Poll::Ready(Some(read)) = poll_read(&mut self.pipes.stderr, &mut self.buffer, cx) else { return };
-            self.tail.push(&self.buffer[..read]);
+            let Poll::Ready(Some(())) = poll_read(&mut self.pipes.stderr, cx, |bytes| self.tail.push(bytes)) else {
+                return;
+            };
             self.clock.stirred(self.watched());
         }
         cx.waker().wake_by_ref();
@@ -332,16 +336,21 @@ impl Run {
     }
 }
 
-/// Reads what is there. `None` at the end, when the pipe is closed; pending also when it was closed before.
-fn poll_read(pipe: &mut Option<Receiver>, buffer: &mut [u8], cx: &mut Context<'_>) -> Poll<Option<usize>> {
+/// Has what is there taken. `None` at the end, when the pipe is closed; pending also when it was closed before.
+fn poll_read<T>(pipe: &mut Option<Receiver>, cx: &mut Context<'_>, take: impl FnOnce(&[u8]) -> T) -> Poll<Option<T>> {
     let Some(receiver) = pipe else { return Poll::Pending };
-    let mut read = ReadBuf::new(buffer);
-    match Pin::new(receiver).poll_read(cx, &mut read) {
-        Poll::Ready(Ok(())) if !read.filled().is_empty() => Poll::Ready(Some(read.filled().len())),
+    let mut buffer = BUFFER.take();
+    buffer.resize(CHUNK, 0);
+    let mut read = ReadBuf::new(&mut buffer);
+    let polled = Pin::new(receiver).poll_read(cx, &mut read);
+    let taken = match polled {
+        Poll::Ready(Ok(())) if !read.filled().is_empty() => Poll::Ready(Some(take(read.filled()))),
         Poll::Ready(_) => {
             *pipe = None;
             Poll::Ready(None)
         }
         Poll::Pending => Poll::Pending,
-    }
+    };
+    BUFFER.set(buffer);
+    taken
 }
