@@ -2,50 +2,30 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-use trunkline_core::event::{Answer, Event};
+use serde_json::{Map, Value};
+use trunkline_core::event::{Answer, Attempted, Call, Event, Receipt, SessionId};
 use trunkline_core::failure::Failure;
 use trunkline_core::secret::Secrets;
 
 /// The same event without secrets, and no string of it longer than this.
 pub(crate) fn masked(event: &Event, secrets: &Secrets, most: usize) -> Event {
-    let mask = |value: Result<Value, serde_json::Error>| {
-        let mut value = value?;
-        mask_strings(&mut value, secrets, most);
-        serde_json::from_value(value)
-    };
-    // What cannot be read back was changed where it must not be.
-    mask(serde_json::to_value(event))
-        .unwrap_or_else(|_| Event::Notice { message: "an event that holds a secret".to_owned() })
+    Mask { secrets, most }.event(event)
 }
 
-/// The same event without secrets, whatever its length. Pieces of text are most of what there is, and made fast.
+/// The same event without secrets, whatever its length.
 pub(crate) fn masked_whole<'a>(event: &'a Event, secrets: &Secrets) -> Cow<'a, Event> {
     match event {
-        Event::Text { delta } => Cow::Owned(Event::Text { delta: secrets.mask(delta) }),
-        Event::Thinking { delta } => Cow::Owned(Event::Thinking { delta: secrets.mask(delta) }),
-        Event::ToolFinished { id, output, ok } => {
-            Cow::Owned(Event::ToolFinished { id: id.clone(), output: secrets.mask(output), ok: *ok })
-        }
-        Event::Notice { message } => Cow::Owned(Event::Notice { message: secrets.mask(message) }),
-        Event::Unknown { line } => Cow::Owned(Event::Unknown { line: secrets.mask(line) }),
-        Event::Failed(failure) => Cow::Owned(Event::Failed(Failure {
-            message: secrets.mask(&failure.message),
-            hint: failure.hint.as_deref().map(|hint| secrets.mask(hint)),
-            ..failure.clone()
-        })),
-        // It may be as long as a book, and the rest of it is short.
-        Event::Finished(Answer { content, usage, finish, calls, metadata }) => {
-            let rest = Answer { calls: calls.clone(), metadata: metadata.clone(), ..Answer::new("", *usage, *finish) };
-            let mut rest = masked(&Event::Finished(rest), secrets, usize::MAX);
-            if let Event::Finished(rest) = &mut rest {
-                rest.content = secrets.mask(content);
-            }
-            Cow::Owned(rest)
-        }
         // What was masked already, or is ours.
         Event::Started { .. } | Event::Workspace(_) | Event::Attempted(_) => Cow::Borrowed(event),
-        Event::ToolStarted { .. } | Event::ToolCall { .. } => Cow::Owned(masked(event, secrets, usize::MAX)),
+        Event::Text { .. }
+        | Event::Thinking { .. }
+        | Event::ToolStarted { .. }
+        | Event::ToolFinished { .. }
+        | Event::ToolCall { .. }
+        | Event::Notice { .. }
+        | Event::Unknown { .. }
+        | Event::Finished(_)
+        | Event::Failed(_) => Cow::Owned(masked(event, secrets, usize::MAX)),
     }
 }
 
@@ -54,11 +34,184 @@ pub(crate) fn head(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 
-fn mask_strings(value: &mut Value, secrets: &Secrets, most: usize) {
-    match value {
-        Value::String(text) => *text = secrets.mask(head(text, most)),
-        Value::Array(values) => values.iter_mut().for_each(|value| mask_strings(value, secrets, most)),
-        Value::Object(members) => members.values_mut().for_each(|value| mask_strings(value, secrets, most)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+struct Mask<'a> {
+    secrets: &'a Secrets,
+    most: usize,
+}
+
+/// Each field by its name: one that is new does not compile before it is masked.
+impl Mask<'_> {
+    fn event(&self, event: &Event) -> Event {
+        match event {
+            Event::Started { session, model } => Event::Started {
+                session: session.as_ref().map(|SessionId(id)| SessionId(self.text(id))),
+                model: self.maybe(model),
+            },
+            Event::Text { delta } => Event::Text { delta: self.text(delta) },
+            Event::Thinking { delta } => Event::Thinking { delta: self.text(delta) },
+            Event::ToolStarted { id, name, input } => {
+                Event::ToolStarted { id: self.text(id), name: self.text(name), input: self.value(input) }
+            }
+            Event::ToolFinished { id, output, ok } => {
+                Event::ToolFinished { id: self.text(id), output: self.text(output), ok: *ok }
+            }
+            Event::ToolCall { index, id, name, arguments } => Event::ToolCall {
+                index: *index,
+                id: self.maybe(id),
+                name: self.maybe(name),
+                arguments: self.text(arguments),
+            },
+            Event::Notice { message } => Event::Notice { message: self.text(message) },
+            Event::Unknown { line } => Event::Unknown { line: self.text(line) },
+            Event::Workspace(receipt) => Event::Workspace(self.receipt(receipt)),
+            Event::Attempted(attempted) => Event::Attempted(self.attempted(attempted).into()),
+            Event::Finished(answer) => Event::Finished(self.answer(answer)),
+            Event::Failed(failure) => Event::Failed(self.failure(failure)),
+        }
+    }
+
+    fn answer(&self, Answer { content, usage, finish, calls, metadata }: &Answer) -> Answer {
+        let call = |Call { id, name, arguments }: &Call| Call {
+            id: self.text(id),
+            name: self.text(name),
+            arguments: self.text(arguments),
+        };
+        Answer {
+            content: self.text(content),
+            usage: *usage,
+            finish: *finish,
+            calls: calls.iter().map(call).collect(),
+            metadata: self.members(metadata),
+        }
+    }
+
+    fn attempted(&self, attempted: &Attempted) -> Attempted {
+        let Attempted { provider, model, category, message, duration, workspace, sandbox } = attempted;
+        Attempted {
+            provider: self.text(provider),
+            model: self.text(model),
+            category: *category,
+            message: self.maybe(message),
+            duration: *duration,
+            workspace: workspace.as_ref().map(|receipt| self.receipt(receipt)),
+            sandbox: *sandbox,
+        }
+    }
+
+    fn receipt(&self, receipt: &Receipt) -> Receipt {
+        let Receipt { base, branch, commit, files_changed, insertions, deletions, path } = receipt;
+        Receipt {
+            base: self.text(base),
+            branch: self.maybe(branch),
+            commit: self.maybe(commit),
+            files_changed: *files_changed,
+            insertions: *insertions,
+            deletions: *deletions,
+            path: self.maybe(path),
+        }
+    }
+
+    fn failure(&self, Failure { category, message, hint, retry_after }: &Failure) -> Failure {
+        Failure { category: *category, message: self.text(message), hint: self.maybe(hint), retry_after: *retry_after }
+    }
+
+    fn text(&self, text: &str) -> String {
+        self.secrets.mask(head(text, self.most))
+    }
+
+    fn maybe(&self, text: &Option<String>) -> Option<String> {
+        text.as_deref().map(|text| self.text(text))
+    }
+
+    fn value(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(text)),
+            Value::Array(values) => Value::Array(values.iter().map(|value| self.value(value)).collect()),
+            Value::Object(members) => Value::Object(self.members(members)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        }
+    }
+
+    fn members(&self, members: &Map<String, Value>) -> Map<String, Value> {
+        members.iter().map(|(name, value)| (name.clone(), self.value(value))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+    use trunkline_core::event::{Finish, Held, Usage};
+    use trunkline_core::failure::Category;
+
+    use super::*;
+
+    const SECRET: &str = "hunter2-hunter2";
+
+    /// One of each kind, with this in every place that takes a text.
+    fn events(text: &str) -> Vec<Event> {
+        let (text, maybe) = (text.to_owned(), Some(text.to_owned()));
+        let value = json!({"command": ["ls", {"deep": text}], "count": 3, "none": null, "yes": true});
+        let Value::Object(members) = value.clone() else { unreachable!() };
+        let receipt = Receipt {
+            base: text.clone(),
+            branch: maybe.clone(),
+            commit: maybe.clone(),
+            files_changed: 1,
+            insertions: 2,
+            deletions: 3,
+            path: maybe.clone(),
+        };
+        let attempted = Attempted {
+            provider: text.clone(),
+            model: text.clone(),
+            category: Some(Category::Quota),
+            message: maybe.clone(),
+            duration: Duration::from_secs(1),
+            workspace: Some(receipt.clone()),
+            sandbox: Some(Held::Kernel),
+        };
+        let call = Call { id: text.clone(), name: text.clone(), arguments: text.clone() };
+        let usage = Usage { input_tokens: 1, output_tokens: 2, cached_tokens: 3, estimated: true };
+        let failure = Failure::new(Category::Server, text.clone()).hint(text.clone());
+        vec![
+            Event::Started { session: Some(SessionId(text.clone())), model: maybe.clone() },
+            Event::Text { delta: text.clone() },
+            Event::Thinking { delta: text.clone() },
+            Event::ToolStarted { id: text.clone(), name: text.clone(), input: value },
+            Event::ToolFinished { id: text.clone(), output: text.clone(), ok: true },
+            Event::ToolCall { index: 1, id: maybe.clone(), name: maybe, arguments: text.clone() },
+            Event::Notice { message: text.clone() },
+            Event::Unknown { line: text.clone() },
+            Event::Workspace(receipt),
+            Event::Attempted(attempted.into()),
+            Event::Finished(Answer {
+                calls: vec![call],
+                metadata: members,
+                ..Answer::new(text, usage, Finish::Length)
+            }),
+            Event::Failed(failure.retry_after(Some(Duration::from_secs(2)))),
+        ]
+    }
+
+    #[test]
+    fn no_text_of_any_event_keeps_a_secret_and_all_else_stays() {
+        let secrets = Secrets::new([SECRET.to_owned()]);
+        let masked: Vec<Event> =
+            events(&format!("a {SECRET} b")).iter().map(|event| masked(event, &secrets, usize::MAX)).collect();
+        assert_eq!(masked, events("a *** b"));
+        let cut: Vec<Event> = events("aaäb").iter().map(|event| super::masked(event, &secrets, 3)).collect();
+        assert_eq!(cut, events("aa"), "no longer than asked, and whole characters");
+    }
+
+    #[test]
+    fn what_others_said_is_masked_whole() {
+        let secrets = Secrets::new([SECRET.to_owned()]);
+        for event in events(SECRET) {
+            let ours = matches!(event, Event::Started { .. } | Event::Workspace(_) | Event::Attempted(_));
+            let kept = serde_json::to_string(&masked_whole(&event, &secrets)).unwrap();
+            assert_eq!(kept.contains(SECRET), ours, "{kept}");
+        }
     }
 }
