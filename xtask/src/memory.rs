@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::bench::client::Client;
 use crate::bench::gateway::Gateway;
-use crate::bench::release;
+use crate::bench::{Built, release};
 
 /// Of what was held before.
 const MOST: f64 = 1.10;
@@ -29,7 +29,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn run(self) -> Result<()> {
-        let (agent, binary) = release()?;
+        let Built { agent, gateway: binary, .. } = release()?;
         tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(self.measure(&binary, &agent))
     }
 

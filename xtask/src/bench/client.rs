@@ -1,12 +1,36 @@
 //! The smallest HTTP client that can measure: one connection, kept alive, one request at a time.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+
+use super::bare::timed;
+use super::stats::Stats;
+
+/// Whole answers, a connection for each in flight.
+pub(crate) async fn requests(address: SocketAddr, in_flight: usize, total: usize) -> Result<Stats> {
+    let mut clients = Vec::new();
+    for _ in 0..in_flight {
+        clients.push(Client::connect(address).await?);
+    }
+    let pool = Arc::new(Mutex::new(clients));
+    timed(in_flight, total, move || {
+        let pool = Arc::clone(&pool);
+        async move {
+            let mut client = pool.lock().await.pop().context("a connection for each worker")?;
+            client.chat("noop").await?;
+            pool.lock().await.push(client);
+            Ok(())
+        }
+    })
+    .await
+}
 
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,

@@ -13,7 +13,6 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
-use super::bare::timed;
 use super::client::{Client, age};
 use super::stats::Stats;
 
@@ -46,24 +45,6 @@ impl Gateway {
         let address = line.strip_prefix("listening on http://").context("an unexpected first line")?.parse()?;
         Client::connect(address).await?.get("/health").await?;
         Ok(Self { process, address, start_up: began.elapsed(), folder })
-    }
-
-    /// Whole answers, a connection for each in flight.
-    pub(crate) async fn requests(&self, in_flight: usize, total: usize) -> Result<Stats> {
-        let pool = std::sync::Arc::new(tokio::sync::Mutex::new(Vec::new()));
-        for _ in 0..in_flight {
-            pool.lock().await.push(Client::connect(self.address).await?);
-        }
-        timed(in_flight, total, move || {
-            let pool = std::sync::Arc::clone(&pool);
-            async move {
-                let mut client = pool.lock().await.pop().context("a connection for each worker")?;
-                client.chat("noop").await?;
-                pool.lock().await.push(client);
-                Ok(())
-            }
-        })
-        .await
     }
 
     /// The same request to a model and to the router, in turns: what it costs to be routed.

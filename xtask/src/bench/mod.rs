@@ -11,6 +11,7 @@ mod by_hand;
 pub(crate) mod client;
 mod finding;
 pub(crate) mod gateway;
+mod least;
 mod overhead;
 mod page;
 mod report;
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::conformance::place::Listening;
 use crate::conformance::{Programs, chosen, clis};
@@ -77,7 +79,6 @@ impl Bench {
         if self.quick {
             (self.rounds, self.minutes) = (self.rounds.min(5), 2);
         }
-        let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|only| only == name);
         let of_clis: Vec<String> = self
             .only
             .iter()
@@ -88,42 +89,64 @@ impl Bench {
             true => Vec::new(),
             false => chosen("CLI", &of_clis, &clis::ALL, |cli| cli.name)?,
         };
-        let (agent, binary) = if self.quick { built("dev") } else { release() }?;
+        let built = if self.quick { built("dev") } else { release() }?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let overhead = match wanted(NOOP) {
-            true => Some(runtime.block_on(Overhead::measure(&binary, &agent, self.amount()))?),
-            false => None,
-        };
-        let mut apart = Vec::new();
-        if wanted(WORKTREE) {
-            let found = runtime.block_on(worktree::measure(&binary, &agent, self.rounds))?;
-            apart.push(Apart { markdown: found.markdown(), findings: found.findings() });
+        let mut sofar = Sofar::default();
+        // Whatever ends it early, what was measured by then took minutes and is shown.
+        let ended = runtime.block_on(async {
+            tokio::select! {
+                measured = self.measure(&built, clis, &mut sofar) => measured,
+                signal = interrupted() => signal.and_then(|()| bail!("interrupted")),
+            }
+        });
+        let report = Report::new(sofar.measured, sofar.overhead, sofar.apart);
+        self.publish(&report, ended)
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+
+    async fn measure(&self, built: &Built, clis: Vec<&'static clis::Cli>, sofar: &mut Sofar) -> Result<()> {
+        let Built { agent, gateway, .. } = built;
+        if self.wants(NOOP) {
+            sofar.overhead = Some(Overhead::measure(built, self.amount()).await?);
         }
-        if wanted(STREAMS) {
-            let found = runtime.block_on(Streams::measure(&binary, &agent))?;
-            apart.push(Apart { markdown: found.markdown(), findings: found.findings() });
+        if self.wants(WORKTREE) {
+            let found = worktree::measure(gateway, agent, self.rounds).await?;
+            sofar.apart.push(Apart { markdown: found.markdown(), findings: found.findings() });
+        }
+        if self.wants(STREAMS) {
+            let found = Streams::measure(gateway, agent).await?;
+            sofar.apart.push(Apart { markdown: found.markdown(), findings: found.findings() });
+        }
+        if clis.is_empty() && !self.wants(FAKE) {
+            return Ok(());
         }
         let programs = Programs::new(false)?;
         let folder = tempfile::Builder::new().prefix("run-").tempdir_in(&programs.target)?;
         fs::create_dir_all(folder.path().join("tmp"))?;
         let script = programs.sources.join("scenarios.json");
-        let mock = Listening::mock(&binary, folder.path(), Some(&script))?;
+        let mock = Listening::mock(gateway, folder.path(), Some(&script))?;
         let mut subjects = Vec::new();
-        if wanted(FAKE) {
-            subjects.push(Subject::fake(&agent)?);
+        if self.wants(FAKE) {
+            subjects.push(Subject::fake(agent)?);
         }
         for cli in clis {
             subjects.push(Subject::real(cli, &programs.installed, mock.address)?);
         }
-        let measured = runtime.block_on(self.subjects(&subjects, &binary, folder.path()))?;
-        let report = Report::new(measured, overhead, apart);
-        self.publish(&report)
+        self.subjects(&subjects, gateway, folder.path(), &mut sofar.measured).await
     }
 
     /// All subjects, one after the other. What one does not need of its share of the time the others have.
-    async fn subjects(&self, subjects: &[Subject], binary: &Path, folder: &Path) -> Result<Vec<Measured>> {
+    async fn subjects(
+        &self,
+        subjects: &[Subject],
+        binary: &Path,
+        folder: &Path,
+        all: &mut Vec<Measured>,
+    ) -> Result<()> {
         let end = Instant::now() + Duration::from_secs(self.minutes * 60);
-        let mut all = Vec::new();
         for (index, subject) in subjects.iter().enumerate() {
             let began = Instant::now();
             let left = end.saturating_duration_since(began);
@@ -133,14 +156,14 @@ impl Bench {
             eprintln!("{}: {} rounds in {:.0} s", subject.name, measured.rounds(), began.elapsed().as_secs_f64());
             all.push(measured);
         }
-        Ok(all)
+        Ok(())
     }
 
     fn amount(&self) -> Amount {
         if self.quick { Amount { rounds: 2, requests: 100 } } else { Amount { rounds: 5, requests: 300 } }
     }
 
-    fn publish(&self, report: &Report) -> Result<()> {
+    fn publish(&self, report: &Report, ended: Result<()>) -> Result<()> {
         println!("{}", report.terminal());
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
         let worse = report.regressions(root)?;
@@ -151,6 +174,8 @@ impl Bench {
             fs::write(path, format!("{:#}\n", report.json()))
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
+        // A page of half of it would forget the other half.
+        ended?;
         if self.write {
             report.write(root)?;
         }
@@ -161,21 +186,47 @@ impl Bench {
     }
 }
 
-/// The fake agent and the gateway as it is shipped.
-pub(crate) fn release() -> Result<(PathBuf, PathBuf)> {
+/// What is measured by now.
+#[derive(Default)]
+struct Sofar {
+    overhead: Option<Overhead>,
+    apart: Vec<Apart>,
+    measured: Vec<Measured>,
+}
+
+async fn interrupted() -> Result<()> {
+    let mut term = signal(SignalKind::terminate())?;
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => Ok(pressed?),
+        _ = term.recv() => Ok(()),
+    }
+}
+
+/// What is measured, and what with.
+pub(crate) struct Built {
+    pub(crate) agent: PathBuf,
+    pub(crate) gateway: PathBuf,
+    /// The least that one can be.
+    pub(crate) least: PathBuf,
+}
+
+/// The gateway as it is shipped.
+pub(crate) fn release() -> Result<Built> {
     built("release")
 }
 
-/// The fake agent and the gateway. Of this package nothing else: the chore itself would take minutes.
-fn built(profile: &str) -> Result<(PathBuf, PathBuf)> {
-    let programs = ["-p", "trunkline", "--bin", "trunkline", "-p", "xtask", "--bin", "fake-agent"];
+/// Of this package nothing else: the chore itself would take minutes.
+fn built(profile: &str) -> Result<Built> {
+    let ours = ["-p", "xtask", "--bin", "fake-agent", "--bin", "least-gateway"];
     let mut cargo = command(env!("CARGO"));
-    if !cargo.args(["build", "--locked", "--profile", profile]).args(programs).status()?.success() {
+    cargo.args(["build", "--locked", "--profile", profile, "-p", "trunkline", "--bin", "trunkline"]);
+    if !cargo.args(ours).status()?.success() {
         bail!("the gateway cannot be built");
     }
     // Beside the folder this chore was built into, wherever that is.
     let exe = std::env::current_exe()?;
     let folder = exe.parent().and_then(Path::parent).context("no target folder")?;
     let folder = folder.join(if profile == "dev" { "debug" } else { profile });
-    Ok((folder.join("fake-agent"), folder.join("trunkline")))
+    let [agent, gateway, least] = ["fake-agent", "trunkline", "least-gateway"].map(|name| folder.join(name));
+    Ok(Built { agent, gateway, least })
 }

@@ -1,4 +1,5 @@
-//! What the gateway adds to a CLI that does nothing: each figure beside the program alone and the program under a keeper.
+//! What the gateway adds to a CLI that does nothing: each figure beside the program alone, the program under a keeper, and
+//! the least that a gateway can be.
 
 use std::path::Path;
 use std::time::Instant;
@@ -6,10 +7,12 @@ use std::time::Instant;
 use anyhow::Result;
 use trunkline_process::{KeeperProgram, Keepers};
 
-use super::bare;
-use super::finding::{Bar, Finding, Unit};
+use super::client;
+use super::finding::{Bar, Better, Finding, Unit};
 use super::gateway::{Gateway, Memory};
+use super::least::Least;
 use super::stats::Stats;
+use super::{Built, bare};
 
 /// How many are in flight when the machine is to be full.
 const MANY: usize = 64;
@@ -38,18 +41,20 @@ pub(crate) struct Overhead {
 }
 
 impl Overhead {
-    pub(crate) async fn measure(binary: &Path, agent: &Path, amount: Amount) -> Result<Self> {
-        let Amount { rounds, requests } = amount;
+    pub(crate) async fn measure(built: &Built, amount: Amount) -> Result<Self> {
+        let (Amount { rounds, requests }, Built { agent, gateway: binary, least }) = (amount, built);
+        let least = Least::start(least, agent).await?;
         let gateway = Gateway::start(binary, agent).await?;
         let idle = gateway.memory()?;
-        let keepers = Keepers::new(KeeperProgram { path: binary.to_owned(), args: vec!["__keeper".into()] }, 1)?;
+        let keepers = Keepers::new(KeeperProgram { path: binary.clone(), args: vec!["__keeper".into()] }, 1)?;
         let (mut one, mut many) = (Ways::default(), Ways::default());
         let (mut direct, mut routed) = (Stats::default(), Stats::default());
         let (mut deltas_bare, mut deltas) = (Stats::default(), Stats::default());
         for round in 0..rounds {
             eprintln!("a no-op, round {} of {rounds}", round + 1);
-            one.take(1, requests, agent, &keepers, &gateway).await?;
-            many.take(MANY, requests * 4, agent, &keepers, &gateway).await?;
+            let side_by_side = Side { agent, keepers: &keepers, least: &least, gateway: &gateway };
+            one.take(1, requests, &side_by_side).await?;
+            many.take(MANY, requests * 4, &side_by_side).await?;
             let (by_name, by_hint) = gateway.routing(requests).await?;
             direct.extend(by_name);
             routed.extend(by_hint);
@@ -59,46 +64,62 @@ impl Overhead {
         let deltas_many = gateway.deltas(MANY).await?;
         let per_run = gateway.memory_per_run(MANY).await?;
         gateway.stop().await?;
+        least.stop().await?;
         keepers.shutdown().await;
         let start_up = start_ups(binary, agent).await?;
         Ok(Self { one, many, direct, routed, deltas_bare, deltas, deltas_many, idle, per_run, start_up })
     }
 
     pub(crate) fn findings(&self) -> Vec<Finding> {
-        let added = self.one.gateway.against(&self.one.bare, |with, without| (with - without) * 1e3);
-        let rate = self.many.gateway_rate.against(&self.many.bare_rate, |with, without| with / without * 100.0);
-        let delta = self.deltas.against(&self.deltas_bare, |with, without| (with - without) * 1e3);
+        let (one, many) = (&self.one, &self.many);
+        let millis = |with: f64, without: f64| (with - without) * 1e3;
+        let times = |with: f64, without: f64| with / without;
+        let added = one.gateway.took.against(&one.bare.took, millis);
+        let rate = many.gateway.rate.against(&many.bare.rate, |with, without| with / without * 100.0);
+        let delta = self.deltas.against(&self.deltas_bare, millis);
+        let of_least = "a no-op through ours, against the least that a gateway can be, p50";
+        let rate_of_least = "the rate of ours, against that of the least, 64 in flight";
         vec![
             Finding::new("noop/added", "added to a no-op program, p50", Unit::Millis, added, Bar::AtMost(0.2)),
+            Finding::free("noop/of_least", of_least, one.gateway.took.against(&one.least.took, times), Better::Less),
             Finding::new("noop/rate", "of the bare spawn rate, 64 in flight", Unit::Percent, rate, Bar::AtLeast(90.0)),
+            Finding::free(
+                "noop/rate_of_least",
+                rate_of_least,
+                many.gateway.rate.against(&many.least.rate, times),
+                Better::More,
+            ),
             Finding::new("delta/added", "added to a streamed delta, p50", Unit::Millis, delta, Bar::AtMost(0.3)),
         ]
     }
 
     /// All of it, as rows of a table in Markdown.
     pub(crate) fn markdown(&self) -> String {
-        let mut rows = vec![
-            ["what", "bare CLI", "kept (keeper)", "gateway", "added by keeper", "added by the rest"].map(str::to_owned),
-            ["---"; 6].map(str::to_owned),
-        ];
+        let heads =
+            ["what", "bare CLI", "kept (keeper)", "least gateway", "gateway", "added by keeper", "added by the rest"];
+        let mut rows = vec![heads.map(str::to_owned), ["---"; 7].map(str::to_owned)];
         for (name, ways) in [("one in flight", &self.one), ("64 in flight", &self.many)] {
             for (percentile, quantile) in [("p50", 0.5), ("p99", 0.99)] {
-                let [bare, kept, full] =
-                    [&ways.bare, &ways.kept, &ways.gateway].map(|samples| samples.quantile(quantile));
+                let [bare, kept, least, full] =
+                    [&ways.bare, &ways.kept, &ways.least, &ways.gateway].map(|way| way.took.quantile(quantile));
                 rows.push([
                     format!("{name}, {percentile}"),
                     millis(bare),
                     millis(kept),
+                    millis(least),
                     millis(full),
                     millis(kept - bare),
                     millis(full - kept),
                 ]);
             }
         }
-        let rates = [&self.many.bare_rate, &self.many.kept_rate, &self.many.gateway_rate].map(Stats::median);
-        let [bare, kept, full] = rates.map(|rate| format!("{rate:.0}"));
+        let Ways { bare, kept, least, gateway } = &self.many;
+        let rates = [bare, kept, least, gateway].map(|way| way.rate.median());
+        let [bare, kept, least, full] = rates.map(|rate| format!("{rate:.0}"));
         let of_bare = |rate: f64| format!("{:.0} % of bare", rate / rates[0] * 100.0);
-        rows.push(["a second, 64 in flight".to_owned(), bare, kept, full, of_bare(rates[1]), of_bare(rates[2])]);
+        let name = "a second, 64 in flight".to_owned();
+        let least = format!("{least}, {}", of_bare(rates[2]));
+        rows.push([name, bare, kept, least, full, of_bare(rates[1]), of_bare(rates[3])]);
         let (by_name, by_hint) = (self.direct.median(), self.routed.median());
         let routed = format!("{:+.0} µs", (by_hint - by_name) * 1e6);
         rows.push(gateway_only("routed (`auto:fast`), p50", millis(by_hint), routed));
@@ -119,42 +140,52 @@ impl Overhead {
     }
 }
 
-fn gateway_only(what: &str, figure: String, added: String) -> [String; 6] {
-    [what.to_owned(), String::new(), String::new(), figure, String::new(), added]
+fn gateway_only(what: &str, figure: String, added: String) -> [String; 7] {
+    let nothing = String::new;
+    [what.to_owned(), nothing(), nothing(), nothing(), figure, nothing(), added]
 }
 
-/// The same work done three ways: by the program alone, under a keeper, through the gateway.
+/// The same work done four ways: by the program alone, under a keeper, through the least gateway, through ours.
 #[derive(Default)]
 struct Ways {
-    bare: Stats,
-    kept: Stats,
-    gateway: Stats,
+    bare: Way,
+    kept: Way,
+    least: Way,
+    gateway: Way,
+}
+
+#[derive(Default)]
+struct Way {
+    /// Seconds for each.
+    took: Stats,
     /// A second, one for each round.
-    bare_rate: Stats,
-    kept_rate: Stats,
-    gateway_rate: Stats,
+    rate: Stats,
+}
+
+impl Way {
+    async fn take(&mut self, requests: usize, work: impl Future<Output = Result<Stats>>) -> Result<()> {
+        let began = Instant::now();
+        self.took.extend(work.await?);
+        self.rate.push(requests as f64 / began.elapsed().as_secs_f64());
+        Ok(())
+    }
+}
+
+/// Who does it.
+struct Side<'a> {
+    agent: &'a Path,
+    keepers: &'a Keepers,
+    least: &'a Least,
+    gateway: &'a Gateway,
 }
 
 impl Ways {
-    async fn take(
-        &mut self,
-        in_flight: usize,
-        requests: usize,
-        agent: &Path,
-        keepers: &Keepers,
-        gateway: &Gateway,
-    ) -> Result<()> {
-        let began = Instant::now();
-        let rate = |began: Instant| requests as f64 / began.elapsed().as_secs_f64();
-        self.bare.extend(bare::spawns(agent, in_flight, requests).await?);
-        self.bare_rate.push(rate(began));
-        let began = Instant::now();
-        self.kept.extend(bare::kept(agent, keepers, in_flight, requests).await?);
-        self.kept_rate.push(rate(began));
-        let began = Instant::now();
-        self.gateway.extend(gateway.requests(in_flight, requests).await?);
-        self.gateway_rate.push(rate(began));
-        Ok(())
+    async fn take(&mut self, in_flight: usize, requests: usize, side: &Side<'_>) -> Result<()> {
+        let Side { agent, keepers, least, gateway } = side;
+        self.bare.take(requests, bare::spawns(agent, in_flight, requests)).await?;
+        self.kept.take(requests, bare::kept(agent, keepers, in_flight, requests)).await?;
+        self.least.take(requests, client::requests(least.address, in_flight, requests)).await?;
+        self.gateway.take(requests, client::requests(gateway.address, in_flight, requests)).await
     }
 }
 
