@@ -3,6 +3,7 @@
 mod bound;
 mod export;
 mod journal;
+mod keeping;
 mod merge;
 mod read;
 mod row;
@@ -13,8 +14,9 @@ mod writer;
 
 pub use export::Selection;
 pub(crate) use journal::recover;
+pub use keeping::{Keeping, Kept};
 pub use read::{EventRow, TurnRow};
-pub use writer::{Keeping, Kept, NotQueued, OnItsWay, Writer};
+pub use writer::{NotQueued, OnItsWay, Writer};
 
 use std::time::Duration;
 

@@ -1,24 +1,22 @@
-//! Records on their way into the archive: a queue that anyone adds to, and one task that empties it, many records in one
-//! transaction.
+//! Records on their way into the archive: a queue that anyone adds to, and [one task](super::keeping) that empties it.
 //!
-//! The queue is bounded, by what its records weigh. A sender waits for room, so nothing is dropped; what a disk refuses
-//! is, loudly: a full disk must not stop the turns. What was queued is in the journal as well, for the case that this process is killed.
+//! The queue is bounded, by what its records weigh. A sender waits for room, so nothing is dropped. What was queued is in the
+//! journal as well, for the case that this process is killed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError, mpsc, oneshot};
-use tokio::time::{Instant, timeout, timeout_at};
-use tokio_util::sync::CancellationToken;
+use tokio::time::timeout;
 use trunkline_core::event::Event;
 
 use super::bound;
 use super::journal::{Journal, Noted};
-use super::merge::{Merging, Numbered, is_piece};
+use super::keeping::Keeping;
+use super::merge::is_piece;
 use super::row::Row;
 use super::weight;
-use super::write::{Age, write};
 use super::{Record, TurnBegun, TurnEnded};
 use crate::error::StoreError;
 use crate::session::first_words;
@@ -27,15 +25,6 @@ use crate::store::Store;
 
 /// How much may wait, in bytes.
 const ROOM: usize = 16 * 1024 * 1024;
-
-/// A transaction is made of this many records at most,
-const BATCH: usize = 2048;
-
-/// of no more than this most of the time,
-const USUAL: usize = 64;
-
-/// and of what comes within this time after the first.
-const GATHER: Duration = Duration::from_millis(25);
 
 /// How long anybody waits for room: then the disk is too slow for what is said, and that is lost.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -71,55 +60,22 @@ impl OnItsWay {
     }
 }
 
-/// The other end, to be [run](Self::run) by whoever made it.
-#[derive(Debug)]
-pub struct Keeping {
-    queue: mpsc::UnboundedReceiver<Queued>,
-    room: Arc<Semaphore>,
-    stuck: Arc<AtomicBool>,
-    store: Store,
-    journal: Arc<Journal>,
-    merging: Merging,
-    batch: Vec<Row>,
-    /// How much room the batch took.
-    taken: usize,
-    /// What of the batch is in the journal.
-    noted: Noted,
-    kept: Kept,
-    /// Who is to be told when the batch is kept.
-    told: Vec<Told>,
-    /// Why records were lost since somebody last asked.
-    lost: Option<String>,
-    /// Whether the last transaction failed: that is said once, or the log would fill the disk as well.
-    failing: bool,
-    /// Somebody kept the database locked to the end: the rest is left in the journal.
-    late: bool,
-}
-
-impl Drop for Keeping {
-    /// Nobody is to wait for room any more.
-    fn drop(&mut self) {
-        self.room.close();
-    }
-}
-
-/// What was kept from beginning to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Kept {
-    /// Records in the database; pieces of a text are one.
-    pub rows: u64,
-    /// Records the database would not take.
-    pub lost: u64,
-}
-
-type Told = oneshot::Sender<Result<(), StoreError>>;
+pub(super) type Told = oneshot::Sender<Result<(), StoreError>>;
 
 /// A message, and how much room it takes.
 #[derive(Debug)]
-struct Queued(Message, usize);
+pub(super) struct Queued(pub(super) Message, pub(super) usize);
+
+/// What a [`Writer`] shares with whoever keeps its records.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) queue: mpsc::UnboundedReceiver<Queued>,
+    pub(super) room: Arc<Semaphore>,
+    pub(super) stuck: Arc<AtomicBool>,
+}
 
 #[derive(Debug)]
-enum Message {
+pub(super) enum Message {
     Row(Row, Noted),
     Session(Row, Noted, Told),
     /// More may follow that belongs to it.
@@ -136,25 +92,15 @@ impl Store {
     #[must_use]
     pub fn writer(&self) -> (Writer, Keeping) {
         let (sender, queue) = mpsc::unbounded_channel();
-        let (room, stuck) = (Arc::new(Semaphore::new(ROOM)), Arc::<AtomicBool>::default());
-        let journal = Arc::new(Journal::beside(self.path()));
-        let keeping = Keeping {
-            queue,
-            room: Arc::clone(&room),
-            stuck: Arc::clone(&stuck),
-            store: self.clone(),
-            journal: Arc::clone(&journal),
-            merging: Merging::default(),
-            batch: Vec::new(),
-            taken: 0,
-            noted: Noted::default(),
-            told: Vec::new(),
-            kept: Kept::default(),
-            lost: None,
-            failing: false,
-            late: false,
+        let writer = Writer {
+            queue: sender,
+            room: Arc::new(Semaphore::new(ROOM)),
+            stuck: Arc::default(),
+            journal: Arc::new(Journal::beside(self.path())),
         };
-        (Writer { queue: sender, room, stuck, journal }, keeping)
+        let Writer { room, stuck, journal, .. } = writer.clone();
+        let keeping = Keeping::new(self.clone(), Incoming { queue, room, stuck }, journal);
+        (writer, keeping)
     }
 }
 
@@ -238,161 +184,6 @@ impl Writer {
         let (sender, done) = oneshot::channel();
         self.queue.send(Queued(Message::Flush(sender), 0)).map_err(|_| StoreError::Closed)?;
         done.await.map_err(|_| StoreError::Closed)?
-    }
-}
-
-impl Keeping {
-    /// Keeps what is sent until all [`Writer`]s are gone or `stop` is cancelled, and then what is still queued.
-    pub async fn run(mut self, stop: CancellationToken) -> Kept {
-        while let Some(first) = self.next(&stop).await {
-            let until = Instant::now() + GATHER;
-            let mut flush = self.take(first);
-            while flush.is_none() && self.batch.len() < BATCH {
-                let message = async {
-                    tokio::select! {
-                        biased;
-                        message = self.queue.recv() => message,
-                        () = stop.cancelled() => None,
-                    }
-                };
-                match timeout_at(until, message).await {
-                    Ok(Some(message)) => flush = self.take(message),
-                    Ok(None) | Err(_) => break,
-                }
-            }
-            self.commit(&stop).await;
-            if let Some(flushed) = flush {
-                let result = self.lost.take().map_or(Ok(()), |why| Err(StoreError::Lost(why)));
-                let _nobody_waits = flushed.send(result);
-            }
-        }
-        self.complete();
-        self.commit(&stop).await;
-        self.journal.close();
-        self.kept
-    }
-
-    /// Cancel safe.
-    async fn next(&mut self, stop: &CancellationToken) -> Option<Queued> {
-        if !self.queue.is_closed() {
-            tokio::select! {
-                message = self.queue.recv() => return message,
-                () = stop.cancelled() => {
-                    self.room.close();
-                    self.queue.close();
-                }
-            }
-        }
-        self.queue.recv().await
-    }
-
-    /// Adds a message to the batch; gives whoever waits for it to be kept.
-    fn take(&mut self, Queued(message, taken): Queued) -> Option<Told> {
-        self.taken += taken;
-        match message {
-            Message::Flush(flushed) => {
-                self.complete();
-                return Some(flushed);
-            }
-            Message::Piece { run, sequence, event } => {
-                if let Some(complete) = self.merging.add(&run, sequence, event) {
-                    self.push(run, &complete);
-                }
-            }
-            Message::Row(row, noted) => {
-                self.noted.add(noted);
-                if let Some(complete) = self.merging.end(row.subject()) {
-                    self.push(row.subject().to_owned(), &complete);
-                }
-                self.batch.push(row);
-            }
-            Message::Session(row, noted, told) => {
-                self.noted.add(noted);
-                self.batch.push(row);
-                self.told.push(told);
-            }
-        }
-        None
-    }
-
-    /// What is open becomes a row as it is.
-    fn complete(&mut self) {
-        let open: Vec<_> = self.merging.drain().collect();
-        for (run, numbered) in open {
-            self.push(run, &numbered);
-        }
-    }
-
-    fn push(&mut self, run: String, numbered: &Numbered) {
-        let event = bound::event(&numbered.event);
-        self.batch.push(Row::Event { run, sequence: numbered.sequence, event });
-    }
-
-    async fn commit(&mut self, stop: &CancellationToken) {
-        let taken = std::mem::take(&mut self.taken);
-        if self.batch.is_empty() {
-            self.room.add_permits(taken);
-            return;
-        }
-        let (batch, noted) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.noted));
-        let result = if self.late { Err(StoreError::Closed) } else { self.write(&batch, stop).await };
-        for told in self.told.drain(..) {
-            let result = result.as_ref().map_or_else(|error| Err(StoreError::Lost(error.to_string())), |_| Ok(()));
-            let _nobody_waits = told.send(result);
-        }
-        match result {
-            Ok(changed) => {
-                self.kept.rows += batch.len() as u64;
-                // What belongs to a turn that was lost is written nowhere, and says nothing about the disk.
-                self.failing &= changed == 0;
-            }
-            // What comes after it must not be there before it, either.
-            Err(StoreError::Busy(_) | StoreError::Closed) => self.late = true,
-            Err(error) => self.lose(batch.len(), &error),
-        }
-        self.room.add_permits(taken);
-        // What is lost goes, too: the journal would have no room for what can be kept.
-        if !self.late {
-            self.journal.settle(noted);
-        }
-        // The same memory for the next one, unless that was an exception.
-        self.batch = batch;
-        self.batch.clear();
-        self.batch.shrink_to(USUAL);
-        self.told.shrink_to(USUAL);
-    }
-
-    /// Others may keep the lock for as long as they like: what waits is on disk, and in order. Once nothing more is to come
-    /// it is not waited for any longer than SQLite does.
-    async fn write(&self, batch: &[Row], stop: &CancellationToken) -> Result<u64, StoreError> {
-        loop {
-            let result = write(&self.store, batch, Age::New).await;
-            let Err(error @ StoreError::Busy(_)) = result else {
-                if self.stuck.swap(false, Ordering::Relaxed) {
-                    tracing::info!("the database is free again");
-                }
-                return result;
-            };
-            if !self.stuck.swap(true, Ordering::Relaxed) {
-                tracing::error!("{error}; another process keeps it locked, what is said meanwhile is written later");
-            }
-            if stop.is_cancelled() {
-                tracing::error!("what waits for the database is left to the next one to open it");
-                return Err(error);
-            }
-        }
-    }
-
-    fn lose(&mut self, count: usize, why: &StoreError) {
-        self.kept.lost += count as u64;
-        if !self.failing {
-            tracing::error!("the archive lost {count} records, {} in all, and may lose more: {why}", self.kept.lost);
-        }
-        self.failing = true;
-        self.lost = Some(why.to_string());
-        if matches!(why, StoreError::Broken(_)) {
-            self.store.suspect();
-        }
     }
 }
 
