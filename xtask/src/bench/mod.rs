@@ -47,7 +47,7 @@ pub(crate) struct Bench {
     #[arg(long, default_value_t = 20)]
     rounds: usize,
     /// How long the real CLIs may take together; each takes five rounds at least
-    #[arg(long, value_name = "MINUTES", default_value_t = 8)]
+    #[arg(long, value_name = "MINUTES", default_value_t = 18)]
     minutes: u64,
     /// Only these: noop, worktree, streams, fake, claude, codex, gemini, qwen, opencode
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
