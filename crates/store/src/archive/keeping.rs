@@ -27,7 +27,7 @@ const USUAL: usize = 64;
 /// and of what comes within this time after the first.
 const GATHER: Duration = Duration::from_millis(25);
 
-/// The other end, to be [run](Self::run) by whoever made it.
+/// The other end of a [`Writer`](super::Writer), to be [run](Self::run) by whoever made both.
 #[derive(Debug)]
 pub struct Keeping {
     incoming: Incoming,
