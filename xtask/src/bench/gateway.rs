@@ -40,9 +40,7 @@ impl Gateway {
         fs::write(folder.path().join("router.yaml"), router(agent, folder.path()))?;
         let began = Instant::now();
         let mut process = serve_command(binary, folder.path()).spawn()?;
-        let mut lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
-        let line = lines.next_line().await?.context("the gateway did not start")?;
-        let address = line.strip_prefix("listening on http://").context("an unexpected first line")?.parse()?;
+        let address = listening(&mut process).await?;
         Client::connect(address).await?.get("/health").await?;
         Ok(Self { process, address, start_up: began.elapsed(), folder })
     }
@@ -135,6 +133,13 @@ impl Gateway {
         self.process.kill().await?;
         Ok(())
     }
+}
+
+/// Where a gateway says that it listens.
+pub(super) async fn listening(process: &mut Child) -> Result<SocketAddr> {
+    let mut lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
+    let line = lines.next_line().await?.context("the gateway did not start")?;
+    Ok(line.strip_prefix("listening on http://").context("an unexpected first line")?.parse()?)
 }
 
 /// Three providers, the first of which is the one that `noop` runs.

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
+
+use super::gateway::listening;
 
 pub(crate) struct Least {
     process: Child,
@@ -16,9 +17,7 @@ pub(crate) struct Least {
 impl Least {
     pub(crate) async fn start(program: &Path, agent: &Path) -> Result<Self> {
         let mut process = command(program, agent).spawn().context("the least gateway cannot be started")?;
-        let mut lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
-        let line = lines.next_line().await?.context("the least gateway did not start")?;
-        let address = line.strip_prefix("listening on http://").context("an unexpected first line")?.parse()?;
+        let address = listening(&mut process).await?;
         Ok(Self { process, address })
     }
 
