@@ -4,6 +4,7 @@
 //! apart from it without naming all of it.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread;
@@ -12,7 +13,7 @@ use landlock::{
     ABI, Access, AccessFs, BitFlags, LandlockStatus, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
 
 /// The newest rights we ask for: what a later kernel adds is not tried here, and may break what works.
 const KNOWN: ABI = ABI::V6;
@@ -28,6 +29,9 @@ const STACK: usize = 128 * 1024;
 pub struct Confinement {
     /// Files, and folders with all that is in them, that may be written; one that is not there is passed over.
     pub writable: Vec<PathBuf>,
+    /// The same for canonical paths in places that an earlier run could have changed: a path with a symbolic link
+    /// anywhere in it is passed over, so that a planted link cannot open the folder it points to.
+    pub pinned: Vec<PathBuf>,
 }
 
 /// What the kernel of this machine can hold.
@@ -96,10 +100,10 @@ fn look() -> Result<Landlock, Missing> {
 
 /// Runs `start` on a thread of its own that is confined: what it starts there is confined with it, and nobody else is.
 pub(crate) fn within<T: Send>(
-    writable: &[&Path],
+    places: &Places<'_>,
     start: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<Result<T, io::Error>> {
-    let rules = rules(writable)?;
+    let rules = rules(places)?;
     let confined = || {
         let status = rules.restrict_self().map_err(refused)?;
         match status.ruleset {
@@ -113,16 +117,33 @@ pub(crate) fn within<T: Send>(
     })
 }
 
-fn rules(writable: &[&Path]) -> io::Result<RulesetCreated> {
+/// The paths of a [`Confinement`], as a keeper is told them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Places<'a> {
+    pub(crate) writable: Vec<&'a Path>,
+    pub(crate) pinned: Vec<&'a Path>,
+}
+
+impl Places<'_> {
+    /// Descriptors of the places that exist.
+    fn open(&self) -> impl Iterator<Item = OwnedFd> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let writable = self.writable.iter().filter_map(move |path| open(*path, flags, Mode::empty()).ok());
+        let unlinked = ResolveFlags::NO_SYMLINKS;
+        let pinned =
+            self.pinned.iter().filter_map(move |path| openat2(CWD, *path, flags, Mode::empty(), unlinked).ok());
+        writable.chain(pinned)
+    }
+}
+
+fn rules(places: &Places<'_>) -> io::Result<RulesetCreated> {
     let handled = AccessFs::from_write(KNOWN);
     let ruleset = Ruleset::default().handle_access(handled).and_then(|ruleset| ruleset.scope(Scope::from_all(KNOWN)));
     let mut ruleset = ruleset.and_then(Ruleset::create).map_err(refused)?;
     // A folder may hold everything but devices.
     let granted: BitFlags<AccessFs> = handled & !(AccessFs::MakeChar | AccessFs::MakeBlock);
-    for path in writable {
-        if let Ok(place) = rustix::fs::open(*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-            ruleset = ruleset.add_rule(PathBeneath::new(place, granted)).map_err(refused)?;
-        }
+    for place in places.open() {
+        ruleset = ruleset.add_rule(PathBeneath::new(place, granted)).map_err(refused)?;
     }
     Ok(ruleset)
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
+use crate::confinement::Places;
 use crate::spec::{Spec, StopSignal};
 
 const RUN: u32 = 1;
@@ -36,7 +37,7 @@ pub(crate) struct Job<'a> {
     pub(crate) args: Vec<&'a OsStr>,
     pub(crate) env: Vec<(&'a OsStr, &'a OsStr)>,
     /// Where it may write; none means everywhere.
-    pub(crate) writable: Option<Vec<&'a Path>>,
+    pub(crate) places: Option<Places<'a>>,
 }
 
 /// What a keeper says.
@@ -76,8 +77,10 @@ pub(crate) fn run(spec: &Spec) -> io::Result<Vec<u8>> {
     }
     put_count(&mut frame, usize::from(spec.confinement.is_some()));
     if let Some(confinement) = &spec.confinement {
-        put_count(&mut frame, confinement.writable.len());
-        confinement.writable.iter().for_each(|path| put(&mut frame, path.as_os_str()));
+        for paths in [&confinement.writable, &confinement.pinned] {
+            put_count(&mut frame, paths.len());
+            paths.iter().for_each(|path| put(&mut frame, path.as_os_str()));
+        }
     }
     if frame.len() > LONGEST {
         return Err(Errno::TOOBIG.into());
@@ -120,11 +123,9 @@ impl<'a> Request<'a> {
                 env: (0..take_u32(&mut rest)?)
                     .map(|_| Some((take(&mut rest)?, take(&mut rest)?)))
                     .collect::<Option<_>>()?,
-                writable: match take_u32(&mut rest)? {
+                places: match take_u32(&mut rest)? {
                     0 => None,
-                    _ => {
-                        Some((0..take_u32(&mut rest)?).map(|_| take(&mut rest).map(Path::new)).collect::<Option<_>>()?)
-                    }
+                    _ => Some(Places { writable: take_paths(&mut rest)?, pinned: take_paths(&mut rest)? }),
                 },
             })),
             STOP => {
@@ -190,6 +191,10 @@ fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a OsStr> {
     Some(OsStr::from_bytes(string))
 }
 
+fn take_paths<'a>(rest: &mut &'a [u8]) -> Option<Vec<&'a Path>> {
+    (0..take_u32(rest)?).map(|_| take(rest).map(Path::new)).collect()
+}
+
 fn take_u32(rest: &mut &[u8]) -> Option<u32> {
     let (bytes, after) = rest.split_first_chunk()?;
     *rest = after;
@@ -212,7 +217,10 @@ mod tests {
             stop: StopSignal::Term,
             grace: Duration::ZERO,
             limits: Limits::NONE,
-            confinement: Some(Confinement { writable: vec!["/w".into(), OsStr::from_bytes(b"/\xff").into()] }),
+            confinement: Some(Confinement {
+                writable: vec!["/w".into(), OsStr::from_bytes(b"/\xff").into()],
+                pinned: vec!["/p".into()],
+            }),
         }
     }
 
@@ -226,12 +234,13 @@ mod tests {
         assert_eq!(job.cwd, "/tmp");
         assert_eq!(job.args, spec.args);
         assert_eq!(job.env, [("A".as_ref(), "1=2".as_ref()), ("B".as_ref(), OsStr::new(""))]);
-        assert_eq!(job.writable, Some(vec![Path::new("/w"), Path::new(OsStr::from_bytes(b"/\xff"))]));
+        let writable = vec![Path::new("/w"), Path::new(OsStr::from_bytes(b"/\xff"))];
+        assert_eq!(job.places, Some(Places { writable, pinned: vec![Path::new("/p")] }));
         for confinement in [None, Some(Confinement::default())] {
-            let writable = confinement.as_ref().map(|_| Vec::new());
+            let places = confinement.as_ref().map(|_| Places::default());
             let frame = run(&Spec { confinement, ..spec.clone() }).unwrap();
             let Some(Request::Run(job)) = Request::decode(&frame) else { panic!("not a run") };
-            assert_eq!(job.writable, writable);
+            assert_eq!(job.places, places);
         }
     }
 

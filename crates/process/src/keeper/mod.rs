@@ -201,9 +201,9 @@ fn start(job: &Job<'_>, fds: &mut Vec<OwnedFd>) -> Result<Pid, (Blame, i32)> {
         .stdin(stdin)
         .stdout(stdout)
         .stderr(stderr);
-    let spawned = match &job.writable {
+    let spawned = match &job.places {
         None => command.spawn(),
-        Some(writable) => confinement::within(writable, move || command.spawn())
+        Some(places) => confinement::within(places, move || command.spawn())
             .map_err(|error| (Blame::Confinement, errno_of(&error)))?,
     };
     match spawned {

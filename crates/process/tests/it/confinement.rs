@@ -41,7 +41,8 @@ fn stage() -> Option<Stage> {
 
 fn confined(stage: &Stage, script: &str) -> Spec {
     let writable: Vec<PathBuf> = vec![stage.folder().join("in"), "/dev/null".into(), "/no/such/place".into()];
-    Spec { confinement: Some(Confinement { writable }), ..stage.script(&format!("{WORDS}{script}")) }
+    let confinement = Some(Confinement { writable, pinned: Vec::new() });
+    Spec { confinement, ..stage.script(&format!("{WORDS}{script}")) }
 }
 
 async fn run(stage: &Stage, script: &str) -> Output {
@@ -201,4 +202,26 @@ async fn who_cannot_be_started_is_named_as_ever() {
     let error = stage.keepers.spawn(spec).await.unwrap_err();
     assert!(matches!(error, trunkline_process::SpawnError::NotFound { .. }), "{error:?}");
     stage.keepers.shutdown().await;
+}
+
+#[tokio::test]
+async fn pinned_path_grants_nothing_when_it_has_become_a_symbolic_link() {
+    let Some(stage) = stage() else { return };
+    let folder = stage.folder().canonicalize().unwrap();
+    for (link, path) in [("link", "link"), ("parent", "parent/in")] {
+        let target = if path == "link" { folder.join("out") } else { folder.clone() };
+        std::os::unix::fs::symlink(target, folder.join(link)).unwrap();
+        let script = format!("{WORDS}refused sh -c 'echo x >{path}/new'");
+        let granting = |confinement| Spec { confinement: Some(confinement), ..stage.script(&script) };
+        let null = PathBuf::from("/dev/null");
+        let pinned = Confinement { writable: vec![null.clone()], pinned: vec![folder.join(path)] };
+        let output = stage.keepers.output(granting(pinned)).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{path}");
+        let followed = Confinement { writable: vec![null, folder.join(path)], pinned: Vec::new() };
+        let output = stage.keepers.output(granting(followed)).await.unwrap();
+        assert!(
+            String::from_utf8_lossy(&output.stdout).starts_with("done:"),
+            "{path} is writable when links are followed"
+        );
+    }
 }
