@@ -211,11 +211,26 @@ pub struct Receipt {
     /// The branch that keeps the work; none when nothing changed.
     pub branch: Option<String>,
     pub commit: Option<String>,
-    pub files_changed: u64,
-    pub insertions: u64,
-    pub deletions: u64,
+    /// Counted from `base` to `commit`; none when the work could not be saved, so that nothing is known of it.
+    pub files_changed: Option<u64>,
+    pub insertions: Option<u64>,
+    pub deletions: Option<u64>,
     /// The folder, when it was kept.
     pub path: Option<String>,
+    /// Why the folder was kept although that was not asked for, or which part of the work is not on the branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// References beside the branch, for commits of the run that are not on it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refs: Vec<String>,
+}
+
+impl Receipt {
+    /// The receipt for a run that changed nothing.
+    #[must_use]
+    pub fn unchanged() -> Self {
+        Self { files_changed: Some(0), insertions: Some(0), deletions: Some(0), ..Self::default() }
+    }
 }
 
 /// The name of a conversation that can be resumed: the CLI's own where a decoder reports it, ours where a surface sees it.

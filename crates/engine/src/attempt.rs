@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 use tokio::time::Instant;
 use trunkline_core::event::{Answer, Event, Receipt, SessionId};
 use trunkline_core::failure::{Category, Failure};
@@ -62,6 +63,7 @@ enum State {
     Closing {
         receipt: oneshot::Receiver<Option<Receipt>>,
         last: Box<Event>,
+        cancelled: CancellationToken,
     },
     Done,
 }
@@ -188,7 +190,8 @@ impl Attempt {
                         return Some(event);
                     }
                     let State::Working(at_work) = std::mem::replace(&mut self.state, State::Done) else { continue };
-                    self.state = State::Closing { receipt: at_work.end(), last: Box::new(event) };
+                    let cancelled = at_work.cancelled();
+                    self.state = State::Closing { receipt: at_work.end(), last: Box::new(event), cancelled };
                 }
                 State::Closing { receipt, .. } => {
                     let receipt = receipt.await.ok().flatten();
@@ -291,7 +294,8 @@ impl Attempt {
             return;
         }
         let (sender, receipt) = oneshot::channel();
-        self.state = State::Closing { receipt, last: Box::new(last) };
+        let cancelled = belongings.cancelled();
+        self.state = State::Closing { receipt, last: Box::new(last), cancelled };
         engine.tracker.spawn(async move {
             part(running, parting, &belongings.engine).await;
             let receipt = belongings.put_in_order().await;
@@ -418,12 +422,17 @@ impl Drop for Attempt {
                     running.write(&leave_off);
                     running.finish(if leave_off.is_empty() { Duration::ZERO } else { LEAVE_OFF }).await;
                     drop(carrier);
+                    belongings.cancelled().cancel();
                     belongings.put_in_order().await;
                     belongings.engine.refill_lines();
                 });
             }
-            State::Working(at_work) => drop(at_work.end()),
-            State::Calling(_) | State::Closing { .. } | State::Done => {}
+            State::Working(at_work) => {
+                at_work.cancelled().cancel();
+                drop(at_work.end());
+            }
+            State::Closing { cancelled, .. } => cancelled.cancel(),
+            State::Calling(_) | State::Done => {}
         }
     }
 }

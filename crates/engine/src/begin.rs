@@ -61,6 +61,8 @@ impl Inner {
         let launch = Launch { settings: &self.settings, turn, model, provider, models, run: id, owner: &self.mark };
         let program = launch.program()?;
         let prompt = launch.prompt()?;
+        // Before git runs for a model that must be confined.
+        launch.bounds()?;
         if model.worktree {
             belongings = self.with_worktree(belongings, &attempt).await?;
         }
@@ -123,8 +125,7 @@ impl Inner {
         self.keepers.spawn(spec).await.map_err(|error| could_not_start(error, &provider.name))
     }
 
-    /// Adds a worktree. Git is not stopped in the middle: whoever gives up waiting leaves a whole one behind, which then
-    /// goes the way of all belongings.
+    /// Adds a worktree. Dropping the future kills git, and a task of the engine removes what it has made so far.
     pub(crate) async fn with_worktree(
         self: &Arc<Self>,
         mut belongings: Belongings,
@@ -141,8 +142,10 @@ impl Inner {
             again: *again,
             spare: model.warm != Some(0),
         };
+        let cancelled = self.stopping.child_token();
+        let _on_drop = cancelled.clone().drop_guard();
         let making = self.tracker.spawn(async move {
-            let worktree = engine.worktrees.add(wanted).await?;
+            let worktree = engine.worktrees.add(wanted, &cancelled).await?;
             belongings.work_in(worktree, after);
             Ok(belongings)
         });

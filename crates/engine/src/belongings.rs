@@ -4,18 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use trunkline_core::event::{Receipt, SessionId};
-use trunkline_core::failure::Failure;
 use trunkline_core::model::Model;
 
 use crate::engine::Inner;
 use crate::gate::Permit;
-use crate::runs::Live;
+use crate::runs::{self, Live};
 use crate::sandbox;
 use crate::scratch::Scratch;
 use crate::session;
-use crate::worktree::{After, Gone, Worktree};
+use crate::worktree::{After, Finished, Gone, Worktree};
 
 /// What a run holds and must give back: its worktree in order, its files removed, its slot freed.
 pub(crate) struct Belongings {
@@ -28,6 +28,8 @@ pub(crate) struct Belongings {
     session: Option<SessionId>,
     /// The run it is an attempt of; none of a probe.
     run: Option<Arc<Live>>,
+    /// The client is gone.
+    cancelled: CancellationToken,
     rights: Option<Rights>,
 }
 
@@ -52,7 +54,8 @@ impl Belongings {
         let (session, turn) = session.unzip();
         let run = engine.runs.find(run);
         let rights = Some(Rights { _run: run.as_ref().map(|run| run.hold()), turn, _permit: permit });
-        Self { engine, worktree: None, scratch, started: false, session, run, rights }
+        let cancelled = CancellationToken::new();
+        Self { engine, worktree: None, scratch, started: false, session, run, cancelled, rights }
     }
 
     /// Where the attempt works.
@@ -73,23 +76,21 @@ impl Belongings {
         self.worktree = Some((worktree, after));
     }
 
-    /// Commits and removes the worktree, if there is one, and notes where its session goes on.
+    /// Saves and removes the worktree, if there is one, and notes where its session goes on.
     pub(crate) async fn put_in_order(&mut self) -> Option<Receipt> {
         let (worktree, after) = self.worktree.take()?;
         self.engine.refill_trees();
-        match finish(&self.engine, &worktree, after, self.run.as_deref()).await {
-            Ok((receipt, gone)) => {
-                if let Some(session) = &self.session {
-                    self.engine.sessions.places.remember(session, &worktree.place(&receipt));
-                }
-                self.delete(gone).await;
-                Some(receipt)
-            }
-            Err(failure) => {
-                tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
-                Some(worktree.left_behind())
-            }
+        let finished = finish(&self.engine, &worktree, after, self.run.as_deref(), &self.cancelled).await;
+        if let Some(session) = &self.session {
+            self.engine.sessions.places.remember(session, &worktree.place(&finished.receipt));
         }
+        self.delete(finished.gone).await;
+        Some(finished.receipt)
+    }
+
+    /// Cancelled when the client is gone: a save has not long from then on.
+    pub(crate) fn cancelled(&self) -> CancellationToken {
+        self.cancelled.clone()
     }
 }
 
@@ -115,13 +116,14 @@ impl Drop for Belongings {
         if let Some((worktree, after)) = self.worktree.take() {
             let (engine, rights, run) = (Arc::clone(&self.engine), self.rights.take(), self.run.take());
             let after = After { keep: after.keep && self.started, ..after };
+            let (session, cancelled) = (self.session.take(), self.cancelled.clone());
+            cancelled.cancel();
             self.engine.tracker.spawn(async move {
-                match finish(&engine, &worktree, after, run.as_deref()).await {
-                    Ok((_, gone)) => engine.worktrees.delete(gone).await,
-                    Err(failure) => {
-                        tracing::error!(path = %worktree.cwd.display(), %failure, "a worktree could not be put in order and stays");
-                    }
+                let finished = finish(&engine, &worktree, after, run.as_deref(), &cancelled).await;
+                if let Some(session) = session.filter(|_| finished.receipt.path.is_some()) {
+                    engine.sessions.places.remember(&session, &worktree.place(&finished.receipt));
                 }
+                engine.worktrees.delete(finished.gone).await;
                 // The session's next turn works in the same folder.
                 drop(rights);
             });
@@ -135,12 +137,27 @@ async fn finish(
     worktree: &Worktree,
     after: After,
     run: Option<&Live>,
-) -> Result<(Receipt, Option<Gone>), Failure> {
-    let finished = engine.worktrees.finish(worktree, after).await;
-    if let Some(run) = run {
-        if let Ok((receipt, _)) = &finished {
-            engine.archive.note_workspace(&run.id, receipt).await;
+    cancelled: &CancellationToken,
+) -> Finished {
+    let stopping = async {
+        let stopped = async {
+            match run {
+                Some(run) => run.stopped().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stopped => {}
+            () = cancelled.cancelled() => {}
+            () = engine.draining.cancelled() => {}
         }
+    };
+    let finished = engine.worktrees.finish(worktree, after, stopping).await;
+    for earlier in &finished.recovered {
+        engine.archive.note_workspace(runs::of_attempt(earlier), &finished.receipt).await;
+    }
+    if let Some(run) = run {
+        engine.archive.note_workspace(&run.id, &finished.receipt).await;
         run.works_in(None);
     }
     finished

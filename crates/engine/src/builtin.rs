@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 use tokio::time::{Instant, timeout_at};
 use trunkline_agent::record::Records;
 use trunkline_agent::tools::{Shell, Toolbox};
@@ -63,6 +64,10 @@ impl Inner {
             None => (records.begin(&model.repo, attempt.run), Transcript::default()),
         };
         if model.worktree {
+            // Before git runs for a model that must be confined.
+            if let Some(bounds) = self.bounds(model, attempt.models) {
+                bounds?;
+            }
             belongings = self.with_worktree(belongings, attempt).await?;
             self.refill_trees();
         }
@@ -163,6 +168,11 @@ impl AtWork {
         let hint = failure.hint.map(|hint| secrets.mask(&hint));
         tracing::warn!(category = failure.category.name(), "the agent failed: {message}");
         Event::Failed(Failure { message, hint, ..failure })
+    }
+
+    /// Cancelled when the client is gone.
+    pub(crate) fn cancelled(&self) -> CancellationToken {
+        self.belongings.cancelled()
     }
 
     /// Ends whatever still runs and puts the workspace in order, in the background; then says what was left there.

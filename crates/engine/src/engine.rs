@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trunkline_core::api::Api;
 use trunkline_core::event::Attempted;
@@ -61,6 +62,8 @@ pub struct Settings {
     pub caps: Caps,
     /// Whether runs are confined, where a model does not say.
     pub sandbox: Sandbox,
+    /// Time limit of a git process, and of saving a run's work.
+    pub git_timeout: Duration,
     /// Between asking a CLI to stop and killing it.
     pub grace: Duration,
     /// What a CLI gets to exit by itself after its last event.
@@ -128,12 +131,16 @@ pub(crate) struct Inner {
     pub(crate) compiling: Compiling,
     /// What goes on after a run was let go of.
     pub(crate) tracker: TaskTracker,
+    /// Cancelled when the gateway is to end: saves are cut short.
+    pub(crate) draining: CancellationToken,
+    /// Cancelled when runs are no longer waited for: no more worktrees are made.
+    pub(crate) stopping: CancellationToken,
 }
 
 impl Engine {
     /// Needs a tokio runtime.
     pub fn new(settings: Settings, models: Models, keepers: Keepers) -> Self {
-        let git = Git::new(keepers.clone(), &settings.env);
+        let git = Git::new(keepers.clone(), &settings.env, settings.git_timeout);
         let mark = Owner::this_process().mark();
         let inner = Inner {
             _alive: Alive::new(&settings.state, &mark),
@@ -151,6 +158,8 @@ impl Engine {
             compiling: Compiling::default(),
             models: ArcSwap::from_pointee(models),
             tracker: TaskTracker::new(),
+            draining: CancellationToken::new(),
+            stopping: CancellationToken::new(),
             mark,
             keepers,
             upstream: Upstream::new(),
@@ -189,6 +198,7 @@ impl Engine {
 
     /// Nobody is to be made ready for any more: what waits for turns to come may go.
     pub fn retire(&self) {
+        self.inner.draining.cancel();
         self.inner.worktrees.retire_spares();
         self.inner.compiling.closing.cancel();
     }
@@ -344,6 +354,7 @@ impl Engine {
     pub async fn shutdown(&self) {
         self.inner.runs.stop_driven();
         self.retire();
+        self.inner.stopping.cancel();
         self.inner.warm.close();
         self.inner.tracker.close();
         self.inner.tracker.wait().await;

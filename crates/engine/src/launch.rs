@@ -311,6 +311,7 @@ mod tests {
             state: PathBuf::new(),
             worktrees: PathBuf::new(),
             caps: Caps::default(),
+            git_timeout: Duration::from_secs(60),
             grace: Duration::ZERO,
             linger: Duration::ZERO,
             secrets: Secrets::default(),

@@ -39,6 +39,7 @@ mod scratch;
 mod session;
 #[cfg(test)]
 mod test_models;
+mod untrusted;
 mod warm;
 mod worktree;
 
@@ -46,6 +47,7 @@ pub use engine::{Engine, Settings, StartError};
 pub use environment::{of_executable, secret_values};
 pub use explain::{Explanation, Rung};
 pub use gate::{Allowance, Caps, KeyCaps};
+pub use git::DEFAULT_GIT_TIMEOUT;
 pub use health::{Depth, Examined, Probed, Report, Status};
 pub use metrics::{Metrics, Turns};
 pub use models::Models;

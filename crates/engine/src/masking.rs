@@ -99,7 +99,7 @@ impl Mask<'_> {
     }
 
     fn receipt(&self, receipt: &Receipt) -> Receipt {
-        let Receipt { base, branch, commit, files_changed, insertions, deletions, path } = receipt;
+        let Receipt { base, branch, commit, files_changed, insertions, deletions, path, reason, refs } = receipt;
         Receipt {
             base: self.text(base),
             branch: self.maybe(branch),
@@ -108,6 +108,8 @@ impl Mask<'_> {
             insertions: *insertions,
             deletions: *deletions,
             path: self.maybe(path),
+            reason: self.maybe(reason),
+            refs: refs.iter().map(|name| self.text(name)).collect(),
         }
     }
 
@@ -158,10 +160,12 @@ mod tests {
             base: text.clone(),
             branch: maybe.clone(),
             commit: maybe.clone(),
-            files_changed: 1,
-            insertions: 2,
-            deletions: 3,
+            files_changed: Some(1),
+            insertions: Some(2),
+            deletions: Some(3),
             path: maybe.clone(),
+            reason: maybe.clone(),
+            refs: vec![text.clone()],
         };
         let attempted = Attempted {
             provider: text.clone(),

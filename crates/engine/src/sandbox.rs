@@ -19,6 +19,7 @@ use trunkline_core::model::{Backend, Model, Sandbox};
 use trunkline_core::provider::{Delivery, Permissions, Provider};
 use trunkline_process::{Confinement, Landlock, Missing};
 
+use crate::untrusted::{self, MAX_GIT_FILE_BYTES};
 use places::{CACHES, DEVICES, TEMPORARY, expand};
 
 /// What a run may write.
@@ -88,13 +89,16 @@ impl Scene<'_> {
 
     /// The bounds as a program is started with them. Folders that a CLI makes for itself, for its state and its cache, are
     /// there before: inside its bounds it could not make them.
+    ///
+    /// The workspace lies where earlier runs could write, and is pinned: a link that one of them left there opens nothing.
     pub(crate) fn confinement(&self) -> Result<Option<Confinement>, Failure> {
         let Bounds::Within(writable) = self.bounds()? else { return Ok(None) };
+        let (pinned, writable): (Vec<_>, Vec<_>) = writable.into_iter().partition(|path| self.workspace.contains(path));
         for folder in writable.iter().filter(|path| ends_in_slash(path)) {
             // Where it cannot be made, the CLI says it better than we could.
             let _tried = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         }
-        Ok(Some(Confinement { writable }))
+        Ok(Some(Confinement { writable, pinned }))
     }
 
     fn writable(&self) -> Vec<PathBuf> {
@@ -155,7 +159,8 @@ fn ends_in_slash(path: &Path) -> bool {
 
 /// What of a checkout is written: the folder, and if it is a worktree that git made, what it keeps of it elsewhere.
 pub(crate) fn checkout(repo: &Path) -> Vec<PathBuf> {
-    let mut parts = vec![repo.to_owned()];
+    let repo = &repo.canonicalize().unwrap_or_else(|_| repo.to_owned());
+    let mut parts = vec![repo.clone()];
     parts.extend(linked(repo).map(|registration| of_worktree(&registration)).unwrap_or_default());
     parts
 }
@@ -164,18 +169,19 @@ pub(crate) fn checkout(repo: &Path) -> Vec<PathBuf> {
 /// and HEAD, nor another worktree's.
 pub(crate) fn of_worktree(registration: &Path) -> Vec<PathBuf> {
     let common = registration.parent().and_then(Path::parent).unwrap_or(registration);
-    vec![registration.to_owned(), common.join("objects"), common.join("refs"), common.join("logs")]
+    let shared = ["objects", "refs", "logs", "reftable", "lfs"].map(|part| common.join(part));
+    [registration.to_owned()].into_iter().chain(shared).collect()
 }
 
 /// The folder that a repository keeps for this worktree of its. The worktree alone is not believed: an agent may have
 /// written there that it belongs to somebody's home. The repository must say so as well.
 fn linked(repo: &Path) -> Option<PathBuf> {
     let link = repo.join(".git");
-    let said =
-        fs::symlink_metadata(&link).ok().filter(fs::Metadata::is_file).and_then(|_| fs::read_to_string(&link).ok())?;
+    let read = |path: &Path| String::from_utf8(untrusted::read(path, MAX_GIT_FILE_BYTES).ok()?).ok();
+    let said = fs::symlink_metadata(&link).ok().filter(fs::Metadata::is_file).and_then(|_| read(&link))?;
     let registration = repo.join(said.strip_prefix("gitdir: ")?.trim_end()).canonicalize().ok()?;
     let worktrees = registration.parent().filter(|folder| folder.ends_with("worktrees"))?;
-    let back = fs::read_to_string(registration.join("gitdir")).ok()?;
+    let back = read(&registration.join("gitdir"))?;
     let back = worktrees.join(back.trim_end()).canonicalize().ok()?;
     (back == link.canonicalize().ok()?).then_some(registration)
 }

@@ -1,12 +1,14 @@
 //! The command line.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use trunkline_core::model::Sandbox;
 
 use crate::commands;
-use crate::config::Surroundings;
+use crate::config::{Surroundings, parse_span};
 
 /// Every coding-agent CLI on one line
 ///
@@ -56,6 +58,17 @@ pub(crate) struct Places {
     /// Whether the kernel confines runs with the permissions read and edit, for models that do not say
     #[arg(long, value_name = "WHEN", env = "TRUNKLINE_SANDBOX", default_value = "on")]
     pub(crate) sandbox: Confining,
+    /// Time limit of each git process, and of saving a run's work; what is not saved by then stays in its worktree
+    #[arg(long, value_name = "TIME", env = "TRUNKLINE_GIT_TIMEOUT", default_value = "60s", value_parser = git_timeout)]
+    pub(crate) git_timeout: Duration,
+}
+
+/// Limits that a person can have meant: a shorter one stops every save, a longer one none that hangs.
+const GIT_TIMEOUTS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
+
+fn git_timeout(text: &str) -> Result<Duration, String> {
+    let span = parse_span(text).ok_or_else(|| format!("{text:?} is not a time: write 30s, 2m or 1h"))?;
+    if GIT_TIMEOUTS.contains(&span) { Ok(span) } else { Err("a time from 1s to 1h is needed".to_owned()) }
 }
 
 /// [`Sandbox`], as an argument.

@@ -67,6 +67,7 @@ pub(crate) struct Loaded {
     pub(crate) state: PathBuf,
     pub(crate) worktrees: PathBuf,
     pub(crate) sandbox: Sandbox,
+    pub(crate) git_timeout: Duration,
 }
 
 impl Loaded {
@@ -80,7 +81,8 @@ impl Loaded {
         let config = Config::load(&place, &around)?;
         let state = places.state_folder(&around);
         let worktrees = around.folder.join(&places.worktrees);
-        Ok(Self { place, config, state, worktrees, sandbox: places.sandbox.into(), around })
+        let (sandbox, git_timeout) = (places.sandbox.into(), places.git_timeout);
+        Ok(Self { place, config, state, worktrees, sandbox, git_timeout, around })
     }
 
     /// An engine for these models, and what it cannot do without. Needs a tokio runtime.
@@ -97,6 +99,7 @@ impl Loaded {
             worktrees: self.worktrees.clone(),
             caps,
             sandbox: self.sandbox,
+            git_timeout: self.git_timeout,
             grace: grace.unwrap_or(GRACE),
             linger: LINGER,
             secrets: Secrets::new(secrets_of(&self.around, &self.config)),

@@ -70,14 +70,22 @@ fn with_hint(failure: &Failure) -> String {
     }
 }
 
-/// What a run left in its worktree.
+/// The result of a run in its worktree: the branch, and the folder if that was kept.
 pub(crate) fn left(receipt: &Receipt) -> String {
-    let Some(branch) = &receipt.branch else { return "nothing changed".to_owned() };
-    let files = match receipt.files_changed {
-        1 => "1 file changed".to_owned(),
-        files => format!("{files} files changed"),
+    let changed = match (&receipt.branch, receipt.files_changed) {
+        (Some(branch), Some(files)) => {
+            let files = if files == 1 { "1 file changed".to_owned() } else { format!("{files} files changed") };
+            let (insertions, deletions) = (receipt.insertions.unwrap_or(0), receipt.deletions.unwrap_or(0));
+            format!("{files} (+{insertions} -{deletions}) on branch {branch}")
+        }
+        (Some(branch), None) => format!("on branch {branch}"),
+        (None, Some(_)) => "nothing changed".to_owned(),
+        (None, None) => "the work is not on a branch".to_owned(),
     };
-    format!("{files} (+{} -{}) on branch {branch}", receipt.insertions, receipt.deletions)
+    let refs = receipt.refs.iter().map(|name| format!("; more commits: {name}"));
+    let reason = receipt.reason.iter().map(|reason| format!(" ({reason})"));
+    let path = receipt.path.iter().map(|path| format!("; worktree kept: {path}"));
+    std::iter::once(changed).chain(refs).chain(path).chain(reason).collect()
 }
 
 /// Why an answer ends where one would not expect it.

@@ -28,8 +28,8 @@ const DONE: &str = "event: done\ndata: {\"model\":\"m\",\"usage\":{\"input_token
 fn each_event_has_its_frames() {
     let tool = Event::ToolStarted { id: "t1".into(), name: "bash".into(), input: json!({"command": "ls"}) };
     let result = |id: &str| Event::ToolFinished { id: id.into(), output: "a\nb".into(), ok: true };
-    let unchanged = Receipt { base: "0".into(), ..Receipt::default() };
-    let changed = Receipt { branch: Some("trunkline/r".into()), files_changed: 1, ..unchanged.clone() };
+    let unchanged = Receipt { base: "0".into(), ..Receipt::unchanged() };
+    let changed = Receipt { branch: Some("trunkline/r".into()), files_changed: Some(1), ..unchanged.clone() };
     let failed = |category, message: &str| Event::Failed(Failure::new(category, message).hint("log in"));
     let receipt = serde_json::to_string(&changed).unwrap();
     for (events, frames) in [

@@ -155,7 +155,7 @@ mod tests {
     fn a_whole_answer_has_every_member() {
         let head = Head { id: "cmpl-1".into(), created: 7, model: "codex-x".into() };
         let mut trace = Trace { run: "r1".into(), provider: "codex".into(), ..Trace::default() };
-        let receipt = Receipt { base: "abc".into(), files_changed: 2, ..Receipt::default() };
+        let receipt = Receipt { base: "abc".into(), files_changed: Some(2), ..Receipt::unchanged() };
         trace.observe(&Event::Started { session: Some(SessionId("s1".into())), model: None });
         trace.observe(&Event::Started { session: None, model: Some("gpt".into()) });
         trace.observe(&Event::Workspace(receipt));

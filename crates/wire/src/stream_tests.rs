@@ -178,7 +178,7 @@ proptest::proptest! {
 
 #[test]
 fn a_failed_run_says_what_it_left_behind() {
-    let receipt = Receipt { branch: Some("trunkline/r1".into()), files_changed: 2, ..Receipt::default() };
+    let receipt = Receipt { branch: Some("trunkline/r1".into()), files_changed: Some(2), ..Receipt::unchanged() };
     let failed = Event::Failed(Failure::new(Category::Server, "gone"));
     let events = [Event::Workspace(receipt), attempted(Some(Category::Server)), failed];
     let frame: Value = serde_json::from_str(&play(UsageChunk::No, &events)[0]).unwrap();

@@ -2,7 +2,7 @@
 
 use trunkline_core::event::{Event, Receipt};
 
-use super::entry;
+use super::{entry, of_attempt};
 use super::follow::interrupted;
 use super::log::add_last;
 use crate::alive;
@@ -17,6 +17,8 @@ impl Inner {
             if let Some((session, place)) = &swept.place {
                 self.sessions.places.remember(session, place);
             }
+            // Also of a run that is over: its work may have been saved only now.
+            self.archive.note_workspace(of_attempt(&swept.run), &swept.receipt).await;
             left.push((swept.run, swept.receipt));
         }
         left

@@ -29,3 +29,8 @@ pub(crate) use log::Log;
 pub(crate) fn name() -> String {
     uuid::Uuid::now_v7().to_string()
 }
+
+/// The run that an attempt belongs to: a second attempt is named after its run, with a number.
+pub(crate) fn of_attempt(attempt: &str) -> &str {
+    attempt.get(..uuid::fmt::Hyphenated::LENGTH).unwrap_or(attempt)
+}

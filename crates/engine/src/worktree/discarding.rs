@@ -7,7 +7,8 @@ use trunkline_core::event::{Receipt, SessionId};
 use trunkline_core::failure::Failure;
 
 use super::ledger::Standing;
-use super::saving::After;
+use super::survey;
+use super::saving::{After, Finished};
 use super::{Worktree, Worktrees};
 use crate::session::Place;
 
@@ -33,22 +34,26 @@ impl Worktrees {
         self.delete(gone).await;
     }
 
-    /// Takes a worktree down that holds nobody's work: git knows nothing of it any more, and its place is free. What is left
-    /// is to be deleted.
+    /// Takes a worktree down that holds no work: git no longer knows of it, and its name is free. Its files are still to
+    /// be deleted.
     pub(super) async fn clear(&self, worktree: &Worktree, standing: Standing) -> Option<Gone> {
-        // What was there before the worktree came to be, and is not marked as one, is somebody's.
+        // A folder that was there before, and is not marked as ours, is not deleted with its contents.
         let all = standing == Standing::Saved || worktree.is_marked();
         let gone = Gone { path: worktree.aside(), run: worktree.run.clone() };
+        self.ledger.forget_index(&worktree.path);
         // Moved aside in a moment, whatever it holds.
         let aside = all && fs::rename(&worktree.path, &gone.path).is_ok();
-        if (aside || worktree.path.exists()) && self.unregister(worktree).await.is_ok() {
+        if aside && self.unregister(worktree).await.is_ok() {
             return Some(gone);
         }
         // Git itself does not remove one that it had not finished making, or had begun to remove.
-        let removed = if all { fs::remove_dir_all(&worktree.path) } else { fs::remove_dir(&worktree.path) };
+        let removed = match all {
+            true => tokio::task::block_in_place(|| survey::remove(&worktree.path)),
+            false => fs::remove_dir(&worktree.path),
+        };
         match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(run = worktree.run, path = %worktree.path.display(), %error, "it cannot be removed");
+                tracing::warn!(run = worktree.run, path = %worktree.path.display(), %error, "a worktree cannot be removed");
                 None
             }
             Ok(()) | Err(_) => {
@@ -61,7 +66,9 @@ impl Worktrees {
     async fn unregister(&self, worktree: &Worktree) -> Result<(), Failure> {
         let _lock = self.lock(&worktree.common).await?;
         let path = worktree.path.to_string_lossy();
-        self.git.run(&worktree.repo, &["worktree", "remove", "--force", &path]).await?;
+        let call = self.git.at(&worktree.repo).writing([worktree.common.join("worktrees")]);
+        // Twice: a worktree that the agent has locked goes as well.
+        call.run(&["worktree", "remove", "--force", "--force", "--", &path]).await?;
         Ok(())
     }
 
@@ -69,7 +76,7 @@ impl Worktrees {
     pub(crate) async fn delete(&self, gone: Option<Gone>) {
         let Some(Gone { path, run }) = gone else { return };
         let folder = path.clone();
-        let deleted = tokio::task::spawn_blocking(move || fs::remove_dir_all(folder)).await;
+        let deleted = tokio::task::spawn_blocking(move || survey::remove(&folder)).await;
         match deleted.map_err(io::Error::other).and_then(|deleted| deleted) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(run, path = %path.display(), %error, "it cannot be removed");
@@ -81,7 +88,8 @@ impl Worktrees {
     /// Takes care of what gateways that died left behind: commits it, removes it. Touches nothing it did not make.
     pub(crate) async fn sweep(&self) -> Vec<Swept> {
         let _sweeping = self.sweeping.lock().await;
-        self.sweep_patches();
+        self.sweep_rooms();
+        self.ledger.sweep_indexes(&self.base);
         let mut swept = Vec::new();
         for entry in self.ledger.abandoned() {
             let standing = entry.standing();
@@ -96,21 +104,22 @@ impl Worktrees {
                 self.discard(&worktree, standing).await;
                 continue;
             }
-            match self.finish(&worktree, After::default()).await {
-                Ok((receipt, gone)) => {
-                    self.delete(gone).await;
-                    match &receipt.branch {
-                        Some(branch) => tracing::info!(run = worktree.run, branch, "its work is kept"),
-                        None => tracing::info!(run = worktree.run, "nothing had changed; it is removed"),
-                    }
-                    if standing == Standing::Spare {
-                        continue;
-                    }
-                    let place = worktree.session.clone().map(|session| (session, worktree.place(&receipt)));
-                    swept.push(Swept { run: worktree.run, receipt, place });
-                }
-                Err(failure) => tracing::warn!(run = worktree.run, %failure, "it stays where it is"),
+            let Finished { receipt, gone, recovered } =
+                self.finish(&worktree, After::default(), std::future::pending()).await;
+            self.delete(gone).await;
+            match &receipt.branch {
+                Some(branch) => tracing::info!(run = worktree.run, branch, "the work of a dead gateway's run is saved"),
+                None if receipt.path.is_none() => tracing::info!(run = worktree.run, "a clean worktree is removed"),
+                None => {}
             }
+            if standing == Standing::Spare {
+                continue;
+            }
+            let place = worktree.session.clone().map(|session| (session, worktree.place(&receipt)));
+            for run in recovered {
+                swept.push(Swept { run, receipt: receipt.clone(), place: None });
+            }
+            swept.push(Swept { run: worktree.run, receipt, place });
         }
         swept
     }

@@ -10,6 +10,10 @@ use trunkline_core::failure::{Category, Failure};
 use super::Worktree;
 use crate::sandbox;
 use crate::session::Place;
+use crate::untrusted::{self, MAX_GIT_FILE_BYTES};
+
+/// The longest reason of a receipt.
+const MAX_REASON_CHARS: usize = 500;
 
 impl Worktree {
     /// What a run in it may write.
@@ -19,10 +23,24 @@ impl Worktree {
         parts
     }
 
-    /// What is said of a worktree that could not be put in order.
-    pub(crate) fn left_behind(&self) -> Receipt {
-        let path = Some(self.path.to_string_lossy().into_owned());
-        Receipt { base: self.base.clone(), path, ..Receipt::default() }
+    /// Where git keeps objects and references of the repository. Paths that are not there count for nothing.
+    pub(super) fn object_stores(&self) -> Vec<PathBuf> {
+        ["objects", "lfs"].map(|part| self.common.join(part)).into()
+    }
+
+    pub(super) fn reference_stores(&self) -> Vec<PathBuf> {
+        ["refs", "logs", "reftable"].map(|part| self.common.join(part)).into()
+    }
+
+    /// The receipt for a worktree whose work could not be saved: nothing is known of it but where it is.
+    pub(crate) fn left_behind(&self, failure: &Failure) -> Receipt {
+        let path = self.path.symlink_metadata().is_ok().then(|| self.path.to_string_lossy().into_owned());
+        let reason = match &failure.hint {
+            Some(hint) => format!("{}; {hint}", failure.message.trim()),
+            None => failure.message.trim().to_owned(),
+        };
+        let reason = Some(reason.chars().take(MAX_REASON_CHARS).collect());
+        Receipt { base: self.base.clone(), path, reason, ..Receipt::default() }
     }
 
     /// Where its session goes on after a run that left this receipt.
@@ -45,9 +63,13 @@ impl Worktree {
 
     /// Has the repository know where the worktree is by now.
     pub(super) fn sign_registration(&self) -> Result<(), Failure> {
-        let (signed, new) = (self.registration.join("gitdir"), self.registration.join("gitdir.new"));
+        let signed = self.registration.join("gitdir");
         let place = format!("{}\n", self.path.join(".git").display());
-        let written = fs::write(&new, place).and_then(|()| fs::rename(&new, &signed));
+        let written = if untrusted::real(&self.registration) {
+            untrusted::replace(&signed, place.as_bytes())
+        } else {
+            Err(io::Error::other("a symbolic link is in its place"))
+        };
         written.map_err(|error| Failure::new(Category::Configuration, format!("{}: {error}", signed.display())))
     }
 
@@ -69,7 +91,7 @@ impl Worktree {
     pub(super) fn is_marked(&self) -> bool {
         let link = self.path.join(".git");
         fs::symlink_metadata(&link).is_ok_and(|found| found.is_file())
-            && fs::read_to_string(&link).is_ok_and(|text| text == self.mark())
+            && untrusted::read(&link, MAX_GIT_FILE_BYTES).is_ok_and(|text| text == self.mark().as_bytes())
     }
 
     fn mark(&self) -> String {
@@ -80,14 +102,11 @@ impl Worktree {
         let folder = &self.registration;
         let own = self.path.join(".git");
         // Git writes down whose it is after it has made the folder.
-        let said = fs::read_to_string(folder.join("gitdir")).unwrap_or_default();
-        if said.is_empty() || Path::new(said.trim_end()) == own {
-            let _gone_or_git_prunes_it = fs::remove_dir_all(folder);
+        let said = untrusted::read(&folder.join("gitdir"), MAX_GIT_FILE_BYTES).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        if untrusted::real(folder) && (said.is_empty() || Path::new(said.trim_end()) == own) {
+            // One that stays is pruned by git.
+            let _ = fs::remove_dir_all(folder);
         }
-    }
-
-    /// A lock that a git of the dead run held.
-    pub(super) fn remove_stale_lock(&self) {
-        let _there_is_none = fs::remove_file(self.registration.join("index.lock"));
     }
 }

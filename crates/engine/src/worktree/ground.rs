@@ -1,11 +1,15 @@
 //! What a worktree is made of: the commit, and all that decides how git writes its files.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use trunkline_core::failure::Failure;
 
 use super::Worktrees;
+use crate::git::{Repository, confirm};
+use crate::untrusted;
+
+/// The most that is read of a file of attributes or of a sparse checkout.
+const MAX_RULES_BYTES: u64 = 16 << 20;
 
 /// Where a repository stands now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,24 +30,26 @@ impl Worktrees {
     pub(super) async fn ground(&self, repo: &Path) -> Result<Ground, Failure> {
         let places = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--git-dir", "--show-prefix"];
         let all = [&places[..], &["HEAD^{commit}"]].concat();
-        let told = match self.git.line(repo, &all).await {
+        let told = match self.git.at(repo).line(&all).await {
             Ok(told) => told,
             Err(failure) => {
                 // It is no repository, which git says best, or has nothing to begin with.
-                self.git.line(repo, &places).await?;
+                self.git.at(repo).line(&places).await?;
                 let message = format!("{}: a worktree needs a first commit", repo.display());
-                return Err(Failure { message, ..failure });
+                let hint = "commit something there, or remove \"worktree\": true from the model";
+                return Err(Failure { message, ..failure }.hint(hint));
             }
         };
         let mut lines = told.split('\n');
         let mut next = || lines.next().unwrap_or_default().to_owned();
-        let (common, own) = (next().into(), next().into());
-        Ok(Ground { common, own, prefix: next(), head: next() })
+        let (common, own, prefix, head) = (next(), next(), next(), next());
+        let Repository { common, own } = confirm(&self.git, repo, common.as_ref(), own.as_ref()).await?;
+        Ok(Ground { common, own, prefix, head })
     }
 
-    /// Git's settings here, as one text: those of the system, the user and the repository, and what they include.
+    /// Git's settings here, as one text: those of the system, the user and the repository, and the files they include.
     pub(super) async fn settings(&self, repo: &Path) -> Result<Vec<u8>, Failure> {
-        self.git.run(repo, &["config", "--list", "-z"]).await
+        self.git.at(repo).run(&["config", "--list", "-z"]).await
     }
 
     /// The rules that these settings and the files beside them come to.
@@ -63,7 +69,8 @@ impl Worktrees {
             "/etc/gitattributes".into(),
         ];
         let mut hasher = blake3::Hasher::new();
-        for text in files.iter().map(|file| fs::read(file).unwrap_or_default()).chain([settings.to_owned()]) {
+        let texts = files.iter().map(|file| untrusted::read(file, MAX_RULES_BYTES).unwrap_or_default());
+        for text in texts.chain([settings.to_owned()]) {
             hasher.update(&(text.len() as u64).to_le_bytes()).update(&text);
         }
         hasher.finalize()
@@ -73,7 +80,7 @@ impl Worktrees {
     pub(super) async fn attributes_differ(&self, repo: &Path, from: &str, to: &str) -> Result<bool, Failure> {
         let of_any_folder = [":(glob)**/.gitattributes"];
         let diff = ["diff-tree", "-r", "--name-only", "-z", from, to, "--"];
-        let changed = self.git.run(repo, &[&diff[..], &of_any_folder].concat()).await?;
+        let changed = self.git.at(repo).run(&[&diff[..], &of_any_folder].concat()).await?;
         Ok(!changed.is_empty())
     }
 }

@@ -18,7 +18,7 @@ use trunkline_core::failure::{Category, Failure};
 use super::ground::{Ground, Rules};
 use super::ledger::{Entry, Standing};
 use super::look::look;
-use super::saving::After;
+use super::saving::{After, Finished};
 use super::shelf::{Order, Shelf, Spare};
 use super::{Worktree, Worktrees};
 
@@ -81,10 +81,10 @@ impl Worktrees {
 
     /// A worktree of where the repository stands, for whoever comes.
     pub(super) async fn prepare(&self, repo: &Path) -> Result<Spare, Failure> {
-        self.check_base()?;
+        let base = self.check_base()?;
         self.check_room()?;
         let (ground, rules) = self.ground_and_rules(repo).await?;
-        let tree = Worktree::spare(&self.base, repo, &ground);
+        let tree = Worktree::spare(&base, repo, &ground);
         self.ledger.write(&Entry::of(&tree, Standing::Unmade))?;
         match self.fill(&tree, rules).await {
             Ok(looks) => Ok(Spare { tree, rules, looks, standing: Standing::Spare }),
@@ -98,11 +98,12 @@ impl Worktrees {
     async fn fill(&self, tree: &Worktree, rules: Rules) -> Result<blake3::Hash, Failure> {
         self.register(tree).await?;
         let checkout = async {
-            self.in_tree(tree, &["reset", "--hard", "--quiet"]).await?;
+            self.check_out(tree).await?;
             // Git distrusts what it knows of a file that is not older than its index by a second, and reads it anew each
             // time. Who comes to use the worktree is spared that.
             tokio::time::sleep(until_the_next_second()).await;
-            let _only_slower = self.in_tree(tree, &["update-index", "-q", "--refresh"]).await;
+            let _only_slower = self.in_tree(tree).run(&["update-index", "-q", "--refresh"]).await;
+            self.ledger.keep_index(tree, &tree.registration.join("index"));
             self.check_room()?;
             Ok(())
         };
@@ -131,11 +132,18 @@ impl Worktrees {
     }
 
     /// Makes a spare that fits into this worktree; false if there is none.
-    pub(super) async fn take(&self, worktree: &mut Worktree, ground: &Ground, rules: &Rules) -> bool {
-        loop {
+    pub(super) async fn take(
+        &self,
+        worktree: &mut Worktree,
+        ground: &Ground,
+        rules: &Rules,
+        cancelled: &CancellationToken,
+    ) -> bool {
+        while !cancelled.is_cancelled() {
             let slot = self.spares.shelf().pop(&ground.own, rules, &worktree.base);
             let Some(mut slot) = slot else { return false };
-            match self.hand_over(&mut slot.spare, worktree).await {
+            let taken = cancelled.run_until_cancelled(self.hand_over(&mut slot.spare, worktree)).await;
+            match taken.unwrap_or_else(|| Err(unfit("its turn was cancelled"))) {
                 Ok(()) => return true,
                 Err(failure) => {
                     tracing::info!(path = %slot.spare.tree.path.display(), %failure, "a spare worktree is not used");
@@ -143,6 +151,7 @@ impl Worktrees {
                 }
             }
         }
+        false
     }
 
     async fn hand_over(&self, spare: &mut Spare, worktree: &mut Worktree) -> Result<(), Failure> {
@@ -156,7 +165,10 @@ impl Worktrees {
             })
         });
         match moved {
-            Ok(()) => self.ledger.forget(&spare.tree.run),
+            Ok(()) => {
+                self.ledger.move_index(&spare.tree.path, &worktree.path);
+                self.ledger.forget(&spare.tree.run);
+            }
             Err(_) => worktree.registration = registration,
         }
         moved
@@ -180,8 +192,9 @@ impl Worktrees {
         spare.standing = Standing::Unmade;
         self.ledger.write(&Entry::of(&spare.tree, Standing::Unmade))?;
         // Unlike `reset`, this asks the disk only for the files that are not the same in both.
-        self.in_tree(&spare.tree, &["read-tree", "-m", "-u", &spare.tree.base, commit]).await?;
-        self.in_tree(&spare.tree, &["update-ref", "--no-deref", "HEAD", commit]).await?;
+        self.in_tree(&spare.tree).run(&["read-tree", "-m", "-u", &spare.tree.base, commit]).await?;
+        self.in_tree(&spare.tree).run(&["update-ref", "--no-deref", "HEAD", commit]).await?;
+        self.ledger.keep_index(&spare.tree, &spare.tree.registration.join("index"));
         commit.clone_into(&mut spare.tree.base);
         Ok(())
     }
@@ -211,15 +224,12 @@ impl Worktrees {
         if standing == Standing::Unmade {
             return self.discard(&tree, standing).await;
         }
-        match self.finish(&tree, After::default()).await {
-            Ok((receipt, gone)) => {
-                if let Some(branch) = receipt.branch {
-                    tracing::warn!(branch, "somebody worked in a spare worktree; it is kept on a branch");
-                }
-                self.delete(gone).await;
-            }
-            Err(failure) => tracing::warn!(path = %tree.path.display(), %failure, "a spare worktree stays"),
+        let stopping = self.spares.closing.cancelled();
+        let Finished { receipt, gone, .. } = self.finish(&tree, After::default(), stopping).await;
+        if let Some(branch) = receipt.branch {
+            tracing::warn!(branch, "a spare worktree was changed; its changes are kept on a branch");
         }
+        self.delete(gone).await;
     }
 
     fn check_room(&self) -> Result<(), Failure> {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::shelf::{Order, Spare, Stay};
 use crate::engine::Inner;
+use crate::untrusted::{self, MAX_GIT_FILE_BYTES};
 
 /// How often it is looked whether a repository has gone on.
 const LOOK: Duration = Duration::from_secs(2);
@@ -146,7 +147,8 @@ impl Inner {
 type Marks = Vec<Option<(u64, u64, i64, i64)>>;
 
 fn marks(Order { own, common, .. }: &Order) -> Marks {
-    let head = fs::read_to_string(own.join("HEAD")).unwrap_or_default();
+    let head = untrusted::read(&own.join("HEAD"), MAX_GIT_FILE_BYTES).unwrap_or_default();
+    let head = String::from_utf8_lossy(&head);
     let branch = head.strip_prefix("ref: ").map(|name| common.join(name.trim_end()));
     let of_checkout = ["HEAD", "logs/HEAD", "config.worktree", "info/sparse-checkout"].map(|name| own.join(name));
     let of_all = ["packed-refs", "config", "info/attributes"].map(|name| common.join(name));
