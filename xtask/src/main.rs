@@ -1,5 +1,6 @@
 //! The project's own chores.
 
+mod attack;
 mod bench;
 mod conformance;
 mod desktop;
@@ -14,6 +15,8 @@ use clap::Parser;
 /// Chores of the Trunkline project
 #[derive(Debug, Parser)]
 enum Chore {
+    /// Let hostile agents loose on a gateway, and show what holds
+    Attack(attack::Attack),
     /// Prove everything that can be proven on this machine, installing what that needs
     Test(test::Test),
     /// Measure what the gateway adds to the CLIs it runs, beside the bare CLI in the same run
@@ -32,6 +35,7 @@ enum Chore {
 
 fn main() -> anyhow::Result<()> {
     match Chore::parse() {
+        Chore::Attack(attack) => attack.run(),
         Chore::Test(test) => test.run(),
         Chore::Bench(bench) => bench.run(),
         Chore::Conformance(conformance) => conformance.run(),

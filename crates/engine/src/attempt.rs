@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use trunkline_core::event::{Answer, Event, Receipt, SessionId};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::live::Stage;

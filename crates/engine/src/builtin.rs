@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 use trunkline_agent::record::Records;
 use trunkline_agent::tools::{Shell, Toolbox};
 use trunkline_agent::transcript::Transcript;

@@ -31,7 +31,7 @@ fn engine(names: &[&str], policy: Policy) -> (Engine, TempDir) {
         caps: Caps::default(),
         sandbox: Sandbox::On,
         git_timeout: Duration::from_secs(60),
-            grace: Duration::ZERO,
+        grace: Duration::ZERO,
         linger: Duration::ZERO,
         secrets: Secrets::default(),
         embedded_llm: None,

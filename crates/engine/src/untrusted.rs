@@ -94,7 +94,8 @@ mod tests {
         assert_eq!(fs::read_to_string(inside.join("a/b.log")).unwrap(), "one\ntwo\n");
         symlink(&outside, inside.join("link")).unwrap();
         symlink(outside.join("log"), inside.join("a/log")).unwrap();
-        rustix::fs::mknodat(CWD, inside.join("pipe"), rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        rustix::fs::mknodat(CWD, inside.join("pipe"), rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0)
+            .unwrap();
         for path in ["link/log", "link/deep/log", "a/log", "../out/log", "pipe"] {
             assert!(append(&inside, Path::new(path), b"x").is_err(), "{path}");
         }

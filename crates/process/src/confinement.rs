@@ -14,6 +14,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 
 /// The newest rights we ask for: what a later kernel adds is not tried here, and may break what works.
 const KNOWN: ABI = ABI::V6;
@@ -105,6 +106,7 @@ pub(crate) fn within<T: Send>(
 ) -> io::Result<Result<T, io::Error>> {
     let rules = rules(places)?;
     let confined = || {
+        give_up_capabilities();
         let status = rules.restrict_self().map_err(refused)?;
         match status.ruleset {
             RulesetStatus::NotEnforced => Err(io::ErrorKind::Unsupported.into()),
@@ -115,6 +117,29 @@ pub(crate) fn within<T: Send>(
         let working = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, confined)?;
         working.join().unwrap_or_else(|_panicked| Err(io::Error::other("panicked")))
     })
+}
+
+/// Takes from this thread, and from the programs it starts, the capabilities that reach around a confinement. Landlock
+/// does not keep a privileged user from reading the environment of a process outside, or from loading a module.
+fn give_up_capabilities() {
+    let all = CapabilitySet::SYS_PTRACE
+        | CapabilitySet::SYS_ADMIN
+        | CapabilitySet::SYS_MODULE
+        | CapabilitySet::SYS_RAWIO
+        | CapabilitySet::SYS_BOOT
+        | CapabilitySet::SYS_TIME
+        | CapabilitySet::SYSLOG
+        | CapabilitySet::MKNOD
+        | CapabilitySet::MAC_ADMIN
+        | CapabilitySet::MAC_OVERRIDE
+        | CapabilitySet::DAC_READ_SEARCH
+        | CapabilitySet::PERFMON
+        | CapabilitySet::BPF
+        | CapabilitySet::CHECKPOINT_RESTORE;
+    for capability in all.iter() {
+        // An ordinary user has none of them, and may not give them up.
+        let _ = remove_capability_from_bounding_set(capability);
+    }
 }
 
 /// The paths of a [`Confinement`], as a keeper is told them.

@@ -2,9 +2,9 @@
 
 use trunkline_core::event::{Event, Receipt};
 
-use super::{entry, of_attempt};
 use super::follow::interrupted;
 use super::log::add_last;
+use super::{entry, of_attempt};
 use crate::alive;
 use crate::engine::Inner;
 

@@ -92,7 +92,7 @@ fn case_33_a_forged_worktree_opens_nothing() {
     git(&main, &["commit", "-q", "--allow-empty", "-m", "x"]);
     git(&main, &["worktree", "add", "-q", &tree.to_string_lossy()]);
     let common = main.join(".git").canonicalize().unwrap();
-    let parts = ["worktrees/tree", "objects", "refs", "logs"].map(|part| common.join(part));
+    let parts = ["worktrees/tree", "objects", "refs", "logs", "reftable", "lfs"].map(|part| common.join(part));
     assert_eq!(checkout(&tree), [&[tree.clone()][..], &parts].concat());
     assert_eq!(checkout(&main), std::slice::from_ref(&main));
 

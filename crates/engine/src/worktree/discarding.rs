@@ -7,8 +7,8 @@ use trunkline_core::event::{Receipt, SessionId};
 use trunkline_core::failure::Failure;
 
 use super::ledger::Standing;
-use super::survey;
 use super::saving::{After, Finished};
+use super::survey;
 use super::{Worktree, Worktrees};
 use crate::session::Place;
 

@@ -107,7 +107,8 @@ impl Ledger {
 
     /// Notes that the work in a worktree could not be saved. It is due again when this gateway is gone.
     pub(super) fn note_failed_save(&self, worktree: &Worktree) {
-        let before = fs::read(self.file(&worktree.run)).ok().and_then(|text| serde_json::from_slice::<Entry>(&text).ok());
+        let before =
+            fs::read(self.file(&worktree.run)).ok().and_then(|text| serde_json::from_slice::<Entry>(&text).ok());
         let failed_saves = before.map_or(0, |entry| entry.failed_saves) + 1;
         // Without the note it is only tried more often.
         let _ = self.write(&Entry { failed_saves, ..Entry::of(worktree, Standing::InUse) });

@@ -25,10 +25,11 @@ pub(super) struct Room {
 impl Room {
     fn new(rooms: &Path) -> io::Result<Self> {
         let owner = Owner::this_process().name();
-        let room = Self { path: rooms.join(format!("{owner}.{}", uuid::Uuid::now_v7())) };
+        fs::create_dir_all(rooms)?;
+        let room = Self { path: rooms.canonicalize()?.join(format!("{owner}.{}", uuid::Uuid::now_v7())) };
         fs::create_dir_all(room.path.join("objects"))?;
         fs::create_dir_all(room.path.join("refs"))?;
-        Ok(Self { path: room.path.canonicalize()? })
+        Ok(room)
     }
 
     pub(super) fn index(&self) -> PathBuf {

@@ -121,7 +121,9 @@ impl Worktrees {
             let tree = self.tree(&room, worktree, &head, &survey, after, &mut reasons).await?;
             self.commit(&room, worktree, &head, &tree).await?
         } else {
-            reasons.push("its folder was moved or removed during the run: uncommitted changes in it are not saved".to_owned());
+            reasons.push(
+                "its folder was moved or removed during the run: uncommitted changes in it are not saved".to_owned(),
+            );
             head
         };
         let mut receipt = Receipt { base: worktree.base.clone(), ..Receipt::unchanged() };
@@ -131,7 +133,10 @@ impl Worktrees {
             let stat = ["diff", "--shortstat", "--no-ext-diff", "--no-textconv", &worktree.base, &commit, "--"];
             let stat = self.in_room(&room, worktree).line(&stat).await?;
             (receipt.files_changed, receipt.insertions, receipt.deletions) = counts(&stat);
-            reasons.extend(named("ignored by a rule that the run added", &self.newly_ignored(&room, worktree, &commit).await?));
+            reasons.extend(named(
+                "ignored by a rule that the run added",
+                &self.newly_ignored(&room, worktree, &commit).await?,
+            ));
             receipt.commit = Some(commit);
         }
         if (after.keep || !reasons.is_empty()) && worktree.path.symlink_metadata().is_ok() {
@@ -159,9 +164,7 @@ impl Worktrees {
         let path = worktree.path.clone();
         let found = tokio::task::spawn_blocking(move || survey(&path)).await;
         let found = found.map_err(std::io::Error::other).and_then(|found| found);
-        found.map_err(|error| {
-            Failure::new(Category::Configuration, format!("{}: {error}", worktree.path.display()))
-        })
+        found.map_err(|error| Failure::new(Category::Configuration, format!("{}: {error}", worktree.path.display())))
     }
 
     /// Records the files as they are, and returns the tree.

@@ -205,6 +205,19 @@ async fn who_cannot_be_started_is_named_as_ever() {
 }
 
 #[tokio::test]
+async fn environment_of_a_closed_process_outside_cannot_be_read_by_a_confined_one() {
+    let Some(stage) = stage() else { return };
+    // The keepers of a stage are closed to others.
+    let keeper = std::process::id();
+    let keepers = children(keeper);
+    assert!(!keepers.is_empty());
+    for pid in keepers {
+        let output = run(&stage, &format!("refused cat /proc/{pid}/environ")).await;
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{pid}");
+    }
+}
+
+#[tokio::test]
 async fn pinned_path_grants_nothing_when_it_has_become_a_symbolic_link() {
     let Some(stage) = stage() else { return };
     let folder = stage.folder().canonicalize().unwrap();

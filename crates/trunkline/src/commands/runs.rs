@@ -250,7 +250,10 @@ fn table(runs: &[RunRow], now: Time) -> Vec<String> {
     let head = ["run", "age", "state", "model", "provider", "took", "files", "first words"].map(str::to_owned);
     let cells = runs.iter().map(|run| {
         let age = Duration::from_millis(u64::try_from(now.millis() - run.begun.millis()).unwrap_or(0));
-        let files = run.workspace.as_ref().map_or_else(|| "-".to_owned(), |left| left.files_changed.map_or_else(|| "?".to_owned(), |files| files.to_string()));
+        let files = run.workspace.as_ref().map_or_else(
+            || "-".to_owned(),
+            |left| left.files_changed.map_or_else(|| "?".to_owned(), |files| files.to_string()),
+        );
         [
             short_name(&names, &run.id),
             brief(age),

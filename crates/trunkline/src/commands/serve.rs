@@ -157,8 +157,15 @@ fn span(text: &str) -> Result<Duration, String> {
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let loaded = Loaded::new(&self.places)?;
-        if let (true, Err(missing)) = (loaded.sandbox != Sandbox::Off, Landlock::here()) {
-            tracing::warn!("runs are not confined, only the CLIs' own flags hold: {missing}");
+        match (loaded.sandbox, Landlock::here()) {
+            (Sandbox::Required, Err(missing)) => {
+                let refused = format!("--sandbox required: runs cannot be confined here: {missing}");
+                bail!(ConfigError::elsewhere(refused).hint("--sandbox on runs them with the CLIs' own flags alone"));
+            }
+            (Sandbox::On, Err(missing)) => {
+                tracing::warn!("runs are not confined, only the CLIs' own flags hold: {missing}");
+            }
+            (Sandbox::Off, _) | (_, Ok(_)) => {}
         }
         for warning in &loaded.config.warnings {
             tracing::warn!("{warning}");

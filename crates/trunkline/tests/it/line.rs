@@ -18,9 +18,9 @@ use crate::http::{Ask, Reply, exchange};
 use crate::look::{processes_of, until};
 
 /// All that the fake CLIs, and git, need of the system.
-const TOOLS: [&str; 17] = [
-    "sh", "cat", "date", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv", "ls", "dd", "tr", "wc", "setsid",
-    "touch", "true",
+const TOOLS: [&str; 19] = [
+    "sh", "cat", "chmod", "date", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv", "ln", "ls", "dd", "tr", "wc",
+    "setsid", "touch", "true",
 ];
 
 /// A user who owns nothing.
@@ -37,6 +37,8 @@ pub(crate) struct Line {
     gateway: Option<Gateway>,
     /// Runs as a user who may not do everything; none where whoever runs the tests is one.
     user: Option<u32>,
+    /// Starts `trunkline` without the kernel's means to confine.
+    unconfined: bool,
 }
 
 /// A gateway that listens.
@@ -93,7 +95,15 @@ impl Line {
     }
 
     fn within(folder: TempDir) -> Self {
-        let line = Self { folder, models: Map::new(), env: Vec::new(), args: Vec::new(), gateway: None, user: None };
+        let line = Self {
+            folder,
+            models: Map::new(),
+            env: Vec::new(),
+            args: Vec::new(),
+            gateway: None,
+            user: None,
+            unconfined: false,
+        };
         for name in ["home", "config", "bin", "tools", "repo", "seen"] {
             fs::create_dir(line.path(name)).unwrap();
         }
@@ -118,6 +128,13 @@ impl Line {
                 fs::copy(env!("CARGO_BIN_EXE_trunkline"), &binary).unwrap();
             }
         }
+        self
+    }
+
+    /// From now on `trunkline` runs as on a kernel without Landlock.
+    pub(crate) fn without_landlock(mut self) -> Self {
+        fs::write(self.path("without_landlock.py"), include_str!("without_landlock.py")).unwrap();
+        self.unconfined = true;
         self
     }
 
@@ -411,6 +428,11 @@ impl Line {
             Some(user) => {
                 let mut command = command(&self.path("bin/trunkline"));
                 command.uid(user).gid(user);
+                command
+            }
+            None if self.unconfined => {
+                let mut command = command(&which("python3"));
+                command.arg(self.path("without_landlock.py")).arg(env!("CARGO_BIN_EXE_trunkline"));
                 command
             }
             None => command(Path::new(env!("CARGO_BIN_EXE_trunkline"))),

@@ -24,6 +24,7 @@ mod cancel;
 mod chaos;
 mod commands;
 mod config;
+mod confined_git;
 mod conversation;
 #[cfg(feature = "discord")]
 mod discord;
@@ -50,6 +51,7 @@ mod runs;
 mod runs_cli;
 mod safety;
 mod sandbox;
+mod saving;
 mod sessions;
 mod shared;
 mod silence;

@@ -1,0 +1,112 @@
+//! `cargo xtask attack`: agents that try to get out, to lose their own work, to hang the gateway, or to make it lie.
+//!
+//! Each scenario is a script that runs as the agent of a real gateway, in several ways: with and without a worktree, cold
+//! and warm, with the sandbox required and by default. Afterwards the harness looks for harm. A control runs the same script
+//! with plain git and no protection: a scenario whose control does no harm proves nothing, and counts as a failure.
+
+mod scenario;
+mod table;
+mod verdict;
+mod world;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use fastrand::Rng;
+use trunkline_process::Landlock;
+
+use crate::test::build;
+use scenario::{Scenario, Way};
+use table::{Outcome, Table};
+use world::World;
+
+#[derive(Debug, Args)]
+pub(crate) struct Attack {
+    /// Draws the ways that a short run tries; the same number draws the same
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only scenarios whose name contains this
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// One way for each scenario instead of all
+    #[arg(long)]
+    short: bool,
+    /// Print the table as Markdown, as docs/SANDBOX.md shows it
+    #[arg(long)]
+    markdown: bool,
+    /// Keep the folders of scenarios that were not held
+    #[arg(long)]
+    keep: bool,
+}
+
+impl Attack {
+    pub(crate) fn run(self) -> Result<()> {
+        if let Err(missing) = Landlock::here() {
+            bail!("nothing can be attacked here: {missing}");
+        }
+        let mut scenarios = Scenario::all()?;
+        scenarios.retain(|scenario| self.only.as_ref().is_none_or(|only| scenario.name.contains(only.as_str())));
+        if scenarios.is_empty() {
+            bail!("no scenario has {:?} in its name", self.only.unwrap_or_default());
+        }
+        build("trunkline")?;
+        let place = Place::new()?;
+        let mut rng = Rng::with_seed(self.seed);
+        let mut table = Table::default();
+        for scenario in &scenarios {
+            let mut ways = scenario.ways();
+            if self.short {
+                ways = vec![ways.swap_remove(rng.usize(..ways.len()))];
+            }
+            let outcome = self.one(&place, scenario, &ways)?;
+            if !self.markdown {
+                println!("{outcome}");
+            }
+            table.add(outcome);
+        }
+        if self.markdown {
+            print!("{}", table.markdown());
+        } else {
+            println!("{table}");
+        }
+        match table.failures() {
+            0 => Ok(()),
+            failures => bail!("{failures} scenarios were not held, or prove nothing"),
+        }
+    }
+
+    fn one(&self, place: &Place, scenario: &Scenario, ways: &[Way]) -> Result<Outcome> {
+        let new = || World::new(&place.folder, scenario, &place.trunkline);
+        let control = verdict::control(&mut new()?, scenario)?;
+        let mut outcome = Outcome::new(&scenario.name, scenario.git, control);
+        for way in ways {
+            let mut world = new()?;
+            let achieved = verdict::attack(&mut world, scenario, *way)
+                .with_context(|| format!("{} ({way})\n{}", scenario.name, world.log()))?;
+            if !achieved.is_empty() && self.keep {
+                println!("kept: {}", world.keep().display());
+            }
+            outcome.tried(*way, achieved);
+        }
+        Ok(outcome)
+    }
+}
+
+/// Where worlds are made: not below a folder for temporary files, which every agent may write.
+struct Place {
+    folder: PathBuf,
+    trunkline: PathBuf,
+}
+
+impl Place {
+    fn new() -> Result<Self> {
+        let built = std::env::current_exe()?.parent().context("no target folder")?.to_owned();
+        let folder = built.join("attack");
+        if ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|temporary| folder.starts_with(Path::new(temporary))) {
+            bail!("{} is a place for temporary files, which agents may write: build elsewhere", folder.display());
+        }
+        std::fs::create_dir_all(&folder)?;
+        Ok(Self { folder: folder.canonicalize()?, trunkline: built.join("trunkline") })
+    }
+}
