@@ -101,7 +101,7 @@ impl Records {
         let unreadable = |error: io::Error| {
             if error.kind() == io::ErrorKind::NotFound {
                 let message = format!("the agent has no session {session}");
-                return Failure::new(Category::Validation, message).hint("leave the session out to begin a new one");
+                return lost(message);
             }
             Failure::new(Category::Server, format!("cannot read the session {session}: {error}"))
         };
@@ -162,6 +162,11 @@ impl Records {
     fn path(&self, session: &SessionId) -> PathBuf {
         self.folder.join(format!("{session}.jsonl"))
     }
+}
+
+/// A failure to resume a conversation whose record is missing or unreadable.
+fn lost(message: String) -> Failure {
+    Failure::new(Category::Validation, message).hint("leave the session out to begin a new one").session_lost()
 }
 
 /// Whether a client's word can be the name of a conversation, and so of a file.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use classify::{Rule, classify, retry_after};
+pub use classify::{Rule, classify, classify_session, retry_after};
 
 mod classify;
 
@@ -93,12 +93,16 @@ pub struct Failure {
     pub hint: Option<String>,
     #[serde(rename = "retry_after_ms", default, serialize_with = "as_millis", deserialize_with = "from_millis")]
     pub retry_after: Option<Duration>,
+    /// The provider says that it cannot resume the session it was asked for. Only then is a turn of a session told again
+    /// to the same provider, so it is set by a recipe's own wording and never derived from the category.
+    #[serde(skip)]
+    pub session_lost: bool,
 }
 
 impl Failure {
     #[must_use]
     pub fn new(category: Category, message: impl Into<String>) -> Self {
-        Self { category, message: message.into(), hint: None, retry_after: None }
+        Self { category, message: message.into(), hint: None, retry_after: None, session_lost: false }
     }
 
     #[must_use]
@@ -110,6 +114,13 @@ impl Failure {
     #[must_use]
     pub fn retry_after(mut self, wait: Option<Duration>) -> Self {
         self.retry_after = wait;
+        self
+    }
+
+    /// Marks a failure to resume a session.
+    #[must_use]
+    pub fn session_lost(mut self) -> Self {
+        self.session_lost = true;
         self
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use trunkline_core::event::{Attempted, Event, Receipt};
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::model::{Backend, Model};
+use trunkline_core::model::Model;
 use trunkline_core::turn::{Message, Turn};
 
 use crate::StartError;
@@ -162,9 +162,7 @@ impl Ladder {
                 }
                 Err(NotBegun::Failed(failure)) => {
                     self.over(&model, began, Some(&failure), None);
-                    // Only the built-in agent looks for the conversation before it begins.
-                    let looked = matches!(model.backend, Backend::Agent(_));
-                    if looked && self.may_begin_anew(&failure) && self.begin_anew(&failure).await {
+                    if self.may_begin_anew(&failure) && self.begin_anew(&failure).await {
                         continue;
                     }
                     if let Some(failure) = self.decide(failure, Exposure::Nothing, 0, &mut pass) {
@@ -269,10 +267,10 @@ impl Ladder {
         None
     }
 
-    /// Whether a failure may mean that the provider does not know the session any more. Everything else would fail
-    /// again, or is about something else.
+    /// Whether the provider was asked to resume a session and says that it cannot. Every other failure, whatever its
+    /// category, is the turn's own: to run the CLI again would do the same work twice.
     pub(crate) fn may_begin_anew(&self, failure: &Failure) -> bool {
-        self.turn.session.is_some() && may_be_about_the_session(failure.category)
+        self.turn.session.is_some() && failure.session_lost
     }
 
     /// Tells a provider that has forgotten the session what was said in it, if that is known: by the request, else by the
@@ -298,7 +296,7 @@ impl Ladder {
         true
     }
 
-    /// As [`climb`](Self::climb), after a failure that may be about the session.
+    /// As [`climb`](Self::climb), after a failure to resume the session.
     pub(crate) async fn climb_anew(mut self, failure: Failure, own_retries: u32, mut pass: Pass) -> Climbed {
         if !self.begin_anew(&failure).await
             && let Some(failure) = self.decide(failure, Exposure::Nothing, own_retries, &mut pass)
@@ -367,20 +365,6 @@ impl Drop for Ladder {
         if let Some(thread) = self.thread.take() {
             self.engine.leave(thread.failed(), async {});
         }
-    }
-}
-
-/// Whether a session may be the reason of such a failure.
-const fn may_be_about_the_session(category: Category) -> bool {
-    match category {
-        Category::Validation | Category::NotFound | Category::Configuration | Category::Unknown => true,
-        Category::Quota
-        | Category::RateLimit
-        | Category::Authentication
-        | Category::Network
-        | Category::Server
-        | Category::Timeout
-        | Category::Cancelled => false,
     }
 }
 

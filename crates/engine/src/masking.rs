@@ -113,8 +113,15 @@ impl Mask<'_> {
         }
     }
 
-    fn failure(&self, Failure { category, message, hint, retry_after }: &Failure) -> Failure {
-        Failure { category: *category, message: self.text(message), hint: self.maybe(hint), retry_after: *retry_after }
+    fn failure(&self, failure: &Failure) -> Failure {
+        let Failure { category, message, hint, retry_after, session_lost } = failure;
+        Failure {
+            category: *category,
+            message: self.text(message),
+            hint: self.maybe(hint),
+            retry_after: *retry_after,
+            session_lost: *session_lost,
+        }
     }
 
     fn text(&self, text: &str) -> String {

@@ -16,6 +16,9 @@ pub struct Rule {
     /// Applies only when no general pattern does.
     #[serde(default)]
     pub weak: bool,
+    /// The wording says that the session cannot be resumed.
+    #[serde(default)]
+    pub session_lost: bool,
 }
 
 /// The general patterns, in order of precedence. `_` stands for one optional character.
@@ -90,11 +93,19 @@ const STATUS_WORDS: [&str; 5] = ["http", "status", "code", "error", "returned"];
 /// What `text` means: the provider's rules first, then the general patterns, then its weak rules.
 #[must_use]
 pub fn classify(text: &str, rules: &[Rule]) -> Category {
+    classify_session(text, rules).0
+}
+
+/// The same, and whether the rule that decided says that the session cannot be resumed. No general pattern says so.
+#[must_use]
+pub fn classify_session(text: &str, rules: &[Rule]) -> (Category, bool) {
     let text = text.to_lowercase();
     let ruled = |weak: bool| {
-        rules.iter().find(|rule| rule.weak == weak && text.contains(&rule.contains.to_lowercase())).map(|rule| rule.is)
+        let rule = rules.iter().find(|rule| rule.weak == weak && text.contains(&rule.contains.to_lowercase()));
+        rule.map(|rule| (rule.is, rule.session_lost))
     };
-    ruled(false).or_else(|| general(&text)).or_else(|| ruled(true)).unwrap_or(Category::Unknown)
+    let general = || general(&text).map(|category| (category, false));
+    ruled(false).or_else(general).or_else(|| ruled(true)).unwrap_or((Category::Unknown, false))
 }
 
 /// The first category, in order of precedence, that a pattern or a status number speaks for.

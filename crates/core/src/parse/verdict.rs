@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::ansi;
 use crate::event::{Event, Finish, SessionId, Usage};
-use crate::failure::{Category, Failure, classify, retry_after};
+use crate::failure::{Category, Failure, classify, classify_session, retry_after};
 use crate::parse::transcript::{Fault, Transcript, bounded};
 use crate::parse::{Conclusion, Context, Ending, fields};
 
@@ -182,7 +182,7 @@ fn from_fault(fault: &Fault, transcript: &Transcript, context: &Context, stderr:
     let message = bounded(ansi::strip(&fault.text).trim(), MAX_MESSAGE).to_owned();
     let said = || limited.then(|| retry_after(&stderr.said)).flatten();
     let wait = wait.or(failure.retry_after).or_else(said).or_else(|| default_wait(category));
-    Failure::new(category, message).retry_after(wait)
+    Failure { category, message, retry_after: wait, ..failure }
 }
 
 /// The failure of a process that ended badly without an event for it.
@@ -199,7 +199,7 @@ fn without_event(transcript: &Transcript, context: &Context, stderr: &Stderr, st
     let failure = judge(&[&transient], stderr, context);
     let failure = if failure.category == Category::Unknown { judge(&[stdout], stderr, context) } else { failure };
     let wait = failure.retry_after.or_else(|| retry_after(&stderr.said)).or_else(|| default_wait(failure.category));
-    Failure::new(failure.category, bounded(message.trim(), MAX_MESSAGE)).retry_after(wait)
+    Failure { message: bounded(message.trim(), MAX_MESSAGE).to_owned(), retry_after: wait, ..failure }
 }
 
 /// What the first words that mean anything mean, and how long they ask to wait: the given ones, then the line of stderr
@@ -207,10 +207,10 @@ fn without_event(transcript: &Transcript, context: &Context, stderr: &Stderr, st
 fn judge(words: &[&str], stderr: &Stderr, context: &Context) -> Failure {
     let named = error_line(&stderr.said).unwrap_or_default();
     for text in words.iter().copied().chain([named.as_str(), &stderr.said]) {
-        let category = classify(text, &context.rules);
-        if category != Category::Unknown {
+        let (category, session_lost) = classify_session(text, &context.rules);
+        if category != Category::Unknown || session_lost {
             let wait = retry_after(text).or_else(|| words.iter().find_map(|words| retry_after(words)));
-            return Failure::new(category, "").retry_after(wait);
+            return Failure { session_lost, ..Failure::new(category, "").retry_after(wait) };
         }
     }
     // A log tells of much that does not matter; only what speaks of the service is taken from it.

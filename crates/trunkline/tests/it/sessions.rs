@@ -162,14 +162,17 @@ fn who_has_forgotten_a_session_is_told_once_what_was_said_in_it() {
 }
 
 #[test]
-fn what_real_ones_say_of_sessions_they_do_not_know_is_understood() {
+fn retries_once_when_session_cannot_be_resumed() {
     for (cli, answers, refuses, flag) in [
         ("claude", CLIS[0].1, "claude/resume_unknown_streamjson", "--resume"),
+        ("codex", CLIS[1].1, "codex/resume_unknown_uuid", "resume"),
         ("codex", CLIS[1].1, "codex/conc_resume_2", "resume"),
         ("gemini", CLIS[2].1, "gemini/resume-loss-ret-default-2-resume", "--resume"),
+        ("qwen", CLIS[3].1, "qwen/resume-missing", "--resume"),
+        ("opencode", CLIS[4].1, "opencode/session_bad", "--session"),
     ] {
         let script = format!(
-            "note \"$@\"; for arg in \"$@\"; do [ \"$arg\" = {flag} ] && replay {refuses}; done; replay {answers}"
+            "note \"$@\"; counted >/dev/null; for arg in \"$@\"; do [ \"$arg\" = {flag} ] && replay {refuses}; done; replay {answers}"
         );
         let line = Line::new().cli(cli, &script).model("m", json!({"driver": cli})).start();
         let first = line.chat("the keeper is Ingrid").send();
@@ -184,6 +187,7 @@ fn what_real_ones_say_of_sessions_they_do_not_know_is_understood() {
         );
         assert!(reply.body.contains("[notice] the session could not be resumed"), "{cli}: {reply:?}");
         assert!(line.noted(&format!("{cli}.stdin")).contains("the keeper is Ingrid"), "{cli}");
+        assert_eq!(line.noted(&format!("{cli}.runs")).lines().count(), 3, "{cli}");
     }
 }
 

@@ -72,7 +72,7 @@ async fn a_large_error_is_read_in_part() {
 #[tokio::test]
 async fn an_upstreams_own_wording_is_heeded() {
     let fake = Fake::new().await;
-    let rules = [Rule { contains: "warming up".into(), is: Category::Server, weak: false }];
+    let rules = [Rule { contains: "warming up".into(), is: Category::Server, weak: false, session_lost: false }];
     let call = Upstream::new().call(&fake.api(), vec![], &rules, Patience::in_all(LIMIT), String::new());
     let (_, events) = tokio::join!(fake.answer("400 Bad Request", "", "warming up"), all(call));
     assert_eq!(end(events).unwrap_err().category, Category::Server);

@@ -187,11 +187,11 @@ fn the_headers_time_wins_over_the_texts() {
 
 #[test]
 fn a_providers_own_wording_comes_first() {
-    let rules = [Rule { contains: "loading model".into(), is: Category::Server, weak: false }];
+    let rules = [Rule { contains: "loading model".into(), is: Category::Server, weak: false, session_lost: false }];
     let body = br#"{"error":{"message":"Loading model","type":"invalid_request_error"}}"#;
     assert_eq!(failure(400, &Headers::default(), body, &rules).category, Category::Server);
     assert_eq!(failure(400, &Headers::default(), body, &[]).category, Category::Validation);
-    let weak = [Rule { contains: "loading model".into(), is: Category::Server, weak: true }];
+    let weak = [Rule { contains: "loading model".into(), is: Category::Server, weak: true, session_lost: false }];
     assert_eq!(failure(400, &Headers::default(), body, &weak).category, Category::Validation, "the status says it");
 }
 

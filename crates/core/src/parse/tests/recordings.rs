@@ -92,6 +92,25 @@ fn snapshots(folder: &'static str, provider: &'static str) {
     }
 }
 
+/// Only after one of these is a turn of a session tried once more.
+#[test]
+fn a_session_is_lost_only_when_its_cli_says_that_it_cannot_be_resumed() {
+    let lost = |(_, recording): &(String, Recording)| {
+        let failure = decode(recording, &[&recording.stdout]).1.failure;
+        failure.is_some_and(|failure| failure.session_lost)
+    };
+    let named: Vec<String> = everything().into_iter().filter(lost).map(|(name, _)| name).collect();
+    let expected = [
+        "resume_unknown_streamjson",
+        "conc_resume_2",
+        "resume_unknown_uuid",
+        "resume-loss-ret-default-2-resume",
+        "resume-missing",
+        "session_bad",
+    ];
+    assert_eq!(named, expected);
+}
+
 #[test]
 fn claude_recordings() {
     snapshots("claude", "claude");
