@@ -37,7 +37,7 @@ struct Shown<'a> {
 }
 
 const UNKNOWN: &str = "there is no such session; it was begun anew with the messages of the request";
-const NOTHING_KEPT: &str = "no turn of the session has succeeded before; it was begun anew";
+const NOTHING_KEPT: &str = "the CLI has nothing to resume from an earlier turn of this session; it was begun anew";
 
 impl Resolver<'_> {
     /// Waits for the conversation, before the turn takes a slot that others could use.

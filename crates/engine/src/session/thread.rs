@@ -18,6 +18,9 @@ pub(crate) struct Thread {
     known: Known,
     /// Others know of it: a turn of it has been noted before.
     old: bool,
+    /// The provider cannot resume it, so the present attempt is told everything. Its name stays on record until another
+    /// one has proved to work: a turn that fails changes nothing.
+    lost: bool,
     asked: String,
     begins: String,
     /// Nobody else speaks in it.
@@ -93,6 +96,7 @@ impl Beginning<'_> {
             heads: self.sessions.book.speak(&known.id),
             known,
             old: false,
+            lost: false,
             asked: self.asked.model.clone(),
             begins: begins.map(|message| message.text.clone()).unwrap_or_default(),
             turn: Arc::new(turn),
@@ -109,7 +113,7 @@ impl Beginning<'_> {
 impl Thread {
     /// By which name the provider goes on with it.
     pub(crate) fn native(&self) -> Option<&SessionId> {
-        self.known.native.as_ref()
+        self.known.native.as_ref().filter(|_| !self.lost)
     }
 
     pub(crate) fn id(&self) -> &SessionId {
@@ -146,18 +150,18 @@ impl Thread {
 
     /// Whether there is something to go on with next time.
     pub(crate) fn is_named(&self) -> bool {
-        self.heard.is_some() || self.known.native.is_some()
+        self.heard.is_some() || self.resumes()
     }
 
     /// Whether the provider was asked to go on with what it remembers.
     pub(crate) fn resumes(&self) -> bool {
-        self.known.native.is_some()
+        self.native().is_some()
     }
 
     /// Begins anew under the same name, because of this. `messages` are what the provider is told then, if that is what
     /// the client knows, too.
     pub(crate) fn anew(&mut self, why: String, messages: Option<&[Message]>) {
-        self.known.native = None;
+        self.lost = true;
         self.told = messages.map(Chain::over);
         self.note = Some(why);
     }
@@ -172,7 +176,7 @@ impl Thread {
         let resumed = self.resumes();
         Resumption {
             id: self.known.id.clone(),
-            native: self.heard.clone().or_else(|| self.known.native.clone()),
+            native: self.heard.clone().or_else(|| self.native().cloned()),
             resumed,
             how: self.found.filter(|_| resumed),
             note: self.note.clone(),

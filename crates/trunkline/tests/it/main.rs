@@ -46,6 +46,7 @@ mod providers;
 mod registry;
 #[cfg(feature = "discord")]
 mod requirements;
+mod resume;
 mod router;
 mod runs;
 mod runs_cli;
