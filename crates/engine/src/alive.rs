@@ -56,14 +56,23 @@ fn is_let_go(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-/// Removes what the dead left, once everything of theirs has been taken care of.
-pub(crate) fn sweep(state: &Path) {
-    for file in fs::read_dir(folder(state)).into_iter().flatten().flatten() {
+/// Locks of gateways that died and did not remove them.
+pub(crate) fn dead(state: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder(state)).into_iter().flatten().flatten();
+    files
+        .filter(|file| Owner::is_dead(&file.file_name().to_string_lossy()) || is_let_go(&file.path()))
+        .map(|file| file.path())
+        .collect()
+}
+
+/// Removes locks of the dead, once everything of theirs has been taken care of.
+pub(crate) fn forget(dead: &[PathBuf]) {
+    for path in dead {
         // Not unlocked before it is gone.
-        if let Ok(lock) = File::open(file.path())
+        if let Ok(lock) = File::open(path)
             && lock.try_lock().is_ok()
         {
-            let _another_was_first = fs::remove_file(file.path());
+            let _another_was_first = fs::remove_file(path);
         }
     }
 }
@@ -85,17 +94,28 @@ mod tests {
     const MARK: &str = "pid:[1]:1-1";
 
     #[test]
+    fn a_recycled_process_id_does_not_keep_a_dead_gateway_alive() {
+        let (state, us) = (tempfile::tempdir().unwrap(), Owner::this_process());
+        let before_us = Owner { started: us.started - 1, ..us }.mark();
+        let _ours = Alive::new(state.path(), &us.mark());
+        // Held by a copy of the file that the dead process left to a child.
+        let _held = lock(&path(state.path(), &before_us)).unwrap();
+        assert_eq!(dead(state.path()), [path(state.path(), &before_us)]);
+    }
+
+    #[test]
     fn who_holds_its_lock_lives_in_whatever_container() {
         let state = tempfile::tempdir().unwrap();
         assert!(!is_dead(state.path(), MARK), "nothing is known of it");
         drop(Alive::new(state.path(), MARK));
         assert!(!is_dead(state.path(), MARK), "it has left nothing");
         let held = lock(&path(state.path(), MARK)).unwrap();
-        sweep(state.path());
+        assert_eq!(dead(state.path()), [] as [PathBuf; 0]);
+        forget(&[path(state.path(), MARK)]);
         assert!(!is_dead(state.path(), MARK));
         drop(held);
         assert!(is_dead(state.path(), MARK), "killed");
-        sweep(state.path());
+        forget(&dead(state.path()));
         assert_eq!(fs::read_dir(folder(state.path())).unwrap().count(), 0);
     }
 }

@@ -20,11 +20,10 @@ use trunkline_process::Keepers;
 use trunkline_store::Store;
 use trunkline_upstream::Upstream;
 
-use crate::alive::{self, Alive};
+use crate::alive::Alive;
 use crate::archive::{Archive, Begun, End};
 use crate::compiled::Compiling;
 use crate::drift::Drift;
-use crate::environment::OWNER;
 use crate::explain::{self, Explanation};
 use crate::gate::{Allowance, Caps, Gate};
 use crate::git::Git;
@@ -36,9 +35,8 @@ use crate::owner::Owner;
 use crate::plan::Plan;
 use crate::router::{Candidate, Circuits, Retries, circuit_of};
 use crate::run::Course;
-use crate::runs::{self, Log, Presence, Registry, Run};
+use crate::runs::{self, Log, Presence, Registry, Run, Sweeping};
 use crate::sandbox::Bounds;
-use crate::scratch::Scratch;
 use crate::session::Sessions;
 use crate::session::resolve::Resolver;
 use crate::warm::{self, Budget, Wish};
@@ -125,6 +123,7 @@ pub(crate) struct Inner {
     pub(crate) archive: Archive,
     pub(crate) worktrees: Worktrees,
     pub(crate) runs: Arc<Registry>,
+    pub(crate) sweeping: Sweeping,
     /// Held while it is decided whether a request is the first under its key.
     pub(crate) claiming: tokio::sync::Mutex<()>,
     pub(crate) warm: warm::Pool,
@@ -153,6 +152,7 @@ impl Engine {
             sessions: Arc::new(Sessions::new(&settings.state)),
             archive: Archive::default(),
             runs: Arc::default(),
+            sweeping: Sweeping::default(),
             claiming: tokio::sync::Mutex::default(),
             warm: warm::Pool::new(&settings.state),
             compiling: Compiling::default(),
@@ -234,20 +234,6 @@ impl Engine {
 
     pub fn secrets(&self) -> &Secrets {
         &self.inner.settings.secrets
-    }
-
-    /// Takes care of what a gateway that died left behind.
-    pub async fn sweep(&self) {
-        let strays = trunkline_process::end_marked(OWNER, Owner::is_dead);
-        if strays > 0 {
-            tracing::warn!(strays, "ended processes of a gateway that died together with its keepers");
-        }
-        Scratch::sweep(&self.inner.settings.state);
-        self.inner.sessions.places.sweep();
-        let left = self.inner.sweep_worktrees().await;
-        if self.inner.end_interrupted(&left).await {
-            alive::sweep(&self.inner.settings.state);
-        }
     }
 
     /// How a model would run now; none for one that is a service.

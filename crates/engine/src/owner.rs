@@ -65,11 +65,18 @@ fn namespace() -> String {
     fs::read_link("/proc/self/ns/pid").map_or_else(|_| String::new(), |link| link.to_string_lossy().into_owned())
 }
 
-/// `None` if there is no such process.
+/// `None` if there is no such process, or it has ended and only its exit status is left.
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    start_time_in(&stat)
+}
+
+/// Reads the state and the start time, which are the 3rd and 22nd fields; the 2nd is a name that may contain anything.
+fn start_time_in(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = fields.split_whitespace();
+    let ended = matches!(fields.next()?, "Z" | "X" | "x");
+    fields.nth(18)?.parse().ok().filter(|_| !ended)
 }
 
 #[cfg(test)]
@@ -87,5 +94,14 @@ mod tests {
         assert!(!Owner::is_dead(&us.mark()));
         assert!(Owner::is_dead(&Owner { started: 1, ..us }.mark()));
         assert!(!Owner::is_dead("pid:[1]:1-1"), "a process of another namespace is none of our business");
+    }
+
+    #[test]
+    fn a_process_is_dead_when_only_its_exit_status_is_left() {
+        let stat = |state: &str| format!("7 (a) (b) {state} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 10 11");
+        for (state, expected) in [("S", Some(4711)), ("R", Some(4711)), ("T", Some(4711)), ("Z", None), ("X", None)] {
+            assert_eq!(start_time_in(&stat(state)), expected, "{state}");
+        }
+        assert_eq!(start_time_in("7 (cut"), None);
     }
 }

@@ -47,6 +47,13 @@ impl Store {
         Ok(store)
     }
 
+    /// Takes in what processes that were killed since had on their way into it, as [`open`](Self::open) does.
+    pub async fn recover(&self) {
+        if let Some(path) = &self.path {
+            recover(self, path).await;
+        }
+    }
+
     /// One that ends with the last of its clones, for tests.
     pub async fn in_memory() -> Result<Self, StoreError> {
         let name = format!("file:trunkline-{}", uuid::Uuid::now_v7());

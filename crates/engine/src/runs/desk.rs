@@ -4,6 +4,7 @@ use trunkline_core::turn::Owner;
 use trunkline_store::{RunRow, Runs, Store, StoreError};
 
 use super::follow::Follow;
+use super::sweep::{run_seen, runs_seen};
 use crate::engine::Engine;
 use crate::session::whose;
 
@@ -33,11 +34,12 @@ impl Engine {
     /// The runs of an owner, the newest first.
     pub async fn runs(&self, owner: &Owner, which: Runs) -> Result<Vec<RunRow>, NoRun> {
         let store = self.memory().await?;
-        Ok(store.runs(&Runs { owner: Some(whose(owner)), ..which }).await?)
+        Ok(runs_seen(store, &self.inner.settings.state, Runs { owner: Some(whose(owner)), ..which }).await?)
     }
 
     pub async fn run(&self, owner: &Owner, id: &str) -> Result<RunRow, NoRun> {
-        self.memory().await?.run(id, Some(&whose(owner))).await?.ok_or(NoRun::Unknown)
+        let row = self.memory().await?.run(id, Some(&whose(owner))).await?.ok_or(NoRun::Unknown)?;
+        Ok(run_seen(&self.inner.settings.state, row))
     }
 
     /// The events of a run from this number on, and those that are still to come.
@@ -64,8 +66,9 @@ impl Engine {
         })
     }
 
-    /// What is remembered, with all that was said so far.
+    /// What is remembered, with all that was said so far, also by gateways that died.
     pub(super) async fn memory(&self) -> Result<&Store, NoRun> {
+        self.inner.after_deaths().await;
         self.inner.runs.concluded().await;
         self.inner.archive.flush().await;
         self.inner.archive.store().ok_or(NoRun::NoMemory)

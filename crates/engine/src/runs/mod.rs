@@ -13,6 +13,7 @@ mod interrupted;
 mod live;
 mod log;
 mod once;
+mod sweep;
 
 pub use attached::Run;
 pub use desk::{Cancelled, NoRun};
@@ -20,10 +21,12 @@ pub use diff::NoDiff;
 pub use entry::{By, Entry};
 pub use follow::{Follow, forget_logs};
 pub use once::{Joined, NotOnce, Once};
+pub use sweep::{run_seen, runs_seen};
 
 pub(crate) use driven::{cancelled, withdrawn};
 pub(crate) use live::{End, Live, Presence, Registry};
 pub(crate) use log::Log;
+pub(crate) use sweep::Sweeping;
 
 /// A new name. Names are in the order of time.
 pub(crate) fn name() -> String {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use trunkline_core::turn::Owner;
-use trunkline_engine::{Caps, Entry, Follow, NoDiff, RunRow, RunState};
+use trunkline_engine::{Caps, Entry, Follow, NoDiff, RunRow, RunState, run_seen, runs_seen};
 use trunkline_store::{Store, Time};
 
 use super::columns::{aligned, short_name};
@@ -117,7 +117,7 @@ impl List {
             ..Default::default()
         };
         let mut runs = match &remembered.store {
-            Some(store) => store.runs(&which).await?,
+            Some(store) => runs_seen(store, &remembered.state, which).await?,
             None => Vec::new(),
         };
         remembered.close().await;
@@ -192,6 +192,7 @@ impl One {
     pub(super) async fn found(&self) -> Result<(Remembered, RunRow)> {
         let remembered = Remembered::open(&self.places).await?;
         let run = find(remembered.store.as_ref(), &self.run).await?;
+        let run = run_seen(&remembered.state, run);
         Ok((remembered, run))
     }
 }

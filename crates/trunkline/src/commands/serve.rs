@@ -329,7 +329,7 @@ fn files_for(caps: &Caps) -> usize {
     left.max(FEW_CONNECTIONS)
 }
 
-/// What goes on beside the server and never ends by itself: leftovers swept once, changes followed, what is old forgotten,
+/// What goes on beside the server and never ends by itself: leftovers of dead gateways swept, changes followed, what is old forgotten,
 /// memory given back.
 async fn beside(loaded: &Loaded, engine: &Engine, changes: Option<Changes>, retention: Option<(Duration, Store)>) {
     let followed = async {
@@ -342,7 +342,7 @@ async fn beside(loaded: &Loaded, engine: &Engine, changes: Option<Changes>, rete
             retention::keep_to(age, &store, &loaded.state).await;
         }
     };
-    tokio::join!(engine.sweep(), engine.give_back_memory(), followed, forgotten);
+    tokio::join!(engine.keep_sweeping(), engine.give_back_memory(), followed, forgotten);
 }
 
 /// Runs that go on without a client get as long as the open answers.

@@ -59,6 +59,7 @@ mod silence;
 mod spawn;
 mod standing;
 mod stop;
+mod survivor;
 mod upstream;
 mod warm;
 mod worktree;

@@ -1,0 +1,115 @@
+//! Two gateways on one state folder, of which one is killed: the other ends its runs and saves their work.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::database::Database;
+use crate::http::{Reply, exchange};
+use crate::line::{Beside, Line};
+use crate::look::{until, within};
+
+/// How soon the survivor knows.
+const PROMPTLY: Duration = Duration::from_secs(10);
+
+fn asked(other: &Beside, method: &str, path: &str) -> Reply {
+    let address = other.address();
+    exchange(address, &format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")).finish()
+}
+
+fn states(reply: &Reply) -> Vec<Value> {
+    reply.json()["data"].as_array().unwrap().iter().map(|run| run["state"].clone()).collect()
+}
+
+fn line(script: &str) -> Line {
+    Line::new().cli("codex", script).model("m", json!({"driver": "codex", "worktree": true})).start()
+}
+
+#[test]
+fn survivor_shows_runs_as_interrupted_when_their_gateway_is_killed() {
+    let mut line = line("echo work >made.txt; codex_says one; tell pid $$; hang");
+    let other = line.beside();
+    let waiting = line.chat("hi").streamed().open();
+    line.told("pid");
+    let run = line.get("/v1/runs").json()["data"][0]["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/runs/{run}");
+    assert_eq!(asked(&other, "GET", &path).json()["state"], "running");
+    assert_eq!(asked(&other, "DELETE", &path).error(409)["code"], "run_elsewhere");
+    let following = exchange(
+        other.address(),
+        &format!("GET {path}/events HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", other.address()),
+    );
+    // Its exit status is not collected: the process id is still taken.
+    line.signal(Signal::KILL);
+    within(PROMPTLY, "the survivor knows", || asked(&other, "GET", &path).json()["state"] == "interrupted");
+    let seen = asked(&other, "GET", &path).json();
+    assert_eq!((&seen["error"]["category"], seen["ended"].is_u64()), (&json!("server"), true), "{seen}");
+    assert_eq!(seen["workspace"]["files_changed"], 1, "{seen}");
+    let branch = seen["workspace"]["branch"].as_str().unwrap();
+    assert_eq!(line.git(&["show", &format!("{branch}:made.txt")]), "work");
+    assert_eq!(states(&asked(&other, "GET", "/v1/runs")), ["interrupted"]);
+    assert_eq!(states(&asked(&other, "GET", "/v1/runs?state=running")), [] as [Value; 0]);
+    assert_eq!(asked(&other, "DELETE", &path).error(409)["code"], "run_over");
+    let last = following.finish().frames().pop().unwrap();
+    assert!(last["event"]["message"].as_str().unwrap().contains("interrupted"), "{last}");
+    let listed = line.run(&["runs"]).exits(0);
+    assert!(listed.stdout.contains("interrupted") && !listed.stdout.contains("running"), "{listed:?}");
+    until("no worktree is left", || line.git(&["worktree", "list"]).lines().count() == 1);
+    drop(waiting);
+    line.ended();
+}
+
+#[test]
+fn survivor_saves_the_work_of_a_killed_gateway_without_being_asked() {
+    let mut line = line("echo work >made.txt; codex_says one; tell pid $$; hang");
+    let _other = line.beside();
+    let waiting = line.chat("hi").streamed().open();
+    line.told("pid");
+    line.kill();
+    drop(waiting);
+    until("no worktree is left", || line.git(&["worktree", "list"]).lines().count() == 1);
+    let mut database = Database::open(&line.path("state/trunkline.db"));
+    until("its row says so", || database.all("SELECT state FROM turns") == ["interrupted"]);
+    assert!(line.git(&["branch", "--list", "trunkline/*"]).contains("trunkline/"));
+}
+
+#[test]
+fn session_goes_on_in_the_survivor_when_its_gateway_is_killed() {
+    let script = "printf '{\"type\":\"thread.started\",\"thread_id\":\"0199a213-81c0-7800-8aa1-bbab2a035a53\"}\\n'
+        case $(counted) in
+        1) codex_answers first ;;
+        2) echo half >half.txt; tell pid $$; hang ;;
+        *) codex_answers \"$(cat half.txt)\" ;;
+        esac";
+    let mut line = line(script);
+    let other = line.beside();
+    let session = line.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
+    let second = line.chat("go on").header("x-trunkline-session", &session).open();
+    line.told("pid");
+    line.kill();
+    drop(second);
+    let newest = || asked(&other, "GET", "/v1/runs?limit=1").json()["data"][0]["state"].clone();
+    until("its work is saved", || newest() == "interrupted");
+    let third = other.chat("m", "and on").header("x-trunkline-session", &session).send();
+    assert_eq!(third.content(), "half");
+    assert_eq!(third.json()["trunkline"]["session"]["resumed"], true);
+}
+
+#[test]
+fn runs_command_shows_runs_as_interrupted_when_no_gateway_lives() {
+    let mut line = line("tell pid $$; hang");
+    let waiting = line.chat("hi").open();
+    line.told("pid");
+    let listed =
+        |line: &Line, state: &str| line.run(&["runs", "--json", "--status", state]).exits(0).stdout.lines().count();
+    until("it is listed", || (listed(&line, "running"), listed(&line, "interrupted")) == (1, 0));
+    let run = line.get("/v1/runs").json()["data"][0]["id"].as_str().unwrap().to_owned();
+    line.kill();
+    drop(waiting);
+    assert_eq!((listed(&line, "running"), listed(&line, "interrupted")), (0, 1));
+    let shown = line.run(&["runs", "show", &run]).exits(0).stdout;
+    assert!(shown.contains("interrupted: the gateway ended before the run did"), "{shown}");
+    let refused = line.run(&["runs", "cancel", &run]).exits(1);
+    assert!(refused.stderr.contains("is over: interrupted"), "{refused:?}");
+}
