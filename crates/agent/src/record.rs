@@ -113,9 +113,10 @@ impl Records {
         let mut end = first.len();
         let Ok(Header { repo: other, .. }) = serde_json::from_slice(first) else {
             let message = format!("the session {session} cannot be gone on with: its record is broken");
-            return Err(Failure::new(Category::Validation, message).hint("leave the session out to begin a new one"));
+            return Err(lost(message));
         };
-        if other != repo {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if real(&other) != real(repo) {
             let message = format!("the session {session} is about {}, not {}", other.display(), repo.display());
             return Err(Failure::new(Category::Validation, message).hint("begin a new one here"));
         }

@@ -91,7 +91,8 @@ impl SessionRow {
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     pub owner: Option<Owner>,
-    pub repo: Option<PathBuf>,
+    /// Any of these, as they are spelled.
+    pub repos: Option<Vec<PathBuf>>,
     pub model: Option<String>,
     /// How many at most.
     pub limit: Option<u32>,
@@ -155,17 +156,24 @@ impl Store {
     pub async fn sessions(&self, filter: &Filter) -> Result<Vec<SessionRow>, StoreError> {
         let rows = sqlx::query_as(
             "SELECT * FROM sessions
-             WHERE (?1 IS NULL OR owner = ?1) AND (?2 IS NULL OR repo = ?2) AND (?3 IS NULL OR model = ?3)
+             WHERE (?1 IS NULL OR owner = ?1) AND (?2 IS NULL OR repo IN (SELECT value FROM json_each(?2))) AND (?3 IS NULL OR model = ?3)
                AND (?4 IS NULL OR (used, id) < (?4, ?5))
              ORDER BY used DESC, id DESC LIMIT ?6",
         )
         .bind(filter.owner.as_ref().map(Owner::as_str))
-        .bind(filter.repo.as_deref().map(path_text))
+        .bind(filter.repos.as_deref().map(texts_json))
         .bind(&filter.model)
         .bind(filter.before.as_ref().map(|(used, _)| used.millis()))
         .bind(filter.before.as_ref().map(|(_, id)| id.0.as_str()))
         .bind(filter.limit.map_or(-1, i64::from));
         Ok(rows.fetch_all(self.reading()).await?)
+    }
+
+    /// The repositories that sessions are about, as they were spelled at the time.
+    pub async fn session_repos(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let repos: Vec<String> =
+            sqlx::query_scalar("SELECT DISTINCT repo FROM sessions").fetch_all(self.reading()).await?;
+        Ok(repos.into_iter().map(PathBuf::from).collect())
     }
 
     /// Forgets a session with its turns and chains; false if this owner has none of that name.
@@ -196,6 +204,11 @@ impl<'r> FromRow<'r, SqliteRow> for SessionRow {
 /// A path that is not text is kept as near as text comes to it: it is there to be shown and compared.
 pub(crate) fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+/// Paths as a JSON array of texts, for a condition on several of them.
+fn texts_json(paths: &[PathBuf]) -> String {
+    serde_json::Value::from_iter(paths.iter().map(|path| path_text(path))).to_string()
 }
 
 /// The first line that has anything in it, as far as it is short.

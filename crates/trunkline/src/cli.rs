@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use trunkline_core::model::Sandbox;
 
 use crate::commands;
-use crate::config::{Surroundings, parse_span};
+use crate::config::{Surroundings, normal, parse_span};
 
 /// Every coding-agent CLI on one line
 ///
@@ -94,6 +94,6 @@ impl From<Confining> for Sandbox {
 
 impl Places {
     pub(crate) fn state_folder(&self, around: &Surroundings) -> PathBuf {
-        self.state.as_ref().map_or_else(|| around.state_home(), |state| around.folder.join(state))
+        self.state.as_ref().map_or_else(|| around.state_home(), |state| normal(&around.folder.join(state)))
     }
 }

@@ -22,7 +22,7 @@ use trunkline_process::{KeeperProgram, Keepers};
 use trunkline_store::Store;
 
 use crate::cli::Places;
-use crate::config::{Config, ConfigError, Place, Surroundings};
+use crate::config::{Config, ConfigError, Place, Surroundings, normal};
 use crate::repl::plain::plain;
 
 /// Between asking a CLI to stop and killing it.
@@ -80,7 +80,7 @@ impl Loaded {
         let place = Place::find(places.config.clone(), &around)?;
         let config = Config::load(&place, &around)?;
         let state = places.state_folder(&around);
-        let worktrees = around.folder.join(&places.worktrees);
+        let worktrees = normal(&around.folder.join(&places.worktrees));
         let (sandbox, git_timeout) = (places.sandbox.into(), places.git_timeout);
         Ok(Self { place, config, state, worktrees, sandbox, git_timeout, around })
     }

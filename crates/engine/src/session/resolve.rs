@@ -12,6 +12,7 @@ use super::chain::{Chain, end_of_past, past};
 use super::thread::{Beginning, Thread};
 use super::{Sessions, Turn as Right};
 use crate::StartError;
+use crate::folder::same_folder;
 use crate::gate::Gate;
 use crate::router::Candidate;
 
@@ -202,7 +203,7 @@ fn resumes(candidate: &Candidate) -> bool {
 
 /// A conversation is one provider's, in one repository.
 fn is_with(candidate: &Candidate, known: &Known) -> bool {
-    candidate.model.backend.name() == known.provider && candidate.model.repo == known.repo
+    candidate.model.backend.name() == known.provider && same_folder(&candidate.model.repo, &known.repo)
 }
 
 /// The one that a conversation is with: nobody else can go on with it.

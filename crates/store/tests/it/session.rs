@@ -64,8 +64,11 @@ async fn sessions_are_listed_page_by_page() {
     let count = async |filter: Filter| store.sessions(&filter).await.unwrap().len();
     assert_eq!(count(Filter::default()).await, 20);
     assert_eq!(count(Filter { model: Some("n".into()), ..Filter::default() }).await, 5);
-    assert_eq!(count(Filter { repo: Some("/repo".into()), ..Filter::default() }).await, 20);
-    assert_eq!(count(Filter { repo: Some("/other".into()), ..Filter::default() }).await, 0);
+    for (repos, expected) in [(vec!["/repo"], 20), (vec!["/other", "/repo"], 20), (vec!["/other"], 0), (vec![], 0)] {
+        let repos = repos.into_iter().map(Into::into).collect();
+        assert_eq!(count(Filter { repos: Some(repos), ..Filter::default() }).await, expected);
+    }
+    assert_eq!(store.session_repos().await.unwrap(), [std::path::PathBuf::from("/repo")]);
     let prefix = &expected[0].0[..20];
     let named = store.sessions_beginning(prefix, 100).await.unwrap();
     assert!(!named.is_empty() && named.iter().all(|session| session.id.0.starts_with(prefix)));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use trunkline_engine::same_folder;
 use trunkline_store::{FILE, Filter, Pruned, SessionRow, Store};
 
 use super::columns::{aligned, short_name};
@@ -55,12 +56,13 @@ impl Sessions {
     }
 
     async fn list(self, remembered: &Remembered) -> Result<()> {
-        let repo = (!self.all).then(|| remembered.around.folder.clone());
         // One more than is shown, to know whether there are more.
         let limit = Some(self.limit.saturating_add(1));
-        let filter = Filter { repo, model: self.model, limit, ..Filter::default() };
         let mut rows = match &remembered.store {
-            Some(store) => store.sessions(&filter).await?,
+            Some(store) => {
+                let repos = if self.all { None } else { Some(remembered.names_of_folder(store).await?) };
+                store.sessions(&Filter { repos, model: self.model, limit, ..Filter::default() }).await?
+            }
             None => Vec::new(),
         };
         let more = rows.len() > self.limit as usize;
@@ -108,6 +110,13 @@ impl Remembered {
         // Looking is no reason to begin one.
         let store = if path.exists() { Some(Store::open(&path).await?) } else { None };
         Ok(Self { store, around, state })
+    }
+
+    /// The names under which sessions know the current folder: a configuration may lead to it through a link.
+    async fn names_of_folder(&self, store: &Store) -> Result<Vec<PathBuf>> {
+        let mut repos = store.session_repos().await?;
+        repos.retain(|repo| same_folder(repo, &self.around.folder));
+        Ok(repos)
     }
 
     pub(super) async fn close(&self) {

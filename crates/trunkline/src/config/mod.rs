@@ -12,7 +12,7 @@ mod value;
 
 pub(crate) use discover::{FILES, Place};
 pub(crate) use error::ConfigError;
-pub(crate) use surroundings::Surroundings;
+pub(crate) use surroundings::{Surroundings, normal};
 pub(crate) use value::parse_span;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Surroundings {
@@ -33,14 +33,13 @@ impl Surroundings {
         self.raw("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
     }
 
-    /// A path as people write it: `~/` is the home, and what is relative is relative to `folder`.
+    /// A path as people write it, [normalised](normal): `~/` is the home, and what is relative is relative to `folder`.
     pub(crate) fn path(&self, written: &str, folder: &Path) -> PathBuf {
-        match written.strip_prefix("~/") {
-            Some(rest) => self.home().join(rest),
+        normal(&match written.strip_prefix("~/") {
+            Some(rest) => self.home().join(rest.trim_start_matches('/')),
             None if written == "~" => self.home(),
-            // Component by component: "." adds nothing.
-            None => folder.join(written).components().collect(),
-        }
+            None => folder.join(written),
+        })
     }
 
     /// `$XDG_CONFIG_HOME/trunkline`, or where that is by default.
@@ -58,5 +57,68 @@ impl Surroundings {
             .filter(|path| path.is_absolute())
             .unwrap_or_else(|| self.home().join(default))
             .join("trunkline")
+    }
+}
+
+/// The path without `.`, `..` and trailing slashes. A `..` after a symbolic link leads out of the link's target, as it does for
+/// the kernel; other links stay as they were written, so that one that is pointed elsewhere is followed there.
+pub(crate) fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                if normal.is_symlink()
+                    && let Ok(target) = normal.canonicalize()
+                {
+                    normal = target;
+                }
+                normal.pop();
+            }
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => normal.push(part),
+        }
+    }
+    normal
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn paths_are_the_same_however_they_are_written() {
+        let around = Surroundings { env: vec![("HOME".into(), "/home/me/".into())], folder: "/here".into() };
+        for (written, expected) in [
+            ("../shop", "/shop"),
+            ("../../../shop", "/shop"),
+            (".", "/conf"),
+            ("./", "/conf"),
+            ("./a//b/", "/conf/a/b"),
+            ("a/../b/./c/..", "/conf/b"),
+            ("/shop/", "/shop"),
+            ("/shop/./x/..", "/shop"),
+            ("/", "/"),
+            ("~", "/home/me"),
+            ("~/", "/home/me"),
+            ("~/shop/", "/home/me/shop"),
+            ("~/../you/./shop", "/home/you/shop"),
+            ("~//shop", "/home/me/shop"),
+        ] {
+            assert_eq!(around.path(written, Path::new("/conf")).to_str(), Some(expected), "{written}");
+        }
+    }
+
+    #[test]
+    fn a_parent_of_a_link_is_the_parent_of_its_target() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("data/conf")).unwrap();
+        symlink("data/conf", root.join("conf")).unwrap();
+        assert_eq!(normal(&root.join("conf/../shop")), root.join("data/shop"));
+        assert_eq!(normal(&root.join("conf/shop")), root.join("conf/shop"), "a link itself stays");
+        assert_eq!(normal(&root.join("conf/x/../shop")), root.join("conf/shop"));
     }
 }

@@ -38,6 +38,7 @@ mod metrics;
 mod mock_llm;
 mod output;
 mod packaging;
+mod paths;
 mod page;
 mod prompt;
 mod protocol;
