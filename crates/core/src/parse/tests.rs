@@ -1,6 +1,7 @@
 //! Each recording against its snapshot, the shapes output comes in, and what must hold for any bytes.
 
 mod any_bytes;
+mod invariants;
 mod protocol;
 mod recordings;
 mod shapes;
