@@ -19,6 +19,8 @@ pub struct Metrics {
     pub warm: BTreeMap<String, Figures>,
     /// Records that the disk was too slow for.
     pub records_lost: u64,
+    /// Files that are open, and how many may be.
+    pub open_files: Option<(u64, u64)>,
 }
 
 /// Turns of one provider that ended in the same way.
@@ -42,6 +44,7 @@ impl Engine {
             turns: self.inner.archive.tally.turns(),
             warm: self.inner.warm.all_figures(),
             records_lost: self.inner.archive.lost(),
+            open_files: trunkline_process::open_files(),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Some programs still use `select`, which cannot count beyond 1024: they rely on the usual soft limit. So a keeper takes
 //! the one that the gateway began with.
 
+use std::fs;
 use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -20,6 +21,14 @@ pub fn raise_open_files() -> u64 {
         let _once = GIVEN.set(soft);
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// How many files this process has open, and how many it may. None where that cannot be counted, for which a file is opened.
+#[must_use]
+pub fn open_files() -> Option<(u64, u64)> {
+    let open = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
+    // Without the one that was counted with.
+    Some((open.saturating_sub(1), getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)))
 }
 
 /// What a keeper is told.

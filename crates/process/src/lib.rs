@@ -103,7 +103,7 @@ mod sweep;
 
 pub use closed::close_to_others;
 pub use confinement::{Confinement, Landlock, Missing};
-pub use files::raise_open_files;
+pub use files::{open_files, raise_open_files};
 pub use keeper::keeper_main;
 pub use link::KeeperProgram;
 pub use output::{Cut, Output};

@@ -108,6 +108,12 @@ fn text(metrics: &Metrics) -> String {
     }
     page.about("records_lost_total", true, "Records of turns that the disk was too slow for.");
     page.sample("records_lost_total", &[], metrics.records_lost as f64);
+    if let Some((open, limit)) = metrics.open_files {
+        page.about("open_files", false, "Files and sockets that the gateway has open.");
+        page.sample("open_files", &[], open as f64);
+        page.about("open_files_limit", false, "How many it may open.");
+        page.sample("open_files_limit", &[], limit as f64);
+    }
     for (name, grows, what, of) in WARM {
         let name = format!("warm_{name}");
         page.about(&name, grows, what);
@@ -153,10 +159,12 @@ mod tests {
         let turns = vec![Turns { provider: "a\"b\\c".into(), outcome: "ok", count: 2, took }];
         let figures = Figures { hits: 3, mean_boot_ms: Some(250), resident_mib: 1, ..Figures::default() };
         let warm = [("claude".to_owned(), figures)].into();
-        let page = text(&Metrics { runs: 4, waiting: 1, turns, warm, records_lost: 0 });
+        let page = text(&Metrics { runs: 4, waiting: 1, turns, warm, records_lost: 0, open_files: Some((30, 1024)) });
         for line in [
             "# TYPE trunkline_runs gauge",
             "trunkline_runs 4",
+            "trunkline_open_files 30",
+            "trunkline_open_files_limit 1024",
             "# TYPE trunkline_turns_total counter",
             r#"trunkline_turns_total{provider="a\"b\\c",outcome="ok"} 2"#,
             r#"trunkline_turn_seconds_total{provider="a\"b\\c",outcome="ok"} 1.5"#,

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use crate::http::{Ask, Reply, exchange};
-use crate::look::{processes_of, until};
+use crate::look::{all_gone, children, processes_of, until};
 
 /// All that the fake CLIs, and git, need of the system.
 const TOOLS: [&str; 19] = [
@@ -39,6 +39,10 @@ pub(crate) struct Line {
     user: Option<u32>,
     /// Starts `trunkline` without the kernel's means to confine.
     unconfined: bool,
+    /// How many files the gateway may open at most; none for as many as the tests may.
+    open_files: Option<u64>,
+    /// Keepers of gateways that were killed: nobody but root can tell whose they are afterwards.
+    keepers: Vec<u32>,
 }
 
 /// A gateway that listens.
@@ -103,6 +107,8 @@ impl Line {
             gateway: None,
             user: None,
             unconfined: false,
+            open_files: None,
+            keepers: Vec::new(),
         };
         for name in ["home", "config", "bin", "tools", "repo", "seen"] {
             fs::create_dir(line.path(name)).unwrap();
@@ -181,6 +187,12 @@ impl Line {
         self
     }
 
+    /// Limits the files that the gateway may open, from its start: a gateway is not to be changed from outside.
+    pub(crate) fn open_files(mut self, most: u64) -> Self {
+        self.open_files = Some(most);
+        self
+    }
+
     /// Writes a file of the configuration folder.
     pub(crate) fn config(self, name: &str, text: &str) -> Self {
         fs::write(self.path("config").join(name), text).unwrap();
@@ -225,6 +237,9 @@ impl Line {
     fn listening(&self, name: &str) -> Gateway {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         let mut command = self.trunkline(&[name, "--port", "0"]);
+        if let Some(most) = self.open_files {
+            command = limited(&command, most);
+        }
         command.args(&self.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         let mut child = spawn(&mut command);
         let stdin = child.stdin.take();
@@ -328,6 +343,7 @@ impl Line {
 
     /// Kills the gateway as nothing can refuse.
     pub(crate) fn kill(&mut self) {
+        self.keepers.extend(children(self.gateway_pid()));
         self.signal(Signal::KILL);
         self.ended();
     }
@@ -466,6 +482,7 @@ impl Drop for Line {
             return;
         }
         until("no process is left", || processes_of(self.folder.path()).is_empty());
+        all_gone(&self.keepers);
     }
 }
 
@@ -488,6 +505,18 @@ fn ran(child: Child) -> Ran {
 fn spawn(command: &mut Command) -> Child {
     let _nobody_writes = FORKING.lock().unwrap_or_else(PoisonError::into_inner);
     command.spawn().unwrap()
+}
+
+/// The same command, which may open only so many files.
+fn limited(plain: &Command, most: u64) -> Command {
+    let mut limited = command(&which("sh"));
+    limited
+        .args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\"")])
+        .arg(plain.get_program())
+        .args(plain.get_args());
+    limited.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    limited.current_dir(plain.get_current_dir().unwrap());
+    limited
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests start the gateway itself, which nothing keeps")]

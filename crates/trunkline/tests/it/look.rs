@@ -1,8 +1,10 @@
 //! A look at what goes on: `/proc`, and waiting until it shows what is awaited.
 
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::line::PATIENCE;
@@ -19,7 +21,7 @@ pub(crate) fn within(patience: Duration, what: &str, mut happened: impl FnMut() 
     let start = Instant::now();
     while !happened() {
         assert!(start.elapsed() < patience, "waited too long until {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -54,16 +56,25 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     lists.flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect()
 }
 
-/// How many sockets a process has open.
-pub(crate) fn sockets(pid: u32) -> usize {
-    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    open.filter(|file| fs::read_link(file.path()).is_ok_and(|to| to.as_os_str().as_bytes().starts_with(b"socket:")))
-        .count()
-}
-
 /// The most memory a process ever held, in KiB.
 pub(crate) fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Whether the tests run as root, for a test that needs it. Where they do not, the test is to return, and is left out.
+pub(crate) fn root_for(case: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        left_out(&format!("needs root: {}: {case}", thread::current().name().unwrap_or_default()));
+    }
+    root
+}
+
+/// Says that a test is left out, in a line of its own that `cargo xtask test` counts. Not with `println`, which is shown only
+/// if a test fails.
+pub(crate) fn left_out(why: &str) {
+    let line = format!("left out: {why}\n");
+    let _unread = io::stdout().write_all(line.as_bytes());
 }

@@ -11,6 +11,28 @@ fn told(address: &str, request: &str) -> String {
     exchange(address, &request).finish().body
 }
 
+/// The address of its metrics, of a gateway that tells them.
+fn address(line: &Line) -> String {
+    let log = line.log();
+    log.rsplit_once("metrics on http://").unwrap().1.split_once("/metrics").unwrap().0.to_owned()
+}
+
+/// A figure without labels, of a gateway that was started with `--metrics 127.0.0.1:0`; none where it is not said.
+pub(crate) fn figure(line: &Line, name: &str) -> Option<u64> {
+    let page = told(&address(line), "GET /metrics");
+    let value = page.lines().find_map(|line| line.strip_prefix(&format!("trunkline_{name} ")))?;
+    Some(value.parse().unwrap())
+}
+
+#[test]
+fn open_files_are_counted_with_their_limit() {
+    let line = Line::new().open_files(200).args(&["--metrics", "127.0.0.1:0"]).start();
+    assert_eq!(figure(&line, "open_files_limit"), Some(200));
+    let before = figure(&line, "open_files").unwrap();
+    let _held: Vec<_> = (0..10).map(|_| std::net::TcpStream::connect(line.address()).unwrap()).collect();
+    until("they are counted", || figure(&line, "open_files").unwrap() >= before + 10);
+}
+
 #[test]
 fn turns_are_counted_on_a_port_of_its_own_and_nobodys_words_are_told() {
     let line = Line::new()
@@ -19,8 +41,7 @@ fn turns_are_counted_on_a_port_of_its_own_and_nobodys_words_are_told() {
         .config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n")
         .args(&["--metrics", "127.0.0.1:0"])
         .start();
-    let log = line.log();
-    let address = log.split_once("metrics on http://").unwrap().1.split_once("/metrics").unwrap().0;
+    let address = &*address(&line);
     let before = told(address, "GET /metrics");
     assert!(before.contains("\ntrunkline_runs 0\n") && !before.contains("trunkline_turns_total{"), "{before}");
     for text in ["alpha-word", "beta-word"] {
