@@ -56,7 +56,9 @@ pub use models::Models;
 pub use owner::{name_of_process, process_lives};
 pub use plan::{Plan, ignored as ignored_options};
 pub use program::{Located, locate};
-pub use runs::{By, Cancelled, Entry, Follow, Joined, NoDiff, NoRun, NotOnce, Once, Run, forget_logs, run_seen, runs_seen};
+pub use runs::{
+    By, Cancelled, Entry, Follow, Joined, NoDiff, NoRun, NotOnce, Once, Run, forget_logs, run_seen, runs_seen,
+};
 pub use sandbox::{Bounds, Free};
 pub use session::forget_sessions;
 pub use trunkline_store::{LogState, RunFailure, RunRow, RunState, Runs};

@@ -1,4 +1,4 @@
-//! The processes of a world: whatever runs a file of its `bin`, or is the child of such.
+//! The processes of a world: whatever runs a file of its `bin`, was a keeper of its gateway, or is the child of such.
 
 use std::fs;
 
@@ -47,8 +47,11 @@ pub(super) fn agents(world: &World) -> Vec<u32> {
         .collect()
 }
 
+/// The keepers of the gateway.
 pub(super) fn keepers(world: &World) -> Vec<u32> {
-    all(world).into_iter().filter(|process| process.ours && process.is_keeper()).map(|keeper| keeper.pid).collect()
+    let gateway = world.pid().unwrap_or(0);
+    let of_gateway = |process: &Process| process.is_keeper() && process.parent == gateway;
+    all(world).into_iter().filter(of_gateway).map(|keeper| keeper.pid).collect()
 }
 
 impl Process {
@@ -69,7 +72,9 @@ fn all(world: &World) -> Vec<Process> {
             let mut fields = after.split_whitespace();
             let state = fields.next()?.chars().next()?;
             let parent = fields.next()?.parse().ok()?;
-            let ours = fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(&bin));
+            // Only root sees which file a keeper runs: it is closed to others.
+            let ours = fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(&bin))
+                || world.was_keeper(pid);
             Some(Process { pid, parent, name, state, ours })
         })
         .collect()

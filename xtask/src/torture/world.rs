@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::processes;
 use crate::test::{build, command};
 
 /// Room for the worktrees: little enough to be filled quickly.
@@ -28,6 +29,8 @@ pub(super) struct World {
     short_of_files: bool,
     /// What earlier rounds left behind: it is theirs.
     left_behind: BTreeSet<String>,
+    /// Keepers of gateways that were killed.
+    keepers: BTreeSet<u32>,
 }
 
 impl World {
@@ -52,6 +55,7 @@ impl World {
             address: ([127, 0, 0, 1], 0).into(),
             short_of_files: false,
             left_behind: BTreeSet::new(),
+            keepers: BTreeSet::new(),
         };
         world.write_config()?;
         world.start(None)?;
@@ -59,7 +63,7 @@ impl World {
     }
 
     pub(super) fn skipped(&self) -> Vec<String> {
-        self.no_small_disk.iter().map(|why| format!("a full disk ({why})")).collect()
+        self.no_small_disk.iter().map(|why| format!("needs root: a full disk ({why})")).collect()
     }
 
     pub(super) fn has_small_disk(&self) -> bool {
@@ -138,8 +142,14 @@ impl World {
         self.gateway.as_ref().map(Child::id)
     }
 
+    /// Whether a process was a keeper of a gateway that was killed.
+    pub(super) fn was_keeper(&self, pid: u32) -> bool {
+        self.keepers.contains(&pid)
+    }
+
     /// Ends the gateway without a word, as the kernel does when memory is short.
     pub(super) fn kill(&mut self) -> Result<()> {
+        self.keepers.extend(processes::keepers(self));
         if let Some(mut gateway) = self.gateway.take() {
             gateway.kill()?;
             gateway.wait()?;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::line::{Line, which};
-use crate::look::{all_gone, processes_of, sockets, until};
+use crate::look::{all_gone, processes_of, until};
 use crate::router::{attempts, pairs, yaml};
 
 #[test]
@@ -187,9 +187,8 @@ fn give_up_while_it_is_made(line: &Line, session: Option<&str>) {
         None => ask.open(),
     };
     line.told("adding");
-    let open = sockets(line.gateway_pid());
     drop(asked);
-    until("the gateway has noticed", || sockets(line.gateway_pid()) < open);
+    until("the gateway has noticed", || line.get("/v1/runs?limit=1").json()["data"][0]["state"] == "cancelled");
     std::fs::remove_file(line.path("seen/hold")).unwrap();
     until("git goes on", || !line.path("seen/adding").exists());
 }

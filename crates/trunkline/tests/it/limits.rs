@@ -1,11 +1,13 @@
 //! What a key, a model and the gateway are allowed, and what is said to those who want more.
 
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use std::net::TcpStream;
+
 use serde_json::json;
 
-use crate::http::exchange;
+use crate::http::{Ask, exchange};
 use crate::line::Line;
 use crate::look::until;
+use crate::metrics::figure;
 
 const SLOW: &str = "tell pid $$; await go; codex_answers done";
 
@@ -18,16 +20,23 @@ fn gateway(script: &str, args: &[&str]) -> Line {
         .start()
 }
 
-/// Its limit of open files from now on; gives back what it was.
-fn allow_files(line: &Line, soft: u64) -> u64 {
-    let pid = Pid::from_raw(line.gateway_pid() as i32).unwrap();
-    let limit = Rlimit { current: Some(soft), ..getrlimit(Resource::Nofile) };
-    let before = prlimit(Some(pid), Resource::Nofile, limit).unwrap();
-    before.current.unwrap()
+/// A gateway that may open only this many files more than it has open after a run.
+fn short_of_files(more: u64) -> Line {
+    let mut line = gateway("codex_answers done", &["--metrics", "127.0.0.1:0"]);
+    ask(&line).send().content();
+    let open = figure(&line, "open_files").unwrap();
+    line.kill();
+    let line = line.open_files(open + more).start();
+    ask(&line).send().content();
+    line
 }
 
-fn open_files(line: &Line) -> u64 {
-    std::fs::read_dir(format!("/proc/{}/fd", line.gateway_pid())).unwrap().count() as u64
+fn ask(line: &Line) -> Ask {
+    line.chat("hi").header("authorization", "Bearer alice")
+}
+
+fn connected(line: &Line) -> TcpStream {
+    TcpStream::connect(line.address()).unwrap()
 }
 
 #[test]
@@ -143,34 +152,41 @@ fn case_20_a_silent_stream_says_what_it_waits_for() {
 
 #[test]
 fn case_53_a_gateway_out_of_descriptors_goes_on_when_there_are_some() {
-    let line = gateway("codex_answers done", &[]);
-    let ask = || line.chat("hi").header("authorization", "Bearer alice");
-    ask().send().content();
-    let given = allow_files(&line, open_files(&line) + 1);
-    // Accepted by the kernel, and by nobody else.
-    let waiting: Vec<_> = (0..20).map(|_| ask().open()).collect();
+    let line = short_of_files(8);
+    let held: Vec<_> = (0..20).map(|_| connected(&line)).collect();
     until("it notices", || line.log().contains("cannot accept a connection"));
-    allow_files(&line, given);
+    // Accepted by the kernel, and by nobody else.
+    let waiting: Vec<_> = (0..20).map(|_| ask(&line).open()).collect();
+    drop(held);
     // Who came in while there was nothing left for a run is told to come back; the others are served.
     for asked in waiting {
         let reply = asked.finish();
         assert!(reply.status == 200 || reply.error(503)["code"] == "overloaded", "{reply:?}");
     }
-    assert_eq!(ask().send().content(), "done");
+    assert_eq!(ask(&line).send().content(), "done");
 }
 
 #[test]
 fn case_54_a_machine_that_can_start_no_process_says_when_to_come_back() {
-    let line = gateway("codex_answers done", &[]);
-    let ask = || line.chat("hi").header("authorization", "Bearer alice");
-    ask().send().content();
-    // Connections are let in, and then there is nothing left for pipes.
-    let given = allow_files(&line, open_files(&line) + 3);
-    let refused = ask().send();
-    allow_files(&line, given);
+    let line = short_of_files(10);
+    let limit = figure(&line, "open_files_limit").unwrap();
+    let mut held = Vec::new();
+    let mut refused = None;
+    // What a run has just left may still be closed: then there is room for another connection.
+    until("there is nothing left for pipes", || {
+        // Room for the request itself and for two files more.
+        while figure(&line, "open_files").is_some_and(|open| open + 3 < limit) {
+            held.push(connected(&line));
+        }
+        refused = Some(ask(&line).send()).filter(|reply| reply.status != 200);
+        refused.is_some()
+    });
+    let refused = refused.unwrap();
     assert_eq!(refused.error(503)["code"], "overloaded");
     assert_eq!(refused.header("retry-after"), Some("5"));
-    assert_eq!(ask().send().content(), "done", "its provider is not blamed");
+    drop(held);
+    until("there is room again", || figure(&line, "open_files").is_some_and(|open| open + 8 < limit));
+    assert_eq!(ask(&line).send().content(), "done", "its provider is not blamed");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use trunkline_process::Landlock;
 
 use crate::line::Line;
 use crate::look::{children, until};
+use crate::metrics::figure;
 
 #[test]
 fn case_50_a_program_that_cannot_be_run_says_why() {
@@ -74,8 +75,9 @@ fn case_56_many_runs_leave_no_descriptors_and_no_zombies() {
     let line = Line::new()
         .cli("codex", "(setsid sleep 1000 &); codex_answers done")
         .model("m", json!({"driver": "codex", "worktree": true}))
+        .args(&["--metrics", "127.0.0.1:0"])
         .start();
-    let open = || fs::read_dir(format!("/proc/{}/fd", line.gateway_pid())).unwrap().count();
+    let open = || figure(&line, "open_files").unwrap();
     let ask = || assert_eq!(line.chat("hi").send().content(), "done");
     (0..3).for_each(|_| ask());
     let before = open();
