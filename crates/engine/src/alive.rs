@@ -39,7 +39,8 @@ fn lock(path: &Path) -> io::Result<File> {
     }
     loop {
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
-        file.try_lock()?;
+        // The name is ours: others have it only for as long as they look whether we live.
+        file.lock()?;
         // Whoever sweeps may have taken it for one that was let go.
         if file.metadata()?.nlink() > 0 {
             return Ok(file);
@@ -47,9 +48,13 @@ fn lock(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Whether the gateway of this mark is no more.
+/// Whether the gateway of this mark is no more. Its process says so where that can be seen, else its lock.
 pub(crate) fn is_dead(state: &Path, mark: &str) -> bool {
-    Owner::is_dead(mark) || is_let_go(&path(state, mark))
+    is_dead_by(mark, &path(state, mark))
+}
+
+fn is_dead_by(mark: &str, path: &Path) -> bool {
+    Owner::of_our_namespace(mark).map_or_else(|| is_let_go(path), |owner| !owner.lives())
 }
 
 fn is_let_go(path: &Path) -> bool {
@@ -59,19 +64,16 @@ fn is_let_go(path: &Path) -> bool {
 /// Locks of gateways that died and did not remove them.
 pub(crate) fn dead(state: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder(state)).into_iter().flatten().flatten();
-    files
-        .filter(|file| Owner::is_dead(&file.file_name().to_string_lossy()) || is_let_go(&file.path()))
-        .map(|file| file.path())
-        .collect()
+    files.filter(|file| is_dead_by(&file.file_name().to_string_lossy(), &file.path())).map(|file| file.path()).collect()
 }
 
 /// Removes locks of the dead, once everything of theirs has been taken care of.
 pub(crate) fn forget(dead: &[PathBuf]) {
     for path in dead {
         // Not unlocked before it is gone.
-        if let Ok(lock) = File::open(path)
-            && lock.try_lock().is_ok()
-        {
+        let locked = File::open(path).ok().filter(|file| file.try_lock().is_ok());
+        let is_dead = || path.file_name().is_some_and(|mark| Owner::is_dead(&mark.to_string_lossy()));
+        if locked.is_some() || is_dead() {
             let _another_was_first = fs::remove_file(path);
         }
     }
@@ -101,6 +103,17 @@ mod tests {
         // Held by a copy of the file that the dead process left to a child.
         let _held = lock(&path(state.path(), &before_us)).unwrap();
         assert_eq!(dead(state.path()), [path(state.path(), &before_us)]);
+        forget(&dead(state.path()));
+        assert_eq!(fs::read_dir(folder(state.path())).unwrap().count(), 1, "ours");
+    }
+
+    #[test]
+    fn a_gateway_is_alive_before_it_holds_its_lock() {
+        let (state, mark) = (tempfile::tempdir().unwrap(), Owner::this_process().mark());
+        fs::create_dir(folder(state.path())).unwrap();
+        fs::write(path(state.path(), &mark), "").unwrap();
+        assert_eq!(dead(state.path()), [] as [PathBuf; 0]);
+        assert!(!is_dead(state.path(), &mark));
     }
 
     #[test]

@@ -34,8 +34,13 @@ impl Owner {
 
     /// Whether a mark is that of a process of our namespace that is no more.
     pub(crate) fn is_dead(mark: &str) -> bool {
-        let named = mark.rsplit_once(':').filter(|(place, _)| *place == namespace());
-        named.and_then(|(_, name)| Self::from_name(name)).is_some_and(|owner| !owner.lives())
+        Self::of_our_namespace(mark).is_some_and(|owner| !owner.lives())
+    }
+
+    /// The process of a mark; none if its id means nothing here.
+    pub(crate) fn of_our_namespace(mark: &str) -> Option<Self> {
+        let (place, name) = mark.rsplit_once(':')?;
+        Self::from_name(name).filter(|_| place == namespace())
     }
 
     /// As the name of a folder.

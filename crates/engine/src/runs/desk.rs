@@ -66,7 +66,7 @@ impl Engine {
         })
     }
 
-    /// What is remembered, with all that was said so far, also by gateways that died.
+    /// The store, with everything that was sent to it so far, also by gateways that died.
     pub(super) async fn memory(&self) -> Result<&Store, NoRun> {
         self.inner.after_deaths().await;
         self.inner.runs.concluded().await;

@@ -1,7 +1,7 @@
 //! Gateways of this state folder that died: their work is saved, their runs are over, and what they left is removed.
 //!
-//! Each process on the folder does this at its start, and `serve` for as long as it lives: every second, and before it says
-//! anything about runs. Of several processes one is first; the others find nothing left to do. Gateways are known by the
+//! Each process on the folder does this at its start; a gateway and a bridge do so for as long as they live, every second and
+//! before anything is said about runs. Of several processes one is first; the others find nothing left to do. Gateways are known by the
 //! locks in [`crate::alive`], which cost one read of a small folder.
 
 use std::path::Path;

@@ -122,6 +122,7 @@ impl Discord {
             outcome = run_bridge(settings, token, backends, store.clone(), stop.clone()) => outcome,
             () = stop_on(&mut signals, &stop) => Ok(()),
             () = engine.give_back_memory() => Ok(()),
+            () = engine.keep_sweeping() => Ok(()),
         };
         engine.shutdown().await;
         store.close().await;

@@ -329,8 +329,8 @@ fn files_for(caps: &Caps) -> usize {
     left.max(FEW_CONNECTIONS)
 }
 
-/// What goes on beside the server and never ends by itself: leftovers of dead gateways swept, changes followed, what is old forgotten,
-/// memory given back.
+/// Work beside the server, which never ends by itself: sweeps what dead gateways leave, follows changes of the
+/// configuration, forgets what is old and gives memory back.
 async fn beside(loaded: &Loaded, engine: &Engine, changes: Option<Changes>, retention: Option<(Duration, Store)>) {
     let followed = async {
         if let Some(changes) = changes {
