@@ -148,3 +148,19 @@ fn retries_once_when_a_recipes_own_wording_says_that_the_session_cannot_be_resum
         assert_eq!((reply.status, runs(&line, "mine")), (status, expected), "{reply:?}");
     }
 }
+
+#[test]
+fn retries_once_when_the_record_of_the_built_in_agent_is_gone() {
+    let line = Line::new().start();
+    let first = line.chat("the keeper is Ingrid").model("agent").send();
+    let id = first.header("x-trunkline-session").unwrap().to_owned();
+    for record in fs::read_dir(line.path("state/agent")).unwrap() {
+        fs::remove_file(record.unwrap().path()).unwrap();
+    }
+    let reply = line.chat("who is it?").model("agent").header("x-trunkline-session", &id).send();
+    let session = reply.json()["trunkline"]["session"].take();
+    assert_eq!((&session["id"], &session["resumed"]), (&json!(id), &json!(false)), "{reply:?}");
+    assert!(session["note"].as_str().unwrap().contains("could not be resumed"), "{session}");
+    let again = line.chat("and now?").model("agent").header("x-trunkline-session", &id).send();
+    assert_eq!(again.json()["trunkline"]["session"]["resumed"], true, "{again:?}");
+}
