@@ -131,7 +131,7 @@ fn a_gateway_of_another_container_is_known_to_be_dead() {
     let mut line = Line::new().cli("codex", "tell pid $$; hang").model("m", json!({"driver": "codex"})).start();
     let waiting = line.chat("hi").open();
     line.told("pid");
-    assert_eq!(runs(&line)[0]["state"], "running");
+    until("its row says that it runs", || runs(&line)[0]["state"] == "running");
     line.kill();
     drop(waiting);
     // What it would be if its process ids were another namespace's.

@@ -34,7 +34,7 @@ fn survivor_shows_runs_as_interrupted_when_their_gateway_is_killed() {
     line.told("pid");
     let run = line.get("/v1/runs").json()["data"][0]["id"].as_str().unwrap().to_owned();
     let path = format!("/v1/runs/{run}");
-    assert_eq!(asked(&other, "GET", &path).json()["state"], "running");
+    until("its row says that it runs", || asked(&other, "GET", &path).json()["state"] == "running");
     assert_eq!(asked(&other, "DELETE", &path).error(409)["code"], "run_elsewhere");
     let following = exchange(
         other.address(),
