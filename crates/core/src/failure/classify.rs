@@ -65,7 +65,43 @@ const PATTERNS: [(Category, &[&str]); 9] = [
     (Category::Server, &["internal_server_error", "service_unavailable", "bad_gateway"]),
     (Category::Timeout, &["timed_out", "timeout", "sigterm", "sigkill"]),
     (Category::NotFound, &["command_not_found", "enoent", "not_found", "model_not_found"]),
-    (Category::Configuration, &["not_configured", "missing_config", "invalid_config", "cli_not_installed"]),
+    (
+        Category::Configuration,
+        &[
+            "not_configured",
+            "missing_config",
+            "invalid_config",
+            "cli_not_installed",
+            "eacces",
+            "errno_13",
+            "os_error_13",
+        ],
+    ),
+];
+
+/// The one pattern that a service and a file system share.
+const DENIED: &str = "permission_denied";
+
+/// Words for what was to be done to a file.
+const FILE_WORDS: [&str; 18] = [
+    "cannot mkdir",
+    "cannot open",
+    "cannot create",
+    "cannot touch",
+    "cannot remove",
+    "cannot write",
+    "cannot read",
+    "cannot execute",
+    "cannot make",
+    "cannot stat",
+    "cannot lock",
+    "could not open",
+    "could not create",
+    "could not lock",
+    "could not write",
+    "failed to create",
+    "failed to open",
+    "failed to write",
 ];
 
 /// Status numbers, and the phrase that may follow one.
@@ -114,9 +150,38 @@ fn general(text: &str) -> Option<Category> {
     PATTERNS
         .iter()
         .find(|(category, patterns)| {
-            statuses.contains(category) || patterns.iter().any(|pattern| matches_pattern(text, pattern))
+            statuses.contains(category) || patterns.iter().any(|pattern| speaks_of(text, pattern))
         })
         .map(|(category, _)| *category)
+}
+
+/// Whether `text` holds the pattern, meant as the pattern means it.
+fn speaks_of(text: &str, pattern: &str) -> bool {
+    match pattern {
+        DENIED => text.lines().any(|line| matches_pattern(line, pattern) && !is_about_a_file(line)),
+        _ => matches_pattern(text, pattern),
+    }
+}
+
+/// Whether a line speaks of a permission that the file system denied, and no service.
+fn is_about_a_file(line: &str) -> bool {
+    const ERRNOS: [&str; 4] = ["eacces", "eperm", "errno 13", "os error 13"];
+    const SHELLS: [&str; 9] =
+        ["sh: ", "bash: ", "zsh: ", "dash: ", "/bin/sh: ", "/bin/bash: ", "cat: ", "ls: ", "tee: "];
+    let Some(at) = line.find("permission") else { return false };
+    let quotes = ['\'', '"', '`', '‘', '’'];
+    let path = |word: &str| {
+        let word = word.trim_matches(quotes);
+        ["/", "./", "../", "~/"].iter().any(|start| word.starts_with(start)) && !word.contains("://")
+    };
+    let before = line[..at].trim_end_matches([' ', ':']);
+    let after = line[at..].split_once("denied").map_or("", |(_, after)| after);
+    let after = after.trim_start_matches([' ', ':', ',', '(']);
+    ERRNOS.iter().any(|errno| line.contains(errno))
+        || SHELLS.iter().any(|shell| line.trim_start().starts_with(shell))
+        || FILE_WORDS.iter().any(|words| before.contains(words))
+        || before.split_whitespace().next_back().is_some_and(path)
+        || after.split_whitespace().next().is_some_and(path)
 }
 
 /// Whether `text` holds the pattern's words with at most one character between each two.

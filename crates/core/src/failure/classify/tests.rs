@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Each pattern of the general table, as services and CLIs put it.
-const IN_A_SENTENCE: [(Category, &str, &str); 58] = {
+const IN_A_SENTENCE: [(Category, &str, &str); 61] = {
     use Category::{Authentication, Configuration, Network, NotFound, Quota, RateLimit, Server, Timeout, Validation};
     [
         (Quota, "insufficient_quota", r#"{"error":{"code":"insufficient_quota","message":"You exceeded your plan"}}"#),
@@ -64,6 +64,9 @@ const IN_A_SENTENCE: [(Category, &str, &str); 58] = {
         (Configuration, "invalid_config", "invalid_config: unknown field model"),
         (Configuration, "cli_not_installed", "cli_not_installed: codex"),
         (Configuration, "cli_not_installed", "The CLI not installed on this machine"),
+        (Configuration, "EACCES", "Error: EACCES: permission denied, mkdir '/home/u/.agent'"),
+        (Configuration, "errno_13", "PermissionError: [Errno 13] Permission denied: 'x'"),
+        (Configuration, "os_error_13", "Error: Permission denied (os error 13)"),
     ]
 };
 
@@ -127,6 +130,38 @@ fn a_number_is_a_status_only_where_it_says_so() {
     ] {
         assert_eq!(classify(text, &[]), category, "{text}");
     }
+}
+
+#[test]
+fn permission_denied_is_not_authentication_when_it_is_about_a_file() {
+    for text in [
+        "EACCES: permission denied, open '/root/.qwen/settings.json'",
+        "Error: EACCES: permission denied, mkdir '/home/u/.gemini'",
+        "spawn /usr/bin/foo EACCES",
+        "PermissionError: [Errno 13] Permission denied: 'x.txt'",
+        "Error: Permission denied (os error 13)",
+        "bash: ./run.sh: Permission denied",
+        "sh: 1: cannot create out.txt: Permission denied",
+        "cat: notes: Permission denied",
+        "open /etc/shadow: permission denied",
+        "permission denied: /var/lib/x",
+        "mkdir: cannot create directory ‘build’: Permission denied",
+        "error: could not lock config file .git/config: Permission denied",
+    ] {
+        assert_ne!(classify(text, &[]), Category::Authentication, "{text}");
+    }
+    for text in [
+        "7 PERMISSION_DENIED: The caller does not have permission",
+        "permission denied for this model",
+        "Permission denied: Consumer 'projects/1' has been suspended",
+        "git@github.com: Permission denied (publickey).",
+        "EACCES: permission denied, open '/x'\nAPI error: permission denied",
+        "https://api.example.com/v1/messages: permission denied",
+        "EACCES: permission denied, open '/x'\nstatus 401",
+    ] {
+        assert_eq!(classify(text, &[]), Category::Authentication, "{text}");
+    }
+    assert_eq!(classify("EACCES: permission denied, open '/x'", &[]), Category::Configuration);
 }
 
 #[test]
