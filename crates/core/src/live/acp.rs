@@ -8,7 +8,7 @@
 use serde_json::{Value, json};
 
 use super::rpc::{self, Message, Rpc};
-use super::{Greeting, Meaning};
+use super::{Greeting, Meaning, PERMISSION_REFUSED};
 use crate::provider::Permissions;
 
 #[derive(Debug)]
@@ -58,10 +58,14 @@ impl Acp {
         match rpc::read(message) {
             Message::Result(id, result) => self.answered(id, result, reply),
             Message::Error(id, error) => self.refused(id, error, reply),
-            Message::Request(id, method, params) => {
-                reply.extend(self.answer(id, method, params));
-                // A decoder tells of it.
-                if method == "session/request_permission" { Meaning::Said } else { Meaning::Nothing }
+            Message::Request(id, "session/request_permission", params) => {
+                let (words, allowed) = self.permit(id, params);
+                reply.extend(words);
+                if allowed { Meaning::Said } else { Meaning::SaidWith(refusal_note(params)) }
+            }
+            Message::Request(id, method, _) => {
+                reply.extend(self.rpc.refusal(id, method));
+                Meaning::Nothing
             }
             Message::Notification("session/update", params) => {
                 let ours = params.get("sessionId").and_then(Value::as_str) == Some(self.session.as_str());
@@ -160,23 +164,31 @@ impl Acp {
         }
     }
 
-    fn answer(&self, id: &Value, method: &str, params: &Value) -> Vec<u8> {
-        if method != "session/request_permission" {
-            return self.rpc.refusal(id, method);
-        }
-        let kinds = match self.greeting.permissions {
-            Permissions::Full => ["allow_once", "allow_always"],
+    /// Answers a request for permission, and says whether it was granted.
+    ///
+    /// A refusal picks the option that rejects this one tool, so that the agent can go on. `cancelled` is not an answer
+    /// here: by the protocol it means that the whole turn is over.
+    fn permit(&self, id: &Value, params: &Value) -> (Vec<u8>, bool) {
+        let (allowed, kinds) = match self.greeting.permissions {
+            Permissions::Full => (true, ["allow_once", "allow_always"]),
             // What this level allows it does without asking.
-            Permissions::Read | Permissions::Edit => ["reject_once", "reject_always"],
+            Permissions::Read | Permissions::Edit => (false, ["reject_once", "reject_always"]),
         };
         let options = params.get("options").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let option =
             |kind: &str| options.iter().find(|option| option.get("kind").and_then(Value::as_str) == Some(kind));
-        let chosen = kinds.iter().find_map(|kind| option(kind)?.get("optionId"));
-        let outcome = match chosen {
-            Some(option) => json!({"outcome": "selected", "optionId": option}),
-            None => json!({"outcome": "cancelled"}),
-        };
-        self.rpc.result(id, json!({"outcome": outcome}))
+        match kinds.iter().find_map(|kind| option(kind)?.get("optionId")) {
+            Some(option) => {
+                let outcome = json!({"outcome": "selected", "optionId": option});
+                (self.rpc.result(id, json!({ "outcome": outcome })), allowed)
+            }
+            None => (self.rpc.error(id, "permission is refused"), false),
+        }
     }
+}
+
+/// Tells a decoder that the tool call was refused.
+fn refusal_note(params: &Value) -> Value {
+    let call = params.get("toolCall").cloned().unwrap_or_default();
+    json!({"jsonrpc": "2.0", "method": PERMISSION_REFUSED, "params": {"toolCall": call}})
 }

@@ -31,6 +31,10 @@ use crate::lines::{self, Lines};
 use crate::provider::Permissions;
 pub use recipe::{Modes, Recipe};
 
+/// Method of the note that follows a request for permission in what a decoder reads, when the request was refused: a CLI
+/// does not always say itself why it stops there.
+pub(crate) const PERMISSION_REFUSED: &str = "trunkline/permission_refused";
+
 /// What is spoken over a process's stdio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -41,6 +45,18 @@ pub enum Protocol {
     AppServer,
     /// The Agent Client Protocol.
     Acp,
+}
+
+impl Protocol {
+    /// Its name in a recipe.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::AppServer => "app-server",
+            Self::Acp => "acp",
+        }
+    }
 }
 
 /// What a process is told before its first turn, beside its arguments.
@@ -105,6 +121,8 @@ enum Meaning {
     Said,
     /// It is about the turn, which is over with it.
     SaidLast,
+    /// It is about the turn, and so is this note of ours.
+    SaidWith(Value),
     /// It was for us, or is about nothing.
     Nothing,
     Ready,
@@ -214,8 +232,12 @@ impl Line {
                     self.stage = Stage::Ready;
                 }
             }
+            Meaning::SaidWith(note) if busy => {
+                pass(line, heard);
+                pass(&note.to_string(), heard);
+            }
             // Of a turn that is over, or was never asked for.
-            Meaning::Said | Meaning::SaidLast | Meaning::Nothing => {}
+            Meaning::Said | Meaning::SaidLast | Meaning::SaidWith(_) | Meaning::Nothing => {}
             Meaning::Ready if self.stage == Stage::Booting => self.stage = Stage::Ready,
             Meaning::Ready => {}
             Meaning::Broken(why) => self.stage = Stage::Broken(why),

@@ -55,6 +55,11 @@ impl Rpc {
         self.words(json!({"id": id, "error": {"code": -32601, "message": format!("{method} is not offered here")}}))
     }
 
+    /// The answer to a request that is understood and not granted.
+    pub(super) fn error(&self, id: &Value, message: &str) -> Vec<u8> {
+        self.words(json!({"id": id, "error": {"code": -32000, "message": message}}))
+    }
+
     fn words(&self, mut message: Value) -> Vec<u8> {
         if self.versioned {
             message["jsonrpc"] = "2.0".into();

@@ -1,6 +1,7 @@
 //! What real CLIs were told and said, replayed; and what must hold whatever they say.
 
 mod any_bytes;
+mod permission;
 mod recordings;
 
 use super::*;

@@ -1,15 +1,48 @@
 //! The Agent Client Protocol, which Gemini CLI, Qwen Code and OpenCode speak when a process is kept: JSON-RPC, with the
 //! agent's steps as `session/update` notifications and the end of a turn as the answer to `session/prompt`.
+//!
+//! A tool call is announced while the model still writes its arguments. It becomes an event when it runs or asks for
+//! permission, with the arguments known by then.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::event::Usage;
+use crate::event::{Finish, Usage};
 use crate::failure::Category;
+use crate::live::PERMISSION_REFUSED;
 use crate::parse::fields::{nested, text_of, usage};
 use crate::parse::transcript::{Fault, Transcript};
 
 /// How Gemini CLI reports a change of mode, as if it were the agent's text.
 const MODE_UPDATE: &str = "[MODE_UPDATE]";
+
+/// Tool calls that are remembered between their announcement and their end.
+const MAX_CALLS: usize = 256;
+
+/// State of a turn beside its transcript.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    calls: Vec<Call>,
+    /// The refused permission after which the agent has said nothing yet.
+    refused: Option<String>,
+    thought_chars: u64,
+}
+
+#[derive(Debug)]
+struct Call {
+    id: String,
+    name: String,
+    input: Value,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The model is still writing its arguments.
+    Announced,
+    Running,
+    /// Kept, because some agents report the failure of a refused call and some do not.
+    Over,
+}
 
 pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
     if value.get("jsonrpc").is_none() {
@@ -17,18 +50,24 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
     }
     transcript.expects_end = true;
     let method = value.get("method").and_then(Value::as_str).unwrap_or_default();
+    let params = value.get("params").unwrap_or(&Value::Null);
     if let Some(error) = value.get("error") {
         transcript.fault = Some(fault(error));
     } else if let Some(result) = value.get("result") {
         read_result(result, transcript);
     } else if method == "session/update" {
-        let params = value.get("params").unwrap_or(&Value::Null);
         transcript.started(params.get("sessionId").and_then(Value::as_str), None);
         read_update(params.get("update").unwrap_or(&Value::Null), transcript);
     } else if method == "session/request_permission" {
-        let title = value.pointer("/params/toolCall/title").and_then(Value::as_str).unwrap_or("a tool");
-        transcript.notice(format!("asks for permission: {title}"));
+        let call = params.get("toolCall").unwrap_or(&Value::Null);
+        transcript.notice(format!("asks for permission: {}", title(call)));
+        announce(call, transcript);
+        run(call, transcript);
         transcript.begin_message(None);
+    } else if method == PERMISSION_REFUSED {
+        let call = params.get("toolCall").unwrap_or(&Value::Null);
+        transcript.acp.refused = Some(title(call).to_owned());
+        finish(call, "permission was refused", false, transcript);
     }
     true
 }
@@ -36,55 +75,150 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
 fn read_update(update: &Value, transcript: &mut Transcript) {
     let field = |name: &str| update.get(name).and_then(Value::as_str).unwrap_or_default();
     let text = || update.pointer("/content/text").and_then(Value::as_str).unwrap_or_default();
-    if let Some(call) = update.pointer("/_meta/usage").and_then(usage) {
+    if let Some(call) = update.pointer("/_meta/usage").and_then(counted) {
         // Qwen counts each call of the model by itself.
-        let sum = transcript.usage.get_or_insert_default();
-        sum.input_tokens = sum.input_tokens.saturating_add(call.input_tokens);
-        sum.output_tokens = sum.output_tokens.saturating_add(call.output_tokens);
+        transcript.usage = Some(transcript.usage.unwrap_or_default().plus(call));
     }
     match field("sessionUpdate") {
         "agent_message_chunk" if !text().starts_with(MODE_UPDATE) => {
             transcript.completed = false;
+            if !text().trim().is_empty() {
+                transcript.acp.refused = None;
+            }
             transcript.text(text());
         }
-        "agent_thought_chunk" => transcript.thinking(text()),
-        "user_message_chunk" => transcript.echo(text()),
-        "tool_call" => {
-            let input = update.get("rawInput").cloned().unwrap_or(Value::Null);
-            transcript.tool_started(field("toolCallId"), field("title"), input);
+        "agent_thought_chunk" => {
+            transcript.acp.thought_chars += text().chars().count() as u64;
+            transcript.thinking(text());
         }
-        "tool_call_update" if matches!(field("status"), "completed" | "failed") => {
-            let output: Vec<String> = update
-                .get("content")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-                .filter_map(|part| part.get("content")?.get("text").and_then(text_of))
-                .collect();
-            transcript.tool_finished(field("toolCallId"), &output.concat(), field("status") == "completed");
-            transcript.begin_message(None);
+        "user_message_chunk" => transcript.echo(text()),
+        "tool_call" | "tool_call_update" => {
+            if field("sessionUpdate") == "tool_call" {
+                // The same id anew is another call.
+                transcript.acp.calls.retain(|call| call.id != id(update) || call.state != State::Over);
+            }
+            announce(update, transcript);
+            match field("status") {
+                "completed" | "failed" => {
+                    let output: Vec<String> = update
+                        .get("content")
+                        .and_then(Value::as_array)
+                        .into_iter()
+                        .flatten()
+                        .filter_map(|part| part.get("content")?.get("text").and_then(text_of))
+                        .collect();
+                    run(update, transcript);
+                    finish(update, &output.concat(), field("status") == "completed", transcript);
+                    transcript.begin_message(None);
+                }
+                // The model is still writing its arguments.
+                "pending" => {}
+                // The status is optional in an update: the arguments are there, so it runs.
+                _ => run(update, transcript),
+            }
         }
         _ => {}
     }
 }
 
+fn id(call: &Value) -> &str {
+    call.get("toolCallId").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn title(call: &Value) -> &str {
+    call.get("title").and_then(Value::as_str).unwrap_or("a tool")
+}
+
+/// Notes a tool call, and what more is said of its arguments.
+fn announce(call: &Value, transcript: &mut Transcript) {
+    let calls = &mut transcript.acp.calls;
+    let known = calls.iter_mut().find(|known| known.id == id(call));
+    let input = arguments(call);
+    match known {
+        Some(known) if known.state == State::Announced => known.input = input.unwrap_or_else(|| known.input.take()),
+        Some(_) => {}
+        None => {
+            if calls.len() >= MAX_CALLS {
+                calls.remove(0);
+            }
+            let name = call.pointer("/_meta/toolName").and_then(Value::as_str).unwrap_or_else(|| title(call));
+            let input = input.unwrap_or(Value::Null);
+            calls.push(Call { id: id(call).to_owned(), name: name.to_owned(), input, state: State::Announced });
+        }
+    }
+}
+
+/// The arguments of a call. Gemini CLI keeps them to itself, and tells which files the call is about.
+fn arguments(call: &Value) -> Option<Value> {
+    let raw = call.get("rawInput").filter(|raw| !raw.is_null() && raw.as_object().is_none_or(|raw| !raw.is_empty()));
+    raw.cloned().or_else(|| {
+        let places = call.get("locations").and_then(Value::as_array)?.iter();
+        let paths: Vec<&str> = places.filter_map(|place| place.get("path").and_then(Value::as_str)).collect();
+        (!paths.is_empty()).then(|| json!({ "paths": paths }))
+    })
+}
+
+/// The call is carried out, or is about to be: its arguments are complete.
+fn run(call: &Value, transcript: &mut Transcript) {
+    let announced = |known: &&mut Call| known.id == id(call) && known.state == State::Announced;
+    let Some(call) = transcript.acp.calls.iter_mut().find(announced) else { return };
+    call.state = State::Running;
+    let (id, name, input) = (call.id.clone(), call.name.clone(), call.input.clone());
+    transcript.tool_started(&id, &name, input);
+}
+
+/// The call is over, once.
+fn finish(call: &Value, output: &str, ok: bool, transcript: &mut Transcript) {
+    let id = id(call);
+    let running = |known: &&mut Call| known.id == id && known.state == State::Running;
+    let Some(call) = transcript.acp.calls.iter_mut().find(running) else { return };
+    call.state = State::Over;
+    transcript.tool_finished(id, output, ok);
+}
+
 fn read_result(result: &Value, transcript: &mut Transcript) {
     transcript.started(result.get("sessionId").and_then(Value::as_str), None);
     let Some(reason) = result.get("stopReason").and_then(Value::as_str) else { return };
-    if let Some(counted) = result.pointer("/_meta/quota/token_count").and_then(usage) {
-        transcript.usage = Some(counted);
-    } else if let Some(last) = result.get("usage").and_then(usage) {
+    if let Some(sum) = result.pointer("/_meta/quota/token_count").and_then(usage) {
+        transcript.usage = Some(with_thoughts(sum, transcript.acp.thought_chars));
+    } else if let Some(last) = result.get("usage").and_then(counted) {
         // OpenCode counts the last call of the model alone; where a tool was used, there were others.
         transcript.usage = Some(Usage { estimated: transcript.used_tools(), ..last });
     }
     let failed = |text: &str, category| Fault { text: text.to_owned(), category: Some(category), ..Fault::default() };
-    transcript.fault = match reason {
-        "cancelled" => Some(failed("the turn was cancelled", Category::Cancelled)),
-        "refusal" => Some(failed("the model refused", Category::Validation)),
-        _ => None,
+    transcript.fault = match (reason, transcript.acp.refused.take()) {
+        ("cancelled" | "end_turn", Some(refused)) => {
+            let text = format!("the turn was cut short: permission for {refused:?} was refused");
+            Some(failed(&text, Category::Configuration))
+        }
+        ("cancelled", None) => Some(failed("the turn was cancelled", Category::Cancelled)),
+        ("refusal", _) => Some(failed("the model refused", Category::Validation)),
+        ("max_turn_requests", _) => Some(failed("reached the maximum number of turns", Category::Unknown)),
+        (_, _) => None,
     };
+    transcript.finish = (reason == "max_tokens").then_some(Finish::Length);
     transcript.completed = transcript.fault.is_none();
     transcript.begin_message(None);
+}
+
+/// The tokens of a count that may have reasoning and cached input apart: where it names a total, they add up to it.
+fn counted(count: &Value) -> Option<Usage> {
+    let number = |name: &str| count.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let Usage { input_tokens, output_tokens, .. } = usage(count)?;
+    let apart = number("totalTokens").saturating_sub(input_tokens.saturating_add(output_tokens));
+    let thoughts = number("thoughtTokens").min(apart);
+    Some(Usage {
+        input_tokens: input_tokens.saturating_add(apart - thoughts),
+        output_tokens: output_tokens.saturating_add(thoughts),
+        cached_tokens: number("cachedReadTokens"),
+        estimated: false,
+    })
+}
+
+/// Gemini CLI leaves reasoning out of its sum here, and shows it: its tokens are estimated.
+fn with_thoughts(sum: Usage, chars: u64) -> Usage {
+    let thoughts = chars.div_ceil(4);
+    Usage { output_tokens: sum.output_tokens.saturating_add(thoughts), estimated: sum.estimated || thoughts > 0, ..sum }
 }
 
 /// Gemini's code is the HTTP status, and its message may be the service's whole answer.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::failure::Category;
 use crate::parse::codex;
 use crate::parse::fields::usage;
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::transcript::{Fault, Of, Transcript};
 
 /// The most items that are remembered for having been thought aloud.
 const MANY: usize = 4096;
@@ -78,9 +78,7 @@ impl AppServer {
         match field("type") {
             "user_message" | "hook_prompt" | "context_compaction" => {}
             "agent_message" if event == "item.completed" => {
-                transcript.begin_message(Some(field("id")));
-                let (text, shown) = (field("text"), transcript.mark());
-                transcript.text(text.get(shown..).unwrap_or_default());
+                transcript.whole(Of::Message(Some(field("id"))), field("text"));
             }
             "reasoning" if event == "item.completed" && !self.thought.contains(field("id")) => {
                 for part in item.get("summary").and_then(Value::as_array).into_iter().flatten() {

@@ -1,7 +1,8 @@
 //! Claude Code `stream-json` and `json`, and Qwen Code, which speaks the same words.
 //!
 //! With partial messages every text comes twice, as deltas and as a finished block: the block only adds what the deltas
-//! lacked. A failed stream takes its deltas back (`abandoned_blocks`) and starts again under another message id.
+//! lacked. Its message may have another id than theirs, or none. A failed stream takes its deltas back
+//! (`abandoned_blocks`) and starts again under another message id.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use serde_json::Value;
 use crate::event::{Finish, Usage};
 use crate::parse::MAX_ANSWER;
 use crate::parse::fields::{text_of, usage};
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::transcript::{Fault, Of, Transcript};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,14 +23,40 @@ pub(super) enum Flavour {
 
 const QWEN_ERROR: &str = "[API Error: ";
 
+/// Events of the service's own stream, which some programs print without an envelope.
+const RAW_EVENTS: [&str; 6] = [
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+];
+
+/// Events that add nothing to a turn: signs of life during a long tool, and housekeeping.
+const SILENT_EVENTS: [&str; 12] = [
+    "auth_status",
+    "command_lifecycle",
+    "control_cancel_request",
+    "control_request",
+    "control_response",
+    "conversation_reset",
+    "files_persisted",
+    "keep_alive",
+    "prompt_suggestion",
+    "tool_progress",
+    "tool_use_summary",
+    "update_environment_variables",
+];
+
 /// A retry that waits this long is not worth waiting for, in milliseconds.
 const HOPELESS_DELAY: u64 = 30_000;
 
 #[derive(Debug)]
 pub(super) struct Claude {
     flavour: Flavour,
-    /// What the deltas of the present block have said.
-    block: String,
+    /// Reasoning that deltas have shown and no whole block has repeated yet.
+    thought: String,
     /// Where each block of the present message began.
     marks: Vec<usize>,
     /// The class of the error that the last synthetic message carried.
@@ -44,7 +71,7 @@ impl Claude {
     pub(super) fn new(flavour: Flavour) -> Self {
         Self {
             flavour,
-            block: String::new(),
+            thought: String::new(),
             marks: Vec::new(),
             error_class: None,
             resets_at: None,
@@ -55,7 +82,9 @@ impl Claude {
 
     pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
-        if !matches!(kind, "system" | "assistant" | "user" | "stream_event" | "rate_limit_event" | "result") {
+        let raw = RAW_EVENTS.contains(&kind);
+        let spoken = matches!(kind, "system" | "assistant" | "user" | "stream_event" | "rate_limit_event" | "result");
+        if !spoken && !raw && !SILENT_EVENTS.contains(&kind) {
             return false;
         }
         if kind == "result" && value.get("status").is_some() {
@@ -72,13 +101,15 @@ impl Claude {
             "system" => self.system(value, transcript),
             "assistant" => self.assistant(value, transcript),
             "user" => user(value, transcript),
-            "stream_event" => self.stream_event(value, transcript),
+            "stream_event" => self.stream_event(value.get("event").unwrap_or(&Value::Null), value, transcript),
             "rate_limit_event" => {
                 let info = value.get("rate_limit_info").unwrap_or(&Value::Null);
                 let rejected = info.get("status").and_then(Value::as_str) == Some("rejected");
                 self.resets_at = info.get("resetsAt").and_then(Value::as_i64).filter(|_| rejected);
             }
-            _ => self.result(value, transcript),
+            "result" => self.result(value, transcript),
+            _ if raw => self.stream_event(value, value, transcript),
+            _ => {}
         }
         true
     }
@@ -110,6 +141,7 @@ impl Claude {
                 let number = |name: &str| data.get(name).and_then(Value::as_u64);
                 if data.get("preserveText").and_then(Value::as_bool) == Some(false) {
                     transcript.retract(0);
+                    self.thought.clear();
                 }
                 if let (Some(attempt), Some(delay)) = (number("attempt"), number("delayMs")) {
                     transcript.notice(format!("retrying in {} s (attempt {attempt})", delay / 1000));
@@ -140,18 +172,22 @@ impl Claude {
             transcript.transient = Some(Fault { text, kind: self.error_class.clone(), ..Fault::default() });
             return;
         }
-        self.begin(message.get("id").and_then(Value::as_str), transcript);
+        let id = message.get("id").and_then(Value::as_str);
         self.count(message, transcript);
         let content = message.get("content").unwrap_or(&Value::Null);
+        let mut of = Of::Message(id);
         if let Some(text) = content.as_str() {
-            self.finished_block(text, transcript);
+            self.whole(of, text, transcript);
+            of = Of::Present;
         }
         for block in content.as_array().into_iter().flatten() {
             let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
             match field("type") {
-                "text" => self.finished_block(field("text"), transcript),
-                "thinking" if self.block.is_empty() => transcript.thinking(field("thinking")),
-                "thinking" => self.block.clear(),
+                "text" => {
+                    self.whole(of, field("text"), transcript);
+                    of = Of::Present;
+                }
+                "thinking" => self.whole_thought(field("thinking"), transcript),
                 "tool_use" | "server_tool_use" => {
                     let input = block.get("input").cloned().unwrap_or(Value::Null);
                     transcript.tool_started(field("id"), field("name"), input);
@@ -162,6 +198,10 @@ impl Claude {
                 }
                 _ => {}
             }
+        }
+        // A message without text ends the one before it, unless that one is still being streamed.
+        if of != Of::Present && !transcript.awaits_whole() {
+            self.begin(id, transcript);
         }
     }
 
@@ -179,27 +219,43 @@ impl Claude {
     }
 
     /// A whole block of text: shows what its deltas have not.
-    fn finished_block(&mut self, text: &str, transcript: &mut Transcript) {
-        let streamed = std::mem::take(&mut self.block);
-        match text.strip_prefix(streamed.as_str()) {
-            Some(rest) => self.show(rest, transcript),
-            None => self.show(text, transcript),
+    fn whole(&mut self, of: Of<'_>, text: &str, transcript: &mut Transcript) {
+        let (text, error) = self.without_error(text);
+        transcript.whole(of, text);
+        if !transcript.withheld().ends_with(error) {
+            transcript.withhold(error);
         }
     }
 
     fn show(&self, text: &str, transcript: &mut Transcript) {
+        let (text, error) = self.without_error(text);
+        transcript.text(text);
+        transcript.withhold(error);
+    }
+
+    /// The text up to an error that stands in it, and the error.
+    fn without_error<'t>(&self, text: &'t str) -> (&'t str, &'t str) {
         match text.find(QWEN_ERROR) {
-            Some(at) if self.flavour == Flavour::Qwen => {
-                transcript.text(&text[..at]);
-                transcript.withhold(&text[at..]);
-            }
-            Some(_) | None => transcript.text(text),
+            Some(at) if self.flavour == Flavour::Qwen => text.split_at(at),
+            Some(_) | None => (text, ""),
+        }
+    }
+
+    /// A whole block of reasoning: shows what its deltas have not.
+    fn whole_thought(&mut self, whole: &str, transcript: &mut Transcript) {
+        let streamed = std::mem::take(&mut self.thought);
+        if let Some(later) = streamed.strip_prefix(whole) {
+            later.clone_into(&mut self.thought);
+        } else if !streamed.is_empty() && streamed.ends_with(whole) {
+            self.thought = streamed[..streamed.len() - whole.len()].to_owned();
+        } else {
+            transcript.thinking(whole.strip_prefix(streamed.as_str()).unwrap_or(whole));
         }
     }
 
     fn remember(&mut self, delta: &str) {
-        if self.block.len() + delta.len() <= MAX_ANSWER {
-            self.block.push_str(delta);
+        if self.thought.len() + delta.len() <= MAX_ANSWER {
+            self.thought.push_str(delta);
         }
     }
 
@@ -207,29 +263,30 @@ impl Claude {
         let before = transcript.mark();
         transcript.begin_message(id);
         if transcript.mark() == 0 && before > 0 {
-            self.block.clear();
             self.marks.clear();
         }
     }
 
-    fn stream_event(&mut self, value: &Value, transcript: &mut Transcript) {
-        let Some(event) = value.get("event") else { return };
+    fn stream_event(&mut self, event: &Value, envelope: &Value, transcript: &mut Transcript) {
         match event.get("type").and_then(Value::as_str).unwrap_or_default() {
             "message_start" => {
                 let message = event.get("message");
                 transcript.started(None, message.and_then(|m| m.get("model")).and_then(Value::as_str));
-                self.block.clear();
+                self.thought.clear();
                 self.marks.clear();
                 transcript.begin_message(message.and_then(|m| m.get("id")).and_then(Value::as_str));
             }
             "content_block_start" => {
-                self.block.clear();
+                // The first block of a message whose start was not printed.
+                let first = event.get("index").and_then(Value::as_u64) == Some(0);
+                if first && transcript.mark() > 0 && !transcript.awaits_whole() {
+                    self.begin(None, transcript);
+                }
                 self.marks.push(transcript.mark());
             }
             "content_block_delta" => {
                 let delta = event.get("delta").unwrap_or(&Value::Null);
                 if let Some(text) = delta.get("text").and_then(Value::as_str) {
-                    self.remember(text);
                     self.show(text, transcript);
                 } else if let Some(text) = delta.get("thinking").and_then(Value::as_str) {
                     self.remember(text);
@@ -237,12 +294,12 @@ impl Claude {
                 }
             }
             "message_stop" => {
-                let abandoned = value.get("abandoned_blocks").or_else(|| event.get("abandoned_blocks"));
+                let abandoned = envelope.get("abandoned_blocks").or_else(|| event.get("abandoned_blocks"));
                 if let Some(from) = abandoned.and_then(|blocks| blocks.get("from_block_index")).and_then(Value::as_u64)
                 {
                     let mark = usize::try_from(from).ok().and_then(|from| self.marks.get(from)).copied().unwrap_or(0);
                     transcript.retract(mark);
-                    self.block.clear();
+                    self.thought.clear();
                 }
             }
             _ => {}

@@ -201,7 +201,18 @@ fn by_shape(claude: &mut claude::Claude, value: &Value, transcript: &mut Transcr
             gemini::value(value, transcript)
         }
         "result" if value.get("status").is_some() => gemini::value(value, transcript),
-        "system" | "assistant" | "user" | "stream_event" | "result" => claude.value(value, transcript),
+        "system"
+        | "assistant"
+        | "user"
+        | "stream_event"
+        | "result"
+        | "tool_progress"
+        | "message_start"
+        | "content_block_start"
+        | "content_block_delta"
+        | "content_block_stop"
+        | "message_delta"
+        | "message_stop" => claude.value(value, transcript),
         _ => common(value, transcript) || fields::fragment(value, transcript),
     }
 }

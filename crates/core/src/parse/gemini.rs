@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::event::Usage;
 use crate::parse::fields::{error, nested, text_of, usage};
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::transcript::{Fault, Of, Transcript};
 
 pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
     let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -46,10 +46,11 @@ fn read_message(value: &Value, transcript: &mut Transcript) {
     match value.get("role").and_then(Value::as_str) {
         Some("user") => transcript.echo(&text),
         Some("assistant" | "model") => {
-            if value.get("delta").and_then(Value::as_bool) != Some(true) {
-                transcript.begin_message(None);
+            if value.get("delta").and_then(Value::as_bool) == Some(true) {
+                transcript.text(&text);
+            } else {
+                transcript.whole(Of::Message(None), &text);
             }
-            transcript.text(&text);
             if let Some(usage) = value.get("usage").and_then(usage) {
                 transcript.usage = Some(usage);
             }
@@ -59,7 +60,7 @@ fn read_message(value: &Value, transcript: &mut Transcript) {
 }
 
 fn read_result(value: &Value, transcript: &mut Transcript) {
-    if let Some(usage) = value.get("stats").and_then(usage) {
+    if let Some(usage) = value.get("stats").and_then(with_thoughts) {
         transcript.usage = Some(usage);
     }
     if value.get("status").and_then(Value::as_str) == Some("success") {
@@ -101,13 +102,21 @@ fn error_of(value: &Value) -> Option<Fault> {
     })
 }
 
+/// The tokens of a stream's end. Reasoning is output, and is counted only in the total there.
+fn with_thoughts(stats: &Value) -> Option<Usage> {
+    let counted = usage(stats)?;
+    let total = stats.get("total_tokens").and_then(Value::as_u64).unwrap_or(0);
+    let output_tokens = counted.output_tokens.max(total.saturating_sub(counted.input_tokens));
+    Some(Usage { output_tokens, ..counted })
+}
+
 fn sum_of_models(models: &Value) -> Option<Usage> {
     let mut sum = Usage::default();
     for model in models.as_object()?.values() {
         let tokens =
             |name: &str| model.get("tokens").and_then(|tokens| tokens.get(name)).and_then(Value::as_u64).unwrap_or(0);
         sum.input_tokens = sum.input_tokens.saturating_add(tokens("prompt"));
-        sum.output_tokens = sum.output_tokens.saturating_add(tokens("candidates"));
+        sum.output_tokens = sum.output_tokens.saturating_add(tokens("candidates")).saturating_add(tokens("thoughts"));
         sum.cached_tokens = sum.cached_tokens.saturating_add(tokens("cached"));
     }
     Some(sum)

@@ -4,6 +4,7 @@ mod any_bytes;
 mod invariants;
 mod protocol;
 mod recordings;
+mod repeated;
 mod shapes;
 
 use super::Format;

@@ -1,16 +1,17 @@
 //! What has been understood so far: the state every dialect writes to, and the rules all of them share.
 //!
-//! Two rules live here. Text is shown once: a whole message that repeats its own deltas adds nothing. And text that
-//! turns out to be an error's wording is never shown: dialects hand it to [`Transcript::withhold`].
+//! Two rules live here. Text is shown once: a whole message that repeats its own deltas adds nothing, whatever ids both
+//! carry ([`Transcript::whole`]). And text that turns out to be an error's wording is never shown: dialects hand it to
+//! [`Transcript::withhold`].
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use crate::ansi::Ansi;
-use crate::event::{Event, Finish, SessionId, Usage};
+use crate::event::{Call, Event, Finish, SessionId, Usage};
 use crate::failure::Category;
-use crate::parse::MAX_ANSWER;
+use crate::parse::{MAX_ANSWER, acp};
 use crate::phase::{Phase, Phases};
 
 /// The most of a tool's output that an event carries.
@@ -30,6 +31,8 @@ pub(super) struct Transcript {
     /// What the provider says about its answer.
     pub(super) metadata: Map<String, Value>,
     pub(super) finish: Option<Finish>,
+    /// Calls that the client is asked to make.
+    pub(super) calls: Vec<Call>,
     pub(super) phases: Phases,
     tools: bool,
     /// The message that is being written.
@@ -65,6 +68,8 @@ pub(super) struct Transcript {
     pub(super) exit_counts: bool,
     /// It speaks the provider protocol: nothing else that it prints is an answer.
     pub(super) strict: bool,
+    /// It broke that protocol, and the fault says how.
+    pub(super) malformed: bool,
     /// The dialect ends its turns with an event; without one the output is cut off.
     pub(super) expects_end: bool,
     /// How often the CLI has said that it tries again by itself.
@@ -78,14 +83,35 @@ pub(super) struct Transcript {
     pub(super) echo: String,
     /// The latest time stamp the CLI printed, in seconds since the epoch.
     pub(super) now: Option<i64>,
+    pub(super) acp: acp::Progress,
 }
 
 #[derive(Debug, Default)]
 struct Message {
     id: Option<String>,
     text: Option<String>,
+    /// Length of the text that a whole message has repeated; deltas wrote the rest.
+    repeated: usize,
     ansi: Ansi,
     fresh: bool,
+}
+
+/// The message that a whole block of text belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of<'a> {
+    /// The message with this id; without one, a message of its own.
+    Message(Option<&'a str>),
+    /// The message that the block before it belongs to.
+    Present,
+}
+
+/// How a whole block of text relates to what deltas wrote.
+#[derive(Debug, Clone, Copy)]
+enum Repeat {
+    /// It repeats this many bytes of what comes next, and has something new from `rest` on.
+    Next { written: usize, rest: usize },
+    /// It repeats a later block: some wholes come out of order.
+    Later,
 }
 
 /// An error as the CLI reported it.
@@ -123,6 +149,13 @@ impl Transcript {
         self.fault.get_or_insert(Fault { text, category: Some(Category::Server), ..Fault::default() });
     }
 
+    /// A line breaks the provider protocol: the answer is not to be trusted.
+    pub(super) fn malformed(&mut self, wrong: &str) {
+        let text = format!("it printed a line that is not of the protocol: {wrong}");
+        self.malformed = true;
+        self.fault = Some(Fault { text, category: Some(Category::Unknown), ..Fault::default() });
+    }
+
     pub(super) fn started(&mut self, session: Option<&str>, model: Option<&str>) {
         let new_session =
             session.filter(|id| !id.is_empty() && self.session.as_ref().is_none_or(|known| known.0 != **id));
@@ -150,6 +183,70 @@ impl Transcript {
         // A message that repeats what was taken back goes on with it: no gap between them.
         let fresh = self.retracted.is_empty();
         self.message = Message { id: id.map(str::to_owned), fresh, ..Message::default() };
+    }
+
+    /// A whole block of text: adds what its deltas have not.
+    ///
+    /// Deltas are recognised by what they say, not by their id: some CLIs give the whole another id than the deltas, or
+    /// none, and some print no start of a message.
+    pub(super) fn whole(&mut self, of: Of<'_>, text: &str) {
+        let text = crate::ansi::strip(text);
+        let repeat = self.repeat_of(&text);
+        if let Of::Message(id) = of
+            && (id.is_none() || self.message.id.as_deref() != id)
+        {
+            match repeat {
+                Some(Repeat::Next { .. }) => self.split_message(id),
+                Some(Repeat::Later) => {}
+                None => self.begin_message(id),
+            }
+        }
+        let rest = match repeat {
+            Some(Repeat::Next { written, rest }) => {
+                self.message.repeated += written;
+                rest
+            }
+            Some(Repeat::Later) => return,
+            None => 0,
+        };
+        if repeat.is_none() || rest < text.len() {
+            self.text(&text[rest..]);
+            self.message.repeated = self.mark();
+        }
+    }
+
+    /// Whether deltas have written text that no whole message has repeated yet.
+    pub(super) fn awaits_whole(&self) -> bool {
+        self.mark() > self.message.repeated
+    }
+
+    /// What a whole block repeats of the present message, if anything.
+    fn repeat_of(&self, whole: &str) -> Option<Repeat> {
+        let written = self.message.text.as_deref().unwrap_or_default();
+        let streamed = written.get(self.message.repeated..)?;
+        if streamed.is_empty() || whole.is_empty() {
+            None
+        } else if streamed.starts_with(whole) {
+            Some(Repeat::Next { written: whole.len(), rest: whole.len() })
+        } else if whole.starts_with(streamed) {
+            Some(Repeat::Next { written: streamed.len(), rest: streamed.len() })
+        } else if streamed.trim() == whole.trim() {
+            Some(Repeat::Next { written: streamed.len(), rest: whole.len() })
+        } else {
+            streamed.ends_with(whole).then_some(Repeat::Later)
+        }
+    }
+
+    /// Makes what no whole message has repeated yet a message of its own: a whole one says that it begins there.
+    fn split_message(&mut self, id: Option<&str>) {
+        let start = std::mem::take(&mut self.message.repeated);
+        if let Some(text) = &mut self.message.text
+            && start > 0
+        {
+            let own = text.split_off(start);
+            self.previous = Some(std::mem::replace(text, own));
+        }
+        self.message.id = id.map(str::to_owned);
     }
 
     /// A piece of the present message.
