@@ -17,7 +17,7 @@ use crate::model::Normalize;
 use crate::parse::{Context, Decoder, Format};
 use crate::protocol;
 use command::placeholder;
-pub use overlay::{Grants, Overlay};
+pub use overlay::{Grants, Overlay, UnreadableLive};
 
 /// The longest single argument Linux takes, less its terminating NUL.
 pub const MAX_ARGUMENT: usize = 131_071;

@@ -89,6 +89,7 @@ impl Overlay {
     #[must_use]
     pub fn over(self, mut recipe: Provider) -> Provider {
         let (new_args, new_program) = (self.args.is_some(), self.program.is_some());
+        let writes_live = self.live.is_some();
         set(&mut recipe.program, self.program);
         set(&mut recipe.native, self.native);
         set(&mut recipe.format, self.format);
@@ -117,6 +118,10 @@ impl Overlay {
         recipe.whole = if new_args { self.whole } else { self.whole.or(recipe.whole) };
         // So does its way to stay, which another program may not have either.
         recipe.live = if new_args || new_program { self.live } else { self.live.or(recipe.live) };
+        // And a format that is written without one is about the output of a single turn.
+        if !writes_live && recipe.check_live().is_err() {
+            recipe.live = None;
+        }
         recipe.prompt = match self.prompt {
             Some(prompt) => prompt,
             None if new_args && recipe.takes("prompt") => Delivery::Arg,
@@ -132,6 +137,34 @@ impl Provider {
     #[must_use]
     pub fn loses_the_prompt(&self) -> bool {
         self.prompt == Delivery::Arg && !self.takes("prompt")
+    }
+}
+
+/// A recipe whose decoder cannot read its kept process: a warm turn would never end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("format {:?} cannot read the protocol {:?} of `live`", .format.name(), .protocol.name())]
+pub struct UnreadableLive {
+    pub format: Format,
+    pub protocol: live::Protocol,
+}
+
+impl UnreadableLive {
+    /// The way out of it.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        let fit = Format::ALL.into_iter().filter(|format| format.reads(self.protocol)).map(Format::name);
+        format!("use one of the formats {}, or remove `live`", fit.collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl Provider {
+    /// Checks that the decoder of its format understands what it prints when it is kept.
+    pub fn check_live(&self) -> Result<(), UnreadableLive> {
+        let format = self.format;
+        match self.live.as_ref().map(|live| live.protocol).filter(|protocol| !format.reads(*protocol)) {
+            Some(protocol) => Err(UnreadableLive { format, protocol }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -195,6 +228,40 @@ mod tests {
         assert_eq!(changed.failures[1..], claude.failures);
         assert_eq!(changed.noise.last().unwrap(), "hello");
         assert_eq!(changed.env.len(), claude.env.len() + 1);
+    }
+
+    #[test]
+    fn a_kept_process_is_refused_when_the_format_cannot_read_its_protocol() {
+        let mut refused = Vec::new();
+        for protocol in [live::Protocol::Claude, live::Protocol::AppServer, live::Protocol::Acp] {
+            for format in Format::ALL {
+                let toml = format!(
+                    "format = {:?}\nprogram = 'x'\n[live]\nprotocol = {:?}\nargs = []",
+                    format.name(),
+                    protocol.name()
+                );
+                let provider = overlay(&toml).over(plain("x", "x", &[], Format::Text));
+                if let Err(error) = provider.check_live() {
+                    assert_eq!(error, UnreadableLive { format, protocol });
+                    refused.push((protocol.name(), format.name()));
+                }
+            }
+        }
+        for protocol in ["claude", "app-server", "acp"] {
+            for format in ["text", "json", "protocol"] {
+                assert!(refused.contains(&(protocol, format)), "{protocol} {format}");
+            }
+        }
+        assert!(refused.contains(&("app-server", "stream-json")) && refused.contains(&("claude", "codex")));
+        assert!(!refused.contains(&("acp", "stream-json")) && !refused.contains(&("claude", "stream-json")));
+        for (name, provider) in built_in() {
+            assert_eq!(provider.check_live(), Ok(()), "{name}");
+        }
+        let plain_gemini = overlay("format = 'text'").over(built_in().remove("gemini").unwrap());
+        assert_eq!(plain_gemini.live, None, "a recipe's own way to stay goes with its format");
+        let error = UnreadableLive { format: Format::Text, protocol: live::Protocol::AppServer };
+        assert_eq!(error.to_string(), "format \"text\" cannot read the protocol \"app-server\" of `live`");
+        assert_eq!(error.hint(), "use one of the formats codex, or remove `live`");
     }
 
     #[test]

@@ -89,6 +89,13 @@ pub(crate) fn providers(place: &Place) -> Result<BTreeMap<String, Arc<Provider>>
     if let Some(path) = place.file(PROVIDERS_FILE) {
         let text = read(&path)?;
         let own = provider::parse(&text).map_err(|error| ConfigError::toml(&path, &text, &error))?;
+        for (name, provider) in &own {
+            provider.check_live().map_err(|error| {
+                let error_at = format!("[{name}.live]");
+                let message = format!("provider {name}: {error}");
+                ConfigError::new(&path, message).at(&text, &error_at).hint(error.hint())
+            })?;
+        }
         providers.extend(own);
     }
     Ok(providers.into_iter().map(|(name, provider)| (name, Arc::new(provider))).collect())

@@ -128,6 +128,10 @@ fn recipe(
             .mistake(at, "no argument holds {prompt}")
             .hint("add it to `args`, or write `prompt: stdin`"));
     }
+    if let Err(error) = provider.check_live() {
+        let at = config.get("format").or(config.get("live")).map_or(config.at(), |node| node.at);
+        return Err(config.mistake(at, error.to_string()).hint(error.hint()));
+    }
     Ok((Arc::new(provider), args))
 }
 

@@ -263,6 +263,14 @@ const MISTAKES: &[(&str, &str)] = &[
         r#"2:34: provider a: there is no recipe of the name "a" (add `recipe` (claude, codex, gemini, glm, grok, opencode, qwen), or `program` and `format`, to its config)"#,
     ),
     (
+        "providers:\n- {name: a, type: agent, config: {program: x, format: text, live: {protocol: acp, args: []}}}",
+        "2:55: provider a: format \"text\" cannot read the protocol \"acp\" of `live` (use one of the formats claude, codex, gemini, qwen, opencode, ax, stream-json, or remove `live`)",
+    ),
+    (
+        "providers:\n- {name: gemini, type: agent, config: {format: json, live: {protocol: acp, args: []}}}",
+        "2:48: provider gemini: format \"json\" cannot read the protocol \"acp\" of `live` (use one of the formats claude, codex, gemini, qwen, opencode, ax, stream-json, or remove `live`)",
+    ),
+    (
         "providers:\n- {name: a, type: agent, config: {program: x, format: xml}}",
         "2:55: provider a: `format`: unknown variant `xml`, expected one of `claude`, `codex`, `gemini`, `qwen`, `opencode`, `ax`, `text`, `json`, `stream-json`, `protocol`",
     ),
