@@ -51,7 +51,7 @@ pub(crate) struct Attempt {
 
 enum State {
     Live(Box<Live>),
-    /// A line was lost before it had said anything: whatever is left of it is ended,
+    /// A process was lost before it had said anything: whatever is left of it is ended,
     Leaving(Box<Live>, Box<Spec>),
     /// and the same turn begins again in a process of its own.
     Starting(Box<Live>, Starting),
@@ -86,6 +86,8 @@ pub(crate) struct Live {
     pub(crate) last_words: Option<Instant>,
     /// Something of the answer, or a tool, has come.
     pub(crate) shown: bool,
+    /// The same turn without streaming, for an executable that may not know how.
+    pub(crate) generate: Option<Box<Spec>>,
 }
 
 /// How a CLI is parted from.
@@ -235,12 +237,15 @@ impl Attempt {
                 } else if live.decoder.awaits_exit() {
                     let linger = live.belongings.engine.settings.linger;
                     live.last_words.get_or_insert_with(|| Instant::now() + linger);
+                } else if live.decoder.ended() && live.may_generate() {
+                    return self.generate();
                 } else if live.decoder.ended() {
                     self.conclude(Ending::Open, Parting::Ended);
                 }
                 self.enter(phase);
             }
             Step::Exited(_) if live.may_start_over() => self.start_over("had gone"),
+            Step::Exited(Exit::Code(_)) if live.may_generate() => self.generate(),
             // Its output was complete when it was stopped.
             Step::Exited(_) if live.running.was_mute() => self.conclude(Ending::Open, Parting::Exited),
             Step::Exited(Exit::Code(code)) => self.conclude(Ending::Code(code), Parting::Exited),
@@ -318,6 +323,14 @@ impl Attempt {
         self.state = State::Leaving(live, Box::new(spec));
     }
 
+    /// Begins again with an executable that does not stream: its whole answer will be one piece.
+    fn generate(&mut self) {
+        let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
+        let Some(spec) = live.generate.take() else { return };
+        tracing::info!(model = live.model.name, "{} does not stream: asking for the whole answer", live.provider.name);
+        self.state = State::Leaving(live, spec);
+    }
+
     fn start_cold(&mut self) {
         let State::Leaving(mut live, spec) = std::mem::replace(&mut self.state, State::Done) else { return };
         live.carrier = None;
@@ -362,6 +375,11 @@ impl Live {
     /// Whether its process is gone for no reason of the turn's, and nobody will notice another.
     fn may_start_over(&self) -> bool {
         !self.shown && !self.decoder.ended() && self.carrier.as_ref().is_some_and(|carrier| carrier.cold.is_some())
+    }
+
+    /// Whether it has failed only because it cannot stream, as far as can be known.
+    fn may_generate(&self) -> bool {
+        self.generate.is_some() && self.decoder.may_lack_command(&self.running.stderr_tail())
     }
 
     /// A CLI may try for minutes what another could answer now.

@@ -71,6 +71,7 @@ impl Inner {
         let carrier =
             if self.keeps_lines() { self.on_a_line(&launch, &prompt, &program, &cwd, up_to_date).await? } else { None };
         let spec = launch.spec(&prompt, program.clone(), &mut belongings)?;
+        let generate = launch.generating(&spec, &prompt)?.map(Box::new);
         let (running, carrier) = match carrier {
             Some((running, carrier)) => (running, Some(Carrier { cold: Some(spec), ..carrier })),
             None => (self.start_process(spec, provider).await?, None),
@@ -90,6 +91,7 @@ impl Inner {
             standby: attempt.standby,
             last_words: None,
             shown: false,
+            generate,
         }))
     }
 

@@ -118,6 +118,19 @@ impl Launch<'_> {
         self.process(command, program, cwd, workspace)
     }
 
+    /// A streaming executable's process, asked for the whole answer instead; none for anything else.
+    pub(crate) fn generating(&self, streaming: &Spec, prompt: &Prompt) -> Result<Option<Spec>, Failure> {
+        if self.provider.prompt != Delivery::Request || self.provider.whole.is_none() || self.form() != Form::Streamed {
+            return Ok(None);
+        }
+        let cwd = streaming.cwd.to_string_lossy();
+        let values = values(self.model, self.provider, self.settings.sandbox, &prompt.text, &cwd);
+        let command = self.provider.command(Form::Whole, &values)?;
+        let args = command.args.into_iter().map(OsString::from).collect();
+        let limits = Limits::all(self.model.limits.total);
+        Ok(Some(Spec { args, limits, ..streaming.clone() }))
+    }
+
     /// The process that is kept for turns like this one; none where there is no such way, or this turn cannot go it.
     pub(crate) fn boot(&self, prompt: &Prompt, program: PathBuf, cwd: PathBuf) -> Result<Option<Boot>, Failure> {
         let (model, provider) = (self.model, self.provider);

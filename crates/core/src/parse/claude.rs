@@ -34,7 +34,7 @@ const RAW_EVENTS: [&str; 6] = [
 ];
 
 /// Events that add nothing to a turn: signs of life during a long tool, and housekeeping.
-const SILENT_EVENTS: [&str; 12] = [
+const SILENT_EVENTS: [&str; 11] = [
     "auth_status",
     "command_lifecycle",
     "control_cancel_request",
@@ -46,7 +46,6 @@ const SILENT_EVENTS: [&str; 12] = [
     "prompt_suggestion",
     "tool_progress",
     "tool_use_summary",
-    "update_environment_variables",
 ];
 
 /// A retry that waits this long is not worth waiting for, in milliseconds.

@@ -22,9 +22,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ansi;
-use crate::event::{Answer, Event, Finish, SessionId, Usage};
+use crate::event::{Answer, Call, Event, Finish, SessionId, Usage};
 use crate::failure::{Category, Failure, Rule};
 use crate::lines::{Line, Lines};
+use crate::live;
 use crate::model::Normalize;
 use crate::phase::Phase;
 use crate::provider::Form;
@@ -55,6 +56,68 @@ pub enum Format {
     StreamJson,
     /// What an executable of the provider protocol prints.
     Protocol,
+}
+
+impl Format {
+    pub const ALL: [Self; 10] = [
+        Self::Claude,
+        Self::Codex,
+        Self::Gemini,
+        Self::Qwen,
+        Self::Opencode,
+        Self::Ax,
+        Self::Text,
+        Self::Json,
+        Self::StreamJson,
+        Self::Protocol,
+    ];
+
+    /// Its name in a recipe.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+            Self::Qwen => "qwen",
+            Self::Opencode => "opencode",
+            Self::Ax => "ax",
+            Self::Text => "text",
+            Self::Json => "json",
+            Self::StreamJson => "stream-json",
+            Self::Protocol => "protocol",
+        }
+    }
+
+    /// Whether its decoder understands a process that is kept and speaks this protocol.
+    #[must_use]
+    pub const fn reads(self, protocol: live::Protocol) -> bool {
+        match (protocol, self) {
+            (live::Protocol::Claude, Self::Claude | Self::Qwen | Self::StreamJson)
+            | (live::Protocol::AppServer, Self::Codex)
+            | (
+                live::Protocol::Acp,
+                Self::Claude | Self::Codex | Self::Gemini | Self::Qwen | Self::Opencode | Self::Ax | Self::StreamJson,
+            ) => true,
+            (
+                live::Protocol::Claude,
+                Self::Codex | Self::Gemini | Self::Opencode | Self::Ax | Self::Text | Self::Json | Self::Protocol,
+            )
+            | (
+                live::Protocol::AppServer,
+                Self::Claude
+                | Self::Gemini
+                | Self::Qwen
+                | Self::Opencode
+                | Self::Ax
+                | Self::Text
+                | Self::Json
+                | Self::StreamJson
+                | Self::Protocol,
+            )
+            | (live::Protocol::Acp, Self::Text | Self::Json | Self::Protocol) => false,
+        }
+    }
 }
 
 /// What a decoder must know beside the bytes.
@@ -93,6 +156,8 @@ pub struct Conclusion {
     pub finish: Finish,
     pub session: Option<SessionId>,
     pub failure: Option<Failure>,
+    /// Calls that the client is asked to make.
+    pub calls: Vec<Call>,
     /// What it said about its answer.
     pub metadata: Map<String, Value>,
 }
@@ -100,10 +165,10 @@ pub struct Conclusion {
 impl Conclusion {
     /// The answer, or why there is none.
     pub fn result(self) -> Result<Answer, Failure> {
-        let Self { content, usage, finish, metadata, failure, .. } = self;
+        let Self { content, usage, finish, calls, metadata, failure, .. } = self;
         match failure {
             Some(failure) => Err(failure),
-            None => Ok(Answer { metadata, ..Answer::new(content, usage, finish) }),
+            None => Ok(Answer { calls, metadata, ..Answer::new(content, usage, finish) }),
         }
     }
 }
@@ -191,6 +256,16 @@ impl Decoder {
     pub fn trouble(&self, stderr: &str) -> Option<Category> {
         let struggles = self.transcript.retries > 0 && !self.transcript.has_message() && !self.transcript.ended();
         struggles.then(|| verdict::trouble(&self.transcript, &self.context, stderr))
+    }
+
+    /// Whether an executable that has failed may only lack the command it was given.
+    #[must_use]
+    pub fn may_lack_command(&self, stderr: &str) -> bool {
+        let plain = match &self.source {
+            Source::Text(_) => String::new(),
+            Source::Lines { plain, .. } => plain.join("\n"),
+        };
+        verdict::may_lack_command(&self.transcript, &self.context, stderr, &plain)
     }
 
     /// It is not waited for any longer.

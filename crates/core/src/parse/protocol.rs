@@ -2,7 +2,10 @@
 //! far (`content`).
 //!
 //! The two may disagree. A piece is shown as it is, unless `content` extends what was shown by something else: then
-//! `content` is right. How the process exits counts here, unlike with agents: see [`Transcript::exit_counts`].
+//! `content` is right. A member of the wrong type is an error that names it: it could be the answer. How the process
+//! exits counts here, unlike with agents: see [`Transcript::exit_counts`].
+
+mod calls;
 
 use serde_json::{Map, Value};
 
@@ -15,12 +18,16 @@ pub(super) struct Protocol {
     sent: String,
     /// `content` was seen to be all so far, and more than the piece: where it stands still there is nothing new.
     cumulative: bool,
+    calls: calls::Calls,
 }
+
+/// Members that make a line a response.
+const RESPONSE: [&str; 4] = ["content", "error", "finish_reason", "tool_calls"];
 
 impl Protocol {
     pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
         let is_chunk = ["delta", "done"].iter().any(|name| value.get(name).is_some());
-        let is_response = ["content", "error", "finish_reason"].iter().any(|name| value.get(name).is_some());
+        let is_response = RESPONSE.iter().any(|name| value.get(name).is_some());
         if !value.is_object() || !(is_chunk || is_response) {
             return false;
         }
@@ -33,14 +40,18 @@ impl Protocol {
             transcript.fault = Some(fault);
             return true;
         }
+        if let Err(wrong) = check_types(value).and_then(|()| self.calls.read(value, transcript)) {
+            transcript.malformed(&wrong);
+            return true;
+        }
         let piece = if is_chunk { self.piece(value) } else { text(value, "content").unwrap_or_default().to_owned() };
         if !piece.is_empty() || !is_chunk {
             transcript.text(&piece);
         }
         self.sent.push_str(&piece);
         if !is_chunk || value.get("done").and_then(Value::as_bool) == Some(true) {
-            transcript.completed = is_chunk || text(value, "content").is_some();
-            transcript.finish = text(value, "finish_reason").and_then(finish);
+            transcript.completed = is_chunk || text(value, "content").is_some() || !transcript.calls.is_empty();
+            transcript.finish = reason(text(value, "finish_reason").and_then(finish), !transcript.calls.is_empty());
             transcript.usage = usage(value, &self.sent);
             transcript.metadata = metadata(value);
         }
@@ -83,6 +94,41 @@ fn metadata(value: &Value) -> Map<String, Value> {
         Some((name.to_owned(), said.clone()))
     });
     kept.collect()
+}
+
+/// Refuses members whose type is not the protocol's; null is the same as none.
+fn check_types(value: &Value) -> Result<(), String> {
+    for (name, wanted) in
+        [("content", "a string"), ("delta", "a string"), ("finish_reason", "a string"), ("done", "a boolean")]
+    {
+        match value.get(name) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(_)) if wanted == "a string" => {}
+            Some(Value::Bool(_)) if wanted == "a boolean" => {}
+            Some(other) => return Err(format!("`{name}` is {}, not {wanted}", kind(other))),
+        }
+    }
+    Ok(())
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// The reason to stop that fits the calls: a client waits for calls that never come, or overlooks those that did.
+fn reason(said: Option<Finish>, has_calls: bool) -> Option<Finish> {
+    match (said, has_calls) {
+        (Some(Finish::ToolCalls), false) => None,
+        (None | Some(Finish::Stop | Finish::ToolCalls), true) => Some(Finish::ToolCalls),
+        (said @ (None | Some(Finish::Stop | Finish::Length | Finish::ContentFilter)), _) => said,
+    }
 }
 
 fn finish(reason: &str) -> Option<Finish> {

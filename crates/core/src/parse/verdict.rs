@@ -56,6 +56,7 @@ pub(super) fn conclude(
         session: transcript.session.clone(),
         events: std::mem::take(&mut transcript.events),
         metadata: std::mem::take(&mut transcript.metadata),
+        calls: std::mem::take(&mut transcript.calls),
         content,
         failure,
     }
@@ -78,6 +79,44 @@ pub(super) fn trouble(transcript: &Transcript, context: &Context, stderr: &str) 
     without_event(transcript, context, &Stderr::read(stderr, &context.noise), "").category
 }
 
+/// Whether an executable's failed run may only mean that it does not know the command: it says so, or it said nothing of
+/// the protocol and nothing that speaks of the service.
+pub(super) fn may_lack_command(transcript: &Transcript, context: &Context, stderr: &str, plain: &str) -> bool {
+    if !transcript.strict || transcript.overflow || transcript.has_message() {
+        return false;
+    }
+    if let Some(fault) = &transcript.fault {
+        return !transcript.malformed && refuses_command(&fault.text);
+    }
+    let failure = without_event(transcript, context, &Stderr::read(stderr, &context.noise), plain);
+    match failure.category {
+        Category::Unknown | Category::Validation | Category::NotFound | Category::Configuration => !transcript.seen,
+        Category::Quota
+        | Category::RateLimit
+        | Category::Authentication
+        | Category::Network
+        | Category::Server
+        | Category::Timeout
+        | Category::Cancelled => false,
+    }
+}
+
+/// Whether an error is about the command and not about the request.
+fn refuses_command(text: &str) -> bool {
+    const REFUSALS: [&str; 8] = [
+        "unknown",
+        "unsupported",
+        "not supported",
+        "unrecognized",
+        "unrecognised",
+        "not implemented",
+        "unimplemented",
+        "invalid command",
+    ];
+    let text = text.to_lowercase();
+    (text.contains("command") || text.contains("stream")) && REFUSALS.iter().any(|refusal| text.contains(refusal))
+}
+
 /// Without events the output itself is the answer, and an empty one has a wording of its own.
 fn settle_plain_answer(transcript: &mut Transcript, plain: String) {
     if transcript.seen {
@@ -94,7 +133,8 @@ fn failure(
     plain: &str,
 ) -> Option<Failure> {
     if let Some(fault) = &transcript.fault {
-        return Some(from_fault(fault, transcript, context, stderr));
+        let failure = from_fault(fault, transcript, context, stderr);
+        return Some(if transcript.malformed { failure.hint(CHECK_IT) } else { failure });
     }
     if transcript.overflow {
         return Some(Failure::new(Category::Server, "the answer is larger than 64 MiB"));

@@ -135,7 +135,7 @@ fn a_changed_executable_and_a_changed_file_are_used_by_the_next_request() {
 #[test]
 fn reasons_to_stop_are_openais() {
     let script = "cat >/dev/null; printf '{\"content\":\"x\",\"finish_reason\":\"%s\"}\\n' \"$FINISH\"";
-    for (reason, finish) in [("stop", "stop"), ("length", "length"), ("tool_use", "tool_calls")] {
+    for (reason, finish) in [("stop", "stop"), ("length", "length"), ("tool_use", "stop")] {
         let line = provider(script, &format!(", env: {{FINISH: {reason}}}"));
         let reply = line.chat("hi").model("p").send().json();
         assert_eq!(reply["choices"][0]["finish_reason"], finish);
@@ -177,4 +177,63 @@ fn its_secrets_are_shown_to_nobody() {
     until("it is read", || line.log().contains("configuration reloaded"));
     let reply = line.chat("hi").model("p").send();
     assert!(reply.body.contains("bad key ***") && !reply.body.contains("another"), "{}", reply.body);
+}
+
+#[test]
+fn an_executable_that_only_generates_is_streamed_as_one_delta() {
+    for refusal in ["echo \"unknown command: $1\" >&2; exit 2", "exit 64", "refuses stream 'unknown command'", "exit 0"]
+    {
+        let script = format!(
+            "cat >/dev/null; counted >/dev/null; case $1 in generate) answers generate done ;; *) {refusal} ;; esac"
+        );
+        let line = provider(&script, "");
+        let reply = line.chat("hi").model("p").streamed().send();
+        assert_eq!((reply.streamed_text().as_str(), reply.is_done()), ("done", true), "{refusal}: {}", reply.body);
+        let last = reply.frames().pop().unwrap();
+        assert_eq!(last["trunkline"]["attempts"].as_array().map(Vec::len), Some(1), "{last}");
+        assert_eq!(line.noted("p.runs").lines().count(), 2, "{refusal}");
+    }
+}
+
+#[test]
+fn an_executable_is_not_run_again_when_its_stream_failed_for_another_reason() {
+    for failure in ["refuses stream '401 bad key'", "echo 'connect ECONNREFUSED 127.0.0.1:1' >&2; exit 1"] {
+        let line = provider(&format!("cat >/dev/null; counted >/dev/null; {failure}"), "");
+        let reply = line.chat("hi").model("p").streamed().send();
+        assert!(!reply.is_done(), "{}", reply.body);
+        assert_eq!(line.noted("p.runs").lines().count(), 1, "{failure}");
+    }
+}
+
+#[test]
+fn tool_calls_of_an_executable_reach_the_client() {
+    let script = r#"cat >/dev/null
+calls='[{"id":"c1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Oslo\"}"}}]'
+case $1 in
+generate) printf '{"content":"","tool_calls":%s,"finish_reason":"tool_use"}\n' "$calls" ;;
+stream) printf '{"content":"","delta":"","tool_calls":%s,"done":true,"finish_reason":"tool_use"}\n' "$calls" ;;
+esac"#;
+    let line = provider(script, "");
+    let function = json!({"name": "weather", "arguments": "{\"city\":\"Oslo\"}"});
+    let whole = line.chat("hi").model("p").send().json();
+    let choice = &whole["choices"][0];
+    assert_eq!(choice["finish_reason"], "tool_calls", "{whole}");
+    assert_eq!(choice["message"]["content"], Value::Null);
+    assert_eq!(choice["message"]["tool_calls"], json!([{"id": "c1", "type": "function", "function": function}]));
+    let streamed = line.chat("hi").model("p").streamed().send();
+    assert!(streamed.is_done(), "{}", streamed.body);
+    let frames = streamed.frames();
+    let call = frames.iter().find_map(|frame| frame.pointer("/choices/0/delta/tool_calls/0")).unwrap();
+    assert_eq!((&call["id"], &call["function"]), (&json!("c1"), &function));
+    assert!(frames.iter().any(|frame| frame["choices"][0]["finish_reason"] == "tool_calls"), "{}", streamed.body);
+}
+
+#[test]
+fn a_line_of_the_wrong_type_fails_the_turn_and_is_named() {
+    let script = r#"cat >/dev/null; printf '{"content":42,"delta":"a","done":true}\n'"#;
+    let line = provider(script, "");
+    let wrong = "it printed a line that is not of the protocol: `content` is a number, not a string";
+    assert_eq!(line.chat("hi").model("p").send().error(500)["detail"], wrong);
+    let streamed = line.chat("hi").model("p").streamed().send();
+    assert!(!streamed.is_done() && streamed.body.contains("is a number, not a string"), "{}", streamed.body);
 }

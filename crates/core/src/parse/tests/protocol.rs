@@ -143,7 +143,6 @@ fn what_is_not_a_response_is_a_failure() {
         ("", "ollama printed no response"),
         ("Hello!\n", "ollama printed no response, but: Hello!"),
         ("{\"text\": \"Hello\"}\n", "ollama printed no response, but: {\"text\": \"Hello\"}"),
-        ("{\"content\": 7}\n", "ollama ended without its final event"),
         ("{\"content\":\"He\",\"delta\":\"He\",\"done\":false}\n", "ollama ended without its final event"),
         (
             "{\"content\":\"He\",\"delta\":\"He\",\"done\":false}\n{\"content\":\"Hel",
@@ -194,7 +193,7 @@ fn reasons_to_stop_are_openais() {
     for (reason, finish) in [
         ("stop", Finish::Stop),
         ("length", Finish::Length),
-        ("tool_use", Finish::ToolCalls),
+        ("tool_use", Finish::Stop), // it names no call
         ("whatever", Finish::Stop),
     ] {
         let mut response = response();
@@ -214,4 +213,121 @@ fn only_a_sum_of_tokens() {
         let usage = read(std::slice::from_ref(&members), Ending::Code(0), "").conclusion.usage;
         assert_eq!((usage.input_tokens, usage.output_tokens, usage.estimated), (input, output, estimated), "{members}");
     }
+}
+
+fn calls_of(events: &[Event]) -> Vec<(u32, Option<String>, Option<String>, String)> {
+    let piece = |event: &Event| match event {
+        Event::ToolCall { index, id, name, arguments } => Some((*index, id.clone(), name.clone(), arguments.clone())),
+        _ => None,
+    };
+    events.iter().filter_map(piece).collect()
+}
+
+fn decoded(lines: &[Value]) -> (Vec<Event>, Conclusion) {
+    let mut decoder = Decoder::new(Format::Protocol, Context { program: "p".into(), ..Context::default() });
+    let mut events = Vec::new();
+    for line in lines {
+        events.extend(decoder.push(format!("{line}\n").as_bytes()));
+    }
+    let mut conclusion = decoder.conclude(Ending::Code(0), "", "four");
+    events.append(&mut conclusion.events);
+    (events, conclusion)
+}
+
+#[test]
+fn tool_calls_are_passed_on_when_a_response_or_a_stream_has_them() {
+    let call = json!({"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\":1}"}});
+    let flat = json!({"id": "c1", "name": "add", "arguments": {"a": 1}});
+    let expected = Call { id: "c1".to_owned(), name: "add".to_owned(), arguments: "{\"a\":1}".to_owned() };
+    for lines in [
+        vec![json!({"content": "", "tool_calls": [call], "finish_reason": "tool_calls"})],
+        vec![json!({"content": null, "tool_calls": [call], "finish_reason": "tool_use"})],
+        vec![json!({"tool_calls": [flat], "finish_reason": "stop"})],
+        vec![json!({"tool_calls": [flat]})],
+        vec![json!({"delta": "", "done": false}), json!({"delta": "", "tool_calls": [call], "done": true})],
+        // The same call in every chunk, as `content` is.
+        vec![json!({"delta": "", "tool_calls": [call], "done": false}), json!({"tool_calls": [call], "done": true})],
+        // In pieces, as OpenAI's service sends them.
+        vec![
+            json!({"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "add", "arguments": ""}}], "done": false}),
+            json!({"tool_calls": [{"index": 0, "function": {"arguments": "{\"a\""}}], "done": false}),
+            json!({"tool_calls": [{"index": 0, "function": {"arguments": ":1}"}}], "done": true, "finish_reason": "tool_calls"}),
+        ],
+    ] {
+        let (events, conclusion) = decoded(&lines);
+        assert_eq!((conclusion.failure.as_ref(), conclusion.finish), (None, Finish::ToolCalls), "{lines:?}");
+        assert_eq!(conclusion.calls, [expected.clone()], "{lines:?}");
+        let pieces = calls_of(&events);
+        assert_eq!((pieces[0].1.as_deref(), pieces[0].2.as_deref()), (Some("c1"), Some("add")));
+        assert_eq!(pieces.iter().map(|piece| piece.3.as_str()).collect::<String>(), expected.arguments, "{lines:?}");
+        assert_eq!(conclusion.result().unwrap().calls, [expected.clone()]);
+    }
+    let (events, conclusion) = decoded(&[json!({"content": "Two.", "tool_calls": [{"name": "a"}, {"name": "b"}]})]);
+    assert_eq!(calls_of(&events).iter().map(|call| call.0).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!((conclusion.content.as_str(), conclusion.calls.len()), ("Two.", 2));
+    assert_ne!(conclusion.calls[0].id, conclusion.calls[1].id, "one without an id gets one");
+}
+
+#[test]
+fn the_finish_reason_is_corrected_when_there_are_no_tool_calls() {
+    for reason in ["tool_calls", "tool_use"] {
+        for lines in [
+            vec![json!({"content": "Hi", "finish_reason": reason})],
+            vec![json!({"content": "Hi", "delta": "Hi", "done": true, "finish_reason": reason, "tool_calls": []})],
+        ] {
+            let (_, conclusion) = decoded(&lines);
+            assert_eq!((conclusion.content.as_str(), conclusion.finish), ("Hi", Finish::Stop), "{lines:?}");
+        }
+    }
+}
+
+#[test]
+fn a_line_is_an_error_that_names_field_and_type_when_its_type_is_wrong() {
+    for (line, wrong) in [
+        (json!({"content": 42}), "`content` is a number, not a string"),
+        (json!({"content": ["a"], "delta": "a", "done": true}), "`content` is an array, not a string"),
+        (json!({"delta": {"text": "a"}, "done": true}), "`delta` is an object, not a string"),
+        (json!({"delta": "a", "done": "true"}), "`done` is a string, not a boolean"),
+        (json!({"content": "a", "finish_reason": 1}), "`finish_reason` is a number, not a string"),
+        (json!({"content": "", "tool_calls": {"name": "a"}}), "`tool_calls` is an object, not an array"),
+        (json!({"content": "", "tool_calls": ["a"]}), "`tool_calls[0]` is a string, not an object"),
+        (json!({"content": "", "tool_calls": [{"id": "x"}]}), "`tool_calls[0]` has no name"),
+        (
+            json!({"tool_calls": [{"name": "f", "arguments": 1}]}),
+            "`tool_calls[0].arguments` is a number, not a string or an object",
+        ),
+        (json!({"tool_calls": [{"name": 7}]}), "`tool_calls[0].name` is a number, not a string"),
+    ] {
+        for before in [vec![], vec![chunk("He", "He", false)]] {
+            let lines: Vec<Value> = before.into_iter().chain([line.clone()]).collect();
+            let failure = read(&lines, Ending::Code(0), "").conclusion.failure.unwrap();
+            let message = format!("it printed a line that is not of the protocol: {wrong}");
+            assert_eq!((failure.category, failure.message.as_str()), (Category::Unknown, message.as_str()));
+            assert!(failure.hint.unwrap().contains("provider check"));
+        }
+    }
+}
+
+#[test]
+fn another_command_is_worth_a_try_when_the_executable_does_not_know_this_one() {
+    for (stdout, stderr, worth) in [
+        ("", "unknown command: stream", true),
+        ("", "", true),
+        ("usage: p generate|health\n", "", true),
+        ("{\"error\": \"unknown command: use generate or health\"}\n", "", true),
+        ("{\"error\": \"streaming is not supported\"}\n", "", true),
+        ("{\"error\": \"unknown model\"}\n", "", false),
+        ("{\"error\": \"401 bad key\"}\n", "", false),
+        ("", "connect ECONNREFUSED 127.0.0.1:11434", false),
+        ("", "429 Too Many Requests", false),
+        ("{\"content\": 7}\n", "", false),
+        ("{\"content\":\"He\",\"delta\":\"He\",\"done\":false}\n", "", false),
+    ] {
+        let mut decoder = Decoder::new(Format::Protocol, Context { program: "p".into(), ..Context::default() });
+        decoder.push(stdout.as_bytes());
+        assert_eq!(decoder.may_lack_command(stderr), worth, "{stdout:?} {stderr:?}");
+    }
+    let mut agent = Decoder::new(Format::Claude, Context::default());
+    agent.push(b"unknown command\n");
+    assert!(!agent.may_lack_command("unknown command: stream"), "only executables have commands");
 }

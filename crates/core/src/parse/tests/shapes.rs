@@ -355,3 +355,20 @@ fn of_the_whole_form_the_exit_status_has_the_last_word() {
         assert_eq!(conclusion.failure.map(|failure| failure.message).as_deref(), failure, "{form:?} {ending:?}");
     }
 }
+
+#[test]
+fn progress_of_a_long_tool_is_known_and_says_nothing() {
+    let stdout = concat!(
+        r#"{"type":"assistant","message":{"id":"a","content":[{"type":"tool_use","id":"t","name":"Bash","input":{}}]}}"#,
+        "\n",
+        r#"{"type":"tool_progress","tool_use_id":"t","tool_name":"Bash","parent_tool_use_id":null,"elapsed_time_seconds":30}"#,
+        "\n",
+    );
+    for format in [Format::Claude, Format::Qwen, Format::StreamJson] {
+        let mut decoder = Decoder::new(format, Context::default());
+        let events = decoder.push(stdout.as_bytes());
+        assert!(matches!(events[..], [Event::ToolStarted { .. }]), "{events:?}");
+        assert_eq!(decoder.take_strangers(), Vec::<String>::new());
+        assert_eq!(decoder.phase(), Phase::Tool { names: vec!["Bash".to_owned()] });
+    }
+}

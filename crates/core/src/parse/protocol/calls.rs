@@ -1,0 +1,103 @@
+//! `tool_calls` of a protocol executable: in OpenAI's form or flat, whole or in pieces, once or in every chunk.
+
+use serde_json::Value;
+
+use super::kind;
+use crate::event::{Call, Event};
+use crate::parse::MAX_ANSWER;
+use crate::parse::transcript::Transcript;
+
+/// The most calls of one answer.
+const MAX_CALLS: usize = 128;
+
+/// Reads calls into [`Transcript::calls`].
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    /// Bytes of all arguments so far.
+    bytes: usize,
+}
+
+impl Calls {
+    /// Takes the calls of a response or chunk; the error names the member that is wrong.
+    pub(super) fn read(&mut self, value: &Value, transcript: &mut Transcript) -> Result<(), String> {
+        let calls = match value.get("tool_calls") {
+            None | Some(Value::Null) => return Ok(()),
+            Some(Value::Array(calls)) => calls,
+            Some(other) => return Err(format!("`tool_calls` is {}, not an array", kind(other))),
+        };
+        for (position, call) in calls.iter().enumerate() {
+            self.call(position, call, transcript)?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, position: usize, call: &Value, transcript: &mut Transcript) -> Result<(), String> {
+        let path = format!("tool_calls[{position}]");
+        if !call.is_object() {
+            return Err(format!("`{path}` is {}, not an object", kind(call)));
+        }
+        let function = call.get("function").filter(|function| !function.is_null()).unwrap_or(call);
+        let id = string(call, "id", &path)?.filter(|id| !id.is_empty());
+        let name = string(function, "name", &path)?.filter(|name| !name.is_empty());
+        let arguments = arguments(function, &path)?;
+        let index = index_of(call, id, position, &transcript.calls, &path)?;
+        self.bytes = self.bytes.saturating_add(arguments.len());
+        if index >= MAX_CALLS || self.bytes > MAX_ANSWER {
+            return Err(format!("`{path}` is one call too many, or too long"));
+        }
+        let Some(known) = transcript.calls.get_mut(index) else {
+            let Some(name) = name else { return Err(format!("`{path}` has no name")) };
+            let id = id.map_or_else(|| format!("call_{index}"), str::to_owned);
+            let call = Call { id: id.clone(), name: name.to_owned(), arguments: arguments.clone() };
+            let index = transcript.calls.len() as u32;
+            transcript.calls.push(call);
+            transcript.events.push(Event::ToolCall { index, id: Some(id), name: Some(name.to_owned()), arguments });
+            return Ok(());
+        };
+        // With its name again it is the whole call so far; without, a piece of its arguments.
+        let more = match name {
+            Some(_) => arguments.strip_prefix(known.arguments.as_str()).unwrap_or_default().to_owned(),
+            None => arguments,
+        };
+        if !more.is_empty() {
+            known.arguments.push_str(&more);
+            let index = index as u32;
+            transcript.events.push(Event::ToolCall { index, id: None, name: None, arguments: more });
+        }
+        Ok(())
+    }
+}
+
+/// Which call it is: by its index, else by its id, else by its place in the list.
+fn index_of(call: &Value, id: Option<&str>, position: usize, known: &[Call], path: &str) -> Result<usize, String> {
+    match (call.get("index").filter(|index| !index.is_null()), id) {
+        (Some(index), _) => {
+            let Some(index) = index.as_u64() else {
+                return Err(format!("`{path}.index` is {}, not a count", kind(index)));
+            };
+            Ok(usize::try_from(index).unwrap_or(usize::MAX))
+        }
+        (None, Some(id)) => Ok(known.iter().position(|call| call.id == id).unwrap_or(known.len())),
+        (None, None) => Ok(position),
+    }
+}
+
+fn string<'v>(value: &'v Value, name: &str, path: &str) -> Result<Option<&'v str>, String> {
+    match value.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(other) => Err(format!("`{path}.{name}` is {}, not a string", kind(other))),
+    }
+}
+
+/// The arguments as JSON text; an object is taken as well.
+fn arguments(function: &Value, path: &str) -> Result<String, String> {
+    match function.get("arguments").or_else(|| function.get("input")) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(object @ Value::Object(_)) => Ok(object.to_string()),
+        Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_))) => {
+            Err(format!("`{path}.arguments` is {}, not a string or an object", kind(other)))
+        }
+    }
+}
