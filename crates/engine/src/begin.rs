@@ -124,7 +124,7 @@ impl Inner {
     }
 
     pub(crate) async fn start_process(&self, spec: Spec, provider: &Provider) -> Result<Running, NotBegun> {
-        self.keepers.spawn(spec).await.map_err(|error| could_not_start(error, &provider.name))
+        self.keepers.spawn_spooled(spec).await.map_err(|error| could_not_start(error, &provider.name))
     }
 
     /// Adds a worktree. Dropping the future kills git, and a task of the engine removes what it has made so far.

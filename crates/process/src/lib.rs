@@ -14,7 +14,7 @@
 //! gateway ──socket──▶ keeper ──▶ claude ──▶ node, git, a shell in its own session
 //!    │                  ▲                       │
 //!    │                  └─── a daemon ◀─────────┘  orphaned: now the keeper's child
-//!    └──pipes─────────────────▶ claude's stdin, stdout, stderr
+//!    └──pipes, files──────────▶ claude's stdin, stdout, stderr
 //! ```
 //!
 //! - The main process ends: the keeper says so at once, kills whatever still descends from it, reaps until nothing is
@@ -24,7 +24,7 @@
 //! - A keeper ends unasked: the gateway is a subreaper as well, inherits the orphans, and ends every child of its own
 //!   that is not a keeper. Hence nothing else in the gateway may start a process.
 //!
-//! The pipes go from the gateway straight to the program, passed through the socket as descriptors; no byte of output
+//! The pipes and files go from the gateway straight to the program, passed through the socket as descriptors; no byte of output
 //! ever goes through a keeper.
 //!
 //! # Why they are reused
@@ -72,6 +72,8 @@
 //!
 //! - [`Running`] serves stdin, stdout, stderr, keeper and limits together, without tasks or channels. A caller that does
 //!   not read slows the program down; stderr is always read, and its last 64 KiB kept.
+//! - Agents get a file in memory for their stdout (`spool.rs`): a pipe loses what a Node program has not written when it
+//!   exits. A reader that falls 32 MiB behind has the program stand still.
 //! - A run that its caller drops goes on in the janitor's hands (`janitor.rs`) until it is over;
 //!   [`Keepers::shutdown`] waits for that.
 //! - A process that cannot be killed (uninterruptible, or another user's) takes its keeper out of service, not the
@@ -99,6 +101,7 @@ mod pulse;
 mod run;
 mod running;
 mod spec;
+mod spool;
 mod sweep;
 
 pub use closed::close_to_others;

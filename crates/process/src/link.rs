@@ -104,6 +104,10 @@ impl Link {
         self.wire.pid.as_raw_nonzero().get() as u32
     }
 
+    pub(crate) fn wire(&self) -> &Arc<Wire> {
+        &self.wire
+    }
+
     pub(crate) fn set_leaving(&self, leaving: bool) {
         self.wire.leaving.store(leaving, Ordering::Relaxed);
     }
@@ -179,6 +183,12 @@ impl Wire {
     /// The keeper sees the end of its stream: it kills what it keeps, and ends.
     pub(crate) fn hang_up(&self) {
         let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// Has the run stand still, or go on; true if the keeper will hear of it.
+    pub(crate) fn hold(&self, still: bool) -> bool {
+        let frame = message::hold(still);
+        self.socket.try_write(&frame).is_ok_and(|written| written == frame.len())
     }
 }
 

@@ -18,6 +18,7 @@ use crate::spec::{Spec, StopSignal};
 
 const RUN: u32 = 1;
 const STOP: u32 = 2;
+const HOLD: u32 = 3;
 const HEADER: usize = 8;
 /// Far more than any kernel takes for argv and environment together.
 const LONGEST: usize = 16 << 20;
@@ -26,7 +27,14 @@ const LONGEST: usize = 16 << 20;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request<'a> {
     Run(Job<'a>),
-    Stop { signal: StopSignal, grace: Duration },
+    Stop {
+        signal: StopSignal,
+        grace: Duration,
+    },
+    /// The run is to stand still, or to go on.
+    Hold {
+        still: bool,
+    },
 }
 
 /// The part of a [`Spec`] that the keeper needs.
@@ -102,6 +110,15 @@ pub(crate) fn stop(signal: StopSignal, grace: Duration) -> [u8; 16] {
     frame
 }
 
+/// Encodes the request to have the run stand still, or go on.
+pub(crate) fn hold(still: bool) -> [u8; 12] {
+    let mut frame = [0; 12];
+    frame[..4].copy_from_slice(&HOLD.to_le_bytes());
+    frame[4..8].copy_from_slice(&4u32.to_le_bytes());
+    frame[8..].copy_from_slice(&u32::from(still).to_le_bytes());
+    frame
+}
+
 /// The length of the first frame of `bytes`, if all of it is there.
 pub(crate) fn whole(bytes: &[u8]) -> Option<usize> {
     let length = bytes.get(4..HEADER)?;
@@ -133,6 +150,7 @@ impl<'a> Request<'a> {
                 let signal = if signal == Signal::INT.as_raw() as u32 { StopSignal::Int } else { StopSignal::Term };
                 Some(Self::Stop { signal, grace: Duration::from_millis(take_u32(&mut rest)?.into()) })
             }
+            HOLD => Some(Self::Hold { still: take_u32(&mut rest)? != 0 }),
             _ => None,
         }
     }
@@ -258,6 +276,9 @@ mod tests {
         let grace = Duration::from_millis(1500);
         for signal in [StopSignal::Term, StopSignal::Int] {
             assert_eq!(Request::decode(&stop(signal, grace)), Some(Request::Stop { signal, grace }));
+        }
+        for still in [true, false] {
+            assert_eq!(Request::decode(&hold(still)), Some(Request::Hold { still }));
         }
         for report in [
             Report::Started(77),

@@ -1,25 +1,90 @@
-//! The three pipes of a run, seen from our side: what is fed to it, and the end of what it complains about.
+//! The three streams of a run, seen from our side: what is fed to it, what it prints, and the end of what it complains
+//! about.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::io::AsyncWrite;
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe::{Receiver, Sender};
+
+use crate::spool::{Spool, Watch};
 
 /// How much of stderr is kept.
 const TAIL: usize = 64 * 1024;
+
+/// The largest pipe that an ordinary user gets.
+const LARGE_PIPE_BYTES: usize = 1 << 20;
 
 /// Our ends of a run's pipes; `None` when done with.
 #[derive(Debug)]
 pub(crate) struct Pipes {
     pub(crate) stdin: Option<Feed>,
-    pub(crate) stdout: Option<Receiver>,
+    pub(crate) stdout: Option<Stdout>,
     pub(crate) stderr: Option<Receiver>,
+}
+
+/// What a program prints.
+#[derive(Debug)]
+pub(crate) enum Stdout {
+    Pipe(Receiver),
+    Spool(Spool),
+}
+
+impl Stdout {
+    /// A pipe: a program that is ahead of its reader waits.
+    pub(crate) fn pipe() -> io::Result<(Self, OwnedFd)> {
+        let (ours, theirs) = from_child()?;
+        Ok((Self::Pipe(ours), theirs))
+    }
+
+    /// A file in memory: nothing is lost of a program that does not wait. Where that cannot be had, a large pipe.
+    pub(crate) fn spool(watch: Option<&Arc<Watch>>) -> io::Result<(Self, OwnedFd)> {
+        if let Some(Ok((ours, theirs))) = watch.map(Spool::new) {
+            return Ok((Self::Spool(ours), theirs));
+        }
+        let (ours, theirs) = from_child()?;
+        // One who has many gets no more large ones.
+        let _ = fcntl_setpipe_size(&theirs, LARGE_PIPE_BYTES);
+        Ok((Self::Pipe(ours), theirs))
+    }
+
+    pub(crate) fn as_spool(&self) -> Option<&Spool> {
+        match self {
+            Self::Pipe(_) => None,
+            Self::Spool(spool) => Some(spool),
+        }
+    }
+}
+
+/// A stream that a program writes.
+pub(crate) trait Source {
+    /// Reads what is there; ready with nothing at the end.
+    fn poll_source(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>>;
+}
+
+impl Source for Receiver {
+    fn poll_source(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self).poll_read(cx, buffer)
+    }
+}
+
+impl Source for Stdout {
+    fn poll_source(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Pipe(pipe) => pipe.poll_source(cx, buffer),
+            Self::Spool(spool) => {
+                let count = ready!(spool.poll_read(cx, buffer.initialize_unfilled()))?;
+                buffer.advance(count);
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
 }
 
 /// A pipe that we read from, and the end that the child gets: only ours does not block.

@@ -15,10 +15,11 @@ use tokio::time::Instant;
 use crate::janitor::Janitor;
 use crate::link::{KeeperProgram, Link, Unsent};
 use crate::message::{self, Blame, Report};
-use crate::pipes::{self, Feed, Pipes};
+use crate::pipes::{self, Feed, Pipes, Stdout};
 use crate::pulse::Pulse;
 use crate::running::Running;
 use crate::spec::{SpawnError, Spec};
+use crate::spool::Watch;
 
 /// How many idle keepers are kept however long nothing happens, unless more were asked to be warm.
 const KEPT: usize = 4;
@@ -48,8 +49,11 @@ impl Keepers {
         let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let janitor = Janitor::new(Handle::current());
         let pulse = Pulse::start(&janitor);
+        let watch = Watch::start(&janitor).inspect_err(|error| {
+            tracing::warn!(%error, "no inotify: of a program that exits without waiting for its reader, 1 MiB is kept");
+        });
         let (idle, retiring, kept) = (Mutex::default(), AtomicBool::new(false), warm.max(KEPT));
-        let pool = Arc::new(Pool { program, kept, null, idle, retiring, janitor, pulse });
+        let pool = Arc::new(Pool { program, kept, null, idle, retiring, janitor, pulse, watch: watch.ok() });
         for _ in 0..warm {
             let link = Link::start(&pool.program, &pool.janitor)?;
             pool.put(link);
@@ -57,21 +61,34 @@ impl Keepers {
         Ok(Self { pool })
     }
 
-    /// Starts a program under a keeper. Dropping the future ends whatever it has started.
+    /// Starts a program under a keeper, with pipes. Dropping the future ends whatever it has started.
     pub async fn spawn(&self, mut spec: Spec) -> Result<Running, SpawnError> {
         let stdin = Input::Closed(std::mem::take(&mut spec.stdin));
-        self.start(spec, stdin).await
+        self.start(spec, stdin, Stdout::pipe).await
     }
 
-    /// The same for a program that is talked to: its stdin stays open for [`Running::write`], after what the spec holds.
+    /// The same for a program that may exit without waiting for its reader: all that it prints arrives, though it is
+    /// not slowed down until it is far ahead (`spool.rs`).
+    pub async fn spawn_spooled(&self, mut spec: Spec) -> Result<Running, SpawnError> {
+        let stdin = Input::Closed(std::mem::take(&mut spec.stdin));
+        self.start(spec, stdin, || Stdout::spool(self.pool.watch.as_ref())).await
+    }
+
+    /// As [`spawn_spooled`](Self::spawn_spooled), for a program that is talked to: its stdin stays open for
+    /// [`Running::write`], after what the spec holds.
     pub async fn spawn_open(&self, mut spec: Spec) -> Result<Running, SpawnError> {
         let stdin = Input::Open(std::mem::take(&mut spec.stdin));
-        self.start(spec, stdin).await
+        self.start(spec, stdin, || Stdout::spool(self.pool.watch.as_ref())).await
     }
 
-    async fn start(&self, spec: Spec, stdin: Input) -> Result<Running, SpawnError> {
+    async fn start(
+        &self,
+        spec: Spec,
+        stdin: Input,
+        stdout: impl FnOnce() -> io::Result<(Stdout, OwnedFd)>,
+    ) -> Result<Running, SpawnError> {
         let frame = message::run(&spec).map_err(|error| refused(&spec, Blame::Program, error))?;
-        let (pipes, theirs) = open_pipes(stdin).map_err(no_keeper)?;
+        let (pipes, theirs) = open_pipes(stdin, stdout).map_err(no_keeper)?;
         let mut link = self.send(&frame, &theirs).await?;
         drop((frame, theirs));
         let report = std::future::poll_fn(|cx| link.poll_report(cx));
@@ -136,6 +153,8 @@ pub(crate) struct Pool {
     retiring: AtomicBool,
     pub(crate) janitor: Arc<Janitor>,
     pub(crate) pulse: Arc<Pulse>,
+    /// None where the kernel offers none.
+    watch: Option<Arc<Watch>>,
 }
 
 #[derive(Debug)]
@@ -201,7 +220,7 @@ enum Input {
     Open(Vec<u8>),
 }
 
-fn open_pipes(stdin: Input) -> io::Result<(Pipes, Theirs)> {
+fn open_pipes(stdin: Input, stdout: impl FnOnce() -> io::Result<(Stdout, OwnedFd)>) -> io::Result<(Pipes, Theirs)> {
     let (feed, stdin) = match stdin {
         Input::Closed(data) if data.is_empty() => (None, None),
         Input::Closed(data) => {
@@ -213,7 +232,7 @@ fn open_pipes(stdin: Input) -> io::Result<(Pipes, Theirs)> {
             (Some(feed), Some(theirs))
         }
     };
-    let (our_stdout, stdout) = pipes::from_child()?;
+    let (our_stdout, stdout) = stdout()?;
     let (our_stderr, stderr) = pipes::from_child()?;
     let ours = Pipes { stdin: feed, stdout: Some(our_stdout), stderr: Some(our_stderr) };
     Ok((ours, Theirs { stdin, stdout, stderr }))

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::unix::pipe::Receiver;
+use tokio::io::ReadBuf;
 use tokio::time::{Instant, Sleep, timeout};
 
 use trunkline_core::limits::{Limit, Limits};
@@ -21,7 +20,7 @@ use crate::clock::Clock;
 use crate::janitor::Janitor;
 use crate::link::Link;
 use crate::message::Report;
-use crate::pipes::{Pipes, Tail};
+use crate::pipes::{Pipes, Source, Stdout, Tail};
 use crate::pool::Pool;
 use crate::running::Step;
 use crate::spec::{Exit, Spec, StopSignal};
@@ -63,6 +62,8 @@ pub(crate) struct Run {
     due: Option<Duration>,
     /// It was asked to stop because it had closed its stdout and stayed.
     mute: bool,
+    /// Processes of it will not die, and may print for ever.
+    dirty: bool,
     stop: StopSignal,
     grace: Duration,
     clock: Clock,
@@ -72,6 +73,9 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn new(pool: Arc<Pool>, link: Link, pid: u32, pipes: Pipes, spec: &Spec) -> Self {
         let clock = Clock::start(spec.limits, pool.pulse.watched());
+        if let Some(spool) = pipes.stdout.as_ref().and_then(Stdout::as_spool) {
+            spool.kept_by(link.wire());
+        }
         Self {
             pool,
             keeper: link.pid(),
@@ -83,6 +87,7 @@ impl Run {
             exit: None,
             due: None,
             mute: false,
+            dirty: false,
             stop: spec.stop,
             grace: spec.grace,
             clock,
@@ -154,6 +159,13 @@ impl Run {
     /// A program that prints without pause would have us read for ever: what must not wait for that comes first.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         self.poll_keeper(cx);
+        // What it has printed before its end is not dropped because its reader takes time.
+        if self.exit.is_some()
+            && !self.dirty
+            && let Poll::Ready(bytes) = self.poll_stdout(cx, <[u8]>::to_vec)
+        {
+            return Poll::Ready(Step::Stdout(bytes));
+        }
         if let Some(step) = self.overdue(self.watched()) {
             return Poll::Ready(step);
         }
@@ -239,7 +251,13 @@ impl Run {
                 }
                 Poll::Pending
             }
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => {
+                // Nobody is left who could write to a file.
+                if self.is_over() && self.pipes.stdout.as_ref().is_some_and(|stdout| stdout.as_spool().is_some()) {
+                    self.pipes.stdout = None;
+                }
+                Poll::Pending
+            }
         }
     }
 
@@ -268,12 +286,16 @@ impl Run {
                 Poll::Pending => return,
                 Poll::Ready(Ok(Report::Exited(status))) => self.exited(Exit::from_raw(status)),
                 Poll::Ready(Ok(Report::Clean)) => {
+                    if let Some(spool) = self.pipes.stdout.as_ref().and_then(Stdout::as_spool) {
+                        spool.let_go();
+                    }
                     if let Some(link) = self.link.take() {
                         self.pool.put(link);
                     }
                 }
                 Poll::Ready(Ok(Report::Dirty)) => {
                     tracing::warn!(keeper = self.keeper, pid = self.pid, "processes of a run will not die");
+                    self.dirty = true;
                     self.link = None;
                 }
                 Poll::Ready(Ok(Report::Started(_) | Report::Failed(..)) | Err(_)) => {
@@ -337,12 +359,16 @@ impl Run {
 }
 
 /// Has what is there taken. `None` at the end, when the pipe is closed; pending also when it was closed before.
-fn poll_read<T>(pipe: &mut Option<Receiver>, cx: &mut Context<'_>, take: impl FnOnce(&[u8]) -> T) -> Poll<Option<T>> {
-    let Some(receiver) = pipe else { return Poll::Pending };
+fn poll_read<T>(
+    pipe: &mut Option<impl Source>,
+    cx: &mut Context<'_>,
+    take: impl FnOnce(&[u8]) -> T,
+) -> Poll<Option<T>> {
+    let Some(source) = pipe else { return Poll::Pending };
     let mut buffer = BUFFER.take();
     buffer.resize(CHUNK, 0);
     let mut read = ReadBuf::new(&mut buffer);
-    let polled = Pin::new(receiver).poll_read(cx, &mut read);
+    let polled = source.poll_source(cx, &mut read);
     let taken = match polled {
         Poll::Ready(Ok(())) if !read.filled().is_empty() => Poll::Ready(Some(take(read.filled()))),
         Poll::Ready(_) => {

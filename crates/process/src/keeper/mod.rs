@@ -82,7 +82,7 @@ fn serve() -> io::Result<()> {
         let started = match line.inbox.request()? {
             (Request::Run(job), fds) => Some(start(&job, fds)),
             // It crossed with the end of the run that it was about.
-            (Request::Stop { .. }, _) => None,
+            (Request::Stop { .. } | Request::Hold { .. }, _) => None,
         };
         line.inbox.done();
         match started {
@@ -141,9 +141,16 @@ impl Line {
                     kill(main);
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                if let (Request::Stop { signal, grace }, _) = self.inbox.request()? {
-                    ask_to_stop(main, signal);
-                    kill_at = Some(Instant::now() + grace);
+                match self.inbox.request()?.0 {
+                    Request::Stop { signal, grace } => {
+                        ask_to_stop(main, signal);
+                        kill_at = Some(Instant::now() + grace);
+                    }
+                    // One that was asked to stop needs to run for that.
+                    Request::Hold { still } if kill_at.is_none() => {
+                        let _ = kill_process_group(main, if still { Signal::STOP } else { Signal::CONT });
+                    }
+                    Request::Hold { .. } | Request::Run(_) => {}
                 }
                 self.inbox.done();
             }

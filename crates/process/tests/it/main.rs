@@ -9,4 +9,5 @@ mod ending;
 mod fault;
 mod limits;
 mod pipes;
+mod spool;
 mod start;

@@ -48,7 +48,7 @@ pub(super) async fn observe(
         confinement: None,
     };
     let began = Instant::now();
-    let mut running = keepers.spawn(spec).await?;
+    let mut running = keepers.spawn_spooled(spec).await?;
     let mut still_waiting = interval_at(began + SLOW, SLOW);
     let (mut stdout, mut first_output) = (Vec::new(), None);
     let ended = loop {
