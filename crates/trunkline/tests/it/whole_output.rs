@@ -1,0 +1,115 @@
+//! CLIs that exit without waiting for their reader, as Node programs do: the answer is whole all the same.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::line::Line;
+use crate::look::all_gone;
+
+/// Prints an answer of `$1` bytes in the words of a CLI, through a non-blocking stdout, and exits at once.
+const NODE: &str = r#"
+const [form, bytes] = process.argv.slice(2);
+const text = 'x'.repeat(Number(bytes));
+const say = (line) => process.stdout.write(JSON.stringify(line) + '\n');
+if (form === 'generate') say({content: text, tokens_used: 1, finish_reason: 'stop'});
+else if (form === 'stream') {
+  say({content: text, delta: text, done: false});
+  say({content: text, delta: '', done: true});
+} else {
+  say({type: 'system', subtype: 'init', session_id: '00000000-0000-4000-8000-000000000001'});
+  say({type: 'stream_event', event: {type: 'message_start', message: {id: 'a', content: []}}});
+  for (let at = 0; at < text.length; at += 10000) {
+    const delta = {type: 'text_delta', text: text.slice(at, at + 10000)};
+    say({type: 'stream_event', event: {type: 'content_block_delta', index: 0, delta}});
+  }
+  say({type: 'assistant', message: {id: 'a', content: [{type: 'text', text}]}});
+  say({type: 'result', subtype: 'success', is_error: false, result: text, usage: {input_tokens: 1, output_tokens: 1}});
+}
+process.exit(0);
+"#;
+
+/// The same in Python.
+const PYTHON: &str = r#"
+import json, os, sys
+form, text = sys.argv[1], 'x' * int(sys.argv[2])
+os.set_blocking(1, False)
+def say(line):
+    rest = (json.dumps(line) + '\n').encode()
+    try:
+        while rest:
+            rest = rest[os.write(1, rest):]
+    except BlockingIOError:
+        os._exit(0)
+if form == 'generate':
+    say({'content': text, 'tokens_used': 1, 'finish_reason': 'stop'})
+elif form == 'stream':
+    say({'content': text, 'delta': text, 'done': False})
+    say({'content': text, 'delta': '', 'done': True})
+else:
+    say({'type': 'system', 'subtype': 'init', 'session_id': '00000000-0000-4000-8000-000000000001'})
+    for at in range(0, len(text), 10000):
+        delta = {'type': 'text_delta', 'text': text[at:at + 10000]}
+        say({'type': 'stream_event', 'event': {'type': 'content_block_delta', 'index': 0, 'delta': delta}})
+    say({'type': 'assistant', 'message': {'id': 'a', 'content': [{'type': 'text', 'text': text}]}})
+    say({'type': 'result', 'subtype': 'success', 'is_error': False, 'result': text})
+os._exit(0)
+"#;
+
+/// The interpreters of this machine, and what each is to run.
+fn interpreters() -> Vec<(PathBuf, &'static str)> {
+    let find = |name: &str| {
+        let path = std::env::var_os("PATH").unwrap();
+        let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.exists());
+        if found.is_none() {
+            eprintln!("skipped: there is no {name}");
+        }
+        found
+    };
+    [("node", NODE), ("python3", PYTHON)].into_iter().filter_map(|(name, script)| Some((find(name)?, script))).collect()
+}
+
+/// A gateway whose `qwen` and whose executable `p` answer with this many bytes.
+fn gateway(interpreter: &std::path::Path, script: &str, bytes: usize) -> Line {
+    let line = Line::new();
+    let file = line.path("seen").join("script");
+    fs::write(&file, script).unwrap();
+    let run = |form: &str| {
+        format!("cat >/dev/null; tell pid $$; exec '{}' '{}' {form} {bytes}", interpreter.display(), file.display())
+    };
+    line.cli("qwen", &run("agent"))
+        .cli("p", &run("\"$1\""))
+        .config("router.yaml", "providers:\n- name: p\n  type: cli\n  config: {path: p}\n")
+        .model("m", json!({"driver": "qwen", "warm": 0}))
+        .start()
+}
+
+#[test]
+fn an_answer_is_whole_when_the_cli_exits_without_draining_its_stdout() {
+    for (interpreter, script) in interpreters() {
+        for bytes in [100_000, 2_000_000] {
+            let line = gateway(&interpreter, script, bytes);
+            for model in ["m", "p"] {
+                let whole = line.chat("hi").model(model).send().content();
+                assert_eq!(whole.len(), bytes, "{model} by {}", interpreter.display());
+                let streamed = line.chat("hi").model(model).streamed().send();
+                assert!(streamed.is_done(), "{model} by {}", interpreter.display());
+                assert_eq!(streamed.streamed_text().len(), bytes, "{model} by {}", interpreter.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_answer_is_whole_when_the_client_reads_it_after_the_cli_has_gone() {
+    for (interpreter, script) in interpreters() {
+        let line = gateway(&interpreter, script, 3_000_000);
+        let mut stream = line.chat("hi").streamed().open();
+        stream.until("xxx");
+        all_gone(&[line.told_pid("pid")]);
+        let reply = stream.finish();
+        assert!(reply.is_done());
+        assert_eq!(reply.streamed_text().len(), 3_000_000);
+    }
+}
