@@ -115,7 +115,7 @@ fn ten_thousand_lines_arrive_as_they_are() {
 }
 
 #[test]
-fn a_client_that_does_not_read_slows_the_cli_down() {
+fn a_cli_stands_still_when_its_client_does_not_read() {
     let line = text("tell pid $$; exec cat /dev/zero");
     let _unread = line.chat("hi").streamed().open();
     let pid = line.told_pid("pid");
@@ -129,7 +129,10 @@ fn a_client_that_does_not_read_slows_the_cli_down() {
         let now = written();
         now == std::mem::replace(&mut before, now) && now > 0
     });
-    assert!(written() < 40_000_000, "{}", written());
+    // It stands still at 32 MiB; how much further it gets until then is a matter of how busy the machine is.
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    assert!(state.contains(") T "), "{state}");
+    assert!(written() < 400_000_000, "{}", written());
     let peak = peak_memory(line.gateway_pid()) / 1024;
     assert!(peak < 100, "{peak} MiB");
 }
