@@ -89,7 +89,7 @@ fn gateway(interpreter: &Path, script: &str, bytes: usize) -> Line {
 #[test]
 fn an_answer_is_whole_when_the_cli_exits_without_draining_its_stdout() {
     for (interpreter, script) in interpreters() {
-        for bytes in [100_000, 2_000_000] {
+        for bytes in [100_000, 1_500_000] {
             let line = gateway(&interpreter, script, bytes);
             for model in ["m", "p"] {
                 let whole = line.chat("hi").model(model).send().content();
@@ -105,12 +105,12 @@ fn an_answer_is_whole_when_the_cli_exits_without_draining_its_stdout() {
 #[test]
 fn an_answer_is_whole_when_the_client_reads_it_after_the_cli_has_gone() {
     for (interpreter, script) in interpreters() {
-        let line = gateway(&interpreter, script, 3_000_000);
+        let line = gateway(&interpreter, script, 1_500_000);
         let mut stream = line.chat("hi").streamed().open();
         stream.until("xxx");
         all_gone(&[line.told_pid("pid")]);
         let reply = stream.finish();
         assert!(reply.is_done());
-        assert_eq!(reply.streamed_text().len(), 3_000_000);
+        assert_eq!(reply.streamed_text().len(), 1_500_000);
     }
 }
