@@ -24,8 +24,8 @@
 //! - A keeper ends unasked: the gateway is a subreaper as well, inherits the orphans, and ends every child of its own
 //!   that is not a keeper. Hence nothing else in the gateway may start a process.
 //!
-//! The pipes and files go from the gateway straight to the program, passed through the socket as descriptors; no byte of output
-//! ever goes through a keeper.
+//! The pipes and files go from the gateway straight to the program, passed through the socket as descriptors; no byte of
+//! output ever goes through a keeper.
 //!
 //! # Why they are reused
 //!

@@ -49,7 +49,7 @@ impl Stdout {
             return Ok((Self::Spool(ours), theirs));
         }
         let (ours, theirs) = from_child()?;
-        // One who has many gets no more large ones.
+        // A user who has many of them gets no more: then it stays as it is.
         let _ = fcntl_setpipe_size(&theirs, LARGE_PIPE_BYTES);
         Ok((Self::Pipe(ours), theirs))
     }

@@ -252,7 +252,7 @@ impl Run {
                 Poll::Pending
             }
             Poll::Pending => {
-                // Nobody is left who could write to a file.
+                // No process is left that could write to the file.
                 if self.is_over() && self.pipes.stdout.as_ref().is_some_and(|stdout| stdout.as_spool().is_some()) {
                     self.pipes.stdout = None;
                 }

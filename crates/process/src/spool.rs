@@ -130,7 +130,7 @@ impl Spool {
 impl Drop for Spool {
     fn drop(&mut self) {
         self.watch.remove(self.wd);
-        // Nobody will catch up with a program that is being left.
+        // No reader will catch up with it any more.
         self.state.release();
     }
 }
@@ -146,7 +146,7 @@ impl State {
         self.wake();
     }
 
-    /// Nobody knows what happened to it: its end is not told any more, and comes with the program's.
+    /// Events were lost, perhaps that of its end: the end of the program counts instead.
     fn missed(&self) {
         self.inner().reopened = true;
         self.wake();

@@ -58,7 +58,7 @@ impl Watch {
 
     pub(super) fn remove(&self, wd: i32) {
         self.spools().remove(&wd);
-        // Numbers are not used again, so an event of it that is on its way meets nobody.
+        // Numbers are not used again, so an event that is still on its way is ignored.
         let _ = inotify::remove_watch(&self.inotify, wd);
     }
 

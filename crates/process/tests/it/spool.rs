@@ -145,7 +145,7 @@ async fn a_program_stands_still_when_it_is_far_ahead_of_its_reader() {
 }
 
 #[tokio::test]
-async fn a_program_that_stands_still_is_ended_when_nobody_wants_it() {
+async fn a_program_that_stands_still_is_ended_when_its_run_is_stopped() {
     let stage = Stage::new();
     let running = spooled(&stage, "exec head -c 200000000 /dev/zero").await;
     let pid = running.pid();
