@@ -216,9 +216,9 @@ fn only_a_sum_of_tokens() {
 }
 
 fn calls_of(events: &[Event]) -> Vec<(u32, Option<String>, Option<String>, String)> {
-    let piece = |event: &Event| match event {
-        Event::ToolCall { index, id, name, arguments } => Some((*index, id.clone(), name.clone(), arguments.clone())),
-        _ => None,
+    let piece = |event: &Event| {
+        let Event::ToolCall { index, id, name, arguments } = event else { return None };
+        Some((*index, id.clone(), name.clone(), arguments.clone()))
     };
     events.iter().filter_map(piece).collect()
 }
@@ -256,11 +256,11 @@ fn tool_calls_are_passed_on_when_a_response_or_a_stream_has_them() {
     ] {
         let (events, conclusion) = decoded(&lines);
         assert_eq!((conclusion.failure.as_ref(), conclusion.finish), (None, Finish::ToolCalls), "{lines:?}");
-        assert_eq!(conclusion.calls, [expected.clone()], "{lines:?}");
+        assert_eq!(conclusion.calls, std::slice::from_ref(&expected), "{lines:?}");
         let pieces = calls_of(&events);
         assert_eq!((pieces[0].1.as_deref(), pieces[0].2.as_deref()), (Some("c1"), Some("add")));
         assert_eq!(pieces.iter().map(|piece| piece.3.as_str()).collect::<String>(), expected.arguments, "{lines:?}");
-        assert_eq!(conclusion.result().unwrap().calls, [expected.clone()]);
+        assert_eq!(conclusion.result().unwrap().calls, std::slice::from_ref(&expected));
     }
     let (events, conclusion) = decoded(&[json!({"content": "Two.", "tool_calls": [{"name": "a"}, {"name": "b"}]})]);
     assert_eq!(calls_of(&events).iter().map(|call| call.0).collect::<Vec<_>>(), [0, 1]);

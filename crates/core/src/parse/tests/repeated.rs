@@ -122,10 +122,10 @@ fn read(format: Format, lines: &[Value], cut: usize) -> Read {
     events.append(&mut conclusion.events);
     let mut read = Read { shown: String::new(), thought: String::new(), content: conclusion.content };
     for event in events {
-        match event {
-            Event::Text { delta } => read.shown += &delta,
-            Event::Thinking { delta } => read.thought += &delta,
-            _ => {}
+        if let Event::Text { delta } = event {
+            read.shown += &delta;
+        } else if let Event::Thinking { delta } = event {
+            read.thought += &delta;
         }
     }
     read
