@@ -89,8 +89,13 @@ fn edit(
     asked: &mpsc::Receiver<()>,
     tell: &tokio_mpsc::Sender<Heard>,
 ) {
+    // Not before the first line is wanted: the editor asks the terminal what it can do, in raw mode, and whatever is
+    // printed meanwhile would run down the screen like a staircase.
+    if asked.recv().is_err() {
+        return;
+    }
     let mut editor = Editor::new(history, paint, stop);
-    while asked.recv().is_ok() && tell.blocking_send(editor.read()).is_ok() {}
+    while tell.blocking_send(editor.read()).is_ok() && asked.recv().is_ok() {}
 }
 
 fn read(asked: &mpsc::Receiver<()>, tell: &tokio_mpsc::Sender<Heard>) {
@@ -115,5 +120,19 @@ fn read_line() -> Heard {
         }
         Ok(_) => Heard::Line(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned()),
         Err(error) => Heard::Broken(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_the_terminal_alone_until_a_line_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        // The editor makes this file before it touches the terminal.
+        let history = folder.path().join("repl/history");
+        Reader::start(Terminal::Full(Paint::None), &history).end();
+        assert!(!history.exists());
     }
 }
