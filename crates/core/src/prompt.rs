@@ -65,6 +65,19 @@ pub fn told(turn: &Turn) -> String {
     talk(if turn.session.is_some() { latest(&turn.messages) } else { &turn.messages }).join("\n\n")
 }
 
+/// The user's latest words in what [`told`] made of a turn: a conversation that is told anew begins with its oldest ones.
+#[must_use]
+pub fn latest_words(told: &str) -> &str {
+    const USER: &str = "[User]\n";
+    if !["[User]\n", "[Assistant]\n", "[Tool]\n"].iter().any(|label| told.starts_with(label)) {
+        return told;
+    }
+    match told.rfind(&format!("\n\n{USER}")) {
+        Some(at) => &told[at + 2 + USER.len()..],
+        None => told.split_once('\n').map_or(told, |(_, words)| words),
+    }
+}
+
 fn talk(messages: &[Message]) -> Vec<String> {
     let labelled = messages.iter().any(|m| m.role == Role::Assistant && !m.is_empty());
     messages
@@ -92,6 +105,24 @@ pub fn said(message: &Message) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn latest_words_are_the_users_last_when_a_conversation_is_told_anew() {
+        let talk = |list: &[(Role, &str)]| told(&Turn { messages: messages(list), ..Turn::default() });
+        let (user, assistant, tool) = (Role::User, Role::Assistant, Role::Tool);
+        for (said, latest) in [
+            (vec![(user, "hi")], "hi"),
+            (vec![(user, "a\n\nb")], "a\n\nb"),
+            (vec![(user, "one"), (assistant, "yes"), (user, "two\n\nthree")], "two\n\nthree"),
+            (vec![(user, "one"), (assistant, "[User]\nno"), (user, "two")], "two"),
+            (vec![(user, "one"), (assistant, "yes")], "one\n\n[Assistant]\nyes"),
+            (vec![(user, "one"), (assistant, "call"), (user, "two"), (tool, "3")], "two\n\n[Tool]\n3"),
+            (vec![(tool, "3")], "3"),
+            (vec![], ""),
+        ] {
+            assert_eq!(latest_words(&talk(&said)), latest, "{said:?}");
+        }
+    }
 
     fn messages(list: &[(Role, &str)]) -> Vec<Message> {
         list.iter().map(|(role, text)| Message::new(*role, *text)).collect()

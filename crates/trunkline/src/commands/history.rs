@@ -10,18 +10,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use trunkline_core::event::Event;
+use trunkline_core::prompt::latest_words;
 use trunkline_store::{EventRow, Outcome, Selection, SessionRow, Store, StoreError, Time, TurnRow};
 
 use super::sessions::{Remembered, age};
 use crate::cli::Places;
-use crate::repl::plain::{first_line, plain};
-use crate::repl::tool::call;
+use crate::repl::plain::plain;
+use crate::repl::tool::{Tools, call};
 use crate::setup::{runtime, say, tell};
 
 /// How many sessions are named when it is not clear which one is meant.
 const CHOICE: u32 = 5;
-
-const LONGEST: usize = 100;
 
 /// Show what was said in a session, or export the archive
 #[derive(Debug, Args)]
@@ -80,7 +79,7 @@ impl History {
                 }
             }
             if turns.is_empty() {
-                tell("nothing of it is archived");
+                tell("no turn of this session is in the archive");
             }
         }
         Ok(())
@@ -137,13 +136,14 @@ async fn find<'a>(store: Option<&'a Store>, name: &str) -> Result<(&'a Store, Se
 fn heading(session: &SessionRow) -> String {
     let SessionRow { id, model, provider, repo, .. } = session;
     let forked = session.parent.as_ref().map(|parent| format!(", forked from {parent}")).unwrap_or_default();
-    let by = if model == provider { String::new() } else { format!(" by {provider}") };
+    let by = if model == provider || provider.is_empty() { String::new() } else { format!(" by {provider}") };
     plain(&format!("session {id}: {model}{by} in {}, begun {}{forked}", repo.display(), minute(session.created)))
 }
 
 /// A turn as one reads it.
 fn told(turn: &TurnRow, events: &[EventRow]) -> Vec<String> {
-    let mut lines = vec![String::new(), summary(turn), said("You", &turn.prompt)];
+    let mut lines = vec![String::new(), summary(turn), said("You", latest_words(&turn.prompt))];
+    let mut tools = Tools::default();
     let mut last = None;
     for row in events {
         match &row.event {
@@ -151,10 +151,11 @@ fn told(turn: &TurnRow, events: &[EventRow]) -> Vec<String> {
                 lines.push(said("Agent", delta));
                 last = Some(delta.trim());
             }
-            Event::ToolStarted { name, input, .. } => lines.push(format!("[Tool: {}]", call(name, input))),
-            Event::ToolFinished { output, ok: false, .. } => {
-                lines.push(format!("[Tool failed: {}]", first_line(output, LONGEST)));
+            Event::ToolStarted { id, name, input } => {
+                lines.push(format!("[Tool: {}]", call(name, input)));
+                tools.started(id, name, input);
             }
+            Event::ToolFinished { id, output, ok: false } => lines.push(format!("[{}]", tools.failed(id, output))),
             Event::Started { .. }
             | Event::Text { .. }
             | Event::Thinking { .. }
@@ -176,7 +177,7 @@ fn told(turn: &TurnRow, events: &[EventRow]) -> Vec<String> {
             lines.push(plain(&format!("failed ({}): {why}", category.name())))
         }
         (Some(_), _) => {}
-        (None, _) => lines.push("(it has not ended, or the gateway ended before it did)".to_owned()),
+        (None, _) => lines.push("(still running, or cut off by the end of its gateway)".to_owned()),
     }
     lines
 }
@@ -199,7 +200,7 @@ fn summary(turn: &TurnRow) -> String {
     let about = if turn.usage.estimated { "about " } else { "" };
     let tokens = format!(", {about}{} tokens in, {} out", turn.usage.input_tokens, turn.usage.output_tokens);
     let tokens = if turn.outcome.is_some() { tokens } else { String::new() };
-    let provider = turn.provider.as_deref().filter(|provider| *provider != turn.model);
+    let provider = turn.provider.as_deref().filter(|name| !name.is_empty() && *name != turn.model);
     let by = provider.map(|provider| format!(" by {provider}")).unwrap_or_default();
     plain(&format!("· {} {surface}: {}{by}, {outcome}{seconds}{tokens}", minute(turn.begun), turn.model))
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use trunkline_core::prompt::latest_words;
 use trunkline_core::turn::Owner;
 use trunkline_engine::{Caps, Entry, Follow, NoDiff, RunRow, RunState, run_seen, runs_seen};
 use trunkline_store::{Store, Time};
@@ -177,10 +178,10 @@ impl One {
             bail!("run {} is over: {}", run.id, run.state.name());
         }
         let Some(gateway) = Running::of_state(&remembered.state, &remembered.around) else {
-            bail!("no gateway runs on {}: there is nobody to stop run {}", remembered.state.display(), run.id);
+            bail!("no gateway runs on {}: nothing can stop run {}", remembered.state.display(), run.id);
         };
         let reply = gateway.send("DELETE", &format!("/v1/runs/{}", run.id), &[], "").await;
-        let reply = reply.context("the gateway does not answer")?;
+        let reply = reply.map_err(|error| gateway.silent(&remembered.state, error))?;
         if reply.status == 200 {
             tell(format_args!("· run {} is stopped", run.id));
             return Ok(ExitCode::SUCCESS);
@@ -229,7 +230,7 @@ pub(super) async fn find(store: Option<&Store>, name: &str) -> Result<RunRow> {
         return Ok(found.swap_remove(at));
     }
     if found.len() > 1 {
-        let line = |run: &RunRow| format!("\n  {}  {}", run.id, first_line(&run.prompt, WORDS));
+        let line = |run: &RunRow| format!("\n  {}  {}", run.id, first_line(latest_words(&run.prompt), WORDS));
         bail!("several runs begin with {name:?}:{}", found.iter().map(line).collect::<String>());
     }
     found.pop().with_context(none)
@@ -260,10 +261,10 @@ fn table(runs: &[RunRow], now: Time) -> Vec<String> {
             brief(age),
             run.state.name().to_owned(),
             first_line(&run.model, WORDS),
-            run.provider.clone().unwrap_or_else(|| "-".to_owned()),
+            provider(run),
             brief(run.duration(now)),
             files,
-            first_line(&run.prompt, WORDS),
+            first_line(latest_words(&run.prompt), WORDS),
         ]
     });
     let cells: Vec<[String; 8]> = std::iter::once(head).chain(cells).collect();
@@ -276,7 +277,7 @@ fn told(run: &RunRow, now: Time) -> Vec<(&'static str, String)> {
         ("run", run.id.clone()),
         ("state", run.state.name().to_owned()),
         ("model", run.model.clone()),
-        ("provider", run.provider.clone().unwrap_or_else(|| "-".to_owned())),
+        ("provider", provider(run)),
         ("folder", run.place.clone()),
         ("begun", run.begun.to_string()),
         ("took", brief(run.duration(now))),
@@ -287,8 +288,13 @@ fn told(run: &RunRow, now: Time) -> Vec<(&'static str, String)> {
     lines.extend(run.error.as_ref().map(|error| ("error", format!("{} ({})", error.message, error.category.name()))));
     lines.extend(run.workspace.as_ref().map(|receipt| ("left", left(receipt))));
     lines.extend(run.detached.then(|| ("detached", "it goes on without its client".to_owned())));
-    lines.push(("prompt", first_line(&run.prompt, usize::MAX)));
+    lines.push(("prompt", first_line(latest_words(&run.prompt), usize::MAX)));
     lines
+}
+
+/// The provider of the latest attempt; a dash where none was started.
+fn provider(run: &RunRow) -> String {
+    run.provider.clone().filter(|provider| !provider.is_empty()).unwrap_or_else(|| "-".to_owned())
 }
 
 /// A time in its largest unit that says something.

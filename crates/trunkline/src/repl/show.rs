@@ -2,7 +2,6 @@
 //! rendered block by block, above one row that tells what is going on and is erased before anything is printed; everywhere
 //! else text is shown as it comes.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -13,15 +12,15 @@ use super::markdown::{self, Numbering};
 use super::plain::{Plain, first_line, plain};
 use super::style::{Colour, Paint, Span, Style, last_columns, width, wrap};
 use super::terminal::Terminal;
-use super::tool::call;
+use super::tool::{Tools, call};
 use crate::setup::tell;
 use crate::wording::{cut_short, left};
 
 const AGENT: &str = "Agent: ";
 const AGENT_LOOK: Style = Style::coloured(Colour::Green).bold();
 
-/// A tool's failure is told in one line.
-const LONGEST_FAILURE: usize = 200;
+/// The most of the model's thoughts that is held for the row below.
+const MAX_THOUGHT_COLUMNS: usize = 200;
 
 /// Text is not set narrower than this, nor is a row that tells what is going on.
 const NARROWEST: usize = 20;
@@ -50,7 +49,7 @@ pub(super) struct Show<W> {
     /// The number of the next item, should the next block be one of the same list.
     numbering: Numbering,
     /// Names of the tools that run.
-    tools: HashMap<String, String>,
+    tools: Tools,
     began: Instant,
 }
 
@@ -81,7 +80,7 @@ impl<W: Write> Show<W> {
             status_is_thought: false,
             status_columns: 0,
             numbering: Numbering::default(),
-            tools: HashMap::new(),
+            tools: Tools::default(),
             began: Instant::now(),
         }
     }
@@ -90,7 +89,7 @@ impl<W: Write> Show<W> {
     pub(super) fn begin(&mut self) -> io::Result<()> {
         self.began = Instant::now();
         (self.filter, self.blocks) = (Plain::default(), Blocks::default());
-        self.tools.clear();
+        self.tools = Tools::default();
         if self.terminal != Terminal::None {
             writeln!(self.out)?;
             self.last = Last::Nothing;
@@ -116,26 +115,25 @@ impl<W: Write> Show<W> {
                 }
                 self.status.push_str(&plain(delta).replace('\n', " "));
                 // Only its end is ever shown.
-                self.status = last_columns(&self.status, LONGEST_FAILURE).to_owned();
+                self.status = last_columns(&self.status, MAX_THOUGHT_COLUMNS).to_owned();
                 self.tick()
             }
             Event::ToolStarted { id, name, input } => {
                 self.end_text()?;
                 let call = call(name, input);
                 self.aside(&format!("[Tool: {call}]"), Style::coloured(Colour::Cyan))?;
-                self.tools.insert(id.clone(), plain(name));
+                self.tools.started(id, name, input);
                 self.now(&format!("running {call}"));
                 self.tick()
             }
             Event::ToolFinished { id, output, ok } => {
-                let name = self.tools.remove(id);
                 self.now(THINKING);
                 if *ok {
+                    self.tools.finished(id);
                     return self.tick();
                 }
-                let why = first_line(output, LONGEST_FAILURE);
-                let name = name.as_deref().unwrap_or("a tool");
-                self.note(&format!("{name} failed{}{why}", if why.is_empty() { "" } else { ": " }))?;
+                let failed = self.tools.failed(id, output);
+                self.note(&failed)?;
                 self.tick()
             }
             Event::Notice { message } => {

@@ -1,8 +1,10 @@
-//! A tool call in one line: `edit_file("src/main.py", ...)`.
+//! A tool call in one line: `edit_file("src/main.py", ...)`; and how one failed, in another.
+
+use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::plain::{plain, shortened};
+use super::plain::{first_line, plain, shortened};
 
 /// What a call is about, in the words of the agents we know; JSON objects have no order to go by.
 const TELLING: [&str; 14] = [
@@ -58,6 +60,60 @@ fn telling(value: &Value) -> Option<String> {
     }
 }
 
+/// The most of a failed tool's output that is shown.
+const MAX_OUTPUT: usize = 200;
+
+/// The tools that run, to say which one failed.
+#[derive(Debug, Default)]
+pub(crate) struct Tools(HashMap<String, Tool>);
+
+#[derive(Debug)]
+struct Tool {
+    name: String,
+    /// Its output is that of a command, and not the reason for a failure.
+    is_command: bool,
+}
+
+impl Tools {
+    pub(crate) fn started(&mut self, id: &str, name: &str, input: &Value) {
+        let is_command = ["command", "cmd"].iter().any(|key| input.get(key).is_some());
+        self.0.insert(id.to_owned(), Tool { name: plain(name), is_command });
+    }
+
+    /// A tool has done what it should.
+    pub(crate) fn finished(&mut self, id: &str) {
+        self.0.remove(id);
+    }
+
+    /// How a tool failed: `bash exited with status 1; output: hello`, `edit_file failed: no such file`.
+    pub(crate) fn failed(&mut self, id: &str, output: &str) -> String {
+        let tool = self.0.remove(id);
+        let (name, is_command) = tool.map_or(("a tool".to_owned(), false), |tool| (tool.name, tool.is_command));
+        let (status, rest) = exit_status(output);
+        let said = first_line(&rest, MAX_OUTPUT);
+        let how = status.map_or_else(|| "failed".to_owned(), |status| format!("exited with status {status}"));
+        match (said.is_empty(), is_command || status.is_some()) {
+            (true, _) => format!("{name} {how}"),
+            (false, true) => format!("{name} {how}; output: {said}"),
+            (false, false) => format!("{name} {how}: {said}"),
+        }
+    }
+}
+
+/// The exit status that an agent noted beside what a command printed: `[exit code: 1]` below it, or `Exit code 1` above.
+fn exit_status(output: &str) -> (Option<i32>, String) {
+    let lines: Vec<&str> = output.trim_end().lines().collect();
+    let below = |line: &str| line.trim().strip_prefix("[exit code: ")?.strip_suffix(']')?.parse().ok();
+    let above = |line: &str| line.trim().strip_prefix("Exit code ")?.parse().ok();
+    if let Some((status, rest)) = lines.split_last().and_then(|(last, rest)| Some((below(last)?, rest))) {
+        return (Some(status), rest.join("\n"));
+    }
+    if let Some((status, rest)) = lines.split_first().and_then(|(first, rest)| Some((above(first)?, rest))) {
+        return (Some(status), rest.join("\n"));
+    }
+    (None, output.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -85,6 +141,30 @@ mod tests {
             ("odd", json!("text"), r#"odd("text")"#),
         ] {
             assert_eq!(call(name, &input), shown);
+        }
+    }
+
+    #[test]
+    fn output_is_not_told_as_a_reason_when_a_command_fails() {
+        let (bash, edit) = (json!({"command": "./hello"}), json!({"path": "a"}));
+        for (name, input, output, told) in [
+            ("bash", &bash, "hello, world\n[exit code: 1]", "bash exited with status 1; output: hello, world"),
+            ("bash", &bash, "[exit code: 127]", "bash exited with status 127"),
+            ("Bash", &bash, "Exit code 3\nerr", "Bash exited with status 3; output: err"),
+            ("command_execution", &bash, "hello, world", "command_execution failed; output: hello, world"),
+            ("command_execution", &bash, "", "command_execution failed"),
+            ("edit_file", &edit, "old_string not found", "edit_file failed: old_string not found"),
+            (
+                "edit_file",
+                &edit,
+                "the text [exit code: x] is not there",
+                "edit_file failed: the text [exit code: x] is not there",
+            ),
+        ] {
+            let mut tools = Tools::default();
+            tools.started("1", name, input);
+            assert_eq!(tools.failed("1", output), told);
+            assert_eq!(tools.failed("1", "no"), "a tool failed: no", "it runs no more");
         }
     }
 
