@@ -15,7 +15,10 @@ use crate::config::{Surroundings, normal, parse_span};
 /// Runs the agent CLIs you already have (Claude Code, Codex, Gemini CLI, Qwen Code, OpenCode, ax-glm, ax-grok, or your
 /// own) inside your repositories, and offers them as models behind an OpenAI-compatible API.
 #[derive(Debug, Parser)]
-#[command(version, after_help = "Exit status: 0 ok, 1 general, 2 arguments, 3 configuration, 4 provider.")]
+#[command(
+    version,
+    after_help = "Exit status: 0 ok, 1 general, 2 arguments, 3 configuration, 4 provider; 130 after Ctrl+C, 143 after SIGTERM."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

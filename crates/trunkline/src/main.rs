@@ -17,7 +17,7 @@ use clap::Parser;
 
 use cli::{Cli, Command};
 use config::ConfigError;
-use setup::tell;
+use setup::{StopSignal, tell};
 
 fn main() -> ExitCode {
     // Before anything else: a keeper is started for runs, and must cost nothing.
@@ -58,7 +58,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Decode(decode) => decode.run(),
         Command::Provider(provider) => provider.run(),
         Command::MockLlm(mock) => mock.run(),
-        Command::Desktop(desktop) => desktop.run().map(|never| match never {}),
+        Command::Desktop(desktop) => desktop.run(),
         #[cfg(feature = "discord")]
         Command::Discord(discord) => discord.run(),
     }
@@ -76,6 +76,20 @@ pub(crate) enum Exit {
     Arguments = 2,
     Configuration = 3,
     Provider = 4,
+    /// A signal ended it: 128 and the signal's number, as a shell has it.
+    HungUp = 129,
+    Interrupted = 130,
+    Terminated = 143,
+}
+
+impl From<StopSignal> for Exit {
+    fn from(signal: StopSignal) -> Self {
+        match signal {
+            StopSignal::Hangup => Self::HungUp,
+            StopSignal::Interrupt => Self::Interrupted,
+            StopSignal::Terminate => Self::Terminated,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {

@@ -1,14 +1,16 @@
 //! `trunkline desktop`: hands over to the window, which is a program of its own so that the gateway needs no WebKit.
 
-use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, CommandFactory};
+
+use crate::cli::Cli;
+use crate::setup::say;
 
 const WINDOW: &str = "trunkline-desktop";
 
@@ -24,8 +26,8 @@ pub(crate) struct Desktop {
 }
 
 impl Desktop {
-    /// Becomes the window; returns only if there is none.
-    pub(crate) fn run(self) -> Result<Infallible> {
+    /// Becomes the window; returns only if there is none. Its help is wanted most where it is not installed yet.
+    pub(crate) fn run(self) -> Result<ExitCode> {
         // The one that came with this binary; else whichever a shell would find.
         let beside = std::env::current_exe().context("cannot tell where this binary is")?.with_file_name(WINDOW);
         for program in [&*beside, Path::new(WINDOW)] {
@@ -34,10 +36,20 @@ impl Desktop {
                 return Err(error).with_context(|| format!("cannot start {}", program.display()));
             }
         }
-        bail!(
+        let missing = format!(
             "{WINDOW} is not installed: build it with `cargo xtask desktop`, or install the package that \
              `cargo xtask desktop --bundle` makes; without it, `trunkline serve` has the same page for a browser"
-        )
+        );
+        if self.args.iter().any(|arg| arg == "--help" || arg == "-h") {
+            let mut trunkline = Cli::command();
+            trunkline.build();
+            if let Some(desktop) = trunkline.find_subcommand_mut("desktop") {
+                say(desktop.render_long_help())?;
+            }
+            say(missing)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        bail!(missing)
     }
 
     #[expect(clippy::disallowed_methods, reason = "nothing is started: this process becomes another program")]

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use trunkline_engine::{name_of_process, process_lives};
 
+use super::agent::quoted;
 use crate::config::Surroundings;
 
 /// How long a gateway may take. It may have to look at its providers, or to end a run.
@@ -90,6 +91,22 @@ impl Running {
         None
     }
 
+    /// The one that keeps its state there, or how to start it.
+    pub(super) fn required(state: &Path, around: &Surroundings) -> anyhow::Result<Self> {
+        Self::of_state(state, around)
+            .ok_or_else(|| anyhow::anyhow!("no gateway runs on {}; {}", state.display(), start(state)))
+    }
+
+    /// The error for a gateway that left its address and does not answer there.
+    pub(super) fn silent(&self, state: &Path, error: io::Error) -> anyhow::Error {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => {
+                anyhow::anyhow!("no gateway answers at {}; {}", self.address, start(state))
+            }
+            _ => anyhow::Error::new(error).context(format!("the gateway at {} does not answer", self.address)),
+        }
+    }
+
     /// HTTP/1.0, so that the answer comes in one piece and the connection ends with it.
     pub(super) async fn send(
         &self,
@@ -120,6 +137,20 @@ impl Running {
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         Ok(Reply { status: status.ok_or(io::ErrorKind::InvalidData)?, body: body.to_owned() })
     }
+}
+
+/// How to start a gateway on a state folder.
+fn start(state: &Path) -> String {
+    format!("start one in another terminal: trunkline serve --state {}", quoted(&state.to_string_lossy()))
+}
+
+/// Whether a gateway listens there; other programs may, too.
+pub(super) async fn is_gateway(address: SocketAddr) -> bool {
+    let gateway = Running { address, key: None };
+    let health = timeout(Duration::from_secs(1), gateway.send("GET", "/health", &[], "")).await;
+    let Ok(Ok(reply)) = health else { return false };
+    let told: serde_json::Value = serde_json::from_str(&reply.body).unwrap_or_default();
+    told["version"].is_string() && told["models"].is_number()
 }
 
 fn folder(state: &Path) -> PathBuf {

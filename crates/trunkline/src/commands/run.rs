@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Read, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
 use trunkline_core::event::{Event, SessionId};
@@ -17,8 +17,8 @@ use super::sessions::Remembered;
 use crate::Exit;
 use crate::cli::Places;
 use crate::config::Surroundings;
-use crate::repl::plain::{Plain, first_line};
-use crate::repl::tool::call;
+use crate::repl::plain::Plain;
+use crate::repl::tool::{Tools, call};
 use crate::setup::{Loaded, StopSignals, runtime, say, tell};
 use crate::wording::{Models, Refusal, cut_short, failed, left};
 
@@ -57,13 +57,21 @@ impl Run {
         let model = self.model.unwrap_or_default();
         let task = match self.task {
             Some(task) if task != "-" => task,
-            None if io::stdin().is_terminal() => bail!("what is the task? trunkline run -m {model} \"…\""),
+            None if io::stdin().is_terminal() => String::new(),
             Some(_) | None => task_from_stdin()?,
         };
+        if task.trim().is_empty() {
+            tell(format_args!("trunkline: the task is empty: trunkline run -m {model} \"…\""));
+            return Ok(Exit::Arguments.into());
+        }
         if self.detach {
             return runtime()?.block_on(leave(&self.places, &model, &task, self.session.as_deref()));
         }
         let loaded = Loaded::new(&self.places)?;
+        if !loaded.config.models.knows(&model) {
+            tell(format_args!("trunkline: {}", loaded.config.unknown_model(&model, &loaded.around)));
+            return Ok(Exit::General.into());
+        }
         let turn = Turn {
             model,
             messages: vec![Message::new(Role::User, task)],
@@ -113,10 +121,10 @@ pub(crate) async fn show(
     let name = turn.model.clone();
     let started = tokio::select! {
         started = engine.start(turn) => started,
-        _ = signals.next() => {
+        signal = signals.next() => {
             hear(Step::Withdrawn);
             tell(INTERRUPTED);
-            return Ok(Exit::General.into());
+            return Ok(Exit::from(signal).into());
         }
     };
     let mut run = match started {
@@ -140,14 +148,14 @@ pub(crate) async fn show(
                 doing.show(run.phase());
                 continue;
             }
-            _ = signals.next() => {
+            signal = signals.next() => {
                 // Dropped first: whatever runs is asked to stop before anything else is done.
                 drop(run);
                 doing.clear();
                 hear(Step::Interrupted);
                 telling.answer.end()?;
                 tell(INTERRUPTED);
-                return Ok(Exit::General.into());
+                return Ok(Exit::from(signal).into());
             }
         };
         doing.clear();
@@ -161,13 +169,11 @@ pub(crate) async fn show(
 async fn leave(places: &Places, model: &str, task: &str, session: Option<&str>) -> Result<ExitCode> {
     let around = Surroundings::read()?;
     let state = places.state_folder(&around);
-    let Some(gateway) = Running::of_state(&state, &around) else {
-        bail!("no gateway runs on {}: start one with trunkline serve", state.display());
-    };
+    let gateway = Running::required(&state, &around)?;
     let body = json!({"model": model, "messages": [{"role": "user", "content": task}], "session_id": session});
     let headers = [("prefer", "respond-async")];
     let reply = gateway.send("POST", "/v1/chat/completions", &headers, &body.to_string()).await;
-    let reply = reply.context("the gateway does not answer")?;
+    let reply = reply.map_err(|error| gateway.silent(&state, error))?;
     let accepted: Value = serde_json::from_str(&reply.body).unwrap_or_default();
     match accepted["id"].as_str().filter(|_| reply.status == 202) {
         Some(run) => {
@@ -212,6 +218,7 @@ async fn attach(places: &Places, name: &str) -> Result<ExitCode> {
 struct Telling {
     answer: Answer,
     session: Option<SessionId>,
+    tools: Tools,
     failed: bool,
 }
 
@@ -224,12 +231,13 @@ impl Telling {
                 tell(format_args!("· session {session}"));
                 self.session = Some(session);
             }
-            Event::ToolStarted { name, input, .. } => {
+            Event::ToolStarted { id, name, input } => {
                 answer.pause()?;
                 tell(format_args!("· {}", call(&name, &input)));
+                self.tools.started(&id, &name, &input);
             }
-            Event::ToolFinished { ok: false, output, .. } => {
-                tell(format_args!("· failed: {}", first_line(&output, 200)));
+            Event::ToolFinished { id, ok: false, output } => {
+                tell(format_args!("· {}", self.tools.failed(&id, &output)));
             }
             Event::Notice { message } => tell(format_args!("· {message}")),
             Event::Workspace(receipt) => tell(format_args!("\n· {}", left(&receipt))),

@@ -20,7 +20,7 @@ use trunkline_server::auth::{self, Keys};
 use trunkline_server::{Stop, serve, serve_metrics};
 use trunkline_store::Store;
 
-use super::gateway::Beacon;
+use super::gateway::{Beacon, is_gateway};
 use super::reload::Changes;
 use super::retention;
 use super::sessions::age;
@@ -67,7 +67,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", env = "TRUNKLINE_QUEUE_PER_KEY")]
     queue_per_key: Option<usize>,
     /// How long a request may wait for a slot
-    #[arg(long, value_name = "TIME", env = "TRUNKLINE_QUEUE_TIMEOUT", default_value = "10m", value_parser = span)]
+    #[arg(long, value_name = "TIME", env = "TRUNKLINE_QUEUE_TIMEOUT", default_value = "10m", value_parser = parse_span)]
     queue_timeout: Duration,
     /// How many requests a minute, in all [default: any number]
     #[arg(long, value_name = "N", env = "TRUNKLINE_REQUESTS_PER_MINUTE", value_parser = rate)]
@@ -90,10 +90,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR", env = "TRUNKLINE_METRICS", value_parser = Listen::parse)]
     metrics: Option<Listen>,
     /// Between asking a CLI to stop and killing it
-    #[arg(long, value_name = "TIME", env = "TRUNKLINE_GRACE", default_value = "5s", value_parser = span)]
+    #[arg(long, value_name = "TIME", env = "TRUNKLINE_GRACE", default_value = "5s", value_parser = parse_span)]
     grace: Duration,
     /// How long open answers may go on after a signal to stop
-    #[arg(long, value_name = "TIME", env = "TRUNKLINE_DRAIN", default_value = "30s", value_parser = span)]
+    #[arg(long, value_name = "TIME", env = "TRUNKLINE_DRAIN", default_value = "30s", value_parser = parse_span)]
     drain: Duration,
     /// Stop when standard input ends, as after a signal: whoever starts the gateway takes it along, even when killed
     #[arg(long)]
@@ -150,10 +150,6 @@ fn rate(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|rate| *rate > 0).ok_or_else(|| format!("{text:?} is not a number of requests"))
 }
 
-fn span(text: &str) -> Result<Duration, String> {
-    parse_span(text).ok_or_else(|| format!("{text:?} is not a time: write 500ms, 120s, 2m or 1h"))
-}
-
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let loaded = Loaded::new(&self.places)?;
@@ -184,7 +180,10 @@ impl Serve {
     async fn serve(self, loaded: Loaded, keys: Keys, caps: Caps, address: SocketAddr) -> Result<()> {
         let listener = match service::inherited(&loaded.around).context("cannot use the socket that was handed over")? {
             Some(listener) => TcpListener::from_std(listener)?,
-            None => TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?,
+            None => match TcpListener::bind(address).await {
+                Ok(listener) => listener,
+                Err(error) => return Err(not_bound(address, "--port", error).await),
+            },
         };
         // One that was handed over may be open to others than the address says.
         auth::check_bind(listener.local_addr()?, &keys).map_err(|error| ConfigError::elsewhere(error.to_string()))?;
@@ -245,7 +244,10 @@ impl Serve {
     async fn metrics_listener(&self) -> Result<Option<TcpListener>> {
         let Some(listen) = self.metrics else { return Ok(None) };
         let address = SocketAddr::new(listen.ip, listen.port.unwrap_or(METRICS_PORT));
-        let listener = TcpListener::bind(address).await.with_context(|| format!("cannot tell metrics on {address}"))?;
+        let listener = match TcpListener::bind(address).await {
+            Ok(listener) => listener,
+            Err(error) => return Err(not_bound(address, "--metrics", error).await.context("metrics")),
+        };
         let address = listener.local_addr()?;
         if address.ip().is_loopback() {
             tracing::info!("metrics on http://{address}/metrics");
@@ -299,6 +301,24 @@ impl Serve {
         }
         Ok(keys)
     }
+}
+
+/// Why an address cannot be listened on, and which flag chooses another.
+async fn not_bound(address: SocketAddr, flag: &str, error: io::Error) -> anyhow::Error {
+    let port = match flag {
+        "--port" => "another port with --port N (0 picks a free one)".to_owned(),
+        flag => format!("another with {flag} ADDR:PORT"),
+    };
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse if is_gateway(address).await => {
+            format!("a trunkline gateway runs there already; use it, or choose {port}")
+        }
+        io::ErrorKind::AddrInUse => format!("another program listens there; end it, or choose {port}"),
+        io::ErrorKind::PermissionDenied => format!("ports below 1024 are for root; choose {port}"),
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address; --listen names another".to_owned(),
+        _ => format!("choose {port}"),
+    };
+    anyhow::Error::msg(format!("cannot listen on {address}: {error}: {advice}"))
 }
 
 /// What stands behind a digest: `runs=2 queue=10 rpm=60`.

@@ -50,7 +50,7 @@ enum Next {
     Line,
     Leave,
     /// Told to end while there was more to do.
-    Stopped,
+    Stopped(StopSignal),
     /// The same, and nobody is there any more.
     Gone,
 }
@@ -83,7 +83,7 @@ impl<'a> Repl<'a> {
         };
         if matches!(end, Ok(Next::Gone)) {
             // An editor would not notice: it is left to end with the process.
-            return Ok(Exit::General.into());
+            return Ok(Exit::HungUp.into());
         }
         self.reader.end();
         let next = end?;
@@ -94,7 +94,8 @@ impl<'a> Repl<'a> {
             }
         }
         Ok(match (next, self.terminal) {
-            (Next::Stopped | Next::Gone, _) => Exit::General.into(),
+            (Next::Stopped(signal), _) => Exit::from(signal).into(),
+            (Next::Gone, _) => Exit::HungUp.into(),
             (Next::Line | Next::Leave, Terminal::None) => self.failed.map_or(ExitCode::SUCCESS, Into::into),
             // Whoever types has seen what failed.
             (Next::Line | Next::Leave, Terminal::Full(_) | Terminal::Basic) => ExitCode::SUCCESS,
@@ -120,7 +121,7 @@ impl<'a> Repl<'a> {
             // At the prompt there is nothing else to interrupt.
             signal = self.signals.next() => return Ok(match self.after(signal) {
                 Next::Line => Next::Leave,
-                next @ (Next::Leave | Next::Stopped | Next::Gone) => next,
+                next @ (Next::Leave | Next::Stopped(_) | Next::Gone) => next,
             }),
         };
         let line = match heard {
@@ -266,7 +267,7 @@ impl<'a> Repl<'a> {
     fn after(&self, signal: StopSignal) -> Next {
         match (signal, self.terminal) {
             (StopSignal::Interrupt, Terminal::Full(_) | Terminal::Basic) => Next::Line,
-            (StopSignal::Interrupt, Terminal::None) | (StopSignal::Terminate, _) => Next::Stopped,
+            (StopSignal::Interrupt, Terminal::None) | (StopSignal::Terminate, _) => Next::Stopped(signal),
             (StopSignal::Hangup, _) => Next::Gone,
         }
     }

@@ -37,6 +37,21 @@ fn resumes(line: &Line) -> bool {
 }
 
 #[test]
+fn the_first_screen_is_no_staircase_when_its_text_is_wrapped() {
+    let tty = Tty::open(&Line::new(), &["agent"]);
+    tty.prompts("");
+    let screen = tty.screen();
+    let wrapped = "try \"hello world\". LLM_BASE_URL,\nLLM_AUTH_TOKEN and LLM_DEFAULT_MODEL set one.\n\nYou:";
+    assert!(screen.contains(wrapped), "{screen}");
+    let raw = tty.raw();
+    assert_eq!(
+        raw.matches('\n').count(),
+        raw.matches("\r\n").count(),
+        "a line feed alone stays in its column: {raw:?}"
+    );
+}
+
+#[test]
 fn a_conversation_on_a_terminal() {
     let script = "note \"$@\"; starts; codex_says 'Let me look.'; uses 'cargo test' 'it does not build' 101; \
                   codex_answers 'It is **done**:\\n\\n- one\\n- two'";
@@ -44,7 +59,7 @@ fn a_conversation_on_a_terminal() {
     let mut tty = Tty::open(&line, &["agent", "--model", "m"]);
     tty.says("please help");
     let expected = "You: please help\n\nAgent: Let me look.\n\n[Tool: command_execution(\"cargo test\")]\n\
-                    · command_execution failed: it does not build\n\nAgent: It is done:\n\n• one\n• two\n\n· 3 tokens in, 2 out";
+                    · command_execution failed; output: it does not build\n\nAgent: It is done:\n\n• one\n• two\n\n· 3 tokens in, 2 out";
     assert!(tty.screen().contains(expected), "{}", tty.screen());
     assert!(tty.raw().contains("\u{1b}[1mdone\u{1b}[0m"), "{:?}", tty.raw());
     assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nplease help");
@@ -138,7 +153,7 @@ fn a_command_of_ones_own_can_be_interrupted() {
 
 #[test]
 fn a_request_to_end_ends_an_answer_or_a_prompt() {
-    for signal in [Signal::TERM, Signal::HUP] {
+    for (signal, status) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
         let line = on_terminal(line("starts; codex_says 'half an answer'; tell pid $$; hang"));
         let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
         tty.prompts("");
@@ -146,14 +161,14 @@ fn a_request_to_end_ends_an_answer_or_a_prompt() {
         let pid = line.told_pid("pid");
         tty.shows("half an answer");
         tty.signal(signal);
-        assert_eq!(tty.ended(), Some(1));
+        assert_eq!(tty.ended(), Some(status));
         assert!(!exists(pid));
         assert_eq!(steps(&line), ["user", "session", "assistant", "interrupted"], "{signal:?}");
         assert!(!session(&line).is_empty(), "{signal:?}");
         let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
         tty.prompts("");
         tty.signal(signal);
-        assert_eq!(tty.ended(), Some(1));
+        assert_eq!(tty.ended(), Some(status));
         let ended = tty.raw().ends_with('\n');
         assert!(ended || signal == Signal::HUP, "the shell's prompt has a line of its own");
     }
@@ -251,7 +266,7 @@ fn nothing_an_agent_prints_controls_the_terminal() {
         tty.types("\u{4}");
         assert_eq!(tty.ended(), Some(0));
         let raw = tty.raw();
-        assert!(raw.contains("Agent: ") && raw.contains("2Jred") && raw.contains("failed: "), "{raw:?}");
+        assert!(raw.contains("Agent: ") && raw.contains("2Jred") && raw.contains("failed"), "{raw:?}");
         for forbidden in ["\u{1b}]", "\u{1b}[31mred", "\u{7}", "\u{8}", "\u{9b}", "\u{202e}"] {
             assert!(!raw.contains(forbidden), "{forbidden:?} in {raw:?}");
         }
@@ -334,7 +349,7 @@ fn a_pipe_ends_as_its_last_turn_did() {
 fn one_task_that_is_stopped_ends_its_line_and_says_so() {
     let stopped = line("starts; codex_says half; tell pid $$; hang");
     let args = ["agent", "-m", "m", "-p", "work"];
-    let ran = stopped.interrupted(&args, "pid", Signal::INT).exits(1);
+    let ran = stopped.interrupted(&args, "pid", Signal::INT).exits(130);
     assert!(ran.stderr.ends_with("· interrupted\n"), "{ran:?}");
     // It may have been stopped before it could be shown.
     assert!(["", "half\n"].contains(&ran.stdout.as_str()), "{ran:?}");
@@ -408,7 +423,7 @@ fn one_task_is_an_answer_on_stdout_and_the_rest_on_stderr() {
         .model("bad", json!({"driver": "gemini"}));
     let ran = line.run(&["agent", "-m", "m", "-p", "do it"]).exits(0);
     assert_eq!(ran.stdout, "First.\n\nDone.\n");
-    assert!(ran.stderr.contains("· command_execution(\"ls\")\n· failed: no\n"), "{ran:?}");
+    assert!(ran.stderr.contains("· command_execution(\"ls\")\n· command_execution failed; output: no\n"), "{ran:?}");
     assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\ndo it");
     line.run_with(&["agent", "-m", "m", "-p", "-"], b"from stdin\xff").exits(0);
     assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nfrom stdin\u{fffd}");

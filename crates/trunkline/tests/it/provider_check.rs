@@ -336,6 +336,6 @@ fn what_cannot_be_started_is_said_and_how_to_mend_it() {
 fn it_can_be_interrupted_and_leaves_nothing_behind() {
     let line = Line::new().cli("provider", "tell pid $$; hang");
     let program = line.path("bin/provider");
-    line.interrupted(&["provider", "check", program.to_str().unwrap()], "pid", Signal::INT).exits(1);
+    line.interrupted(&["provider", "check", program.to_str().unwrap()], "pid", Signal::INT).exits(130);
     all_gone(&[line.told_pid("pid")]);
 }

@@ -49,7 +49,7 @@ pub(crate) struct Check {
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// The longest that one request may take; health always has 5 s
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = span)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_span)]
     timeout: Duration,
 }
 
@@ -57,10 +57,6 @@ const HEALTH_LIMIT: Duration = Duration::from_secs(5);
 
 /// After so many cases that hang the others would only take time.
 const ENOUGH_HANGS: usize = 2;
-
-fn span(text: &str) -> Result<Duration, String> {
-    parse_span(text).ok_or_else(|| format!("{text:?} is not a time: write 500ms, 30s or 2m"))
-}
 
 impl Check {
     pub(crate) fn run(self) -> Result<ExitCode> {
@@ -74,7 +70,7 @@ impl Check {
             let keepers = Keepers::new(KeeperProgram::this_binary(), 2)?;
             let outcome = tokio::select! {
                 outcome = check(&keepers, subject, self.model.as_deref(), self.timeout) => outcome,
-                _ = signals.next() => Ok(Exit::General.into()),
+                signal = signals.next() => Ok(Exit::from(signal).into()),
             };
             keepers.shutdown().await;
             outcome
