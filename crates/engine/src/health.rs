@@ -25,6 +25,7 @@ use trunkline_process::Cut;
 use crate::engine::Inner;
 use crate::explain::{kind, problem};
 use crate::launch::Launch;
+use crate::login::is_logged_in;
 use crate::models::Models;
 use crate::program::locate;
 use crate::router::{CircuitState, circuit_of};
@@ -85,6 +86,12 @@ pub struct Examined {
     pub healthy: Option<bool>,
     /// What is wrong on the first or second level.
     pub error: Option<String>,
+    /// Whether it has credentials, as far as its files and variables tell; none where its recipe does not say where to look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logged_in: Option<bool>,
+    /// How to log in, where it is not.
+    #[serde(skip)]
+    pub login: Option<String>,
     /// The third level; none when it was not asked for.
     pub probe: Option<Probed>,
     pub circuit: CircuitState,
@@ -164,6 +171,11 @@ pub(crate) async fn of_all(engine: &Arc<Inner>, models: &Arc<Models>, depth: Dep
 }
 
 impl Examined {
+    /// Whether it is installed and lacks credentials. One that has answered a probe has them, wherever they are.
+    pub fn lacks_login(&self) -> bool {
+        self.available && self.logged_in == Some(false) && !self.probe.as_ref().is_some_and(|probe| probe.ok)
+    }
+
     /// Whether a turn would be tried on it, and as far as is known, answered.
     pub fn is_well(&self) -> bool {
         self.healthy == Some(true)
@@ -200,6 +212,8 @@ async fn examine(engine: &Arc<Inner>, models: &Models, model: &Arc<Model>, depth
         version: None,
         healthy: None,
         error: problem,
+        logged_in: is_logged_in(model, &engine.settings.env),
+        login: model.backend.program().and_then(|provider| provider.login.as_ref()?.hint.clone()),
         probe: None,
         circuit: engine.circuits.state(&circuit_name),
         stand_in: false,

@@ -26,6 +26,7 @@ mod home;
 mod idle;
 mod ladder;
 mod launch;
+mod login;
 mod masking;
 mod metrics;
 mod models;

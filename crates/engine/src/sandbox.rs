@@ -20,7 +20,8 @@ use trunkline_core::provider::{Delivery, Permissions, Provider};
 use trunkline_process::{Confinement, Landlock, Missing};
 
 use crate::untrusted::{self, MAX_GIT_FILE_BYTES};
-use places::{CACHES, DEVICES, TEMPORARY, expand};
+pub(crate) use places::expand;
+use places::{CACHES, DEVICES, TEMPORARY};
 
 /// What a run may write.
 #[derive(Debug, Clone, PartialEq, Eq)]

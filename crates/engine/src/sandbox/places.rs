@@ -32,7 +32,7 @@ pub(super) const CACHES: [&str; 16] = [
 ];
 
 /// The path that is meant; none where it hangs on a variable that is not set, or is no whole path.
-pub(super) fn expand(place: &str, env: &[(OsString, OsString)]) -> Option<PathBuf> {
+pub(crate) fn expand(place: &str, env: &[(OsString, OsString)]) -> Option<PathBuf> {
     let variable = |name: &str| {
         let found = env.iter().find(|(key, _)| key == name).map(|(_, value)| Path::new(value));
         found.filter(|path| path.is_absolute())

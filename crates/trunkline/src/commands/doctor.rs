@@ -26,7 +26,8 @@ use running::Known;
 /// Show which agent CLIs and providers are installed, their versions, and whether they are well
 #[derive(Debug, Args)]
 #[command(after_help = "Circuits are those of the gateway that runs on this machine, if one does; it says more at \
-    /health/providers.")]
+    /health/providers.\n\nExit status: 0 when at least one provider could answer, the built-in agent included; 4 when none \
+    could; 3 when the database is damaged.")]
 pub(crate) struct Doctor {
     #[command(flatten)]
     places: Places,
@@ -63,12 +64,13 @@ impl Doctor {
         }
         if report.providers.iter().all(|examined| !examined.available || examined.stand_in) {
             say("\nno agent CLI was found, nor any other provider; install one with the command shown beside it")?;
-            return Ok(Exit::Provider.into());
         }
         if store.is_some_and(|store| !store.wrong.is_empty()) {
             return Ok(Exit::Configuration.into());
         }
-        Ok(ExitCode::SUCCESS)
+        // The built-in agent answers on a fresh machine, too: that is no failure.
+        let answers = report.providers.iter().any(Examined::is_well);
+        Ok(if answers { ExitCode::SUCCESS } else { Exit::Provider.into() })
     }
 }
 
@@ -107,7 +109,11 @@ fn table(providers: &[Examined], running: Option<&BTreeMap<String, Known>>) -> V
     };
     let mut rows = vec![row(" ", &head, "where")];
     for examined in providers {
-        let mark = if examined.is_well() { "✓" } else { "✗" };
+        let mark = match (examined.is_well(), examined.lacks_login()) {
+            (false, _) => "✗",
+            (true, true) => "!",
+            (true, false) => "✓",
+        };
         rows.push(row(mark, &cells(examined), examined.path.as_deref().unwrap_or_default()));
         for (kind, count) in known(examined).iter().flat_map(|known| &known.unknown_events) {
             let name = widths[0];
@@ -145,8 +151,15 @@ fn said(examined: &Examined) -> String {
             format!("not installed; {}", examined.install.as_deref().unwrap_or_default())
         }
         (Some(error), _) => error.clone(),
-        (None, Some(version)) => version.clone(),
-        (None, None) => "no version".to_owned(),
+        (None, version) => {
+            let version = version.as_deref().unwrap_or("no version");
+            let login = examined.login.as_ref().map(|login| format!(": {login}")).unwrap_or_default();
+            if examined.lacks_login() {
+                format!("{version}, installed, not logged in{login}")
+            } else {
+                version.to_owned()
+            }
+        }
     }
 }
 
