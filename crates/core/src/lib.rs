@@ -20,4 +20,5 @@ pub mod prompt;
 pub mod protocol;
 pub mod provider;
 pub mod secret;
+pub mod span;
 pub mod turn;

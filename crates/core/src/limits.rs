@@ -63,7 +63,7 @@ impl Limits {
     /// limited only in all. None outlasts the whole.
     #[must_use]
     pub fn of(provider: &Provider, asked: Asked) -> Self {
-        let total = asked.total.unwrap_or(Self::TOTAL);
+        let total = asked.total.or(provider.timeout.map(|span| span.time)).unwrap_or(Self::TOTAL);
         let (startup, idle) = if provider.quiet { (total, total) } else { (Self::STARTUP, Self::IDLE) };
         Self::all(total).with(asked, startup, idle)
     }

@@ -1,6 +1,7 @@
 //! A model: a name clients ask for, and everything a run of it needs to know. Resolved and valid.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::api::{Api, Llm};
 use crate::failure::{Category, Failure};
 use crate::limits::{Asked, Limits};
-use crate::provider::{Delivery, Permissions, Provider, SessionKind};
+use crate::provider::{Delivery, Offered, Permissions, Provider, SessionKind};
 use crate::turn::OnDisconnect;
 
 #[derive(Debug, Clone)]
@@ -26,11 +27,17 @@ pub struct Model {
     pub log_helpers: bool,
     /// The upstream model the CLI is told to use.
     pub upstream: Option<String>,
+    /// The models its provider is known to have.
+    pub offered: Vec<Offered>,
+    /// The longest answer it is asked for, where the client does not say.
+    pub max_tokens: Option<NonZeroU64>,
     pub permissions: Permissions,
     /// Whether the permissions are held by us as well; none leaves it to the gateway's own setting.
     pub sandbox: Option<Sandbox>,
     /// What a run may write besides.
     pub writable: Vec<PathBuf>,
+    /// Folders that the built-in agent may read besides.
+    pub readable: Vec<PathBuf>,
     pub limits: Limits,
     pub max_turns: Option<u32>,
     pub allowed_tools: Vec<String>,
@@ -63,6 +70,8 @@ impl Model {
             Backend::Api(_) => Limits::of_request(None),
             Backend::Agent(_) => Limits::of_agent(Asked::default()),
         };
+        let recipe = backend.program().cloned();
+        let recipe = recipe.as_deref();
         Self {
             name: name.to_owned(),
             backend,
@@ -71,10 +80,13 @@ impl Model {
             worktree: false,
             keep_worktree: false,
             log_helpers: false,
-            upstream: None,
+            upstream: recipe.filter(|recipe| recipe.takes("model")).and_then(|recipe| recipe.default_model.clone()),
+            offered: recipe.map(|recipe| recipe.models.clone()).unwrap_or_default(),
+            max_tokens: recipe.and_then(|recipe| recipe.max_tokens),
             permissions: Permissions::default(),
             sandbox: None,
             writable: Vec::new(),
+            readable: Vec::new(),
             limits,
             max_turns: None,
             allowed_tools: Vec::new(),
@@ -89,6 +101,13 @@ impl Model {
             warm: None,
             config: Map::new(),
         }
+    }
+
+    /// The display name of the upstream model.
+    #[must_use]
+    pub fn display_name(&self) -> Option<&str> {
+        let upstream = self.upstream.as_deref()?;
+        self.offered.iter().find(|offered| offered.id == upstream)?.name.as_deref()
     }
 
     /// The same provider on another model of its own.

@@ -3,10 +3,14 @@
 //! Nothing here looks at `PATH` or starts anything: [`Provider::command`] renders a command line and that is all. The
 //! built-in providers are `providers.toml` beside this file; a user's own file has the same shape.
 
+mod arguments;
 mod command;
+mod login;
+mod offered;
 mod overlay;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -16,7 +20,11 @@ use crate::live;
 use crate::model::Normalize;
 use crate::parse::{Context, Decoder, Format};
 use crate::protocol;
+use crate::span::Span;
+pub use arguments::{NoPlaceholder, PLACEHOLDERS, no_placeholders};
 use command::placeholder;
+pub use login::{Credentials, Login};
+pub use offered::Offered;
 pub use overlay::{Grants, Overlay, UnreadableLive};
 
 /// The longest single argument Linux takes, less its terminating NUL.
@@ -33,6 +41,7 @@ pub struct Provider {
     /// Other names a model may call it by.
     #[serde(default)]
     pub aliases: Vec<String>,
+    #[serde(alias = "command")]
     pub program: String,
     /// Where the real program lies beside a launcher script, relative to the folder of the launcher.
     #[serde(default)]
@@ -40,9 +49,11 @@ pub struct Provider {
     /// How to get it, for the error of a missing program.
     #[serde(default)]
     pub install: Option<String>,
+    #[serde(alias = "output_format", alias = "outputFormat")]
     pub format: Format,
     /// The streamed form: groups of arguments. A group whose `{placeholder}` has no value is left out whole; one whose
     /// placeholder has several (`{image}`, `{tool}`) is repeated.
+    #[serde(deserialize_with = "arguments::groups", alias = "default_args", alias = "defaultArgs")]
     pub args: Vec<Vec<String>>,
     /// The form that prints everything at the end.
     #[serde(default)]
@@ -50,8 +61,23 @@ pub struct Provider {
     /// How it is kept, and told one turn after the other, where it can be.
     #[serde(default)]
     pub live: Option<live::Recipe>,
-    #[serde(default)]
+    #[serde(default, alias = "prompt_style", alias = "promptStyle")]
     pub prompt: Delivery,
+    /// The models it is known to have.
+    #[serde(default)]
+    pub models: Vec<Offered>,
+    /// The one it is told to use where nothing else names one.
+    #[serde(default, alias = "defaultModel")]
+    pub default_model: Option<String>,
+    /// The longest answer it is asked for, where it can be told.
+    #[serde(default, alias = "maxTokens")]
+    pub max_tokens: Option<NonZeroU64>,
+    /// The longest run, where its model does not say.
+    #[serde(default)]
+    pub timeout: Option<Span>,
+    /// How to tell that a user is logged in.
+    #[serde(default)]
+    pub login: Option<Login>,
     /// What `read`, `edit` and `full` mean to this CLI.
     #[serde(default)]
     pub permissions: PermissionTable,
@@ -237,6 +263,7 @@ pub struct Values<'a> {
     pub model: Option<&'a str>,
     pub session: Option<&'a str>,
     pub max_turns: Option<u32>,
+    pub max_tokens: Option<NonZeroU64>,
     pub tools: &'a [String],
     pub system_file: Option<&'a str>,
     pub images: &'a [String],
@@ -305,7 +332,7 @@ pub fn parse(toml: &str) -> Result<BTreeMap<String, Provider>, toml::de::Error> 
     for (name, provider) in &mut providers {
         provider.name.clone_from(name);
     }
-    Ok(providers)
+    Ok(providers.into_iter().map(|(name, provider)| (name, provider.with_a_place_for_the_prompt())).collect())
 }
 
 impl Provider {

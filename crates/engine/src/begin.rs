@@ -22,6 +22,7 @@ use crate::engine::Inner;
 use crate::gate::Permit;
 use crate::launch::Launch;
 use crate::models::Models;
+use crate::plan::bounded;
 use crate::router::Policy;
 use crate::scratch::Scratch;
 use crate::session::{self, Place};
@@ -164,7 +165,8 @@ impl Inner {
         };
         let standing: Vec<String> = file.into_iter().chain(model.system_prompt.clone()).collect();
         let standing = (!standing.is_empty()).then(|| standing.join("\n\n"));
-        let body = upstream::request(turn, standing.as_deref(), model.upstream.as_deref());
+        let turn = bounded(turn, model);
+        let body = upstream::request(&turn, standing.as_deref(), model.upstream.as_deref());
         let asked: Vec<String> = turn.messages.iter().map(prompt::said).collect();
         Ok(self.upstream.call(api, body, &[], Patience::in_all(model.limits.total), asked.join("\n")))
     }

@@ -18,7 +18,7 @@ use crate::belongings::Belongings;
 use crate::engine::Settings;
 use crate::environment::{Child, of_child};
 use crate::models::Models;
-use crate::plan::{Plan, values};
+use crate::plan::{Plan, bounded, values};
 use crate::program::locate;
 use crate::sandbox::{self, Bounds, Scene};
 use crate::warm::{Boot, Wish};
@@ -72,8 +72,8 @@ impl Launch<'_> {
         let standing = agent_file.into_iter().chain(self.model.system_prompt.clone());
         let mut messages: Vec<Message> = standing.map(|text| Message::new(Role::System, text.trim_end())).collect();
         messages.extend(self.turn.messages.iter().cloned());
-        let (options, model) = (&self.turn.options, self.model.upstream.as_deref());
-        Prompt { text: protocol::request(&messages, options, model, &self.model.config), system: None }
+        let (turn, model) = (bounded(self.turn, self.model), self.model.upstream.as_deref());
+        Prompt { text: protocol::request(&messages, &turn.options, model, &self.model.config), system: None }
     }
 
     /// An agent streams unless the turn says otherwise; an executable does no work that could be watched.

@@ -1,6 +1,7 @@
 //! What clients can ask for: models by name, the router's names, and the one that answers for all others.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use trunkline_core::model::{Backend, Model};
@@ -51,6 +52,17 @@ impl Models {
         self
     }
 
+    /// The same, with these folders for the built-in agent to read.
+    #[must_use]
+    pub fn reading(mut self, folders: &[PathBuf]) -> Self {
+        for model in self.named.iter_mut().chain(&mut self.default).chain(&mut self.built_in) {
+            if matches!(model.backend, Backend::Agent(_)) {
+                Arc::make_mut(model).readable.extend_from_slice(folders);
+            }
+        }
+        self
+    }
+
     /// The models of the file.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.named.iter()
@@ -82,6 +94,21 @@ impl Models {
         }
         names.extend(self.built_in().map(|model| model.name.clone()));
         names
+    }
+
+    /// The display name of the upstream model behind a name of [`names`](Self::names).
+    pub fn display_name(&self, name: &str) -> Option<String> {
+        // The router chooses anew for each turn: there is no one model to name.
+        if name == "auto" || name.starts_with("auto:") {
+            return None;
+        }
+        self.candidates(name)?.first()?.model.display_name().map(str::to_owned)
+    }
+
+    /// Whether the built-in agent answers for a name.
+    pub fn is_agent(&self, name: &str) -> bool {
+        let first = self.candidates(name).and_then(|candidates| candidates.into_iter().next());
+        first.is_some_and(|candidate| matches!(candidate.model.backend, Backend::Agent(_)))
     }
 
     /// Whether a name means something, whoever it is.

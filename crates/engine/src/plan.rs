@@ -1,11 +1,13 @@
 //! How a model would run, without running it: the exact command, folder, environment additions and prompt delivery.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use trunkline_core::failure::Failure;
 use trunkline_core::model::{Model, Normalize, Sandbox};
 use trunkline_core::provider::{Delivery, Permissions, Provider, Values};
+use trunkline_core::turn::Turn;
 
 use crate::sandbox;
 
@@ -35,10 +37,23 @@ pub(crate) fn values<'a>(
         cwd,
         model: model.upstream.as_deref(),
         max_turns: model.max_turns.filter(|_| takes("max_turns")),
+        max_tokens: model.max_tokens,
         tools: if takes("tool") { &model.allowed_tools } else { &[] },
         permissions: sandbox::told(model, usual, provider),
         extra: &model.args,
         ..Values::default()
+    }
+}
+
+/// The turn, with the model's own bound on an answer where the client has none.
+pub(crate) fn bounded<'a>(turn: &'a Turn, model: &Model) -> Cow<'a, Turn> {
+    match (turn.options.max_tokens, model.max_tokens) {
+        (None, Some(own)) => {
+            let mut turn = turn.clone();
+            turn.options.max_tokens = Some(own.get());
+            Cow::Owned(turn)
+        }
+        (Some(_), _) | (None, None) => Cow::Borrowed(turn),
     }
 }
 
@@ -60,7 +75,16 @@ pub fn ignored(model: &Model) -> Vec<&'static str> {
     [
         ("maxTurns", model.max_turns.is_some() && !provider.takes("max_turns")),
         ("allowedTools", !model.allowed_tools.is_empty() && !provider.takes("tool")),
-        ("model", model.upstream.is_some() && !provider.takes("model") && provider.prompt != Delivery::Request),
+        (
+            "maxTokens",
+            model.max_tokens.is_some() && !provider.takes("max_tokens") && provider.prompt != Delivery::Request,
+        ),
+        (
+            "model",
+            (model.upstream.is_some() || provider.default_model.is_some())
+                && !provider.takes("model")
+                && provider.prompt != Delivery::Request,
+        ),
         ("permissions", model.permissions != Permissions::default() && same_grants),
     ]
     .into_iter()

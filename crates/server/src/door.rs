@@ -18,6 +18,12 @@ pub trait Door: Send + Sync + 'static {
     /// The names clients can ask for, in order.
     fn models(&self) -> Vec<String>;
 
+    /// The display name of the upstream model behind one of these names.
+    fn display_name(&self, model: &str) -> Option<String> {
+        let _ = model;
+        None
+    }
+
     /// Starts a turn. Dropping the future gives the turn up.
     fn start(&self, turn: Turn) -> impl Future<Output = Result<Self::Run, StartError>> + Send;
 
@@ -76,6 +82,10 @@ impl Door for Engine {
 
     fn models(&self) -> Vec<String> {
         Self::models(self).names()
+    }
+
+    fn display_name(&self, model: &str) -> Option<String> {
+        Self::models(self).display_name(model)
     }
 
     fn waiting(&self) -> usize {

@@ -22,6 +22,9 @@ struct Model {
     object: &'static str,
     created: u64,
     owned_by: &'static str,
+    /// The display name of the upstream model, where its provider says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
 }
 
 pub(crate) async fn list<D: Door>(State(app): State<Arc<App<D>>>) -> HttpResponse {
@@ -40,6 +43,6 @@ pub(crate) async fn one<D: Door>(
     }
 }
 
-fn model<D>(app: &App<D>, id: String) -> Model {
-    Model { id, object: "model", created: app.started, owned_by: "trunkline" }
+fn model<D: Door>(app: &App<D>, id: String) -> Model {
+    Model { name: app.door.display_name(&id), id, object: "model", created: app.started, owned_by: "trunkline" }
 }

@@ -1,6 +1,6 @@
 //! A recipe and the values of a run, rendered as a command line. Pure: no `PATH` look-up, no I/O.
 
-use super::{CommandLine, Delivery, Form, Inert, MAX_ARGUMENT, Provider, Values, has_place};
+use super::{CommandLine, Delivery, Form, Inert, MAX_ARGUMENT, PLACEHOLDERS, Provider, Values, has_place};
 use crate::failure::{Category, Failure};
 use crate::live;
 
@@ -138,6 +138,7 @@ impl Values<'_> {
             "model" => one(self.model),
             "session" => one(self.session),
             "max_turns" => one(self.max_turns.map(|n| n.to_string()).as_deref()),
+            "max_tokens" => one(self.max_tokens.map(|n| n.to_string()).as_deref()),
             "tool" => self.tools.to_vec(),
             "system_file" => one(self.system_file),
             "image" => self.images.to_vec(),
@@ -150,8 +151,7 @@ impl Values<'_> {
 pub(super) fn placeholder(arg: &str) -> Option<&str> {
     let (_, rest) = arg.split_once('{')?;
     let (name, _) = rest.split_once('}')?;
-    const KNOWN: [&str; 8] = ["prompt", "cwd", "model", "session", "max_turns", "tool", "system_file", "image"];
-    KNOWN.contains(&name).then_some(name)
+    PLACEHOLDERS.contains(&name).then_some(name)
 }
 
 /// Puts a backslash before each `@` that has none.

@@ -3,10 +3,13 @@
 //! It says nothing about where the fields come from: the router's file reads them, a test may read them from TOML.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use serde::Deserialize;
 
-use super::{Delivery, Grant, Home, Inert, Provider, SessionKind, SettingsFile, StopSignal, UsageScope};
+use super::{
+    Delivery, Grant, Home, Inert, Login, Offered, Provider, SessionKind, SettingsFile, StopSignal, UsageScope,
+};
 use crate::failure::Rule;
 use crate::live;
 use crate::parse::Format;
@@ -23,6 +26,9 @@ pub struct Overlay {
     pub whole: Option<Vec<Vec<String>>>,
     pub live: Option<live::Recipe>,
     pub prompt: Option<Delivery>,
+    pub models: Option<Vec<Offered>>,
+    pub max_tokens: Option<NonZeroU64>,
+    pub login: Option<Login>,
     /// Level by level: one that is not written keeps the recipe's grant.
     pub permissions: Grants,
     /// Added to the recipe's.
@@ -57,7 +63,7 @@ pub struct Grants {
 
 impl Overlay {
     /// What may be written, by name.
-    pub const FIELDS: [&'static str; 25] = [
+    pub const FIELDS: [&'static str; 28] = [
         "program",
         "native",
         "install",
@@ -66,6 +72,9 @@ impl Overlay {
         "whole",
         "live",
         "prompt",
+        "models",
+        "max_tokens",
+        "login",
         "permissions",
         "env",
         "keys",
@@ -97,6 +106,7 @@ impl Overlay {
         set(&mut recipe.permissions.read, self.permissions.read);
         set(&mut recipe.permissions.edit, self.permissions.edit);
         set(&mut recipe.permissions.full, self.permissions.full);
+        set(&mut recipe.models, self.models);
         set(&mut recipe.keys, self.keys);
         set(&mut recipe.state, self.state);
         set(&mut recipe.confines, self.confines);
@@ -109,6 +119,8 @@ impl Overlay {
         set(&mut recipe.usage, self.usage);
         set(&mut recipe.version, self.version);
         recipe.install = self.install.or(recipe.install);
+        recipe.max_tokens = self.max_tokens.or(recipe.max_tokens);
+        recipe.login = self.login.or(recipe.login);
         recipe.home = self.home.or(recipe.home);
         recipe.settings = self.settings.or(recipe.settings);
         recipe.env.extend(self.env);

@@ -114,6 +114,9 @@ impl Router {
             }
         }
         names.extend(self.providers.iter().map(|routed| routed.name.clone()));
+        for routed in &self.providers {
+            names.extend(routed.model.offered.iter().map(|offered| format!("{}/{}", routed.name, offered.id)));
+        }
         names
     }
 

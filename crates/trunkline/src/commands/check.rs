@@ -4,13 +4,13 @@
 use std::io;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use trunkline_agent::tools::offered;
 use trunkline_core::api::Llm;
 use trunkline_core::failure::Category;
+use trunkline_core::limits::{Limits, span};
 use trunkline_core::model::{Backend, Model};
-use trunkline_core::near::near;
 use trunkline_core::provider::Delivery;
 use trunkline_core::secret::Secrets;
 use trunkline_engine::router::CircuitState;
@@ -18,7 +18,8 @@ use trunkline_engine::{Bounds, Caps, Engine, Explanation, Plan};
 
 use crate::Exit;
 use crate::cli::Places;
-use crate::setup::{Loaded, runtime, say};
+use crate::config::no_worktree_of;
+use crate::setup::{Loaded, runtime, say, tell};
 
 /// Validate the configuration and show the exact command of each model
 #[derive(Debug, Args)]
@@ -40,7 +41,7 @@ impl Check {
         let runtime = runtime()?;
         let engine = runtime.block_on(async { loaded.engine(Caps::default(), None) })?;
         let shown = match &self.route {
-            Some(name) => route(&engine, name),
+            Some(name) => route(&engine, &loaded, name),
             None => self.models(&loaded, &engine),
         };
         runtime.block_on(engine.shutdown());
@@ -58,17 +59,27 @@ impl Check {
             let about = format!("  router  priority {}, as {}", routed.priority, models_of(routed));
             (routed.name.clone(), &routed.model, about)
         });
-        let mut broken = false;
+        let (mut broken, mut shown) = (false, 0);
         let built_in = loaded.config.models.built_in().map(|model| (model.name.clone(), model, String::new()));
         for (name, model, about) in all.chain(routed).chain(built_in) {
             if self.model.as_ref().is_some_and(|wanted| *wanted != name) {
                 continue;
             }
+            shown += 1;
             say(format!("\n{name}"))?;
             if !about.is_empty() {
                 say(about)?;
             }
             broken |= show(engine, model)?;
+        }
+        if let Some(name) = self.model.as_deref().filter(|_| shown == 0) {
+            if !loaded.config.models.knows(name) {
+                tell(format_args!("trunkline: {}", loaded.config.unknown_model(name, &loaded.around)));
+                return Ok(Exit::Configuration.into());
+            }
+            // A name of the router, or one that a single model answers for with all others.
+            say("")?;
+            return route(engine, loaded, name);
         }
         for warning in &loaded.config.warnings {
             say(format!("\nwarning: {warning}"))?;
@@ -96,21 +107,22 @@ fn show(engine: &Engine, model: &Model) -> Result<bool> {
             let set = if key.value.is_some() { "set" } else { "not set" };
             say(format!("  key     from {}, which is {set}", key.variable))?;
         }
-        say(format!("  timeout {:?}", model.limits.total))?;
+        say(format!("  timeout {}", timeouts(&model.limits)))?;
         return Ok(key.is_some_and(|key| key.value.is_none()));
     }
     if let Backend::Agent(llm) = &model.backend {
-        show_agent(llm, model)?;
+        show_agent(engine, llm, model)?;
         let unbound = show_bounds(engine, model)?;
         show_memory(model)?;
-        return Ok(!model.repo.is_dir() || unbound);
+        return Ok(!model.repo.is_dir() || no_worktree_of(model).is_some() || unbound);
     }
     match engine.plan(model) {
         Some(Ok(plan)) => {
             show_plan(&plan, engine.secrets())?;
+            say(format!("  timeout {}", timeouts(&model.limits)))?;
             let unbound = show_bounds(engine, model)?;
             show_memory(model)?;
-            Ok(plan.program.is_err() || !model.repo.is_dir() || unbound)
+            Ok(plan.program.is_err() || !model.repo.is_dir() || no_worktree_of(model).is_some() || unbound)
         }
         Some(Err(failure)) => {
             say(format!("  error   {failure}"))?;
@@ -120,7 +132,7 @@ fn show(engine: &Engine, model: &Model) -> Result<bool> {
     }
 }
 
-fn show_agent(llm: &Llm, model: &Model) -> io::Result<()> {
+fn show_agent(engine: &Engine, llm: &Llm, model: &Model) -> io::Result<()> {
     match llm {
         Llm::Service { api, max_tokens } => {
             say(format!("  llm     {}/chat/completions", api.shown_url()))?;
@@ -133,10 +145,25 @@ fn show_agent(llm: &Llm, model: &Model) -> io::Result<()> {
         }
         Llm::Embedded => say("  llm     the built-in mock; set LLM_BASE_URL for a real one")?,
     }
-    say(format!("  cwd     {}", model.repo.display()))?;
+    let cwd = if model.worktree { engine.worktrees().join("<run>") } else { model.repo.clone() };
+    say(format!("  cwd     {}", cwd.display()))?;
     let tools = offered(model.permissions, &model.allowed_tools);
     say(format!("  tools   {}", if tools.is_empty() { "none".to_owned() } else { tools.join(", ") }))?;
-    say(format!("  timeout {:?}", model.limits.total))
+    say(format!("  timeout {}", timeouts(&model.limits)))
+}
+
+/// The limits of a run: the whole, and the silences that end it sooner.
+fn timeouts(limits: &Limits) -> String {
+    let silences = [
+        (limits.startup, "until the first output"),
+        (limits.idle, "of silence"),
+        (limits.tool, "of silence in a tool"),
+        (limits.compact, "of silence while compacting"),
+    ];
+    let shorter = silences.into_iter().filter(|(limit, _)| *limit < limits.total);
+    let shorter: Vec<String> = shorter.map(|(limit, when)| format!("{} {when}", span(limit))).collect();
+    let whole = format!("{} in all", span(limits.total));
+    std::iter::once(whole).chain(shorter).collect::<Vec<_>>().join(", ")
 }
 
 fn show_plan(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
@@ -196,13 +223,10 @@ fn quote(arg: &str) -> String {
     if !arg.is_empty() && arg.chars().all(plain) { arg.to_owned() } else { format!("'{}'", arg.replace('\'', "'\\''")) }
 }
 
-fn route(engine: &Engine, name: &str) -> Result<ExitCode> {
+fn route(engine: &Engine, loaded: &Loaded, name: &str) -> Result<ExitCode> {
     let Some(explanation) = engine.explain(name) else {
-        let names = engine.models().names();
-        match near(name, names.iter().map(String::as_str)) {
-            close if close.is_empty() => bail!("unknown model {name:?}; see: trunkline models"),
-            close => bail!("unknown model {name:?}; did you mean {}?", close.join(" or ")),
-        }
+        tell(format_args!("trunkline: {}", loaded.config.unknown_model(name, &loaded.around)));
+        return Ok(Exit::Configuration.into());
     };
     say(format!("{} would be tried in this order:", explanation.model))?;
     for (index, rung) in explanation.candidates.iter().enumerate() {

@@ -59,7 +59,7 @@ impl Decode {
             code => Ending::Code(code),
         };
         let around = Surroundings::read()?;
-        let providers = config::providers(&Place::find(self.config.clone(), &around)?)?;
+        let providers = config::providers(&Place::find(self.config.clone(), &around)?, &mut Vec::new())?;
         let provider = providers.values().find(|p| p.name == self.provider || p.aliases.contains(&self.provider));
         let provider = provider.map(AsRef::as_ref);
         let format = match self.chosen_format(provider) {

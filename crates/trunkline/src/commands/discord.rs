@@ -63,10 +63,10 @@ pub(crate) struct Discord {
     #[arg(long, value_name = "N", env = "TRUNKLINE_DISCORD_QUEUE", default_value_t = 20)]
     queue: usize,
     /// How long one answer may take [default: the model's own limit]
-    #[arg(long, value_name = "TIME", env = "TRUNKLINE_DISCORD_TIMEOUT", value_parser = span)]
+    #[arg(long, value_name = "TIME", env = "TRUNKLINE_DISCORD_TIMEOUT", value_parser = parse_span)]
     timeout: Option<Duration>,
     /// How long open answers may go on after a signal to stop; then they are begun again at the next start
-    #[arg(long, value_name = "TIME", env = "TRUNKLINE_DRAIN", default_value = "30s", value_parser = span)]
+    #[arg(long, value_name = "TIME", env = "TRUNKLINE_DRAIN", default_value = "30s", value_parser = parse_span)]
     drain: Duration,
     /// Where Discord's REST interface is
     #[arg(long, value_name = "URL", env = "TRUNKLINE_DISCORD_API", hide = true)]
@@ -74,10 +74,6 @@ pub(crate) struct Discord {
     /// Where Discord's gateway is
     #[arg(long, value_name = "URL", env = "TRUNKLINE_DISCORD_GATEWAY", hide = true)]
     discord_gateway: Option<String>,
-}
-
-fn span(text: &str) -> Result<Duration, String> {
-    parse_span(text).ok_or_else(|| format!("{text:?} is not a time: write 500ms, 120s, 2m or 1h"))
 }
 
 impl Discord {

@@ -45,7 +45,11 @@ impl List {
 }
 
 fn describe(model: &Model) -> String {
-    let upstream = model.upstream.as_deref().map(|upstream| format!(" ({upstream})")).unwrap_or_default();
+    let upstream = match (model.upstream.as_deref(), model.display_name()) {
+        (Some(upstream), Some(name)) => format!(" ({name}: {upstream})"),
+        (Some(upstream), None) => format!(" ({upstream})"),
+        (None, _) => String::new(),
+    };
     let worktree = if model.worktree { ", in a worktree" } else { "" };
     match &model.backend {
         Backend::Program(provider) => format!("{}{upstream} in {}{worktree}", provider.name, model.repo.display()),
@@ -57,10 +61,17 @@ fn describe(model: &Model) -> String {
     }
 }
 
+/// A model that a provider of the router says it has.
+fn offered(router: &Router, name: &str) -> Option<Model> {
+    let (provider, upstream) = name.split_once('/')?;
+    Some(router.providers.iter().find(|routed| routed.name == provider)?.model.on(upstream))
+}
+
 /// A name of the router: one provider, or whoever answers first.
 fn routed(router: &Router, name: &str) -> String {
     match router.providers.iter().find(|routed| routed.name == name) {
         Some(routed) => describe(&routed.model),
+        None if let Some(model) = offered(router, name) => describe(&model),
         None => "the first of the router that answers; see: trunkline check --route ".to_owned() + name,
     }
 }

@@ -135,7 +135,7 @@ pub(super) fn age(text: &str) -> Result<Duration, String> {
     let age = match (text.strip_suffix('d'), text.strip_suffix('w')) {
         (Some(number), _) => days(number, 1.0),
         (None, Some(number)) => days(number, 7.0),
-        (None, None) => parse_span(text).filter(|_| text.ends_with(|last: char| last.is_ascii_alphabetic())),
+        (None, None) => parse_span(text).ok().filter(|_| text.ends_with(|last: char| last.is_ascii_alphabetic())),
     };
     age.ok_or_else(|| format!("{text:?} is not an age: write 90d, 2w or 12h"))
 }

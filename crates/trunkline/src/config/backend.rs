@@ -14,13 +14,32 @@ const FIRST: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
 
 const DEFAULT_MAX_TURNS: u32 = 25;
 
+/// The variables that belong to the profile.
+const OPTIONS: [&str; 4] = ["BACKEND_CLI_PATH", "BACKEND_MODEL", "BACKEND_MAX_TURNS", "ALLOWED_TOOLS"];
+
+/// A warning about options of the profile where there is none to use them.
+fn unused(around: &Surroundings) -> Option<String> {
+    let set: Vec<&str> = OPTIONS.into_iter().filter(|name| around.variable(name).is_some()).collect();
+    let are = if set.len() == 1 { "is" } else { "are" };
+    (!set.is_empty()).then(|| {
+        format!(
+            "{} {are} set, but AGENT_BACKEND is not: ignored; set AGENT_BACKEND (claude, codex, …) to use it here, or run \
+             `trunkline discord`, whose backend it configures",
+            set.join(", ")
+        )
+    })
+}
+
 /// The model that answers for every name nobody else has, when `AGENT_BACKEND` is set.
 pub(super) fn active(
     providers: &BTreeMap<String, Arc<Provider>>,
     around: &Surroundings,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Model>, ConfigError> {
-    let Some(name) = around.variable("AGENT_BACKEND") else { return Ok(None) };
+    let Some(name) = around.variable("AGENT_BACKEND") else {
+        warnings.extend(unused(around));
+        return Ok(None);
+    };
     let Some(provider) = providers.values().find(|p| p.name == name || p.aliases.iter().any(|alias| alias == name))
     else {
         let others = providers.keys().map(String::as_str).filter(|name| !FIRST.contains(name));

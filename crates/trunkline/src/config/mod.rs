@@ -5,15 +5,16 @@ mod backend;
 mod discover;
 mod error;
 mod models_file;
+mod repository;
 mod routed;
 mod router_file;
 mod surroundings;
-mod value;
+mod times;
 
 pub(crate) use discover::{FILES, Place};
 pub(crate) use error::ConfigError;
 pub(crate) use surroundings::{Surroundings, normal};
-pub(crate) use value::parse_span;
+pub(crate) use times::parse_span;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,11 +24,14 @@ use std::sync::Arc;
 use trunkline_agent::tools::offered;
 use trunkline_core::api::Llm;
 use trunkline_core::model::{Backend, Model};
-use trunkline_core::provider::{self, Permissions, Provider};
+use trunkline_core::near::near;
+use trunkline_core::provider::{self, NoPlaceholder, PLACEHOLDERS, Permissions, Provider, no_placeholders};
 use trunkline_engine::router::{Policy, Router};
 use trunkline_engine::{Models, locate};
 
 use discover::{MODELS_FILE, PROVIDERS_FILE, ROUTER_FILE};
+use repository::no_worktree;
+use times::assumed;
 
 /// What the files and the environment come to.
 #[derive(Debug, Clone)]
@@ -42,8 +46,8 @@ impl Config {
     /// Reads everything there is. A folder without files, and an environment without a backend, gives a model for
     /// each CLI on the search path. The built-in agent is always there.
     pub(crate) fn load(place: &Place, around: &Surroundings) -> Result<Self, ConfigError> {
-        let providers = providers(place)?;
-        let mut warnings = Vec::new();
+        let mut warnings = Vec::from_iter(place.notice());
+        let providers = providers(place, &mut warnings)?;
         let (router, policy) = match place.file(ROUTER_FILE) {
             Some(path) => {
                 let file = router_file::load(&path, &providers, around, &mut warnings)?;
@@ -77,6 +81,42 @@ impl Config {
 }
 
 impl Config {
+    /// The error for a name that no model has: near names, and why a known CLI is not a model here.
+    pub(crate) fn unknown_model(&self, name: &str, around: &Surroundings) -> String {
+        let offered = self.models.names();
+        let known = self.providers.values().flat_map(|p| std::iter::once(&p.name).chain(&p.aliases));
+        let mut names: Vec<&str> = offered.iter().chain(known).map(String::as_str).collect();
+        names.sort_unstable();
+        names.dedup();
+        let close = near(name, names.iter().copied());
+        if let Some(provider) = close.first().and_then(|first| self.not_offered(first)) {
+            let state = match locate(provider, None, around.search_path()) {
+                Ok(_) => "is installed, but the configuration does not name it".to_owned(),
+                Err(_) => {
+                    let install = provider.install.as_ref().map(|install| format!(" ({install})")).unwrap_or_default();
+                    format!("is not installed{install}")
+                }
+            };
+            return match close.iter().any(|close| close == name) {
+                true => format!("unknown model {name:?}: {} {state}", provider.name),
+                false => {
+                    format!("unknown model {name:?}; did you mean {}? {} {state}", close.join(" or "), provider.name)
+                }
+            };
+        }
+        match close.as_slice() {
+            [] => format!("unknown model {name:?}; see: trunkline models"),
+            close => format!("unknown model {name:?}; did you mean {}?", close.join(" or ")),
+        }
+    }
+
+    /// A provider that is known by this name and is not a model.
+    fn not_offered(&self, name: &str) -> Option<&Arc<Provider>> {
+        let provider =
+            self.providers.values().find(|p| p.name == name || p.aliases.iter().any(|alias| alias == name))?;
+        (!self.models.knows(name) && !self.models.knows(&provider.name)).then_some(provider)
+    }
+
     /// Whether a model needs the LLM that comes with the gateway.
     pub(crate) fn wants_mock(&self) -> bool {
         self.models.all().any(|model| matches!(&model.backend, Backend::Agent(llm) if **llm == Llm::Embedded))
@@ -84,7 +124,10 @@ impl Config {
 }
 
 /// The built-in providers, and the user's own over them.
-pub(crate) fn providers(place: &Place) -> Result<BTreeMap<String, Arc<Provider>>, ConfigError> {
+pub(crate) fn providers(
+    place: &Place,
+    warnings: &mut Vec<String>,
+) -> Result<BTreeMap<String, Arc<Provider>>, ConfigError> {
     let mut providers = provider::built_in();
     if let Some(path) = place.file(PROVIDERS_FILE) {
         let text = read(&path)?;
@@ -95,10 +138,28 @@ pub(crate) fn providers(place: &Place) -> Result<BTreeMap<String, Arc<Provider>>
                 let message = format!("provider {name}: {error}");
                 ConfigError::new(&path, message).at(&text, &error_at).hint(error.hint())
             })?;
+            let at = |message: String| ConfigError::new(&path, format!("provider {name}: {message}")).at(&text, "{");
+            let doubts = placeholders(provider.no_placeholders(), &[]).map_err(at)?;
+            warnings.extend(doubts.iter().map(|doubt| format!("provider {name}: {doubt}")));
+            warnings.extend(provider.timeout.and_then(|time| assumed(&format!("provider {name}"), "timeout", time)));
         }
         providers.extend(own);
     }
     Ok(providers.into_iter().map(|(name, provider)| (name, Arc::new(provider))).collect())
+}
+
+/// Warnings about the words in braces of a recipe's arguments, and of those that are added to them; an error for a typo.
+fn placeholders(of_recipe: Vec<NoPlaceholder>, added: &[String]) -> Result<Vec<String>, String> {
+    let of_added = no_placeholders(added.iter().map(String::as_str));
+    let (typos, odd): (Vec<_>, Vec<_>) = of_recipe.into_iter().chain(of_added).partition(|none| !none.near.is_empty());
+    if let Some(typo) = typos.first() {
+        return Err(typo.to_string());
+    }
+    let filled = |arg: &&String| PLACEHOLDERS.iter().any(|name| arg.contains(&format!("{{{name}}}")));
+    let unfilled = added.iter().filter(filled).map(|arg| {
+        format!("{arg:?} in `args` is passed as it stands: placeholders are filled in only in a recipe's own arguments")
+    });
+    Ok(odd.iter().map(|none| format!("{none}; passed as it stands")).chain(unfilled).collect())
 }
 
 /// A model for each supported CLI that is installed, in the current folder.
@@ -107,6 +168,10 @@ fn installed(providers: &BTreeMap<String, Arc<Provider>>, around: &Surroundings)
         .values()
         .filter(|provider| locate(provider, None, around.search_path()).is_ok())
         .map(|provider| plain_model(&provider.name, Backend::Program(Arc::clone(provider)), &around.folder))
+        .flat_map(|model| {
+            let offered: Vec<Model> = model.offered.iter().map(|offered| model.on(&offered.id)).collect();
+            std::iter::once(model).chain(offered)
+        })
         .collect()
 }
 
@@ -126,6 +191,9 @@ fn doubts(what: &str, model: &Model, around: &Surroundings) -> Vec<String> {
         && file != models_file::AGENT_FILE
     {
         doubts.push(format!("{what} {name}: agentFile {file} does not exist in {}", model.repo.display()));
+    }
+    if let Some((why, remedy)) = no_worktree_of(model) {
+        doubts.push(format!("{what} {name}: worktree: {why} ({remedy})"));
     }
     if let Backend::Program(provider) = &model.backend
         && let Err(failure) = locate(provider, model.command.as_deref(), around.search_path())
@@ -147,6 +215,11 @@ fn doubts(what: &str, model: &Model, around: &Surroundings) -> Vec<String> {
         doubts.push(format!("{what} {name}: {} cannot honour {}; ignored", model.backend.name(), ignored.join(", ")));
     }
     doubts
+}
+
+/// Why a model that wants a worktree cannot have one, and what to do about it.
+pub(crate) fn no_worktree_of(model: &Model) -> Option<(String, &'static str)> {
+    if model.worktree && model.repo.is_dir() { no_worktree(&model.repo) } else { None }
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,11 +13,12 @@ use trunkline_core::model::{Backend, Model, Normalize, Sandbox};
 use trunkline_core::near::near;
 use trunkline_core::parse::Format;
 use trunkline_core::provider::{self, Delivery, Permissions, Provider};
+use trunkline_core::span::Span;
 use trunkline_core::turn::OnDisconnect;
 use trunkline_engine::Models;
 
-use super::value::Span;
-use super::{ConfigError, Surroundings, plain_model, read};
+use super::times::assumed;
+use super::{ConfigError, Surroundings, placeholders, plain_model, read};
 
 /// The instructions a model reads when it names none.
 pub(super) const AGENT_FILE: &str = "AGENTS.md";
@@ -50,6 +52,7 @@ struct Entry {
     tool_timeout: Option<Span>,
     compact_timeout: Option<Span>,
     max_turns: Option<u32>,
+    max_tokens: Option<NonZeroU64>,
     #[serde(default)]
     allowed_tools: Vec<String>,
     system_prompt: Option<String>,
@@ -119,6 +122,14 @@ pub(super) fn load(
                 let wrong = ConfigError::new(path, message).at(&text, &format!("\"{}\"", entry.driver));
                 if hint.is_empty() { wrong } else { wrong.hint(hint) }
             })?;
+            let added = if FORMATS.contains(&entry.driver.as_str()) { &[][..] } else { &entry.args };
+            let recipe = base.backend.program().map(|provider| provider.no_placeholders()).unwrap_or_default();
+            let doubts = placeholders(recipe, added).map_err(|message| {
+                ConfigError::new(path, format!("model {name}: {message}"))
+                    .at(&text, message.split('"').nth(1).unwrap_or("{"))
+            })?;
+            warnings.extend(doubts.iter().chain(&entry.doubts()).map(|doubt| format!("model {name}: {doubt}")));
+            warnings.extend(entry.assumed(&name));
             Ok(entry.resolve(name, base, &folder, around))
         })
         .collect()
@@ -167,8 +178,33 @@ fn base_of(
 }
 
 impl Entry {
+    /// Warnings about a policy for helpers that cannot be kept to.
+    fn doubts(&self) -> Vec<String> {
+        let logs = self.policy.commit_helpers && !self.worktree;
+        let forbids = self.policy.create_helpers == Some(false) && !self.worktree;
+        let logs =
+            logs.then_some("policy.commitHelpers needs `worktree: true`: without one nothing is committed; ignored");
+        let forbids = forbids.then_some(
+            "policy.createHelpers: false is only told to the agent: what it adds is seen only with `worktree: true`",
+        );
+        logs.into_iter().chain(forbids).map(str::to_owned).collect()
+    }
+
+    /// The times that were taken for milliseconds.
+    fn assumed(&self, name: &str) -> Vec<String> {
+        let times = [
+            ("timeout", self.timeout),
+            ("startupTimeout", self.startup_timeout),
+            ("idleTimeout", self.idle_timeout),
+            ("toolTimeout", self.tool_timeout),
+            ("compactTimeout", self.compact_timeout),
+        ];
+        let owner = format!("model {name}");
+        times.into_iter().filter_map(|(key, time)| assumed(&owner, key, time?)).collect()
+    }
+
     fn limits(&self) -> Asked {
-        let written = |span: Option<Span>| span.map(|span| span.0);
+        let written = |span: Option<Span>| span.map(|span| span.time);
         Asked {
             total: written(self.timeout),
             startup: written(self.startup_timeout),
@@ -198,8 +234,11 @@ impl Entry {
             permissions: self.permissions,
             sandbox: self.sandbox.or(base.sandbox),
             writable: [base.writable, self.writable.iter().map(|path| around.path(path, folder)).collect()].concat(),
+            readable: base.readable,
             limits,
             max_turns: self.max_turns,
+            max_tokens: self.max_tokens.or(base.max_tokens),
+            offered: base.offered,
             allowed_tools: self.allowed_tools,
             system_prompt: with_policy(self.system_prompt.or(base.system_prompt), &self.policy),
             fallback: self.fallback,

@@ -17,7 +17,7 @@ pub(super) fn router(providers: Vec<RouterProvider>, folder: &Path) -> Router {
 }
 
 fn routed(provider: RouterProvider, folder: &Path) -> Routed {
-    let RouterProvider { name, priority, kind, model, models, timeout } = provider;
+    let RouterProvider { name, priority, kind, model, models, offered, max_tokens, timeout } = provider;
     let bare = match kind {
         Kind::Executable { path, args, options, env } => {
             let backend = Backend::Program(Arc::new(provider::executable(&name, &path, &args)));
@@ -67,10 +67,18 @@ fn routed(provider: RouterProvider, folder: &Path) -> Routed {
             }
         }
     };
+    let bare = Model {
+        offered: if offered.is_empty() { bare.offered } else { offered },
+        max_tokens: max_tokens.or(bare.max_tokens),
+        ..bare
+    };
     let hints = models.into_iter().map(|(hint, model)| (hint, Arc::new(bare.on(&model)))).collect::<Vec<_>>();
     let own = match (&model, hints.first()) {
         (Some(model), _) => Arc::new(bare.on(model)),
         // A service must be told which model; a program has a default of its own.
+        (None, None) if matches!(bare.backend, Backend::Api(_)) && !bare.offered.is_empty() => {
+            Arc::new(bare.on(&bare.offered[0].id))
+        }
         (None, Some((_, first))) if matches!(bare.backend, Backend::Api(_)) => Arc::clone(first),
         (None, _) => Arc::new(bare),
     };

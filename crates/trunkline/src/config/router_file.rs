@@ -4,6 +4,7 @@
 //! meaning. Nothing here starts anything or looks at the network.
 
 mod agent;
+mod aliases;
 mod expand;
 mod fields;
 mod kind;
@@ -12,11 +13,13 @@ mod routing;
 mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use trunkline_core::provider::Provider;
+use serde::Deserialize;
+use trunkline_core::provider::{Offered, Provider};
 use trunkline_engine::router::Policy;
 
 use super::{ConfigError, Surroundings, read};
@@ -50,6 +53,9 @@ pub(crate) struct RouterProvider {
     pub(crate) model: Option<String>,
     /// Hint and model, in the order of the file.
     pub(crate) models: Vec<(String, String)>,
+    /// The models it is known to have, with their names.
+    pub(crate) offered: Vec<Offered>,
+    pub(crate) max_tokens: Option<NonZeroU64>,
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -111,8 +117,12 @@ impl Reader<'_> {
     fn provider(&mut self, name: String, item: &Node) -> Result<RouterProvider, Mistake> {
         let fields = Fields::of(item, &format!("provider {name}"), &PROVIDER_KEYS, misplaced)?;
         let settings = kind::settings(&fields, &name, self)?;
-        let models = models(&fields)?;
-        if matches!(settings.kind, Kind::Api { .. }) && settings.model.is_none() && models.is_empty() {
+        let (models, offered) = match fields.get("models") {
+            Some(node @ Node { value: Value::List(_), .. }) => (Vec::new(), offered(&fields, node)?),
+            _ => (models(&fields)?, Vec::new()),
+        };
+        let unnamed = settings.model.is_none() && models.is_empty() && offered.is_empty();
+        if matches!(settings.kind, Kind::Api { .. }) && unnamed {
             return Err(fields
                 .mistake(item.at, "no model is named")
                 .hint("an API must be told which: add `model` to its config, or `models`"));
@@ -122,6 +132,8 @@ impl Reader<'_> {
             kind: settings.kind,
             model: settings.model,
             models,
+            offered,
+            max_tokens: settings.max_tokens,
             timeout: settings.timeout,
             name,
         })
@@ -178,6 +190,11 @@ fn models(provider: &Fields<'_>) -> Result<Vec<(String, String)>, Mistake> {
         }
     };
     provider.map("models")?.iter().map(read).collect()
+}
+
+/// A list instead: the models it has, with the names people know them by.
+fn offered(provider: &Fields<'_>, node: &Node) -> Result<Vec<Offered>, Mistake> {
+    Vec::deserialize(node.to_json()).map_err(|error| provider.mistake(node.at, format!("`models`: {error}")))
 }
 
 /// A key of `config`, one level too high.

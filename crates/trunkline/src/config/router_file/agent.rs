@@ -7,9 +7,10 @@ use serde_json::Map;
 use serde_path_to_error::Segment;
 use trunkline_core::limits::Asked;
 use trunkline_core::near::did_you_mean;
-use trunkline_core::provider::{self, Overlay, Provider};
+use trunkline_core::provider::{self, Delivery, NoPlaceholder, Overlay, Provider};
 
 use super::super::models_file::AGENT_FILE;
+use super::super::placeholders;
 use super::Reader;
 use super::fields::Fields;
 use super::kind::{Kind, Settings};
@@ -45,7 +46,7 @@ pub(super) fn keys() -> Vec<&'static str> {
     RUN_KEYS.into_iter().chain(Overlay::FIELDS.into_iter().filter(|field| !RUN_KEYS.contains(field))).collect()
 }
 
-pub(super) fn read(config: &Fields<'_>, name: &str, reader: &Reader<'_>) -> Result<Settings, Mistake> {
+pub(super) fn read(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Settings, Mistake> {
     let more_args = match config.get("args") {
         Some(node) if is_groups(node) => Vec::new(),
         _ => config.texts("args")?,
@@ -83,7 +84,8 @@ pub(super) fn read(config: &Fields<'_>, name: &str, reader: &Reader<'_>) -> Resu
         warm: config.count("warm", 0, u32::MAX)?,
         env: config.env()?,
     };
-    Ok(Settings { kind, model: config.text("model")?, timeout: config.time("timeout")? })
+    // The longest answer is a field of the recipe.
+    Ok(Settings { kind, model: config.text("model")?, max_tokens: None, timeout: config.time("timeout")? })
 }
 
 /// One of a few words, if anything is written.
@@ -105,18 +107,26 @@ fn one_of<'de, T: Deserialize<'de>>(config: &Fields<'_>, key: &str, words: [&str
 fn recipe(
     config: &Fields<'_>,
     name: &str,
-    more_args: Vec<String>,
-    reader: &Reader<'_>,
+    mut more_args: Vec<String>,
+    reader: &mut Reader<'_>,
 ) -> Result<(Arc<Provider>, Vec<String>), Mistake> {
     let overlay = overlay(config, reader)?;
     let wanted = config.text("recipe")?;
     let wanted = wanted.as_deref().unwrap_or(name);
     let known = reader.recipes.values().find(|p| p.name == wanted || p.aliases.iter().any(|alias| alias == wanted));
+    if known.is_some() {
+        doubt_placeholders(config, Vec::new(), &more_args, reader)?;
+    }
     let (base, args) = match (known, &overlay.program, overlay.format) {
         (Some(recipe), ..) if overlay == Overlay::default() => return Ok((Arc::clone(recipe), more_args)),
         (Some(recipe), ..) => (Provider::clone(recipe), more_args),
         // A CLI of the user's own: its arguments are all there is of a recipe.
-        (None, Some(program), Some(format)) => (provider::plain(name, program, &more_args, format), Vec::new()),
+        (None, Some(program), Some(format)) => {
+            if overlay.prompt == Some(Delivery::Arg) && !more_args.iter().any(|arg| arg.contains("{prompt}")) {
+                more_args.push("{prompt}".to_owned());
+            }
+            (provider::plain(name, program, &more_args, format), Vec::new())
+        }
         (None, ..) => return Err(unknown(config, wanted, reader)),
     };
     let mut provider = overlay.over(base);
@@ -132,7 +142,20 @@ fn recipe(
         let at = config.get("format").or(config.get("live")).map_or(config.at(), |node| node.at);
         return Err(config.mistake(at, error.to_string()).hint(error.hint()));
     }
+    doubt_placeholders(config, provider.no_placeholders(), &[], reader)?;
     Ok((Arc::new(provider), args))
+}
+
+fn doubt_placeholders(
+    config: &Fields<'_>,
+    of_recipe: Vec<NoPlaceholder>,
+    added: &[String],
+    reader: &mut Reader<'_>,
+) -> Result<(), Mistake> {
+    let at = config.get("args").map_or(config.at(), |node| node.at);
+    let doubts = placeholders(of_recipe, added).map_err(|typo| config.mistake(at, typo))?;
+    reader.warnings.extend(doubts.iter().map(|doubt| config.said(doubt)));
+    Ok(())
 }
 
 fn unknown(config: &Fields<'_>, wanted: &str, reader: &Reader<'_>) -> Mistake {

@@ -1,12 +1,15 @@
 //! The fields of a map in the file, by key and by what they must be. Every refusal names the key, its owner and its place.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::Deserialize;
+use trunkline_core::span::Span;
 
-use super::super::value::Span;
+use super::super::times::assumed;
 use super::mistake::{Mistake, Place};
 use super::yaml::{Entry, Node, Value};
 
@@ -16,6 +19,8 @@ pub(super) struct Fields<'n> {
     owner: String,
     at: Place,
     entries: &'n [Entry],
+    /// Warnings about what was read.
+    notes: RefCell<Vec<String>>,
 }
 
 impl<'n> Fields<'n> {
@@ -26,7 +31,8 @@ impl<'n> Fields<'n> {
         known: &[&str],
         advice: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Mistake> {
-        let fields = Self { owner: owner.to_owned(), at: node.at, entries: entries(node, owner)? };
+        let fields =
+            Self { owner: owner.to_owned(), at: node.at, entries: entries(node, owner)?, notes: RefCell::default() };
         match fields.entries.iter().find(|entry| !known.contains(&entry.key.as_str())) {
             None => Ok(fields),
             Some(Entry { key, at, .. }) => {
@@ -43,12 +49,28 @@ impl<'n> Fields<'n> {
         self.entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 
+    /// The warnings about what was read so far.
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.notes.take()
+    }
+
     pub(super) fn at(&self) -> Place {
         self.at
     }
 
     pub(super) fn mistake(&self, at: Place, message: impl AsRef<str>) -> Mistake {
         Mistake::new(at, said(&self.owner, message.as_ref()))
+    }
+
+    /// A message with its owner.
+    pub(super) fn said(&self, message: &str) -> String {
+        said(&self.owner, message)
+    }
+
+    /// The longest answer, in tokens.
+    pub(super) fn max_tokens(&self) -> Result<Option<NonZeroU64>, Mistake> {
+        let tokens = self.integer("max_tokens", 1..=i64::MAX)?;
+        Ok(tokens.and_then(|tokens| NonZeroU64::new(tokens.unsigned_abs())))
     }
 
     pub(super) fn missing(&self, key: &str) -> Mistake {
@@ -105,7 +127,10 @@ impl<'n> Fields<'n> {
     pub(super) fn time_of(&self, key: &str, node: &Node) -> Result<Duration, Mistake> {
         match &node.value {
             Value::Text(_) | Value::Number { .. } => match Span::deserialize(node.to_json()) {
-                Ok(span) => Ok(span.0),
+                Ok(span) => {
+                    self.notes.borrow_mut().extend(assumed(&self.owner, key, span));
+                    Ok(span.time)
+                }
                 Err(error) => Err(self.mistake(node.at, format!("`{key}`: {error}"))),
             },
             Value::Nothing | Value::Bool(_) | Value::List(_) | Value::Map(_) => Err(self.wanted(key, node, "a time")),

@@ -1,6 +1,7 @@
 //! What a provider is: an executable of the small protocol, an HTTP API, or an agent CLI.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +10,18 @@ use serde_json::Map;
 use trunkline_core::api::Key;
 use trunkline_core::limits::Asked;
 use trunkline_core::model::Sandbox;
+use trunkline_core::near::near;
 use trunkline_core::provider::{Permissions, Provider};
 
 use super::expand::is_variable;
 use super::fields::Fields;
 use super::mistake::Mistake;
-use super::yaml::{Node, Value};
-use super::{Reader, agent};
+use super::yaml::{Entry, Node, Value};
+use super::{Reader, agent, aliases};
 
 const TYPES: [&str; 3] = ["cli", "agent", "api"];
-const EXECUTABLE_KEYS: [&str; 6] = ["path", "args", "timeout", "model", "options", "env"];
-const API_KEYS: [&str; 4] = ["base_url", "api_key_env", "model", "timeout"];
+const EXECUTABLE_KEYS: [&str; 7] = ["path", "args", "timeout", "model", "max_tokens", "options", "env"];
+const API_KEYS: [&str; 5] = ["base_url", "api_key_env", "model", "max_tokens", "timeout"];
 
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there are a few of them, read once")]
@@ -66,6 +68,7 @@ pub(crate) enum Kind {
 pub(super) struct Settings {
     pub(super) kind: Kind,
     pub(super) model: Option<String>,
+    pub(super) max_tokens: Option<NonZeroU64>,
     pub(super) timeout: Option<Duration>,
 }
 
@@ -74,13 +77,27 @@ pub(super) fn settings(provider: &Fields<'_>, name: &str, reader: &mut Reader<'_
         provider.missing("type").hint("cli: a provider executable, agent: a coding agent, api: an HTTP API")
     })?;
     let nothing = Node { at: provider.at(), value: Value::Nothing };
-    let config = provider.get("config").unwrap_or(&nothing);
     let owner = format!("provider {name}");
+    let config = aliases::renamed(provider.get("config").unwrap_or(&nothing), &owner, &written)?;
     match written.as_str() {
-        "cli" => executable(&Fields::of(config, &owner, &EXECUTABLE_KEYS, |key| of_another_type(key, "cli"))?, reader),
-        "api" => api(&Fields::of(config, &owner, &API_KEYS, |key| of_another_type(key, "api"))?, name, reader),
+        "cli" => {
+            let (known, more) = executables_own(&config, &owner)?;
+            let fields = Fields::of(&known, &owner, &EXECUTABLE_KEYS, |_| None)?;
+            let settings = executable(&fields, more, reader)?;
+            reader.warnings.extend(fields.notes());
+            Ok(settings)
+        }
+        "api" => {
+            let fields = Fields::of(&config, &owner, &API_KEYS, |key| of_another_type(key, "api"))?;
+            let settings = api(&fields, name, reader)?;
+            reader.warnings.extend(fields.notes());
+            Ok(settings)
+        }
         "agent" => {
-            agent::read(&Fields::of(config, &owner, &agent::keys(), |key| of_another_type(key, "agent"))?, name, reader)
+            let fields = Fields::of(&config, &owner, &agent::keys(), |key| of_another_type(key, "agent"))?;
+            let settings = agent::read(&fields, name, reader)?;
+            reader.warnings.extend(fields.notes());
+            Ok(settings)
         }
         unknown => {
             let at = provider.get("type").map_or(provider.at(), |node| node.at);
@@ -90,7 +107,21 @@ pub(super) fn settings(provider: &Fields<'_>, name: &str, reader: &mut Reader<'_
 }
 
 pub(super) fn is_config_key(key: &str) -> bool {
-    EXECUTABLE_KEYS.contains(&key) || API_KEYS.contains(&key) || agent::keys().contains(&key)
+    let key = aliases::canonical(key);
+    key == "command" || EXECUTABLE_KEYS.contains(&key) || API_KEYS.contains(&key) || agent::keys().contains(&key)
+}
+
+/// The keys of an executable's configuration that are ours, and those that are the executable's: it gets them with each
+/// request, and a warning says so, in case they are typos.
+fn executables_own(config: &Node, owner: &str) -> Result<(Node, Vec<Entry>), Mistake> {
+    let Value::Map(entries) = &config.value else { return Ok((config.clone(), Vec::new())) };
+    let (ours, theirs): (Vec<Entry>, Vec<Entry>) =
+        entries.iter().cloned().partition(|entry| EXECUTABLE_KEYS.contains(&entry.key.as_str()));
+    if let Some(entry) = theirs.iter().find(|entry| entry.key == "api_key") {
+        let mistake = Mistake::new(entry.at, format!("{owner}: unknown key `api_key`"));
+        return Err(mistake.hint("a key does not belong in a file: pass the variable that holds it on, with `env`"));
+    }
+    Ok((Node { at: config.at, value: Value::Map(ours) }, theirs))
 }
 
 /// Why a key that exists is not for this type.
@@ -103,12 +134,28 @@ fn of_another_type(key: &str, own: &str) -> Option<String> {
     (!others.is_empty()).then(|| format!("`{key}` is for type {}, and this is {own}", others.join(" and ")))
 }
 
-fn executable(config: &Fields<'_>, reader: &Reader<'_>) -> Result<Settings, Mistake> {
+fn executable(config: &Fields<'_>, more: Vec<Entry>, reader: &mut Reader<'_>) -> Result<Settings, Mistake> {
     let path = config.text("path")?.ok_or_else(|| config.missing("path").hint("add it under `config`"))?;
-    let options = config.map("options")?.iter().map(|entry| (entry.key.clone(), entry.node.to_json())).collect();
+    let mut options: Map<_, _> =
+        config.map("options")?.iter().map(|entry| (entry.key.clone(), entry.node.to_json())).collect();
+    for Entry { key, at, node } in more {
+        if options.insert(key.clone(), node.to_json()).is_some() {
+            return Err(config.mistake(at, format!("`{key}` is there twice: in `config` and in its `options`")));
+        }
+        let close = near(&key, EXECUTABLE_KEYS);
+        let meant = close.first().map(|close| format!("; did you mean `{close}`?")).unwrap_or_default();
+        reader.warnings.push(config.said(&format!(
+            "`{key}` is not a key of ours and is passed on to the executable, in the config of each request{meant}"
+        )));
+    }
     let kind =
         Kind::Executable { path: reader.program(&path), args: config.texts("args")?, options, env: config.env()? };
-    Ok(Settings { kind, model: config.text("model")?, timeout: config.time("timeout")? })
+    Ok(Settings {
+        kind,
+        model: config.text("model")?,
+        max_tokens: config.max_tokens()?,
+        timeout: config.time("timeout")?,
+    })
 }
 
 fn api(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Settings, Mistake> {
@@ -133,7 +180,12 @@ fn api(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Setti
         (None, _) => None,
     };
     let kind = Kind::Api { base_url, key };
-    Ok(Settings { kind, model: config.text("model")?, timeout: config.time("timeout")? })
+    Ok(Settings {
+        kind,
+        model: config.text("model")?,
+        max_tokens: config.max_tokens()?,
+        timeout: config.time("timeout")?,
+    })
 }
 
 /// A key itself mostly passes for a variable's name, but hardly for one in capital letters.

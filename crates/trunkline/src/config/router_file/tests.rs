@@ -96,6 +96,8 @@ fn the_example_of_the_protocol() {
             pair("capable", "qwen3:8b"),
             pair("codegen", "deepseek-coder:6.7b"),
         ],
+        offered: Vec::new(),
+        max_tokens: None,
         timeout: Some(Duration::from_secs(120)),
     };
     assert_eq!(router, Router { providers: vec![ollama], disabled: Vec::new(), policy: Policy::default() });

@@ -1,0 +1,142 @@
+//! Arguments as a recipe has them: groups with placeholders; and what is not a placeholder though it looks like one.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::Deserializer;
+
+use super::{Delivery, Provider};
+use crate::near::near;
+
+/// Names that may stand in braces in an argument.
+pub const PLACEHOLDERS: [&str; 9] =
+    ["prompt", "cwd", "model", "session", "max_turns", "max_tokens", "tool", "system_file", "image"];
+
+/// Names that may stand in braces alone in a group.
+const WHOLE_GROUPS: [&str; 2] = ["permissions", "extra"];
+
+/// Longer words in braces are something else.
+const MAX_NAME: usize = 24;
+
+/// A word in braces that is no placeholder, and is passed on as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoPlaceholder {
+    pub argument: String,
+    /// The placeholders that were perhaps meant; a typo, then, if there are any.
+    pub near: Vec<String>,
+}
+
+impl fmt::Display for NoPlaceholder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} in the arguments is not a placeholder", self.argument)?;
+        match self.near.as_slice() {
+            [] => {
+                let known: Vec<String> = PLACEHOLDERS.iter().map(|name| format!("{{{name}}}")).collect();
+                write!(f, "; known: {}", known.join(", "))
+            }
+            near => write!(f, "; did you mean {{{}}}?", near.join("} or {")),
+        }
+    }
+}
+
+/// The words in braces of these arguments that are no placeholders.
+pub fn no_placeholders<'a>(args: impl IntoIterator<Item = &'a str>) -> Vec<NoPlaceholder> {
+    args.into_iter().flat_map(words_in_braces).filter_map(no_placeholder).collect()
+}
+
+fn no_placeholder(word: &str) -> Option<NoPlaceholder> {
+    let known = || PLACEHOLDERS.into_iter().chain(WHOLE_GROUPS);
+    let name = word.trim();
+    if name == word && known().any(|known| known == word) {
+        return None;
+    }
+    Some(NoPlaceholder { argument: format!("{{{word}}}"), near: near(name, known()) })
+}
+
+/// Words between braces that could be names; JSON, shell lists and the like are not.
+fn words_in_braces(arg: &str) -> Vec<&str> {
+    let after = arg.split('{').skip(1);
+    let words = after.filter_map(|rest| rest.split_once('}')).map(|(word, _)| word);
+    let is_name = |word: &&str| {
+        let name = word.trim();
+        (2..=MAX_NAME).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_' || c == '-')
+    };
+    words.filter(is_name).collect()
+}
+
+impl Provider {
+    /// The words in braces of its arguments, in all of its forms, that are no placeholders.
+    #[must_use]
+    pub fn no_placeholders(&self) -> Vec<NoPlaceholder> {
+        if self.prompt == Delivery::Request {
+            return Vec::new();
+        }
+        let live = self.live.iter().flat_map(|live| &live.args);
+        let groups = self.args.iter().chain(self.whole.iter().flatten()).chain(live);
+        no_placeholders(groups.flatten().map(String::as_str))
+    }
+
+    /// The same, with the prompt as the last argument where it is to be one and none has a place for it.
+    pub(super) fn with_a_place_for_the_prompt(mut self) -> Self {
+        if self.loses_the_prompt() {
+            let groups = std::iter::once(&mut self.args).chain(self.whole.as_mut());
+            groups.for_each(|groups| groups.push(vec!["{prompt}".to_owned()]));
+        }
+        self
+    }
+}
+
+/// Groups of arguments; one that is written without its brackets is a group of its own.
+pub(super) fn groups<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<String>>, D::Error> {
+    let written: Vec<Group> = Vec::deserialize(deserializer)?;
+    Ok(written
+        .into_iter()
+        .map(|group| match group {
+            Group::One(arg) => vec![arg],
+            Group::Several(args) => args,
+        })
+        .collect())
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "an argument, or a list of arguments")]
+enum Group {
+    One(String),
+    Several(Vec<String>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_the_near_ones_when_a_placeholder_is_mistyped() {
+        for (arg, words, close) in [
+            ("{promt}", vec!["{promt}"], vec!["prompt"]),
+            ("--ask={Prompt}", vec!["{Prompt}"], vec!["prompt"]),
+            ("{ prompt }", vec!["{ prompt }"], vec!["prompt"]),
+            ("{max-turns}", vec!["{max-turns}"], vec!["max_turns"]),
+            ("{model}:{sesion}", vec!["{sesion}"], vec!["session"]),
+            ("{branch}", vec!["{branch}"], vec![]),
+            ("{prompt}", vec![], vec![]),
+            ("{extra}", vec![], vec![]),
+            (r#"{"agent":{"title":1}}"#, vec![], vec![]),
+            ("{a,b}", vec![], vec![]),
+            ("{}", vec![], vec![]),
+            ("{x}", vec![], vec![]),
+            ("a{b", vec![], vec![]),
+        ] {
+            let found = no_placeholders([arg]);
+            assert_eq!(found.iter().map(|none| none.argument.as_str()).collect::<Vec<_>>(), words, "{arg}");
+            assert_eq!(found.iter().flat_map(|none| none.near.clone()).collect::<Vec<_>>(), close, "{arg}");
+        }
+        assert!(no_placeholders(["{promt}"])[0].to_string().ends_with("did you mean {prompt}?"));
+    }
+
+    #[test]
+    fn built_in_recipes_have_nothing_but_placeholders() {
+        for (name, provider) in super::super::built_in() {
+            assert_eq!(provider.no_placeholders(), [], "{name}");
+        }
+    }
+}
