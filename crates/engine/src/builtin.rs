@@ -1,6 +1,7 @@
 //! The built-in agent: what it is given to work with, and how it ends.
 
 use std::ffi::OsString;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,9 +85,11 @@ impl Inner {
             upstream: self.upstream.clone(),
             llm: api,
             model: model.upstream.clone(),
-            max_tokens,
-            system: system_prompt(&cwd, instructions.as_deref(), model.system_prompt.as_deref()),
-            tools: Arc::new(Toolbox::new(cwd, model.permissions, shell).only(&model.allowed_tools)),
+            max_tokens: model.max_tokens.map_or(max_tokens, NonZeroU64::get),
+            system: system_prompt(&cwd, &model.readable, instructions.as_deref(), model.system_prompt.as_deref()),
+            tools: Arc::new(
+                Toolbox::new(cwd, model.permissions, shell).only(&model.allowed_tools).reading(&model.readable),
+            ),
             max_turns: model.max_turns,
             silence: model.limits.idle,
         };
@@ -112,7 +115,11 @@ impl Inner {
             Backend::Api(_) => None,
             Backend::Agent(_) => {
                 let env = self.shell_environment(models, model, "", &model.repo);
-                Some(self.agents_scene(model, &env, sandbox::checkout(&model.repo)).bounds())
+                let workspace = match model.worktree {
+                    true => vec![self.settings.worktrees.join("<run>")],
+                    false => sandbox::checkout(&model.repo),
+                };
+                Some(self.agents_scene(model, &env, workspace).bounds())
             }
             Backend::Program(provider) => {
                 let (settings, turn) = (&self.settings, &Turn::default());
@@ -140,11 +147,15 @@ impl Inner {
     }
 }
 
-fn system_prompt(cwd: &Path, instructions: Option<&str>, own: Option<&str>) -> String {
-    let place = format!(
+fn system_prompt(cwd: &Path, readable: &[PathBuf], instructions: Option<&str>, own: Option<&str>) -> String {
+    let mut place = format!(
         "You work in {}. Paths are relative to it. What a command leaves running in the background ends with it.",
         cwd.display()
     );
+    if !readable.is_empty() {
+        let folders: Vec<String> = readable.iter().map(|folder| folder.display().to_string()).collect();
+        place.push_str(&format!(" You may also read files below {}, but not change them.", folders.join(", ")));
+    }
     let parts = [Some(SYSTEM_PROMPT), Some(&place), instructions, own];
     let parts: Vec<&str> = parts.into_iter().flatten().map(str::trim).filter(|part| !part.is_empty()).collect();
     parts.join("\n\n")

@@ -77,7 +77,7 @@ impl Toolbox {
     /// `root` is the workspace, an absolute folder.
     #[must_use]
     pub fn new(root: PathBuf, permissions: Permissions, shell: Shell) -> Self {
-        let workspace = Arc::new(Workspace { root, permissions });
+        let workspace = Arc::new(Workspace { root, permissions, readable: Vec::new() });
         Self { workspace, only: Vec::new(), shell, time_limit: TIME_LIMIT, stop: CancellationToken::new() }
     }
 
@@ -85,6 +85,15 @@ impl Toolbox {
     #[must_use]
     pub fn with_time_limit(self, time_limit: Duration) -> Self {
         Self { time_limit, ..self }
+    }
+
+    /// The same tools, which may read files below these folders, too. They must be there, and writing stays inside.
+    #[must_use]
+    pub fn reading(self, folders: &[PathBuf]) -> Self {
+        let Workspace { root, permissions, .. } = &*self.workspace;
+        let readable = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+        let workspace = Workspace { root: root.clone(), permissions: *permissions, readable };
+        Self { workspace: Arc::new(workspace), ..self }
     }
 
     /// The same without the tools that are not named; all, where none is.

@@ -19,6 +19,8 @@ const MOST_NAMES: usize = 10_000;
 pub(super) struct Workspace {
     pub(super) root: PathBuf,
     pub(super) permissions: Permissions,
+    /// Where files may be read besides, links resolved.
+    pub(super) readable: Vec<PathBuf>,
 }
 
 /// Where a path leads.
@@ -32,8 +34,13 @@ pub(super) struct Place<'a> {
 }
 
 impl Workspace {
-    /// Follows a path to its end, which need not exist.
-    pub(super) fn find<'a>(&self, asked: &'a str) -> Result<Place<'a>, String> {
+    /// Follows a path to its end, which need not exist, for what is only read.
+    pub(super) fn find_to_read<'a>(&self, asked: &'a str) -> Result<Place<'a>, String> {
+        self.find(asked, &self.readable)
+    }
+
+    /// `besides` are the places outside the workspace that may be used.
+    fn find<'a>(&self, asked: &'a str, besides: &[PathBuf]) -> Result<Place<'a>, String> {
         if asked.is_empty() {
             return Err("the path is empty; name a file".into());
         }
@@ -51,7 +58,7 @@ impl Workspace {
             Permissions::Read | Permissions::Edit => false,
             Permissions::Full => true,
         };
-        if free || path.starts_with(&root) {
+        if free || path.starts_with(&root) || besides.iter().any(|folder| path.starts_with(folder)) {
             return Ok(Place { asked, path, root });
         }
         let (path, root) = (path.display(), root.display());
@@ -61,7 +68,7 @@ impl Workspace {
     /// The same for what is to be changed. What git keeps for itself is not: its settings and hooks are programs that run
     /// in the user's name, and a worktree's `.git` says whose it is.
     pub(super) fn find_to_change<'a>(&self, asked: &'a str) -> Result<Place<'a>, String> {
-        let place = self.find(asked)?;
+        let place = self.find(asked, &[])?;
         let gits = |part: Component<'_>| part.as_os_str().eq_ignore_ascii_case(".git");
         let inside = place.path.strip_prefix(&place.root).unwrap_or(&place.path);
         match self.permissions {

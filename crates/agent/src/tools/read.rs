@@ -15,7 +15,7 @@ const LIMIT: usize = 256 * 1024;
 const MOST_NAMES: usize = 500;
 
 pub(super) fn read(workspace: &Workspace, path: &str) -> Answer {
-    let place = workspace.find(path)?;
+    let place = workspace.find_to_read(path)?;
     let Some(found) = place.look()? else { return Err(place.missing()) };
     if found.is_dir() {
         return list(&place);

@@ -1,5 +1,6 @@
 //! `trunkline agent`: a conversation with a model, in the terminal or from a pipe, or one task of it.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -46,6 +47,10 @@ pub(crate) struct Agent {
     /// Go on with an earlier conversation: this one, or the latest of this folder
     #[arg(long, value_name = "SESSION", num_args = 0..=1)]
     resume: Option<Option<String>>,
+    /// Let the built-in agent read files below this folder, too; may be given several times. What it changes stays in
+    /// the folder it works in
+    #[arg(long, value_name = "DIR")]
+    allow_read: Vec<PathBuf>,
     /// One task instead of a conversation; `-` reads it from stdin
     #[arg(long = "print", short, value_name = "TASK", allow_hyphen_values = true)]
     prompt: Option<String>,
@@ -60,7 +65,11 @@ enum Resumed {
 
 impl Agent {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let loaded = Loaded::new(&self.places)?;
+        let mut loaded = Loaded::new(&self.places)?;
+        if !self.allow_read.is_empty() {
+            let Some(folders) = self.readable(&loaded) else { return Ok(Exit::Arguments.into()) };
+            loaded.config.models = loaded.config.models.clone().reading(&folders);
+        }
         let resumed = self.resumed(&loaded)?;
         let model = match (&self.model, &resumed) {
             (Some(model), _) => model.clone(),
@@ -72,6 +81,10 @@ impl Agent {
             Some("-") => Some(task_from_stdin()?),
             task => task.map(str::to_owned),
         };
+        if task.is_some() && !loaded.config.models.knows(&model) {
+            tell(format_args!("trunkline: {}", loaded.config.unknown_model(&model, &loaded.around)));
+            return Ok(Exit::General.into());
+        }
         let runtime = runtime()?;
         runtime.block_on(async {
             let keepers = keepers()?;
@@ -81,6 +94,9 @@ impl Agent {
             let mut notes = Vec::new();
             if model == AGENT && loaded.config.wants_mock() {
                 notes.push(SCRIPTED.to_owned());
+            }
+            if !self.allow_read.is_empty() && !engine.models().is_agent(&model) {
+                tell(format_args!("· --allow-read is for the built-in agent; {model} has rules of its own"));
             }
             match resumed {
                 Some(Resumed::Known(entry)) => {
@@ -112,6 +128,26 @@ impl Agent {
         })
     }
 
+    /// The folders that may be read besides; none, where one of them is no folder.
+    fn readable(&self, loaded: &Loaded) -> Option<Vec<PathBuf>> {
+        let mut folders = Vec::new();
+        for written in &self.allow_read {
+            let folder = loaded.around.path(&written.to_string_lossy(), &loaded.around.folder);
+            match folder.canonicalize() {
+                Ok(folder) if folder.is_dir() => folders.push(folder),
+                Ok(_) => {
+                    tell(format_args!("trunkline: --allow-read {}: not a folder", written.display()));
+                    return None;
+                }
+                Err(error) => {
+                    tell(format_args!("trunkline: --allow-read {}: {error}", written.display()));
+                    return None;
+                }
+            }
+        }
+        Some(folders)
+    }
+
     /// What finds a conversation again; its name is to follow.
     fn resume_command(&self, loaded: &Loaded) -> String {
         let state = self.places.state.as_ref().map(|_| format!("--state {} ", quoted(&loaded.state.to_string_lossy())));
@@ -141,7 +177,7 @@ impl Agent {
 }
 
 /// As a shell takes it for one word.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | ',' | ':' | '+' | '@' | '%');
     if !text.is_empty() && text.chars().all(plain) {
         text.to_owned()

@@ -46,6 +46,33 @@ async fn case_32_ways_out_of_the_workspace() {
 }
 
 #[tokio::test]
+async fn files_elsewhere_are_read_and_not_written_when_their_folder_is_allowed() {
+    for permissions in [Permissions::Read, Permissions::Edit] {
+        let mut stage = Stage::new(permissions);
+        let outside = stage.folder.path().canonicalize().unwrap();
+        let docs = outside.join("docs");
+        fs::create_dir(&docs).unwrap();
+        fs::write(docs.join("a.md"), "notes").unwrap();
+        symlink(outside.join("secret.txt"), docs.join("way-out")).unwrap();
+        stage.tools = stage.tools.clone().reading(&[docs.clone()]);
+        let file = docs.join("a.md").display().to_string();
+        for path in [file.as_str(), "../docs/a.md"] {
+            assert_eq!(stage.read(path).await, Ok("notes".into()), "{path}");
+        }
+        assert!(stage.read(docs.to_str().unwrap()).await.is_ok_and(|names| names.contains("a.md")));
+        for path in ["../secret.txt", "../docs/way-out", "../docs/../secret.txt", "../docs-too"] {
+            assert!(stage.read(path).await.is_err_and(|said| said.contains("outside the workspace")), "{path}");
+        }
+        if permissions == Permissions::Edit {
+            for said in [stage.write(&file, "x").await, stage.edit(&file, "notes", "x").await] {
+                assert!(said.is_err_and(|said| said.contains("outside the workspace")));
+            }
+        }
+        assert_eq!(fs::read_to_string(docs.join("a.md")).unwrap(), "notes");
+    }
+}
+
+#[tokio::test]
 async fn ways_that_stay_inside() {
     let stage = Stage::new(Permissions::Edit);
     stage.put("src/a.txt", "a");
