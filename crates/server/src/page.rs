@@ -59,7 +59,7 @@ pub(crate) async fn page(request: Request) -> HttpResponse {
     *response.status_mut() = if known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
     response.headers_mut().extend(HEADERS.iter().cloned());
     // Before the page asks for anything, so that its first questions are of one visitor.
-    Visitor::of(request.headers()).introduce(response.headers_mut());
+    Visitor::of_browser(request.headers()).introduce(response.headers_mut());
     response
 }
 

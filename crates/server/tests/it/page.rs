@@ -15,6 +15,7 @@ use crate::support::{Reply, TestServer, finished, get, request, soon, text, unti
 
 const JSON: &str = "Content-Type: application/json\r\n";
 const ME: &str = "Cookie: trunkline_chat=0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f\r\n";
+const BROWSER: &str = "User-Agent: Mozilla/5.0\r\n";
 const YOU: &str = "Cookie: trunkline_chat=1b50f5b3-5bfb-49c6-b27e-b98fb2571b4f\r\n";
 
 fn say(who: &str, message: &str) -> String {
@@ -81,14 +82,52 @@ async fn the_page_comes_with_its_policy() {
 async fn the_cookie_is_given_once() {
     let server = TestServer::start(Config::default()).await;
     for target in ["/", "/chat"] {
-        let given = server.ask(&get(target)).await.header("set-cookie").unwrap().to_owned();
+        let given = server.ask(&request("GET", target, BROWSER, "")).await.header("set-cookie").unwrap().to_owned();
         assert!(given.starts_with("trunkline_chat=") && given.ends_with("; HttpOnly; SameSite=Strict"), "{given}");
         assert_eq!(server.ask(&request("GET", target, ME, "")).await.header("set-cookie"), None);
         let forged = server.ask(&request("GET", target, "Cookie: trunkline_chat=../../x\r\n", "")).await;
         assert!(forged.header("set-cookie").is_some());
     }
     play(&server.script(), [finished("hi")]).await;
-    assert!(server.ask(&say("", "hello")).await.header("set-cookie").is_some());
+    assert!(server.ask(&say(BROWSER, "hello")).await.header("set-cookie").is_some());
+    assert!(
+        server.ask(&get("/")).await.header("set-cookie").is_some(),
+        "the page is for a browser, whatever asks for it"
+    );
+}
+
+#[tokio::test]
+async fn clients_share_one_conversation_when_they_keep_no_cookies() {
+    let server = TestServer::start(Config::default()).await;
+    for (message, answer) in [("hello", "hi"), ("and now?", "still here")] {
+        play(&server.script(), [finished(answer)]).await;
+        let reply = server.ask(&say("User-Agent: curl/8.5.0\r\n", message)).await;
+        assert_eq!((reply.status, reply.header("set-cookie")), (200, None));
+    }
+    assert_eq!(told(&server.turns()[1]), ["hello", "hi", "and now?"]);
+    let shared = server.ask(&get("/chat")).await;
+    assert_eq!((kinds(&shared.json()).len(), shared.header("set-cookie")), (6, None));
+    // A browser has its own from its first request on, with a cookie or without.
+    for browser in [BROWSER, "Sec-Fetch-Mode: cors\r\n", "Origin: http://localhost\r\n", ME] {
+        assert_eq!(shown(&server, browser).await["items"], json!([]), "{browser}");
+    }
+    play(&server.script(), [finished("yours")]).await;
+    server.ask(&say(BROWSER, "mine alone")).await;
+    assert_eq!(told(&server.turns()[2]), ["mine alone"]);
+    assert_eq!(server.ask(&post("/clear", BROWSER)).await.status, 200);
+    assert_eq!(kinds(&shown(&server, "").await).len(), 6, "a browser clears nothing but its own");
+    assert_eq!(server.ask(&post("/clear", "")).await.status, 200);
+    assert_eq!(shown(&server, "").await["items"], json!([]));
+}
+
+#[tokio::test]
+async fn the_shared_conversation_is_its_keys_own_when_keys_are_needed() {
+    let server = TestServer::start(Config { keys: Keys::new(["one", "two"]), ..Config::default() }).await;
+    let with = |key: &str| format!("Authorization: Bearer {key}\r\n");
+    play(&server.script(), [finished("hi")]).await;
+    server.ask(&say(&with("one"), "hello")).await;
+    assert_eq!(kinds(&shown(&server, &with("one")).await).len(), 3);
+    assert_eq!(kinds(&shown(&server, &with("two")).await).len(), 0);
 }
 
 #[tokio::test]
