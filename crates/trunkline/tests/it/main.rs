@@ -22,12 +22,15 @@ mod argv;
 mod backend;
 mod cancel;
 mod chaos;
+mod check;
 mod commands;
 mod config;
 mod confined_git;
 mod conversation;
 #[cfg(feature = "discord")]
 mod discord;
+mod doctor;
+mod documents;
 mod errors;
 mod interrupted;
 mod keeping;

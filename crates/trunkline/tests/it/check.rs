@@ -1,0 +1,142 @@
+//! Mistakes that `trunkline check` finds before a run does.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::line::{Line, Ran};
+
+/// The rows of `check` under a heading.
+fn row(check: &str, heading: &str) -> String {
+    let rows = check.lines().filter_map(|row| row.strip_prefix("  ")?.strip_prefix(heading));
+    rows.map(str::trim).collect::<Vec<_>>().join("|")
+}
+
+#[test]
+fn a_model_is_named_with_near_ones_when_it_is_unknown() {
+    let line = Line::new().cli("codex", "").model("shop", json!({"driver": "codex"}));
+    for (args, said) in [
+        (&["check", "shpo"][..], "unknown model \"shpo\"; did you mean shop?"),
+        (&["check", "claude"], "unknown model \"claude\": claude is not installed (npm install -g"),
+        (&["check", "--route", "shpo"], "unknown model \"shpo\"; did you mean shop?"),
+        (&["check", "nothing-like-it"], "see: trunkline models"),
+    ] {
+        let ran = line.run(args).exits(3);
+        assert!(ran.stderr.contains(said), "{args:?} {ran:?}");
+    }
+    line.run(&["check", "shop"]).exits(0);
+    line.run(&["check", "agent"]).exits(0);
+}
+
+#[test]
+fn a_name_of_the_router_is_explained_when_it_is_no_model() {
+    let router = "providers: [{name: p, type: cli, config: {path: p}, models: {fast: small}}]\n";
+    let line = Line::new().cli("p", "answers \"$1\" done").config("router.yaml", router);
+    for name in ["auto", "auto:fast", "p/large"] {
+        let shown = line.run(&["check", name]).exits(0).stdout;
+        assert!(shown.contains(&format!("{name} would be tried in this order:")), "{shown}");
+    }
+    line.run(&["check", "auto:slow"]).exits(3);
+}
+
+#[test]
+fn a_placeholder_is_an_error_when_it_is_mistyped() {
+    let refused = |ran: Ran| {
+        let ran = ran.exits(3);
+        assert!(ran.stderr.contains("{promt}") && ran.stderr.contains("did you mean {prompt}?"), "{ran:?}");
+    };
+    let own = json!({"driver": "text", "command": "codex", "args": ["--ask={promt}"]});
+    refused(Line::new().cli("codex", "").model("m", own).run(&["check"]));
+    let added = json!({"driver": "codex", "args": ["{promt}"]});
+    refused(Line::new().cli("codex", "").model("m", added).run(&["check"]));
+    let toml = "[mine]\nprogram = \"codex\"\nformat = \"text\"\nargs = [[\"--ask\", \"{promt}\"]]\n";
+    refused(Line::new().cli("codex", "").config("providers.toml", toml).run(&["check"]));
+    for args in ["args: [\"{promt}\"]", "args: [[--ask, \"{promt}\"]]"] {
+        let yaml = format!("providers: [{{name: p, type: agent, config: {{program: codex, format: text, {args}}}}}]\n");
+        refused(Line::new().cli("codex", "").config("router.yaml", &yaml).run(&["check"]));
+    }
+}
+
+#[test]
+fn words_in_braces_are_passed_on_with_a_warning_when_they_are_no_placeholder() {
+    let own = json!({"driver": "text", "command": "codex", "args": ["--format={hash}", "{\"a\":1}", "{prompt}"]});
+    let shown = Line::new().cli("codex", "").model("m", own).run(&["check"]).exits(0).stdout;
+    assert!(shown.contains("warning: model m: \"{hash}\" in the arguments is not a placeholder"), "{shown}");
+    assert_eq!(shown.matches("warning: ").count(), 1, "{shown}");
+    let added = json!({"driver": "codex", "args": ["--note={model}"]});
+    let shown = Line::new().cli("codex", "").model("m", added).run(&["check"]).exits(0).stdout;
+    assert!(shown.contains("\"--note={model}\" in `args` is passed as it stands"), "{shown}");
+}
+
+#[test]
+fn timeouts_are_shown_for_every_kind_of_model() {
+    let router = "providers:\n  - {name: exe, type: cli, config: {path: exe, timeout: 90s}}\n  \
+                  - {name: api, type: api, config: {base_url: 'http://127.0.0.1:1', model: m}}\n";
+    let line = Line::new()
+        .cli("codex", "")
+        .cli("exe", "answers \"$1\" done")
+        .config("router.yaml", router)
+        .model("usual", json!({"driver": "codex"}))
+        .model("short", json!({"driver": "codex", "timeout": "5m", "idleTimeout": "30s"}))
+        .model("own", json!({"driver": "agent", "timeout": "1h"}));
+    for (model, timeout) in [
+        ("usual", "30m in all, 2m until the first output, 10m of silence, 15m of silence while compacting"),
+        ("short", "5m in all, 2m until the first output, 30s of silence"),
+        ("own", "1h in all, 2m of silence"),
+        ("exe", "90s in all"),
+        ("api", "2m in all"),
+    ] {
+        let shown = line.run(&["check", model]).exits(0).stdout;
+        assert_eq!(row(&shown, "timeout"), timeout, "{shown}");
+    }
+}
+
+#[test]
+fn the_worktree_is_shown_when_the_agent_has_one() {
+    let line = Line::new().model("m", json!({"driver": "agent", "worktree": true}));
+    let shown = line.run(&["check", "m"]).exits(0).stdout;
+    let worktree = line.path("worktrees/<run>").display().to_string();
+    assert_eq!(row(&shown, "cwd"), worktree, "{shown}");
+    let writes = row(&shown, "writes");
+    let repo = line.repo().display().to_string();
+    assert!(!writes.split(' ').any(|place| place.trim_matches('\'') == repo), "{writes}");
+}
+
+#[test]
+fn a_worktree_is_reported_when_it_cannot_be_made() {
+    let line = Line::new().cli("codex", "");
+    for name in ["plain", "empty", "bare.git"] {
+        fs::create_dir(line.path(name)).unwrap();
+    }
+    let at = |name: &str| line.path(name).display().to_string();
+    line.git(&["-C", &at("empty"), "init", "--quiet", "--initial-branch=main"]);
+    line.git(&["-C", &at("bare.git"), "init", "--quiet", "--bare"]);
+    for (folder, said, remedy) in [
+        ("plain", "is not in a git repository", "git init"),
+        ("empty", "has no commit", "git commit"),
+        ("bare.git", "is a bare repository", "clone it"),
+    ] {
+        for driver in ["codex", "agent"] {
+            let entry = json!({"m": {"driver": driver, "repoPath": line.path(folder), "worktree": true}});
+            fs::write(line.path("config/models.json"), entry.to_string()).unwrap();
+            let ran = line.run(&["check", "m"]).exits(3);
+            assert!(ran.stdout.contains(said) && ran.stdout.contains(remedy), "{folder} {driver} {ran:?}");
+        }
+    }
+    let entry = json!({"m": {"driver": "codex", "repoPath": line.path("plain")}});
+    fs::write(line.path("config/models.json"), entry.to_string()).unwrap();
+    line.run(&["check", "m"]).exits(0);
+}
+
+#[test]
+fn helpers_are_warned_about_when_there_is_no_worktree() {
+    let policy = json!({"createHelpers": false, "commitHelpers": true});
+    let line = Line::new().cli("codex", "").model("m", json!({"driver": "codex", "policy": policy}));
+    let shown = line.run(&["check"]).exits(0).stdout;
+    for said in ["policy.commitHelpers needs `worktree: true`", "policy.createHelpers: false is only told to the agent"]
+    {
+        assert!(shown.contains(said), "{shown}");
+    }
+    let line = line.model("m", json!({"driver": "codex", "policy": policy, "worktree": true}));
+    assert!(!line.run(&["check"]).exits(0).stdout.contains("warning"));
+}

@@ -1,0 +1,214 @@
+//! Settings in the words of the documents that Trunkline was asked for by.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::agent::{calls, on, says};
+use crate::line::Line;
+use crate::service::Service;
+
+/// A provider as the adapter protocol describes one, in TOML.
+const CAMEL: &str = "[new-provider]\ncommand = 'new-cli'\ndefaultArgs = ['--print', '--model={model}']\n\
+    outputFormat = 'text'\npromptStyle = 'stdin'\ndefaultModel = 'large'\nmaxTokens = 4096\ntimeout = 120000\n\
+    models = [{ modelId = 'large', name = 'Large Model' }, { modelId = 'small', name = 'Small Model' }]\n";
+
+const SNAKE: &str = "[new-provider]\ncommand = 'new-cli'\ndefault_args = ['--print', '--model={model}']\n\
+    output_format = 'text'\nprompt_style = 'stdin'\ndefault_model = 'large'\nmax_tokens = 4096\ntimeout = 120000\n\
+    models = [{ model_id = 'large', name = 'Large Model' }, { id = 'small', name = 'Small Model' }]\n";
+
+#[test]
+fn a_provider_is_read_when_its_fields_have_the_adapters_names() {
+    for file in [CAMEL, SNAKE] {
+        let line = Line::new().cli("new-cli", "note \"$@\"; echo mine").config("providers.toml", file).start();
+        assert_eq!(line.chat("hi").model("new-provider").send().content(), "mine");
+        assert_eq!(line.argv("new-cli"), ["--print", "--model=large"]);
+        assert_eq!(line.noted("new-cli.stdin"), "--- USER TASK ---\nhi");
+        line.chat("hi").model("new-provider/small").send().content();
+        assert_eq!(line.argv("new-cli"), ["--print", "--model=small"]);
+        let list = line.get("/v1/models").json();
+        let named = |id: &str| list["data"].as_array().unwrap().iter().find(|model| model["id"] == id).unwrap().clone();
+        assert_eq!((&named("new-provider")["name"], &named("agent")["name"]), (&json!("Large Model"), &json!(null)));
+        assert_eq!(named("new-provider/small")["name"], "Small Model");
+        let listed = line.run(&["models"]).exits(0).stdout;
+        assert!(listed.contains("new-provider (Small Model: small) in "), "{listed}");
+        let check = line.run(&["check", "new-provider"]).exits(0).stdout;
+        assert!(check.contains("  timeout 2m in all"), "{check}");
+        assert!(check.contains("timeout: 120000 has no unit and is read as milliseconds (2m)"), "{check}");
+        assert!(check.contains("new-provider cannot honour maxTokens; ignored"), "{check}");
+    }
+}
+
+#[test]
+fn the_same_names_are_read_when_the_router_describes_the_provider() {
+    let camel = "command: new-cli, defaultArgs: [--print, '--limit={max_tokens}'], outputFormat: text, promptStyle: arg, \
+                 defaultModel: large, maxTokens: 4096, timeout: 120000";
+    let snake = "command: new-cli, default_args: [--print, '--limit={max_tokens}'], output_format: text, prompt_style: arg, \
+                 default_model: large, max_tokens: 4096, timeout: 120000";
+    for config in [camel, snake] {
+        let models = "models: [{modelId: large, name: Large Model}, small]";
+        let file = format!("providers: [{{name: p, type: agent, config: {{{config}}}, {models}}}]\n");
+        let line = Line::new().cli("new-cli", "note \"$@\"; echo mine").config("router.yaml", &file).start();
+        assert_eq!(line.chat("hi").model("p").send().content(), "mine");
+        assert_eq!(line.argv("new-cli"), ["--print", "--limit=4096", "--- USER TASK ---\nhi"]);
+        assert!(line.log().contains("provider p: timeout: 120000 has no unit"), "{}", line.log());
+        let list = line.get("/v1/models").json();
+        let named: Vec<(&str, Option<&str>)> = list["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|model| (model["id"].as_str().unwrap(), model["name"].as_str()))
+            .collect();
+        let expected = [
+            ("auto", None),
+            ("p", Some("Large Model")),
+            ("p/large", Some("Large Model")),
+            ("p/small", None),
+            ("agent", None),
+        ];
+        assert_eq!(named, expected);
+    }
+}
+
+#[test]
+fn a_field_is_an_error_when_it_is_given_under_two_names() {
+    let toml = CAMEL.replace("command =", "program = 'x'\ncommand =");
+    let ran = Line::new().config("providers.toml", &toml).run(&["check"]).exits(3);
+    assert!(ran.stderr.contains("duplicate field `program`"), "{ran:?}");
+    for config in ["command: a, program: b, format: text", "maxTokens: 1, max_tokens: 2", "model: a, defaultModel: b"] {
+        let file = format!("providers: [{{name: codex, type: agent, config: {{{config}}}}}]\n");
+        let ran = Line::new().config("router.yaml", &file).run(&["check"]).exits(3);
+        assert!(ran.stderr.contains("are the same field"), "{config} {ran:?}");
+    }
+}
+
+#[test]
+fn max_tokens_bound_the_answer_when_the_client_does_not() {
+    let llm = Service::new([says("one"), says("two")]);
+    let router = format!(
+        "providers:\n  - {{name: exe, type: cli, config: {{path: exe, maxTokens: 100}}}}\n  \
+         - {{name: api, type: api, config: {{base_url: '{}', model: m, max_tokens: 200}}}}\n",
+        llm.url
+    );
+    let line =
+        Line::new().cli("exe", "cat >\"$seen/request\"; answers \"$1\" done").config("router.yaml", &router).start();
+    let asked = |line: &Line| serde_json::from_str::<serde_json::Value>(&line.noted("request")).unwrap();
+    line.chat("hi").model("exe").send().content();
+    assert_eq!(asked(&line)["max_tokens"], 100);
+    line.chat("hi").model("exe").with("max_tokens", 7).send().content();
+    assert_eq!(asked(&line)["max_tokens"], 7);
+    line.chat("hi").model("api").send().content();
+    line.chat("hi").model("api").with("max_tokens", 7).send().content();
+    let sent: Vec<_> = llm.seen().iter().map(|(_, body)| body["max_tokens"].clone()).collect();
+    assert_eq!(sent, [json!(200), json!(7)]);
+}
+
+#[test]
+fn a_bare_number_is_refused_when_it_could_be_seconds_or_milliseconds() {
+    let line = |timeout: u64| Line::new().cli("codex", "").model("m", json!({"driver": "codex", "timeout": timeout}));
+    let ran = line(30_000).run(&["check"]).exits(3);
+    assert!(ran.stderr.contains("30000 could be seconds or milliseconds"), "{ran:?}");
+    let shown = line(7200).run(&["check", "m"]).exits(0).stdout;
+    assert!(shown.contains("  timeout 2h in all"), "{shown}");
+    let shown = line(120_000).run(&["check", "m"]).exits(0).stdout;
+    assert!(shown.contains("  timeout 2m in all") && shown.contains("model m: timeout: 120000 has no unit"), "{shown}");
+}
+
+#[test]
+fn an_option_is_passed_on_to_the_executable_when_it_is_not_ours() {
+    let router =
+        "providers: [{name: p, type: cli, config: {path: p, custom_option: value, timout: 5, options: {a: 1}}}]\n";
+    let line =
+        Line::new().cli("p", "cat >\"$seen/request\"; answers \"$1\" done").config("router.yaml", router).start();
+    line.chat("hi").model("p").send().content();
+    let request: serde_json::Value = serde_json::from_str(&line.noted("request")).unwrap();
+    assert_eq!(request["config"], json!({"custom_option": "value", "timout": 5, "a": 1}));
+    let log = line.log();
+    assert!(log.contains("`custom_option` is not a key of ours and is passed on to the executable"), "{log}");
+    assert!(log.contains("did you mean `timeout`?"), "{log}");
+    let twice = router.replace("{a: 1}", "{custom_option: 1}");
+    let ran = Line::new().config("router.yaml", &twice).run(&["check"]).exits(3);
+    assert!(ran.stderr.contains("`custom_option` is there twice"), "{ran:?}");
+}
+
+#[test]
+fn the_router_file_of_specular_is_read_when_there_is_no_other() {
+    let router = |name: &str| format!("providers: [{{name: {name}, type: cli, config: {{path: p}}}}]\n");
+    let line = Line::new().cli("p", "answers \"$1\" done").file(".specular/router.yaml", &router("theirs"));
+    let line = line.file(".specular/models.json", "not for us");
+    let shown = line.run(&["check", "theirs"]).exits(0).stdout;
+    assert!(shown.contains("/.specular/router.yaml") && shown.contains("move it to .trunkline/router.yaml"), "{shown}");
+    let line = line.file(".trunkline/router.yaml", &router("ours"));
+    let shown = line.run(&["check", "ours"]).exits(0).stdout;
+    assert!(!shown.contains(".specular"), "{shown}");
+    line.run(&["check", "theirs"]).exits(3);
+}
+
+#[test]
+fn the_example_of_a_router_file_is_valid_and_documented() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let example = fs::read_to_string(root.join("examples/router.example.yaml")).unwrap();
+    let line =
+        Line::new().cli("ollama-provider", "answers \"$1\" done").cli("claude", "").config("router.yaml", &example);
+    let shown = line.env("OPENAI_API_KEY", "k").run(&["check"]);
+    assert!(shown.stderr.is_empty() && shown.stdout.contains("\nollama\n"), "{shown:?}");
+    // The command that docs/PROVIDERS.md names installs a program of this name.
+    assert!(
+        fs::read_to_string(root.join("providers/ollama/Cargo.toml")).unwrap().contains("name = \"ollama-provider\"")
+    );
+    for page in ["docs/CONFIGURATION.md", "docs/PROVIDERS.md"] {
+        assert!(fs::read_to_string(root.join(page)).unwrap().contains("examples/router.example.yaml"), "{page}");
+    }
+}
+
+#[test]
+fn options_of_the_backend_are_warned_about_when_there_is_no_backend() {
+    let line = Line::new().cli("codex", "").env("BACKEND_MODEL", "opus").env("BACKEND_MAX_TURNS", "3").start();
+    let expected = "BACKEND_MODEL, BACKEND_MAX_TURNS are set, but AGENT_BACKEND is not: ignored";
+    assert!(line.log().contains(expected) && line.log().contains("trunkline discord"), "{}", line.log());
+    let used = Line::new().cli("codex", "").env("AGENT_BACKEND", "codex").env("BACKEND_MODEL", "o3").start();
+    assert!(!used.log().contains("BACKEND_MODEL"), "{}", used.log());
+}
+
+#[test]
+fn the_agent_reads_elsewhere_when_it_is_allowed_to() {
+    let docs = tempfile::tempdir().unwrap();
+    let notes = docs.path().canonicalize().unwrap().join("notes.txt");
+    fs::write(&notes, "the keeper is Ingrid").unwrap();
+    let read = || calls("Look.", &[("c1", "read_file", json!({"path": notes}))]);
+    let write = || calls("Change.", &[("c2", "write_file", json!({"path": notes, "content": "x"}))]);
+    let llm = Service::new([read(), write(), says("done"), read(), says("done")]);
+    let line = on(Line::new(), &llm);
+    let folder = docs.path().to_str().unwrap();
+    line.run(&["agent", "--allow-read", folder, "-p", "look there"]).exits(0);
+    let results = crate::agent::told(&llm, 2);
+    let results: Vec<&str> = results.iter().filter(|(role, _)| role == "tool").map(|(_, text)| text.as_str()).collect();
+    assert_eq!(results[0], "the keeper is Ingrid");
+    assert!(results[1].contains("outside the workspace"), "{results:?}");
+    assert_eq!(fs::read_to_string(&notes).unwrap(), "the keeper is Ingrid");
+    line.run(&["agent", "-p", "look there"]).exits(0);
+    let refused = crate::agent::told(&llm, 4);
+    assert!(refused.last().unwrap().1.contains("outside the workspace"), "{refused:?}");
+    for wrong in ["/no/such/folder", notes.to_str().unwrap()] {
+        let ran = line.run(&["agent", "--allow-read", wrong, "-p", "hi"]).exits(2);
+        assert!(ran.stderr.contains("--allow-read"), "{ran:?}");
+    }
+}
+
+#[test]
+fn runs_show_the_latest_words_when_a_conversation_is_told_anew() {
+    let line =
+        Line::new().cli("codex", "cat >/dev/null; codex_answers done").model("m", json!({"driver": "codex"})).start();
+    let messages = json!([
+        {"role": "user", "content": "the first words"},
+        {"role": "assistant", "content": "an answer"},
+        {"role": "user", "content": "the latest words"},
+    ]);
+    line.chat("").with_messages(messages.as_array().unwrap().clone()).send().content();
+    let listed = line.run(&["runs"]).exits(0).stdout;
+    assert!(listed.lines().last().unwrap().ends_with("the latest words") && !listed.contains("[User]"), "{listed}");
+    let id = listed.lines().last().unwrap().split(' ').next().unwrap().to_owned();
+    let shown = line.run(&["runs", "show", &id]).exits(0).stdout;
+    assert!(shown.contains("prompt    the latest words"), "{shown}");
+}
