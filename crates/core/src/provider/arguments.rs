@@ -99,7 +99,7 @@ pub(super) fn groups<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<V
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "an argument, or a list of arguments")]
+#[serde(untagged, expecting = "each is an argument, or a list of arguments")]
 enum Group {
     One(String),
     Several(Vec<String>),

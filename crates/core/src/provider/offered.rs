@@ -14,7 +14,7 @@ pub struct Offered {
 
 /// As it is written: its id alone, or with a name.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a model's id, or a table with `id` and `name`")]
+#[serde(untagged, expecting = "each is a model's id, or a table with `id` and `name`")]
 enum Written {
     Id(String),
     Named(Named),

@@ -31,7 +31,7 @@ impl Visitor {
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         match Self::of_browser(headers) {
             Self::New(_) if !is_browser(headers) => Self::Shared,
-            visitor => visitor,
+            visitor @ (Self::Known(_) | Self::New(_) | Self::Shared) => visitor,
         }
     }
 

@@ -99,12 +99,11 @@ impl Running {
 
     /// The error for a gateway that left its address and does not answer there.
     pub(super) fn silent(&self, state: &Path, error: io::Error) -> anyhow::Error {
-        match error.kind() {
-            io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => {
-                anyhow::anyhow!("no gateway answers at {}; {}", self.address, start(state))
-            }
-            _ => anyhow::Error::new(error).context(format!("the gateway at {} does not answer", self.address)),
+        use io::ErrorKind::{ConnectionRefused, ConnectionReset, UnexpectedEof};
+        if matches!(error.kind(), ConnectionRefused | ConnectionReset | UnexpectedEof) {
+            return anyhow::anyhow!("no gateway answers at {}; {}", self.address, start(state));
         }
+        anyhow::Error::new(error).context(format!("the gateway at {} does not answer", self.address))
     }
 
     /// HTTP/1.0, so that the answer comes in one piece and the connection ends with it.

@@ -309,14 +309,17 @@ async fn not_bound(address: SocketAddr, flag: &str, error: io::Error) -> anyhow:
         "--port" => "another port with --port N (0 picks a free one)".to_owned(),
         flag => format!("another with {flag} ADDR:PORT"),
     };
-    let advice = match error.kind() {
-        io::ErrorKind::AddrInUse if is_gateway(address).await => {
-            format!("a trunkline gateway runs there already; use it, or choose {port}")
-        }
-        io::ErrorKind::AddrInUse => format!("another program listens there; end it, or choose {port}"),
-        io::ErrorKind::PermissionDenied => format!("ports below 1024 are for root; choose {port}"),
-        io::ErrorKind::AddrNotAvailable => "this machine has no such address; --listen names another".to_owned(),
-        _ => format!("choose {port}"),
+    let kind = error.kind();
+    let advice = if kind == io::ErrorKind::AddrInUse && is_gateway(address).await {
+        format!("a trunkline gateway runs there already; use it, or choose {port}")
+    } else if kind == io::ErrorKind::AddrInUse {
+        format!("another program listens there; end it, or choose {port}")
+    } else if kind == io::ErrorKind::PermissionDenied {
+        format!("ports below 1024 are for root; choose {port}")
+    } else if kind == io::ErrorKind::AddrNotAvailable {
+        "this machine has no such address; --listen names another".to_owned()
+    } else {
+        format!("choose {port}")
     };
     anyhow::Error::msg(format!("cannot listen on {address}: {error}: {advice}"))
 }

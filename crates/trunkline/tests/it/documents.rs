@@ -51,7 +51,7 @@ fn the_same_names_are_read_when_the_router_describes_the_provider() {
         let file = format!("providers: [{{name: p, type: agent, config: {{{config}}}, {models}}}]\n");
         let line = Line::new().cli("new-cli", "note \"$@\"; echo mine").config("router.yaml", &file).start();
         assert_eq!(line.chat("hi").model("p").send().content(), "mine");
-        assert_eq!(line.argv("new-cli"), ["--print", "--limit=4096", "--- USER TASK ---\nhi"]);
+        assert_eq!(line.argv("new-cli"), ["--print", "--limit=4096", "\n--- USER TASK ---\nhi"]);
         assert!(line.log().contains("provider p: timeout: 120000 has no unit"), "{}", line.log());
         let list = line.get("/v1/models").json();
         let named: Vec<(&str, Option<&str>)> = list["data"]

@@ -135,7 +135,14 @@ fn of_another_type(key: &str, own: &str) -> Option<String> {
 }
 
 fn executable(config: &Fields<'_>, more: Vec<Entry>, reader: &mut Reader<'_>) -> Result<Settings, Mistake> {
-    let path = config.text("path")?.ok_or_else(|| config.missing("path").hint("add it under `config`"))?;
+    let Some(path) = config.text("path")? else {
+        // A typo of the one key that is needed is not for the executable.
+        let typo = more.iter().find(|entry| !near(&entry.key, ["path"]).is_empty());
+        return Err(match typo {
+            Some(Entry { key, at, .. }) => config.mistake(*at, format!("unknown key `{key}`")).suggest(key, ["path"]),
+            None => config.missing("path").hint("add it under `config`"),
+        });
+    };
     let mut options: Map<_, _> =
         config.map("options")?.iter().map(|entry| (entry.key.clone(), entry.node.to_json())).collect();
     for Entry { key, at, node } in more {
@@ -143,7 +150,9 @@ fn executable(config: &Fields<'_>, more: Vec<Entry>, reader: &mut Reader<'_>) ->
             return Err(config.mistake(at, format!("`{key}` is there twice: in `config` and in its `options`")));
         }
         let close = near(&key, EXECUTABLE_KEYS);
-        let meant = close.first().map(|close| format!("; did you mean `{close}`?")).unwrap_or_default();
+        let meant = close.first().map(|close| format!("did you mean `{close}`?"));
+        let meant =
+            meant.or_else(|| of_another_type(&key, "cli")).map(|meant| format!("; {meant}")).unwrap_or_default();
         reader.warnings.push(config.said(&format!(
             "`{key}` is not a key of ours and is passed on to the executable, in the config of each request{meant}"
         )));

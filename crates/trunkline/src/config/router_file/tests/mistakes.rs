@@ -133,8 +133,8 @@ const MISTAKES: &[(&str, &str)] = &[
         "2:40: provider codex: `priority` must be a whole number, not 1.5",
     ),
     (
-        "providers:\n- {name: codex, type: agent, models: [a]}",
-        "2:38: provider codex: `models` must be a map, not a list",
+        "providers:\n- {name: codex, type: agent, models: [{name: A}]}",
+        "2:38: provider codex: `models`: each is a model's id, or a table with `id` and `name`",
     ),
     (
         "providers:\n- {name: codex, type: agent, models: {fast: [a]}}",
@@ -156,8 +156,16 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     ("providers:\n- {name: a, type: cli, config: {path: ''}}", "2:39: provider a: `path` is empty"),
     (
-        "providers:\n- {name: a, type: cli, config: {path: /p, base_url: x}}",
-        "2:43: provider a: unknown key `base_url` (`base_url` is for type api, and this is cli)",
+        "providers:\n- {name: a, type: cli, config: {path: /p, api_key: x}}",
+        "2:43: provider a: unknown key `api_key` (a key does not belong in a file: pass the variable that holds it on, with `env`)",
+    ),
+    (
+        "providers:\n- {name: a, type: cli, config: {path: /p, x: 1, options: {x: 2}}}",
+        "2:43: provider a: `x` is there twice: in `config` and in its `options`",
+    ),
+    (
+        "providers:\n- {name: a, type: cli, config: {path: /p, command: /q}}",
+        "2:43: provider a: `path` and `command` are the same field (keep one of them; it is `path` here)",
     ),
     (
         "providers:\n- name: a\n  type: cli\n  config:\n    path: /p\n    timeout: soon",
