@@ -70,7 +70,7 @@ pub(crate) struct Places {
 const GIT_TIMEOUTS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
 fn git_timeout(text: &str) -> Result<Duration, String> {
-    let span = parse_span(text).ok_or_else(|| format!("{text:?} is not a time: write 30s, 2m or 1h"))?;
+    let span = parse_span(text)?;
     if GIT_TIMEOUTS.contains(&span) { Ok(span) } else { Err("a time from 1s to 1h is needed".to_owned()) }
 }
 

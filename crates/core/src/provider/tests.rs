@@ -57,6 +57,7 @@ fn every_option_where_a_cli_has_one() {
         model: Some("m"),
         session: Some("0b912713-3cbe-4c14-b894-f6827625af7f"),
         max_turns: Some(25),
+        max_tokens: None,
         tools: &tools,
         system_file: Some("/state/system.txt"),
         images: &images,

@@ -138,8 +138,10 @@ pub(crate) fn providers(
                 let message = format!("provider {name}: {error}");
                 ConfigError::new(&path, message).at(&text, &error_at).hint(error.hint())
             })?;
-            let at = |message: String| ConfigError::new(&path, format!("provider {name}: {message}")).at(&text, "{");
-            let doubts = placeholders(provider.no_placeholders(), &[]).map_err(at)?;
+            let typo = |typo: NoPlaceholder| {
+                ConfigError::new(&path, format!("provider {name}: {typo}")).at(&text, &typo.argument)
+            };
+            let doubts = placeholders(provider.no_placeholders(), &[]).map_err(typo)?;
             warnings.extend(doubts.iter().map(|doubt| format!("provider {name}: {doubt}")));
             warnings.extend(provider.timeout.and_then(|time| assumed(&format!("provider {name}"), "timeout", time)));
         }
@@ -149,11 +151,11 @@ pub(crate) fn providers(
 }
 
 /// Warnings about the words in braces of a recipe's arguments, and of those that are added to them; an error for a typo.
-fn placeholders(of_recipe: Vec<NoPlaceholder>, added: &[String]) -> Result<Vec<String>, String> {
+fn placeholders(of_recipe: Vec<NoPlaceholder>, added: &[String]) -> Result<Vec<String>, NoPlaceholder> {
     let of_added = no_placeholders(added.iter().map(String::as_str));
     let (typos, odd): (Vec<_>, Vec<_>) = of_recipe.into_iter().chain(of_added).partition(|none| !none.near.is_empty());
-    if let Some(typo) = typos.first() {
-        return Err(typo.to_string());
+    if let Some(typo) = typos.into_iter().next() {
+        return Err(typo);
     }
     let filled = |arg: &&String| PLACEHOLDERS.iter().any(|name| arg.contains(&format!("{{{name}}}")));
     let unfilled = added.iter().filter(filled).map(|arg| {

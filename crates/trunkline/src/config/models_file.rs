@@ -12,7 +12,7 @@ use trunkline_core::limits::{Asked, Limits};
 use trunkline_core::model::{Backend, Model, Normalize, Sandbox};
 use trunkline_core::near::near;
 use trunkline_core::parse::Format;
-use trunkline_core::provider::{self, Delivery, Permissions, Provider};
+use trunkline_core::provider::{self, Delivery, NoPlaceholder, Permissions, Provider};
 use trunkline_core::span::Span;
 use trunkline_core::turn::OnDisconnect;
 use trunkline_engine::Models;
@@ -122,12 +122,9 @@ pub(super) fn load(
                 let wrong = ConfigError::new(path, message).at(&text, &format!("\"{}\"", entry.driver));
                 if hint.is_empty() { wrong } else { wrong.hint(hint) }
             })?;
-            let added = if FORMATS.contains(&entry.driver.as_str()) { &[][..] } else { &entry.args };
-            let recipe = base.backend.program().map(|provider| provider.no_placeholders()).unwrap_or_default();
-            let doubts = placeholders(recipe, added).map_err(|message| {
-                ConfigError::new(path, format!("model {name}: {message}"))
-                    .at(&text, message.split('"').nth(1).unwrap_or("{"))
-            })?;
+            let doubts = entry
+                .placeholders(&base)
+                .map_err(|typo| ConfigError::new(path, format!("model {name}: {typo}")).at(&text, &typo.argument))?;
             warnings.extend(doubts.iter().chain(&entry.doubts()).map(|doubt| format!("model {name}: {doubt}")));
             warnings.extend(entry.assumed(&name));
             Ok(entry.resolve(name, base, &folder, around))
@@ -178,6 +175,17 @@ fn base_of(
 }
 
 impl Entry {
+    /// Warnings about words in braces among the arguments. Those of an executable are its own, whatever stands in them.
+    fn placeholders(&self, base: &Model) -> Result<Vec<String>, NoPlaceholder> {
+        match base.backend.program() {
+            Some(provider) if provider.prompt != Delivery::Request => {
+                let added = if FORMATS.contains(&self.driver.as_str()) { &[][..] } else { &self.args };
+                placeholders(provider.no_placeholders(), added)
+            }
+            Some(_) | None => Ok(Vec::new()),
+        }
+    }
+
     /// Warnings about a policy for helpers that cannot be kept to.
     fn doubts(&self) -> Vec<String> {
         let logs = self.policy.commit_helpers && !self.worktree;

@@ -153,7 +153,7 @@ fn doubt_placeholders(
     reader: &mut Reader<'_>,
 ) -> Result<(), Mistake> {
     let at = config.get("args").map_or(config.at(), |node| node.at);
-    let doubts = placeholders(of_recipe, added).map_err(|typo| config.mistake(at, typo))?;
+    let doubts = placeholders(of_recipe, added).map_err(|typo| config.mistake(at, typo.to_string()))?;
     reader.warnings.extend(doubts.iter().map(|doubt| config.said(doubt)));
     Ok(())
 }
