@@ -38,17 +38,17 @@ fn resumes(line: &Line) -> bool {
 
 #[test]
 fn the_first_screen_is_no_staircase_when_its_text_is_wrapped() {
-    let tty = Tty::open(&Line::new(), &["agent"]);
+    let line = on_terminal(Line::new());
+    let mut tty = Tty::open(&line, &["agent"]);
     tty.prompts("");
-    let screen = tty.screen();
+    let (screen, raw) = (tty.screen(), tty.raw());
     let wrapped = "try \"hello world\". LLM_BASE_URL,\nLLM_AUTH_TOKEN and LLM_DEFAULT_MODEL set one.\n\nYou:";
     assert!(screen.contains(wrapped), "{screen}");
-    let raw = tty.raw();
-    assert_eq!(
-        raw.matches('\n').count(),
-        raw.matches("\r\n").count(),
-        "a line feed alone stays in its column: {raw:?}"
-    );
+    // A line feed alone stays in its column.
+    let welcome = &raw[..raw.find("You:").unwrap()];
+    assert_eq!(welcome.matches('\n').count(), welcome.matches("\r\n").count(), "{welcome:?}");
+    tty.types("\u{4}");
+    assert_eq!(tty.ended(), Some(0));
 }
 
 #[test]
