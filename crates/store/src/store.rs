@@ -108,6 +108,14 @@ impl Store {
         Ok(())
     }
 
+    /// Writes something, and takes it away again: whether the disk takes writes is not known before.
+    pub async fn try_write(&self) -> Result<(), StoreError> {
+        const PLACE: &str = ".write-test";
+        self.set_cursor(PLACE, "").await?;
+        sqlx::query("DELETE FROM cursors WHERE place = ?1").bind(PLACE).execute(self.writing()).await?;
+        Ok(())
+    }
+
     /// For single statements.
     pub(crate) fn writing(&self) -> &SqlitePool {
         &self.writing
@@ -153,7 +161,10 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::archive::{Record, Surface, TurnBegun};
+    use trunkline_core::event::Usage;
+
+    use crate::archive::{Outcome, Record, Surface, TurnBegun, TurnEnded};
+    use crate::run::RunState;
     use crate::session::{NewSession, Owner};
     use crate::time::Time;
 
@@ -198,6 +209,10 @@ mod tests {
         writer.send(turn("lost", "x".repeat(100_000))).await.unwrap();
         let lost = writer.flush().await;
         assert!(matches!(&lost, Err(StoreError::Lost(why)) if why.contains("full")), "{lost:?}");
+        assert!(writer.disk_trouble().is_some_and(|why| why.contains("full")));
+        fill(&store).await;
+        let refused = writer.send_surely(turn("refused", "x".repeat(100_000))).await;
+        assert!(matches!(&refused, Err(StoreError::Lost(why)) if why.contains("full")), "{refused:?}");
         let owner = Owner::local();
         let begins = "x".repeat(100_000);
         let new = NewSession {
@@ -212,13 +227,46 @@ mod tests {
         let refused = store.session_begin(&new).await;
         assert!(matches!(refused, Err(StoreError::Disk(_))), "{refused:?}");
         empty(&store).await;
-        writer.send(turn("kept", "x".repeat(100_000))).await.unwrap();
-        writer.flush().await.unwrap();
+        store.try_write().await.unwrap();
+        writer.send_surely(turn("kept", "x".repeat(100_000))).await.unwrap();
+        assert_eq!(writer.disk_trouble(), None);
         store.session_begin(&new).await.unwrap();
         stop.cancel();
         let kept = tasks.join_next().await.unwrap().unwrap();
-        assert_eq!((kept.rows, kept.lost), (1, 1));
+        assert_eq!((kept.rows, kept.lost), (1, 2));
         assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn end_of_a_turn_is_written_later_when_disk_was_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join(FILE)).await.unwrap();
+        let ((writer, keeping), stop, mut tasks) = (store.writer(), CancellationToken::new(), JoinSet::new());
+        tasks.spawn(keeping.run(stop.clone()));
+        writer.send_surely(turn("r", String::new())).await.unwrap();
+        fill(&store).await;
+        let ended = TurnEnded {
+            run: "r".to_owned(),
+            provider: "p".to_owned(),
+            outcome: Outcome::Ok,
+            answer: "x".repeat(60_000),
+            usage: Usage::default(),
+            duration: Duration::ZERO,
+            session: None,
+            time: Time::now(),
+            attempts: 1,
+            log: None,
+        };
+        writer.send(Record::Ended(ended)).await.unwrap();
+        writer.flush().await.unwrap();
+        assert!(writer.disk_trouble().is_some());
+        assert_eq!(store.run("r", None).await.unwrap().unwrap().state, RunState::Queued, "not yet");
+        empty(&store).await;
+        writer.flush().await.unwrap();
+        assert_eq!(store.run("r", None).await.unwrap().unwrap().state, RunState::Finished);
+        assert_eq!(writer.disk_trouble(), None);
+        stop.cancel();
+        assert_eq!(tasks.join_next().await.unwrap().unwrap().lost, 0);
     }
 
     #[tokio::test]

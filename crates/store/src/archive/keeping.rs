@@ -1,14 +1,18 @@
 //! Keeps what is queued for the archive: one task, many records in one transaction.
 //!
-//! What a disk refuses is lost, and loudly: a full disk must not stop the turns.
+//! What a disk refuses is lost, and loudly; whoever starts turns can see that it does ([`Writer::disk_trouble`]).
+//!
+//! [`Writer::disk_trouble`]: super::Writer::disk_trouble
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::TurnEnded;
 use super::bound;
 use super::journal::{Journal, Noted};
 use super::merge::{Merging, Numbered};
@@ -27,6 +31,15 @@ const USUAL: usize = 64;
 /// and of what comes within this time after the first.
 const GATHER: Duration = Duration::from_millis(25);
 
+/// How many ends of turns are kept for a disk that takes no writes,
+const MAX_PARKED: usize = 256;
+
+/// how much of the answer of each,
+const MAX_PARKED_BYTES: usize = 64 * 1024;
+
+/// and how often they are tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// The other end of a [`Writer`](super::Writer), to be [run](Self::run) by whoever made both.
 #[derive(Debug)]
 pub struct Keeping {
@@ -35,6 +48,8 @@ pub struct Keeping {
     journal: Arc<Journal>,
     merging: Merging,
     batch: Vec<Row>,
+    /// Ends of turns that the disk refused: without them a turn that is over would seem to go on.
+    parked: Vec<Row>,
     /// How much room the batch took.
     taken: usize,
     /// What of the batch is in the journal.
@@ -74,6 +89,7 @@ impl Keeping {
             journal,
             merging: Merging::default(),
             batch: Vec::new(),
+            parked: Vec::new(),
             taken: 0,
             noted: Noted::default(),
             told: Vec::new(),
@@ -120,6 +136,10 @@ impl Keeping {
         if !queue.is_closed() {
             tokio::select! {
                 message = queue.recv() => return message,
+                () = sleep(RETRY), if !self.parked.is_empty() => {
+                    let (retry, _nobody_waits) = oneshot::channel();
+                    return Some(Queued(Message::Flush(retry), 0));
+                }
                 () = stop.cancelled() => {
                     room.close();
                     queue.close();
@@ -149,7 +169,7 @@ impl Keeping {
                 }
                 self.batch.push(row);
             }
-            Message::Session(row, noted, told) => {
+            Message::Told(row, noted, told) => {
                 self.noted.add(noted);
                 self.batch.push(row);
                 self.told.push(told);
@@ -173,11 +193,12 @@ impl Keeping {
 
     async fn commit(&mut self, stop: &CancellationToken) {
         let taken = std::mem::take(&mut self.taken);
-        if self.batch.is_empty() {
+        if self.batch.is_empty() && self.parked.is_empty() {
             self.incoming.room.add_permits(taken);
             return;
         }
-        let (batch, noted) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.noted));
+        let (mut batch, noted) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.noted));
+        batch.splice(0..0, self.parked.drain(..));
         let result = if self.late { Err(StoreError::Closed) } else { self.write(&batch, stop).await };
         for told in self.told.drain(..) {
             let result = result.as_ref().map_or_else(|error| Err(StoreError::Lost(error.to_string())), |_| Ok(()));
@@ -188,10 +209,21 @@ impl Keeping {
                 self.kept.rows += batch.len() as u64;
                 // What belongs to a turn that was lost is written nowhere, and says nothing about the disk.
                 self.failing &= changed == 0;
+                if changed > 0 {
+                    self.incoming.trouble.set(None);
+                }
             }
             // What comes after it must not be there before it, either.
             Err(StoreError::Busy(_) | StoreError::Closed) => self.late = true,
-            Err(error) => self.lose(batch.len(), &error),
+            Err(error) => {
+                if matches!(error, StoreError::Disk(_)) {
+                    self.incoming.trouble.set(Some(error.to_string()));
+                    self.park(&mut batch);
+                }
+                if !batch.is_empty() {
+                    self.lose(batch.len(), &error);
+                }
+            }
         }
         self.incoming.room.add_permits(taken);
         // What is lost goes, too: the journal would have no room for what can be kept.
@@ -222,6 +254,19 @@ impl Keeping {
             if stop.is_cancelled() {
                 tracing::error!("what waits for the database is left to the next one to open it");
                 return Err(error);
+            }
+        }
+    }
+
+    /// Takes the ends of turns out of a batch that the disk refused.
+    fn park(&mut self, batch: &mut Vec<Row>) {
+        for row in std::mem::take(batch) {
+            match row {
+                Row::Ended(ended) if self.parked.len() < MAX_PARKED => {
+                    let answer = bound::text(ended.answer, MAX_PARKED_BYTES);
+                    self.parked.push(Row::Ended(TurnEnded { answer, ..ended }));
+                }
+                other => batch.push(other),
             }
         }
     }

@@ -3,8 +3,8 @@
 //! The queue is bounded, by what its records weigh. A sender waits for room, so nothing is dropped. What was queued is in the
 //! journal as well, for the case that this process is killed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError, mpsc, oneshot};
@@ -36,7 +36,22 @@ pub struct Writer {
     /// For what is not in the database yet.
     room: Arc<Semaphore>,
     stuck: Arc<AtomicBool>,
+    trouble: Arc<Trouble>,
     journal: Arc<Journal>,
+}
+
+/// Why the disk took nothing of the last batch; empty while it does.
+#[derive(Debug, Default)]
+pub(super) struct Trouble(Mutex<Option<String>>);
+
+impl Trouble {
+    pub(super) fn set(&self, reason: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+
+    fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// A record that was not queued.
@@ -72,12 +87,14 @@ pub(super) struct Incoming {
     pub(super) queue: mpsc::UnboundedReceiver<Queued>,
     pub(super) room: Arc<Semaphore>,
     pub(super) stuck: Arc<AtomicBool>,
+    pub(super) trouble: Arc<Trouble>,
 }
 
 #[derive(Debug)]
 pub(super) enum Message {
     Row(Row, Noted),
-    Session(Row, Noted, Told),
+    /// One whose sender waits until it is kept.
+    Told(Row, Noted, Told),
     /// More may follow that belongs to it.
     Piece {
         run: String,
@@ -96,10 +113,11 @@ impl Store {
             queue: sender,
             room: Arc::new(Semaphore::new(ROOM)),
             stuck: Arc::default(),
+            trouble: Arc::default(),
             journal: Arc::new(Journal::beside(self.path())),
         };
-        let Writer { room, stuck, journal, .. } = writer.clone();
-        let keeping = Keeping::new(self.clone(), Incoming { queue, room, stuck }, journal);
+        let Writer { room, stuck, trouble, journal, .. } = writer.clone();
+        let keeping = Keeping::new(self.clone(), Incoming { queue, room, stuck, trouble }, journal);
         (writer, keeping)
     }
 }
@@ -124,6 +142,35 @@ impl Writer {
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.stuck.load(Ordering::Relaxed)
+    }
+
+    /// The disk is full, read-only or broken: what was sent last is lost.
+    #[must_use]
+    pub fn disk_trouble(&self) -> Option<String> {
+        self.trouble.get()
+    }
+
+    /// The disk takes writes again, as another one has shown.
+    pub fn disk_cured(&self) {
+        self.trouble.set(None);
+    }
+
+    /// Queues a record and waits until it is in the database; an error means that it is not, and will not be.
+    pub async fn send_surely(&self, record: Record) -> Result<(), StoreError> {
+        let (told, kept) = oneshot::channel();
+        let room = self.wait_for_room(weight::of(&record)).await?;
+        match bounded(record) {
+            Bounded::Row(row) => self.queue_told(room, row, told),
+            // Nothing depends on a piece of a text alone.
+            Bounded::Piece { run, sequence, event } => {
+                self.put(Message::Piece { run, sequence, event }, room);
+                return self.flush().await;
+            }
+        }
+        // Somebody waits: the batch is not kept open for others.
+        let (now, _flushed) = oneshot::channel();
+        self.queue.send(Queued(Message::Flush(now), 0)).map_err(|_| StoreError::Closed)?;
+        OnItsWay(kept).kept().await
     }
 
     /// Queues a record if there is room; gives it back if there is none.
@@ -159,7 +206,7 @@ impl Writer {
         let row = Row::Session { turn: SessionTurn { begins: first_words(&turn.begins), ..turn }, leads };
         let left = match self.room.try_acquire_many(weight) {
             Ok(room) => {
-                self.queue_session(room, row, told);
+                self.queue_told(room, row, told);
                 None
             }
             Err(TryAcquireError::NoPermits) => Some((self.clone(), row, told)),
@@ -169,14 +216,14 @@ impl Writer {
             if let Some((writer, row, told)) = left
                 && let Ok(room) = writer.wait_for_room(weight).await
             {
-                writer.queue_session(room, row, told);
+                writer.queue_told(room, row, told);
             }
             OnItsWay(kept)
         }
     }
 
-    fn queue_session(&self, room: SemaphorePermit<'_>, row: Row, told: Told) {
-        self.journal.note(row, |row, noted| self.put(Message::Session(row, noted, told), room));
+    fn queue_told(&self, room: SemaphorePermit<'_>, row: Row, told: Told) {
+        self.journal.note(row, |row, noted| self.put(Message::Told(row, noted, told), room));
     }
 
     /// Waits until all that was sent before is in the database. An error means that records were lost since the last time.
