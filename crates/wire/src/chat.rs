@@ -16,22 +16,23 @@ use trunkline_core::failure::Category;
 use trunkline_core::turn::{Json, OnDisconnect};
 
 use crate::error::ApiError;
+use crate::object::Object;
 
 /// The body of `POST /v1/chat/completions`, as far as it means something to us.
 #[derive(Debug, Deserialize)]
 pub struct ChatRequest {
     pub model: Option<String>,
-    pub messages: Option<List<ChatMessage, 16_384>>,
+    pub messages: Option<List<Object<ChatMessage>, 16_384>>,
     pub stream: Option<bool>,
-    pub stream_options: Option<StreamOptions>,
+    pub stream_options: Option<Object<StreamOptions>>,
     pub n: Option<u64>,
     pub user: Option<String>,
     pub modalities: Option<List<String, 8>>,
     pub audio: Option<IgnoredAny>,
-    /// Ours: the conversation to go on with.
-    pub session_id: Option<String>,
+    /// Ours: the conversation to go on with. As it came: on models that keep no sessions it may be anything.
+    pub session_id: Option<Box<RawValue>>,
     /// Ours: how the run is to be treated.
-    pub trunkline: Option<Wishes>,
+    pub trunkline: Option<Object<Wishes>>,
     pub metadata: Option<Metadata>,
     pub max_tokens: Option<u64>,
     pub max_completion_tokens: Option<u64>,
@@ -72,18 +73,18 @@ pub struct ChatMessage {
     pub role: String,
     pub content: Option<Content>,
     pub refusal: Option<String>,
-    pub tool_calls: Option<List<ToolCall, 1024>>,
+    pub tool_calls: Option<List<Object<ToolCall>, 1024>>,
     /// Of a tool's message: the call it answers.
     pub tool_call_id: Option<String>,
     /// What `tool_calls` was before there could be several.
-    pub function_call: Option<Function>,
+    pub function_call: Option<Object<Function>>,
 }
 
 /// What a message says: one text, or parts.
 #[derive(Debug)]
 pub enum Content {
     Text(String),
-    Parts(List<Part, 4096>),
+    Parts(List<Object<Part>, 4096>),
 }
 
 /// One part of a message. Flat, so that an error inside it can say where it is.
@@ -93,7 +94,7 @@ pub struct Part {
     pub kind: String,
     pub text: Option<String>,
     pub refusal: Option<String>,
-    pub image_url: Option<ImageUrl>,
+    pub image_url: Option<Object<ImageUrl>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -119,8 +120,8 @@ pub struct Function {
 #[derive(Deserialize)]
 struct WireToolCall {
     id: Option<String>,
-    function: Option<Function>,
-    custom: Option<Function>,
+    function: Option<Object<Function>>,
+    custom: Option<Object<Function>>,
 }
 
 impl TryFrom<WireToolCall> for ToolCall {
@@ -128,7 +129,7 @@ impl TryFrom<WireToolCall> for ToolCall {
 
     fn try_from(call: WireToolCall) -> Result<Self, Self::Error> {
         let function = call.function.or(call.custom).ok_or("a tool call needs a `function`")?;
-        Ok(Self { id: call.id.unwrap_or_default(), function })
+        Ok(Self { id: call.id.unwrap_or_default(), function: function.0 })
     }
 }
 
@@ -140,7 +141,7 @@ impl ChatRequest {
             ApiError::invalid("invalid_json", message)
         })?;
         let mut json = serde_json::Deserializer::from_str(text);
-        let request = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let Object(request) = serde_path_to_error::deserialize(&mut json).map_err(|error| {
             let path = error.path().to_string();
             unreadable(&path, error.inner())
         })?;
@@ -148,10 +149,20 @@ impl ChatRequest {
         Ok(request)
     }
 
+    /// Takes `session_id` and `metadata.session_id` for the client's own: the model keeps no sessions.
+    pub fn ignore_session(&mut self) {
+        self.session_id = None;
+        if let Some(metadata) = &mut self.metadata
+            && let Some(id) = metadata.session_id.take()
+        {
+            metadata.entries.push((SESSION_ENTRY.to_owned(), id.into()));
+        }
+    }
+
     /// Whether the last chunk of a stream is to carry the usage.
     #[must_use]
     pub fn include_usage(&self) -> bool {
-        self.stream_options.as_ref().and_then(|options| options.include_usage).unwrap_or(false)
+        self.stream_options.as_ref().and_then(|options| options.0.include_usage).unwrap_or(false)
     }
 }
 
@@ -226,10 +237,12 @@ impl<'de> Deserialize<'de> for Content {
     }
 }
 
+const SESSION_ENTRY: &str = "session_id";
+
 /// OpenAI allows sixteen entries; one of them means something here.
 #[derive(Debug, Default)]
 pub struct Metadata {
-    pub session_id: Option<String>,
+    pub session_id: Option<Box<RawValue>>,
     /// All the others.
     pub entries: Vec<(String, Json)>,
 }
@@ -252,7 +265,7 @@ impl<'de> Deserialize<'de> for Metadata {
                     if entries > 16 {
                         return Err(serde::de::Error::invalid_length(entries, &self));
                     }
-                    if key == "session_id" {
+                    if key == SESSION_ENTRY {
                         metadata.session_id = map.next_value()?;
                     } else {
                         metadata.entries.push((key, map.next_value::<Box<RawValue>>()?.into()));

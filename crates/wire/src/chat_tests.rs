@@ -21,11 +21,30 @@ fn a_bad_member_is_named() {
         (r#"{"messages":[{"role":"assistant","tool_calls":[{}]}]}"#, "messages[0].tool_calls[0]"),
         (r#"{"stream":"yes"}"#, "stream"),
         (r#"{"n":-1}"#, "n"),
-        (r#"{"metadata":{"session_id":1}}"#, "metadata.session_id"),
+        (r#"{"stream_options":[true]}"#, "stream_options"),
+        (r#"{"messages":[["user","hi"]]}"#, "messages[0]"),
+        (r#"{"messages":[{"role":"user","content":[["text","hi"]]}]}"#, "messages[0].content[0]"),
+        (
+            r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":["data:"]}]}]}"#,
+            "messages[0].content[0].image_url",
+        ),
+        (r#"{"messages":[{"role":"assistant","tool_calls":[["id",["f","{}"]]]}]}"#, "messages[0].tool_calls[0]"),
+        (r#"{"messages":[{"role":"assistant","function_call":["f","{}"]}]}"#, "messages[0].function_call"),
+        (r#"{"trunkline":["detach"]}"#, "trunkline"),
+        (r#"{"metadata":["s"]}"#, "metadata"),
     ] {
         let (found, code, message) = refused(body);
         assert_eq!((found.as_deref(), code), (Some(param), "invalid_value"), "{body}: {message}");
         assert!(message.contains(" column "), "{message}");
+    }
+}
+
+#[test]
+fn body_is_refused_unless_it_is_an_object() {
+    for body in [r#"["m",[{"role":"user","content":"hi"}]]"#, "[]", r#""hi""#, "7", "null", "true"] {
+        let (_, code, message) = refused(body);
+        assert_eq!(code, "invalid_value", "{body}");
+        assert!(message.contains("expected an object"), "{body}: {message}");
     }
 }
 
@@ -68,7 +87,7 @@ fn every_parameter_clients_send_is_accepted() {
         "logit_bias":{"1":2},"logprobs":true,"top_logprobs":3,"presence_penalty":0,"frequency_penalty":0,"new_one":{}}"#;
     let request = ChatRequest::parse(body.as_bytes()).unwrap();
     assert!(request.include_usage());
-    assert_eq!(request.metadata.unwrap().session_id.as_deref(), Some("s"));
+    assert_eq!(request.metadata.unwrap().session_id.unwrap().get(), "\"s\"");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 pub mod chat;
 pub mod error;
+pub mod object;
 pub mod page;
 pub mod request;
 pub mod response;

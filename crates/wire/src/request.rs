@@ -5,10 +5,11 @@
 
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde_json::value::RawValue;
 use trunkline_core::event::{Call, SessionId};
 use trunkline_core::turn::{Image, Json, Message, OnDisconnect, Options, Role, Shown, Turn};
 
-use crate::chat::{ChatMessage, ChatRequest, Content, Function, Part};
+use crate::chat::{ChatMessage, ChatRequest, Content, Function, List, Part};
 use crate::error::ApiError;
 use crate::upstream;
 
@@ -17,6 +18,7 @@ const MAX_IMAGE_BYTES: usize = 20 * 1024 * 1024;
 const MAX_SESSION_BYTES: usize = 256;
 const MAX_USER_BYTES: usize = 1024;
 const MAX_MODEL_BYTES: usize = 256;
+const MAX_TOOLS: usize = 4096;
 
 /// Clients differ in whether they pad.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -31,22 +33,21 @@ impl ChatRequest {
         let shown = if self.stream == Some(true) { Shown::AsItComes } else { Shown::AtTheEnd };
         let options = self.take_options();
         let session = match self.session_id {
-            Some(id) => session(&id, "session_id")?,
+            Some(id) => session_member(&id, "session_id")?,
             None => match self.metadata.and_then(|metadata| metadata.session_id) {
-                Some(id) => session(&id, "metadata.session_id")?,
+                Some(id) => session_member(&id, "metadata.session_id")?,
                 None => None,
             },
         };
         let model = self.model.ok_or_else(|| missing("model"))?;
-        // It may reach a CLI's arguments, and is said again in every answer.
-        if model.len() > MAX_MODEL_BYTES || model.chars().any(char::is_control) {
+        if !may_name_a_model(&model) {
             return Err(ApiError::unknown_model(&[]));
         }
         let messages = self.messages.ok_or_else(|| missing("messages"))?.0;
         let messages: Vec<Message> = messages
             .into_iter()
             .enumerate()
-            .map(|(index, message)| convert(message, &format!("messages[{index}]")))
+            .map(|(index, message)| convert(message.0, &format!("messages[{index}]")))
             .collect::<Result<_, _>>()?;
         let asks = |message: &Message| {
             message.role == Role::User && (!message.text.trim().is_empty() || !message.images.is_empty())
@@ -54,7 +55,7 @@ impl ChatRequest {
         if !messages.iter().any(asks) {
             return Err(ApiError::invalid("invalid_value", "there is no user message to answer").about("messages"));
         }
-        let on_disconnect = self.trunkline.and_then(|wishes| wishes.on_disconnect);
+        let on_disconnect = self.trunkline.and_then(|wishes| wishes.0.on_disconnect);
         let turn = Turn { model, messages, session, options, shown, on_disconnect, ..Turn::default() };
         if turn.images().count() > MAX_IMAGES {
             return Err(ApiError::invalid("invalid_value", format!("more than {MAX_IMAGES} images")).about("messages"));
@@ -103,12 +104,21 @@ impl ChatRequest {
         if self.audio.is_some() {
             return Err(ApiError::unsupported("audio", "agents answer in text only"));
         }
+        if self.tools.as_ref().is_some_and(|tools| !is_list_of_objects(tools)) {
+            return Err(ApiError::invalid("invalid_value", "`tools` is an array of objects").about("tools"));
+        }
         if self.user.as_ref().is_some_and(|user| user.len() > MAX_USER_BYTES) {
             let message = format!("`user` is longer than {MAX_USER_BYTES} bytes");
             return Err(ApiError::invalid("invalid_value", message).about("user"));
         }
         Ok(())
     }
+}
+
+/// Whether a value is an array with nothing but objects in it. The objects themselves are for the provider to read.
+fn is_list_of_objects(value: &RawValue) -> bool {
+    let list = serde_json::from_str::<List<&RawValue, MAX_TOOLS>>(value.get());
+    list.is_ok_and(|list| list.0.iter().all(|element| element.get().starts_with('{')))
 }
 
 /// Reads what is to become of a run whose client goes away.
@@ -118,6 +128,18 @@ pub fn on_disconnect(wish: &str, param: &str) -> Result<OnDisconnect, ApiError> 
         "detach" => Ok(OnDisconnect::Detach),
         _ => Err(ApiError::invalid("invalid_value", format!("{param} is cancel or detach")).about(param)),
     }
+}
+
+/// Whether a name can be that of a model. It may reach a CLI's arguments, and is said again in every answer.
+#[must_use]
+pub fn may_name_a_model(name: &str) -> bool {
+    name.len() <= MAX_MODEL_BYTES && !name.chars().any(char::is_control)
+}
+
+fn session_member(id: &RawValue, param: &str) -> Result<Option<SessionId>, ApiError> {
+    let id: String = serde_json::from_str(id.get())
+        .map_err(|_| ApiError::invalid("invalid_value", format!("`{param}` is a string")).about(param))?;
+    session(&id, param)
 }
 
 /// Checks a session id, which will stand in a CLI's arguments. An empty one is none.
@@ -149,7 +171,7 @@ fn convert(message: ChatMessage, path: &str) -> Result<Message, ApiError> {
         Some(Content::Parts(parts)) => {
             let mut texts = Vec::new();
             for (index, part) in parts.0.into_iter().enumerate() {
-                take_part(part, &format!("{path}.content[{index}]"), &mut texts, &mut images)?;
+                take_part(part.0, &format!("{path}.content[{index}]"), &mut texts, &mut images)?;
             }
             texts
         }
@@ -159,10 +181,10 @@ fn convert(message: ChatMessage, path: &str) -> Result<Message, ApiError> {
     }
     let mut calls = Vec::new();
     for (index, call) in message.tool_calls.map(|calls| calls.0).unwrap_or_default().into_iter().enumerate() {
-        calls.push(called(call.id, call.function, &format!("{path}.tool_calls[{index}]"))?);
+        calls.push(called(call.0.id, call.0.function, &format!("{path}.tool_calls[{index}]"))?);
     }
     if let Some(function) = message.function_call {
-        calls.push(called(String::new(), function, &format!("{path}.function_call"))?);
+        calls.push(called(String::new(), function.0, &format!("{path}.function_call"))?);
     }
     Ok(Message { role, text: texts.join("\n"), images, calls, call_id: message.tool_call_id })
 }
@@ -175,7 +197,7 @@ fn take_part(part: Part, path: &str, texts: &mut Vec<String>, images: &mut Vec<I
         }
         "refusal" => texts.push(checked(part.refusal.unwrap_or_default(), || format!("{path}.refusal"))?),
         "image_url" => {
-            let url = part.image_url.ok_or_else(|| missing(&format!("{path}.image_url")))?.url;
+            let url = part.image_url.ok_or_else(|| missing(&format!("{path}.image_url")))?.0.url;
             if images.len() == MAX_IMAGES {
                 return Err(ApiError::invalid("invalid_value", format!("more than {MAX_IMAGES} images")).about(path));
             }

@@ -152,6 +152,40 @@ fn a_session_comes_from_the_body_or_its_metadata() {
 }
 
 #[test]
+fn session_of_the_body_is_the_clients_own_when_model_keeps_none() {
+    for id in [json!("a"), json!("my chat --flag"), json!(7), json!({"a": 1})] {
+        let mut body = with(json!([{"role": "user", "content": "x"}]));
+        body["session_id"] = id.clone();
+        body["metadata"] = json!({"session_id": id, "other": "o"});
+        let mut chat = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
+        chat.ignore_session();
+        let turn = chat.into_turn().unwrap();
+        let passed_on: Vec<&str> = turn.options.metadata.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((turn.session, passed_on), (None, vec!["other", "session_id"]), "{id}");
+    }
+    let mut body = with(json!([{"role": "user", "content": "x"}]));
+    body["metadata"] = json!({"session_id": 1});
+    assert_eq!(turn(&body).unwrap_err().param.as_deref(), Some("metadata.session_id"));
+}
+
+#[test]
+fn tools_are_refused_unless_they_are_objects_in_an_array() {
+    for (tools, accepted) in [
+        (json!([]), true),
+        (json!([{"type": "function"}]), true),
+        (json!(null), true),
+        (json!({"type": "function"}), false),
+        (json!([["function", {}]]), false),
+        (json!("all"), false),
+    ] {
+        let mut body = with(json!([{"role": "user", "content": "x"}]));
+        body["tools"] = tools.clone();
+        let refused = turn(&body).err().and_then(|error| error.param);
+        assert_eq!(refused.as_deref(), (!accepted).then_some("tools"), "{tools}");
+    }
+}
+
+#[test]
 fn pictures_are_decoded() {
     for (url, extension) in [
         ("data:image/png;base64,AQID", "png"),
