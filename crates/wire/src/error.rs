@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use trunkline_core::ansi;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::secret::Secrets;
 
@@ -14,6 +15,12 @@ use crate::response::Trace;
 
 /// The longest `detail`, in characters: enough for a stack trace, too little for a log file.
 const MAX_DETAIL: usize = 4000;
+
+/// The longest `message` of a failed CLI, in characters: most clients print it on one line, and nothing else.
+const MAX_MESSAGE: usize = 300;
+
+/// How many models an error lists.
+const MAX_LISTED_MODELS: usize = 20;
 
 /// The longest wait we name: official SDKs ignore a longer one and come back at once.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
@@ -49,8 +56,18 @@ pub enum Repeat {
     Never,
 }
 
+/// The status of a request that the state folder has no room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StorageStatus {
+    /// 503, for a client that waits for its answer.
+    Unavailable,
+    /// 507, for a client that asked for the answer to be kept.
+    Insufficient,
+}
+
 impl ApiError {
-    /// A failure of a run. `detail` is what the CLI said, bounded and masked.
+    /// A failure of a run. `message` has the first line of the reason, because clients print nothing else; `detail` is
+    /// what the CLI said. Both are masked and bounded.
     #[must_use]
     pub fn failed(failure: &Failure, secrets: &Secrets) -> Self {
         let category = failure.category;
@@ -67,13 +84,15 @@ impl ApiError {
             | Category::Unknown
             | Category::Cancelled => failure.retry_after,
         };
+        // Escapes first: one in the middle of a secret would hide it from the mask.
+        let said = secrets.mask(&ansi::strip(&failure.message));
         Self {
-            detail: Some(bounded(secrets.mask(&failure.message))),
             hint: failure.hint.as_deref().map(|hint| bounded(secrets.mask(hint))),
             retry_after: wait,
             repeat: if category.policy().retry { Repeat::ByStatus } else { Repeat::Never },
-            ..Self::new(status(category), CLI_ERROR, category.name(), "CLI failed")
+            ..Self::new(status(category), CLI_ERROR, category.name(), headline(&said))
         }
+        .detail(bounded(said))
     }
 
     /// A failure before any run: what the client sent may be to blame, and then it is told so in the failure's words.
@@ -103,6 +122,25 @@ impl ApiError {
         Self { detail, ..Self::new(400, INVALID_REQUEST, "model_not_found", "Unknown model") }.about("model")
     }
 
+    /// The same error with the names that would have worked, as its hint.
+    #[must_use]
+    pub fn listing_models(self, names: &[String]) -> Self {
+        if names.is_empty() {
+            return self.hint("there are no models: write a models.json, or install an agent CLI");
+        }
+        let listed = names.iter().take(MAX_LISTED_MODELS).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = names.len().saturating_sub(MAX_LISTED_MODELS);
+        let more = if more > 0 { format!(" and {more} more (GET /v1/models)") } else { String::new() };
+        self.hint(bounded(format!("models here: {listed}{more}")))
+    }
+
+    /// The same error where the name is that of a CLI that the gateway knows: says why it is not a model here.
+    #[must_use]
+    pub fn known_cli(mut self, why: &str, remedy: &str) -> Self {
+        self.message = format!("Unknown model: {why}").into();
+        self.detail(bounded(remedy.to_owned()))
+    }
+
     /// The same of a model that was asked for by its address.
     #[must_use]
     pub fn no_such_model() -> Self {
@@ -121,10 +159,33 @@ impl ApiError {
         Self { retry_after: Some(retry_after), ..Self::new(429, "requests", "rate_limit_exceeded", message) }
     }
 
-    /// Every provider that could answer has failed too often of late to be asked now.
+    /// Every provider that could answer has an open circuit. `last` is the failure that opened it.
     #[must_use]
-    pub fn unavailable(message: &str, retry_after: Duration) -> Self {
-        Self { retry_after: Some(retry_after), ..Self::new(503, "overloaded", "circuit_open", message) }
+    pub fn unavailable(message: &str, retry_after: Duration, last: Option<&Failure>, secrets: &Secrets) -> Self {
+        let mask = |text: &str| bounded(secrets.mask(&ansi::strip(text)));
+        Self {
+            detail: last.map(|last| mask(&last.message)),
+            hint: last.and_then(|last| last.hint.as_deref()).map(mask),
+            retry_after: Some(retry_after),
+            ..Self::new(503, "overloaded", "circuit_open", mask(message))
+        }
+    }
+
+    /// The state folder takes no more writes: a run could not be kept, so none is started.
+    #[must_use]
+    pub fn storage(status: StorageStatus, reason: &str, retry_after: Duration) -> Self {
+        let code = match status {
+            StorageStatus::Unavailable => 503,
+            StorageStatus::Insufficient => 507,
+        };
+        let message = format!("the gateway cannot write to its state folder: {reason}");
+        Self { retry_after: Some(retry_after), ..Self::new(code, "overloaded", "storage_unavailable", message) }
+    }
+
+    /// A request whose end two readers could place differently.
+    #[must_use]
+    pub fn ambiguous_framing(message: &'static str) -> Self {
+        Self::new(400, INVALID_REQUEST, "invalid_framing", message)
     }
 
     /// The server is going down; another one, or this one later, may answer.
@@ -223,6 +284,12 @@ impl ApiError {
     #[must_use]
     pub fn is_of_a_cli(&self) -> bool {
         self.kind == CLI_ERROR
+    }
+
+    #[must_use]
+    fn detail(mut self, detail: Box<str>) -> Self {
+        self.detail = Some(detail);
+        self
     }
 
     /// What the reader can do about it.
@@ -331,8 +398,20 @@ const fn status(category: Category) -> u16 {
     }
 }
 
-fn bounded(mut text: String) -> Box<str> {
-    if let Some((cut, _)) = text.char_indices().nth(MAX_DETAIL) {
+/// `CLI failed: ` and the first line of what was said.
+fn headline(said: &str) -> Box<str> {
+    let line = said.split(['\n', '\r']).map(str::trim).find(|line| !line.is_empty()).unwrap_or("no reason given");
+    let printable: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    cut(format!("CLI failed: {printable}"), MAX_MESSAGE)
+}
+
+fn bounded(text: String) -> Box<str> {
+    cut(text, MAX_DETAIL)
+}
+
+/// At most `max` characters, the last of them an ellipsis where something is missing.
+fn cut(mut text: String, max: usize) -> Box<str> {
+    if let Some((cut, _)) = text.char_indices().nth(max) {
         let last = text[..cut].chars().next_back().map_or(0, char::len_utf8);
         text.truncate(cut - last);
         text.push('…');
@@ -415,10 +494,49 @@ mod tests {
             .retry_after(Some(Duration::from_hours(1)));
         let error = ApiError::failed(&failure, &Secrets::new(["hunter2-hunter2".to_owned()]));
         let expected = json!({"error": {
-            "message": "CLI failed", "type": "cli_error", "code": "rate_limit", "param": null,
+            "message": "CLI failed: 429 for key ***", "type": "cli_error", "code": "rate_limit", "param": null,
             "detail": "429 for key ***", "hint": "wait, ***", "retry_after_ms": 3_600_000,
         }});
         assert_eq!(body(&error), expected);
+    }
+
+    #[test]
+    fn message_has_first_line_of_reason_without_escapes_secrets_or_length() {
+        let secrets = Secrets::new(["hunter2-hunter2".to_owned()]);
+        let long = "x".repeat(1000);
+        for (said, expected) in [
+            ("no such disk\nat main.rs", "CLI failed: no such disk".to_owned()),
+            ("\n  \n  second line counts\n", "CLI failed: second line counts".to_owned()),
+            ("progress 1%\rprogress 2%", "CLI failed: progress 1%".to_owned()),
+            ("\u{1b}[31mred\u{1b}[0m \u{7}bell", "CLI failed: red  bell".to_owned()),
+            ("key hunter2-\u{1b}[1mhunter2", "CLI failed: key ***".to_owned()),
+            ("", "CLI failed: no reason given".to_owned()),
+            (&long, format!("CLI failed: {}…", "x".repeat(300 - 13))),
+        ] {
+            let error = ApiError::failed(&Failure::new(Category::Unknown, said), &secrets);
+            assert_eq!(*error.message, *expected, "{said:?}");
+            assert!(!error.detail.unwrap().contains('\u{1b}'));
+        }
+        // The cut comes after the mask: no part of a secret is left at its end.
+        let at_the_cut = format!("{}hunter2-hunter2", "y".repeat(280));
+        let error = ApiError::failed(&Failure::new(Category::Unknown, at_the_cut), &secrets);
+        assert!(!error.message.contains("hunter"), "{}", error.message);
+    }
+
+    #[test]
+    fn error_lists_models_and_says_why_a_known_cli_is_none() {
+        let names: Vec<String> = (0..25).map(|n| format!("m{n}")).collect();
+        let error =
+            ApiError::unknown_model(&[]).known_cli("claude is not installed", "install it").listing_models(&names);
+        assert_eq!(
+            (&*error.message, error.detail.as_deref()),
+            ("Unknown model: claude is not installed", Some("install it"))
+        );
+        let hint = error.hint.unwrap();
+        assert!(
+            hint.starts_with("models here: m0, m1,") && hint.ends_with("m19 and 5 more (GET /v1/models)"),
+            "{hint}"
+        );
     }
 
     #[test]

@@ -195,7 +195,9 @@ fn ours(error: &Value) -> Option<Failure> {
     let category = serde_json::from_value(error.get("code")?.clone()).ok()?;
     let text = |name: &str| error.get(name).and_then(Value::as_str).and_then(bounded);
     let wait = error.get("retry_after_ms").and_then(Value::as_u64).map(Duration::from_millis);
-    let failure = Failure::new(category, text("detail").or_else(|| text("message"))?).retry_after(wait);
+    // Its `message` repeats the reason behind a prefix, which would be added once more here.
+    let reason = || text("message").map(|message| message.trim_start_matches("CLI failed: ").to_owned());
+    let failure = Failure::new(category, text("detail").or_else(reason)?).retry_after(wait);
     Some(Failure { hint: text("hint"), ..failure })
 }
 

@@ -150,6 +150,8 @@ fn an_error_of_a_gateway_like_ours_is_taken_as_it_is() {
     let expected =
         Failure::new(Category::Quota, "weekly limit").hint("wait").retry_after(Some(Duration::from_hours(1)));
     assert_eq!(failure(429, &headers, body.as_bytes(), &[]), expected);
+    let brief = r#"{"error":{"message":"CLI failed: no key","type":"cli_error","code":"authentication","param":null}}"#;
+    assert_eq!(judged(500, brief), Failure::new(Category::Authentication, "no key"));
     let unknown = r#"{"error":{"message":"CLI failed","type":"cli_error","code":"new","detail":"x"}}"#;
     assert_eq!(judged(500, unknown).category, Category::Server);
 }
