@@ -1,5 +1,8 @@
 //! A circuit for each provider: one that fails again and again is left alone for a while, then tried once. The rules are
 //! pure, time comes in; [`Circuits`] keeps one for each name.
+//!
+//! Only failures that time may cure are counted. A circuit that is open remembers which failures opened it: the caller
+//! is told the last of them, and another provider is asked only if all of them allow that.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +10,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-use trunkline_core::failure::Category;
+use trunkline_core::failure::{Category, Failure};
+
+use super::Policy;
 
 /// When a circuit opens, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,69 +49,108 @@ pub enum CircuitState {
 
 #[derive(Debug, Default)]
 struct Circuit {
-    /// When it failed, of late.
-    failures: VecDeque<Instant>,
+    /// When it failed, of late, and how.
+    failures: VecDeque<(Instant, Category)>,
     /// Set while it is open or half open.
-    open_until: Option<Instant>,
+    open: Option<Open>,
     /// One is trying.
     trial: bool,
 }
 
+#[derive(Debug)]
+struct Open {
+    until: Instant,
+    because: Arc<Because>,
+}
+
+/// The failures that opened a circuit.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Because {
+    categories: Vec<Category>,
+    pub(crate) last: Failure,
+}
+
+impl Because {
+    /// Whether another provider may take over after failures like these.
+    pub(crate) fn falls_back(&self, policy: &Policy) -> bool {
+        self.categories.iter().all(|category| policy.falls_back(*category))
+    }
+}
+
+/// A provider that is not to be asked now.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Refused {
+    /// How long to stay away.
+    pub(crate) wait: Duration,
+    pub(crate) because: Arc<Because>,
+}
+
 /// Who may be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Admission {
     Free,
     Trial,
-    Refused { wait: Duration },
+    Refused(Refused),
 }
 
 impl Circuit {
     fn admission(&self, now: Instant) -> Admission {
-        match self.open_until {
+        let refused = |open: &Open, wait| Admission::Refused(Refused { wait, because: Arc::clone(&open.because) });
+        match &self.open {
             None => Admission::Free,
-            Some(until) if now < until => Admission::Refused { wait: until - now },
-            // Somebody is trying: a second for whoever comes meanwhile.
-            Some(_) if self.trial => Admission::Refused { wait: Duration::from_secs(1) },
+            Some(open) if now < open.until => refused(open, open.until - now),
+            // One request is trying: a second for those that come meanwhile.
+            Some(open) if self.trial => refused(open, Duration::from_secs(1)),
             Some(_) => Admission::Trial,
         }
     }
 
-    fn failed(&mut self, now: Instant, breaker: &Breaker) {
+    fn failed(&mut self, failure: &Failure, now: Instant, breaker: &Breaker) {
         /// Longer than any gateway runs, and short enough to be added to the time.
         const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
-        self.failures.retain(|&at| now - at < breaker.window);
-        self.failures.push_back(now);
+        self.failures.retain(|&(at, _)| now - at < breaker.window);
+        self.failures.push_back((now, failure.category));
         self.trial = false;
         let enough = self.failures.len() >= breaker.failures as usize;
-        let tried_in_vain = self.open_until.is_some();
+        let tried_in_vain = self.open.is_some();
         if enough || tried_in_vain {
-            self.open_until = Some(now + breaker.cooldown.min(LONGEST));
-            self.failures.clear();
+            let categories = self.failures.drain(..).map(|(_, category)| category).collect();
+            let because = Arc::new(Because { categories, last: failure.clone() });
+            self.open = Some(Open { until: now + breaker.cooldown.min(LONGEST), because });
         }
     }
 
     fn state(&self, now: Instant) -> CircuitState {
-        match self.open_until {
+        match &self.open {
             None => CircuitState::Closed { failures: self.failures.len() },
-            Some(until) if now < until => {
-                CircuitState::Open { for_ms: u64::try_from((until - now).as_millis()).unwrap_or(u64::MAX) }
+            Some(open) if now < open.until => {
+                CircuitState::Open { for_ms: u64::try_from((open.until - now).as_millis()).unwrap_or(u64::MAX) }
             }
             Some(_) => CircuitState::HalfOpen,
         }
     }
 }
 
-/// Whether a failure says something about the provider, and not only about what was asked of it.
+/// Whether leaving the provider alone for a while may cure such a failure. One that it cannot cure would only hide its
+/// reason from the next caller.
 const fn counts(category: Category) -> bool {
     match category {
-        Category::Quota
-        | Category::RateLimit
-        | Category::Authentication
-        | Category::Network
-        | Category::Server
-        | Category::Timeout
-        | Category::Unknown => true,
-        Category::Validation | Category::NotFound | Category::Configuration | Category::Cancelled => false,
+        // The service is slow, broken or asks for fewer requests: fewer requests help.
+        Category::RateLimit | Category::Network | Category::Server | Category::Timeout => true,
+        // A program that crashes again and again is not worth its start each time.
+        Category::Unknown => true,
+        // Until a person logs in or changes the key, every call says so, and fast.
+        Category::Authentication => false,
+        // It ends at a time that the provider names, mostly hours away, or when somebody pays.
+        Category::Quota => false,
+        // The request is to blame; another one may be fine.
+        Category::Validation => false,
+        // A program or a model is missing until somebody installs it or asks for another.
+        Category::NotFound => false,
+        // A setting is wrong until somebody changes it.
+        Category::Configuration => false,
+        // The client has stopped it.
+        Category::Cancelled => false,
     }
 }
 
@@ -134,19 +178,19 @@ enum Kind {
 
 impl Circuits {
     /// Whether there is a pass to be had, or how long to stay away. Taking it is for who can start at once.
-    pub(crate) fn look(&self, name: &str) -> Result<(), Duration> {
+    pub(crate) fn look(&self, name: &str) -> Result<(), Refused> {
         match self.locked().get(name).map(|circuit| circuit.admission(Instant::now())) {
             None | Some(Admission::Free | Admission::Trial) => Ok(()),
-            Some(Admission::Refused { wait }) => Err(wait),
+            Some(Admission::Refused(refused)) => Err(refused),
         }
     }
 
     /// A pass, or how long to stay away.
-    pub(crate) fn enter(self: &Arc<Self>, name: &str, breaker: Breaker) -> Result<Pass, Duration> {
+    pub(crate) fn enter(self: &Arc<Self>, name: &str, breaker: Breaker) -> Result<Pass, Refused> {
         let mut circuits = self.locked();
         let circuit = circuits.get_mut(name);
         let kind = match (circuit.as_ref().map(|circuit| circuit.admission(Instant::now())), circuit) {
-            (Some(Admission::Refused { wait }), _) => return Err(wait),
+            (Some(Admission::Refused(refused)), _) => return Err(refused),
             (Some(Admission::Trial), Some(circuit)) => {
                 circuit.trial = true;
                 Kind::Trial
@@ -195,13 +239,15 @@ impl Pass {
         self.kind == Kind::Trial
     }
 
-    pub(crate) fn failed(&mut self, category: Category) {
-        if !counts(category) {
+    /// Counts a failure, if it is one that counts. Its words are kept for those who find the circuit open: they must be
+    /// masked and short.
+    pub(crate) fn failed(&mut self, failure: &Failure) {
+        if !counts(failure.category) {
             return;
         }
         self.kind = Kind::Settled;
         let mut circuits = self.circuits.locked();
-        circuits.entry(self.name.clone()).or_default().failed(Instant::now(), &self.breaker);
+        circuits.entry(self.name.clone()).or_default().failed(failure, Instant::now(), &self.breaker);
     }
 }
 
@@ -223,7 +269,7 @@ mod tests {
         Breaker { failures: 3, window: Duration::from_secs(60), cooldown: Duration::from_secs(30) };
 
     fn fail(circuits: &Arc<Circuits>) {
-        circuits.enter("p", BREAKER).unwrap().failed(Category::Server);
+        circuits.enter("p", BREAKER).unwrap().failed(&Failure::new(Category::Server, "no"));
     }
 
     async fn pass_time(seconds: u64) {
@@ -238,14 +284,14 @@ mod tests {
             fail(&circuits);
         }
         assert_eq!(circuits.state("p"), CircuitState::Open { for_ms: 30_000 });
-        assert_eq!(circuits.enter("p", BREAKER).unwrap_err(), Duration::from_secs(30));
+        assert_eq!(circuits.enter("p", BREAKER).unwrap_err().wait, Duration::from_secs(30));
         circuits.enter("other", BREAKER).unwrap();
 
         pass_time(30).await;
         assert_eq!(circuits.state("p"), CircuitState::HalfOpen);
         let trials: Vec<_> = (0..1000).map(|_| circuits.enter("p", BREAKER)).filter_map(Result::ok).collect();
         assert_eq!(trials.len(), 1, "one may try, whoever waits");
-        trials.into_iter().for_each(|mut trial| trial.failed(Category::Network));
+        trials.into_iter().for_each(|mut trial| trial.failed(&Failure::new(Category::Network, "no")));
         assert_eq!(circuits.state("p"), CircuitState::Open { for_ms: 30_000 }, "one failed trial is enough");
 
         pass_time(30).await;
@@ -260,7 +306,7 @@ mod tests {
         pass_time(30).await;
         drop(circuits.enter("p", BREAKER).unwrap());
         let mut next = circuits.enter("p", BREAKER).unwrap();
-        next.failed(Category::Validation);
+        next.failed(&Failure::new(Category::Validation, "no"));
         drop(next);
         circuits.enter("p", BREAKER).expect("a failure that says nothing about the provider settles nothing");
     }
@@ -271,7 +317,7 @@ mod tests {
         for _ in 0..3 {
             let mut pass = circuits.enter("p", BREAKER).unwrap();
             pass.promising();
-            pass.failed(Category::Server);
+            pass.failed(&Failure::new(Category::Server, "no"));
         }
         assert_eq!(circuits.state("p"), CircuitState::Open { for_ms: 30_000 });
         pass_time(30).await;
@@ -279,7 +325,7 @@ mod tests {
         assert!(circuits.look("p").is_err());
         trial.promising();
         circuits.look("p").expect("another may try while the first one answers");
-        trial.failed(Category::Server);
+        trial.failed(&Failure::new(Category::Server, "no"));
         assert_eq!(circuits.state("p"), CircuitState::Open { for_ms: 30_000 });
     }
 
@@ -287,7 +333,7 @@ mod tests {
     async fn to_look_is_not_to_try() {
         let circuits = Arc::new(Circuits::default());
         (0..3).for_each(|_| fail(&circuits));
-        assert_eq!(circuits.look("p"), Err(Duration::from_secs(30)));
+        assert_eq!(circuits.look("p").unwrap_err().wait, Duration::from_secs(30));
         pass_time(30).await;
         circuits.look("p").unwrap();
         circuits.look("p").unwrap();
@@ -299,7 +345,7 @@ mod tests {
     async fn for_ever_is_a_time_too() {
         let circuits = Arc::new(Circuits::default());
         let breaker = Breaker { failures: 1, window: Duration::MAX, cooldown: Duration::MAX };
-        circuits.enter("p", breaker).unwrap().failed(Category::Server);
+        circuits.enter("p", breaker).unwrap().failed(&Failure::new(Category::Server, "no"));
         assert!(matches!(circuits.state("p"), CircuitState::Open { .. }));
         circuits.keep(|name| name != "p");
         assert_eq!(circuits.state("p"), CircuitState::Closed { failures: 0 });
@@ -318,13 +364,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_the_clients_fault_does_not_count() {
+    async fn circuit_stays_closed_after_failures_that_time_does_not_cure() {
         let circuits = Arc::new(Circuits::default());
-        for category in [Category::Validation, Category::NotFound, Category::Configuration, Category::Cancelled] {
+        for category in Category::ALL.into_iter().filter(|category| !counts(*category)) {
             for _ in 0..5 {
-                circuits.enter("p", BREAKER).unwrap().failed(category);
+                circuits.enter("p", BREAKER).unwrap().failed(&Failure::new(category, "no"));
             }
         }
         assert_eq!(circuits.state("p"), CircuitState::Closed { failures: 0 });
+        let counted: Vec<Category> = Category::ALL.into_iter().filter(|category| counts(*category)).collect();
+        use Category::{Network, RateLimit, Server, Timeout, Unknown};
+        assert_eq!(counted, [RateLimit, Network, Server, Timeout, Unknown]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn open_circuit_allows_fallback_only_if_all_that_opened_it_do() {
+        let circuits = Arc::new(Circuits::default());
+        let fail = |category, words: &str| circuits.enter("p", BREAKER).unwrap().failed(&Failure::new(category, words));
+        fail(Category::Server, "a");
+        fail(Category::RateLimit, "b");
+        fail(Category::Server, "c");
+        let because = circuits.look("p").unwrap_err().because;
+        assert_eq!(because.last.message, "c");
+        assert!(!because.falls_back(&Policy::default()), "a rate limit does not allow it");
+        let allowing = Policy { fallback_on: vec![Category::RateLimit], ..Policy::default() };
+        assert!(because.falls_back(&allowing));
+        pass_time(30).await;
+        fail(Category::Network, "d");
+        let because = circuits.look("p").unwrap_err().because;
+        assert!(because.falls_back(&Policy::default()), "it was opened anew, by something else");
     }
 }

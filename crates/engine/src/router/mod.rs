@@ -10,7 +10,7 @@ pub use circuit::{Breaker, CircuitState};
 pub use policy::{Backoff, Policy};
 pub use selection::{Routed, Router};
 
-pub(crate) use circuit::{Circuits, Pass};
+pub(crate) use circuit::{Circuits, Pass, Refused};
 pub(crate) use policy::{Exposure, Failed, Next, next};
 pub(crate) use retries::Retries;
 pub(crate) use selection::{Candidate, Why, circuit_of};
