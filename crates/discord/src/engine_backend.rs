@@ -51,7 +51,8 @@ impl EngineBackend {
                     StartError::UnknownModel { .. }
                     | StartError::Busy { .. }
                     | StartError::Limited { .. }
-                    | StartError::Unavailable { .. } => before,
+                    | StartError::Unavailable { .. }
+                    | StartError::Storage { .. } => before,
                 };
                 let why = self.engine.secrets().mask(&refusal(&self.model, error));
                 return EventResult { session_id, ..EventResult::error(why) };
@@ -122,11 +123,15 @@ impl Backend for EngineBackend {
 
 fn refusal(model: &str, error: StartError) -> String {
     match error {
-        StartError::UnknownModel { near } if near.is_empty() => format!("unknown model {model}"),
-        StartError::UnknownModel { near } => format!("unknown model {model}; did you mean {}?", near.join(" or ")),
-        StartError::Failed { failure, .. } => told(&failure),
-        error @ (StartError::Busy { .. } | StartError::Limited { .. } | StartError::Unavailable { .. }) => {
-            error.to_string()
+        StartError::UnknownModel { cli: Some(cli), .. } => format!("unknown model {model}: {}", cli.why),
+        StartError::UnknownModel { near, .. } if near.is_empty() => format!("unknown model {model}"),
+        StartError::UnknownModel { near, .. } => {
+            format!("unknown model {model}; did you mean {}?", near.join(" or "))
         }
+        StartError::Failed { failure, .. } => told(&failure),
+        error @ (StartError::Busy { .. }
+        | StartError::Limited { .. }
+        | StartError::Unavailable { .. }
+        | StartError::Storage { .. }) => error.to_string(),
     }
 }

@@ -15,7 +15,9 @@ use trunkline_core::failure::{Category, Failure};
 use trunkline_core::prompt;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{self, Turn};
-use trunkline_store::{LogState, Outcome, Record, SessionKey, Store, Surface, Time, TurnBegun, TurnEnded, Writer};
+use trunkline_store::{
+    LogState, Outcome, Record, SessionKey, Store, StoreError, Surface, Time, TurnBegun, TurnEnded, Writer,
+};
 
 use crate::masking::{head, masked};
 use crate::metrics::Tally;
@@ -97,9 +99,51 @@ impl Archive {
         }
     }
 
-    /// Begins the record of a turn.
+    /// Why the last record could not be written to the disk; none once one could.
+    pub(crate) async fn trouble(&self) -> Option<String> {
+        let (store, writer) = self.kept.get()?;
+        let _reason = writer.disk_trouble()?;
+        match store.try_write().await {
+            Ok(()) => {
+                writer.disk_cured();
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Begins the record of a turn, on its way into the store.
     pub(crate) fn record(&self, begun: Begun<'_>, log: Log, secrets: &Secrets) -> Recorder {
+        let (recorder, row) = self.recorder(begun, log, secrets);
+        if let Some(row) = row {
+            recorder.send(row);
+        }
+        recorder.presence.recorded();
+        recorder
+    }
+
+    /// Begins the record of a turn that is found by its name later: in the store when this returns. Where another process
+    /// keeps the database locked it is in the journal, and follows.
+    pub(crate) async fn record_surely(
+        &self,
+        begun: Begun<'_>,
+        log: Log,
+        secrets: &Secrets,
+    ) -> Result<Recorder, StoreError> {
+        let (mut recorder, row) = self.recorder(begun, log, secrets);
+        if let (Some(row), Some(writer)) = (row, recorder.writer.clone())
+            && let Ok(Err(error)) = timeout(PATIENCE, writer.send_surely(row)).await
+        {
+            recorder.ended = true;
+            return Err(error);
+        }
+        recorder.presence.recorded();
+        Ok(recorder)
+    }
+
+    fn recorder(&self, begun: Begun<'_>, log: Log, secrets: &Secrets) -> (Recorder, Option<Record>) {
         let recorder = Recorder {
+            provider: begun.provider,
             writer: self.kept.get().map(|(_, writer)| writer.clone()),
             log,
             attempts: 0,
@@ -115,9 +159,9 @@ impl Archive {
             usage: Usage::default(),
             ended: false,
         };
-        if recorder.writer.is_some() {
-            let turn = begun.turn;
-            recorder.send(Record::Begun(TurnBegun {
+        let turn = begun.turn;
+        let row = recorder.writer.is_some().then(|| {
+            Record::Begun(TurnBegun {
                 run: recorder.presence.id.clone(),
                 session: begun.session.map(|session| SessionKey(session.0.clone())),
                 owner: whose(&turn.owner),
@@ -128,10 +172,9 @@ impl Archive {
                 time: Time::now(),
                 gateway: begun.gateway.to_owned(),
                 detached: begun.detached,
-            }));
-        }
-        recorder.presence.recorded();
-        recorder
+            })
+        });
+        (recorder, row)
     }
 }
 
@@ -142,6 +185,8 @@ pub(crate) struct Begun<'a> {
     pub(crate) session: Option<&'a SessionId>,
     /// Where it works.
     pub(crate) place: String,
+    /// The provider that is to be asked first.
+    pub(crate) provider: String,
     pub(crate) turn: &'a Turn,
     /// The mark of this process.
     pub(crate) gateway: &'a str,
@@ -150,6 +195,8 @@ pub(crate) struct Begun<'a> {
 
 /// The record of one turn: its log, and what the archive has of it. One that is dropped before its end was given up.
 pub(crate) struct Recorder {
+    /// The provider of the present attempt, or of the one to come.
+    provider: String,
     writer: Option<Writer>,
     log: Log,
     presence: Arc<Presence>,
@@ -183,6 +230,7 @@ impl Recorder {
     /// The first attempt runs. While its CLI comes up there is time for the log's file.
     pub(crate) fn started(&mut self, provider: &str) {
         self.log.make();
+        provider.clone_into(&mut self.provider);
         let (run, provider, time) = (self.presence.id.clone(), provider.to_owned(), Time::now());
         self.send(Record::Started { run, provider, time });
     }
@@ -280,7 +328,9 @@ impl Recorder {
             Err(failure) => (Outcome::Failed(failure.category), &failure.message),
         };
         let took = self.began.elapsed();
-        self.tally.ended(end.provider, outcome.name(), took);
+        // One that ended before any attempt ran is counted with the provider that it was for.
+        let counted = if end.provider.is_empty() { &self.provider } else { end.provider };
+        self.tally.ended(counted, outcome.name(), took);
         let ended = TurnEnded {
             run: self.presence.id.clone(),
             provider: end.provider.to_owned(),

@@ -14,7 +14,7 @@ fn turn() -> Turn {
 
 fn begun<'a>(turn: &'a Turn, run: &str) -> Begun<'a> {
     let presence = Arc::<runs::Registry>::default().begin(run, &turn.owner, None);
-    Begun { presence, session: None, place: "/repo".into(), turn, gateway: "", detached: false }
+    Begun { presence, session: None, place: "/repo".into(), provider: "p".into(), turn, gateway: "", detached: false }
 }
 
 /// A run of that name has no file.

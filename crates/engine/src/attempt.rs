@@ -406,9 +406,6 @@ impl Live {
         match conclusion.result() {
             Err(failure) => {
                 let message = self.belongings.engine.settings.secrets.mask(&failure.message);
-                let (model, category) = (&self.model.name, failure.category.name());
-                let first_line = message.lines().next().unwrap_or_default();
-                tracing::warn!(model, category, "the CLI failed: {first_line}");
                 let hint = failure.hint.or_else(|| self.hint(failure.category));
                 Event::Failed(Failure { message, hint, ..failure })
             }

@@ -177,7 +177,6 @@ impl AtWork {
         let secrets = &self.belongings.engine.settings.secrets;
         let message = secrets.mask(&failure.message);
         let hint = failure.hint.map(|hint| secrets.mask(&hint));
-        tracing::warn!(category = failure.category.name(), "the agent failed: {message}");
         Event::Failed(Failure { message, hint, ..failure })
     }
 

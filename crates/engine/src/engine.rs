@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -25,7 +25,7 @@ use crate::archive::{Archive, Begun, End};
 use crate::compiled::Compiling;
 use crate::drift::Drift;
 use crate::explain::{self, Explanation};
-use crate::gate::{Allowance, Caps, Gate};
+use crate::gate::{Allowance, Caps, Gate, Reserved};
 use crate::git::Git;
 use crate::health::{self, Depth, Report};
 use crate::ladder::Ladder;
@@ -39,6 +39,7 @@ use crate::runs::{self, Log, Presence, Registry, Run, Sweeping};
 use crate::sandbox::Bounds;
 use crate::session::Sessions;
 use crate::session::resolve::Resolver;
+use crate::storage::{LastGood, unwritable};
 use crate::warm::{self, Budget, Wish};
 use crate::worktree::Worktrees;
 
@@ -81,16 +82,30 @@ impl Settings {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StartError {
     #[error("Unknown model")]
-    UnknownModel { near: Vec<String> },
+    UnknownModel {
+        near: Vec<String>,
+        /// The names there are.
+        models: Vec<String>,
+        /// Set where the name is that of a CLI that the gateway could run.
+        cli: Option<KnownCli>,
+    },
     /// The gateway itself is full: all slots busy and the queue too long.
     #[error("{message}")]
     Busy { message: String, retry_after: Duration },
     /// Whoever asks has had their share for now.
     #[error("{message}")]
     Limited { message: String, retry_after: Duration },
-    /// Everyone who could answer has failed too often of late.
+    /// The circuits of all that could answer are open.
     #[error("{message}")]
-    Unavailable { message: String, retry_after: Duration },
+    Unavailable {
+        message: String,
+        retry_after: Duration,
+        /// The failure that opened one of them.
+        last: Option<Failure>,
+    },
+    /// The state folder takes no writes: what was promised of the run could not be kept.
+    #[error("the state folder cannot be written: {reason}")]
+    Storage { reason: String, retry_after: Duration },
     #[error("{failure}")]
     Failed {
         failure: Failure,
@@ -98,6 +113,13 @@ pub enum StartError {
         run: String,
         attempts: Vec<Attempted>,
     },
+}
+
+/// A CLI that could be a model and is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownCli {
+    pub why: String,
+    pub remedy: String,
 }
 
 impl From<Failure> for StartError {
@@ -121,6 +143,7 @@ pub(crate) struct Inner {
     pub(crate) drift: Drift,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) archive: Archive,
+    pub(crate) storage: LastGood,
     pub(crate) worktrees: Worktrees,
     pub(crate) runs: Arc<Registry>,
     pub(crate) sweeping: Sweeping,
@@ -151,6 +174,7 @@ impl Engine {
             worktrees: Worktrees::new(git, settings.worktrees.clone(), &settings.state),
             sessions: Arc::new(Sessions::new(&settings.state)),
             archive: Archive::default(),
+            storage: LastGood::default(),
             runs: Arc::default(),
             sweeping: Sweeping::default(),
             claiming: tokio::sync::Mutex::default(),
@@ -253,7 +277,7 @@ impl Engine {
 
     /// Starts a turn: waits for a slot, makes its workspace, starts its CLI; and if that fails, whoever may take its place.
     pub async fn start(&self, mut turn: Turn) -> Result<Run, StartError> {
-        let ready = self.ready(&turn)?;
+        let ready = self.reserve(self.ready(&turn)?, &turn).await?;
         match ready.on_disconnect(&turn) {
             OnDisconnect::Cancel => {
                 let run = turn.run.take().unwrap_or_else(runs::name);
@@ -268,12 +292,27 @@ impl Engine {
     pub(crate) fn ready(&self, turn: &Turn) -> Result<Ready, StartError> {
         let models = self.models();
         let Some(candidates) = models.candidates(&turn.model) else {
-            let names = models.names();
-            return Err(StartError::UnknownModel { near: near(&turn.model, names.iter().map(String::as_str)) });
+            return Err(self.unknown_model(&models, &turn.model));
         };
         let candidates = able(turn, candidates)?;
         self.inner.gate.admit(&turn.owner, &turn.model)?;
-        Ok(Ready { candidates, models })
+        Ok(Ready { candidates, models, reserved: None, recording: Recording::Queued })
+    }
+
+    /// Takes what a run needs before it is promised: a disk that takes its record, and a slot or a place in the queue.
+    pub(crate) async fn reserve(&self, ready: Ready, turn: &Turn) -> Result<Ready, StartError> {
+        self.inner.check_storage(turn.surface).await?;
+        let first = ready.candidates.first().map_or(turn.model.as_str(), |first| first.model.name.as_str());
+        let reserved = self.inner.gate.reserve(&turn.owner, first)?;
+        Ok(Ready { reserved: Some(reserved), ..ready })
+    }
+
+    /// Says what there is instead, and of a CLI that is known why it is not among that.
+    fn unknown_model(&self, models: &Models, name: &str) -> StartError {
+        let names = models.names();
+        let near = near(name, names.iter().map(String::as_str));
+        let cli = models.known_cli(name, self.inner.settings.variable("PATH"));
+        StartError::UnknownModel { near, models: names, cli }
     }
 
     /// Begins the run that is registered there. Whoever stops it there stops it here.
@@ -288,18 +327,26 @@ impl Engine {
 
     async fn climb(&self, ready: Ready, turn: Turn, presence: Arc<Presence>) -> Result<Course, StartError> {
         let (inner, run) = (&self.inner, presence.id.clone());
-        let place = ready.candidates.first().map(|first| first.model.repo.display().to_string());
+        let first = ready.candidates.first().map(|first| &first.model);
+        let place = first.map(|model| model.repo.display().to_string());
+        let provider = first.map(|model| model.backend.name().to_owned());
         let begun = Begun {
             detached: presence.is_detached(),
             presence,
             session: turn.session.as_ref(),
             place: place.unwrap_or_default(),
+            provider: provider.unwrap_or_default(),
             turn: &turn,
             gateway: &inner.mark,
         };
         let log = Log::new(&inner.settings.state, &run, inner.settings.secrets.clone());
-        let recorder = inner.archive.record(begun, log, &inner.settings.secrets);
-        let resolver = Resolver { sessions: &inner.sessions, gate: &inner.gate, turn: &turn };
+        let secrets = &inner.settings.secrets;
+        let recorder = match ready.recording {
+            Recording::Queued => inner.archive.record(begun, log, secrets),
+            Recording::Durable => inner.archive.record_surely(begun, log, secrets).await.map_err(unwritable)?,
+        };
+        let reserved = Mutex::new(ready.reserved);
+        let resolver = Resolver { sessions: &inner.sessions, gate: &inner.gate, turn: &turn, reserved };
         let resolved = match resolver.resolve(ready.candidates).await {
             Ok(resolved) => resolved,
             Err(error) => {
@@ -308,8 +355,9 @@ impl Engine {
                 return Err(error);
             }
         };
+        let reserved = resolver.reserved.into_inner().unwrap_or_else(PoisonError::into_inner);
         let named = turn.session.is_some();
-        let ladder = Ladder::new(Arc::clone(inner), ready.models, run, turn, resolved);
+        let ladder = Ladder::new(Arc::clone(inner), ready.models, run, turn, resolved, reserved);
         if let Some(thread) = ladder.thread.as_ref().filter(|thread| thread.resumes() && !named) {
             recorder.goes_on(thread.id(), &ladder.turn);
         }
@@ -357,9 +405,25 @@ impl Engine {
 pub(crate) struct Ready {
     models: Arc<Models>,
     candidates: Vec<Candidate>,
+    reserved: Option<Reserved>,
+    recording: Recording,
+}
+
+/// When a run may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Recording {
+    /// Once its record is queued: the client waits for the answer.
+    Queued,
+    /// Once its record is in the store: the client may come back for the answer.
+    Durable,
 }
 
 impl Ready {
+    /// The same, of a run that is found by its name later.
+    pub(crate) fn durably(self) -> Self {
+        Self { recording: Recording::Durable, ..self }
+    }
+
     /// What becomes of the run if its client goes away. Who leaves a page, a channel or a terminal means to stop it.
     pub(crate) fn on_disconnect(&self, turn: &Turn) -> OnDisconnect {
         let of_model = || match turn.surface {
@@ -381,7 +445,8 @@ impl StartError {
             | Self::UnknownModel { .. }
             | Self::Busy { .. }
             | Self::Limited { .. }
-            | Self::Unavailable { .. } => self,
+            | Self::Unavailable { .. }
+            | Self::Storage { .. } => self,
         }
     }
 }

@@ -118,12 +118,45 @@ impl Gate {
         Ok(())
     }
 
-    /// Waits for a slot, when it is the owner's turn. Dropping the future leaves the queue.
-    pub(crate) async fn enter(&self, owner: &Owner, model: &str) -> Result<Permit, StartError> {
+    /// Takes a free slot, or a place in the queue for one: a run that has either may be promised.
+    pub(crate) fn reserve(&self, owner: &Owner, model: &str) -> Result<Reserved, StartError> {
         let shared = &self.shared;
+        if shared.state().desk.enter(&shared.caps, owner, model) {
+            return Ok(Reserved::Slot(Permit::new(shared, owner, model)));
+        }
+        Waiting::join(shared, owner).map(Reserved::Place)
+    }
+
+    /// Exchanges a slot for a place in the queue, so that others can use it while its holder waits for something else.
+    /// Keeps the slot if there is no place.
+    pub(crate) fn place_for(&self, owner: &Owner, reserved: Option<Reserved>) -> Result<Reserved, StartError> {
+        match reserved {
+            Some(Reserved::Place(place)) => Ok(Reserved::Place(place)),
+            Some(Reserved::Slot(permit)) => {
+                Ok(Waiting::join(&self.shared, owner).map_or(Reserved::Slot(permit), Reserved::Place))
+            }
+            None => Waiting::join(&self.shared, owner).map(Reserved::Place),
+        }
+    }
+
+    /// Waits for a slot, when it is the owner's turn. Dropping the future leaves the queue.
+    pub(crate) async fn enter(
+        &self,
+        owner: &Owner,
+        model: &str,
+        reserved: Option<Reserved>,
+    ) -> Result<Permit, StartError> {
+        let shared = &self.shared;
+        let place = match reserved {
+            Some(Reserved::Slot(permit)) if permit.model == model => return Ok(permit),
+            // Of another model, which is not tried after all.
+            Some(slot @ Reserved::Slot(_)) => self.place_for(owner, Some(slot)).ok().filter(Reserved::is_place),
+            Some(Reserved::Place(_)) | None => reserved,
+        };
         if shared.state().desk.enter(&shared.caps, owner, model) {
             return Ok(Permit::new(shared, owner, model));
         }
+        let _place = self.place_for(owner, place)?;
         let began = Instant::now();
         let wait = async {
             let mut line = Line::up(shared, owner, model);
@@ -135,14 +168,13 @@ impl Gate {
         Ok(permit)
     }
 
-    /// Waits for what a run needs, as one of those who may wait and no longer than they may.
+    /// Waits for what a run needs, no longer than one may wait in the queue. The caller has a place in it.
     pub(crate) async fn in_queue<T>(
         &self,
         owner: &Owner,
         wait: impl Future<Output = T>,
         missing: &str,
     ) -> Result<T, StartError> {
-        let _waiting = Waiting::join(&self.shared, owner)?;
         let limit = self.shared.caps.queue_timeout;
         tokio::time::timeout(limit, wait).await.map_err(|_elapsed| {
             let state = self.shared.state();
@@ -211,18 +243,30 @@ impl State {
     }
 }
 
-/// One of those who may wait.
-struct Waiting<'a> {
-    shared: &'a Shared,
-    owner: &'a Owner,
+/// What a run has before it begins.
+pub(crate) enum Reserved {
+    Slot(Permit),
+    Place(Waiting),
 }
 
-impl<'a> Waiting<'a> {
-    fn join(shared: &'a Shared, owner: &'a Owner) -> Result<Self, StartError> {
+impl Reserved {
+    fn is_place(&self) -> bool {
+        matches!(self, Self::Place(_))
+    }
+}
+
+/// A place in the queue; given back when dropped.
+pub(crate) struct Waiting {
+    shared: Arc<Shared>,
+    owner: Owner,
+}
+
+impl Waiting {
+    fn join(shared: &Arc<Shared>, owner: &Owner) -> Result<Self, StartError> {
         let mut state = shared.state();
         let caps = &shared.caps;
         match state.desk.join(caps, owner) {
-            Ok(()) => Ok(Self { shared, owner }),
+            Ok(()) => Ok(Self { shared: Arc::clone(shared), owner: owner.clone() }),
             Err(Full::Queue) => Err(StartError::Busy {
                 message: format!("all {} slots are busy and {} requests wait already", caps.runs, caps.queue),
                 retry_after: state.estimate(caps, owner, false),
@@ -235,9 +279,9 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiting {
     fn drop(&mut self) {
-        self.shared.state().desk.leave(self.owner);
+        self.shared.state().desk.leave(&self.owner);
     }
 }
 

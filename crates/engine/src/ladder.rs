@@ -15,9 +15,9 @@ use crate::StartError;
 use crate::attempt::Attempt;
 use crate::begin::{NotBegun, Try};
 use crate::engine::Inner;
-use crate::gate::Permit;
+use crate::gate::{Permit, Reserved};
 use crate::models::Models;
-use crate::router::{Candidate, Exposure, Failed, Next, Pass, Why, circuit_of, next};
+use crate::router::{Candidate, Exposure, Failed, Next, Pass, Refused, Why, circuit_of, next};
 use crate::sandbox;
 use crate::session::resolve::Resolved;
 use crate::session::{Place, Thread, end_of_past};
@@ -51,14 +51,16 @@ pub(crate) struct Ladder {
     pub(crate) attempts: Vec<Attempted>,
     /// Why the last of them failed.
     last: Option<Failure>,
-    /// The shortest time after which one that is left alone may be asked again.
-    soonest: Option<Duration>,
+    /// The open circuit that may be tried again first.
+    refused: Option<Refused>,
     /// What there is to tell about the way.
     pub(crate) events: Vec<Event>,
     /// The session is held from the first attempt to the last: nobody's turn comes between them.
     pub(crate) thread: Option<Thread>,
     /// Where the session had left off when the turn began: each attempt starts there.
     place: Option<Place>,
+    /// What was taken for the first attempt before the run was promised.
+    reserved: Option<Reserved>,
     /// The attempt before, while something of it may still run.
     pub(crate) predecessor: Option<oneshot::Receiver<()>>,
 }
@@ -81,6 +83,7 @@ impl Ladder {
         run: String,
         mut turn: Turn,
         resolved: Resolved,
+        reserved: Option<Reserved>,
     ) -> Self {
         engine.retries.earn();
         let notice = resolved.notice();
@@ -99,10 +102,11 @@ impl Ladder {
             wait: None,
             attempts: Vec::new(),
             last: None,
-            soonest: None,
+            refused: None,
             events: Vec::new(),
             thread,
             predecessor: None,
+            reserved,
         };
         if let Some(notice) = notice {
             ladder.tell(notice);
@@ -128,11 +132,11 @@ impl Ladder {
                 return Err(self.nobody());
             };
             let circuit = circuit_of(&model);
-            if let Err(wait) = self.engine.circuits.look(&circuit) {
-                self.left_alone(&model, wait);
+            if let Err(refused) = self.engine.circuits.look(&circuit) {
+                self.skip(&model, refused);
                 continue;
             }
-            let permit = match self.engine.gate.enter(&self.turn.owner, &model.name).await {
+            let permit = match self.engine.gate.enter(&self.turn.owner, &model.name, self.reserved.take()).await {
                 Ok(permit) => permit,
                 // Full is full, whoever is next; but why we came here says more.
                 Err(busy) => return Err(self.last.take().map_or(busy, |failure| self.ended(failure))),
@@ -140,8 +144,8 @@ impl Ladder {
             // Only who can start at once: a trial that waits for a slot would keep others from trying.
             let mut pass = match self.engine.circuits.enter(&circuit, self.models.policy().breaker) {
                 Ok(pass) => pass,
-                Err(wait) => {
-                    self.left_alone(&model, wait);
+                Err(refused) => {
+                    self.skip(&model, refused);
                     continue;
                 }
             };
@@ -211,6 +215,10 @@ impl Ladder {
             workspace,
             sandbox: sandbox::held(model, self.engine.settings.sandbox),
         };
+        if let (Some(failure), Some(reason)) = (failure, &attempted.message) {
+            let (run, model, provider) = (&self.run, &attempted.model, &attempted.provider);
+            tracing::warn!(run, model, provider, category = failure.category.name(), "attempt failed: {reason}");
+        }
         self.attempts.push(attempted.clone());
         self.events.push(Event::Attempted(attempted.into()));
     }
@@ -238,7 +246,10 @@ impl Ladder {
         // A model that the client made up says nothing about the provider.
         let made_up = self.candidates[self.at].why == Why::AskedModel && failure.category == Category::Unknown;
         if !made_up && (!matches!(decided, Next::Retry { .. }) || pass.is_trial()) {
-            pass.failed(failure.category);
+            pass.failed(&Failure {
+                message: brief(&self.engine.settings.secrets.mask(&failure.message)),
+                ..failure.clone()
+            });
         }
         match decided {
             Next::Stop => {
@@ -326,31 +337,49 @@ impl Ladder {
         self.retries = 0;
     }
 
-    /// A circuit is open. Who was asked by this turn and failed is moved on from only as the failure allows.
-    fn left_alone(&mut self, model: &Model, wait: Duration) {
-        let name = &model.name;
-        self.soonest = Some(self.soonest.map_or(wait, |soonest| soonest.min(wait)));
+    /// Moves on from a provider whose circuit is open, if the failures that opened it allow another provider. One that this
+    /// turn has asked before is moved on from as its own failure allows.
+    fn skip(&mut self, model: &Model, refused: Refused) {
+        let policy = self.models.policy();
         let may_move = match &self.last {
-            Some(failure) if self.retries > 0 => self.models.policy().falls_back(failure.category),
-            Some(_) | None => true,
+            Some(failure) if self.retries > 0 => policy.falls_back(failure.category),
+            Some(_) | None => refused.because.falls_back(policy),
         };
+        self.tell(format!(
+            "{}: circuit open: skipped for {:.0?} after repeated failures ({})",
+            model.name,
+            refused.wait,
+            refused.because.last.category.name()
+        ));
+        if self.refused.as_ref().is_none_or(|soonest| refused.wait < soonest.wait) {
+            self.refused = Some(refused);
+        }
         if may_move {
-            self.tell(format!("{name} has failed too often of late and is left alone for {wait:.0?}"));
             self.step();
         } else {
             self.at = self.candidates.len();
         }
     }
 
-    /// There is nobody left to ask.
+    /// There is no candidate left to ask.
     fn nobody(&mut self) -> StartError {
         if let Some(failure) = self.last.take() {
             return self.ended(failure);
         }
-        let names: Vec<&str> = self.candidates.iter().map(|candidate| candidate.model.backend.name()).collect();
-        let retry_after = self.soonest.unwrap_or(Duration::from_secs(1)).min(MAX_WAIT);
-        let message = format!("{} failed too often of late and is left alone for now", names.join(", "));
-        StartError::Unavailable { message, retry_after }
+        let mut names: Vec<&str> = self.candidates.iter().map(|candidate| candidate.model.backend.name()).collect();
+        names.dedup();
+        let names = names.join(", ");
+        let Some(Refused { wait, because }) = self.refused.take() else {
+            let message = format!("{names}: no provider is left to ask");
+            return StartError::Unavailable { message, retry_after: Duration::from_secs(1), last: None };
+        };
+        let Failure { category, message, .. } = &because.last;
+        let message = format!(
+            "circuit open: {names} skipped for {:.0?} after repeated failures; the last one: {}: {message}",
+            wait,
+            category.name()
+        );
+        StartError::Unavailable { message, retry_after: wait.min(MAX_WAIT), last: Some(because.last.clone()) }
     }
 
     fn tell(&mut self, message: String) {
@@ -383,8 +412,11 @@ impl StartError {
     pub(crate) fn as_failure(&self) -> Failure {
         match self {
             Self::Failed { failure, .. } => failure.clone(),
-            Self::Busy { message, retry_after } | Self::Unavailable { message, retry_after } => {
+            Self::Busy { message, retry_after } | Self::Unavailable { message, retry_after, .. } => {
                 Failure::new(Category::Server, message.clone()).retry_after(Some(*retry_after))
+            }
+            Self::Storage { retry_after, .. } => {
+                Failure::new(Category::Server, self.to_string()).retry_after(Some(*retry_after))
             }
             Self::Limited { message, retry_after } => {
                 Failure::new(Category::RateLimit, message.clone()).retry_after(Some(*retry_after))

@@ -39,13 +39,14 @@ mod runs;
 mod sandbox;
 mod scratch;
 mod session;
+mod storage;
 #[cfg(test)]
 mod test_models;
 mod untrusted;
 mod warm;
 mod worktree;
 
-pub use engine::{Engine, Settings, StartError};
+pub use engine::{Engine, KnownCli, Settings, StartError};
 pub use environment::{of_executable, secret_values};
 pub use explain::{Explanation, Rung};
 pub use folder::same_folder;

@@ -26,7 +26,7 @@ pub struct Metrics {
 /// Turns of one provider that ended in the same way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turns {
-    /// Empty for those that never came to one.
+    /// The one that was asked last, or was to be asked first.
     pub provider: String,
     /// `ok`, or the category of the failure.
     pub outcome: &'static str,

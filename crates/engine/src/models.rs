@@ -1,12 +1,15 @@
 //! What clients can ask for: models by name, the router's names, and the one that answers for all others.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use trunkline_core::model::{Backend, Model};
-use trunkline_core::provider;
+use trunkline_core::provider::{self, Provider};
 
+use crate::KnownCli;
+use crate::program::locate;
 use crate::router::{Candidate, Policy, Router, Why};
 
 /// The models there are, in the order of their file, and the router.
@@ -19,6 +22,8 @@ pub struct Models {
     policy: Arc<Policy>,
     /// There whatever the files say, unless they mean another by the name.
     built_in: Vec<Arc<Model>>,
+    /// Every recipe there is, whether some model uses it or not.
+    recipes: Vec<Arc<Provider>>,
 }
 
 impl Models {
@@ -60,6 +65,13 @@ impl Models {
                 Arc::make_mut(model).readable.extend_from_slice(folders);
             }
         }
+        self
+    }
+
+    /// The same, knowing these recipes: a name that is one of them and no model is explained.
+    #[must_use]
+    pub fn with_recipes(mut self, recipes: impl IntoIterator<Item = Arc<Provider>>) -> Self {
+        self.recipes = recipes.into_iter().collect();
         self
     }
 
@@ -114,6 +126,40 @@ impl Models {
     /// Whether a name means something, whoever it is.
     pub fn knows(&self, name: &str) -> bool {
         self.candidates(name).is_some()
+    }
+
+    /// Whether some provider behind this name keeps sessions. A name that means nothing is somebody else's to refuse.
+    pub fn keeps_sessions(&self, name: &str) -> bool {
+        let candidates = self.candidates(name);
+        candidates.is_none_or(|candidates| candidates.iter().any(|candidate| candidate.model.backend.resumes()))
+    }
+
+    /// Why a CLI of this name, or of its first part, is no model; none where no recipe has that name.
+    pub(crate) fn known_cli(&self, name: &str, search_path: Option<&OsStr>) -> Option<KnownCli> {
+        let name = name.split('/').next().unwrap_or(name);
+        let recipe = self.recipes.iter().find(|recipe| recipe.name == name || recipe.program == name)?;
+        let program = &recipe.program;
+        Some(match locate(recipe, None, search_path) {
+            Err(_) => {
+                let places =
+                    || std::env::split_paths(search_path.unwrap_or_default()).map(|at| at.display().to_string());
+                let remedy = match &recipe.install {
+                    Some(install) => format!("install it: {install}"),
+                    None => format!("it was looked for in {}", places().collect::<Vec<_>>().join(", ")),
+                };
+                KnownCli {
+                    why: format!("{name} is not installed: there is no program {program} on the gateway's PATH"),
+                    remedy: format!("{remedy}; then restart the gateway or send it SIGHUP"),
+                }
+            }
+            Ok(located) => KnownCli {
+                why: format!("{name} is installed, but no configured model uses it"),
+                remedy: format!(
+                    "found at {}; add a model with \"driver\": \"{name}\" to models.json",
+                    located.path.display()
+                ),
+            },
+        })
     }
 
     /// Where a turn for this name may be tried, in order: a model and its fallbacks, or the router's candidates.

@@ -20,32 +20,32 @@ async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
 async fn a_full_queue_refuses_and_a_long_wait_ends() {
     let gate = gate(1, 1, 1);
     let owner = local();
-    let held = gate.enter(&owner, "a").await.unwrap();
-    let (waited, refused) = tokio::join!(gate.enter(&owner, "a"), gate.enter(&owner, "a"));
+    let held = gate.enter(&owner, "a", None).await.unwrap();
+    let (waited, refused) = tokio::join!(gate.enter(&owner, "a", None), gate.enter(&owner, "a", None));
     assert!(matches!(refused, Err(StartError::Busy { .. })), "{refused:?}");
     assert!(matches!(waited, Err(StartError::Busy { message, .. }) if message.contains("60 s")));
     drop(held);
-    gate.enter(&owner, "a").await.unwrap();
+    gate.enter(&owner, "a", None).await.unwrap();
 }
 
 #[tokio::test]
 async fn one_model_cannot_take_every_slot() {
     let gate = gate(2, 1, 8);
     let owner = local();
-    let _a = gate.enter(&owner, "a").await.unwrap();
-    let mut second = pin!(gate.enter(&owner, "a"));
+    let _a = gate.enter(&owner, "a", None).await.unwrap();
+    let mut second = pin!(gate.enter(&owner, "a", None));
     assert!(is_pending(&mut second).await);
-    gate.enter(&owner, "b").await.unwrap();
+    gate.enter(&owner, "b", None).await.unwrap();
 }
 
 #[tokio::test]
 async fn case_72_who_leaves_is_not_served() {
     let gate = gate(1, 1, 8);
     let owner = local();
-    let held = gate.enter(&owner, "a").await.unwrap();
-    let mut last = pin!(gate.enter(&owner, "a"));
+    let held = gate.enter(&owner, "a", None).await.unwrap();
+    let mut last = pin!(gate.enter(&owner, "a", None));
     {
-        let mut leaves = pin!(gate.enter(&owner, "a"));
+        let mut leaves = pin!(gate.enter(&owner, "a", None));
         assert!(is_pending(&mut leaves).await);
         assert!(is_pending(&mut last).await);
         assert_eq!(gate.waiting(), 2);
@@ -57,7 +57,7 @@ async fn case_72_who_leaves_is_not_served() {
     assert_eq!(permit.waited.map(|(_, ahead)| ahead), Some(1));
     drop(permit);
     assert_eq!(gate.waiting(), 0);
-    gate.enter(&owner, "a").await.unwrap();
+    gate.enter(&owner, "a", None).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,20 +66,20 @@ async fn a_keys_own_limits_are_its_own_and_said_so() {
     let mut caps = Caps { queue_timeout: Duration::from_secs(60), ..Caps::of(4, 100) };
     caps.keys.insert(key.clone(), KeyCaps { runs: 1, queue: 1, per_minute: None });
     let gate = Gate::new(caps);
-    let _held = gate.enter(&key, "m").await.unwrap();
-    let (waited, refused) = tokio::join!(gate.enter(&key, "m"), gate.enter(&key, "m"));
+    let _held = gate.enter(&key, "m", None).await.unwrap();
+    let (waited, refused) = tokio::join!(gate.enter(&key, "m", None), gate.enter(&key, "m", None));
     assert!(matches!(refused, Err(StartError::Limited { .. })), "{refused:?}");
     assert!(matches!(waited, Err(StartError::Limited { .. })), "{waited:?}");
-    gate.enter(&other, "m").await.unwrap();
+    gate.enter(&other, "m", None).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn how_long_to_stay_away_is_what_runs_took() {
     let gate = gate(2, 2, 0);
     let owner = local();
-    let permits = [gate.enter(&owner, "a").await.unwrap(), gate.enter(&owner, "a").await.unwrap()];
+    let permits = [gate.enter(&owner, "a", None).await.unwrap(), gate.enter(&owner, "a", None).await.unwrap()];
     let refused = |gate: Gate| async move {
-        match gate.enter(&local(), "a").await {
+        match gate.enter(&local(), "a", None).await {
             Err(StartError::Busy { retry_after, .. }) => (gate, retry_after),
             other => panic!("{other:?}"),
         }
@@ -88,7 +88,7 @@ async fn how_long_to_stay_away_is_what_runs_took() {
     assert_eq!(unknown, USUAL);
     tokio::time::sleep(Duration::from_secs(30)).await;
     drop(permits);
-    let _both = [gate.enter(&owner, "a").await.unwrap(), gate.enter(&owner, "a").await.unwrap()];
+    let _both = [gate.enter(&owner, "a", None).await.unwrap(), gate.enter(&owner, "a", None).await.unwrap()];
     assert_eq!(refused(gate).await.1, Duration::from_secs(30));
 }
 
@@ -117,4 +117,30 @@ async fn requests_in_a_minute_of_a_key_a_model_and_all() {
     assert_eq!(wait(gate.admit(&local(), "o")), ("busy", 10), "a refused request is not counted");
     tokio::time::advance(Duration::from_secs(30)).await;
     gate.admit(&key, "m").unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn place_is_kept_for_a_run_that_reserved_it_when_queue_fills_up() {
+    let (gate, owner) = (gate(1, 1, 1), local());
+    let Ok(Reserved::Slot(running)) = gate.reserve(&owner, "a") else { panic!("a slot is free") };
+    let place = gate.reserve(&owner, "a").unwrap();
+    assert!(matches!(place, Reserved::Place(_)));
+    assert!(matches!(gate.reserve(&owner, "a"), Err(StartError::Busy { .. })), "slot and queue are taken");
+    let mut waits = pin!(gate.enter(&owner, "a", Some(place)));
+    assert!(is_pending(&mut waits).await, "it waits in the place that it has");
+    assert_eq!(gate.waiting(), 1);
+    drop(running);
+    waits.await.unwrap();
+}
+
+#[tokio::test]
+async fn slot_is_given_up_for_a_place_when_a_session_is_waited_for() {
+    let (gate, owner) = (gate(1, 1, 1), local());
+    let slot = gate.reserve(&owner, "a").unwrap();
+    let place = gate.place_for(&owner, Some(slot)).unwrap();
+    assert!(matches!(place, Reserved::Place(_)));
+    let other = gate.reserve(&owner, "a").unwrap();
+    assert!(matches!(other, Reserved::Slot(_)), "others can use the slot meanwhile");
+    let kept = gate.place_for(&owner, Some(other)).unwrap();
+    assert!(matches!(kept, Reserved::Slot(_)), "without a free place the slot is kept: the run was promised");
 }

@@ -50,7 +50,7 @@ async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<Stri
     let id = format!("probe-{}", uuid::Uuid::now_v7());
     let permit = engine
         .gate
-        .enter(&Owner::default(), &model.name)
+        .enter(&Owner::default(), &model.name, None)
         .await
         .map_err(|_busy| Failure::new(Category::Cancelled, "not probed: busy"))?;
     let attempt = Try {

@@ -56,12 +56,12 @@ impl Engine {
         Run::attached(&self.inner.settings.state, live, interest).await
     }
 
-    /// Starts a run that nobody waits for. Its name, once others can find it by that.
+    /// Starts a run that no client waits for. Returns its name once it can be found by that; an error means that nothing
+    /// ran and nothing is left of it.
     pub async fn launch(&self, turn: Turn) -> Result<String, StartError> {
-        let ready = self.ready(&turn)?;
-        let live = self.drive(ready, turn, OnDisconnect::Detach, Keyed::No);
-        live.known().await;
-        self.inner.archive.flush().await;
+        let ready = self.reserve(self.ready(&turn)?, &turn).await?;
+        let live = self.drive(ready.durably(), turn, OnDisconnect::Detach, Keyed::No);
+        live.known().await?;
         Ok(live.id.clone())
     }
 

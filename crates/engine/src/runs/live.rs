@@ -210,11 +210,15 @@ impl Live {
         self.progress.send_modify(|progress| progress.recorded = true);
     }
 
-    /// Returns when it has a row, or never will.
-    pub(super) async fn known(&self) {
+    /// Returns when it has a row; an error says why it never will.
+    pub(super) async fn known(&self) -> Result<(), StartError> {
         let known = |progress: &Progress| progress.recorded || progress.end.is_some();
         let mut progress = self.progress();
-        let _it_is_held_by_us = progress.wait_for(known).await.is_ok();
+        // The sender is ours, so there is always an answer.
+        match progress.wait_for(known).await.as_deref() {
+            Ok(Progress { recorded: false, end: Some(End::Refused(error)), .. }) => Err(error.clone()),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     pub(crate) fn begun(&self, by: &By) {

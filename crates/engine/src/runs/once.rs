@@ -13,6 +13,7 @@ use super::follow::Follow;
 use crate::StartError;
 use crate::engine::Engine;
 use crate::session::whose;
+use crate::storage::unwritable;
 
 /// How long a key means the same request.
 const KEPT: Duration = Duration::from_hours(24);
@@ -55,7 +56,7 @@ impl Engine {
     async fn claim(&self, once: Once) -> Result<Joined<Run>, NotOnce> {
         let Once { mut turn, key, request } = once;
         let ready = self.ready(&turn)?;
-        let _one_at_a_time = self.inner.claiming.lock().await;
+        let one_at_a_time = self.inner.claiming.lock().await;
         let run = turn.run.get_or_insert_with(super::name).clone();
         let (owner, key) = (whose(&turn.owner), *blake3::hash(key.as_bytes()).as_bytes());
         if let Some(store) = self.inner.archive.store() {
@@ -69,18 +70,26 @@ impl Engine {
                             return Ok(joined);
                         }
                         // It never came to be.
-                        self.unclaim(&run).await;
+                        store.unclaim(&run).await.map_err(unwritable)?;
                     }
-                    Err(error) => {
-                        tracing::warn!(%error, "a request cannot be told from its repetition");
-                        break;
-                    }
+                    // Without the claim a repetition would run once more.
+                    Err(error) => return Err(unwritable(error).into()),
                 }
             }
         }
+        let ready = match self.reserve(ready, &turn).await {
+            Ok(ready) => ready.durably(),
+            Err(error) => {
+                self.unclaim(&run).await;
+                return Err(error.into());
+            }
+        };
         let on_disconnect = ready.on_disconnect(&turn);
         let live = self.drive(ready, turn, on_disconnect, Keyed::Yes);
         let interest = live.interest();
+        // From here on a repetition finds the run itself.
+        drop(one_at_a_time);
+        live.known().await?;
         let state = self.inner.settings.state.clone();
         let start = Box::pin(async move { Run::attached(&state, live, interest).await });
         Ok(Joined { run, replayed: false, start })

@@ -1,6 +1,6 @@
 //! Which conversation a turn is part of: one that the client names, one that it shows, or a new one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use trunkline_core::event::{FoundBy, SessionId};
@@ -13,7 +13,7 @@ use super::thread::{Beginning, Thread};
 use super::{Sessions, Turn as Right};
 use crate::StartError;
 use crate::folder::same_folder;
-use crate::gate::Gate;
+use crate::gate::{Gate, Reserved};
 use crate::router::Candidate;
 
 /// A turn, who may answer it, and in which conversation: none where nobody who may answer keeps any.
@@ -26,6 +26,8 @@ pub(crate) struct Resolver<'a> {
     pub(crate) sessions: &'a Arc<Sessions>,
     pub(crate) gate: &'a Gate,
     pub(crate) turn: &'a Turn,
+    /// The turn's slot or place in the queue. It waits for a conversation in a place, never in a slot that others could use.
+    pub(crate) reserved: Mutex<Option<Reserved>>,
 }
 
 /// A conversation that the client has shown.
@@ -179,7 +181,11 @@ impl Resolver<'_> {
         if let Some(right) = (&mut enter).now_or_never() {
             return Ok(right);
         }
-        self.gate.in_queue(&self.turn.owner, enter, "the session was not free").await.map_err(|error| match error {
+        let taken = self.reserved().take();
+        let place = self.gate.place_for(&self.turn.owner, taken)?;
+        let entered = self.gate.in_queue(&self.turn.owner, enter, "the session was not free").await;
+        *self.reserved() = Some(place);
+        entered.map_err(|error| match error {
             StartError::Busy { message, retry_after } => {
                 let who = self.sessions.elsewhere(id).filter(|process| *process != std::process::id());
                 let who = who.map(|process| format!(": process {process} speaks in it")).unwrap_or_default();
@@ -188,8 +194,13 @@ impl Resolver<'_> {
             StartError::UnknownModel { .. }
             | StartError::Limited { .. }
             | StartError::Unavailable { .. }
+            | StartError::Storage { .. }
             | StartError::Failed { .. } => error,
         })
+    }
+
+    fn reserved(&self) -> MutexGuard<'_, Option<Reserved>> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn beginning(&self) -> Beginning<'_> {
@@ -278,7 +289,8 @@ mod tests {
         let after = After { known, succeeded: true, asked: "m".into(), begins: "Hi".into(), heads: Vec::new() };
         // On its way into the store, and no further.
         let _sent = one.book.keep(one.book.note(after)).await;
-        let resolver = Resolver { sessions: &other, gate: &Gate::new(Caps::default()), turn: &turn };
+        let resolver =
+            Resolver { sessions: &other, gate: &Gate::new(Caps::default()), turn: &turn, reserved: Mutex::default() };
         let candidate = Candidate { model: Arc::new(model), why: Why::Asked };
         let resolved = resolver.resolve(vec![candidate]).await.unwrap_or_else(|error| panic!("{error:?}"));
         let resumption = resolved.thread.unwrap().resumption();
