@@ -23,6 +23,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use crate::auth::Peer;
+use crate::framing::{Framed, Verdict};
 use crate::stall::StallGuard;
 use crate::{App, Door, Stop, handle};
 
@@ -145,15 +146,17 @@ async fn connection<D: Door>(socket: TcpStream, from: IpAddr, app: Arc<App<D>>, 
     // Every frame is a write of its own and must not wait for the one before.
     let _best_effort = socket.set_nodelay(true);
     let limits = &app.config.limits;
-    let mut io = StallGuard::new(socket, limits.write_stall);
+    // hyper takes up to twice its buffer before it says that a head is too large.
+    let (mut io, verdicts) = Framed::new(StallGuard::new(socket, limits.write_stall), 4 * limits.header_bytes);
     let refused = AtomicBool::new(false);
     let service = service_fn(|request: http::Request<Incoming>| {
         let routes = routes.clone();
-        let (app, refused) = (&app, &refused);
+        let (app, refused, verdict) = (&app, &refused, verdicts.next());
         async move {
             let has_body = !request.is_end_stream();
-            let response = handle(app, routes, peer, request.map(Body::new)).await;
-            refused.store(has_body && leaves_body_unread(response.status()), Ordering::Relaxed);
+            let response = handle(app, routes, peer, verdict, request.map(Body::new)).await;
+            let unread = matches!(verdict, Verdict::Ambiguous(_)) || leaves_body_unread(response.status());
+            refused.store(has_body && unread, Ordering::Relaxed);
             Ok::<_, std::convert::Infallible>(response)
         }
     });

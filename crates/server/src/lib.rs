@@ -12,6 +12,7 @@ mod chat;
 mod config;
 mod door;
 mod edge;
+mod framing;
 mod health;
 mod metrics;
 mod models;
@@ -33,6 +34,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::{get, post};
 use futures_util::FutureExt;
+use http::header::CONNECTION;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -44,6 +46,7 @@ use uuid::Uuid;
 
 pub use config::{Config, Limits};
 pub use door::{Door, Events};
+use framing::Verdict;
 pub use metrics::serve_metrics;
 pub use page::forget_chats;
 use strangers::Strangers;
@@ -107,14 +110,15 @@ impl<D: Door> App<D> {
 }
 
 impl<D> App<D> {
-    /// Counts those who came with a wrong key.
-    fn meet(&self, peer: auth::Peer, admitted: Result<Owner, ApiError>) -> Result<Owner, ApiError> {
-        let met = match &admitted {
-            Ok(owner) if !owner.is_local() => self.strangers.meet(peer.from, Some(owner)),
-            Err(error) if error.status == 401 => self.strangers.meet(peer.from, None),
-            Ok(_) | Err(_) => Ok(()),
-        };
-        met.map_err(|wait| ApiError::limited("too many wrong keys came from this address", wait)).and(admitted)
+    /// Counts requests without a right key, and tells those that come too often to stay away. A right one is not looked at.
+    fn limit_wrong_keys(&self, peer: auth::Peer, admitted: Result<Owner, ApiError>) -> Result<Owner, ApiError> {
+        match admitted {
+            Err(error) if error.status == 401 => match self.strangers.refuse(peer.from) {
+                Ok(()) => Err(error),
+                Err(wait) => Err(ApiError::limited("too many wrong keys came from this address", wait)),
+            },
+            Ok(_) | Err(_) => admitted,
+        }
     }
 }
 
@@ -146,13 +150,20 @@ fn routes<D: Door>(app: Arc<App<D>>) -> Router {
 }
 
 /// One request, whoever sent it: who may not come in is told so, and a panic is this request's own.
-async fn handle<D: Door>(app: &App<D>, routes: Router, peer: auth::Peer, mut request: Request) -> Response {
+async fn handle<D: Door>(
+    app: &App<D>,
+    routes: Router,
+    peer: auth::Peer,
+    verdict: Verdict,
+    mut request: Request,
+) -> Response {
     let began = Instant::now();
     let id = request_id(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let admitted =
-        check_size(request.headers(), &app.config.limits).and_then(|()| auth::admit(&app.config, peer, &request));
-    let admitted = app.meet(peer, admitted);
+    let admitted = check_framing(verdict)
+        .and_then(|()| check_size(request.headers(), &app.config.limits))
+        .and_then(|()| auth::admit(&app.config, peer, &request));
+    let admitted = app.limit_wrong_keys(peer, admitted);
     let mut response = match admitted {
         Err(error) => reply::error(&error),
         Ok(_) if app.stopping.is_cancelled() && !auth::is_health(&path) => reply::error(&ApiError::stopping()),
@@ -172,6 +183,10 @@ async fn handle<D: Door>(app: &App<D>, routes: Router, peer: auth::Peer, mut req
     let (status, elapsed) = (response.status().as_u16(), began.elapsed());
     tracing::debug!(request = ?id, %method, path, status, ?elapsed, "answered");
     response.headers_mut().insert("x-request-id", id);
+    if verdict != Verdict::Length {
+        // What follows such a request on its connection is not looked at.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     response
 }
 
@@ -181,6 +196,13 @@ async fn unknown_path(method: Method, uri: Uri) -> Response {
 
 async fn wrong_method(method: Method) -> Response {
     reply::error(&ApiError::wrong_method(method.as_str()))
+}
+
+fn check_framing(verdict: Verdict) -> Result<(), ApiError> {
+    match verdict {
+        Verdict::Length | Verdict::Chunked => Ok(()),
+        Verdict::Ambiguous(why) => Err(ApiError::ambiguous_framing(why)),
+    }
 }
 
 /// hyper looks at its buffer's limit between reads only, so a head of up to twice that size gets through.

@@ -186,3 +186,46 @@ async fn a_second_signal_ends_everything() {
     server.ended().await;
     assert!(run.is_closed());
 }
+
+#[tokio::test]
+async fn request_with_two_framings_is_a_400_and_the_connection_is_closed() {
+    let server = TestServer::start(Config::default()).await;
+    let chunked = "2\r\n{}\r\n0\r\n\r\n";
+    let smuggled = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for headers in [
+        "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n",
+        "Content-Length: 2\r\nContent-Length: 3\r\n",
+        "Transfer-Encoding: chunked, identity\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: chunked, chunked\r\n",
+        "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        "Transfer-Encoding: xchunked\r\n",
+        "Transfer-Encoding : chunked\r\n",
+        "Content-Length: 2\r\n folded\r\n",
+    ] {
+        // Also as the second request of a connection.
+        for before in ["", smuggled] {
+            for target in ["/v1/chat/completions", "/health", "/nowhere"] {
+                let mut client = server.connect().await;
+                let head =
+                    format!("{before}POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+                client.send(format!("{head}{headers}\r\n{chunked}{smuggled}").as_bytes()).await;
+                let answers = client.rest().await;
+                let statuses: Vec<&str> =
+                    answers.split("HTTP/1.1 ").skip(1).filter_map(|answer| answer.get(..3)).collect();
+                let expected = if before.is_empty() { vec!["400"] } else { vec!["200", "400"] };
+                assert_eq!(statuses, expected, "{headers:?} {target}: {answers}");
+            }
+        }
+    }
+    // One framing is enough, and what follows a request in chunks is not read as another.
+    let mut client = server.connect().await;
+    let whole = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n{chunked}{smuggled}"
+    );
+    client.send(whole.as_bytes()).await;
+    let answer = client.rest().await;
+    assert!(answer.contains("`model` is missing") && answer.matches("HTTP/1.1 ").count() == 1, "{answer}");
+}
