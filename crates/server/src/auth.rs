@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::header::{AUTHORIZATION, HOST, ORIGIN, USER_AGENT};
 use http::{HeaderMap, Request};
 use subtle::{Choice, ConstantTimeEq};
 use trunkline_core::turn::Owner;
@@ -15,6 +15,9 @@ use crate::config::Config;
 
 /// Names under which people pass keys in addresses, where logs and histories keep them.
 const KEY_PARAMETERS: [&str; 5] = ["api_key", "api-key", "apikey", "key", "access_token"];
+
+/// The longest name of a host that an error repeats.
+const MAX_HOST_BYTES: usize = 253;
 
 /// The keys that open the door, as digests: of equal length, and useless to who reads them.
 #[derive(Clone, Default)]
@@ -88,11 +91,11 @@ pub(crate) fn admit<B>(config: &Config, peer: Peer, request: &Request<B>) -> Res
     // A target in absolute form overrides `Host`; both must be ours.
     let named = [host, request.uri().authority().map(http::uri::Authority::as_str)];
     if host.is_none() || !named.into_iter().flatten().all(|name| is_ours(name, config, peer)) {
-        return Err(ApiError::forbidden("forbidden_host", "this server is not known under that Host"));
+        return Err(unknown_host(named.into_iter().flatten().find(|name| !is_ours(name, config, peer))));
     }
     let path = request.uri().path();
     if peer.dialled.to_canonical().is_loopback() || is_pages(path) {
-        refuse_other_sites(headers, host.unwrap_or_default())?;
+        refuse_other_sites(headers, host.unwrap_or_default(), path)?;
     }
     // The page itself holds nothing; it asks for a key when it needs one.
     let open = is_health(path) || path == "/";
@@ -108,7 +111,7 @@ fn is_pages(path: &str) -> bool {
     matches!(path.strip_suffix('/').unwrap_or(path), "/chat" | "/clear" | "/stop")
 }
 
-fn refuse_other_sites(headers: &HeaderMap, host: &str) -> Result<(), ApiError> {
+fn refuse_other_sites(headers: &HeaderMap, host: &str, path: &str) -> Result<(), ApiError> {
     let own = |origin: &[u8]| {
         let authority = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
         authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host.as_bytes()))
@@ -116,10 +119,67 @@ fn refuse_other_sites(headers: &HeaderMap, host: &str) -> Result<(), ApiError> {
     if headers.get_all(ORIGIN).iter().any(|origin| !own(origin.as_bytes())) {
         return Err(ApiError::forbidden("forbidden_origin", "requests from web pages of other origins are refused"));
     }
-    if headers.get("sec-fetch-site").is_some_and(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site")) {
-        return Err(ApiError::forbidden("forbidden_origin", "requests from other sites are refused"));
+    match fetch_site(headers) {
+        FetchSite::Absent | FetchSite::Own => Ok(()),
+        // A link to the page; the page itself holds nothing.
+        FetchSite::Sibling if path == "/" => Ok(()),
+        FetchSite::Sibling | FetchSite::Foreign => {
+            Err(ApiError::forbidden("forbidden_origin", "requests from other sites are refused"))
+        }
     }
-    Ok(())
+}
+
+/// The relation that a browser reports between a request and the page it comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FetchSite {
+    /// No browser, or one that does not say.
+    Absent,
+    /// A page of ours, or an address that the user typed.
+    Own,
+    /// Another port or subdomain of the same site.
+    Sibling,
+    /// Another site, or something that no browser says.
+    Foreign,
+}
+
+fn fetch_site(headers: &HeaderMap) -> FetchSite {
+    let mut sites = headers.get_all("sec-fetch-site").iter();
+    let Some(site) = sites.next() else { return FetchSite::Absent };
+    let says = |word: &[u8]| site.as_bytes().eq_ignore_ascii_case(word);
+    match sites.next() {
+        None if says(b"same-origin") || says(b"none") => FetchSite::Own,
+        None if says(b"same-site") => FetchSite::Sibling,
+        None | Some(_) => FetchSite::Foreign,
+    }
+}
+
+/// Refuses a GET that costs something, unless it was meant: any page can make a browser send one, with an image or a
+/// prefetch. Programs send what they like and are let through.
+pub(crate) fn refuse_unmeant(headers: &HeaderMap) -> Result<(), ApiError> {
+    let browser = text(headers, USER_AGENT.as_str()).is_some_and(|agent| agent.starts_with("Mozilla/"));
+    let ahead = ["sec-purpose", "purpose", "x-moz"].iter().any(|name| headers.contains_key(*name));
+    match fetch_site(headers) {
+        FetchSite::Absent if !browser && !ahead => Ok(()),
+        FetchSite::Own if !ahead => Ok(()),
+        FetchSite::Absent | FetchSite::Own | FetchSite::Sibling | FetchSite::Foreign => {
+            let message = "a request that costs tokens is accepted from programs and from this server's own page only";
+            Err(ApiError::forbidden("forbidden_origin", message))
+        }
+    }
+}
+
+/// Names the option that makes a host known. A name that is no name is not repeated.
+fn unknown_host(named: Option<&str>) -> ApiError {
+    let plain = |name: &&str| {
+        (1..=MAX_HOST_BYTES).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+    };
+    let name = named.map(without_port).filter(plain);
+    let message = match name {
+        Some(name) => format!("unknown Host {name}: to serve under that name, start the gateway with --host {name}"),
+        None => "missing or invalid Host: to serve under another name, start the gateway with --host NAME".to_owned(),
+    };
+    ApiError::forbidden("forbidden_host", message).hint("TRUNKLINE_HOSTS is the same as --host, for several names")
 }
 
 fn is_ours(authority: &str, config: &Config, peer: Peer) -> bool {
@@ -146,13 +206,18 @@ fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<Owner, ApiError> {
         KEY_PARAMETERS.iter().any(|key| key.eq_ignore_ascii_case(name))
     };
     if request.uri().query().is_some_and(|query| query.split('&').any(in_address)) {
-        return Err(ApiError::unauthorized("a key in the address is not accepted: send Authorization: Bearer"));
+        return Err(incorrect_key("one in the address is not accepted, send it as Authorization: Bearer"));
     }
     match given_key(request.headers()) {
         Some(key) if keys.open_for(key) => Ok(owner_of(&blake3::hash(key.as_bytes()))),
-        Some(_) => Err(ApiError::unauthorized("the API key is not valid")),
-        None => Err(ApiError::unauthorized("an API key is needed: send Authorization: Bearer YOUR_KEY")),
+        Some(_) => Err(incorrect_key("it is not one of this gateway's keys")),
+        None => Err(incorrect_key("there is none, send Authorization: Bearer YOUR_KEY")),
     }
+}
+
+/// Begins with OpenAI's words: clients tell a wrong key from a wrong request by them.
+fn incorrect_key(why: &str) -> ApiError {
+    ApiError::unauthorized(format!("Incorrect API key provided: {why}"))
 }
 
 /// Whoever holds a key, told apart from the others by half of its digest's digest: nothing that is kept elsewhere.

@@ -50,12 +50,16 @@ fn other_web_pages_are_refused() {
         ("origin", "null", 403),
         ("origin", "http://localhost:8765.evil.example", 403),
         ("sec-fetch-site", "cross-site", 403),
-        ("sec-fetch-site", "same-origin", 200),
+        ("sec-fetch-site", "same-site", 403),
+        ("sec-fetch-site", "something-new", 403),
+        ("sec-fetch-site", "Same-Origin", 200),
         ("sec-fetch-site", "none", 200),
     ] {
         let headers = [("host", "localhost:8765"), (header, value)];
         assert_eq!(status(&config, LOOPBACK, "/v1/models", &headers), expected, "{header}: {value}");
     }
+    let sibling = [("host", "localhost:8765"), ("sec-fetch-site", "same-site")];
+    assert_eq!(status(&config, LOOPBACK, "/", &sibling), 200, "a link to the page");
     let config = Config { hosts: vec!["gate.example".into()], ..Config::default() };
     for (target, header, value, expected) in [
         ("/v1/models", "origin", "http://evil.example", 200),
@@ -137,4 +141,32 @@ fn a_request_is_whose_key_it_comes_with() {
     assert_eq!(ann, owner(&keys[..1], keys[0]), "whatever other keys there are");
     assert!(!ann.is_local() && !ann.as_str().contains("ann"), "{ann:?}");
     assert!(owner(&[], "anything").is_local());
+}
+
+#[test]
+fn costly_get_is_refused_when_a_page_can_have_caused_it() {
+    for (headers, accepted) in [
+        (&[][..], true),
+        (&[("user-agent", "curl/8.5.0")], true),
+        (&[("sec-fetch-site", "same-origin"), ("user-agent", "Mozilla/5.0")], true),
+        (&[("sec-fetch-site", "none"), ("user-agent", "Mozilla/5.0")], true),
+        (&[("sec-fetch-site", "same-site")], false),
+        (&[("sec-fetch-site", "cross-site")], false),
+        (&[("sec-fetch-site", "none"), ("sec-purpose", "prefetch")], false),
+        // A browser that does not say where a request comes from.
+        (&[("user-agent", "Mozilla/5.0 (Macintosh)")], false),
+    ] {
+        let mut map = HeaderMap::new();
+        headers.iter().for_each(|(name, value)| drop(map.insert(*name, value.parse().unwrap())));
+        assert_eq!(refuse_unmeant(&map).is_ok(), accepted, "{headers:?}");
+    }
+}
+
+#[test]
+fn unknown_host_is_told_the_option_that_makes_it_known() {
+    let message = |host: Option<&str>| unknown_host(host).message;
+    assert!(message(Some("gate.lan:8765")).ends_with("--host gate.lan"));
+    for odd in [None, Some(""), Some("<script>"), Some("a b")] {
+        assert!(message(odd).ends_with("--host NAME"), "{odd:?}");
+    }
 }

@@ -1,15 +1,14 @@
-//! Those who come with a wrong key, or with none: so many are told so, the others to come back later.
+//! Limits on requests with a wrong key, or with none: so many are told so, the others to come back later.
 //!
-//! Counted for each address and for all. A network behind one address must not be locked out by one guest of its own, so
-//! who has come in from there before is still let in; and whoever guesses cannot tell a right key from a wrong one there.
+//! Counted for each address and for all. A right key is not counted and never held up: many clients share an address, and
+//! one that guesses must not lock out the others. To guess stays hopeless all the same, keys being long and random.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use trunkline_core::turn::Owner;
 
 /// Wrong tries from one address: this many at once, then one in so long.
 const BURST: u32 = 20;
@@ -19,8 +18,8 @@ const EVERY: Duration = Duration::from_secs(6);
 const BURST_OF_ALL: u32 = 200;
 const EVERY_OF_ALL: Duration = Duration::from_millis(600);
 
-/// How many addresses and guests are remembered.
-const MANY: usize = 4096;
+/// How many addresses are remembered.
+const MAX_ADDRESSES: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(crate) struct Strangers {
@@ -31,7 +30,6 @@ pub(crate) struct Strangers {
 struct State {
     all: Tries,
     from: HashMap<IpAddr, Tries>,
-    guests: HashSet<(IpAddr, Owner)>,
 }
 
 /// Tries that are not forgiven yet: one is, each time so much has passed.
@@ -58,35 +56,22 @@ impl Tries {
 }
 
 impl Strangers {
-    /// Notes who came, and with a right key or not; and how long they have to stay away, if so.
-    pub(crate) fn meet(&self, from: IpAddr, came_in: Option<&Owner>) -> Result<(), Duration> {
-        self.meet_at(network_of(from), came_in, Instant::now())
+    /// Counts a request without a right key; an error is how long to stay away.
+    pub(crate) fn refuse(&self, from: IpAddr) -> Result<(), Duration> {
+        self.refuse_at(network_of(from), Instant::now())
     }
 
-    fn meet_at(&self, from: IpAddr, came_in: Option<&Owner>, now: Instant) -> Result<(), Duration> {
+    fn refuse_at(&self, from: IpAddr, now: Instant) -> Result<(), Duration> {
         let mut state = self.state();
         let wait = state.from.get(&from).and_then(|tries| tries.wait(BURST, EVERY, now));
-        if let Some(owner) = came_in {
-            let guest = (from, owner.clone());
-            return match wait {
-                Some(wait) if !state.guests.contains(&guest) => Err(wait),
-                Some(_) | None => {
-                    if state.guests.len() < MANY {
-                        state.guests.insert(guest);
-                    }
-                    Ok(())
-                }
-            };
-        }
-        // A right key is not held up by what others do from elsewhere; only a wrong one is.
         if let Some(wait) = wait.or_else(|| state.all.wait(BURST_OF_ALL, EVERY_OF_ALL, now)) {
             return Err(wait);
         }
-        if state.from.len() >= MANY {
+        if state.from.len() >= MAX_ADDRESSES {
             state.from.retain(|_, tries| !tries.is_forgiven(now));
         }
         state.all.note(EVERY_OF_ALL, now);
-        if state.from.len() < MANY {
+        if state.from.len() < MAX_ADDRESSES {
             state.from.entry(from).or_default().note(EVERY, now);
         }
         Ok(())
@@ -120,34 +105,22 @@ mod tests {
     fn case_23_wrong_keys_are_slowed_down() {
         let (strangers, start) = (Strangers::default(), Instant::now());
         for _ in 0..BURST {
-            assert_eq!(strangers.meet_at(address(1), None, start), Ok(()));
+            assert_eq!(strangers.refuse_at(address(1), start), Ok(()));
         }
-        let wait = strangers.meet_at(address(1), None, start).unwrap_err();
+        let wait = strangers.refuse_at(address(1), start).unwrap_err();
         assert!(wait <= Duration::from_secs(120) && wait == EVERY, "{wait:?}");
-        assert_eq!(strangers.meet_at(address(2), None, start), Ok(()), "an address for itself");
-        assert_eq!(strangers.meet_at(address(1), None, start + EVERY), Ok(()));
-        assert!(strangers.meet_at(address(1), None, start + EVERY).is_err());
-    }
-
-    #[test]
-    fn a_right_guess_looks_like_a_wrong_one_and_a_guest_is_let_in() {
-        let (strangers, start) = (Strangers::default(), Instant::now());
-        let (guest, new) = (Owner::of_key("a"), Owner::of_key("b"));
-        assert_eq!(strangers.meet_at(address(1), Some(&guest), start), Ok(()));
-        while strangers.meet_at(address(1), None, start).is_ok() {}
-        assert_eq!(strangers.meet_at(address(1), Some(&guest), start), Ok(()));
-        assert_eq!(strangers.meet_at(address(1), Some(&new), start), Err(EVERY));
-        assert_eq!(strangers.meet_at(address(2), Some(&new), start), Ok(()));
+        assert_eq!(strangers.refuse_at(address(2), start), Ok(()), "an address for itself");
+        assert_eq!(strangers.refuse_at(address(1), start + EVERY), Ok(()));
+        assert!(strangers.refuse_at(address(1), start + EVERY).is_err());
     }
 
     #[test]
     fn many_addresses_are_many_tries_and_are_forgotten() {
         let (strangers, start) = (Strangers::default(), Instant::now());
         let from = |n: u32| IpAddr::from(n.to_be_bytes());
-        let let_through = (0..100_000).filter(|n| strangers.meet_at(from(*n), None, start).is_ok()).count();
+        let let_through = (0..100_000).filter(|n| strangers.refuse_at(from(*n), start).is_ok()).count();
         assert_eq!(let_through, BURST_OF_ALL as usize);
-        assert_eq!(strangers.meet_at(from(7), Some(&Owner::of_key("a")), start), Ok(()));
-        assert!(strangers.state().from.len() <= MANY);
+        assert!(strangers.state().from.len() <= MAX_ADDRESSES);
     }
 
     #[test]
