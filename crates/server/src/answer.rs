@@ -16,7 +16,7 @@ use trunkline_core::failure::{Category, Failure};
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Turn;
 use trunkline_engine::{Joined, StartError};
-use trunkline_wire::error::ApiError;
+use trunkline_wire::error::{ApiError, StorageStatus};
 use trunkline_wire::response::{self, Head, Trace};
 
 use crate::{Door, Events, HttpResponse, reply};
@@ -117,10 +117,21 @@ impl<R: Events> Feed<R> {
 /// Why there is no run, as the client is told.
 pub(crate) fn not_started(error: &StartError, secrets: &Secrets) -> ApiError {
     match error {
-        StartError::UnknownModel { near } => ApiError::unknown_model(near),
+        StartError::UnknownModel { near, models, cli } => {
+            let error = ApiError::unknown_model(near).listing_models(models);
+            match cli {
+                Some(cli) => error.known_cli(&cli.why, &cli.remedy),
+                None => error,
+            }
+        }
         StartError::Busy { message, retry_after } => ApiError::busy(message, *retry_after),
         StartError::Limited { message, retry_after } => ApiError::limited(message, *retry_after),
-        StartError::Unavailable { message, retry_after } => ApiError::unavailable(message, *retry_after),
+        StartError::Unavailable { message, retry_after, last } => {
+            ApiError::unavailable(message, *retry_after, last.as_ref(), secrets)
+        }
+        StartError::Storage { reason, retry_after } => {
+            ApiError::storage(StorageStatus::Unavailable, &secrets.mask(reason), *retry_after)
+        }
         StartError::Failed { failure, .. } => ApiError::not_started(failure, secrets),
     }
 }

@@ -117,14 +117,14 @@ async fn one_whole_answer() {
 async fn a_whole_answer_that_fails() {
     let (_run, feed) = feed([started(), text("he"), failed(Category::Timeout)]);
     let (status, error) = error(whole(feed, terms()).await).await;
-    assert_eq!((status, &error["message"], &error["code"]), (504, &"CLI failed".into(), &"timeout".into()));
+    assert_eq!((status, &error["message"], &error["code"]), (504, &"CLI failed: no".into(), &"timeout".into()));
 }
 
 #[tokio::test]
 async fn a_run_that_never_starts() {
     let busy = || StartError::Busy { message: "full".into(), retry_after: Duration::from_secs(3) };
     let invalid = || StartError::from(Failure::new(Category::Validation, "too long"));
-    let unknown = || StartError::UnknownModel { near: vec!["n".into()] };
+    let unknown = || StartError::UnknownModel { near: vec!["n".into()], models: vec!["n".into()], cli: None };
     let expected = [(503, "overloaded"), (400, "invalid_value"), (400, "model_not_found")];
     for (make, (status, code)) in [&busy as &dyn Fn() -> StartError, &invalid, &unknown].into_iter().zip(expected) {
         let (found, error_body) = error(whole(refused(make()), terms()).await).await;

@@ -7,9 +7,9 @@ use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use trunkline_core::turn::{OnDisconnect, Owner, Turn};
-use trunkline_engine::{NotOnce, Once};
+use trunkline_engine::{NotOnce, Once, StartError};
 use trunkline_wire::chat::ChatRequest;
-use trunkline_wire::error::ApiError;
+use trunkline_wire::error::{ApiError, StorageStatus};
 use trunkline_wire::request;
 use trunkline_wire::response::Head;
 use trunkline_wire::stream::{Chunks, UsageChunk};
@@ -90,7 +90,7 @@ async fn launch<D: Door>(app: &App<D>, ask: Ask) -> HttpResponse {
         (true, _) => begin(app, ask).await.map(|begun| (begun.run, begun.replayed)),
         (false, Some(engine)) => {
             let launched = engine.launch(ask.turn).await;
-            launched.map(|run| (run, false)).map_err(|error| not_started(&error, &app.config.secrets))
+            launched.map(|run| (run, false)).map_err(|error| refusal(app, &error, StorageStatus::Insufficient))
         }
         (false, None) => Err(ApiError::unsupported("Prefer", "runs are not kept here")),
     };
@@ -123,7 +123,8 @@ fn head(run: &str, model: String) -> Head {
 }
 
 async fn begin<D: Door>(app: &App<D>, ask: Ask) -> Result<Begun<D::Run>, ApiError> {
-    let Ask { mut turn, key, .. } = ask;
+    let Ask { mut turn, key, later, .. } = ask;
+    let storage = if later { StorageStatus::Insufficient } else { StorageStatus::Unavailable };
     let Some((key, request)) = key else {
         let run = Uuid::now_v7().to_string();
         turn.run = Some(run.clone());
@@ -134,9 +135,23 @@ async fn begin<D: Door>(app: &App<D>, ask: Ask) -> Result<Begun<D::Run>, ApiErro
             let message = "this Idempotency-Key was used for a request with another body";
             ApiError::unprocessable("idempotency_key_reused", message).hint("use a new key for each new request")
         }
-        NotOnce::Start(error) => not_started(&error, &app.config.secrets),
+        NotOnce::Start(error) => refusal(app, &error, storage),
     })?;
     Ok(Begun { run: joined.run.clone(), replayed: joined.replayed, feed: Feed::joining(joined) })
+}
+
+/// Why nothing was started. A client that asked for the answer to be kept is told so if there is no room for it.
+fn refusal<D>(app: &App<D>, error: &StartError, storage: StorageStatus) -> ApiError {
+    match error {
+        StartError::Storage { reason, retry_after } => {
+            ApiError::storage(storage, &app.config.secrets.mask(reason), *retry_after)
+        }
+        StartError::UnknownModel { .. }
+        | StartError::Busy { .. }
+        | StartError::Limited { .. }
+        | StartError::Unavailable { .. }
+        | StartError::Failed { .. } => not_started(error, &app.config.secrets),
+    }
 }
 
 async fn read<D: Door>(app: &App<D>, request: Request) -> Result<Ask, ApiError> {
@@ -145,7 +160,10 @@ async fn read<D: Door>(app: &App<D>, request: Request) -> Result<Ask, ApiError> 
     }
     let (head, body) = request.into_parts();
     let body = body::read_json(&head.headers, body, &app.config.limits).await?;
-    let chat = ChatRequest::parse(&body)?;
+    let mut chat = ChatRequest::parse(&body)?;
+    if chat.model.as_deref().is_some_and(|model| !app.door.keeps_sessions(model)) {
+        chat.ignore_session();
+    }
     let key = key(&head.headers)?.map(|key| (key, digest(&head.headers, &body)));
     drop(body);
     let usage = if chat.include_usage() { UsageChunk::Wanted } else { UsageChunk::No };

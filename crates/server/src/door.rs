@@ -24,6 +24,21 @@ pub trait Door: Send + Sync + 'static {
         None
     }
 
+    /// Whether a request may ask for this name: one of the list, or one that the router makes up.
+    fn knows(&self, model: &str) -> bool {
+        self.models().iter().any(|name| name == model)
+    }
+
+    /// Whether some provider behind this name keeps sessions.
+    fn keeps_sessions(&self, _model: &str) -> bool {
+        true
+    }
+
+    /// Why the state folder takes no writes; none while it does.
+    fn storage_trouble(&self) -> impl Future<Output = Option<String>> + Send {
+        std::future::ready(None)
+    }
+
     /// Starts a turn. Dropping the future gives the turn up.
     fn start(&self, turn: Turn) -> impl Future<Output = Result<Self::Run, StartError>> + Send;
 
@@ -86,6 +101,18 @@ impl Door for Engine {
 
     fn display_name(&self, model: &str) -> Option<String> {
         Self::models(self).display_name(model)
+    }
+
+    fn knows(&self, model: &str) -> bool {
+        Self::models(self).knows(model)
+    }
+
+    fn keeps_sessions(&self, model: &str) -> bool {
+        Self::models(self).keeps_sessions(model)
+    }
+
+    async fn storage_trouble(&self) -> Option<String> {
+        Self::storage_trouble(self).await
     }
 
     fn waiting(&self) -> usize {

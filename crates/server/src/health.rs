@@ -4,31 +4,36 @@ use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use trunkline_engine::Depth;
 use trunkline_wire::error::ApiError;
 
-use crate::{App, Door, HttpResponse, reply};
+use crate::{App, Door, HttpResponse, auth, reply};
 
 #[derive(Serialize)]
 struct Health {
     status: &'static str,
+    /// Why the status is `degraded`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     version: &'static str,
     models: usize,
     /// How many turns wait to be started.
     waiting: usize,
 }
 
-/// A server that stops says so, so that nobody sends it more.
+/// Liveness: 503 only while the server stops, so that clients go elsewhere. One that cannot keep runs is alive, and
+/// `degraded`.
 pub(crate) async fn health<D: Door>(State(app): State<Arc<App<D>>>) -> HttpResponse {
-    let (code, status) = if app.stopping.is_cancelled() {
-        (StatusCode::SERVICE_UNAVAILABLE, "draining")
-    } else {
-        (StatusCode::OK, "ok")
+    let reason = app.door.storage_trouble().await.map(|reason| app.config.secrets.mask(&reason));
+    let (code, status) = match (app.stopping.is_cancelled(), &reason) {
+        (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        (false, Some(_)) => (StatusCode::OK, "degraded"),
+        (false, None) => (StatusCode::OK, "ok"),
     };
     let (models, waiting) = (app.door.models().len(), app.door.waiting());
-    reply::json(code, &Health { status, version: env!("CARGO_PKG_VERSION"), models, waiting })
+    reply::json(code, &Health { status, reason, version: env!("CARGO_PKG_VERSION"), models, waiting })
 }
 
 #[derive(Deserialize)]
@@ -39,12 +44,18 @@ pub(crate) struct How {
 /// Looks at the providers; with `?probe=true` asks each of them a tiny question, which costs tokens.
 pub(crate) async fn providers<D: Door>(
     State(app): State<Arc<App<D>>>,
+    headers: HeaderMap,
     how: Result<Query<How>, QueryRejection>,
 ) -> HttpResponse {
     let Ok(Query(how)) = how else {
         return reply::error(&ApiError::invalid("invalid_value", "probe is true or false").about("probe"));
     };
     let depth = if how.probe == Some(true) { Depth::Probe } else { Depth::Look };
+    if depth == Depth::Probe
+        && let Err(error) = auth::refuse_unmeant(&headers)
+    {
+        return reply::error(&error);
+    }
     reply::json(StatusCode::OK, &app.door.health(depth).await)
 }
 
@@ -66,7 +77,7 @@ mod tests {
         }
 
         async fn start(&self, _turn: Turn) -> Result<Run, StartError> {
-            Err(StartError::UnknownModel { near: Vec::new() })
+            Err(StartError::UnknownModel { near: Vec::new(), models: Vec::new(), cli: None })
         }
 
         fn explain(&self, _model: &str) -> Option<Explanation> {

@@ -7,6 +7,7 @@ use axum::extract::{Path, State};
 use http::StatusCode;
 use serde::Serialize;
 use trunkline_wire::error::ApiError;
+use trunkline_wire::request::may_name_a_model;
 
 use crate::{App, Door, HttpResponse, reply};
 
@@ -32,14 +33,19 @@ pub(crate) async fn list<D: Door>(State(app): State<Arc<App<D>>>) -> HttpRespons
     reply::json(StatusCode::OK, &ModelList { object: "list", data })
 }
 
-/// The id is everything after `/models/`, percent-decoded: names may hold `/` and `:`.
+/// Finds every name that a chat request could have. The id is everything after `/models/`, percent-decoded: names may
+/// hold `/` and `:`.
 pub(crate) async fn one<D: Door>(
     State(app): State<Arc<App<D>>>,
     id: Result<Path<String>, PathRejection>,
 ) -> HttpResponse {
+    let found = |id: &str| may_name_a_model(id) && app.door.knows(id);
     match id {
-        Ok(Path(id)) if app.door.models().contains(&id) => reply::json(StatusCode::OK, &model(&app, id)),
-        Ok(_) | Err(_) => reply::error(&ApiError::no_such_model()),
+        Ok(Path(id)) if found(id.strip_suffix('/').unwrap_or(&id)) => {
+            let id = id.strip_suffix('/').unwrap_or(&id).to_owned();
+            reply::json(StatusCode::OK, &model(&app, id))
+        }
+        Ok(_) | Err(_) => reply::error(&ApiError::no_such_model().listing_models(&app.door.models())),
     }
 }
 

@@ -25,7 +25,10 @@ pub(crate) async fn explain<D: Door>(
     };
     match app.door.explain(&model) {
         Some(explanation) => reply::json(StatusCode::OK, &explanation),
-        None => reply::error(&ApiError::unknown_model(&near(&model, &app.door.models()))),
+        None => {
+            let names = app.door.models();
+            reply::error(&ApiError::unknown_model(&near(&model, &names)).listing_models(&names))
+        }
     }
 }
 

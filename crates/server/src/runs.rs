@@ -245,7 +245,7 @@ fn engine<D: Door>(app: &App<D>) -> Result<&Engine, ApiError> {
 fn refused(error: &NoRun) -> ApiError {
     match error {
         NoRun::Unknown => ApiError::not_found("run_not_found", "there is no such run"),
-        NoRun::NoMemory => ApiError::unavailable(&error.to_string(), std::time::Duration::from_secs(60)),
+        NoRun::NoMemory => ApiError::busy(&error.to_string(), std::time::Duration::from_secs(60)),
         NoRun::Store(error) => {
             tracing::error!(%error, "runs cannot be read");
             ApiError::internal()

@@ -12,6 +12,7 @@ use trunkline_core::event::Event;
 use trunkline_core::failure::Category;
 use trunkline_core::turn::Surface;
 use trunkline_wire::error::ApiError;
+use trunkline_wire::object::Object;
 use trunkline_wire::page::Words;
 use trunkline_wire::response::Trace;
 use trunkline_wire::stream::Stream;
@@ -114,7 +115,7 @@ async fn begin<D: Door>(
 }
 
 fn parse(body: &[u8]) -> Result<Said, ApiError> {
-    let said: Said = serde_json::from_slice(body).map_err(|error| {
+    let Object(said): Object<Said> = serde_json::from_slice(body).map_err(|error| {
         let code = if error.is_data() { "invalid_value" } else { "invalid_json" };
         ApiError::invalid(code, format!("the body is not {{\"message\": \"…\"}}: {error}"))
     })?;

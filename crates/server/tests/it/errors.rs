@@ -77,7 +77,7 @@ async fn an_unknown_model_is_told_as_agreed() {
     let reply = server.ask(&chat(r#"{"model":"script","messages":[{"role":"user","content":"x"}]}"#)).await;
     let expected = json!({"error": {
         "message": "Unknown model", "type": "invalid_request_error", "code": "model_not_found", "param": "model",
-        "detail": "did you mean: scripted?",
+        "detail": "did you mean: scripted?", "hint": "models here: scripted, panic, org/name:tag",
     }});
     assert_eq!((reply.status, reply.json()), (400, expected));
 }
@@ -149,4 +149,62 @@ async fn case_38_a_panic_is_one_requests_own() {
         assert_eq!(reply.header("x-should-retry"), Some("false"));
     }
     assert_eq!(server.ask(&get("/health")).await.status, 200);
+}
+
+#[tokio::test]
+async fn right_key_is_let_in_while_wrong_keys_come_from_its_address() {
+    let server = TestServer::start(Config { keys: Keys::new(["open-sesame"]), ..Config::default() }).await;
+    let ask = |key: &str| request("GET", "/v1/models", &format!("Authorization: Bearer {key}\r\n"), "");
+    let mut statuses = Vec::new();
+    for n in 0..30 {
+        let reply = server.ask(&ask(&format!("guess-{n}"))).await;
+        if reply.status == 401 {
+            let error = error(&reply);
+            assert_eq!(error["code"], "invalid_api_key");
+            assert!(error["message"].as_str().unwrap().starts_with("Incorrect API key provided"), "{error}");
+        }
+        statuses.push(reply.status);
+    }
+    assert_eq!((statuses.first(), statuses.last()), (Some(&401), Some(&429)), "a flood is still limited");
+    // A key that was not used before.
+    assert_eq!(server.ask(&ask("open-sesame")).await.status, 200);
+    assert_eq!(server.ask(&ask("guess-again")).await.status, 429);
+    assert_eq!(server.ask(&ask("open-sesame")).await.status, 200);
+}
+
+#[tokio::test]
+async fn probe_is_refused_when_another_page_asks_for_it() {
+    let server = TestServer::start(Config::default()).await;
+    for (headers, status) in [
+        ("User-Agent: curl/8.5.0\r\n", 200),
+        ("", 200),
+        ("Sec-Fetch-Site: same-origin\r\nUser-Agent: Mozilla/5.0\r\n", 200),
+        ("Sec-Fetch-Site: same-site\r\n", 403),
+        ("Sec-Fetch-Site: cross-site\r\n", 403),
+        ("Sec-Fetch-Site: none\r\nSec-Purpose: prefetch\r\n", 403),
+        ("User-Agent: Mozilla/5.0\r\n", 403),
+    ] {
+        for method in ["GET", "HEAD"] {
+            let reply = server.ask(&request(method, "/health/providers?probe=true", headers, "")).await;
+            assert_eq!(reply.status, status, "{method} {headers}");
+        }
+    }
+    let looked = server.ask(&request("GET", "/health/providers", "User-Agent: Mozilla/5.0\r\n", "")).await;
+    assert_eq!(looked.status, 200, "only a probe costs something");
+}
+
+#[tokio::test]
+async fn body_is_refused_when_it_is_no_object() {
+    let server = TestServer::start(Config::default()).await;
+    for target in ["/v1/chat/completions", "/chat"] {
+        for body in
+            [r#"["scripted",[{"role":"user","content":"hi"}]]"#, r#"["hi","scripted"]"#, "[]", "\"hi\"", "1", "null"]
+        {
+            let reply = server.ask(&request("POST", target, JSON, body)).await;
+            let error = error(&reply);
+            assert_eq!((reply.status, &error["code"]), (400, &json!("invalid_value")), "{target} {body}");
+            assert!(error["message"].as_str().unwrap().contains("expected an object"), "{error}");
+        }
+    }
+    assert!(server.turns().is_empty());
 }

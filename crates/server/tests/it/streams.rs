@@ -68,7 +68,7 @@ async fn a_failure_is_a_status_or_a_frame() {
     play(&server.script(), [text("a"), failed()]).await;
     let late = server.ask(&ask_scripted(r#","stream":true"#)).await;
     assert_eq!(late.status, 200);
-    assert!(late.body.contains("data: {\"error\":{\"message\":\"CLI failed\"") && !late.body.contains("[DONE]"));
+    assert!(late.body.contains("data: {\"error\":{\"message\":\"CLI failed: ") && !late.body.contains("[DONE]"));
 }
 
 #[tokio::test]

@@ -55,7 +55,7 @@ impl Door for Scripts {
         match model.as_str() {
             "scripted" => Ok(Script(self.waiting.lock().unwrap().pop_front().unwrap())),
             "panic" => panic!("as asked"),
-            _ => Err(StartError::UnknownModel { near: vec!["scripted".into()] }),
+            _ => Err(StartError::UnknownModel { near: vec!["scripted".into()], models: self.models(), cli: None }),
         }
     }
 
