@@ -5,6 +5,7 @@
 mod cli;
 mod commands;
 mod config;
+mod private;
 mod repl;
 mod service;
 mod setup;

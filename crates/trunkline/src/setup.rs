@@ -225,6 +225,40 @@ impl StopSignals {
     }
 }
 
+/// SIGHUP as daemons take it: read the configuration again. From a terminal that was closed it means to stop.
+pub(crate) struct ReloadRequests {
+    hangup: Signal,
+    terminal: bool,
+    closed: CancellationToken,
+}
+
+impl ReloadRequests {
+    /// From here on SIGHUP no longer ends the program by itself.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let hangup = signal(SignalKind::hangup())?;
+        Ok(Self { hangup, terminal: io::stdin().is_terminal(), closed: CancellationToken::new() })
+    }
+
+    /// Cancelled when the terminal that the program was started on is closed.
+    pub(crate) fn terminal_closed(&self) -> CancellationToken {
+        self.closed.clone()
+    }
+
+    /// Returns when the configuration is to be read again. Cancel safe.
+    pub(crate) async fn next(&mut self) {
+        loop {
+            if self.hangup.recv().await.is_none() {
+                return std::future::pending().await;
+            }
+            // A terminal that is gone is none any more.
+            if !self.terminal || io::stdin().is_terminal() {
+                return;
+            }
+            self.closed.cancel();
+        }
+    }
+}
+
 /// Which of them it was: someone at a terminal may only mean what is going on just now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopSignal {

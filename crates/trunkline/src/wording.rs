@@ -28,8 +28,12 @@ pub(crate) enum Models {
 impl Refusal {
     pub(crate) fn of(model: &str, error: StartError, models: Models) -> Self {
         let (tried, message, category, exit) = match error {
-            StartError::UnknownModel { near } => {
-                (None, unknown_model(model, &near, models), Category::NotFound, Exit::General)
+            StartError::UnknownModel { near, cli, .. } => {
+                let message = match cli {
+                    Some(cli) => format!("unknown model {model:?}: {}; {}", cli.why, cli.remedy),
+                    None => unknown_model(model, &near, models),
+                };
+                (None, message, Category::NotFound, Exit::General)
             }
             StartError::Failed { failure, attempts, .. } => {
                 let tried =
@@ -37,7 +41,9 @@ impl Refusal {
                 let tried = (attempts.len() > 1).then(|| format!("tried {}", tried.collect::<Vec<_>>().join(", ")));
                 (tried, with_hint(&failure), failure.category, Exit::Provider)
             }
-            error @ StartError::Unavailable { .. } => (None, error.to_string(), Category::Server, Exit::Provider),
+            error @ (StartError::Unavailable { .. } | StartError::Storage { .. }) => {
+                (None, error.to_string(), Category::Server, Exit::Provider)
+            }
             error @ (StartError::Busy { .. } | StartError::Limited { .. }) => {
                 (None, error.to_string(), Category::RateLimit, Exit::General)
             }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use trunkline_core::model::Sandbox;
 use trunkline_engine::{Budget, Caps, Engine, KeyCaps};
@@ -26,8 +27,9 @@ use super::retention;
 use super::sessions::age;
 use crate::cli::Places;
 use crate::config::{ConfigError, Surroundings, parse_span};
+use crate::private;
 use crate::service::{self, Manager};
-use crate::setup::{Loaded, StopSignals, runtime, say};
+use crate::setup::{Loaded, ReloadRequests, StopSignals, runtime, say};
 
 /// Start the gateway: an OpenAI-compatible API for the models
 #[derive(Debug, Args)]
@@ -170,6 +172,7 @@ impl Serve {
         let keys = self.keys(&loaded.around, &mut caps)?;
         let address = SocketAddr::new(self.listen.ip, self.listen.port.unwrap_or(self.port));
         auth::check_bind(address, &keys).map_err(|error| ConfigError::elsewhere(error.to_string()))?;
+        private::keep(&loaded.state)?;
         let runtime = runtime()?;
         let served = runtime.block_on(self.serve(loaded, keys, caps, address));
         // A file that blocks for ever must not keep us.
@@ -178,6 +181,9 @@ impl Serve {
     }
 
     async fn serve(self, loaded: Loaded, keys: Keys, caps: Caps, address: SocketAddr) -> Result<()> {
+        // First of all: a signal that comes while the store is opened must not end us.
+        let reloads = ReloadRequests::listen()?;
+        let _file_size_limit = outlive_file_size_limit()?;
         let listener = match service::inherited(&loaded.around).context("cannot use the socket that was handed over")? {
             Some(listener) => TcpListener::from_std(listener)?,
             None => match TcpListener::bind(address).await {
@@ -197,7 +203,8 @@ impl Serve {
         config.limits.connections = config.limits.connections.min(files);
         config.chats = Some(loaded.state.join(retention::CHATS));
         // Whoever reads the next line may send a signal or change a file at once.
-        let (signals, changes) = (StopSignals::listen()?, Changes::of(&loaded.place));
+        let (signals, terminal_closed) = (StopSignals::listen()?, reloads.terminal_closed());
+        let changes = Changes::of(&loaded.place, reloads);
         let closed = if self.until_stdin_closes { stdin_closed() } else { CancellationToken::new() };
         let address = listener.local_addr()?;
         let _beacon = Beacon::light(&loaded.state, address);
@@ -223,7 +230,7 @@ impl Serve {
         tokio::select! {
             () = served => {}
             () = beside(&loaded, &engine, changes, self.retention.map(|age| (age, store))) => {}
-            () = stop_on(&mut signals, closed, &stop, &manager) => {}
+            () = stop_on(&mut signals, [closed, terminal_closed], &stop, &manager) => {}
             () = manager.keep_telling() => {}
             () = told(counted, &engine) => {}
         }
@@ -354,12 +361,8 @@ fn files_for(caps: &Caps) -> usize {
 
 /// Work beside the server, which never ends by itself: sweeps what dead gateways leave, follows changes of the
 /// configuration, forgets what is old and gives memory back.
-async fn beside(loaded: &Loaded, engine: &Engine, changes: Option<Changes>, retention: Option<(Duration, Store)>) {
-    let followed = async {
-        if let Some(changes) = changes {
-            changes.follow(&loaded.around, engine).await;
-        }
-    };
+async fn beside(loaded: &Loaded, engine: &Engine, changes: Changes, retention: Option<(Duration, Store)>) {
+    let followed = changes.follow(&loaded.around, engine);
     let forgotten = async {
         if let Some((age, store)) = retention {
             retention::keep_to(age, &store, &loaded.state).await;
@@ -379,19 +382,27 @@ async fn drained(engine: &Engine, stop: &Stop, drain: Duration) {
     }
 }
 
-/// The first signal drains, the second ends at once. The end of stdin may stand in for the first, and is never the second.
-/// Never returns.
-async fn stop_on(signals: &mut StopSignals, closed: CancellationToken, stop: &Stop, manager: &Manager) {
+/// The first signal drains, the second ends at once. The end of stdin, or of the terminal, may stand in for the first, and
+/// is never the second. Never returns.
+async fn stop_on(signals: &mut StopSignals, closed: [CancellationToken; 2], stop: &Stop, manager: &Manager) {
+    let [stdin, terminal] = closed;
     for (token, how) in [(&stop.gently, "; once more to stop at once"), (&stop.now, " now")] {
         tokio::select! {
             _ = signals.next() => {}
-            () = closed.cancelled(), if !stop.gently.is_cancelled() => {}
+            () = stdin.cancelled(), if !stop.gently.is_cancelled() => {}
+            () = terminal.cancelled(), if !stop.gently.is_cancelled() => {}
         }
         tracing::info!("stopping{how}");
         manager.stopping();
         token.cancel();
     }
     std::future::pending().await
+}
+
+/// A write beyond `ulimit -f` is then an error like any other, and not the end of this process. Programs that we start are
+/// not concerned: a signal that is handled is not handled in them.
+fn outlive_file_size_limit() -> io::Result<Signal> {
+    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))
 }
 
 /// Cancelled when nobody holds the other end of stdin any more. What comes through it is not for us.

@@ -73,6 +73,7 @@ impl Config {
             warnings.extend(doubts("provider", &routed.model, around));
         }
         let mut all = Models::new(models).with_router(router, policy).with_built_in(agents);
+        all = all.with_recipes(providers.values().cloned());
         if let Some(backend) = backend {
             all = all.with_default(backend);
         }

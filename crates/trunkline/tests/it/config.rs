@@ -1,7 +1,11 @@
 //! Configurations that are wrong, absent, or changed on the way.
 
 use std::fs;
+use std::io::Read;
+use std::process::Stdio;
 
+use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::{Value, json};
 
 use crate::line::Line;
@@ -175,4 +179,60 @@ fn a_key_in_place_of_its_variable_is_not_repeated() {
         let ran = Line::new().env("GROQ", "gsk_hunter2topsecret").config("router.yaml", &file).run(&["check"]).exits(3);
         assert!(ran.stderr.contains("capital letters") && !ran.stderr.contains("hunter2"), "{ran:?}");
     }
+}
+
+#[test]
+fn configuration_is_reloaded_and_runs_go_on_when_sighup_comes() {
+    let mut line = Line::new()
+        .cli("codex", "codex_says one; await go; codex_answers two")
+        .model("old", json!({"driver": "codex"}))
+        .start();
+    let mut stream = line.chat("hi").streamed().open();
+    stream.until("one");
+    line.signal(Signal::HUP);
+    until("it is said", || line.log().contains("configuration reloaded: nothing changed"));
+    let path = line.path("config/models.json");
+    fs::write(&path, "{").unwrap();
+    line.signal(Signal::HUP);
+    until("it is said why not", || line.log().contains("configuration not reloaded, the last good one stays"));
+    let entry = |timeout: &str| json!({"driver": "codex", "repoPath": line.repo(), "timeout": timeout});
+    fs::write(&path, json!({"old": entry("5m"), "new": entry("1m")}).to_string()).unwrap();
+    line.signal(Signal::HUP);
+    until("it is said what changed", || line.log().contains("configuration reloaded: added new; changed old"));
+    line.tell("go");
+    let reply = stream.finish();
+    assert!(reply.is_done() && reply.streamed_text().ends_with("two"), "{}", reply.body);
+    line.signal(Signal::TERM);
+    assert_eq!(line.ended(), Some(0));
+}
+
+#[test]
+fn cli_that_was_installed_since_is_a_model_after_sighup() {
+    let line = Line::new().start();
+    assert_eq!(models(&line), ["agent"]);
+    let line = line.cli("codex", "codex_answers done");
+    line.signal(Signal::HUP);
+    until("it is found", || models(&line) == ["codex", "agent"]);
+    assert_eq!(line.chat("hi").model("codex").send().content(), "done");
+}
+
+#[test]
+fn gateway_stops_when_its_terminal_is_closed() {
+    let line = Line::new().cli("codex", "codex_answers done").model("m", json!({"driver": "codex"}));
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let ours = openpt(flags).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let theirs = ioctl_tiocgptpeer(&ours, flags).unwrap();
+    let stream = || Stdio::from(theirs.try_clone().unwrap());
+    let mut child = line.on_terminal(&["serve", "--port", "0"], [stream(), stream(), stream()]);
+    let (mut terminal, mut shown) = (fs::File::from(ours), Vec::new());
+    while !String::from_utf8_lossy(&shown).contains("ready") {
+        let mut more = [0; 4096];
+        let count = terminal.read(&mut more).unwrap();
+        shown.extend_from_slice(&more[..count]);
+    }
+    drop(theirs);
+    drop(terminal);
+    until("it has ended", || child.try_wait().unwrap().is_some());
 }

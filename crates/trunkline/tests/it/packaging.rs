@@ -25,6 +25,7 @@ fn units_fit_what_the_gateway_does() {
         assert!(stop > 30 + 2 + 5, "{name}");
         let command = values(&unit, "ExecStart")[0];
         assert!(command.contains("trunkline serve"), "{name}");
+        assert_eq!(values(&unit, "ExecReload"), ["/bin/kill -HUP $MAINPID"], "{name}");
         for line in unit.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '['])) {
             assert!(line.contains('='), "{name}: {line}");
         }
