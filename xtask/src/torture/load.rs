@@ -158,7 +158,7 @@ fn ending(status: u16, text: &str) -> End {
         200 if text.contains("data: [DONE]") || text.contains("\"finish_reason\":\"stop\"") => End::Answered,
         200 if text.contains("\"error\"") => End::Failed,
         200 => End::Cut,
-        _ if text.contains("\"CLI failed\"") => End::Failed,
+        _ if text.contains("\"CLI failed: ") => End::Failed,
         _ => End::Refused,
     }
 }

@@ -17,7 +17,7 @@ fn a_cli_that_fails_is_said_to_have_failed_in_its_own_words() {
     for ask in [line.chat("hi"), line.chat("hi").streamed()] {
         let reply = ask.send();
         let error = reply.error(500);
-        let expected = json!({"message": "CLI failed", "type": "cli_error", "code": "unknown", "param": null,
+        let expected = json!({"message": "CLI failed: the disk is made of cheese", "type": "cli_error", "code": "unknown", "param": null,
             "detail": "the disk is made of cheese"});
         assert_eq!(error, expected);
         assert_eq!(reply.header("x-should-retry"), Some("false"));
@@ -65,7 +65,9 @@ fn case_18_a_failure_in_the_middle_of_a_stream_is_its_last_frame() {
     assert_eq!(reply.streamed_text(), "Hello from");
     let frames = reply.frames();
     let (last, before) = frames.split_last().unwrap();
-    assert_eq!((&last["error"]["message"], &last["error"]["code"]), (&json!("CLI failed"), &json!("network")));
+    let error = &last["error"];
+    let message = format!("CLI failed: {}", error["detail"].as_str().unwrap().lines().next().unwrap());
+    assert_eq!((error["message"].as_str(), &error["code"]), (Some(message.as_str()), &json!("network")));
     assert!(before.iter().all(|frame| frame["choices"][0]["finish_reason"].is_null()), "{}", reply.body);
     assert!(!reply.body.contains("[DONE]"), "{}", reply.body);
 }

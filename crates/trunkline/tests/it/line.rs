@@ -43,6 +43,8 @@ pub(crate) struct Line {
     open_files: Option<u64>,
     /// Keepers of gateways that were killed: nobody but root can tell whose they are afterwards.
     keepers: Vec<u32>,
+    /// What the gateway is started by.
+    behind: Vec<String>,
 }
 
 /// A gateway that listens.
@@ -109,6 +111,7 @@ impl Line {
             unconfined: false,
             open_files: None,
             keepers: Vec::new(),
+            behind: Vec::new(),
         };
         for name in ["home", "config", "bin", "tools", "repo", "seen"] {
             fs::create_dir(line.path(name)).unwrap();
@@ -141,6 +144,12 @@ impl Line {
     pub(crate) fn without_landlock(mut self) -> Self {
         fs::write(self.path("without_landlock.py"), include_str!("without_landlock.py")).unwrap();
         self.unconfined = true;
+        self
+    }
+
+    /// The gateway is started by this command, with its own command line as the last arguments.
+    pub(crate) fn behind(mut self, words: &[&str]) -> Self {
+        self.behind = words.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
@@ -236,7 +245,17 @@ impl Line {
 
     fn listening(&self, name: &str) -> Gateway {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
-        let mut command = self.trunkline(&[name, "--port", "0"]);
+        let plain = self.trunkline(&[name, "--port", "0"]);
+        let mut command = match self.behind.split_first() {
+            Some((program, args)) => {
+                let mut command = command(Path::new(program));
+                command.args(args).arg(plain.get_program()).args(plain.get_args());
+                command.current_dir(self.repo()).env_clear();
+                command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+                command
+            }
+            None => plain,
+        };
         if let Some(most) = self.open_files {
             command = limited(&command, most);
         }

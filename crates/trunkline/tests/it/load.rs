@@ -86,3 +86,49 @@ fn keepers_are_used_again() {
     // One may still be cleaning up when the next request comes; four are kept.
     until("they are idle", || children(line.gateway_pid()).len() <= 4);
 }
+
+#[test]
+fn async_request_is_refused_when_queue_is_full() {
+    let line = Line::new()
+        .cli("codex", "tell pid $$; await go; codex_answers done")
+        .model("m", json!({"driver": "codex"}))
+        .args(&["--max-runs", "1", "--queue", "1"])
+        .start();
+    let later = || line.chat("hi").header("prefer", "respond-async");
+    assert_eq!(later().send().status, 202);
+    line.told("pid");
+    let waits = later().send();
+    assert_eq!(waits.status, 202, "there was one place in the queue");
+    for refused in [later().send(), later().header("idempotency-key", "k").send(), line.chat("hi").send()] {
+        assert_eq!(refused.error(503)["code"], "overloaded");
+        assert!(refused.header("retry-after").is_some_and(|seconds| seconds.parse::<u64>().is_ok()), "{refused:?}");
+    }
+    let listed = || line.get("/v1/runs").json()["data"].as_array().unwrap().len();
+    assert_eq!(listed(), 2, "no row is left of those that were refused");
+    line.tell("go");
+    let waited = waits.json()["id"].as_str().unwrap().to_owned();
+    until("what was promised is done", || line.get(&format!("/v1/runs/{waited}")).json()["state"] == "finished");
+    let keyed = later().header("idempotency-key", "k").send();
+    assert_eq!((keyed.status, keyed.header("idempotent-replayed")), (202, None), "the key was not used up");
+    let id = keyed.json()["id"].as_str().unwrap().to_owned();
+    until("it is done", || line.get(&format!("/v1/runs/{id}")).json()["state"] == "finished");
+    assert_eq!(listed(), 3);
+}
+
+#[test]
+fn async_request_is_refused_when_key_has_its_share() {
+    let line = Line::new()
+        .cli("codex", "tell pid $$; await go; codex_answers done")
+        .model("m", json!({"driver": "codex"}))
+        .env("TRUNKLINE_API_KEYS", "alice-key,bob-key")
+        .args(&["--max-runs-per-key", "1", "--queue-per-key", "1", "--requests-per-minute-per-key", "3"])
+        .start();
+    let later = |key: &str| line.chat("hi").header("prefer", "respond-async").header("x-api-key", key).send();
+    assert_eq!((later("alice-key").status, later("alice-key").status), (202, 202));
+    for why in ["requests of this key wait already", "requests a minute"] {
+        let error = later("alice-key").error(429);
+        assert!(error["message"].as_str().unwrap().contains(why), "{error}");
+    }
+    assert_eq!(later("bob-key").status, 202, "another key has a share of its own");
+    line.tell("go");
+}

@@ -65,6 +65,7 @@ mod spawn;
 mod standing;
 mod stop;
 mod survivor;
+mod storage;
 mod upstream;
 mod warm;
 mod whole_output;

@@ -64,3 +64,44 @@ fn an_address_that_is_none_is_refused() {
     let ran = Line::new().run(&["serve", "--metrics", "nonsense"]).exits(2);
     assert!(ran.stderr.contains("not an address"), "{ran:?}");
 }
+
+#[test]
+fn provider_is_named_when_turn_ends_before_it_ran() {
+    let line = Line::new()
+        .cli("codex", "tell pid $$; await go; codex_answers done")
+        .model("m", json!({"driver": "codex"}))
+        .args(&["--metrics", "127.0.0.1:0", "--max-runs", "1"])
+        .start();
+    let log = line.log();
+    let address = log.split_once("metrics on http://").unwrap().1.split_once("/metrics").unwrap().0;
+    let running = line.chat("hi").open();
+    line.told("pid");
+    let waiting = line.chat("hi").open();
+    until("it waits", || line.get("/health").json()["waiting"] == 1);
+    drop(waiting);
+    drop(running);
+    let cancelled = r#"trunkline_turns_total{provider="codex",outcome="cancelled"} 2"#;
+    until("both are counted", || told(address, "GET /metrics").contains(cancelled));
+    assert!(!told(address, "GET /metrics").contains(r#"provider="""#));
+    line.tell("go");
+}
+
+#[test]
+fn log_names_run_and_model_when_attempt_fails() {
+    let refuses = "providers: [{name: up, type: api, config: {base_url: 'http://127.0.0.1:1', model: x}}]\n\
+                   routing: {max_retries: 0}\n";
+    let line = Line::new()
+        .cli("codex", "echo 'the disk is made of cheese' >&2; exit 1")
+        .model("m", json!({"driver": "codex"}))
+        .config("router.yaml", refuses)
+        .env("LLM_BASE_URL", "http://127.0.0.1:1/v1")
+        .start();
+    for (model, provider) in [("m", "codex"), ("up", "up"), ("agent", "agent")] {
+        let reply = line.chat("hi").model(model).send();
+        assert_ne!(reply.status, 200);
+        let run = reply.header("x-trunkline-run").unwrap().to_owned();
+        let log = line.log();
+        let said = log.lines().find(|line| line.contains(&run) && line.contains("attempt failed")).unwrap_or_default();
+        assert!(said.contains("model=") && said.contains(&format!("provider=\"{provider}\"")), "{model}: {log}");
+    }
+}

@@ -47,10 +47,39 @@ fn an_unknown_model_is_a_bad_request_that_names_near_ones() {
 }
 
 #[test]
+fn unknown_model_says_why_and_what_there_is_when_it_is_a_cli_that_is_not_installed() {
+    let line = Line::new().cli("codex", "codex_answers done").start();
+    for name in ["claude", "claude/opus"] {
+        let error = line.chat("hi").model(name).send().error(400);
+        let message = "Unknown model: claude is not installed: there is no program claude on the gateway's PATH";
+        assert_eq!((error["message"].as_str(), error["code"].as_str()), (Some(message), Some("model_not_found")));
+        assert!(error["detail"].as_str().unwrap().contains("npm install -g @anthropic-ai/claude-code"), "{error}");
+        assert_eq!(error["hint"], "models here: codex, agent");
+    }
+    let made_up = line.chat("hi").model("made-up").send().error(400);
+    assert_eq!((&made_up["message"], &made_up["hint"]), (&json!("Unknown model"), &json!("models here: codex, agent")));
+    let ran = line.run(&["run", "-m", "claude", "hi"]);
+    assert!(ran.code != Some(0) && ran.stderr.contains("claude is not installed"), "{ran:?}");
+}
+
+#[test]
+fn unknown_model_says_how_to_add_it_when_its_cli_is_installed_but_not_configured() {
+    let line = Line::new()
+        .cli("codex", "codex_answers done")
+        .cli("gemini", "exit 1")
+        .model("m", json!({"driver": "codex"}))
+        .start();
+    let error = line.chat("hi").model("gemini").send().error(400);
+    assert_eq!(error["message"], "Unknown model: gemini is installed, but no configured model uses it");
+    assert!(error["detail"].as_str().unwrap().contains("\"driver\": \"gemini\""), "{error}");
+}
+
+#[test]
 fn a_model_whose_cli_is_not_installed_says_how_to_get_it() {
     let line = Line::new().model("gemini-repoZ", json!({"driver": "gemini"})).start();
     let error = line.chat("hi").send().error(500);
-    assert_eq!((error["message"].as_str(), error["code"].as_str()), (Some("CLI failed"), Some("not_found")));
+    let message = "CLI failed: cannot start gemini: command not found: gemini";
+    assert_eq!((error["message"].as_str(), error["code"].as_str()), (Some(message), Some("not_found")));
     assert!(error["hint"].as_str().unwrap().contains("npm install -g @google/gemini-cli"), "{error}");
     let check = line.run(&["check"]).exits(3);
     assert!(check.stdout.contains("command not found: gemini"), "{check:?}");

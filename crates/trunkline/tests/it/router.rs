@@ -197,3 +197,103 @@ fn but_with_nobody_to_take_over_it_may_go_on() {
     let reply = line.chat("hi").send();
     assert_eq!((reply.status, attempts(&reply.json())), (200, pairs(&[("claude", "ok")])));
 }
+
+/// A router with one provider that fails in these words and one that answers.
+fn failing(words: &str, routing: &str) -> Line {
+    Line::new()
+        .cli("first", &format!("cat >/dev/null; refuses \"$1\" '{words}'"))
+        .cli("second", "cat >/dev/null; answers \"$1\" second")
+        .config("router.yaml", &yaml(&[("first", 9, ""), ("second", 1, "")], routing))
+        .start()
+}
+
+#[test]
+fn reason_is_told_each_time_when_authentication_fails_again_and_again() {
+    for words in ["401 Unauthorized: invalid api key", "insufficient_quota: check your plan"] {
+        let line = failing(words, ", max_retries: 0, fallback_on: []");
+        for _ in 0..8 {
+            let reply = line.chat("hi").model("first").send();
+            let error = reply.json()["error"].clone();
+            assert!(error["code"] == "authentication" || error["code"] == "quota", "{error}");
+            assert!(error["message"].as_str().unwrap().contains(words), "{error}");
+        }
+    }
+    let line = failing("401 Unauthorized: invalid api key", ", max_retries: 0");
+    for _ in 0..8 {
+        let reply = line.chat("hi").model("auto").send();
+        assert_eq!(reply.error(500)["code"], "authentication");
+        assert_eq!(attempts(&reply.json()), pairs(&[("first", "authentication")]), "nobody stands in for it");
+    }
+}
+
+#[test]
+fn open_circuit_is_passed_only_when_the_failures_that_opened_it_allow_fallback() {
+    let limited = "429 Too Many Requests, retry after 1h";
+    for (words, routing, falls_back) in [
+        ("503 Service Unavailable: the cat sat on it", "", true),
+        (limited, "", false),
+        (limited, ", fallback_on: [rate_limit]", true),
+    ] {
+        let line = failing(words, &format!(", max_retries: 0{routing}"));
+        for _ in 0..5 {
+            assert_ne!(line.chat("hi").model("first").send().status, 200);
+        }
+        let alone = line.chat("hi").model("first").send();
+        let error = alone.error(503);
+        assert_eq!((error["code"].as_str(), error["detail"].as_str()), (Some("circuit_open"), Some(words)));
+        assert!(error["message"].as_str().unwrap().contains(words), "{error}");
+        assert!(alone.header("retry-after").is_some());
+        let auto = line.chat("hi").model("auto").send();
+        if falls_back {
+            assert_eq!(auto.content(), "second", "{words}");
+        } else {
+            assert_eq!(auto.error(503)["code"], "circuit_open", "{words}");
+        }
+    }
+}
+
+#[test]
+fn model_is_found_by_every_name_that_a_request_may_have() {
+    let line = Line::new()
+        .cli("up", "cat >/dev/null; answers \"$1\" done")
+        .config("router.yaml", &yaml(&[("up", 9, "fast: mock-1")], ""))
+        .start();
+    let names = [
+        "up",
+        "up/mock-1",
+        "up%2Fmock-1",
+        "up/org/mock:1",
+        "up%2Forg%2Fmock%3A1",
+        "auto",
+        "auto:fast",
+        "auto%3Afast",
+        "agent/x",
+    ];
+    for name in names {
+        for path in [format!("/v1/models/{name}"), format!("/models/{name}"), format!("/v1/models/{name}/")] {
+            let found = line.get(&path);
+            let id = name.replace("%2F", "/").replace("%3A", ":");
+            assert_eq!((found.status, &found.json()["id"]), (200, &json!(id)), "{path}");
+        }
+    }
+    for name in ["nobody", "nobody/x", "auto:slow", "up%00x", "up/"] {
+        let reply = line.get(&format!("/v1/models/{name}"));
+        assert_eq!(reply.status == 200, name == "up/", "{name}: {reply:?}");
+    }
+}
+
+#[test]
+fn session_of_the_body_is_ignored_when_model_keeps_no_sessions() {
+    let line = Line::new()
+        .cli("up", "note \"$@\"; answers \"$1\" done")
+        .config("router.yaml", &yaml(&[("up", 9, "")], ""))
+        .start();
+    let ask = || line.chat("hi").model("up");
+    let own = ask().with("metadata", json!({"session_id": "my own id", "chat": "c"})).send();
+    assert_eq!((own.content().as_str(), &own.json()["trunkline"]["session_id"]), ("done", &json!(null)));
+    assert!(line.noted("up.stdin").contains("my own id"), "it is the provider's to know");
+    ask().with("session_id", "s-1").send().content();
+    ask().with("metadata", json!({"session_id": 7})).send().content();
+    let explicit = ask().header("x-trunkline-session", "s-1").send().error(400);
+    assert!(explicit["message"].as_str().unwrap().contains("cannot resume a session"), "{explicit}");
+}

@@ -17,7 +17,7 @@ fn a_cli_that_says_nothing_runs_out_of_time() {
     let line = codex("tell pid $$; hang").model("m", json!({"driver": "codex", "timeout": "300ms"})).start();
     let reply = line.chat("hi").send();
     let error = reply.error(504);
-    assert_eq!(error["message"], "CLI failed");
+    assert_eq!(error["message"], "CLI failed: Query timed out");
     assert_eq!(error["detail"], "Query timed out");
     assert_eq!(error["code"], "timeout");
     assert_eq!(error["hint"], "the total limit of 300ms passed while starting (timeout)");
