@@ -39,7 +39,7 @@ use crate::runs::{self, Log, Presence, Registry, Run, Sweeping};
 use crate::sandbox::Bounds;
 use crate::session::Sessions;
 use crate::session::resolve::Resolver;
-use crate::storage::{LastGood, unwritable};
+use crate::storage::Storage;
 use crate::warm::{self, Budget, Wish};
 use crate::worktree::Worktrees;
 
@@ -143,7 +143,7 @@ pub(crate) struct Inner {
     pub(crate) drift: Drift,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) archive: Archive,
-    pub(crate) storage: LastGood,
+    pub(crate) storage: Storage,
     pub(crate) worktrees: Worktrees,
     pub(crate) runs: Arc<Registry>,
     pub(crate) sweeping: Sweeping,
@@ -174,7 +174,7 @@ impl Engine {
             worktrees: Worktrees::new(git, settings.worktrees.clone(), &settings.state),
             sessions: Arc::new(Sessions::new(&settings.state)),
             archive: Archive::default(),
-            storage: LastGood::default(),
+            storage: Storage::default(),
             runs: Arc::default(),
             sweeping: Sweeping::default(),
             claiming: tokio::sync::Mutex::default(),
@@ -284,7 +284,7 @@ impl Engine {
                 let presence = self.inner.runs.begin(&run, &turn.owner, None);
                 self.begin(ready, turn, presence).await.map(Run::pulled)
             }
-            OnDisconnect::Detach => self.start_detached(ready, turn).await,
+            OnDisconnect::Detach => self.start_detached(ready.durably(), turn).await,
         }
     }
 
@@ -343,7 +343,10 @@ impl Engine {
         let secrets = &inner.settings.secrets;
         let recorder = match ready.recording {
             Recording::Queued => inner.archive.record(begun, log, secrets),
-            Recording::Durable => inner.archive.record_surely(begun, log, secrets).await.map_err(unwritable)?,
+            Recording::Durable => {
+                let recorded = inner.archive.record_surely(begun, log, secrets).await;
+                recorded.map_err(|error| inner.unwritable(error))?
+            }
         };
         let reserved = Mutex::new(ready.reserved);
         let resolver = Resolver { sessions: &inner.sessions, gate: &inner.gate, turn: &turn, reserved };

@@ -8,9 +8,11 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use tokio::time::Instant;
 use trunkline_core::turn::Surface;
 
@@ -28,14 +30,19 @@ const GOOD_FOR: Duration = Duration::from_millis(100);
 /// When a client may come back.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// The last time that the folder was found to take writes.
+/// What is known of the state folder.
 #[derive(Debug, Default)]
-pub(crate) struct LastGood(Mutex<Option<Instant>>);
+pub(crate) struct Storage {
+    /// The last time that it was found to take writes.
+    last_good: Mutex<Option<Instant>>,
+    /// The log says that it does not: once is enough while it lasts.
+    reported: AtomicBool,
+}
 
 impl Engine {
     /// Why runs are refused for want of a state folder that takes writes; none while it does.
     pub async fn storage_trouble(&self) -> Option<String> {
-        let last_good = || self.inner.storage.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_good = || self.inner.storage.last_good.lock().unwrap_or_else(PoisonError::into_inner);
         if last_good().is_some_and(|at| at.elapsed() < GOOD_FOR) {
             return None;
         }
@@ -50,7 +57,7 @@ impl Inner {
     pub(crate) async fn check_storage(&self, surface: Surface) -> Result<(), StartError> {
         match surface {
             Surface::Http | Surface::Page => match self.storage_trouble().await {
-                Some(reason) => Err(unwritable(reason)),
+                Some(reason) => Err(self.unwritable(reason)),
                 None => Ok(()),
             },
             Surface::Run | Surface::Repl | Surface::Discord => Ok(()),
@@ -60,17 +67,30 @@ impl Inner {
     async fn storage_trouble(&self) -> Option<String> {
         // Without a database nothing is promised beyond the answer.
         self.archive.store()?;
-        match probe(&self.settings.state) {
-            Err(error) => Some(error.to_string()),
-            Ok(()) => self.archive.trouble().await,
+        let trouble = match probe(&self.settings.state) {
+            Err(error) if !is_want_of_files(&error) => Some(error.to_string()),
+            Ok(()) | Err(_) => self.archive.trouble().await,
+        };
+        if trouble.is_none() && self.storage.reported.swap(false, Ordering::Relaxed) {
+            tracing::info!("the state folder can be written again");
         }
+        trouble
+    }
+
+    /// Refuses a run whose record could not be kept.
+    pub(crate) fn unwritable(&self, reason: impl ToString) -> StartError {
+        let reason = reason.to_string();
+        if !self.storage.reported.swap(true, Ordering::Relaxed) {
+            tracing::error!(reason, "runs are refused: the state folder cannot be written");
+        }
+        StartError::Storage { reason, retry_after: RETRY_AFTER }
     }
 }
 
-pub(crate) fn unwritable(reason: impl ToString) -> StartError {
-    let reason = reason.to_string();
-    tracing::error!(reason, "a run was refused: the state folder cannot be written");
-    StartError::Storage { reason, retry_after: RETRY_AFTER }
+/// Says nothing about the disk; a run that needs files itself finds out, and says so.
+fn is_want_of_files(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
 /// One name for all: what a killed process leaves behind is removed by the next.

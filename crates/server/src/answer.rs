@@ -38,12 +38,16 @@ pub(crate) struct Terms {
 pub(crate) enum Feed<R> {
     Starting(Pin<Box<dyn Future<Output = Result<R, StartError>> + Send>>),
     Running(R),
-    /// Nothing ever ran: what was tried, in the run it was to be.
+    /// Nothing ever ran: what was tried, in the run it was to be; without a name where there is none.
     Refused {
         run: String,
         attempts: Vec<Attempted>,
     },
 }
+
+/// On an answer: it is no run's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NoRun;
 
 impl<R: Events> Feed<R> {
     pub(crate) fn new<D: Door<Run = R>>(door: Arc<D>, turn: Turn) -> Self {
@@ -71,10 +75,21 @@ impl<R: Events> Feed<R> {
 
     fn refuse(&mut self, error: StartError, secrets: &Secrets) -> ApiError {
         let told = not_started(&error, secrets);
-        if let StartError::Failed { run, attempts, .. } = error {
-            *self = Self::Refused { run, attempts };
-        }
+        let (run, attempts) = match error {
+            StartError::Failed { run, attempts, .. } => (run, attempts),
+            StartError::UnknownModel { .. }
+            | StartError::Busy { .. }
+            | StartError::Limited { .. }
+            | StartError::Unavailable { .. }
+            | StartError::Storage { .. } => (String::new(), Vec::new()),
+        };
+        *self = Self::Refused { run, attempts };
         told
+    }
+
+    /// Whether there is a run that a client could ask about.
+    pub(crate) fn has_run(&self) -> bool {
+        !matches!(self, Self::Refused { run, .. } if run.is_empty())
     }
 
     /// Says who runs it, as far as that is known.
@@ -168,6 +183,9 @@ pub(crate) async fn whole<R: Events>(mut feed: Feed<R>, head: Head, terms: Terms
         Err(error) => reply::error(&error.of_run(&trace)),
     };
     name(response.headers_mut(), &trace, feed.attempts());
+    if !feed.has_run() {
+        response.extensions_mut().insert(NoRun);
+    }
     response
 }
 

@@ -15,7 +15,7 @@ use trunkline_wire::response::Head;
 use trunkline_wire::stream::{Chunks, UsageChunk};
 use uuid::Uuid;
 
-use crate::answer::{self, Feed, not_started};
+use crate::answer::{self, Feed, NoRun, not_started};
 use crate::streaming::streamed;
 use crate::{App, Door, HttpResponse, body, reply};
 
@@ -70,7 +70,9 @@ async fn complete<D: Door>(app: &Arc<App<D>>, request: Request) -> HttpResponse 
         }
         None => answer::whole(feed, head, terms).await,
     };
-    name_run(response.headers_mut(), &run, replayed);
+    if response.extensions().get::<NoRun>().is_none() {
+        name_run(response.headers_mut(), &run, replayed);
+    }
     response
 }
 

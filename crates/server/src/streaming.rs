@@ -18,7 +18,7 @@ use trunkline_wire::response::Trace;
 use trunkline_wire::sse;
 use trunkline_wire::stream::{Chunks, Stream};
 
-use crate::answer::{Feed, Terms, name};
+use crate::answer::{Feed, NoRun, Terms, name};
 use crate::{Events, HttpResponse, reply};
 
 /// How the events of an answer become frames.
@@ -98,6 +98,7 @@ pub(crate) async fn streamed<R: Events, F: Frames>(feed: Feed<R>, frames: F, ter
     };
     streaming.feed.describe(streaming.frames.trace());
     let (trace, attempts) = (streaming.frames.trace().clone(), streaming.feed.attempts());
+    let no_run = opened.is_err() && !streaming.feed.has_run();
     let mut response = match opened {
         Ok(stream) => {
             let mut response = Response::new(streaming.body(first, stream));
@@ -109,6 +110,9 @@ pub(crate) async fn streamed<R: Events, F: Frames>(feed: Feed<R>, frames: F, ter
         Err(error) => reply::error(&error.of_run(&trace)),
     };
     name(response.headers_mut(), &trace, attempts);
+    if no_run {
+        response.extensions_mut().insert(NoRun);
+    }
     response
 }
 

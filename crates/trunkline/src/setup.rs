@@ -23,6 +23,7 @@ use trunkline_store::Store;
 
 use crate::cli::Places;
 use crate::config::{Config, ConfigError, Place, Surroundings, normal};
+use crate::private;
 use crate::repl::plain::plain;
 
 /// Between asking a CLI to stop and killing it.
@@ -92,6 +93,7 @@ impl Loaded {
 
     /// As [`engine`](Self::engine), for a command that starts something itself, too.
     pub(crate) fn engine_on(&self, keepers: Keepers, caps: Caps, grace: Option<Duration>) -> Result<Gateway> {
+        private::keep(&self.state)?;
         let mock = if self.config.wants_mock() { Some(Mock::start()?) } else { None };
         let settings = Settings {
             env: self.around.env.clone(),

@@ -13,7 +13,6 @@ use super::follow::Follow;
 use crate::StartError;
 use crate::engine::Engine;
 use crate::session::whose;
-use crate::storage::unwritable;
 
 /// How long a key means the same request.
 const KEPT: Duration = Duration::from_hours(24);
@@ -70,10 +69,10 @@ impl Engine {
                             return Ok(joined);
                         }
                         // It never came to be.
-                        store.unclaim(&run).await.map_err(unwritable)?;
+                        store.unclaim(&run).await.map_err(|error| self.inner.unwritable(error))?;
                     }
                     // Without the claim a repetition would run once more.
-                    Err(error) => return Err(unwritable(error).into()),
+                    Err(error) => return Err(self.inner.unwritable(error).into()),
                 }
             }
         }

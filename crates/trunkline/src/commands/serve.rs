@@ -27,7 +27,6 @@ use super::retention;
 use super::sessions::age;
 use crate::cli::Places;
 use crate::config::{ConfigError, Surroundings, parse_span};
-use crate::private;
 use crate::service::{self, Manager};
 use crate::setup::{Loaded, ReloadRequests, StopSignals, runtime, say};
 
@@ -172,7 +171,6 @@ impl Serve {
         let keys = self.keys(&loaded.around, &mut caps)?;
         let address = SocketAddr::new(self.listen.ip, self.listen.port.unwrap_or(self.port));
         auth::check_bind(address, &keys).map_err(|error| ConfigError::elsewhere(error.to_string()))?;
-        private::keep(&loaded.state)?;
         let runtime = runtime()?;
         let served = runtime.block_on(self.serve(loaded, keys, caps, address));
         // A file that blocks for ever must not keep us.

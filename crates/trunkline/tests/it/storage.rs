@@ -107,11 +107,11 @@ fn nothing_runs_twice_and_health_is_degraded_while_disk_is_full() {
         .cli("codex", COUNTS)
         .cli("gemini", &fills)
         .model("m", json!({"driver": "codex"}))
-        .model("fills", json!({"driver": "gemini", "permissions": "full"}));
+        .model("z-fills", json!({"driver": "gemini", "permissions": "full"}));
     let Some(line) = on_small_disk(line) else { return };
     let line = line.start();
     line.chat("hi").send().content();
-    let filling = line.chat("hi").model("fills").open();
+    let filling = line.chat("hi").model("z-fills").open();
     line.told("full");
     until("it is noticed", || line.get("/health").json()["status"] == "degraded");
     let reason = line.get("/health").json()["reason"].as_str().unwrap().to_owned();
