@@ -9,7 +9,17 @@ use super::{Worktree, Worktrees};
 impl Worktrees {
     /// The patch from one commit to another.
     pub(crate) async fn diff_of(&self, repo: &Path, base: &str, commit: &str) -> Result<Vec<u8>, Failure> {
-        let diff = ["diff", "--no-ext-diff", "--no-textconv", "--binary", "--end-of-options", base, commit, "--"];
+        let diff = [
+            "diff",
+            "--ignore-submodules=none",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--binary",
+            "--end-of-options",
+            base,
+            commit,
+            "--",
+        ];
         self.git.at(repo).run(&diff).await
     }
 

@@ -130,7 +130,16 @@ impl Worktrees {
         receipt.refs = self.save_left_commits(&room, worktree, &commit).await?;
         if commit != worktree.base {
             receipt.branch = Some(self.put_on_branch(&room, worktree, &commit).await?);
-            let stat = ["diff", "--shortstat", "--no-ext-diff", "--no-textconv", &worktree.base, &commit, "--"];
+            let stat = [
+                "diff",
+                "--shortstat",
+                "--ignore-submodules=none",
+                "--no-ext-diff",
+                "--no-textconv",
+                &worktree.base,
+                &commit,
+                "--",
+            ];
             let stat = self.in_room(&room, worktree).line(&stat).await?;
             (receipt.files_changed, receipt.insertions, receipt.deletions) = counts(&stat);
             reasons.extend(named(
