@@ -8,7 +8,7 @@ use super::super::cookie::Visitor;
 use crate::config::Config;
 
 fn somebody() -> ChatId {
-    Visitor::of(&HeaderMap::new()).chat(&Config::default(), &HeaderMap::new())
+    Visitor::of_browser(&HeaderMap::new()).chat(&Config::default(), &HeaderMap::new())
 }
 
 fn chats(folder: Option<&std::path::Path>) -> Arc<Chats> {

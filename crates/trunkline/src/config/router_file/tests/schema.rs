@@ -211,7 +211,7 @@ const AGENT: &[&str] = &[
     "env: {A: b}",
     "program: x, format: text",
     "program: ''",
-    "command: x, outputFormat: text, promptStyle: arg, defaultArgs: [a], defaultModel: m, maxTokens: 5",
+    "command: x, outputFormat: text, promptStyle: stdin, defaultArgs: [a], defaultModel: m, maxTokens: 5",
     "command: x, output_format: json, prompt_style: stdin, default_args: [[a]], default_model: m, max_tokens: 5",
     "outputFormat: xml",
     "promptStyle: file",
