@@ -8,6 +8,7 @@ mod command;
 mod login;
 mod offered;
 mod overlay;
+mod permissions;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -26,6 +27,7 @@ use command::placeholder;
 pub use login::{Credentials, Login};
 pub use offered::Offered;
 pub use overlay::{Grants, Overlay, UnreadableLive};
+pub use permissions::{Grant, PermissionTable, Permissions, Told};
 
 /// The longest single argument Linux takes, less its terminating NUL.
 pub const MAX_ARGUMENT: usize = 131_071;
@@ -93,6 +95,12 @@ pub struct Provider {
     /// Settings that only a file can carry.
     #[serde(default)]
     pub settings: Option<SettingsFile>,
+    /// Files that its arguments name, by plain file name. They are written to a folder of ours, which `{files}` stands for.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+    /// The CLI reads `AGENTS.md` of its folder by itself: the prompt carries it only for a model that names it.
+    #[serde(default)]
+    pub reads_agents_md: bool,
     /// Where it keeps its own state: what it may write whatever its permissions. `~/` is the home, `${NAME:-else}` a
     /// variable; a folder, which is made where it is missing, ends in a slash.
     #[serde(default)]
@@ -144,39 +152,6 @@ pub enum Delivery {
     Request,
 }
 
-/// What an agent may do without asking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Permissions {
-    /// No writes.
-    Read,
-    /// Edits inside the workspace.
-    #[default]
-    Edit,
-    /// Anything: the CLI's own skip-approval flags.
-    Full,
-}
-
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PermissionTable {
-    #[serde(default)]
-    pub read: Grant,
-    #[serde(default)]
-    pub edit: Grant,
-    #[serde(default)]
-    pub full: Grant,
-}
-
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Grant {
-    #[serde(default)]
-    pub args: Vec<String>,
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-}
-
 /// A folder of its own for a CLI's state, named by a variable, with the user's credentials linked in.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -184,10 +159,16 @@ pub struct Home {
     pub env: String,
     /// Where the user's own lies when the variable is not set, relative to `HOME`.
     pub default: String,
+    /// Credentials, which the CLI renews.
     #[serde(default)]
     pub link: Vec<String>,
+    /// Settings that a run changes: the user's own file stays as it is.
     #[serde(default)]
     pub copy: Vec<String>,
+    /// State, which the private home has of its own; `*` stands for any characters, and a name may be one of a subfolder.
+    /// Where this is given, everything else in the user's folder is linked as well, for reading.
+    #[serde(default)]
+    pub state: Option<Vec<String>>,
 }
 
 /// A settings file of ours, named by a variable. Not used where the user or the system has one already.
@@ -267,7 +248,11 @@ pub struct Values<'a> {
     pub tools: &'a [String],
     pub system_file: Option<&'a str>,
     pub images: &'a [String],
-    pub permissions: Permissions,
+    pub permissions: Told,
+    /// The folder of the recipe's own files.
+    pub files: Option<&'a str>,
+    /// The user's home folder.
+    pub home: Option<&'a str>,
     /// The model's own additional arguments.
     pub extra: &'a [String],
 }
@@ -383,17 +368,6 @@ impl Provider {
             SessionKind::Uuid | SessionKind::Word => format!("{id:?} is not a session id of {}", self.name),
         };
         Err(Failure::new(Category::Validation, message))
-    }
-}
-
-impl PermissionTable {
-    #[must_use]
-    pub fn of(&self, permissions: Permissions) -> &Grant {
-        match permissions {
-            Permissions::Read => &self.read,
-            Permissions::Edit => &self.edit,
-            Permissions::Full => &self.full,
-        }
     }
 }
 

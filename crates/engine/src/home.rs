@@ -1,12 +1,23 @@
-//! A CLI's private home: its state under our state directory, the user's credentials linked in; and settings of ours.
+//! A CLI's private home: its state under our state directory, the user's credentials and configuration linked in; and
+//! settings of ours.
 
+mod share;
+
+use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::provider::{Home, SettingsFile};
+
+use share::{if_not, link, share};
+
+/// Says in a private home that it was filled before.
+const SHARED: &str = ".shared";
 
 /// Where a provider's private home is.
 pub(crate) fn folder(state: &Path, provider: &str) -> PathBuf {
@@ -28,90 +39,94 @@ pub(crate) fn settings_path(state: &Path, provider: &str) -> PathBuf {
 /// Writes a provider's settings, if they are not there already.
 pub(crate) fn write_settings(file: &SettingsFile, state: &Path, provider: &str) -> Result<(), Failure> {
     let path = settings_path(state, provider);
-    let write = || -> io::Result<()> {
-        if fs::read_to_string(&path).is_ok_and(|text| text == file.content) {
-            return Ok(());
-        }
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(state.join("settings"))?;
-        let beside = state.join("settings").join(uuid::Uuid::new_v4().to_string());
-        fs::write(&beside, &file.content)?;
-        fs::rename(beside, &path)
+    write_once(&state.join("settings"), &format!("{provider}.json"), &file.content)
+        .map_err(|error| Failure::new(Category::Configuration, format!("cannot write {}: {error}", path.display())))
+}
+
+/// The folder of a provider's own files.
+pub(crate) fn files_path(state: &Path, provider: &str) -> PathBuf {
+    state.join("settings").join(provider)
+}
+
+/// Writes a provider's own files, those that are not there already.
+pub(crate) fn write_files(files: &BTreeMap<String, String>, state: &Path, provider: &str) -> Result<(), Failure> {
+    let folder = files_path(state, provider);
+    let refuse = |name: &str, why: &dyn fmt::Display| {
+        Failure::new(Category::Configuration, format!("cannot write {name} of {provider}: {why}"))
     };
-    write().map_err(|error| Failure::new(Category::Configuration, format!("cannot write {}: {error}", path.display())))
+    for (name, content) in files {
+        if name.is_empty() || name.starts_with('.') || name.contains('/') {
+            return Err(refuse(&format!("{name:?}"), &"it is not a plain file name"));
+        }
+        write_once(&folder, name, content).map_err(|error| refuse(&folder.join(name).display().to_string(), &error))?;
+    }
+    Ok(())
+}
+
+/// Writes a file whole, unless it says the same already.
+fn write_once(folder: &Path, name: &str, content: &str) -> io::Result<()> {
+    let path = folder.join(name);
+    match fs::read_to_string(&path) {
+        Ok(text) if text == content => return Ok(()),
+        // The start that follows needs files as well, and reports it.
+        Err(error) if is_exhausted(&error) && path.exists() => return Ok(()),
+        Ok(_) | Err(_) => {}
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let beside = folder.join(uuid::Uuid::new_v4().to_string());
+    fs::write(&beside, content)?;
+    fs::rename(beside, path)
 }
 
 fn fill(home: &Home, folder: &Path, own: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     for name in &home.link {
-        let (from, to) = (own.join(name), folder.join(name));
-        if fs::read_link(&to).is_ok_and(|target| target == from) || !from.exists() {
-            continue;
-        }
-        let beside = folder.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
-        symlink(&from, &beside)?;
-        fs::rename(&beside, &to)?;
+        link(&own.join(name), &folder.join(name))?;
     }
     for name in &home.copy {
-        let (from, to) = (own.join(name), folder.join(name));
-        if is_newer(&from, &to) {
-            let beside = folder.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
-            fs::copy(&from, &beside)?;
-            fs::rename(&beside, &to)?;
-        }
+        copy(&own.join(name), folder, name)?;
     }
-    Ok(())
+    let Some(state) = &home.state else { return Ok(()) };
+    let shared = folder.join(SHARED);
+    match share(home, state, own, folder, Path::new("")) {
+        Ok(()) if shared.is_symlink() => Ok(()),
+        // A link to nothing: a run can write here, and what it puts in this place is not followed.
+        Ok(()) => symlink("filled", shared).or_else(|error| if_not(error, io::ErrorKind::AlreadyExists)),
+        // Everything is there from the last time. The start that follows needs files as well, and reports it.
+        Err(error) if is_exhausted(&error) && shared.is_symlink() => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
-fn is_newer(from: &Path, to: &Path) -> bool {
-    let time = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
-    match (time(from), time(to)) {
-        (Ok(from), Ok(to)) => from > to,
-        (Ok(_), Err(_)) => true,
-        (Err(_), _) => false,
+fn is_exhausted(error: &io::Error) -> bool {
+    let limits = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| limits.contains(&code))
+}
+
+/// Copies a file of the user where it is another than the one that was copied before, and removes the copy of one that is
+/// gone. What the CLI itself writes into the copy stays until then.
+fn copy(from: &Path, folder: &Path, name: &str) -> io::Result<()> {
+    let (to, stamp) = (folder.join(name), folder.join(format!(".{name}.copied")));
+    let Ok(found) = fs::metadata(from) else {
+        if stamp.is_symlink() {
+            for file in [to, stamp] {
+                fs::remove_file(file).or_else(|error| if_not(error, io::ErrorKind::NotFound))?;
+            }
+        }
+        return Ok(());
+    };
+    // A link, because it is read without opening a file: there may be none left to open.
+    let now = format!("{}.{}-{}", found.mtime(), found.mtime_nsec(), found.len());
+    if to.exists() && fs::read_link(&stamp).is_ok_and(|before| before == Path::new(&now)) {
+        return Ok(());
     }
+    let beside = folder.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
+    fs::copy(from, &beside)?;
+    fs::rename(&beside, &to)?;
+    let beside = folder.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
+    symlink(now, &beside)?;
+    fs::rename(beside, stamp)
 }
 
 #[cfg(test)]
-mod tests {
-    use trunkline_core::provider::built_in;
-
-    use super::*;
-
-    #[test]
-    fn credentials_are_linked_and_settings_copied() {
-        let folder = tempfile::tempdir().unwrap();
-        let own = folder.path().join("own");
-        fs::create_dir(&own).unwrap();
-        fs::write(own.join("auth.json"), "{}").unwrap();
-        fs::write(own.join("config.toml"), "model = \"a\"").unwrap();
-        let codex = built_in()["codex"].home.clone().unwrap();
-        for _ in 0..2 {
-            prepare(&codex, folder.path(), "codex", &own).unwrap();
-            let home = super::folder(folder.path(), "codex");
-            assert_eq!(fs::read_link(home.join("auth.json")).unwrap(), own.join("auth.json"));
-            // What a run writes there does not reach the user's file.
-            fs::write(home.join("config.toml"), "model = \"a\"\n[projects]").unwrap();
-            assert_eq!(fs::read_to_string(own.join("config.toml")).unwrap(), "model = \"a\"");
-        }
-    }
-
-    #[test]
-    fn settings_are_written_once() {
-        let state = tempfile::tempdir().unwrap();
-        let qwen = built_in()["qwen"].settings.clone().unwrap();
-        let path = settings_path(state.path(), "qwen");
-        write_settings(&qwen, state.path(), "qwen").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), qwen.content);
-        let written = fs::metadata(&path).unwrap().modified().unwrap();
-        write_settings(&qwen, state.path(), "qwen").unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), written);
-    }
-
-    #[test]
-    fn a_user_without_the_cli_gets_an_empty_home() {
-        let folder = tempfile::tempdir().unwrap();
-        let codex = built_in()["codex"].home.clone().unwrap();
-        prepare(&codex, folder.path(), "codex", &folder.path().join("missing")).unwrap();
-        assert_eq!(fs::read_dir(super::folder(folder.path(), "codex")).unwrap().count(), 0);
-    }
-}
+mod tests;

@@ -18,7 +18,7 @@ use crate::belongings::Belongings;
 use crate::engine::Settings;
 use crate::environment::{Child, of_child};
 use crate::models::Models;
-use crate::plan::{Plan, bounded, values};
+use crate::plan::{Folders, Plan, bounded, values};
 use crate::program::locate;
 use crate::sandbox::{self, Bounds, Scene};
 use crate::warm::{Boot, Wish};
@@ -104,7 +104,8 @@ impl Launch<'_> {
             .map(|(index, image)| scratch.write(&format!("image-{index}.{}", image.extension), &image.bytes))
             .collect::<Result<_, _>>()?;
         let cwd_text = cwd.to_string_lossy();
-        let mut values = values(model, self.provider, self.settings.sandbox, &prompt.text, &cwd_text);
+        let folders = self.folders();
+        let mut values = values(model, self.provider, self.settings.sandbox, &prompt.text, &cwd_text, &folders);
         values.session = turn.session.as_ref().map(|session| session.0.as_str());
         values.system_file = system_file.as_deref();
         values.images = &images;
@@ -124,7 +125,8 @@ impl Launch<'_> {
             return Ok(None);
         }
         let cwd = streaming.cwd.to_string_lossy();
-        let values = values(self.model, self.provider, self.settings.sandbox, &prompt.text, &cwd);
+        let folders = self.folders();
+        let values = values(self.model, self.provider, self.settings.sandbox, &prompt.text, &cwd, &folders);
         let command = self.provider.command(Form::Whole, &values)?;
         let args = command.args.into_iter().map(OsString::from).collect();
         let limits = Limits::all(self.model.limits.total);
@@ -140,7 +142,8 @@ impl Launch<'_> {
             return Ok(None);
         };
         let cwd_text = cwd.to_string_lossy();
-        let values = values(model, provider, self.settings.sandbox, "", &cwd_text);
+        let folders = self.folders();
+        let values = values(model, provider, self.settings.sandbox, "", &cwd_text, &folders);
         let (command, greeting) = provider.live_command(live, &values, prompt.system.as_deref())?;
         let clients_own = prompt.system.is_some() && prompt.system != model.system_prompt;
         Ok(Some(Boot {
@@ -246,10 +249,9 @@ impl Launch<'_> {
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
         let model = self.model;
         let cwd = if model.worktree { self.settings.worktrees.join(self.run) } else { model.repo.clone() };
-        let mut command = self.provider.command(
-            Form::Streamed,
-            &values(model, self.provider, self.settings.sandbox, "<prompt>", &cwd.to_string_lossy()),
-        )?;
+        let (cwd_text, folders) = (cwd.to_string_lossy(), self.folders());
+        let values = values(model, self.provider, self.settings.sandbox, "<prompt>", &cwd_text, &folders);
+        let mut command = self.provider.command(Form::Streamed, &values)?;
         command.env.extend(self.places());
         let located = locate(self.provider, model.command.as_deref(), self.settings.variable("PATH"));
         Ok(Plan {
@@ -270,6 +272,16 @@ impl Launch<'_> {
         home.into_iter().chain(settings).map(|(name, path)| (name, path.to_string_lossy().into_owned())).collect()
     }
 
+    /// The folders that the recipe's arguments may name.
+    fn folders(&self) -> Folders {
+        let files = (!self.provider.files.is_empty()).then(|| home::files_path(&self.settings.state, self.name()));
+        let own_home = self.model.env.get("HOME").map(String::as_str);
+        Folders {
+            files: files.map(|folder| folder.to_string_lossy().into_owned()),
+            home: own_home.or_else(|| self.settings.variable("HOME")?.to_str()).map(str::to_owned),
+        }
+    }
+
     /// Makes those places.
     fn prepare_places(&self) -> Result<(), Failure> {
         if let Some((home, own)) = self.private_home() {
@@ -278,7 +290,7 @@ impl Launch<'_> {
         if let Some(file) = self.own_settings() {
             home::write_settings(file, &self.settings.state, self.name())?;
         }
-        Ok(())
+        home::write_files(&self.provider.files, &self.settings.state, self.name())
     }
 
     fn name(&self) -> &str {

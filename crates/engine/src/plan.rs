@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use trunkline_core::failure::Failure;
 use trunkline_core::model::{Model, Normalize, Sandbox};
-use trunkline_core::provider::{Delivery, Permissions, Provider, Values};
+use trunkline_core::provider::{Delivery, Permissions, Provider, Told, Values};
 use trunkline_core::turn::Turn;
 
 use crate::sandbox;
@@ -22,6 +22,15 @@ pub struct Plan {
     pub delivery: Delivery,
 }
 
+/// Folders that a recipe's arguments may name.
+#[derive(Debug, Default)]
+pub(crate) struct Folders {
+    /// The one with the recipe's own files.
+    pub(crate) files: Option<String>,
+    /// The user's home.
+    pub(crate) home: Option<String>,
+}
+
 /// The values a model itself brings to a recipe. `usual` is what holds of the sandbox where it does not say.
 pub(crate) fn values<'a>(
     model: &'a Model,
@@ -29,6 +38,7 @@ pub(crate) fn values<'a>(
     usual: Sandbox,
     prompt: &'a str,
     cwd: &'a str,
+    folders: &'a Folders,
 ) -> Values<'a> {
     let takes = |name: &str| provider.takes(name);
     Values {
@@ -40,6 +50,8 @@ pub(crate) fn values<'a>(
         max_tokens: model.max_tokens,
         tools: if takes("tool") { &model.allowed_tools } else { &[] },
         permissions: sandbox::told(model, usual, provider),
+        files: folders.files.as_deref(),
+        home: folders.home.as_deref(),
         extra: &model.args,
         ..Values::default()
     }
@@ -70,7 +82,7 @@ fn of_no_program(model: &Model) -> Vec<&'static str> {
 /// A model's settings that its CLI cannot honour.
 pub fn ignored(model: &Model) -> Vec<&'static str> {
     let Some(provider) = model.backend.program() else { return of_no_program(model) };
-    let grants = [Permissions::Read, Permissions::Edit, Permissions::Full].map(|level| provider.permissions.of(level));
+    let grants = [Told::Read, Told::Edit, Told::Full].map(|told| provider.permissions.of(told));
     let same_grants = grants.iter().all(|grant| grant.args.is_empty() && grant.env.is_empty());
     [
         ("maxTurns", model.max_turns.is_some() && !provider.takes("max_turns")),

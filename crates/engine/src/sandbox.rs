@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use trunkline_core::event::Held;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::{Backend, Model, Sandbox};
-use trunkline_core::provider::{Delivery, Permissions, Provider};
+use trunkline_core::provider::{Delivery, Permissions, Provider, Told};
 use trunkline_process::{Confinement, Landlock, Missing};
 
 use crate::untrusted::{self, MAX_GIT_FILE_BYTES};
@@ -132,11 +132,17 @@ fn free(model: &Model, sandbox: Sandbox, recipe: Option<&Provider>) -> Option<Fr
     }
 }
 
-/// What the CLI itself is told that it may do. One whose own sandbox does not work inside ours is told that it may do
-/// anything, where ours must hold it: that of the two which is ours can be relied on.
-pub(crate) fn told(model: &Model, usual: Sandbox, recipe: &Provider) -> Permissions {
-    let ours = recipe.confines && free(model, model.sandbox.unwrap_or(usual), Some(recipe)).is_none();
-    if ours { Permissions::Full } else { model.permissions }
+/// Permissions as the CLI is told them. Where the kernel confines the run to its workspace, `edit` includes commands. A CLI
+/// whose own sandbox does not work inside ours is then told that it may do anything: the kernel alone holds it.
+pub(crate) fn told(model: &Model, usual: Sandbox, recipe: &Provider) -> Told {
+    let confined = free(model, model.sandbox.unwrap_or(usual), Some(recipe)).is_none();
+    match (model.permissions, confined) {
+        (Permissions::Read | Permissions::Edit, true) if recipe.confines => Told::Full,
+        (Permissions::Read, _) => Told::Read,
+        (Permissions::Edit, true) => Told::EditConfined,
+        (Permissions::Edit, false) => Told::Edit,
+        (Permissions::Full, _) => Told::Full,
+    }
 }
 
 /// Who holds a run of the model to its permissions; none where there is nothing to hold.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use trunkline_core::provider::{self, CommandLine, Form, Provider, Values};
+use trunkline_core::provider::{self, CommandLine, Form, Provider, Told, Values};
 
 use crate::conformance::clis::Cli;
 use crate::conformance::install::Installed;
@@ -68,7 +68,8 @@ impl Subject {
         let cwd = place.repo.to_string_lossy();
         let extra: Vec<String> = self.model["args"].as_array().into_iter().flatten().filter_map(text).collect();
         let model = self.model["model"].as_str();
-        let values = Values { prompt: PROMPT, cwd: &cwd, model, extra: &extra, ..Values::default() };
+        let permissions = Told::EditConfined;
+        let values = Values { prompt: PROMPT, cwd: &cwd, model, permissions, extra: &extra, ..Values::default() };
         Ok(self.provider.command(Form::Streamed, &values)?)
     }
 

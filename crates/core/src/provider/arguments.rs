@@ -9,8 +9,8 @@ use super::{Delivery, Provider};
 use crate::near::near;
 
 /// Names that may stand in braces in an argument.
-pub const PLACEHOLDERS: [&str; 9] =
-    ["prompt", "cwd", "model", "session", "max_turns", "max_tokens", "tool", "system_file", "image"];
+pub const PLACEHOLDERS: [&str; 11] =
+    ["prompt", "cwd", "model", "session", "max_turns", "max_tokens", "tool", "system_file", "image", "files", "home"];
 
 /// Names that may stand in braces alone in a group.
 const WHOLE_GROUPS: [&str; 2] = ["permissions", "extra"];

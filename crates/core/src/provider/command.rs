@@ -26,10 +26,10 @@ impl Provider {
         let greeting = live::Greeting {
             cwd: values.cwd.to_owned(),
             model: values.model.filter(|_| !has_place(&live.args, "model")).map(str::to_owned),
-            mode: live.modes.of(values.permissions).map(str::to_owned),
+            mode: live.modes.of(values.permissions.level()).map(str::to_owned),
             primer: live.primer.clone(),
             system: system.map(str::to_owned),
-            permissions: values.permissions,
+            permissions: values.permissions.answers(),
         };
         Ok((command, greeting))
     }
@@ -142,6 +142,8 @@ impl Values<'_> {
             "tool" => self.tools.to_vec(),
             "system_file" => one(self.system_file),
             "image" => self.images.to_vec(),
+            "files" => one(self.files),
+            "home" => one(self.home),
             _ => Vec::new(),
         }
     }

@@ -36,6 +36,9 @@ pub struct Overlay {
     pub keys: Option<Vec<String>>,
     pub home: Option<Home>,
     pub settings: Option<SettingsFile>,
+    /// Added to the recipe's.
+    pub files: BTreeMap<String, String>,
+    pub reads_agents_md: Option<bool>,
     pub state: Option<Vec<String>>,
     pub confines: Option<bool>,
     pub inert: Option<Inert>,
@@ -58,12 +61,13 @@ pub struct Overlay {
 pub struct Grants {
     pub read: Option<Grant>,
     pub edit: Option<Grant>,
+    pub edit_confined: Option<Grant>,
     pub full: Option<Grant>,
 }
 
 impl Overlay {
     /// What may be written, by name.
-    pub const FIELDS: [&'static str; 28] = [
+    pub const FIELDS: [&'static str; 30] = [
         "program",
         "native",
         "install",
@@ -80,6 +84,8 @@ impl Overlay {
         "keys",
         "home",
         "settings",
+        "files",
+        "reads_agents_md",
         "state",
         "confines",
         "inert",
@@ -104,10 +110,16 @@ impl Overlay {
         set(&mut recipe.format, self.format);
         set(&mut recipe.args, self.args);
         set(&mut recipe.permissions.read, self.permissions.read);
+        if self.permissions.edit.is_some() {
+            // The recipe's may allow more than the `edit` that was written.
+            recipe.permissions.edit_confined = None;
+        }
         set(&mut recipe.permissions.edit, self.permissions.edit);
+        recipe.permissions.edit_confined = self.permissions.edit_confined.or(recipe.permissions.edit_confined);
         set(&mut recipe.permissions.full, self.permissions.full);
         set(&mut recipe.models, self.models);
         set(&mut recipe.keys, self.keys);
+        set(&mut recipe.reads_agents_md, self.reads_agents_md);
         set(&mut recipe.state, self.state);
         set(&mut recipe.confines, self.confines);
         set(&mut recipe.inert, self.inert);
@@ -124,6 +136,7 @@ impl Overlay {
         recipe.home = self.home.or(recipe.home);
         recipe.settings = self.settings.or(recipe.settings);
         recipe.env.extend(self.env);
+        recipe.files.extend(self.files);
         recipe.noise.extend(self.noise);
         recipe.failures.splice(0..0, self.failures);
         // The recipe's whole form belongs to the arguments that were replaced.
@@ -188,7 +201,7 @@ fn set<T>(field: &mut T, written: Option<T>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BUILT_IN, built_in, plain};
+    use super::super::{BUILT_IN, Told, built_in, plain};
     use super::*;
 
     fn overlay(toml: &str) -> Overlay {
@@ -274,6 +287,16 @@ mod tests {
         let error = UnreadableLive { format: Format::Text, protocol: live::Protocol::AppServer };
         assert_eq!(error.to_string(), "format \"text\" cannot read the protocol \"app-server\" of `live`");
         assert_eq!(error.hint(), "use one of the formats codex, or remove `live`");
+    }
+
+    #[test]
+    fn the_recipes_confined_grant_is_dropped_when_edit_is_written() {
+        let claude = built_in().remove("claude").unwrap();
+        let confined = |toml: &str| overlay(toml).over(claude.clone()).permissions.of(Told::EditConfined).args.clone();
+        assert_eq!(confined("[permissions]\nread = {}"), claude.permissions.of(Told::EditConfined).args);
+        assert_eq!(confined("[permissions]\nedit = { args = ['--ask'] }"), ["--ask"]);
+        let both = "[permissions]\nedit = { args = ['--ask'] }\nedit_confined = { args = ['--run'] }";
+        assert_eq!(confined(both), ["--run"]);
     }
 
     #[test]

@@ -33,7 +33,13 @@ fn the_exact_command_of_each_driver() {
             Some("Hi"),
         ),
         ("gemini", "gemini", "-o stream-json --approval-mode auto_edit".to_owned(), Some("Hi")),
-        ("qwen", "qwen", "-o stream-json --include-partial-messages --approval-mode auto-edit".to_owned(), Some("Hi")),
+        (
+            "qwen",
+            "qwen",
+            "-o stream-json --include-partial-messages --approval-mode auto-edit --exclude-tools=run_shell_command,monitor"
+                .to_owned(),
+            Some("Hi"),
+        ),
         ("opencode", "opencode", "run --format json --title trunkline".to_owned(), Some("Hi")),
         ("glm", "ax-glm", "--prompt Hi".to_owned(), None),
         ("grok", "ax-grok", "--prompt Hi".to_owned(), None),
@@ -61,7 +67,9 @@ fn every_option_where_a_cli_has_one() {
         tools: &tools,
         system_file: Some("/state/system.txt"),
         images: &images,
-        permissions: Permissions::Full,
+        permissions: Told::Full,
+        files: Some("/state/settings/m"),
+        home: Some("/home/u"),
         extra: &extra,
     };
     let id = "0b912713-3cbe-4c14-b894-f6827625af7f";
@@ -105,7 +113,7 @@ fn every_option_where_a_cli_has_one() {
 #[test]
 fn the_whole_forms() {
     let mut values = values("Hi");
-    values.permissions = Permissions::Full;
+    values.permissions = Told::Full;
     values.system_file = Some("F");
     values.max_turns = Some(25);
     for (provider, args) in [
@@ -143,18 +151,78 @@ fn a_recipe_takes_what_both_of_its_forms_take() {
 #[test]
 fn read_writes_nothing_and_says_so_to_each_cli() {
     let mut values = values("Hi");
-    values.permissions = Permissions::Read;
+    values.permissions = Told::Read;
     for (provider, expected) in [
         ("claude", "--permission-mode default --disallowedTools=Edit,Write,NotebookEdit,Bash"),
         ("codex", "-s read-only"),
         ("gemini", "--approval-mode plan"),
-        ("qwen", "--approval-mode plan --exclude-tools=write_file,edit,run_shell_command"),
+        ("qwen", "--approval-mode plan --exclude-tools=write_file,edit,notebook_edit,run_shell_command,monitor"),
         ("opencode", "--agent plan"),
     ] {
         assert!(words(&command(provider, Form::Streamed, &values)).contains(expected), "{provider}");
     }
     let opencode = command("opencode", Form::Streamed, &values);
-    assert_eq!(opencode.env["OPENCODE_PERMISSION"], r#"{"edit":"deny","bash":"deny"}"#);
+    let denied = r#"{"edit":"deny","bash":"deny","external_directory":"deny","doom_loop":"deny"}"#;
+    assert_eq!(opencode.env["OPENCODE_PERMISSION"], denied);
+}
+
+#[test]
+fn edit_lets_each_cli_run_commands_when_the_kernel_confines_it() {
+    for (provider, confined, unconfined) in [
+        ("claude", "--permission-mode acceptEdits --allowedTools=Bash", "--permission-mode acceptEdits"),
+        ("codex", "-s workspace-write -", "-s workspace-write -"),
+        ("gemini", "--approval-mode yolo", "--approval-mode auto_edit"),
+        ("qwen", "--approval-mode yolo", "--approval-mode auto-edit --exclude-tools=run_shell_command,monitor"),
+        ("opencode", "--title trunkline --auto", "--title trunkline"),
+    ] {
+        for (told, expected) in [(Told::EditConfined, confined), (Told::Edit, unconfined)] {
+            let line = command(provider, Form::Streamed, &Values { permissions: told, ..values("Hi") });
+            assert!(words(&line).ends_with(expected), "{provider} {told:?}: {}", words(&line));
+        }
+    }
+}
+
+#[test]
+fn opencode_denies_paths_outside_when_nobody_can_be_asked() {
+    for (told, expected) in [
+        (Told::Edit, Some(r#"{"external_directory":"deny","doom_loop":"deny"}"#)),
+        (Told::EditConfined, None),
+        (Told::Full, None),
+    ] {
+        let line = command("opencode", Form::Streamed, &Values { permissions: told, ..values("Hi") });
+        assert_eq!(line.env.get("OPENCODE_PERMISSION").map(String::as_str), expected, "{told:?}");
+    }
+}
+
+/// A process that is kept is told the same permissions, offers no tool that a process for one turn does not, and is
+/// answered by what the kernel lets it do.
+#[test]
+fn a_kept_process_has_the_tools_of_one_that_is_started_for_the_turn() {
+    let start = |provider: &str, told: Told| {
+        let provider = &built_in()[provider];
+        let values =
+            Values { permissions: told, files: Some("/state/settings/p"), home: Some("/home/u"), ..values("") };
+        let (command, greeting) = provider.live_command(provider.live.as_ref().unwrap(), &values, None).unwrap();
+        (words(&command), command.env, greeting)
+    };
+    let (gemini, ..) = start("gemini", Told::EditConfined);
+    assert_eq!(
+        gemini,
+        "--acp --policy /state/settings/p/headless.toml --policy /home/u/.gemini/policies --approval-mode yolo"
+    );
+    let (qwen, env, _) = start("qwen", Told::Edit);
+    let excluded = "--exclude-tools=ask_user_question,enter_plan_mode,exit_plan_mode";
+    assert_eq!(qwen, format!("--acp {excluded} --approval-mode auto-edit --exclude-tools=run_shell_command,monitor"));
+    assert_eq!(env["QWEN_CODE_LEGACY_MCP_BLOCKING"], "1");
+    for (told, answers) in [
+        (Told::Read, Permissions::Read),
+        (Told::Edit, Permissions::Edit),
+        (Told::EditConfined, Permissions::Full),
+        (Told::Full, Permissions::Full),
+    ] {
+        assert_eq!(start("opencode", told).2.permissions, answers, "{told:?}");
+    }
+    assert_eq!(start("codex", Told::Edit).2.mode.as_deref(), Some("workspace-write"));
 }
 
 #[test]

@@ -38,16 +38,38 @@ fn who_is_confined() {
 fn one_that_confines_itself_is_told_to_leave_it_to_us_where_we_must() {
     let codex = of("codex");
     let recipe = codex.backend.program().unwrap();
-    assert_eq!(told(&codex, Sandbox::On, recipe), Permissions::Edit);
+    assert_eq!(told(&codex, Sandbox::On, recipe), Told::Edit);
     if let Err(missing) = Landlock::here() {
         return eprintln!("skipped: {missing}");
     }
-    assert_eq!(told(&codex, Sandbox::Required, recipe), Permissions::Full);
+    assert_eq!(told(&codex, Sandbox::Required, recipe), Told::Full);
     let Bounds::Within(places) = bounds(&codex, Sandbox::Required) else { panic!("it is free") };
     assert!(places.contains(&"/repo".into()) && !places.contains(&"/home/u".into()));
     let read = Model { permissions: Permissions::Read, ..codex };
     let Bounds::Within(places) = bounds(&read, Sandbox::Required) else { panic!("it is free") };
     assert!(!places.contains(&"/repo".into()));
+}
+
+#[test]
+fn edit_includes_commands_only_where_the_kernel_confines_the_run() {
+    if let Err(missing) = Landlock::here() {
+        return eprintln!("skipped: {missing}");
+    }
+    for name in ["claude", "gemini", "qwen", "opencode"] {
+        let model = of(name);
+        let recipe = model.backend.program().unwrap();
+        let as_told = |permissions, sandbox| told(&Model { permissions, ..model.clone() }, sandbox, recipe);
+        for (permissions, sandbox, expected) in [
+            (Permissions::Read, Sandbox::On, Told::Read),
+            (Permissions::Edit, Sandbox::On, Told::EditConfined),
+            (Permissions::Edit, Sandbox::Required, Told::EditConfined),
+            (Permissions::Edit, Sandbox::Off, Told::Edit),
+            (Permissions::Full, Sandbox::On, Told::Full),
+        ] {
+            assert_eq!(as_told(permissions, sandbox), expected, "{name} {permissions:?} {sandbox:?}");
+        }
+        assert!(recipe.permissions.edit_confined.is_some(), "{name} has no flags for it");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The exact command line of each driver, as its CLI receives it.
 
 use serde_json::json;
+use trunkline_process::Landlock;
 
 use crate::line::Line;
 
@@ -30,7 +31,7 @@ const CODEX_FIXED: [&str; 12] = [
 fn claude() {
     let recording = "claude/slow_streamjson_partial";
     let fixed = ["-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"];
-    let plain = line("claude", recording, json!({"driver": "claude"}));
+    let plain = line("claude", recording, json!({"driver": "claude", "sandbox": "off"}));
     assert_eq!(plain.argv("claude"), [&fixed[..], &["--permission-mode", "acceptEdits"]].concat());
     assert_eq!(plain.noted("claude.stdin"), "--- USER TASK ---\nhi");
     let full = line(
@@ -67,25 +68,52 @@ fn codex() {
 
 #[test]
 fn gemini() {
-    let line = line("gemini", "gemini/ansi-stream-json", json!({"driver": "gemini", "model": "flash"}));
+    let line =
+        line("gemini", "gemini/ansi-stream-json", json!({"driver": "gemini", "model": "flash", "sandbox": "off"}));
     assert_eq!(line.argv("gemini"), ["-o", "stream-json", "--approval-mode", "auto_edit", "-m", "flash"]);
     assert_eq!(line.noted("gemini.stdin"), "--- USER TASK ---\nhi");
 }
 
 #[test]
 fn qwen() {
-    let line = line("qwen", "qwen/slow-stream-json-partial", json!({"driver": "qwen", "maxTurns": 7}));
-    let expected =
-        ["-o", "stream-json", "--include-partial-messages", "--approval-mode", "auto-edit", "--max-session-turns", "7"];
+    let entry = json!({"driver": "qwen", "maxTurns": 7, "sandbox": "off"});
+    let line = line("qwen", "qwen/slow-stream-json-partial", entry);
+    let expected = [
+        "-o",
+        "stream-json",
+        "--include-partial-messages",
+        "--approval-mode",
+        "auto-edit",
+        "--exclude-tools=run_shell_command,monitor",
+        "--max-session-turns",
+        "7",
+    ];
     assert_eq!(line.argv("qwen"), expected);
     assert_eq!(line.noted("qwen.stdin"), "--- USER TASK ---\nhi");
 }
 
 #[test]
 fn opencode() {
-    let line = line("opencode", "opencode/reasoning_thinking", json!({"driver": "opencode", "model": "a/b"}));
+    let entry = json!({"driver": "opencode", "model": "a/b", "sandbox": "off"});
+    let line = line("opencode", "opencode/reasoning_thinking", entry);
     assert_eq!(line.argv("opencode"), ["run", "--format", "json", "--model", "a/b", "--title", "trunkline"]);
     assert_eq!(line.noted("opencode.stdin"), "--- USER TASK ---\nhi");
+}
+
+#[test]
+fn edit_lets_the_cli_run_commands_when_the_kernel_confines_it() {
+    if let Err(missing) = Landlock::here() {
+        return eprintln!("skipped: {missing}");
+    }
+    for (cli, recording, flags) in [
+        ("claude", "claude/slow_streamjson_partial", &["acceptEdits", "--allowedTools=Bash"][..]),
+        ("gemini", "gemini/ansi-stream-json", &["--approval-mode", "yolo"]),
+        ("qwen", "qwen/slow-stream-json-partial", &["--approval-mode", "yolo"]),
+        ("opencode", "opencode/reasoning_thinking", &["--auto"]),
+    ] {
+        let argv = line(cli, recording, json!({"driver": cli, "sandbox": "on"})).argv(cli);
+        assert!(argv.windows(flags.len()).any(|part| part == flags), "{cli}: {argv:?}");
+    }
 }
 
 #[test]

@@ -292,7 +292,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "providers:\n- {name: codex, type: agent, config: {permissions: {root: {}}}}",
-        "2:53: provider codex: `permissions`: unknown field `root`, expected one of `read`, `edit`, `full`",
+        "2:53: provider codex: `permissions`: unknown field `root`, expected one of `read`, `edit`, `edit_confined`, `full`",
     ),
     (
         "providers:\n- {name: codex, type: agent, config: {worktree: 1}}",
