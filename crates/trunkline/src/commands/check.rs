@@ -120,6 +120,7 @@ fn show(engine: &Engine, model: &Model) -> Result<bool> {
         Some(Ok(plan)) => {
             show_plan(&plan, engine.secrets())?;
             say(format!("  timeout {}", timeouts(&model.limits)))?;
+            show_instructions(model)?;
             let unbound = show_bounds(engine, model)?;
             show_memory(model)?;
             Ok(plan.program.is_err() || !model.repo.is_dir() || no_worktree_of(model).is_some() || unbound)
@@ -187,6 +188,17 @@ fn show_plan(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
         Delivery::Stdin => "  prompt  on stdin, then closed",
         Delivery::Arg => "  prompt  as an argument, at most 128 KiB",
         Delivery::Request => "  prompt  as a JSON request on stdin",
+    })
+}
+
+/// Which instructions reach the agent, and how.
+fn show_instructions(model: &Model) -> io::Result<()> {
+    let by_itself = model.backend.program().is_some_and(|provider| provider.reads_agents_md);
+    say(match (&model.agent_file, by_itself) {
+        (Some(file), true) => format!("  rules   {file} in the prompt; the CLI also reads AGENTS.md by itself"),
+        (Some(file), false) => format!("  rules   {file} in the prompt"),
+        (None, true) => "  rules   the CLI reads AGENTS.md by itself".to_owned(),
+        (None, false) => "  rules   none".to_owned(),
     })
 }
 

@@ -180,7 +180,18 @@ fn installed(providers: &BTreeMap<String, Arc<Provider>>, around: &Surroundings)
 
 /// A model with nothing set; it reads the instructions of its repository, if it has any.
 pub(crate) fn plain_model(name: &str, backend: Backend, repo: &Path) -> Model {
-    Model { agent_file: Some(models_file::AGENT_FILE.to_owned()), ..Model::new(name, backend, repo) }
+    let reader = backend.program().map(|provider| &**provider);
+    Model { agent_file: agent_file(None, reader), ..Model::new(name, backend, repo) }
+}
+
+/// The file that opens a model's prompts: the one that is named, if any. Where none is named it is `AGENTS.md`, unless the
+/// CLI reads that by itself: it would be told twice.
+fn agent_file(named: Option<String>, reader: Option<&Provider>) -> Option<String> {
+    match named {
+        Some(file) => Some(file).filter(|file| !file.is_empty()),
+        None if reader.is_some_and(|provider| provider.reads_agents_md) => None,
+        None => Some(models_file::AGENT_FILE.to_owned()),
+    }
 }
 
 /// What will keep a model, or a provider of the router, from running, or from running as it says.

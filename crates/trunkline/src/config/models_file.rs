@@ -18,7 +18,7 @@ use trunkline_core::turn::OnDisconnect;
 use trunkline_engine::Models;
 
 use super::times::assumed;
-use super::{ConfigError, Surroundings, placeholders, plain_model, read};
+use super::{ConfigError, Surroundings, agent_file, placeholders, plain_model, read};
 
 /// The instructions a model reads when it names none.
 pub(super) const AGENT_FILE: &str = "AGENTS.md";
@@ -234,7 +234,7 @@ impl Entry {
         env.extend(self.env);
         Model {
             repo: around.path(&self.repo_path, folder),
-            agent_file: Some(self.agent_file.unwrap_or_else(|| AGENT_FILE.to_owned())).filter(|file| !file.is_empty()),
+            agent_file: agent_file(self.agent_file, base.backend.program().map(|provider| &**provider)),
             worktree: self.worktree,
             keep_worktree: self.keep_worktree,
             log_helpers: self.policy.commit_helpers,

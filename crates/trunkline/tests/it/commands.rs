@@ -20,7 +20,7 @@ fn check_shows_exactly_how_a_model_runs() {
     let line = Line::new()
         .cli("gemini", "note \"$@\"; replay gemini/ansi-stream-json")
         .cli("ax-glm", "")
-        .model("g", json!({"driver": "gemini", "model": "two words", "env": {"MINE": "1"}}))
+        .model("g", json!({"driver": "gemini", "model": "two words", "env": {"MINE": "1"}, "sandbox": "off"}))
         .model("a", json!({"driver": "ax-glm"}))
         .start();
     let (program, repo) = (line.path("bin/gemini"), line.repo().display().to_string());
@@ -42,6 +42,26 @@ fn check_shows_exactly_how_a_model_runs() {
     assert_eq!(shown(&other, "prompt"), ["as an argument, at most 128 KiB"]);
     let both = line.run(&["check"]).exits(0).stdout;
     assert_eq!(shown(&both, "argv").len(), 2, "{both}");
+}
+
+#[test]
+fn check_shows_who_reads_the_instructions_when_it_shows_a_model() {
+    let line = Line::new()
+        .cli("codex", "")
+        .cli("gemini", "")
+        .model("left", json!({"driver": "codex"}))
+        .model("named", json!({"driver": "codex", "agentFile": "RULES.md"}))
+        .model("carried", json!({"driver": "gemini"}))
+        .model("none", json!({"driver": "gemini", "agentFile": ""}));
+    for (model, rules) in [
+        ("left", "the CLI reads AGENTS.md by itself"),
+        ("named", "RULES.md in the prompt; the CLI also reads AGENTS.md by itself"),
+        ("carried", "AGENTS.md in the prompt"),
+        ("none", "none"),
+    ] {
+        let check = line.run(&["check", model]).exits(0).stdout;
+        assert_eq!(shown(&check, "rules"), [rules], "{model}");
+    }
 }
 
 #[test]

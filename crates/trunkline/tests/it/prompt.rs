@@ -10,12 +10,28 @@ fn codex() -> Line {
 
 #[test]
 fn agents_md_stands_above_the_task() {
-    let line = codex().file("AGENTS.md", "Always answer PONG.\n").start();
+    let line = codex()
+        .file("AGENTS.md", "Always answer PONG.\n")
+        .model("codex-repo", json!({"driver": "codex", "agentFile": "AGENTS.md"}))
+        .start();
     line.chat("Extract data").after("system", "You are terse.").after("user", "From the report:").send().content();
     assert_eq!(
         line.noted("codex.stdin"),
         "Always answer PONG.\n\n--- USER TASK ---\nYou are terse.\n\nFrom the report:\n\nExtract data"
     );
+}
+
+#[test]
+fn agents_md_is_left_to_the_cli_when_it_reads_it_by_itself_and_none_is_named() {
+    let line = codex()
+        .cli("gemini", "note \"$@\"; replay gemini/json")
+        .model("gemini-repo", json!({"driver": "gemini"}))
+        .file("AGENTS.md", "Always answer PONG.\n")
+        .start();
+    line.chat("Extract data").send().content();
+    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nExtract data");
+    line.chat("Extract data").model("gemini-repo").send().content();
+    assert_eq!(line.noted("gemini.stdin"), "Always answer PONG.\n\n--- USER TASK ---\nExtract data");
 }
 
 #[test]

@@ -71,11 +71,30 @@ fn every_key_is_read() {
 #[test]
 fn what_is_left_out_is_safe() {
     let m = model(json!({"driver": "codex", "repoPath": "/repo"}));
-    assert_eq!((m.agent_file.as_deref(), m.permissions), (Some("AGENTS.md"), Permissions::Edit));
+    assert_eq!((m.agent_file.as_deref(), m.permissions), (None, Permissions::Edit));
     assert!(!m.worktree && !m.keep_worktree && !m.log_helpers);
     assert_eq!((m.upstream, m.max_turns, m.system_prompt, m.command), (None, None, None, None));
     assert_eq!(m.normalize, Normalize::None);
     assert_eq!(model(json!({"driver": "codex", "repoPath": "/repo", "agentFile": ""})).agent_file, None);
+}
+
+#[test]
+fn agents_md_opens_the_prompt_unless_the_cli_reads_it_by_itself() {
+    let opens = |model: Model| model.agent_file;
+    for (driver, by_itself) in [
+        ("claude", true),
+        ("codex", true),
+        ("qwen", true),
+        ("opencode", true),
+        ("gemini", false),
+        ("ax-glm", false),
+        ("ax-grok", false),
+    ] {
+        let unnamed = opens(model(json!({"driver": driver, "repoPath": "/repo"})));
+        assert_eq!(unnamed.is_none(), by_itself, "{driver}");
+        let named = opens(model(json!({"driver": driver, "repoPath": "/repo", "agentFile": "AGENTS.md"})));
+        assert_eq!(named.as_deref(), Some("AGENTS.md"), "{driver}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use trunkline_core::limits::Asked;
 use trunkline_core::near::did_you_mean;
 use trunkline_core::provider::{self, Delivery, NoPlaceholder, Overlay, Provider};
 
-use super::super::models_file::AGENT_FILE;
+use super::super::agent_file;
 use super::super::placeholders;
 use super::Reader;
 use super::fields::Fields;
@@ -56,6 +56,7 @@ pub(super) fn read(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> 
         _ => one_of(config, "permissions", ["read", "edit", "full"])?,
     };
     let (provider, args) = recipe(config, name, more_args, reader)?;
+    let agent_file = agent_file(config.any_text("agent_file")?, Some(&*provider));
     let kind = Kind::Agent {
         provider,
         command: config.text("path")?.map(|path| reader.program(&path)),
@@ -64,8 +65,7 @@ pub(super) fn read(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> 
             Some(repo) => reader.around.path(&repo, &reader.folder),
             None => reader.around.folder.clone(),
         },
-        agent_file: Some(config.any_text("agent_file")?.unwrap_or_else(|| AGENT_FILE.to_owned()))
-            .filter(|file| !file.is_empty()),
+        agent_file,
         worktree: config.truth("worktree", false)?,
         keep_worktree: config.truth("keep_worktree", false)?,
         limits: Asked {

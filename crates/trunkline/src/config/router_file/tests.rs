@@ -205,7 +205,7 @@ fn what_is_left_out() {
         command: None,
         args: Vec::new(),
         repo: setting.around.folder.clone(),
-        agent_file: Some("AGENTS.md".to_owned()),
+        agent_file: None, // codex reads AGENTS.md by itself
         worktree: false,
         keep_worktree: false,
         permissions: Permissions::Edit,
