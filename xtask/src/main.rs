@@ -10,6 +10,8 @@ mod npm;
 mod test;
 mod torture;
 
+use std::process::ExitCode;
+
 use clap::Parser;
 
 /// Chores of the Trunkline project
@@ -33,7 +35,18 @@ enum Chore {
     Torture(torture::Torture),
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        // Without a backtrace: what went wrong is in the words.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> anyhow::Result<()> {
     match Chore::parse() {
         Chore::Attack(attack) => attack.run(),
         Chore::Test(test) => test.run(),

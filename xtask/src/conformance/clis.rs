@@ -4,7 +4,14 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
+use super::by_hand::ByHand;
 use super::world::Way;
+
+/// What the user tells the CLI in every folder.
+pub(crate) const MEMORY: &str = "The keeper wants every lamp to be green.";
+
+/// The user's own MCP server, which each CLI's settings name.
+pub(crate) const SERVER: &[(&str, &str)] = &[("mcp_server.py", include_str!("../../../conformance/mcp_server.py"))];
 
 pub(crate) struct Cli {
     pub(crate) name: &'static str,
@@ -14,6 +21,13 @@ pub(crate) struct Cli {
     upstream: fn(base: &str) -> Value,
     /// Files of its home, by path.
     pub(crate) home: &'static [(&'static str, &'static str)],
+    /// The same for what a user may have besides: a memory file, an MCP server. The gateway must not hide it.
+    pub(crate) user: &'static [(&'static str, &'static str)],
+    pub(crate) by_hand: ByHand,
+    /// Without the kernel, its own file tools stay in the workspace by the permission `edit`.
+    pub(crate) stays_inside: bool,
+    /// Tools that it offers or not as its own start goes, by hand as well.
+    pub(crate) uncertain: &'static [&'static str],
     /// How long a run may take before a stall is cut: more than it needs to ask its first question.
     pub(crate) stall_limit: &'static str,
     /// Cases it cannot pass by its nature, and why.
@@ -37,6 +51,16 @@ pub(crate) const ALL: [Cli; 5] = [
             }})
         },
         home: &[],
+        user: &[
+            (".claude/CLAUDE.md", MEMORY),
+            (
+                ".claude.json",
+                r#"{"mcpServers": {"lamp": {"type": "stdio", "command": "sh", "args": ["-c", "exec python3 \"$HOME/mcp_server.py\""]}}}"#,
+            ),
+        ],
+        by_hand: ByHand { before: &["-p"], model: "--model", after: &[] },
+        stays_inside: true,
+        uncertain: &[],
         stall_limit: "12s",
         cannot: &[],
         cannot_warm: &[],
@@ -57,6 +81,16 @@ pub(crate) const ALL: [Cli; 5] = [
             ]})
         },
         home: &[],
+        user: &[
+            (".codex/AGENTS.md", MEMORY),
+            (
+                ".codex/config.toml",
+                "[mcp_servers.lamp]\ncommand = \"sh\"\nargs = [\"-c\", 'exec python3 \"$HOME/mcp_server.py\"']\n",
+            ),
+        ],
+        by_hand: ByHand { before: &["exec", "--skip-git-repo-check"], model: "-m", after: &["-"] },
+        stays_inside: true,
+        uncertain: &["create_goal", "get_goal", "update_goal"],
         stall_limit: "8s",
         cannot: WHOLE_MESSAGES,
         cannot_warm: &[],
@@ -69,6 +103,16 @@ pub(crate) const ALL: [Cli; 5] = [
             ".gemini/settings.json",
             r#"{"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"maxAttempts": 1, "retryFetchErrors": false}, "privacy": {"usageStatisticsEnabled": false}}"#,
         )],
+        user: &[
+            (".gemini/GEMINI.md", MEMORY),
+            (
+                ".gemini/settings.json",
+                r#"{"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"maxAttempts": 1, "retryFetchErrors": false}, "privacy": {"usageStatisticsEnabled": false}, "mcpServers": {"lamp": {"command": "sh", "args": ["-c", "exec python3 \"$HOME/mcp_server.py\""]}}}"#,
+            ),
+        ],
+        by_hand: ByHand { before: &["--skip-trust"], model: "-m", after: &[] },
+        stays_inside: true,
+        uncertain: &[],
         stall_limit: "25s",
         cannot: &[],
         cannot_warm: &[],
@@ -85,6 +129,16 @@ pub(crate) const ALL: [Cli; 5] = [
             ".qwen/settings.json",
             r#"{"model": {"generationConfig": {"maxRetries": 0}}, "privacy": {"usageStatisticsEnabled": false}}"#,
         )],
+        user: &[
+            (".qwen/QWEN.md", MEMORY),
+            (
+                ".qwen/settings.json",
+                r#"{"model": {"generationConfig": {"maxRetries": 0}}, "privacy": {"usageStatisticsEnabled": false}, "mcpServers": {"lamp": {"command": "sh", "args": ["-c", "exec python3 \"$HOME/mcp_server.py\""]}}}"#,
+            ),
+        ],
+        by_hand: ByHand { before: &[], model: "--model", after: &[] },
+        stays_inside: false,
+        uncertain: &[],
         stall_limit: "25s",
         cannot: &[],
         cannot_warm: &[],
@@ -108,6 +162,16 @@ pub(crate) const ALL: [Cli; 5] = [
             }})
         },
         home: &[],
+        user: &[
+            (".config/opencode/AGENTS.md", MEMORY),
+            (
+                ".config/opencode/opencode.json",
+                r#"{"mcp": {"lamp": {"type": "local", "command": ["sh", "-c", "exec python3 \"$HOME/mcp_server.py\""]}}}"#,
+            ),
+        ],
+        by_hand: ByHand { before: &["run"], model: "--model", after: &[] },
+        stays_inside: true,
+        uncertain: &[],
         stall_limit: "40s",
         cannot: WHOLE_MESSAGES,
         cannot_warm: &[("usage", "On this way it counts its last call only.")],

@@ -29,17 +29,27 @@ impl Place {
     /// Makes one, with these files in its home and the programs of `bin` before all others.
     pub(crate) fn new(files: &[(&str, &str)], bin: &Path, folder: &Path) -> Result<Self> {
         let (home, repo) = (folder.join("home"), folder.join("repo"));
-        for wanted in [&home.join("tmp"), &repo] {
-            fs::create_dir_all(wanted)?;
-        }
-        for (name, text) in files {
-            let file = home.join(name);
-            fs::create_dir_all(file.parent().expect("it is inside the home"))?;
-            fs::write(file, text)?;
-        }
+        fs::create_dir_all(&repo)?;
+        furnish(&home, files)?;
         repository(&repo)?;
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display());
         Ok(Self { repo, home, folder: folder.to_owned(), path })
+    }
+
+    /// The same for a CLI that is started without a gateway, with a home like the first: by hand, some write to it what makes
+    /// a process that was started before stale.
+    pub(crate) fn environment_by_hand(&self, files: &[(&str, &str)]) -> Result<Vec<(&'static str, OsString)>> {
+        let home = self.folder.join("home-by-hand");
+        furnish(&home, files)?;
+        Ok(environment(&home, &self.path))
+    }
+
+    /// Another repository like the first, in a folder of its own.
+    pub(crate) fn another_repo(&self, name: &str) -> Result<PathBuf> {
+        let repo = self.folder.join("repos").join(name).join("repo");
+        fs::create_dir_all(&repo)?;
+        repository(&repo)?;
+        Ok(repo)
     }
 
     /// A gateway with these models, for who has one of these keys, or for all. The name tells it from others in the same place.
@@ -72,6 +82,17 @@ impl Place {
     pub(crate) fn environment(&self) -> Vec<(&'static str, OsString)> {
         environment(&self.home, &self.path)
     }
+}
+
+/// Makes a home with these files.
+fn furnish(home: &Path, files: &[(&str, &str)]) -> Result<()> {
+    fs::create_dir_all(home.join("tmp"))?;
+    for (name, text) in files {
+        let file = home.join(name);
+        fs::create_dir_all(file.parent().expect("it is inside the home"))?;
+        fs::write(file, text)?;
+    }
+    Ok(())
 }
 
 fn environment(home: &Path, path: &str) -> Vec<(&'static str, OsString)> {

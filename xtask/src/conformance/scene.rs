@@ -29,7 +29,7 @@ impl<'a> Scene<'a> {
     }
 
     pub(crate) fn repo(&self) -> &Path {
-        &self.world.repo
+        self.world.repo(self.case)
     }
 
     /// One whole answer.

@@ -40,6 +40,15 @@ impl Table {
         self.rows.iter().flat_map(|row| &row.outcomes).filter(|outcome| **outcome == Outcome::Failed).count()
     }
 
+    /// What keeps the table from being green, a line each.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let failed = self.rows.iter().flat_map(|row| {
+            let cells = self.clis.iter().zip(&row.outcomes).filter(|(_, outcome)| **outcome == Outcome::Failed);
+            cells.map(|((cli, version), _)| format!("✗ {cli} {version}: {}", row.title))
+        });
+        failed.chain(self.notes.iter().filter(|note| note.starts_with('✗')).cloned()).collect()
+    }
+
     pub(crate) fn show(&self, style: Style) -> String {
         let mut footnotes: Vec<&str> = Vec::new();
         let head = std::iter::once(String::new())
@@ -103,6 +112,21 @@ fn layout(lines: &[Vec<String>], style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn complaints_are_none_when_all_cells_are_green() {
+        let took = Duration::from_secs(2);
+        let mut table = Table {
+            clis: vec![("a".to_owned(), "1.0".to_owned()), ("b".to_owned(), "2.0".to_owned())],
+            rows: vec![Row { title: "one".to_owned(), outcomes: vec![Outcome::Passed(took), Outcome::Cannot("no.")] }],
+            notes: vec!["! a 1.0 printed something new".to_owned()],
+            took,
+        };
+        assert_eq!(table.complaints(), Vec::<String>::new());
+        table.rows[0].outcomes[1] = Outcome::Failed;
+        table.notes.push("✗ the SDKs".to_owned());
+        assert_eq!(table.complaints(), ["✗ b 2.0: one", "✗ the SDKs"]);
+    }
 
     #[test]
     fn both_styles() {

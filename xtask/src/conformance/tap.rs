@@ -1,6 +1,8 @@
 //! A tap on the wire between a CLI and the mock LLM: passes everything on as it is and keeps a copy, so that a case can
 //! say what the model was told and what it answered.
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -84,6 +86,32 @@ impl Tap {
 impl Call {
     pub(crate) fn says(&self, words: &str) -> bool {
         any_text(&self.asked.json(), &|text| text.contains(words))
+    }
+
+    /// How many texts of the request have these words.
+    pub(crate) fn count(&self, words: &str) -> usize {
+        let found = Cell::new(0);
+        // Each text is looked at, and none is the last.
+        any_text(&self.asked.json(), &|text| {
+            found.set(found.get() + text.matches(words).count());
+            false
+        });
+        found.get()
+    }
+
+    /// The tools that the model was offered, by name.
+    pub(crate) fn tools(&self) -> BTreeSet<String> {
+        let asked = self.asked.json();
+        let tools = asked["tools"].as_array().into_iter().flatten();
+        let declared = tools.flat_map(|tool| match tool["functionDeclarations"].as_array() {
+            Some(functions) => functions.iter().collect(),
+            None => vec![tool],
+        });
+        let name = |tool: &Value| {
+            let names = [&tool["function"]["name"], &tool["name"], &tool["type"]];
+            names.into_iter().find_map(Value::as_str).map(str::to_owned)
+        };
+        declared.filter_map(name).collect()
     }
 
     /// Vendors name them differently, and streams repeat them as they grow: the largest is the last word.
@@ -170,6 +198,20 @@ mod tests {
             let answered = Message { head: String::new(), body: body.into() };
             let call = Call { asked: Message::default(), answered };
             assert_eq!(call.tokens(), Tokens { input, output }, "{body}");
+        }
+    }
+
+    #[test]
+    fn tools_in_each_vendors_words() {
+        for body in [
+            r#"{"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}}]}"#,
+            r#"{"tools":[{"type":"function","name":"a"},{"type":"b"}]}"#,
+            r#"{"tools":[{"name":"b","input_schema":{}},{"name":"a"}]}"#,
+            r#"{"tools":[{"functionDeclarations":[{"name":"a"},{"name":"b"}]}]}"#,
+        ] {
+            let asked = Message { head: String::new(), body: body.into() };
+            let call = Call { asked, answered: Message::default() };
+            assert_eq!(call.tools(), ["a", "b"].map(str::to_owned).into(), "{body}");
         }
     }
 

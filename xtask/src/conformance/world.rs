@@ -1,6 +1,7 @@
 //! The world of one CLI: a gateway with a home, a repository and a log of its own, and a tap for each case between the CLI
 //! and the mock LLM.
 
+use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 use super::cases::Case;
-use super::clis::Cli;
+use super::clis::{Cli, SERVER};
 use super::http::Pending;
 use super::install::Installed;
 use super::look::until;
@@ -47,7 +48,11 @@ pub(crate) struct World {
     /// How many cases have a process ready for them.
     ready: u64,
     pub(crate) gateway: Listening,
-    pub(crate) repo: PathBuf,
+    /// The repository that the cases share, and those that cases have of their own.
+    repo: PathBuf,
+    own_repos: Vec<(&'static str, PathBuf)>,
+    /// The environment of the CLI where no gateway starts it.
+    pub(crate) by_hand: Vec<(&'static str, OsString)>,
     taps: Vec<(&'static str, Tap)>,
 }
 
@@ -61,7 +66,9 @@ impl World {
         mock: SocketAddr,
         folder: &Path,
     ) -> Result<Self> {
-        let place = Place::new(cli.home, &installed.bin, folder)?;
+        let files = [cli.home, cli.user, SERVER].concat();
+        let place = Place::new(&files, &installed.bin, folder)?;
+        let mut own_repos = Vec::new();
         let mut models = Map::new();
         let mut taps = Vec::new();
         for case in cases {
@@ -69,6 +76,11 @@ impl World {
             let upstream = if case.refused { nobody()? } else { tap.address };
             let mut model = cli.model(upstream, &marker(cli, case), &(case.model)(cli));
             model["repoPath"] = json!(place.repo);
+            if case.own_repo {
+                let repo = place.another_repo(case.name)?;
+                model["repoPath"] = json!(repo);
+                own_repos.push((case.name, repo));
+            }
             if way == Way::Warm && !in_worktree(cli, case) {
                 model["warm"] = json!(case.lines);
             }
@@ -80,13 +92,16 @@ impl World {
             Way::Warm => ["--warm", "64", "--warm-memory", "65536"],
         };
         let gateway = place.gateway(binary, "", &Value::Object(models), &KEYS, &args)?;
-        let used = |case: &&&'static Case| !in_worktree(cli, case) && cli.why_not(way, case.name).is_none();
-        let ready = cases.iter().filter(|case| way == Way::Warm && used(case)).map(|case| case.lines).sum();
-        let world = Self { cli, way, ready, gateway, repo: place.repo, taps };
+        let warm = cases.iter().filter(|case| way == Way::Warm && !in_worktree(cli, case));
+        // All of them are waited for, also those of cases that are not run: else one of these counts for one that is.
+        let started: u64 = warm.clone().map(|case| case.lines).sum();
+        let ready = warm.filter(|case| cli.why_not(way, case.name).is_none()).map(|case| case.lines).sum();
+        let by_hand = place.environment_by_hand(&files)?;
+        let world = Self { cli, way, ready, gateway, repo: place.repo, own_repos, by_hand, taps };
         until(BOOTS, "the lines are up", || {
             let warm = world.warm().ok()?;
             let come = [&warm["boots"], &warm["failed_boots"]].iter().filter_map(|count| count.as_u64()).sum::<u64>();
-            (come >= ready).then_some(())
+            (come >= started).then_some(())
         })?;
         Ok(world)
     }
@@ -115,6 +130,11 @@ impl World {
 
     pub(crate) fn scene(&self, case: &'static Case) -> Scene<'_> {
         Scene::new(self, case, self.tap(case).clone(), marker(self.cli, case))
+    }
+
+    pub(crate) fn repo(&self, case: &Case) -> &Path {
+        let own = self.own_repos.iter().find(|(name, _)| *name == case.name);
+        own.map_or(&self.repo, |(_, repo)| repo)
     }
 
     pub(crate) fn tap(&self, case: &Case) -> &Tap {

@@ -3,7 +3,9 @@
 
 mod answers;
 mod faults;
+mod permits;
 mod secrets;
+mod setup;
 mod work;
 
 use anyhow::Result;
@@ -20,6 +22,8 @@ pub(crate) struct Case {
     pub(crate) model: fn(&Cli) -> Value,
     /// Its model's service is an address where nobody listens.
     pub(crate) refused: bool,
+    /// It has a repository of its own: it writes to the checkout itself, or beside it.
+    pub(crate) own_repo: bool,
     pub(crate) pace: Pace,
     /// How many processes are ready for it, where some are: one for each conversation.
     pub(crate) lines: u64,
@@ -41,7 +45,7 @@ pub(crate) enum Pace {
 
 impl Case {
     const fn new(name: &'static str, title: &'static str, run: fn(&Scene<'_>) -> Result<()>) -> Self {
-        Self { name, title, model: |_| json!({}), refused: false, pace: Pace::Usual, lines: 1, run }
+        Self { name, title, model: |_| json!({}), refused: false, own_repo: false, pace: Pace::Usual, lines: 1, run }
     }
 
     const fn with(mut self, model: fn(&Cli) -> Value) -> Self {
@@ -59,15 +63,22 @@ impl Case {
         self
     }
 
+    const fn in_own_repo(mut self) -> Self {
+        self.own_repo = true;
+        self
+    }
+
     const fn refused(mut self) -> Self {
         self.refused = true;
         self
     }
 }
 
+const READ: fn(&Cli) -> Value = |_| json!({"permissions": "read"});
+
 const WORKTREE: fn(&Cli) -> Value = |_| json!({"worktree": true});
 
-pub(crate) static ALL: [Case; 18] = [
+pub(crate) static ALL: [Case; 24] = [
     Case::new("whole", "whole answer", answers::whole).at(Pace::First),
     Case::new("streamed", "streamed answer", answers::streamed),
     Case::new("deltas", "streamed as the model speaks", answers::deltas),
@@ -76,6 +87,16 @@ pub(crate) static ALL: [Case; 18] = [
     Case::new("memory", "history recognised without an id", answers::memory),
     Case::new("secrets", "nothing of another's conversation", secrets::secrets).on(secrets::LINES),
     Case::new("instructions", "AGENTS.md reaches the model", answers::instructions),
+    Case::new("set-up", "tools, MCP servers and memory files as by hand", setup::edit),
+    Case::new("set-up-read", "the same with `read`", setup::read).with(READ),
+    Case::new("permits-read", "`read`: nothing is written", permits::read).with(READ).in_own_repo(),
+    Case::new("permits-edit", "`edit`: files and commands write inside alone", permits::edit).in_own_repo(),
+    Case::new("permits-edit-off", "`edit`, no sandbox: files are written inside alone", permits::edit_unconfined)
+        .with(|_| json!({"sandbox": "off"}))
+        .in_own_repo(),
+    Case::new("permits-full", "`full`: commands write anywhere", permits::full)
+        .with(|_| json!({"permissions": "full"}))
+        .in_own_repo(),
     Case::new("wrong-key", "401 → 500 `authentication`", faults::wrong_key),
     Case::new("rate-limit", "429 → 429 `rate_limit`", faults::rate_limit).at(Pace::Waits),
     Case::new("server-error", "500 → 500 `server`", faults::server_error).at(Pace::Waits),
