@@ -266,9 +266,9 @@ impl Course {
             (true, false) => Exposure::Exposed,
         };
         ladder.over(&running.model, running.began, Some(&failure), self.receipt.clone());
-        // A CLI that shows nothing of its work has done none only if it has not named the session.
-        let unstarted = !self.seen.anything && !(hidden && self.named);
-        if unstarted && ladder.may_begin_anew(&failure) {
+        // A CLI that shows nothing of its work may have done some once it has named the session.
+        let may_have_worked = self.seen.anything || (hidden && self.named);
+        if !may_have_worked && ladder.may_begin_anew(&failure) {
             self.events.extend(ladder.events.drain(..));
             ladder.predecessor = running.attempt.gone();
             let own_retries = running.attempt.own_retries();
