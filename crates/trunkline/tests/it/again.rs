@@ -165,20 +165,14 @@ fn who_hangs_up_ends_the_whole_ladder() {
 
 /// A git that, as long as it is told to, waits before it adds a worktree.
 fn slow_git(line: Line) -> Line {
-    let git = line.path("tools/git");
-    std::fs::remove_file(&git).unwrap();
-    let (real, seen) = (which("git"), line.path("seen"));
     let script = format!(
-        "#!/bin/sh\ncase \" $* \" in *' worktree add '*) [ -e '{seen}/hold' ] && : >'{seen}/adding'; \
-         while [ -e '{seen}/hold' ]; do sleep 0.01; done; rm -f '{seen}/adding';; esac\nexec '{real}' \"$@\"\n",
-        seen = seen.display(),
-        real = real.display()
+        "case \" $* \" in *' worktree add '*) [ ! -e \"$seen/hold\" ] || {{ tell adding; hang; }};; esac\nexec '{}' \"$@\"",
+        which("git").display()
     );
-    line.write_program(&git, &script);
-    line
+    line.git_script(&script)
 }
 
-/// Hangs up while git adds the worktree of a request, and lets git go on when the gateway has noticed.
+/// Hangs up while git adds the worktree of a request, and waits until the gateway has killed it.
 fn give_up_while_it_is_made(line: &Line, session: Option<&str>) {
     line.tell("hold");
     let ask = line.chat("hi").model("m");
@@ -190,7 +184,7 @@ fn give_up_while_it_is_made(line: &Line, session: Option<&str>) {
     drop(asked);
     until("the gateway has noticed", || line.get("/v1/runs?limit=1").json()["data"][0]["state"] == "cancelled");
     std::fs::remove_file(line.path("seen/hold")).unwrap();
-    until("git goes on", || !line.path("seen/adding").exists());
+    std::fs::remove_file(line.path("seen/adding")).unwrap();
 }
 
 fn folders(line: &Line, name: &str) -> usize {

@@ -37,8 +37,8 @@ pub(crate) struct Line {
     gateway: Option<Gateway>,
     /// Runs as a user who may not do everything; none where whoever runs the tests is one.
     user: Option<u32>,
-    /// Starts `trunkline` without the kernel's means to confine.
-    unconfined: bool,
+    /// The Python that starts `trunkline` without the kernel's means to confine.
+    unconfined: Option<PathBuf>,
     /// How many files the gateway may open at most; none for as many as the tests may.
     open_files: Option<u64>,
     /// Keepers of gateways that were killed: nobody but root can tell whose they are afterwards.
@@ -108,7 +108,7 @@ impl Line {
             args: Vec::new(),
             gateway: None,
             user: None,
-            unconfined: false,
+            unconfined: None,
             open_files: None,
             keepers: Vec::new(),
             behind: Vec::new(),
@@ -143,7 +143,9 @@ impl Line {
     /// From now on `trunkline` runs as on a kernel without Landlock.
     pub(crate) fn without_landlock(mut self) -> Self {
         fs::write(self.path("without_landlock.py"), include_str!("without_landlock.py")).unwrap();
-        self.unconfined = true;
+        // The one that is found may be a script of a version manager, which needs more than the gateway is given.
+        let asked = command(&which("python3")).args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
+        self.unconfined = Some(String::from_utf8(asked.stdout).unwrap().trim_end().into());
         self
     }
 
@@ -151,6 +153,11 @@ impl Line {
     pub(crate) fn behind(mut self, words: &[&str]) -> Self {
         self.behind = words.iter().map(|&word| word.to_owned()).collect();
         self
+    }
+
+    /// Puts a script in git's place. A confined one could leave no notes, so nothing is confined.
+    pub(crate) fn git_script(self, script: &str) -> Self {
+        self.cli("git", script).without_landlock()
     }
 
     /// Gives files to the user that `trunkline` runs as.
@@ -459,18 +466,18 @@ impl Line {
 
     /// The binary, with nothing of the environment of whoever runs the tests.
     fn trunkline(&self, args: &[&str]) -> Command {
-        let mut command = match self.user {
-            Some(user) => {
+        let mut command = match (self.user, &self.unconfined) {
+            (Some(user), _) => {
                 let mut command = command(&self.path("bin/trunkline"));
                 command.uid(user).gid(user);
                 command
             }
-            None if self.unconfined => {
-                let mut command = command(&which("python3"));
+            (None, Some(python)) => {
+                let mut command = command(python);
                 command.arg(self.path("without_landlock.py")).arg(env!("CARGO_BIN_EXE_trunkline"));
                 command
             }
-            None => command(Path::new(env!("CARGO_BIN_EXE_trunkline"))),
+            (None, None) => command(Path::new(env!("CARGO_BIN_EXE_trunkline"))),
         };
         let search = format!("{}:{}", self.path("bin").display(), self.path("tools").display());
         command.args(args).current_dir(self.repo()).env_clear().env("PATH", search).env("HOME", self.path("home"));

@@ -281,11 +281,11 @@ fn a_session_waits_until_its_folder_is_cleaned_up() {
         format!("if [ -e \"$seen/die\" ] && ! [ -e \"$seen/died\" ]; then tell died; hang; fi; sleep 0.2; {COUNTER}");
     let git = format!(
         "case \"$*\" in *'worktree remove'*) [ ! -e \"$seen/died\" ] || {{ tell removing; await go; }};; \
-         *cat-file*) [ ! -e \"$seen/died\" ] || tell asked;; esac; exec {} \"$@\"",
+         *'repo rev-parse --verify'*) [ ! -e \"$seen/died\" ] || tell asked;; esac; exec {} \"$@\"",
         which("git").display()
     );
     let entry = json!({"driver": "codex", "worktree": true});
-    let mut line = Line::new().cli("codex", &script).cli("git", &git).model("m", entry).start();
+    let mut line = Line::new().cli("codex", &script).git_script(&git).model("m", entry).start();
     assert!(line.chat("hi").send().content().starts_with("1 in "));
     line.tell("die");
     let unanswered = line.chat("hi").header("x-trunkline-session", SESSION).open();

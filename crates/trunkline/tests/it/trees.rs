@@ -309,38 +309,35 @@ fn one_that_could_not_be_made_is_tried_again() {
         "case \"$*\" in *'worktree add'*) [ -e \"$seen/failed\" ] || {{ tell failed; exit 1; }};; esac; exec {} \"$@\"",
         which("git").display()
     );
-    let line = world(LOOKS, json!({"warm": 1})).cli("git", &git).start();
+    let line = world(LOOKS, json!({"warm": 1})).git_script(&git).start();
     line.told("failed");
     ready(&line);
 }
 
 #[test]
-fn what_a_gateway_that_died_left_of_a_patch_goes() {
-    let (dead, other) = (".diff-4294967295-1.x", ".diff-mine");
+fn private_git_directory_of_a_gateway_that_died_is_removed() {
+    let (dead, other) = ("4294967295-1.x", "mine");
     let line = world(LOOKS, json!({}));
     for name in [dead, other] {
-        fs::create_dir_all(line.path("worktrees").join(name).join("objects")).unwrap();
+        fs::create_dir_all(line.path("state/git").join(name).join("objects")).unwrap();
     }
     let line = line.start();
-    until("it is gone", || !line.path("worktrees").join(dead).exists());
-    assert!(line.path("worktrees").join(other).exists(), "it is not ours");
+    until("it is gone", || !line.path("state/git").join(dead).exists());
+    assert!(line.path("state/git").join(other).exists(), "it is not ours");
 }
 
 #[test]
-fn who_hangs_up_while_a_patch_is_made_leaves_nothing_of_it() {
+fn private_git_directory_is_removed_when_the_client_disconnects_while_a_patch_is_made() {
     let git = format!(
-        "case \"$GIT_INDEX_FILE $*\" in */.diff-*'add --all'*) tell adding; hang;; esac; exec {} \"$@\"",
+        "case \"$GIT_OBJECT_DIRECTORY $*\" in */state/git/*'add --all'*) tell adding; hang;; esac; exec {} \"$@\"",
         which("git").display()
     );
-    let line = world("tell run \"$TRUNKLINE_RUN\"; await go; codex_answers done", json!({})).cli("git", &git).start();
+    let line = world("tell run \"$TRUNKLINE_RUN\"; await go; codex_answers done", json!({})).git_script(&git).start();
     let asked = line.chat("hi").open();
     let (run, address) = (line.told("run"), line.address());
     let patch = exchange(address, &format!("GET /v1/runs/{run}/diff HTTP/1.1\r\nhost: {address}\r\n\r\n"));
     line.told("adding");
-    let left = || {
-        let files = fs::read_dir(line.path("worktrees")).unwrap().flatten();
-        files.filter(|file| file.file_name().to_string_lossy().starts_with(".diff-")).count()
-    };
+    let left = || fs::read_dir(line.path("state/git")).unwrap().count();
     assert_eq!(left(), 1);
     drop(patch);
     until("nothing is left", || left() == 0);

@@ -33,7 +33,7 @@ fn nothing_is_left(line: &Line) {
 fn git_adds_the_worktree_before_the_cli_runs_and_removes_it_after() {
     let line = worker("printf 'codex in %s\\n' \"$(pwd)\" >>\"$seen/calls\"; codex_answers done");
     let wrapper = format!("printf '%s\\n' \"git $*\" >>\"$seen/calls\"; exec {} \"$@\"", which("git").display());
-    let line = line.cli("git", &wrapper).start();
+    let line = line.git_script(&wrapper).start();
     let reply = line.chat("hi").send();
     reply.content();
     let run = reply.json()["trunkline"]["run"].as_str().unwrap().to_owned();
@@ -279,7 +279,7 @@ fn case_61_a_worktree_that_was_half_removed_is_not_taken_for_deleted_files() {
     let half = "case \"$*\" in *'worktree remove'*) if [ ! -e \"$seen/half\" ]; then \
         for last; do :; done; rm \"${last%/*}/.gone-${last##*/}/README.md\"; tell half $$; hang; fi;; esac";
     let wrapper = format!("{half}; exec {} \"$@\"", which("git").display());
-    let mut line = worker(WORKER).cli("git", &wrapper).start();
+    let mut line = worker(WORKER).git_script(&wrapper).start();
     let _unanswered = line.chat("hi").open();
     let pid = line.told_pid("half");
     line.kill();
