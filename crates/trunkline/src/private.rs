@@ -30,14 +30,17 @@ pub(crate) fn keep(state: &Path) -> Result<(), ConfigError> {
     if !is_ours(&about) || about.mode() & STICKY != 0 {
         return check_shared(state, &about);
     }
-    close(state, &about).map_err(|error| refused(state, &error))?;
+    if let Some(before) = close(state, &about).map_err(|error| refused(state, &error))? {
+        tracing::warn!("the state folder {} was open to other users (mode {before:o}): closed", state.display());
+    }
     let inside = fs::read_dir(state).into_iter().flatten().flatten().map(|entry| entry.path());
     let below = FOLDERS.iter().filter_map(|name| fs::read_dir(state.join(name)).ok());
     let below = below.flatten().flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     for path in inside.chain(below.map(|entry| entry.path())) {
         match fs::symlink_metadata(&path) {
             Ok(about) if !about.is_symlink() && is_ours(&about) => {
-                close(&path, &about).map_err(|error| refused(&path, &error))?;
+                // Out of reach for others now that the folder is closed: not worth a line of the log.
+                let _mode_before = close(&path, &about).map_err(|error| refused(&path, &error))?;
             }
             // Not ours to change, or gone by now.
             Ok(_) | Err(_) => {}
@@ -59,15 +62,14 @@ fn check_shared(state: &Path, about: &Metadata) -> Result<(), ConfigError> {
     Err(ConfigError::new(state, message).hint("choose a folder of your own with --state, or change its owner and mode"))
 }
 
-fn close(path: &Path, about: &Metadata) -> io::Result<()> {
+/// The mode there was, if it had to be changed.
+fn close(path: &Path, about: &Metadata) -> io::Result<Option<u32>> {
     let mode = about.mode() & 0o7777;
     if mode & OTHERS == 0 {
-        return Ok(());
+        return Ok(None);
     }
-    let closed = mode & 0o700;
-    fs::set_permissions(path, Permissions::from_mode(closed))?;
-    tracing::warn!("{} was open to other users (mode {mode:o}): it is {closed:o} now", path.display());
-    Ok(())
+    fs::set_permissions(path, Permissions::from_mode(mode & 0o700))?;
+    Ok(Some(mode))
 }
 
 fn refused(path: &Path, error: &io::Error) -> ConfigError {
