@@ -266,7 +266,13 @@ impl Keeping {
                     let answer = bound::text(ended.answer, MAX_PARKED_BYTES);
                     self.parked.push(Row::Ended(TurnEnded { answer, ..ended }));
                 }
-                other => batch.push(other),
+                Row::Session { .. }
+                | Row::Begun(_)
+                | Row::Started { .. }
+                | Row::GoesOn { .. }
+                | Row::Workspace { .. }
+                | Row::Event { .. }
+                | Row::Ended(_) => batch.push(row),
             }
         }
     }

@@ -126,14 +126,14 @@ fn nothing_runs_twice_and_health_is_degraded_while_disk_is_full() {
 #[test]
 fn requests_are_refused_when_the_database_alone_cannot_grow() {
     let sh = which("sh");
-    let script = "ulimit -f 2048; exec \"$0\" \"$@\"";
+    let script = "ulimit -f 1024; exec \"$0\" \"$@\"";
     let line = Line::new()
         .cli("codex", COUNTS)
         .model("m", json!({"driver": "codex"}))
         .behind(&[sh.to_str().unwrap(), "-c", script])
         .start();
     // More than a file may have, in the end.
-    let long = "x".repeat(300_000);
+    let long = "x".repeat(900_000);
     until("the database is as large as it may be", || line.chat(&long).send().status == 503);
     let health = line.get("/health").json();
     assert_eq!(health["status"], "degraded", "{health}");
