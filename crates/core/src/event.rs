@@ -223,6 +223,9 @@ pub struct Receipt {
     /// References beside the branch, for commits of the run that are not on it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refs: Vec<String>,
+    /// Things about the work that the policy of its model does not allow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 impl Receipt {

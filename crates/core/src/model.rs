@@ -25,6 +25,8 @@ pub struct Model {
     pub keep_worktree: bool,
     /// The files a run adds are listed in a log beside them, as part of its commit.
     pub log_helpers: bool,
+    /// Helper programs that a run adds are named in its receipt: the policy forbids them.
+    pub forbid_helpers: bool,
     /// The upstream model the CLI is told to use.
     pub upstream: Option<String>,
     /// The models its provider is known to have.
@@ -80,6 +82,7 @@ impl Model {
             worktree: false,
             keep_worktree: false,
             log_helpers: false,
+            forbid_helpers: false,
             upstream: recipe.filter(|recipe| recipe.takes("model")).and_then(|recipe| recipe.default_model.clone()),
             offered: recipe.map(|recipe| recipe.models.clone()).unwrap_or_default(),
             max_tokens: recipe.and_then(|recipe| recipe.max_tokens),

@@ -135,7 +135,8 @@ impl Inner {
         attempt: &Try<'_>,
     ) -> Result<Belongings, Failure> {
         let Try { model, place, again, .. } = attempt;
-        let after = After { keep: model.keep_worktree, log_helpers: model.log_helpers };
+        let after =
+            After { keep: model.keep_worktree, log_helpers: model.log_helpers, forbid_helpers: model.forbid_helpers };
         let engine = Arc::clone(self);
         let wanted = Wanted {
             repo: model.repo.clone(),

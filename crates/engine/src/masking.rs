@@ -99,7 +99,8 @@ impl Mask<'_> {
     }
 
     fn receipt(&self, receipt: &Receipt) -> Receipt {
-        let Receipt { base, branch, commit, files_changed, insertions, deletions, path, reason, refs } = receipt;
+        let Receipt { base, branch, commit, files_changed, insertions, deletions, path, reason, refs, warnings } =
+            receipt;
         Receipt {
             base: self.text(base),
             branch: self.maybe(branch),
@@ -110,6 +111,7 @@ impl Mask<'_> {
             path: self.maybe(path),
             reason: self.maybe(reason),
             refs: refs.iter().map(|name| self.text(name)).collect(),
+            warnings: warnings.iter().map(|warning| self.text(warning)).collect(),
         }
     }
 
@@ -173,6 +175,7 @@ mod tests {
             path: maybe.clone(),
             reason: maybe.clone(),
             refs: vec![text.clone()],
+            warnings: vec![text.clone()],
         };
         let attempted = Attempted {
             provider: text.clone(),

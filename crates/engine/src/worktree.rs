@@ -196,8 +196,8 @@ impl Worktrees {
     async fn register(&self, worktree: &Worktree) -> Result<(), Failure> {
         let _lock = self.lock(&worktree.common).await?;
         let (path, entries) = (worktree.path.to_string_lossy(), worktree.common.join("worktrees"));
-        // Git may write inside these two, and not beside them.
-        for folder in [&worktree.path, &entries] {
+        // Git may write inside these, and not make them. A bare repository has no logs yet; a worktree of it does.
+        for folder in [&worktree.path, &entries, &worktree.common.join("logs")] {
             match fs::create_dir(folder) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     let message = format!("cannot make {}: {error}", folder.display());

@@ -91,7 +91,8 @@ pub(crate) fn left(receipt: &Receipt) -> String {
     let refs = receipt.refs.iter().map(|name| format!("; more commits: {name}"));
     let reason = receipt.reason.iter().map(|reason| format!(" ({reason})"));
     let path = receipt.path.iter().map(|path| format!("; worktree kept: {path}"));
-    std::iter::once(changed).chain(refs).chain(path).chain(reason).collect()
+    let warnings = receipt.warnings.iter().map(|warning| format!("; warning: {warning}"));
+    std::iter::once(changed).chain(refs).chain(path).chain(reason).chain(warnings).collect()
 }
 
 /// Why an answer ends where one would not expect it.

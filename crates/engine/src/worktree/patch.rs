@@ -28,7 +28,7 @@ impl Worktrees {
         let room = self.room(worktree).await?;
         let survey = self.survey(worktree).await?;
         let call = || {
-            let call = self.in_room(&room, worktree).with("GIT_OBJECT_DIRECTORY", room.path.join("objects"));
+            let call = self.in_room(&room, worktree).with("GIT_OBJECT_DIRECTORY", room.new_objects());
             call.with("GIT_ALTERNATE_OBJECT_DIRECTORIES", worktree.common.join("objects"))
         };
         call().run(&survey.add_all()).await?;

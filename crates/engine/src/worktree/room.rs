@@ -27,9 +27,14 @@ impl Room {
         let owner = Owner::this_process().name();
         fs::create_dir_all(rooms)?;
         let room = Self { path: rooms.canonicalize()?.join(format!("{owner}.{}", uuid::Uuid::now_v7())) };
-        fs::create_dir_all(room.path.join("objects"))?;
-        fs::create_dir_all(room.path.join("refs"))?;
+        // With a folder `objects` of its own, git-lfs would take it for a repository and keep large files here.
+        fs::create_dir_all(room.new_objects())?;
         Ok(room)
+    }
+
+    /// A store for objects that go with the room.
+    pub(super) fn new_objects(&self) -> PathBuf {
+        self.path.join("new-objects")
     }
 
     pub(super) fn index(&self) -> PathBuf {
@@ -84,7 +89,7 @@ mod tests {
     fn room_is_removed_when_it_is_dropped() {
         let rooms = tempfile::tempdir().unwrap();
         let room = Room::new(rooms.path()).unwrap();
-        fs::write(room.path.join("objects/one"), "").unwrap();
+        fs::write(room.new_objects().join("one"), "").unwrap();
         drop(room);
         assert_eq!(fs::read_dir(rooms.path()).unwrap().count(), 0);
     }

@@ -32,6 +32,8 @@ pub(crate) struct After {
     pub(crate) keep: bool,
     /// The files that the run added are listed in [`HELPERS_LOG`].
     pub(crate) log_helpers: bool,
+    /// Helper programs that the run added are named in the receipt.
+    pub(crate) forbid_helpers: bool,
 }
 
 /// A worktree whose run is over: the receipt for it, and its files if they can be deleted.
@@ -146,6 +148,10 @@ impl Worktrees {
                 "ignored by a rule that the run added",
                 &self.newly_ignored(&room, worktree, &commit).await?,
             ));
+            if after.forbid_helpers {
+                let helpers = self.added_helpers(&room, worktree, &commit).await?;
+                receipt.warnings.extend(named("added although the policy forbids helpers (createHelpers)", &helpers));
+            }
             receipt.commit = Some(commit);
         }
         if (after.keep || !reasons.is_empty()) && worktree.path.symlink_metadata().is_ok() {
@@ -251,6 +257,20 @@ impl Worktrees {
             }
             Err(error) => Ok(Some(format!("{HELPERS_LOG} could not be written: {error}"))),
         }
+    }
+
+    /// Programs that the run added: files that can be executed.
+    async fn added_helpers(&self, room: &Room, worktree: &Worktree, commit: &str) -> Result<Vec<PathBuf>, Failure> {
+        let list = ["diff-tree", "-r", "-z", "--diff-filter=A", &worktree.base, commit, "--"];
+        let added = self.in_room(room, worktree).run(&list).await?;
+        let mut fields = added.split(|byte| *byte == 0);
+        let mut helpers = Vec::new();
+        while let (Some(modes), Some(path)) = (fields.next(), fields.next()) {
+            if modes.starts_with(b":000000 100755 ") {
+                helpers.push(PathBuf::from(OsStr::from_bytes(path)));
+            }
+        }
+        Ok(helpers)
     }
 
     /// A commit of the tree on top of `head`; `head` itself if that has the same tree.

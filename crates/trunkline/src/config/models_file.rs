@@ -238,6 +238,7 @@ impl Entry {
             worktree: self.worktree,
             keep_worktree: self.keep_worktree,
             log_helpers: self.policy.commit_helpers,
+            forbid_helpers: self.policy.create_helpers == Some(false),
             upstream: self.model.or(base.upstream),
             permissions: self.permissions,
             sandbox: self.sandbox.or(base.sandbox),

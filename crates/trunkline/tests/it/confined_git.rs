@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use trunkline_process::Landlock;
 
 use crate::http::exchange;
-use crate::line::Line;
+use crate::line::{Line, find};
 use crate::look::until;
 
 /// A filter that writes outside of every workspace.
@@ -261,4 +261,23 @@ fn required_sandbox_is_refused_with_the_reason_when_the_kernel_cannot_confine() 
     assert!(!line.path("seen/ran").exists());
     assert!(fs::read_dir(line.path("worktrees")).map_or(true, |mut trees| trees.next().is_none()));
     held(&line);
+}
+
+#[test]
+fn large_files_of_git_lfs_are_checked_out_and_saved() {
+    let Some(found) = find("git-lfs") else { return eprintln!("skipped: there is no git-lfs") };
+    let Some(line) = line("cat old.bin >seen.txt; echo work >new.bin") else { return };
+    std::os::unix::fs::symlink(found, line.path("tools/git-lfs")).unwrap();
+    line.git(&["lfs", "install", "--skip-repo"]);
+    let line = line.file(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n").file("old.bin", "large\n");
+    line.commit("large files");
+    let line = line.start();
+    let saved = workspace(&line);
+    let branch = saved["branch"].as_str().unwrap_or_else(|| panic!("{saved}"));
+    assert_eq!(line.git(&["show", &format!("{branch}:seen.txt")]), "large");
+    let pointer = line.git(&["show", &format!("{branch}:new.bin")]);
+    let name =
+        pointer.split("sha256:").nth(1).unwrap_or_else(|| panic!("{pointer}")).split_whitespace().next().unwrap();
+    let stored = line.repo().join(".git/lfs/objects").join(&name[..2]).join(&name[2..4]).join(name);
+    assert_eq!(fs::read_to_string(stored).unwrap(), "work\n");
 }

@@ -557,10 +557,14 @@ pub(crate) fn tool(name: &str, args: &[&str]) -> bool {
 
 /// Where a tool is on the search path of whoever runs the tests.
 #[expect(clippy::disallowed_methods, reason = "tests need the system's own shell and git")]
-pub(crate) fn which(tool: &str) -> PathBuf {
+pub(crate) fn find(tool: &str) -> Option<PathBuf> {
     let search = std::env::var_os("PATH").unwrap_or_default();
-    let mut found = std::env::split_paths(&search).map(|folder| folder.join(tool)).filter(|path| path.is_file());
-    found.next().unwrap_or_else(|| panic!("the tests need {tool}"))
+    std::env::split_paths(&search).map(|folder| folder.join(tool)).find(|path| path.is_file())
+}
+
+/// The same for a tool that the tests cannot do without.
+pub(crate) fn which(tool: &str) -> PathBuf {
+    find(tool).unwrap_or_else(|| panic!("the tests need {tool}"))
 }
 
 /// How long anything may take before a test gives up; nothing waits for it unless a test fails.

@@ -33,7 +33,9 @@ done
 "#;
 
 fn gateway() -> Line {
-    let line = Line::new().cli("qwen", ASKS).model("m", json!({"driver": "qwen", "warm": 1, "permissions": "edit"}));
+    let line = Line::new()
+        .cli("qwen", ASKS)
+        .model("m", json!({"driver": "qwen", "warm": 1, "permissions": "edit", "sandbox": "off"}));
     let line = line.env("TRUNKLINE_WARM", "8").start();
     ready(&line);
     line

@@ -195,6 +195,15 @@ fn log_of_added_files_is_not_written_when_a_link_is_in_its_place() {
 }
 
 #[test]
+fn receipt_names_added_programs_when_the_policy_forbids_helpers() {
+    let entry = json!({"driver": "codex", "worktree": true, "policy": {"createHelpers": false}});
+    let line = line("echo x >plain.txt; printf '#!/bin/sh\\n' >helper; chmod +x helper").model("m", entry).start();
+    let saved = workspace(&line);
+    assert!(saved["warnings"][0].as_str().unwrap_or_else(|| panic!("{saved}")).starts_with("helper: added"), "{saved}");
+    assert_eq!((on_branch(&line, &saved, "plain.txt"), &saved["path"]), ("x".to_owned(), &Value::Null));
+}
+
+#[test]
 fn session_goes_on_in_the_kept_worktree_when_its_work_could_not_be_saved() {
     let line = line("cat new.txt >seen.txt 2>/dev/null; echo work >>new.txt");
     line.git(&["config", "filter.fail.clean", "false"]);
