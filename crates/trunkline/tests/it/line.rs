@@ -18,9 +18,9 @@ use crate::http::{Ask, Reply, exchange};
 use crate::look::{all_gone, children, processes_of, until};
 
 /// All that the fake CLIs, and git, need of the system.
-const TOOLS: [&str; 19] = [
-    "sh", "cat", "chmod", "date", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv", "ln", "ls", "dd", "tr", "wc",
-    "setsid", "touch", "true",
+const TOOLS: [&str; 22] = [
+    "basename", "sed", "uname", "sh", "cat", "chmod", "date", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv",
+    "ln", "ls", "dd", "tr", "wc", "setsid", "touch", "true",
 ];
 
 /// A user who owns nothing.

@@ -77,8 +77,7 @@ fn work_is_saved_under_another_name_when_a_branch_is_in_the_way() {
     let line = line("echo work >new.txt");
     line.git(&["branch", "trunkline"]);
     let line = line.start();
-    let reply = line.chat("hi").header("x-trunkline-session", "s1").send();
-    let saved = reply.json()["trunkline"]["workspace"].clone();
+    let saved = workspace(&line);
     assert_eq!(on_branch(&line, &saved, "new.txt"), "work");
     assert_eq!((&saved["files_changed"], &saved["path"]), (&json!(1), &Value::Null));
     assert!(saved["branch"].as_str().unwrap().starts_with("trunkline-"), "{saved}");
@@ -205,7 +204,8 @@ fn receipt_names_added_programs_when_the_policy_forbids_helpers() {
 
 #[test]
 fn session_goes_on_in_the_kept_worktree_when_its_work_could_not_be_saved() {
-    let line = line("cat new.txt >seen.txt 2>/dev/null; echo work >>new.txt");
+    let script = "cat >/dev/null; cat new.txt >seen.txt 2>/dev/null; echo work >>new.txt; replay codex/reasoning";
+    let line = line(script);
     line.git(&["config", "filter.fail.clean", "false"]);
     line.git(&["config", "filter.fail.required", "true"]);
     let line = line.file(".git/info/attributes", "new.txt filter=fail\n").start();
