@@ -113,10 +113,12 @@ fn folders_and_git(folder: BorrowedFd<'_>) -> io::Result<Vec<OsString>> {
     while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry.file_name();
-        let is_folder = match entry.file_type() {
-            FileType::Unknown => statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
-                .is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_dir()),
-            kind => kind.is_dir(),
+        let told = entry.file_type();
+        let is_folder = if told == FileType::Unknown {
+            let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+            found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_dir())
+        } else {
+            told.is_dir()
         };
         if name != c"." && name != c".." && (is_folder || name == c".git") {
             names.push(OsString::from_vec(name.to_bytes().to_vec()));
@@ -130,10 +132,7 @@ fn is_repository(folder: BorrowedFd<'_>) -> bool {
     let kind = |path: &str| {
         statat(folder, path, AtFlags::SYMLINK_NOFOLLOW).map(|found| FileType::from_raw_mode(found.st_mode))
     };
-    match kind(".git") {
-        Ok(FileType::Directory) => kind(".git/HEAD").is_ok(),
-        Ok(_) | Err(_) => true,
-    }
+    kind(".git").is_ok_and(|found| !found.is_dir()) || kind(".git/HEAD").is_ok()
 }
 
 #[cfg(test)]
@@ -166,11 +165,11 @@ mod tests {
         fs::create_dir_all(closed.join("inner")).unwrap();
         fs::write(closed.join("inner/work"), "work").unwrap();
         for path in [closed.join("inner"), closed.clone()] {
-            fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o0)).unwrap();
         }
         assert_eq!(survey(&folder.path().join("tree")).unwrap(), Survey::default());
         assert_eq!(fs::read_to_string(closed.join("inner/work")).unwrap(), "work");
-        fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
         remove(&folder.path().join("tree")).unwrap();
         assert!(!folder.path().join("tree").exists());
     }

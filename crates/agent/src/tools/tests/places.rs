@@ -54,7 +54,7 @@ async fn files_elsewhere_are_read_and_not_written_when_their_folder_is_allowed()
         fs::create_dir(&docs).unwrap();
         fs::write(docs.join("a.md"), "notes").unwrap();
         symlink(outside.join("secret.txt"), docs.join("way-out")).unwrap();
-        stage.tools = stage.tools.clone().reading(&[docs.clone()]);
+        stage.tools = stage.tools.clone().reading(std::slice::from_ref(&docs));
         let file = docs.join("a.md").display().to_string();
         for path in [file.as_str(), "../docs/a.md"] {
             assert_eq!(stage.read(path).await, Ok("notes".into()), "{path}");
