@@ -191,7 +191,7 @@ fn show_plan(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
     })
 }
 
-/// Which instructions reach the agent, and how.
+/// Shows which instructions reach the agent, and how.
 fn show_instructions(model: &Model) -> io::Result<()> {
     let by_itself = model.backend.program().is_some_and(|provider| provider.reads_agents_md);
     say(match (&model.agent_file, by_itself) {

@@ -91,7 +91,7 @@ pub(crate) static ALL: [Case; 24] = [
     Case::new("set-up-read", "the same with `read`", setup::read).with(READ),
     Case::new("permits-read", "`read`: nothing is written", permits::read).with(READ).in_own_repo(),
     Case::new("permits-edit", "`edit`: files and commands write inside alone", permits::edit).in_own_repo(),
-    Case::new("permits-edit-off", "`edit`, no sandbox: files are written inside alone", permits::edit_unconfined)
+    Case::new("permits-edit-off", "`edit`, no sandbox: a refusal does not end the turn", permits::edit_unconfined)
         .with(|_| json!({"sandbox": "off"}))
         .in_own_repo(),
     Case::new("permits-full", "`full`: commands write anywhere", permits::full)
