@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::agent::{calls, on, says};
 use crate::line::Line;
+use crate::look::until;
 use crate::service::Service;
 
 /// A provider as the adapter protocol describes one, in TOML.
@@ -206,7 +207,11 @@ fn runs_show_the_latest_words_when_a_conversation_is_told_anew() {
         {"role": "user", "content": "the latest words"},
     ]);
     line.chat("").with_messages(messages.as_array().unwrap().clone()).send().content();
-    let listed = line.run(&["runs"]).exits(0).stdout;
+    let mut listed = String::new();
+    until("the run is listed", || {
+        listed = line.run(&["runs"]).exits(0).stdout;
+        listed.lines().count() > 1
+    });
     assert!(listed.lines().last().unwrap().ends_with("the latest words") && !listed.contains("[User]"), "{listed}");
     let id = listed.lines().last().unwrap().split(' ').next().unwrap().to_owned();
     let shown = line.run(&["runs", "show", &id]).exits(0).stdout;
