@@ -213,6 +213,7 @@ impl Worktrees {
 
     /// Writes the files of a worktree that is registered.
     async fn check_out(&self, worktree: &Worktree) -> Result<(), Failure> {
+        worktree.link_keys_into(&worktree.registration);
         self.in_tree(worktree).run(&["reset", "--hard", "--quiet"]).await.map(drop)
     }
 

@@ -23,6 +23,15 @@ impl Worktree {
         parts
     }
 
+    /// Lets git-crypt find its keys, which it looks for in the git directory that is used and not in the repository.
+    pub(super) fn link_keys_into(&self, git_dir: &Path) {
+        let keys = self.common.join("git-crypt");
+        if untrusted::real(&keys) {
+            // Without the link git-crypt fails, and says why.
+            let _ = std::os::unix::fs::symlink(keys, git_dir.join("git-crypt"));
+        }
+    }
+
     /// Where git keeps objects and references of the repository. Paths that are not there count for nothing.
     pub(super) fn object_stores(&self) -> Vec<PathBuf> {
         ["objects", "lfs"].map(|part| self.common.join(part)).into()

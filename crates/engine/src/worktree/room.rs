@@ -56,6 +56,7 @@ impl Worktrees {
         let common = worktree.common.as_os_str().as_encoded_bytes();
         fs::write(room.path.join("HEAD"), format!("{}\n", worktree.base)).map_err(refuse)?;
         fs::write(room.path.join("commondir"), [common, b"\n"].concat()).map_err(refuse)?;
+        worktree.link_keys_into(&room.path);
         if self.ledger.copy_index_to(worktree, &room.index()).is_err() {
             self.in_room(&room, worktree).run(&["read-tree", &worktree.base]).await?;
         }

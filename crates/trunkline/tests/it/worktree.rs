@@ -140,7 +140,9 @@ fn a_model_of_a_subfolder_runs_in_the_same_subfolder_of_its_worktree() {
     line.commit("folders");
     let line = line.cli("codex", "note; echo y >>b/file.txt; codex_answers done");
     let subfolder = line.repo().join("a");
-    let line = line.model("m", json!({"driver": "codex", "repoPath": subfolder, "worktree": true})).start();
+    let line = line
+        .model("m", json!({"driver": "codex", "repoPath": subfolder, "worktree": true, "agentFile": "AGENTS.md"}))
+        .start();
     let workspace = line.chat("hi").send().json()["trunkline"]["workspace"].clone();
     let cwd = line.noted("codex.cwd");
     assert!(cwd.starts_with(line.path("worktrees").to_str().unwrap()) && cwd.trim_end().ends_with("/a"), "{cwd}");

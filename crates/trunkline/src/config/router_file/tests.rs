@@ -138,7 +138,7 @@ fn every_key_is_read() {
         provider: Arc::new(provider::built_in().remove("claude").unwrap()),
         command: Some("/home/u/bin/claude".to_owned()),
         args: vec!["--debug".to_owned()],
-        repo: setting.root.path().join("conf/../shop"),
+        repo: setting.root.path().join("shop"),
         agent_file: Some("RULES.md".to_owned()),
         worktree: true,
         keep_worktree: true,
