@@ -120,17 +120,25 @@ impl World {
         fs::read(path).map(|bytes| serde_json::from_slice(&bytes).unwrap()).unwrap_or_default()
     }
 
-    /// Everything that runs in this world, except for what this test itself started to look at it.
+    /// Every process of this world, except for the tools that this test itself started: those with this world's home in
+    /// their environment, the gateway on this world's port, and the children of both. A gateway hides its environment from
+    /// every user but root.
     pub(crate) fn processes(&self) -> Vec<(u32, String)> {
-        let mark = format!("HOME={}", self.path("home").display());
-        let lives = |pid: &u32| {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
-        };
-        let pids =
-            fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let line = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ");
-        pids.filter(lives).map(|pid| (pid, line(pid))).collect()
+        let home = format!("HOME={}", self.path("home").display());
+        let port = format!(" --port {} ", self.port);
+        let (mut found, mut others): (Vec<Process>, Vec<Process>) = Process::all().into_iter().partition(|process| {
+            process.has_variable(&home) || (process.line.contains(" serve ") && process.line.contains(&port))
+        });
+        loop {
+            let is_child = |process: &mut Process| {
+                process.environment.is_none() && found.iter().any(|parent| parent.pid == process.parent)
+            };
+            let children: Vec<_> = others.extract_if(.., is_child).collect();
+            if children.is_empty() {
+                return found.into_iter().map(|process| (process.pid, process.line)).collect();
+            }
+            found.extend(children);
+        }
     }
 
     /// The gateways that run in this world; also a child of one that has yet to become another program.
@@ -171,6 +179,36 @@ impl World {
 
     pub(crate) fn nothing_is_left(&self) {
         until("nothing is left", || self.processes().is_empty());
+    }
+}
+
+/// A process as `/proc` shows it.
+struct Process {
+    pid: u32,
+    parent: u32,
+    /// The arguments, each followed by a space.
+    line: String,
+    /// Absent when this user may not read it.
+    environment: Option<Vec<u8>>,
+}
+
+impl Process {
+    fn all() -> Vec<Self> {
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        entries.filter_map(|entry| Self::read(entry.file_name().to_str()?.parse().ok()?)).collect()
+    }
+
+    fn read(pid: u32) -> Option<Self> {
+        let folder = PathBuf::from(format!("/proc/{pid}"));
+        let status = fs::read_to_string(folder.join("status")).ok()?;
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
+        let line = fs::read_to_string(folder.join("cmdline")).unwrap_or_default().replace('\0', " ");
+        Some(Self { pid, parent, line, environment: fs::read(folder.join("environ")).ok() })
+    }
+
+    fn has_variable(&self, variable: &str) -> bool {
+        let environment = self.environment.as_deref().unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|one| one == variable.as_bytes())
     }
 }
 
