@@ -2,24 +2,24 @@
 
 use serde_json::json;
 
-use crate::line::{Line, which};
 use crate::look::{all_gone, processes_of, until};
 use crate::router::{attempts, pairs, yaml};
+use crate::test_gateway::{TestGateway, which};
 
 #[test]
 fn case_66_nothing_is_tried_again_once_something_was_shown() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("half", "cat >/dev/null; printf '{\"content\":\"Hal\",\"delta\":\"Hal\",\"done\":false}\\n'; refuses \"$1\" '503 Service Unavailable'")
         .cli("good", "cat >/dev/null; answers \"$1\" whole")
         .config("router.yaml", &yaml(&[("half", 9, ""), ("good", 1, "")], ""))
         .start();
-    let streamed = line.chat("hi").model("auto").streamed().send();
+    let streamed = gateway.chat("hi").model("auto").streamed().send();
     assert!(!streamed.is_done(), "{}", streamed.body);
     let last = streamed.frames().pop().unwrap();
     assert_eq!((&last["error"]["code"], attempts(&last)), (&json!("server"), pairs(&[("half", "server")])));
     assert!(last["error"]["hint"].as_str().unwrap().contains("not tried again"), "{last}");
     // Who waits for the whole answer has seen nothing.
-    let whole = line.chat("hi").model("auto").send();
+    let whole = gateway.chat("hi").model("auto").send();
     assert_eq!(whole.content(), "whole");
     let failed = ("half", "server");
     assert_eq!(attempts(&whole.json()), pairs(&[failed, failed, failed, ("good", "ok")]));
@@ -32,17 +32,17 @@ const FAILS_AFTER_A_TOOL: &str = "cat >/dev/null; printf 'half\\n' >half.txt; \
 
 #[test]
 fn nor_after_a_tool_has_run() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", FAILS_AFTER_A_TOOL)
         .cli("gemini", "tell asked 1; replay gemini/ansi-stream-json")
         .model("m", json!({"driver": "codex", "fallback": ["other"]}))
         .model("other", json!({"driver": "gemini"}))
         .start();
-    let reply = line.chat("hi").send();
+    let reply = gateway.chat("hi").send();
     assert_eq!(reply.error(500)["code"], "server");
     assert_eq!(attempts(&reply.json()), pairs(&[("codex", "server")]));
     assert_eq!(reply.header("x-should-retry"), Some("false"), "the agent would work on its own half-done work");
-    assert!(!line.path("seen/asked").exists());
+    assert!(!gateway.path("seen/asked").exists());
 }
 
 #[test]
@@ -50,19 +50,20 @@ fn but_in_a_worktree_of_its_own_it_starts_over_in_a_fresh_one_and_says_so() {
     let script = format!(
         "[ \"$(counted)\" = 1 ] || {{ cat >/dev/null; ls >\"$seen/found\"; printf 'whole\\n' >whole.txt; codex_answers done; exit; }}; {FAILS_AFTER_A_TOOL}"
     );
-    let line = Line::new().cli("codex", &script).model("m", json!({"driver": "codex", "worktree": true})).start();
-    let reply = line.chat("hi").streamed().send();
+    let gateway =
+        TestGateway::new().cli("codex", &script).model("m", json!({"driver": "codex", "worktree": true})).start();
+    let reply = gateway.chat("hi").streamed().send();
     assert!(reply.is_done() && reply.streamed_text().ends_with("done"), "{}", reply.body);
     assert!(reply.body.contains("m failed (server); trying again"), "{}", reply.body);
     let last = reply.frames().into_iter().find(|frame| frame["trunkline"].is_object()).unwrap();
     assert_eq!(attempts(&last), pairs(&[("codex", "server"), ("codex", "ok")]));
     let (first, second) = (&last["trunkline"]["attempts"][0]["workspace"], &last["trunkline"]["workspace"]);
     let (first, second) = (first["branch"].as_str().unwrap(), second["branch"].as_str().unwrap());
-    assert_eq!(line.noted("found").trim(), "README.md", "a fresh one");
-    assert_eq!(line.git(&["show", &format!("{first}:half.txt")]), "half");
-    assert_eq!(line.git(&["show", &format!("{second}:whole.txt")]), "whole");
+    assert_eq!(gateway.noted("found").trim(), "README.md", "a fresh one");
+    assert_eq!(gateway.git(&["show", &format!("{first}:half.txt")]), "half");
+    assert_eq!(gateway.git(&["show", &format!("{second}:whole.txt")]), "whole");
     assert_eq!(second, format!("{first}-2"));
-    assert!(!line.repo().join("half.txt").exists());
+    assert!(!gateway.repo().join("half.txt").exists());
 }
 
 #[test]
@@ -70,30 +71,30 @@ fn another_try_in_the_same_folder_waits_until_nothing_of_the_last_one_lives() {
     let script = "if [ -e \"$seen/last\" ] && kill -0 \"$(cat \"$seen/last\")\" 2>/dev/null; then tell overlap 1; fi; \
                   printf %s $$ >\"$seen/last\"; [ \"$(counted)\" = 1 ] || { cat >/dev/null; codex_answers done; exit; }; \
                   trap '' TERM INT; hang";
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", script)
         .model("m", json!({"driver": "codex", "timeout": "500ms"}))
         .config("router.yaml", "providers: []\nrouting: {backoff: 1ms}\n")
         .args(&["--grace", "700ms"])
         .start();
-    assert_eq!(line.chat("hi").model("m").send().content(), "done");
-    assert!(!line.path("seen/overlap").exists(), "two agents worked in one folder");
+    assert_eq!(gateway.chat("hi").model("m").send().content(), "done");
+    assert!(!gateway.path("seen/overlap").exists(), "two agents worked in one folder");
 }
 
 #[test]
 fn a_conversation_goes_to_whom_it_was_with() {
     let session = "01a1dc95-8353-7ee2-acbd-3e299086500f";
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("claude", "cat >/dev/null; echo 'Error: insufficient_quota' >&2; exit 1")
         .cli("codex", "note \"$@\"; replay codex/reasoning")
         .model("a", json!({"driver": "claude", "fallback": ["b"]}))
         .model("b", json!({"driver": "codex"}))
         .start();
-    let first = line.chat("hi").model("a").send();
+    let first = gateway.chat("hi").model("a").send();
     let ours = first.header("x-trunkline-session").unwrap_or_else(|| panic!("{first:?}"));
-    let second = line.chat("and now?").model("a").header("x-trunkline-session", ours).send();
+    let second = gateway.chat("and now?").model("a").header("x-trunkline-session", ours).send();
     assert_eq!((second.status, attempts(&second.json())), (200, pairs(&[("codex", "ok")])));
-    assert!(line.argv("codex").contains(&session.to_owned()));
+    assert!(gateway.argv("codex").contains(&session.to_owned()));
 }
 
 #[test]
@@ -102,17 +103,17 @@ fn nobodys_turn_comes_between_the_tries_of_anothers() {
     let script = "note \"$@\"; tail=$(cat \"$seen/codex.stdin\"); printf '%s\\n' \"${tail##* }\" >>\"$seen/order\"; \
                   [ \"$(counted)\" = 1 ] && { tell started 1; await go; echo 'Error: 503 Service Unavailable' >&2; exit 1; }; \
                   replay codex/reasoning";
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", script)
         .model("m", json!({"driver": "codex"}))
         .config("router.yaml", "providers: []\nrouting: {backoff: 50ms}\n")
         .start();
-    let first = line.chat("the FIRST").model("m").header("x-trunkline-session", session).open();
-    line.told("started");
-    let second = line.chat("the SECOND").model("m").header("x-trunkline-session", session).open();
-    line.tell("go");
+    let first = gateway.chat("the FIRST").model("m").header("x-trunkline-session", session).open();
+    gateway.told("started");
+    let second = gateway.chat("the SECOND").model("m").header("x-trunkline-session", session).open();
+    gateway.tell("go");
     assert_eq!((first.finish().status, second.finish().status), (200, 200));
-    assert_eq!(line.noted("order"), "FIRST\nFIRST\nSECOND\n");
+    assert_eq!(gateway.noted("order"), "FIRST\nFIRST\nSECOND\n");
 }
 
 #[test]
@@ -122,12 +123,13 @@ fn another_try_of_a_conversation_has_a_worktree_where_the_turn_began() {
         "case \"$(counted)\" in 1) cat >/dev/null; printf 'one\\n' >one.txt; replay codex/reasoning;; 2) {FAILS_AFTER_A_TOOL};; esac; \
          cat >/dev/null; ls >\"$seen/found\"; printf 'two\\n' >two.txt; replay codex/reasoning"
     );
-    let line = Line::new().cli("codex", &script).model("m", json!({"driver": "codex", "worktree": true})).start();
-    let first = line.chat("hi").send().json();
+    let gateway =
+        TestGateway::new().cli("codex", &script).model("m", json!({"driver": "codex", "worktree": true})).start();
+    let first = gateway.chat("hi").send().json();
     let tip = first["trunkline"]["workspace"]["commit"].as_str().unwrap().to_owned();
-    let second = line.chat("and now?").header("x-trunkline-session", session).send().json();
+    let second = gateway.chat("and now?").header("x-trunkline-session", session).send().json();
     assert_eq!(attempts(&second), pairs(&[("codex", "server"), ("codex", "ok")]));
-    assert_eq!(line.noted("found"), "README.md\none.txt\n", "not what the failed try left");
+    assert_eq!(gateway.noted("found"), "README.md\none.txt\n", "not what the failed try left");
     let workspace = &second["trunkline"]["workspace"];
     assert_eq!((workspace["base"].as_str(), workspace["files_changed"].as_u64()), (Some(tip.as_str()), Some(1)));
 }
@@ -136,7 +138,7 @@ fn another_try_of_a_conversation_has_a_worktree_where_the_turn_began() {
 fn who_hangs_up_ends_the_whole_ladder() {
     let slow =
         "cat >/dev/null; counted >/dev/null; tell pid $$; refuses \"$1\" 'rate limit exceeded, retry after 4 seconds'";
-    let line = Line::new().cli("slow", slow).config("router.yaml", &yaml(&[("slow", 1, "")], "")).start();
+    let line = TestGateway::new().cli("slow", slow).config("router.yaml", &yaml(&[("slow", 1, "")], "")).start();
     for streamed in [false, true] {
         let ask = line.chat("hi").model("slow");
         let exchange = if streamed { ask.streamed().open() } else { ask.open() };
@@ -149,7 +151,7 @@ fn who_hangs_up_ends_the_whole_ladder() {
         std::fs::write(line.path("log"), "").unwrap();
     }
     // While one runs, too.
-    let line = Line::new()
+    let line = TestGateway::new()
         .cli("bad", "cat >/dev/null; refuses \"$1\" 'something odd'")
         .cli("hangs", "cat >/dev/null; tell pid $$; hang")
         .config("router.yaml", &yaml(&[("bad", 9, ""), ("hangs", 1, "")], ""))
@@ -164,7 +166,7 @@ fn who_hangs_up_ends_the_whole_ladder() {
 }
 
 /// A git that, as long as it is told to, waits before it adds a worktree.
-fn slow_git(line: Line) -> Line {
+fn slow_git(line: TestGateway) -> TestGateway {
     let script = format!(
         "case \" $* \" in *' worktree add '*) [ ! -e \"$seen/hold\" ] || {{ tell adding; hang; }};; esac\nexec '{}' \"$@\"",
         which("git").display()
@@ -173,7 +175,7 @@ fn slow_git(line: Line) -> Line {
 }
 
 /// Hangs up while git adds the worktree of a request, and waits until the gateway has killed it.
-fn give_up_while_it_is_made(line: &Line, session: Option<&str>) {
+fn give_up_while_it_is_made(line: &TestGateway, session: Option<&str>) {
     line.tell("hold");
     let ask = line.chat("hi").model("m");
     let asked = match session {
@@ -187,44 +189,44 @@ fn give_up_while_it_is_made(line: &Line, session: Option<&str>) {
     std::fs::remove_file(line.path("seen/adding")).unwrap();
 }
 
-fn folders(line: &Line, name: &str) -> usize {
-    std::fs::read_dir(line.path(name)).into_iter().flatten().count()
+fn folders(gateway: &TestGateway, name: &str) -> usize {
+    std::fs::read_dir(gateway.path(name)).into_iter().flatten().count()
 }
 
 #[test]
 fn who_hangs_up_while_a_worktree_is_made_leaves_none() {
     for keep in [false, true] {
-        let line = slow_git(Line::new())
+        let gateway = slow_git(TestGateway::new())
             .cli("codex", "cat >/dev/null; tell ran 1; codex_answers done")
             .model("m", json!({"driver": "codex", "worktree": true, "keepWorktree": keep}));
-        let mut line = line.start();
+        let mut gateway = gateway.start();
         for _ in 0..3 {
-            give_up_while_it_is_made(&line, None);
+            give_up_while_it_is_made(&gateway, None);
         }
-        until("none is left", || folders(&line, "worktrees") == 0 && folders(&line, "state/worktrees") == 0);
-        assert!(!line.path("seen/ran").exists(), "nobody has worked");
-        assert_eq!(line.git(&["branch", "--list", "trunkline/*"]), "");
-        line.chat("hi").send().content();
-        assert_eq!(folders(&line, "worktrees"), usize::from(keep), "one that was worked in is kept as asked");
-        line.signal(rustix::process::Signal::TERM);
-        assert_eq!(line.ended(), Some(0));
+        until("none is left", || folders(&gateway, "worktrees") == 0 && folders(&gateway, "state/worktrees") == 0);
+        assert!(!gateway.path("seen/ran").exists(), "nobody has worked");
+        assert_eq!(gateway.git(&["branch", "--list", "trunkline/*"]), "");
+        gateway.chat("hi").send().content();
+        assert_eq!(folders(&gateway, "worktrees"), usize::from(keep), "one that was worked in is kept as asked");
+        gateway.signal(rustix::process::Signal::TERM);
+        assert_eq!(gateway.ended(), Some(0));
     }
 }
 
 #[test]
 fn a_conversation_whose_turn_was_given_up_goes_on_at_once() {
     let session = "01a1dc95-8353-7ee2-acbd-3e299086500f";
-    let line = slow_git(Line::new())
+    let gateway = slow_git(TestGateway::new())
         .cli("codex", "cat >/dev/null; printf 'x\\n' >\"$(counted).txt\"; replay codex/reasoning")
         .config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n")
         .model("m", json!({"driver": "codex", "worktree": true}))
         .start();
-    line.chat("hi").model("m").send().content();
+    gateway.chat("hi").model("m").send().content();
     for _ in 0..3 {
-        give_up_while_it_is_made(&line, Some(session));
-        let reply = line.chat("and now?").model("m").header("x-trunkline-session", session).send();
-        assert_eq!(reply.status, 200, "{reply:?}\n{}", line.log());
+        give_up_while_it_is_made(&gateway, Some(session));
+        let reply = gateway.chat("and now?").model("m").header("x-trunkline-session", session).send();
+        assert_eq!(reply.status, 200, "{reply:?}\n{}", gateway.log());
         assert_eq!(reply.json()["trunkline"]["workspace"]["files_changed"], 1, "{}", reply.body);
     }
-    assert!(!line.log().contains("could not be put in order"), "{}", line.log());
+    assert!(!gateway.log().contains("could not be put in order"), "{}", gateway.log());
 }

@@ -5,9 +5,9 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::line::Line;
 use crate::look::{all_gone, until};
 use crate::service::{Script, Service, refusal, stream};
+use crate::test_gateway::TestGateway;
 
 /// What the LLM says with calls of these names and arguments.
 pub(crate) fn calls(text: &str, calls: &[(&str, &str, Value)]) -> Script {
@@ -27,8 +27,8 @@ pub(crate) fn says(text: &str) -> Script {
 }
 
 /// The line, with this LLM for its agent.
-pub(crate) fn on(line: Line, llm: &Service) -> Line {
-    line.env("LLM_BASE_URL", &llm.url).env("LLM_AUTH_TOKEN", "sk-secret-token").env("LLM_DEFAULT_MODEL", "big")
+pub(crate) fn on(gateway: TestGateway, llm: &Service) -> TestGateway {
+    gateway.env("LLM_BASE_URL", &llm.url).env("LLM_AUTH_TOKEN", "sk-secret-token").env("LLM_DEFAULT_MODEL", "big")
 }
 
 /// The messages of the service's nth request: who said what.
@@ -41,11 +41,11 @@ pub(crate) fn told(llm: &Service, nth: usize) -> Vec<(String, String)> {
 
 #[test]
 fn a_fresh_machine_has_an_agent_that_answers() {
-    let line = Line::new().start();
-    let answer = line.chat("how are you?").model("agent").send();
+    let gateway = TestGateway::new().start();
+    let answer = gateway.chat("how are you?").model("agent").send();
     assert_eq!(answer.content(), "I'm doing well, thank you for asking!");
     assert_eq!(answer.json()["trunkline"]["provider"], "agent");
-    let streamed = line.chat("please make a hello world script").model("agent").streamed().send();
+    let streamed = gateway.chat("please make a hello world script").model("agent").streamed().send();
     assert!(streamed.is_done(), "{}", streamed.body);
     let text = streamed.streamed_text();
     assert!(text.starts_with("I'll create") && text.contains("\n\nDone!"), "{text}");
@@ -55,18 +55,18 @@ fn a_fresh_machine_has_an_agent_that_answers() {
         .filter_map(|frame| frame["choices"][0]["delta"]["reasoning_content"].as_str().map(str::to_owned))
         .collect();
     assert!(activity.contains("[tool] write_file") && activity.contains("[tool] bash"), "{activity}");
-    assert!(fs::read_to_string(line.repo().join("hello.py")).unwrap().contains("Hello, World!"));
-    assert_eq!(line.get("/health/providers").json()["status"], "ok");
-    let ran = line.run(&["run", "-m", "agent", "how are you"]).exits(0);
+    assert!(fs::read_to_string(gateway.repo().join("hello.py")).unwrap().contains("Hello, World!"));
+    assert_eq!(gateway.get("/health/providers").json()["status"], "ok");
+    let ran = gateway.run(&["run", "-m", "agent", "how are you"]).exits(0);
     assert_eq!(ran.stdout, "I'm doing well, thank you for asking!\n");
-    assert!(line.run(&["check", "agent"]).exits(0).stdout.contains("the built-in mock; set LLM_BASE_URL"));
+    assert!(gateway.run(&["check", "agent"]).exits(0).stdout.contains("the built-in mock; set LLM_BASE_URL"));
 }
 
 #[test]
 fn the_llm_is_asked_as_the_environment_says() {
     let llm = Service::new([says("hello")]);
-    let line = on(Line::new(), &llm).file("AGENTS.md", "Speak softly.").start();
-    let answer = line.chat("hi").model("agent").with("temperature", 0.5).send();
+    let gateway = on(TestGateway::new(), &llm).file("AGENTS.md", "Speak softly.").start();
+    let answer = gateway.chat("hi").model("agent").with("temperature", 0.5).send();
     assert_eq!(answer.content(), "hello");
     assert_eq!(answer.json()["usage"]["prompt_tokens"], 7);
     let (head, body) = llm.seen().remove(0);
@@ -84,13 +84,13 @@ fn the_llm_is_asked_as_the_environment_says() {
 #[test]
 fn another_model_of_the_llm_can_be_asked_for() {
     let llm = Service::new([says("1"), says("2")]);
-    let line = on(Line::new(), &llm).env("LLM_SMALL_FAST_MODEL", "azure/mini").start();
+    let gateway = on(TestGateway::new(), &llm).env("LLM_SMALL_FAST_MODEL", "azure/mini").start();
     for name in ["agent/azure/mini", "agent/other"] {
-        line.chat("hi").model(name).send().content();
+        gateway.chat("hi").model(name).send().content();
     }
     let models: Vec<Value> = llm.seen().into_iter().map(|(_, body)| body["model"].clone()).collect();
     assert_eq!(models, ["azure/mini", "other"]);
-    assert_eq!(line.get("/v1/models/agent/azure/mini").status, 200);
+    assert_eq!(gateway.get("/v1/models/agent/azure/mini").status, 200);
 }
 
 #[test]
@@ -108,8 +108,8 @@ fn its_tools_work_and_what_it_does_wrong_it_is_told() {
         ),
         says("Done."),
     ]);
-    let line = on(Line::new(), &llm).start();
-    let answer = line.chat("go").model("agent").send();
+    let gateway = on(TestGateway::new(), &llm).start();
+    let answer = gateway.chat("go").model("agent").send();
     assert_eq!(answer.content(), "Done.");
     assert_eq!(answer.json()["usage"]["prompt_tokens"], 14, "of both questions");
     let told = told(&llm, 1);
@@ -122,7 +122,7 @@ fn its_tools_work_and_what_it_does_wrong_it_is_told() {
     let asked: Vec<String> = messages[2]["tool_calls"].as_array().unwrap().iter().map(id).collect();
     let answered: Vec<String> = messages.as_array().unwrap()[3..].iter().map(id).collect();
     assert_eq!(asked, answered);
-    assert_eq!(fs::read_to_string(line.repo().join("notes/a.txt")).unwrap(), "two\n");
+    assert_eq!(fs::read_to_string(gateway.repo().join("notes/a.txt")).unwrap(), "two\n");
 }
 
 #[test]
@@ -138,17 +138,17 @@ fn who_may_only_read_can_only_read() {
         ),
         says("I could not."),
     ]);
-    let line = on(Line::new(), &llm)
+    let gateway = on(TestGateway::new(), &llm)
         .file("README.md", "read me")
         .model("m", json!({"driver": "agent", "permissions": "read"}))
         .start();
-    line.chat("go").model("m").send().content();
+    gateway.chat("go").model("m").send().content();
     assert_eq!(llm.seen()[0].1["tools"].as_array().unwrap().len(), 1);
     let told = told(&llm, 1);
     let results: Vec<&str> = told.iter().filter(|(role, _)| role == "tool").map(|(_, text)| text.as_str()).collect();
     assert!(results[0].contains("read-only") && results[1].contains("read-only"), "{results:?}");
     assert_eq!(results[2], "read me");
-    assert!(!line.repo().join("a.txt").exists() && !line.repo().join("b.txt").exists());
+    assert!(!gateway.repo().join("a.txt").exists() && !gateway.repo().join("b.txt").exists());
 }
 
 #[test]
@@ -157,39 +157,40 @@ fn in_a_worktree_it_leaves_a_branch_and_the_checkout_alone() {
         calls("", &[("a", "write_file", json!({"path": "new.txt", "content": "new\n"}))]),
         says("Done."),
     ]);
-    let line = on(Line::new(), &llm).file("old.txt", "old").model("m", json!({"driver": "agent", "worktree": true}));
-    line.commit("first");
-    let line = line.start();
-    let answer = line.chat("go").model("m").send().json();
+    let gateway =
+        on(TestGateway::new(), &llm).file("old.txt", "old").model("m", json!({"driver": "agent", "worktree": true}));
+    gateway.commit("first");
+    let gateway = gateway.start();
+    let answer = gateway.chat("go").model("m").send().json();
     let workspace = &answer["trunkline"]["workspace"];
     assert_eq!(workspace["files_changed"], 1, "{answer}");
     let branch = workspace["branch"].as_str().unwrap();
-    assert_eq!(line.git(&["show", &format!("{branch}:new.txt")]).trim_end(), "new");
-    assert!(!line.repo().join("new.txt").exists());
+    assert_eq!(gateway.git(&["show", &format!("{branch}:new.txt")]).trim_end(), "new");
+    assert!(!gateway.repo().join("new.txt").exists());
 }
 
 #[test]
 fn a_session_remembers_its_tools_too() {
     let llm =
         Service::new([calls("Look.", &[("a", "bash", json!({"command": "echo seen"}))]), says("One."), says("Two.")]);
-    let mut line = on(Line::new(), &llm).start();
-    let first = line.chat("one").model("agent").send();
+    let mut gateway = on(TestGateway::new(), &llm).start();
+    let first = gateway.chat("one").model("agent").send();
     let session = first.header("x-trunkline-session").unwrap().to_owned();
-    line.signal(Signal::TERM);
-    line.ended();
-    line.restart();
-    let second = line.chat("two").model("agent").header("x-trunkline-session", &session).send();
+    gateway.signal(Signal::TERM);
+    gateway.ended();
+    gateway.restart();
+    let second = gateway.chat("two").model("agent").header("x-trunkline-session", &session).send();
     assert_eq!((second.content().as_str(), second.header("x-trunkline-session")), ("Two.", Some(session.as_str())));
     let said: Vec<String> = told(&llm, 2).into_iter().skip(1).map(|(_, text)| text).collect();
     assert_eq!(said, ["one", "Look.", "seen\n", "One.", "two"]);
-    let unknown = line.chat("x").model("agent").header("x-trunkline-session", "../../etc/passwd").send().error(400);
+    let unknown = gateway.chat("x").model("agent").header("x-trunkline-session", "../../etc/passwd").send().error(400);
     assert!(unknown["message"].as_str().unwrap().contains("not a session of the agent"), "{unknown}");
 }
 
 #[test]
 fn what_was_said_before_a_tool_that_was_stopped_is_kept_once() {
     let llm = Service::new([calls("Wait.", &[("a", "bash", json!({"command": "touch begun; sleep 600"}))])]);
-    let line = on(Line::new(), &llm).start();
+    let line = on(TestGateway::new(), &llm).start();
     let mut stream = line.chat("one").model("agent").streamed().open();
     stream.until("[tool] bash");
     until("the command runs", || line.repo().join("begun").exists());
@@ -219,7 +220,7 @@ fn who_hangs_up_in_the_middle_of_a_tool_ends_it_and_the_session_goes_on() {
         ),
         says("Two."),
     ]);
-    let line = on(Line::new(), &llm).start();
+    let line = on(TestGateway::new(), &llm).start();
     let mut stream = line.chat("one").model("agent").streamed().open();
     stream.until("[tool] bash");
     let session = line.path("state/agent");
@@ -251,10 +252,11 @@ fn a_turn_that_is_tried_again_is_remembered_once() {
     let half = format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {"content": "half"}}]}));
     let cut = || Script::Says(200, "content-type: text/event-stream\r\n", half.clone());
     let llm = Service::new([says("One."), cut(), says("Two."), says("Three.")]);
-    let line = on(Line::new(), &llm).config("router.yaml", "providers: []\nrouting: {backoff: 1ms}\n").start();
-    let first = line.chat("one").model("agent").send();
+    let gateway =
+        on(TestGateway::new(), &llm).config("router.yaml", "providers: []\nrouting: {backoff: 1ms}\n").start();
+    let first = gateway.chat("one").model("agent").send();
     let session = first.header("x-trunkline-session").unwrap().to_owned();
-    let say = |text: &str| line.chat(text).model("agent").header("x-trunkline-session", &session).send();
+    let say = |text: &str| gateway.chat(text).model("agent").header("x-trunkline-session", &session).send();
     let second = say("two");
     assert_eq!((second.content().as_str(), second.header("x-trunkline-attempts")), ("Two.", Some("2")));
     say("three").content();
@@ -265,18 +267,19 @@ fn a_turn_that_is_tried_again_is_remembered_once() {
 #[test]
 fn what_the_model_got_wrong_is_not_said_back_to_the_service() {
     let llm = Service::new([calls("", &[("a", "my tool", json!("{\"path"))]), says("Done.")]);
-    let line = on(Line::new(), &llm).start();
-    line.chat("go").model("agent").send().content();
+    let gateway = on(TestGateway::new(), &llm).start();
+    gateway.chat("go").model("agent").send().content();
     let call = llm.seen()[1].1["messages"][2]["tool_calls"][0]["function"].clone();
     assert_eq!(call, json!({"name": "my_tool", "arguments": "{}"}));
 }
 
 #[test]
 fn nothing_secret_in_the_llms_address_is_shown() {
-    let line = Line::new().env("LLM_BASE_URL", "http://bob:hunter2pass@127.0.0.1:9/v1?api-key=hunter3key");
-    let line = line.env("LLM_DEFAULT_MODEL", "m").config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n");
+    let gateway = TestGateway::new().env("LLM_BASE_URL", "http://bob:hunter2pass@127.0.0.1:9/v1?api-key=hunter3key");
+    let gateway =
+        gateway.env("LLM_DEFAULT_MODEL", "m").config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n");
     for (args, code) in [(&["check"][..], 0), (&["models"], 0), (&["run", "-m", "agent", "hi"], 4)] {
-        let ran = line.run(args).exits(code);
+        let ran = gateway.run(args).exits(code);
         assert!(!format!("{ran:?}").contains("hunter"), "{ran:?}");
     }
 }
@@ -285,8 +288,8 @@ fn nothing_secret_in_the_llms_address_is_shown() {
 fn what_the_agent_cannot_honour_is_warned_of() {
     let entry =
         json!({"driver": "agent", "allowedTools": ["Bash", "read_file"], "command": "x", "normalize": "last_block"});
-    let line = Line::new().model("m", entry);
-    let shown = line.run(&["check", "m"]).exits(0).stdout;
+    let gateway = TestGateway::new().model("m", entry);
+    let shown = gateway.run(&["check", "m"]).exits(0).stdout;
     for words in ["no tool \"Bash\"", "cannot honour command, normalize", "  tools   read_file\n"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
@@ -301,17 +304,18 @@ fn a_failure_of_the_llm_is_told_in_its_own_words_with_what_to_do() {
     ] {
         let refused = || refusal(status, headers, json!({"message": "its own words"}));
         let llm = Service::new([refused(), refused(), refused(), refused()]);
-        let line = on(Line::new(), &llm).config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n").start();
-        let reply = line.chat("hi").model("agent").send();
+        let gateway =
+            on(TestGateway::new(), &llm).config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n").start();
+        let reply = gateway.chat("hi").model("agent").send();
         let error = reply.error(code);
         assert_eq!(error["code"], category, "{error}");
         assert!(error["detail"].as_str().unwrap().contains("its own words"), "{error}");
         assert!(error["hint"].as_str().unwrap_or_default().contains(hint), "{error}");
         assert!(!reply.body.contains("sk-secret-token"));
     }
-    let line = Line::new().env("LLM_BASE_URL", "http://127.0.0.1:9/v1").env("LLM_DEFAULT_MODEL", "m");
+    let gateway = TestGateway::new().env("LLM_BASE_URL", "http://127.0.0.1:9/v1").env("LLM_DEFAULT_MODEL", "m");
     let ran =
-        line.config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n").run(&["run", "-m", "agent", "hi"]);
+        gateway.config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n").run(&["run", "-m", "agent", "hi"]);
     let ran = ran.exits(4);
     assert!(ran.stderr.contains("cannot connect to 127.0.0.1:9"), "{ran:?}");
 }
@@ -320,30 +324,34 @@ fn a_failure_of_the_llm_is_told_in_its_own_words_with_what_to_do() {
 fn it_asks_so_often_and_no_more() {
     let again = || calls("", &[("a", "bash", json!({"command": "true"}))]);
     let llm = Service::new([again(), again(), again()]);
-    let line = on(Line::new(), &llm).model("m", json!({"driver": "agent", "maxTurns": 2})).start();
-    let error = line.chat("go").model("m").send().error(500);
+    let gateway = on(TestGateway::new(), &llm).model("m", json!({"driver": "agent", "maxTurns": 2})).start();
+    let error = gateway.chat("go").model("m").send().error(500);
     assert_eq!(error["detail"], "the model was asked 2 times and still wants to go on", "{error}");
     assert_eq!(llm.seen().len(), 2);
 }
 
 #[test]
 fn an_agent_on_an_agent() {
-    let inner =
-        Line::new().cli("codex", "cat >/dev/null; codex_answers inner").model("m", json!({"driver": "codex"})).start();
-    let outer =
-        Line::new().env("LLM_BASE_URL", format!("http://{}/v1", inner.address())).env("LLM_DEFAULT_MODEL", "m").start();
+    let inner = TestGateway::new()
+        .cli("codex", "cat >/dev/null; codex_answers inner")
+        .model("m", json!({"driver": "codex"}))
+        .start();
+    let outer = TestGateway::new()
+        .env("LLM_BASE_URL", format!("http://{}/v1", inner.address()))
+        .env("LLM_DEFAULT_MODEL", "m")
+        .start();
     assert_eq!(outer.chat("hi").model("agent").send().content(), "inner");
 }
 
 #[test]
 fn its_commands_see_no_keys() {
     let llm = Service::new([calls("", &[("a", "bash", json!({"command": "env"}))]), says("Done.")]);
-    let line = on(Line::new(), &llm)
+    let gateway = on(TestGateway::new(), &llm)
         .env("OPENAI_API_KEY", "sk-openai")
         .env("TRUNKLINE_API_KEYS", "sk-ours")
         .env("MINE", "kept")
         .start();
-    line.chat("go").model("agent").header("authorization", "Bearer sk-ours").send().content();
+    gateway.chat("go").model("agent").header("authorization", "Bearer sk-ours").send().content();
     let environment = told(&llm, 1).pop().unwrap().1;
     assert!(environment.contains("MINE=kept"), "{environment}");
     for secret in ["sk-secret-token", "sk-openai", "sk-ours"] {
@@ -379,18 +387,19 @@ fn what_belongs_to_git_is_left_to_git() {
         says("Done."),
     ]);
     let entry = json!({"driver": "agent", "worktree": true});
-    let line = on(Line::new(), &llm).file("old.txt", "old").model("m", json!({"driver": "agent"})).model("w", entry);
-    line.commit("first");
-    let line = line.start();
-    line.chat("go").model("m").send().content();
+    let gateway =
+        on(TestGateway::new(), &llm).file("old.txt", "old").model("m", json!({"driver": "agent"})).model("w", entry);
+    gateway.commit("first");
+    let gateway = gateway.start();
+    gateway.chat("go").model("m").send().content();
     let told = told(&llm, 1);
     let results: Vec<&str> = told.iter().filter(|(role, _)| role == "tool").map(|(_, text)| text.as_str()).collect();
     assert!(results.iter().all(|result| result.contains("belongs to git")), "{results:?}");
-    let head = line.git(&["rev-parse", "HEAD"]);
-    let answer = line.chat("go").model("w").send().json();
+    let head = gateway.git(&["rev-parse", "HEAD"]);
+    let answer = gateway.chat("go").model("w").send().json();
     let workspace = &answer["trunkline"]["workspace"];
     let branch = workspace["branch"].as_str().unwrap_or_else(|| panic!("{answer}"));
-    assert!(line.git(&["ls-tree", "-r", "--name-only", branch]).contains("g/config"), "its work is kept");
-    assert!(!line.path("home/leak").exists() && workspace["path"].is_null(), "{answer}");
-    assert_eq!((line.git(&["rev-parse", "HEAD"]), line.git(&["status", "--porcelain"])), (head, String::new()));
+    assert!(gateway.git(&["ls-tree", "-r", "--name-only", branch]).contains("g/config"), "its work is kept");
+    assert!(!gateway.path("home/leak").exists() && workspace["path"].is_null(), "{answer}");
+    assert_eq!((gateway.git(&["rev-parse", "HEAD"]), gateway.git(&["status", "--porcelain"])), (head, String::new()));
 }

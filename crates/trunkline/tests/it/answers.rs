@@ -5,41 +5,42 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::line::Line;
 use crate::look::until;
+use crate::test_gateway::TestGateway;
 
-fn claude() -> Line {
-    Line::new()
+fn claude() -> TestGateway {
+    TestGateway::new()
         .cli("claude", "note \"$@\"; replay claude/slow_streamjson_partial")
         .model("m", json!({"driver": "claude"}))
         .start()
 }
 
-fn codex(script: &str) -> Line {
-    Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start()
+fn codex(script: &str) -> TestGateway {
+    TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).start()
 }
 
 #[test]
 fn usage_is_what_the_cli_counted_cache_included() {
     let expected = json!({"prompt_tokens": 4312, "completion_tokens": 6, "total_tokens": 4318,
         "prompt_tokens_details": {"cached_tokens": 4000}});
-    let line = claude();
-    let reply = line.chat("hi").send().json();
+    let gateway = claude();
+    let reply = gateway.chat("hi").send().json();
     assert_eq!(reply["usage"], expected);
     assert!(reply["trunkline"]["usage_estimated"].is_null(), "{reply}");
-    let streamed = line.chat("hi").streamed().with("stream_options", json!({"include_usage": true})).send();
+    let streamed = gateway.chat("hi").streamed().with("stream_options", json!({"include_usage": true})).send();
     let frames = streamed.frames();
     let last = frames.last().unwrap();
     assert_eq!((&last["choices"], &last["usage"]), (&json!([]), &expected));
     assert!(streamed.is_done());
-    let without = line.chat("hi").streamed().send().frames();
+    let without = gateway.chat("hi").streamed().send().frames();
     assert!(without.iter().all(|frame| frame["usage"].is_null()));
 }
 
 #[test]
 fn usage_that_nobody_counted_is_estimated_and_says_so() {
-    let line = Line::new().cli("plain", "echo eight").model("m", json!({"driver": "text", "command": "plain"})).start();
-    let reply = line.chat("four").send().json();
+    let gateway =
+        TestGateway::new().cli("plain", "echo eight").model("m", json!({"driver": "text", "command": "plain"})).start();
+    let reply = gateway.chat("four").send().json();
     let prompt_tokens = "--- USER TASK ---\nfour".len().div_ceil(4);
     assert_eq!(
         (&reply["usage"]["prompt_tokens"], &reply["usage"]["completion_tokens"]),
@@ -50,10 +51,10 @@ fn usage_that_nobody_counted_is_estimated_and_says_so() {
 
 #[test]
 fn reasoning_and_tools_are_seen_but_are_no_part_of_the_answer() {
-    let line = codex("replay codex/multi");
+    let gateway = codex("replay codex/multi");
     let answer = "Hello from the mock.\nSecond line éè 你好 🦀.";
-    assert_eq!(line.chat("hi").send().content(), answer);
-    let streamed = line.chat("hi").streamed().send();
+    assert_eq!(gateway.chat("hi").send().content(), answer);
+    let streamed = gateway.chat("hi").streamed().send();
     assert!(streamed.streamed_text().ends_with(answer), "{}", streamed.body);
     let frames = streamed.frames();
     let seen: String =
@@ -77,10 +78,10 @@ fn a_picture_is_a_file_that_codex_can_read_while_it_runs() {
 
 #[test]
 fn a_picture_for_a_cli_that_takes_none_is_a_bad_request() {
-    let line = claude();
-    let error = line.chat("what is this?").image("data:image/png;base64,iVBORw0KGgo=").send().error(400);
+    let gateway = claude();
+    let error = gateway.chat("what is this?").image("data:image/png;base64,iVBORw0KGgo=").send().error(400);
     assert!(error["message"].as_str().unwrap().contains("claude takes no pictures"), "{error}");
-    let error = line.chat("hi").image("https://example.org/cat.png").send().error(400);
+    let error = gateway.chat("hi").image("https://example.org/cat.png").send().error(400);
     assert_eq!(error["code"], "invalid_image_url");
 }
 
@@ -89,20 +90,20 @@ fn system_messages_go_to_claude_in_a_private_file() {
     let script = "while [ $# -gt 0 ]; do case $1 in --append-system-prompt-file) ls -l \"$2\" >\"$seen/mode\"; \
                   cat \"$2\" >\"$seen/system\"; printf %s \"$2\" >\"$seen/path\";; esac; shift; done; note; \
                   replay claude/slow_streamjson_partial";
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("claude", script)
         .model("m", json!({"driver": "claude", "systemPrompt": "House rules."}))
         .start();
-    line.chat("hi").after("system", "You are terse.").send().content();
-    assert_eq!(line.noted("system"), "House rules.\n\nYou are terse.");
-    assert!(line.noted("mode").starts_with("-rw-------"), "{}", line.noted("mode"));
-    assert_eq!(line.noted("claude.stdin"), "--- USER TASK ---\nhi");
-    until("it is gone", || !Path::new(&line.noted("path")).exists());
+    gateway.chat("hi").after("system", "You are terse.").send().content();
+    assert_eq!(gateway.noted("system"), "House rules.\n\nYou are terse.");
+    assert!(gateway.noted("mode").starts_with("-rw-------"), "{}", gateway.noted("mode"));
+    assert_eq!(gateway.noted("claude.stdin"), "--- USER TASK ---\nhi");
+    until("it is gone", || !Path::new(&gateway.noted("path")).exists());
 }
 
 #[test]
 fn system_messages_go_to_codex_above_the_task() {
-    let line = codex("note \"$@\"; replay codex/reasoning");
-    line.chat("hi").after("developer", "You are terse.").send().content();
-    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nYou are terse.\n\nhi");
+    let gateway = codex("note \"$@\"; replay codex/reasoning");
+    gateway.chat("hi").after("developer", "You are terse.").send().content();
+    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nYou are terse.\n\nhi");
 }

@@ -15,8 +15,8 @@ use trunkline_store::{
     FILE, NewSession, Outcome, Owner, Record, SessionKey, Store, Surface, Time, TurnBegun, TurnEnded,
 };
 
-use crate::line::Line;
 use crate::look::until;
+use crate::test_gateway::TestGateway;
 
 /// Leaves sessions behind, as a gateway would.
 struct Past {
@@ -25,9 +25,9 @@ struct Past {
 }
 
 impl Past {
-    fn of(line: &Line) -> Self {
+    fn of(gateway: &TestGateway) -> Self {
         let runtime = Runtime::new().unwrap();
-        let store = runtime.block_on(Store::open(&line.path("state").join(FILE))).unwrap();
+        let store = runtime.block_on(Store::open(&gateway.path("state").join(FILE))).unwrap();
         Self { runtime, store }
     }
 
@@ -91,50 +91,50 @@ fn json_lines(text: &str) -> Vec<Value> {
 
 #[test]
 fn nothing_is_remembered_at_first_and_looking_does_not_change_that() {
-    let line = Line::new();
-    let ran = line.run(&["sessions"]).exits(0);
+    let gateway = TestGateway::new();
+    let ran = gateway.run(&["sessions"]).exits(0);
     assert_eq!(
         (ran.stdout.as_str(), ran.stderr.as_str()),
         ("", "no sessions of this folder; --all shows those of others\n")
     );
-    assert_eq!(line.run(&["sessions", "--prune", "90d"]).exits(0).stdout, "forgot 0 sessions, 0 turns\n");
-    assert_eq!(line.run(&["history", "--export"]).exits(0).stdout, "");
-    let ran = line.run(&["history", "01a"]).exits(1);
+    assert_eq!(gateway.run(&["sessions", "--prune", "90d"]).exits(0).stdout, "forgot 0 sessions, 0 turns\n");
+    assert_eq!(gateway.run(&["history", "--export"]).exits(0).stdout, "");
+    let ran = gateway.run(&["history", "01a"]).exits(1);
     assert_eq!(ran.stderr, "trunkline: no session begins with \"01a\"; see: trunkline sessions --all\n");
-    assert!(!line.path("state").join(FILE).exists());
+    assert!(!gateway.path("state").join(FILE).exists());
 }
 
 #[test]
 fn sessions_are_those_of_this_folder_unless_all_are_asked_for() {
-    let line = Line::new();
-    let past = Past::of(&line);
-    let ours = past.session(&line.repo(), "m", "Why does\nthe build fail?");
+    let gateway = TestGateway::new();
+    let past = Past::of(&gateway);
+    let ours = past.session(&gateway.repo(), "m", "Why does\nthe build fail?");
     let other = past.session(Path::new("/elsewhere"), "n", "\u{1b}[31mHello");
-    let shown = line.run(&["sessions"]).exits(0).stdout;
+    let shown = gateway.run(&["sessions"]).exits(0).stdout;
     let rows: Vec<&str> = shown.lines().collect();
     assert_eq!(rows.len(), 2, "{shown}");
     assert!(rows[0].starts_with("session "), "{shown}");
     assert!(rows[1].starts_with(&ours.0[..13]) && rows[1].ends_with("  m      1      Why does"), "{shown}");
-    let shown = line.run(&["sessions", "--all"]).exits(0).stdout;
+    let shown = gateway.run(&["sessions", "--all"]).exits(0).stdout;
     let rows: Vec<&str> = shown.lines().collect();
     assert_eq!(rows.len(), 3, "{shown}");
     assert!(rows[1].contains("  /elsewhere  ") && rows[1].ends_with("  Hello"), "{shown}");
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
-    let one = line.run(&["sessions", "--all", "--model", "n", "--json"]).exits(0);
+    let one = gateway.run(&["sessions", "--all", "--model", "n", "--json"]).exits(0);
     let listed = json_lines(&one.stdout);
     assert_eq!(listed.len(), 1, "{one:?}");
     assert_eq!(
         (&listed[0]["id"], &listed[0]["repo"], &listed[0]["turns"]),
         (&json!(other.0), &json!("/elsewhere"), &json!(1))
     );
-    let few = line.run(&["sessions", "--all", "--limit", "1"]).exits(0);
+    let few = gateway.run(&["sessions", "--all", "--limit", "1"]).exits(0);
     assert_eq!((few.stdout.lines().count(), few.stderr.as_str()), (2, "there are more: --limit N shows N of them\n"));
-    assert_eq!(line.run(&["sessions", "--all", "--limit", "2"]).exits(0).stderr, "");
+    assert_eq!(gateway.run(&["sessions", "--all", "--limit", "2"]).exits(0).stderr, "");
 }
 
 #[test]
 fn what_was_said_can_be_read_again() {
-    let line = Line::new();
+    let line = TestGateway::new();
     let past = Past::of(&line);
     let session = past.session(&line.repo(), "m", "List it");
     let text = |delta: &str| Event::Text { delta: delta.into() };
@@ -188,35 +188,35 @@ fn what_was_said_can_be_read_again() {
 
 #[test]
 fn a_name_that_means_several_says_so() {
-    let line = Line::new();
-    let past = Past::of(&line);
-    let names = [past.session(&line.repo(), "m", "One"), past.session(&line.repo(), "m", "Two")];
-    let ran = line.run(&["history", &names[0].0[..6]]).exits(1);
+    let gateway = TestGateway::new();
+    let past = Past::of(&gateway);
+    let names = [past.session(&gateway.repo(), "m", "One"), past.session(&gateway.repo(), "m", "Two")];
+    let ran = gateway.run(&["history", &names[0].0[..6]]).exits(1);
     assert!(names.iter().all(|name| ran.stderr.contains(&name.0)) && ran.stderr.contains("several"), "{ran:?}");
 }
 
 #[test]
 fn the_archive_can_be_exported_and_pruned() {
-    let line = Line::new();
-    let past = Past::of(&line);
-    let session = past.session(&line.repo(), "m", "Hi");
+    let gateway = TestGateway::new();
+    let past = Past::of(&gateway);
+    let session = past.session(&gateway.repo(), "m", "Hi");
     past.turn("r1", Some(&session), "Hi", &[Event::Text { delta: "Hello".into() }], Some((Outcome::Ok, "Hello")));
     past.turn("r2", None, "Alone", &[], Some((Outcome::Ok, "Yes")));
-    let all = json_lines(&line.run(&["history", "--export", "-", "--since", "1h"]).exits(0).stdout);
+    let all = json_lines(&gateway.run(&["history", "--export", "-", "--since", "1h"]).exits(0).stdout);
     assert_eq!((all.len(), &all[0]["prompt"], &all[1]["session"]), (2, &json!("Hi"), &Value::Null));
-    let file = line.path("archive.jsonl");
-    let ran = line.run(&["history", "--export", file.to_str().unwrap()]).exits(0);
+    let file = gateway.path("archive.jsonl");
+    let ran = gateway.run(&["history", "--export", file.to_str().unwrap()]).exits(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr), ("", format!("wrote 2 turns to {}\n", file.display())));
     assert_eq!(json_lines(&fs::read_to_string(&file).unwrap()), all);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(line.run(&["sessions", "--prune", "1d"]).exits(0).stdout, "forgot 0 sessions, 0 turns\n");
-    assert_eq!(line.run(&["sessions", "--prune", "0d"]).exits(0).stdout, "forgot 1 session, 2 turns\n");
-    assert_eq!(line.run(&["history", "--export"]).exits(0).stdout, "");
+    assert_eq!(gateway.run(&["sessions", "--prune", "1d"]).exits(0).stdout, "forgot 0 sessions, 0 turns\n");
+    assert_eq!(gateway.run(&["sessions", "--prune", "0d"]).exits(0).stdout, "forgot 1 session, 2 turns\n");
+    assert_eq!(gateway.run(&["history", "--export"]).exits(0).stdout, "");
 }
 
 #[test]
 fn arguments_that_make_no_sense_are_refused() {
-    let line = Line::new();
+    let gateway = TestGateway::new();
     let wrong: [&[&str]; 8] = [
         &["history"],
         &["history", "x", "--export", "-"],
@@ -228,30 +228,30 @@ fn arguments_that_make_no_sense_are_refused() {
         &["sessions", "extra"],
     ];
     for args in wrong {
-        line.run(args).exits(2);
+        gateway.run(args).exits(2);
     }
 }
 
 #[test]
 fn a_database_of_a_newer_version_is_left_to_it() {
-    let line = Line::new();
-    let path = line.path("state").join(FILE);
-    drop(Past::of(&line));
+    let gateway = TestGateway::new();
+    let path = gateway.path("state").join(FILE);
+    drop(Past::of(&gateway));
     // Where SQLite keeps the number, in the first page.
     let mut bytes = fs::read(&path).unwrap();
     bytes[60..64].copy_from_slice(&99_u32.to_be_bytes());
     fs::write(&path, bytes).unwrap();
-    let ran = line.run(&["sessions"]).exits(1);
+    let ran = gateway.run(&["sessions"]).exits(1);
     assert!(ran.stderr.contains("newer version of trunkline (format 99"), "{ran:?}");
 }
 
 #[test]
 fn what_is_old_is_forgotten_where_that_is_asked_for() {
-    let mut line = Line::new().start();
+    let mut line = TestGateway::new().start();
     line.chat("how are you?").model("agent").send().content();
     line.signal(Signal::TERM);
     assert_eq!(line.ended(), Some(0));
-    let remembered = |line: &Line| line.run(&["sessions", "--json"]).exits(0).stdout.contains("how are you?");
+    let remembered = |line: &TestGateway| line.run(&["sessions", "--json"]).exits(0).stdout.contains("how are you?");
     assert!(remembered(&line));
     let line = line.args(&["--retention", "0d"]).start();
     until("it is forgotten", || !remembered(&line));
@@ -262,9 +262,10 @@ fn what_is_old_is_forgotten_where_that_is_asked_for() {
 fn what_is_forgotten_leaves_no_file_behind() {
     let script = "cat >/dev/null; echo >>work; \
         echo '{\"type\":\"thread.started\",\"thread_id\":\"0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f\"}'; codex_answers 'a quokka'";
-    let line = Line::new().cli("codex", script).model("m", serde_json::json!({"driver": "codex", "worktree": true}));
-    line.run(&["run", "-m", "m", "about the quokka"]).exits(0);
-    let state = line.path("state");
+    let gateway =
+        TestGateway::new().cli("codex", script).model("m", serde_json::json!({"driver": "codex", "worktree": true}));
+    gateway.run(&["run", "-m", "m", "about the quokka"]).exits(0);
+    let state = gateway.path("state");
     let write = |name: &str| {
         std::fs::create_dir_all(state.join(name).parent().unwrap()).unwrap();
         std::fs::write(state.join(name), "the quokka").unwrap();
@@ -274,9 +275,9 @@ fn what_is_forgotten_leaves_no_file_behind() {
     }
     let files = |folder: &str| std::fs::read_dir(state.join(folder)).into_iter().flatten().count();
     assert!(files("sessions") > 0, "it has a place");
-    line.run(&["sessions", "--prune", "1d"]).exits(0);
+    gateway.run(&["sessions", "--prune", "1d"]).exits(0);
     assert!(files("sessions") > 0 && files("chats") == 1 && files("agent") == 1 && files("discord/20") == 1);
-    assert_eq!(line.run(&["sessions", "--prune", "0d"]).exits(0).stdout, "forgot 1 session, 1 turn\n");
+    assert_eq!(gateway.run(&["sessions", "--prune", "0d"]).exits(0).stdout, "forgot 1 session, 1 turn\n");
     assert_eq!(["sessions", "chats", "agent", "discord/20"].map(files), [0; 4]);
     for file in std::fs::read_dir(&state).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
         let text = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();

@@ -3,13 +3,13 @@
 use serde_json::json;
 use trunkline_process::Landlock;
 
-use crate::line::Line;
+use crate::test_gateway::TestGateway;
 
 /// A CLI that notes what it gets and answers like a real one.
-fn line(cli: &str, recording: &str, entry: serde_json::Value) -> Line {
-    let line = Line::new().cli(cli, &format!("note \"$@\"; replay {recording}")).model("m", entry).start();
-    line.chat("hi").send().content();
-    line
+fn gateway(cli: &str, recording: &str, entry: serde_json::Value) -> TestGateway {
+    let gateway = TestGateway::new().cli(cli, &format!("note \"$@\"; replay {recording}")).model("m", entry).start();
+    gateway.chat("hi").send().content();
+    gateway
 }
 
 const CODEX_FIXED: [&str; 12] = [
@@ -31,10 +31,10 @@ const CODEX_FIXED: [&str; 12] = [
 fn claude() {
     let recording = "claude/slow_streamjson_partial";
     let fixed = ["-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"];
-    let plain = line("claude", recording, json!({"driver": "claude", "sandbox": "off"}));
+    let plain = gateway("claude", recording, json!({"driver": "claude", "sandbox": "off"}));
     assert_eq!(plain.argv("claude"), [&fixed[..], &["--permission-mode", "acceptEdits"]].concat());
     assert_eq!(plain.noted("claude.stdin"), "--- USER TASK ---\nhi");
-    let full = line(
+    let full = gateway(
         "claude",
         recording,
         json!({"driver": "claude-code", "model": "opus", "permissions": "full", "maxTurns": 3,
@@ -55,12 +55,12 @@ fn claude() {
 
 #[test]
 fn codex() {
-    let plain = line("codex", "codex/reasoning", json!({"driver": "codex"}));
+    let plain = gateway("codex", "codex/reasoning", json!({"driver": "codex"}));
     let repo = plain.repo().display().to_string();
     let chosen = ["--cd", &repo, "-s", "workspace-write", "-"];
     assert_eq!(plain.argv("codex"), [&["exec"], &CODEX_FIXED[..], &chosen].concat());
     assert_eq!(plain.noted("codex.stdin"), "--- USER TASK ---\nhi");
-    let read = line("codex", "codex/reasoning", json!({"driver": "codex", "model": "gpt-5", "permissions": "read"}));
+    let read = gateway("codex", "codex/reasoning", json!({"driver": "codex", "model": "gpt-5", "permissions": "read"}));
     let repo = read.repo().display().to_string();
     let chosen = ["-m", "gpt-5", "--cd", &repo, "-s", "read-only", "-"];
     assert_eq!(read.argv("codex"), [&["exec"], &CODEX_FIXED[..], &chosen].concat());
@@ -69,7 +69,7 @@ fn codex() {
 #[test]
 fn gemini() {
     let line =
-        line("gemini", "gemini/ansi-stream-json", json!({"driver": "gemini", "model": "flash", "sandbox": "off"}));
+        gateway("gemini", "gemini/ansi-stream-json", json!({"driver": "gemini", "model": "flash", "sandbox": "off"}));
     assert_eq!(line.argv("gemini"), ["-o", "stream-json", "--approval-mode", "auto_edit", "-m", "flash"]);
     assert_eq!(line.noted("gemini.stdin"), "--- USER TASK ---\nhi");
 }
@@ -77,7 +77,7 @@ fn gemini() {
 #[test]
 fn qwen() {
     let entry = json!({"driver": "qwen", "maxTurns": 7, "sandbox": "off"});
-    let line = line("qwen", "qwen/slow-stream-json-partial", entry);
+    let gateway = gateway("qwen", "qwen/slow-stream-json-partial", entry);
     let expected = [
         "-o",
         "stream-json",
@@ -88,16 +88,16 @@ fn qwen() {
         "--max-session-turns",
         "7",
     ];
-    assert_eq!(line.argv("qwen"), expected);
-    assert_eq!(line.noted("qwen.stdin"), "--- USER TASK ---\nhi");
+    assert_eq!(gateway.argv("qwen"), expected);
+    assert_eq!(gateway.noted("qwen.stdin"), "--- USER TASK ---\nhi");
 }
 
 #[test]
 fn opencode() {
     let entry = json!({"driver": "opencode", "model": "a/b", "sandbox": "off"});
-    let line = line("opencode", "opencode/reasoning_thinking", entry);
-    assert_eq!(line.argv("opencode"), ["run", "--format", "json", "--model", "a/b", "--title", "trunkline"]);
-    assert_eq!(line.noted("opencode.stdin"), "--- USER TASK ---\nhi");
+    let gateway = gateway("opencode", "opencode/reasoning_thinking", entry);
+    assert_eq!(gateway.argv("opencode"), ["run", "--format", "json", "--model", "a/b", "--title", "trunkline"]);
+    assert_eq!(gateway.noted("opencode.stdin"), "--- USER TASK ---\nhi");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn edit_lets_the_cli_run_commands_when_the_kernel_confines_it() {
         ("qwen", "qwen/slow-stream-json-partial", &["--approval-mode", "yolo"]),
         ("opencode", "opencode/reasoning_thinking", &["--auto"]),
     ] {
-        let argv = line(cli, recording, json!({"driver": cli, "sandbox": "on"})).argv(cli);
+        let argv = gateway(cli, recording, json!({"driver": cli, "sandbox": "on"})).argv(cli);
         assert!(argv.windows(flags.len()).any(|part| part == flags), "{cli}: {argv:?}");
     }
 }
@@ -119,17 +119,17 @@ fn edit_lets_the_cli_run_commands_when_the_kernel_confines_it() {
 #[test]
 fn ax_glm_and_ax_grok() {
     for (cli, recording) in [("ax-glm", "ax/glm_prompt"), ("ax-grok", "ax/grok_prompt")] {
-        let line = line(cli, recording, json!({"driver": cli, "model": "m-1", "maxTurns": 2}));
+        let gateway = gateway(cli, recording, json!({"driver": cli, "model": "m-1", "maxTurns": 2}));
         let prompt = "\n--- USER TASK ---\nhi";
-        assert_eq!(line.argv(cli), ["-m", "m-1", "--max-tool-rounds", "2", "--prompt", prompt]);
-        assert_eq!(line.noted(&format!("{cli}.stdin")), "");
+        assert_eq!(gateway.argv(cli), ["-m", "m-1", "--max-tool-rounds", "2", "--prompt", prompt]);
+        assert_eq!(gateway.noted(&format!("{cli}.stdin")), "");
     }
 }
 
 #[test]
 fn a_command_of_ones_own_gets_its_arguments_and_the_prompt_where_it_says() {
     let entry = json!({"driver": "text", "command": "ask", "args": ["--quiet", "--prompt={prompt}"]});
-    let line = Line::new().cli("ask", "note \"$@\"; echo done").model("m", entry).start();
-    assert_eq!(line.chat("hi").send().content(), "done");
-    assert_eq!(line.argv("ask"), ["--quiet", "--prompt=--- USER TASK ---\nhi"]);
+    let gateway = TestGateway::new().cli("ask", "note \"$@\"; echo done").model("m", entry).start();
+    assert_eq!(gateway.chat("hi").send().content(), "done");
+    assert_eq!(gateway.argv("ask"), ["--quiet", "--prompt=--- USER TASK ---\nhi"]);
 }

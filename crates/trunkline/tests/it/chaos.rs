@@ -8,8 +8,8 @@ use std::thread;
 use serde_json::Value;
 
 use crate::http::Reply;
-use crate::line::Line;
 use crate::look::{processes_of, until};
+use crate::test_gateway::TestGateway;
 
 const REQUESTS: usize = 500;
 const SEED: usize = 20_261;
@@ -59,7 +59,7 @@ struct Outcome {
 
 #[test]
 fn five_hundred_requests_to_three_providers_that_fail_at_random() {
-    let line = ["a", "b", "c"].iter().fold(Line::new(), |line, name| line.cli(name, PROVIDER));
+    let line = ["a", "b", "c"].iter().fold(TestGateway::new(), |line, name| line.cli(name, PROVIDER));
     let line = line.env("SEED", SEED.to_string()).config("router.yaml", ROUTER).start();
     let next = AtomicUsize::new(0);
     let outcomes: BTreeMap<usize, Outcome> = thread::scope(|scope| {
@@ -109,8 +109,8 @@ fn five_hundred_requests_to_three_providers_that_fail_at_random() {
 }
 
 /// Every other request is a stream.
-fn outcome(line: &Line, n: usize) -> Outcome {
-    let ask = line.chat(&n.to_string()).model("auto");
+fn outcome(gateway: &TestGateway, n: usize) -> Outcome {
+    let ask = gateway.chat(&n.to_string()).model("auto");
     let reply = if n.is_multiple_of(2) { ask.send() } else { ask.streamed().send() };
     let frames = if reply.status == 200 && n % 2 == 1 { reply.frames() } else { vec![reply.json()] };
     let extension = frames.iter().find_map(|frame| frame.get("trunkline")).cloned().unwrap_or_default();

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::line::{Line, Ran};
+use crate::test_gateway::{Ran, TestGateway};
 
 /// The rows of `check` under a heading.
 fn row(check: &str, heading: &str) -> String {
@@ -14,29 +14,29 @@ fn row(check: &str, heading: &str) -> String {
 
 #[test]
 fn a_model_is_named_with_near_ones_when_it_is_unknown() {
-    let line = Line::new().cli("codex", "").model("shop", json!({"driver": "codex"}));
+    let gateway = TestGateway::new().cli("codex", "").model("shop", json!({"driver": "codex"}));
     for (args, said) in [
         (&["check", "shpo"][..], "unknown model \"shpo\"; did you mean shop?"),
         (&["check", "claude"], "unknown model \"claude\": claude is not installed (npm install -g"),
         (&["check", "--route", "shpo"], "unknown model \"shpo\"; did you mean shop?"),
         (&["check", "nothing-like-it"], "see: trunkline models"),
     ] {
-        let ran = line.run(args).exits(3);
+        let ran = gateway.run(args).exits(3);
         assert!(ran.stderr.contains(said), "{args:?} {ran:?}");
     }
-    line.run(&["check", "shop"]).exits(0);
-    line.run(&["check", "agent"]).exits(0);
+    gateway.run(&["check", "shop"]).exits(0);
+    gateway.run(&["check", "agent"]).exits(0);
 }
 
 #[test]
 fn a_name_of_the_router_is_explained_when_it_is_no_model() {
     let router = "providers: [{name: p, type: cli, config: {path: p}, models: {fast: small}}]\n";
-    let line = Line::new().cli("p", "answers \"$1\" done").config("router.yaml", router);
+    let gateway = TestGateway::new().cli("p", "answers \"$1\" done").config("router.yaml", router);
     for name in ["auto", "auto:fast", "p/large"] {
-        let shown = line.run(&["check", name]).exits(0).stdout;
+        let shown = gateway.run(&["check", name]).exits(0).stdout;
         assert!(shown.contains(&format!("{name} would be tried in this order:")), "{shown}");
     }
-    line.run(&["check", "auto:slow"]).exits(3);
+    gateway.run(&["check", "auto:slow"]).exits(3);
 }
 
 #[test]
@@ -46,25 +46,25 @@ fn a_placeholder_is_an_error_when_it_is_mistyped() {
         assert!(ran.stderr.contains("{promt}") && ran.stderr.contains("did you mean {prompt}?"), "{ran:?}");
     };
     let own = json!({"driver": "text", "command": "codex", "args": ["--ask={promt}"]});
-    refused(Line::new().cli("codex", "").model("m", own).run(&["check"]));
+    refused(TestGateway::new().cli("codex", "").model("m", own).run(&["check"]));
     let added = json!({"driver": "codex", "args": ["{promt}"]});
-    refused(Line::new().cli("codex", "").model("m", added).run(&["check"]));
+    refused(TestGateway::new().cli("codex", "").model("m", added).run(&["check"]));
     let toml = "[mine]\nprogram = \"codex\"\nformat = \"text\"\nargs = [[\"--ask\", \"{promt}\"]]\n";
-    refused(Line::new().cli("codex", "").config("providers.toml", toml).run(&["check"]));
+    refused(TestGateway::new().cli("codex", "").config("providers.toml", toml).run(&["check"]));
     for args in ["args: [\"{promt}\"]", "args: [[--ask, \"{promt}\"]]"] {
         let yaml = format!("providers: [{{name: p, type: agent, config: {{program: codex, format: text, {args}}}}}]\n");
-        refused(Line::new().cli("codex", "").config("router.yaml", &yaml).run(&["check"]));
+        refused(TestGateway::new().cli("codex", "").config("router.yaml", &yaml).run(&["check"]));
     }
 }
 
 #[test]
 fn words_in_braces_are_passed_on_with_a_warning_when_they_are_no_placeholder() {
     let own = json!({"driver": "text", "command": "codex", "args": ["--format={hash}", "{\"a\":1}", "{prompt}"]});
-    let shown = Line::new().cli("codex", "").model("m", own).run(&["check"]).exits(0).stdout;
+    let shown = TestGateway::new().cli("codex", "").model("m", own).run(&["check"]).exits(0).stdout;
     assert!(shown.contains("warning: model m: \"{hash}\" in the arguments is not a placeholder"), "{shown}");
     assert_eq!(shown.matches("warning: ").count(), 1, "{shown}");
     let added = json!({"driver": "codex", "args": ["--note={model}"]});
-    let shown = Line::new().cli("codex", "").model("m", added).run(&["check"]).exits(0).stdout;
+    let shown = TestGateway::new().cli("codex", "").model("m", added).run(&["check"]).exits(0).stdout;
     assert!(shown.contains("\"--note={model}\" in `args` is passed as it stands"), "{shown}");
 }
 
@@ -72,7 +72,7 @@ fn words_in_braces_are_passed_on_with_a_warning_when_they_are_no_placeholder() {
 fn timeouts_are_shown_for_every_kind_of_model() {
     let router = "providers:\n  - {name: exe, type: cli, config: {path: exe, timeout: 90s}}\n  \
                   - {name: api, type: api, config: {base_url: 'http://127.0.0.1:1', model: m}}\n";
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", "")
         .cli("exe", "answers \"$1\" done")
         .config("router.yaml", router)
@@ -86,57 +86,57 @@ fn timeouts_are_shown_for_every_kind_of_model() {
         ("exe", "90s in all"),
         ("api", "2m in all"),
     ] {
-        let shown = line.run(&["check", model]).exits(0).stdout;
+        let shown = gateway.run(&["check", model]).exits(0).stdout;
         assert_eq!(row(&shown, "timeout"), timeout, "{shown}");
     }
 }
 
 #[test]
 fn the_worktree_is_shown_when_the_agent_has_one() {
-    let line = Line::new().model("m", json!({"driver": "agent", "worktree": true}));
-    let shown = line.run(&["check", "m"]).exits(0).stdout;
-    let worktree = line.path("worktrees/<run>").display().to_string();
+    let gateway = TestGateway::new().model("m", json!({"driver": "agent", "worktree": true}));
+    let shown = gateway.run(&["check", "m"]).exits(0).stdout;
+    let worktree = gateway.path("worktrees/<run>").display().to_string();
     assert_eq!(row(&shown, "cwd"), worktree, "{shown}");
     let writes = row(&shown, "writes");
-    let repo = line.repo().display().to_string();
+    let repo = gateway.repo().display().to_string();
     assert!(!writes.split(' ').any(|place| place.trim_matches('\'') == repo), "{writes}");
 }
 
 #[test]
 fn a_worktree_is_reported_when_it_cannot_be_made() {
-    let line = Line::new().cli("codex", "");
+    let gateway = TestGateway::new().cli("codex", "");
     for name in ["plain", "empty", "bare.git"] {
-        fs::create_dir(line.path(name)).unwrap();
+        fs::create_dir(gateway.path(name)).unwrap();
     }
-    let at = |name: &str| line.path(name).display().to_string();
-    line.git(&["-C", &at("empty"), "init", "--quiet", "--initial-branch=main"]);
-    line.git(&["-C", &at("bare.git"), "init", "--quiet", "--bare"]);
+    let at = |name: &str| gateway.path(name).display().to_string();
+    gateway.git(&["-C", &at("empty"), "init", "--quiet", "--initial-branch=main"]);
+    gateway.git(&["-C", &at("bare.git"), "init", "--quiet", "--bare"]);
     for (folder, said, remedy) in [
         ("plain", "is not in a git repository", "git init"),
         ("empty", "has no commit", "git commit"),
         ("bare.git", "is a bare repository", "clone it"),
     ] {
         for driver in ["codex", "agent"] {
-            let entry = json!({"m": {"driver": driver, "repoPath": line.path(folder), "worktree": true}});
-            fs::write(line.path("config/models.json"), entry.to_string()).unwrap();
-            let ran = line.run(&["check", "m"]).exits(3);
+            let entry = json!({"m": {"driver": driver, "repoPath": gateway.path(folder), "worktree": true}});
+            fs::write(gateway.path("config/models.json"), entry.to_string()).unwrap();
+            let ran = gateway.run(&["check", "m"]).exits(3);
             assert!(ran.stdout.contains(said) && ran.stdout.contains(remedy), "{folder} {driver} {ran:?}");
         }
     }
-    let entry = json!({"m": {"driver": "codex", "repoPath": line.path("plain")}});
-    fs::write(line.path("config/models.json"), entry.to_string()).unwrap();
-    line.run(&["check", "m"]).exits(0);
+    let entry = json!({"m": {"driver": "codex", "repoPath": gateway.path("plain")}});
+    fs::write(gateway.path("config/models.json"), entry.to_string()).unwrap();
+    gateway.run(&["check", "m"]).exits(0);
 }
 
 #[test]
 fn helpers_are_warned_about_when_there_is_no_worktree() {
     let policy = json!({"createHelpers": false, "commitHelpers": true});
-    let line = Line::new().cli("codex", "").model("m", json!({"driver": "codex", "policy": policy}));
-    let shown = line.run(&["check"]).exits(0).stdout;
+    let gateway = TestGateway::new().cli("codex", "").model("m", json!({"driver": "codex", "policy": policy}));
+    let shown = gateway.run(&["check"]).exits(0).stdout;
     for said in ["policy.commitHelpers needs `worktree: true`", "policy.createHelpers: false is only told to the agent"]
     {
         assert!(shown.contains(said), "{shown}");
     }
-    let line = line.model("m", json!({"driver": "codex", "policy": policy, "worktree": true}));
-    assert!(!line.run(&["check"]).exits(0).stdout.contains("warning"));
+    let gateway = gateway.model("m", json!({"driver": "codex", "policy": policy, "worktree": true}));
+    assert!(!gateway.run(&["check"]).exits(0).stdout.contains("warning"));
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::line::Line;
 use crate::look::all_gone;
+use crate::test_gateway::TestGateway;
 
 /// What `check` shows of a model under one of its headings.
 fn shown(check: &str, heading: &str) -> Vec<String> {
@@ -17,7 +17,7 @@ fn shown(check: &str, heading: &str) -> Vec<String> {
 
 #[test]
 fn check_shows_exactly_how_a_model_runs() {
-    let line = Line::new()
+    let line = TestGateway::new()
         .cli("gemini", "note \"$@\"; replay gemini/ansi-stream-json")
         .cli("ax-glm", "")
         .model("g", json!({"driver": "gemini", "model": "two words", "env": {"MINE": "1"}, "sandbox": "off"}))
@@ -46,7 +46,7 @@ fn check_shows_exactly_how_a_model_runs() {
 
 #[test]
 fn check_shows_who_reads_the_instructions_when_it_shows_a_model() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", "")
         .cli("gemini", "")
         .model("left", json!({"driver": "codex"}))
@@ -59,24 +59,24 @@ fn check_shows_who_reads_the_instructions_when_it_shows_a_model() {
         ("carried", "AGENTS.md in the prompt"),
         ("none", "none"),
     ] {
-        let check = line.run(&["check", model]).exits(0).stdout;
+        let check = gateway.run(&["check", model]).exits(0).stdout;
         assert_eq!(shown(&check, "rules"), [rules], "{model}");
     }
 }
 
 #[test]
 fn check_warns_of_what_is_odd_and_fails_for_what_cannot_run() {
-    let line = Line::new().cli("codex", "").model("m", json!({"driver": "codex", "maxTurns": 3}));
-    let shown = line.run(&["check"]).exits(0).stdout;
+    let gateway = TestGateway::new().cli("codex", "").model("m", json!({"driver": "codex", "maxTurns": 3}));
+    let shown = gateway.run(&["check"]).exits(0).stdout;
     assert!(shown.contains("warning: model m: codex cannot honour maxTurns; ignored"), "{shown}");
-    let line = line.model("lost", json!({"driver": "codex", "repoPath": "/no/such/folder"}));
-    let shown = line.run(&["check"]).exits(3).stdout;
+    let gateway = gateway.model("lost", json!({"driver": "codex", "repoPath": "/no/such/folder"}));
+    let shown = gateway.run(&["check"]).exits(3).stdout;
     assert!(shown.contains("repoPath /no/such/folder is not a folder"), "{shown}");
 }
 
 #[test]
 fn doctor_shows_versions_and_places() {
-    let line = Line::new()
+    let line = TestGateway::new()
         .env("ANTHROPIC_API_KEY", "k")
         .cli("claude", "[ \"$1\" = --version ] && echo '2.1.0 (Claude Code)'")
         .cli("codex", "exit 3");
@@ -92,65 +92,65 @@ fn doctor_shows_versions_and_places() {
 
 #[test]
 fn doctor_can_ask_each_of_them_a_question() {
-    let line = Line::new().cli("codex", "cat >/dev/null; codex_answers OK").cli("gemini", "exit 1");
-    let shown = line.run(&["doctor", "--probe"]).exits(0).stdout;
+    let gateway = TestGateway::new().cli("codex", "cat >/dev/null; codex_answers OK").cli("gemini", "exit 1");
+    let shown = gateway.run(&["doctor", "--probe"]).exits(0).stdout;
     assert!(shown.contains("answers: \"OK\" in "), "{shown}");
     assert!(shown.contains("does not answer: "), "{shown}");
 }
 
 #[test]
 fn run_prints_the_answer_and_nothing_else() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", "note \"$@\"; replay codex/reasoning")
         .model("m", json!({"driver": "codex"}))
         .cli("gemini", "echo broken >&2; exit 1")
         .model("bad", json!({"driver": "gemini"}));
     let answer = "Hello from the mock.\nSecond line éè 你好 🦀.\n";
-    assert_eq!(line.run(&["run", "-m", "m", "why?"]).exits(0).stdout, answer);
-    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nwhy?");
-    assert_eq!(line.run_with(&["run", "-m", "m"], b"from stdin").exits(0).stdout, answer);
-    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nfrom stdin");
-    let failed = line.run(&["run", "-m", "bad", "why?"]).exits(4);
+    assert_eq!(gateway.run(&["run", "-m", "m", "why?"]).exits(0).stdout, answer);
+    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nwhy?");
+    assert_eq!(gateway.run_with(&["run", "-m", "m"], b"from stdin").exits(0).stdout, answer);
+    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nfrom stdin");
+    let failed = gateway.run(&["run", "-m", "bad", "why?"]).exits(4);
     assert!(failed.stdout.is_empty() && failed.stderr.contains("gemini failed (unknown): broken"), "{failed:?}");
-    let unknown = line.run(&["run", "-m", "n", "why?"]).exits(1);
+    let unknown = gateway.run(&["run", "-m", "n", "why?"]).exits(1);
     assert!(unknown.stderr.contains("unknown model"), "{unknown:?}");
 }
 
 #[test]
 fn run_says_where_the_work_is() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", "echo new >new.txt; codex_answers done")
         .model("m", json!({"driver": "codex", "worktree": true}));
-    let ran = line.run(&["run", "-m", "m", "why?"]).exits(0);
-    let branch = line.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
+    let ran = gateway.run(&["run", "-m", "m", "why?"]).exits(0);
+    let branch = gateway.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
     assert!(ran.stderr.contains(&format!("1 file changed (+1 -0) on branch {branch}")), "{ran:?}");
 }
 
 #[test]
 fn run_can_be_interrupted_without_losing_the_work() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", "echo new >new.txt; tell pid $$; hang")
         .model("m", json!({"driver": "codex", "worktree": true}));
-    line.interrupted(&["run", "-m", "m", "why?"], "pid", Signal::INT).exits(130);
-    all_gone(&[line.told_pid("pid")]);
-    let branch = line.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
-    assert_eq!(line.git(&["show", &format!("{branch}:new.txt")]), "new");
-    assert_eq!(line.git(&["worktree", "list"]).lines().count(), 1);
+    gateway.interrupted(&["run", "-m", "m", "why?"], "pid", Signal::INT).exits(130);
+    all_gone(&[gateway.told_pid("pid")]);
+    let branch = gateway.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
+    assert_eq!(gateway.git(&["show", &format!("{branch}:new.txt")]), "new");
+    assert_eq!(gateway.git(&["worktree", "list"]).lines().count(), 1);
 }
 
 #[test]
 fn unknown_commands_and_flags_are_errors_of_arguments() {
-    let line = Line::new();
-    line.run(&["frobnicate"]).exits(2);
-    line.run(&["serve", "--no-such-flag"]).exits(2);
-    line.run(&["serve", "--grace", "5 parsecs"]).exits(2);
+    let gateway = TestGateway::new();
+    gateway.run(&["frobnicate"]).exits(2);
+    gateway.run(&["serve", "--no-such-flag"]).exits(2);
+    gateway.run(&["serve", "--grace", "5 parsecs"]).exits(2);
 }
 
 #[test]
 fn case_80_a_taken_port_is_one_line_and_an_exit_status() {
-    let line = Line::new().cli("codex", "").start();
+    let line = TestGateway::new().cli("codex", "").start();
     let port = line.address().rsplit(':').next().unwrap().to_owned();
-    let other = Line::new().run(&["serve", "--port", &port]).exits(1);
+    let other = TestGateway::new().run(&["serve", "--port", &port]).exits(1);
     let said: Vec<&str> = other.stderr.lines().filter(|line| line.starts_with("trunkline: ")).collect();
     assert_eq!(said.len(), 1, "{}", other.stderr);
     assert!(said[0].contains(&format!("cannot listen on 127.0.0.1:{port}: Address already in use")), "{}", said[0]);
@@ -161,15 +161,15 @@ fn case_80_a_taken_port_is_one_line_and_an_exit_status() {
 fn serve_names_the_flag_when_another_program_has_its_port() {
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port().to_string();
-    let ran = Line::new().run(&["serve", "--port", &port]).exits(1);
+    let ran = TestGateway::new().run(&["serve", "--port", &port]).exits(1);
     assert!(ran.stderr.contains("another program listens there") && ran.stderr.contains("--port N"), "{ran:?}");
-    let ran = Line::new().run(&["serve", "--port", "0", "--metrics", &format!("127.0.0.1:{port}")]).exits(1);
+    let ran = TestGateway::new().run(&["serve", "--port", "0", "--metrics", &format!("127.0.0.1:{port}")]).exits(1);
     assert!(ran.stderr.contains("--metrics ADDR:PORT"), "{ran:?}");
 }
 
 #[test]
 fn run_is_refused_when_its_task_is_empty() {
-    let line = Line::new().cli("codex", "tell ran yes").model("m", json!({"driver": "codex"}));
+    let gateway = TestGateway::new().cli("codex", "tell ran yes").model("m", json!({"driver": "codex"}));
     for (args, stdin) in [
         (&["run", "-m", "m", ""][..], ""),
         (&["run", "-m", "m", " \n\t"], ""),
@@ -178,15 +178,15 @@ fn run_is_refused_when_its_task_is_empty() {
         (&["run", "-m", "m", "--detach", ""], ""),
         (&["agent", "-m", "m", "-p", " "], ""),
     ] {
-        let ran = line.run_with(args, stdin.as_bytes()).exits(2);
+        let ran = gateway.run_with(args, stdin.as_bytes()).exits(2);
         assert!(ran.stderr.contains("task"), "{args:?} {ran:?}");
     }
-    assert!(!line.path("seen/ran").exists());
+    assert!(!gateway.path("seen/ran").exists());
 }
 
 #[test]
 fn run_names_the_near_ones_when_a_model_is_unknown() {
-    let line = Line::new().cli("codex", "codex_answers hi").model("shop", json!({"driver": "codex"}));
+    let gateway = TestGateway::new().cli("codex", "codex_answers hi").model("shop", json!({"driver": "codex"}));
     for (args, said) in [
         (["run", "-m", "shp", "hi"], "unknown model \"shp\"; did you mean shop?"),
         (
@@ -197,39 +197,39 @@ fn run_names_the_near_ones_when_a_model_is_unknown() {
         (["run", "-m", "codex", "hi"], "codex is installed, but the configuration does not name it"),
         (["run", "-m", "zzzzzz", "hi"], "see: trunkline models"),
     ] {
-        let ran = line.run(&args).exits(1);
+        let ran = gateway.run(&args).exits(1);
         assert!(ran.stderr.contains(said) && ran.stdout.is_empty(), "{args:?} {ran:?}");
     }
-    let task = line.run(&["agent", "-m", "clade", "-p", "hi"]).exits(1);
+    let task = gateway.run(&["agent", "-m", "clade", "-p", "hi"]).exits(1);
     assert!(task.stderr.contains("did you mean claude?"), "{task:?}");
 }
 
 #[test]
 fn a_signal_is_the_exit_status_when_it_ends_a_command() {
-    let line = Line::new().cli("codex", "tell pid $$; hang").model("m", json!({"driver": "codex"}));
+    let gateway = TestGateway::new().cli("codex", "tell pid $$; hang").model("m", json!({"driver": "codex"}));
     for (args, signal, status) in
         [(["run", "-m", "m", "why?"], Signal::TERM, 143), (["agent", "-mm", "-p", "why?"], Signal::INT, 130)]
     {
-        line.interrupted(&args, "pid", signal).exits(status);
-        fs::remove_file(line.path("seen/pid")).unwrap();
+        gateway.interrupted(&args, "pid", signal).exits(status);
+        fs::remove_file(gateway.path("seen/pid")).unwrap();
     }
 }
 
 #[test]
 fn detach_says_how_to_start_a_gateway_when_none_answers() {
-    let line = Line::new().cli("codex", "").model("m", json!({"driver": "codex"}));
-    let said = |ran: crate::line::Ran| {
+    let gateway = TestGateway::new().cli("codex", "").model("m", json!({"driver": "codex"}));
+    let said = |ran: crate::test_gateway::Ran| {
         assert!(ran.stderr.contains("trunkline serve --state") && !ran.stderr.contains("os error"), "{ran:?}");
     };
-    said(line.run(&["run", "--detach", "-m", "m", "x"]).exits(1));
+    said(gateway.run(&["run", "--detach", "-m", "m", "x"]).exits(1));
     // One that lives, as this process does, and listens no more.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut line = line.start();
-    let beacons = line.path("state/gateways");
+    let mut gateway = gateway.start();
+    let beacons = gateway.path("state/gateways");
     let beacon = fs::read_dir(&beacons).unwrap().next().unwrap().unwrap().path();
     fs::write(&beacon, json!({"address": gone}).to_string()).unwrap();
-    said(line.run(&["run", "--detach", "-m", "m", "x"]).exits(1));
-    line.kill();
+    said(gateway.run(&["run", "--detach", "-m", "m", "x"]).exits(1));
+    gateway.kill();
 }
 
 /// Decodes a recording as `trunkline decode` would for a person.
@@ -241,7 +241,7 @@ fn decode(provider: &str, recording: &str) -> Value {
     if stderr.exists() {
         args.extend(["--stderr", stderr.to_str().unwrap()]);
     }
-    let ran = Line::new().run_with(&args, &fs::read(folder.join("stdout")).unwrap()).exits(0);
+    let ran = TestGateway::new().run_with(&args, &fs::read(folder.join("stdout")).unwrap()).exits(0);
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
@@ -283,16 +283,16 @@ fn decode_prints_one_object_of_a_fixed_shape() {
         (&limited["retry"], &limited["fallback"], &limited["retry_after_ms"]),
         (&json!(true), &json!(false), &json!(1000))
     );
-    let timed_out = Line::new().run(&["decode", "--provider", "codex", "--timed-out"]).exits(0);
+    let timed_out = TestGateway::new().run(&["decode", "--provider", "codex", "--timed-out"]).exits(0);
     let timed_out: Value = serde_json::from_str(&timed_out.stdout).unwrap();
     assert_eq!(timed_out["error"]["message"], "Query timed out");
 }
 
 #[test]
 fn desktop_becomes_the_window_with_all_it_was_told() {
-    let line = Line::new().cli("trunkline-desktop", "note \"$@\"; exit 7");
-    line.run(&["desktop", "--port", "1234", "--help"]).exits(7);
-    assert_eq!(line.argv("trunkline-desktop"), ["--port", "1234", "--help"]);
+    let gateway = TestGateway::new().cli("trunkline-desktop", "note \"$@\"; exit 7");
+    gateway.run(&["desktop", "--port", "1234", "--help"]).exits(7);
+    assert_eq!(gateway.argv("trunkline-desktop"), ["--port", "1234", "--help"]);
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn desktop_says_how_to_get_the_window_where_there_is_none() {
         eprintln!("skipped: the window was built beside this binary");
         return;
     }
-    let ran = Line::new().run(&["desktop"]).exits(1);
+    let ran = TestGateway::new().run(&["desktop"]).exits(1);
     assert!(ran.stderr.contains("cargo xtask desktop") && ran.stderr.contains("trunkline serve"), "{}", ran.stderr);
 }
 
@@ -312,7 +312,7 @@ fn desktop_shows_its_help_when_the_window_is_not_installed() {
         return;
     }
     for flag in ["--help", "-h"] {
-        let ran = Line::new().run(&["desktop", flag]).exits(0);
+        let ran = TestGateway::new().run(&["desktop", flag]).exits(0);
         let (usage, how) = ("Usage: trunkline desktop", "cargo xtask desktop");
         assert!(ran.stdout.contains(usage) && ran.stdout.contains(how) && ran.stderr.is_empty(), "{ran:?}");
     }

@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use trunkline_process::Landlock;
 
 use crate::http::exchange;
-use crate::line::{Line, find};
 use crate::look::until;
+use crate::test_gateway::{TestGateway, find};
 
 /// A filter that writes outside of every workspace.
 const EVIL: &str = "sh -c 'echo x >\"$HOME/escaped\"; cat'";
 
 /// A model `m` in a worktree and a model `here` in the checkout, both confined; none where the kernel cannot do it.
-fn line(script: &str) -> Option<Line> {
+fn gateway(script: &str) -> Option<TestGateway> {
     if let Err(missing) = Landlock::here() {
         eprintln!("skipped: {missing}");
         return None;
@@ -26,15 +26,15 @@ fn line(script: &str) -> Option<Line> {
     let entry = |worktree: bool| json!({"driver": "claude", "worktree": worktree, "sandbox": "required"});
     let answer = r#"printf '{"type":"result","subtype":"success","is_error":false,"result":"done"}\n'"#;
     let script = format!("evil={EVIL:?}\n{script}\n{answer}");
-    Some(Line::apart()?.cli("claude", &script).model("m", entry(true)).model("here", entry(false)))
+    Some(TestGateway::apart()?.cli("claude", &script).model("m", entry(true)).model("here", entry(false)))
 }
 
-fn held(line: &Line) {
-    assert!(!line.path("home/escaped").exists(), "a program ran outside of its confinement");
+fn held(gateway: &TestGateway) {
+    assert!(!gateway.path("home/escaped").exists(), "a program ran outside of its confinement");
 }
 
-fn workspace(line: &Line) -> Value {
-    let reply = line.chat("hi").model("m").send();
+fn workspace(gateway: &TestGateway) -> Value {
+    let reply = gateway.chat("hi").model("m").send();
     reply.json()["trunkline"]["workspace"].clone()
 }
 
@@ -44,7 +44,7 @@ fn clean_filter_is_confined_when_the_agent_points_commondir_at_its_own_configura
 dir=$(git rev-parse --absolute-git-dir); mkdir common
 printf '[filter "evil"]\n\tclean = %s\n' "sh -c 'echo x >~/escaped; cat'" >common/config
 echo "$PWD/common" >"$dir/commondir"; echo "* filter=evil" >.gitattributes; echo new >new.txt"#;
-    let Some(line) = line(script) else { return };
+    let Some(line) = gateway(script) else { return };
     let line = line.start();
     let saved = workspace(&line);
     held(&line);
@@ -57,7 +57,7 @@ fn filter_of_a_nested_repository_is_confined_and_the_repository_is_kept() {
 git init -q sub; echo a >sub/a; echo "* filter=evil" >sub/.gitattributes; git -C sub config user.name A
 git -C sub config user.email a@b; git -C sub add .; git -C sub commit -qm a; git -C sub config filter.evil.clean "$evil"
 git add sub; echo b >>sub/a"#;
-    let Some(line) = line(script) else { return };
+    let Some(line) = gateway(script) else { return };
     let line = line.start();
     let saved = workspace(&line);
     held(&line);
@@ -71,7 +71,7 @@ fn filter_in_the_configuration_of_the_worktree_is_not_used() {
     let script = r#"
 dir=$(git rev-parse --absolute-git-dir); git config --file "$dir/config.worktree" filter.evil.clean "$evil"
 echo "* filter=evil" >.gitattributes; echo new >new.txt"#;
-    let Some(line) = line(script) else { return };
+    let Some(line) = gateway(script) else { return };
     line.git(&["config", "extensions.worktreeConfig", "true"]);
     let line = line.start();
     let saved = workspace(&line);
@@ -81,7 +81,7 @@ echo "* filter=evil" >.gitattributes; echo new >new.txt"#;
 
 #[test]
 fn smudge_filter_of_the_repository_runs_confined_when_a_worktree_is_made() {
-    let Some(line) = line("cat README.md >seen.txt") else { return };
+    let Some(line) = gateway("cat README.md >seen.txt") else { return };
     let line = line.file(".gitattributes", "*.md filter=upper\n");
     line.git(&["config", "filter.upper.smudge", "sh -c 'echo x >\"$HOME/escaped\"; tr a-z A-Z'"]);
     line.commit("attributes");
@@ -97,7 +97,7 @@ fn filter_that_a_run_in_the_checkout_planted_is_confined_in_the_next_worktree() 
     let script = r#"
 if [ -d .git ]; then git config filter.evil.clean "$evil"; echo "* filter=evil" >.git/info/attributes; fi
 echo new >new.txt"#;
-    let Some(line) = line(script) else { return };
+    let Some(line) = gateway(script) else { return };
     let line = line.start();
     line.chat("plant").model("here").send().content();
     let saved = workspace(&line);
@@ -107,7 +107,7 @@ echo new >new.txt"#;
 
 #[test]
 fn filter_sees_nothing_of_the_gateways_environment() {
-    let Some(line) = line("echo new >new.txt") else { return };
+    let Some(line) = gateway("echo new >new.txt") else { return };
     line.git(&["config", "filter.env.clean", "env"]);
     let line = line.file(".git/info/attributes", "*.txt filter=env\n");
     let line = line.env("TRUNKLINE_PRIVATE", "hunter2").env("OPENAI_API_KEY", "hunter2").env("ANYTHING", "hunter2");
@@ -119,7 +119,7 @@ fn filter_sees_nothing_of_the_gateways_environment() {
 
 #[test]
 fn repository_that_names_another_repository_as_its_own_is_refused() {
-    let Some(line) = line("if [ -d .git ]; then mv .git old; echo \"gitdir: $OTHER\" >.git; fi; echo new >new.txt")
+    let Some(line) = gateway("if [ -d .git ]; then mv .git old; echo \"gitdir: $OTHER\" >.git; fi; echo new >new.txt")
     else {
         return;
     };
@@ -136,14 +136,14 @@ fn repository_that_names_another_repository_as_its_own_is_refused() {
 }
 
 /// A filter that never ends, planted as a user's own.
-fn hanging(line: Line, filter: &str) -> Line {
-    line.git(&["config", &format!("filter.slow.{filter}"), "sh -c 'trap \"\" TERM; while :; do sleep 100; done'"]);
-    line.file(".git/info/attributes", "* filter=slow\n")
+fn hanging(gateway: TestGateway, filter: &str) -> TestGateway {
+    gateway.git(&["config", &format!("filter.slow.{filter}"), "sh -c 'trap \"\" TERM; while :; do sleep 100; done'"]);
+    gateway.file(".git/info/attributes", "* filter=slow\n")
 }
 
 #[test]
 fn answer_comes_and_the_worktree_stays_when_saving_takes_longer_than_its_limit() {
-    let Some(line) = line("echo precious >new.txt") else { return };
+    let Some(line) = gateway("echo precious >new.txt") else { return };
     let line = hanging(line, "clean").args(&["--git-timeout", "1s"]).start();
     let saved = workspace(&line);
     let path = std::path::PathBuf::from(saved["path"].as_str().unwrap_or_else(|| panic!("{saved}")));
@@ -159,7 +159,7 @@ fn answer_comes_and_the_worktree_stays_when_saving_takes_longer_than_its_limit()
     line.signal(Signal::TERM);
     line.ended();
     line.restart();
-    let row = |line: &Line| line.get(&format!("/v1/runs/{}", run["id"].as_str().unwrap())).json();
+    let row = |line: &TestGateway| line.get(&format!("/v1/runs/{}", run["id"].as_str().unwrap())).json();
     until("the row is corrected", || row(&line)["workspace"]["branch"].is_string());
     let row = row(&line);
     assert_eq!((&row["workspace"]["path"], &row["workspace"]["files_changed"]), (&Value::Null, &json!(1)), "{row}");
@@ -174,7 +174,7 @@ const PROMPTLY: Duration = Duration::from_secs(20);
 #[test]
 fn delete_kills_a_git_that_hangs_while_saving_and_while_checking_out() {
     for filter in ["clean", "smudge"] {
-        let Some(line) = line("tell ran; echo precious >new.txt") else { return };
+        let Some(line) = gateway("tell ran; echo precious >new.txt") else { return };
         let line = hanging(line, filter).start();
         let waiting = line.chat("hi").model("m").open();
         let hangs = || {
@@ -201,7 +201,7 @@ fn delete_kills_a_git_that_hangs_while_saving_and_while_checking_out() {
 
 #[test]
 fn gateway_stops_promptly_when_a_git_hangs() {
-    let Some(line) = line("echo precious >new.txt") else { return };
+    let Some(line) = gateway("echo precious >new.txt") else { return };
     let mut line = hanging(line, "clean").start();
     let _waiting = line.chat("hi").model("m").open();
     let saving = || fs::read_dir(line.path("state/git")).is_ok_and(|mut rooms| rooms.next().is_some());
@@ -216,7 +216,7 @@ fn gateway_stops_promptly_when_a_git_hangs() {
 
 #[test]
 fn time_limit_of_git_that_nobody_can_have_meant_is_refused() {
-    let line = Line::new();
+    let gateway = TestGateway::new();
     for (wrong, says) in [
         ("-1s", "unexpected argument"),
         ("0", "not a time"),
@@ -224,7 +224,7 @@ fn time_limit_of_git_that_nobody_can_have_meant_is_refused() {
         ("3d", "not a time"),
         ("99h", "from 1s to 1h"),
     ] {
-        let ran = line.run(&["serve", "--port", "0", "--git-timeout", wrong]).exits(2);
+        let ran = gateway.run(&["serve", "--port", "0", "--git-timeout", wrong]).exits(2);
         assert!(ran.stderr.contains(says), "{wrong}: {}", ran.stderr);
     }
 }
@@ -232,41 +232,41 @@ fn time_limit_of_git_that_nobody_can_have_meant_is_refused() {
 #[test]
 fn programs_in_gits_configuration_do_not_run_when_the_kernel_cannot_confine() {
     let script = "echo more >>README.md; echo new >new.txt; codex_answers done";
-    let line = Line::new().without_landlock().cli("codex", script);
-    let line = line.model("m", json!({"driver": "codex", "worktree": true}));
+    let gateway = TestGateway::new().without_landlock().cli("codex", script);
+    let gateway = gateway.model("m", json!({"driver": "codex", "worktree": true}));
     for key in ["filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "core.fsmonitor", "diff.x.textconv"] {
-        line.git(&["config", key, EVIL]);
+        gateway.git(&["config", key, EVIL]);
     }
-    line.git(&["config", "filter.evil.required", "true"]);
-    let line = line.file(".git/info/attributes", "* filter=evil diff=x\n").start();
-    let reply = line.chat("hi").send().json();
+    gateway.git(&["config", "filter.evil.required", "true"]);
+    let gateway = gateway.file(".git/info/attributes", "* filter=evil diff=x\n").start();
+    let reply = gateway.chat("hi").send().json();
     let (run, saved) = (reply["trunkline"]["run"].as_str().unwrap(), &reply["trunkline"]["workspace"]);
-    held(&line);
-    assert_eq!(line.git(&["cat-file", "blob", &format!("{}:new.txt", saved["branch"].as_str().unwrap())]), "new");
-    assert_eq!(line.get(&format!("/v1/runs/{run}/diff")).status, 200);
-    held(&line);
+    held(&gateway);
+    assert_eq!(gateway.git(&["cat-file", "blob", &format!("{}:new.txt", saved["branch"].as_str().unwrap())]), "new");
+    assert_eq!(gateway.get(&format!("/v1/runs/{run}/diff")).status, 200);
+    held(&gateway);
 }
 
 #[test]
 fn required_sandbox_is_refused_with_the_reason_when_the_kernel_cannot_confine() {
-    let line = Line::new().without_landlock().cli("codex", "tell ran");
-    line.git(&["config", "filter.evil.smudge", EVIL]);
+    let gateway = TestGateway::new().without_landlock().cli("codex", "tell ran");
+    gateway.git(&["config", "filter.evil.smudge", EVIL]);
     let entry = json!({"driver": "codex", "worktree": true, "sandbox": "required"});
-    let line = line.file(".git/info/attributes", "* filter=evil\n").model("m", entry);
-    let ran = line.run(&["serve", "--port", "0", "--sandbox", "required"]).exits(3);
+    let gateway = gateway.file(".git/info/attributes", "* filter=evil\n").model("m", entry);
+    let ran = gateway.run(&["serve", "--port", "0", "--sandbox", "required"]).exits(3);
     assert!(ran.stderr.contains("no Landlock"), "{}", ran.stderr);
-    let line = line.start();
-    let error = line.chat("hi").send().error(500);
+    let gateway = gateway.start();
+    let error = gateway.chat("hi").send().error(500);
     assert!(error["detail"].as_str().unwrap().contains("no Landlock"), "{error}");
-    assert!(!line.path("seen/ran").exists());
-    assert!(fs::read_dir(line.path("worktrees")).map_or(true, |mut trees| trees.next().is_none()));
-    held(&line);
+    assert!(!gateway.path("seen/ran").exists());
+    assert!(fs::read_dir(gateway.path("worktrees")).map_or(true, |mut trees| trees.next().is_none()));
+    held(&gateway);
 }
 
 #[test]
 fn large_files_of_git_lfs_are_checked_out_and_saved() {
     let Some(found) = find("git-lfs") else { return eprintln!("skipped: there is no git-lfs") };
-    let Some(line) = line("cat old.bin >seen.txt; echo work >new.bin") else { return };
+    let Some(line) = gateway("cat old.bin >seen.txt; echo work >new.bin") else { return };
     std::os::unix::fs::symlink(found, line.path("tools/git-lfs")).unwrap();
     line.git(&["lfs", "install", "--skip-repo"]);
     let line = line.file(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n").file("old.bin", "large\n");

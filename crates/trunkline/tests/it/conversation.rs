@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::line::Line;
 use crate::look::{all_gone, exists};
+use crate::test_gateway::TestGateway;
 use crate::tty::Tty;
 
 /// As codex calls it.
@@ -24,22 +24,22 @@ uses() {
 "#;
 
 /// A model `m` on codex, which does as the script says.
-fn line(script: &str) -> Line {
-    Line::new().cli("codex", &format!("{WORDS}\n{script}")).model("m", json!({"driver": "codex"}))
+fn gateway(script: &str) -> TestGateway {
+    TestGateway::new().cli("codex", &format!("{WORDS}\n{script}")).model("m", json!({"driver": "codex"}))
 }
 
-fn on_terminal(line: Line) -> Line {
-    line.env("TERM", "xterm-256color")
+fn on_terminal(gateway: TestGateway) -> TestGateway {
+    gateway.env("TERM", "xterm-256color")
 }
 
-fn resumes(line: &Line) -> bool {
-    line.argv("codex").ends_with(&["resume".into(), SESSION.into(), "-".into()])
+fn resumes(gateway: &TestGateway) -> bool {
+    gateway.argv("codex").ends_with(&["resume".into(), SESSION.into(), "-".into()])
 }
 
 #[test]
 fn the_first_screen_is_no_staircase_when_its_text_is_wrapped() {
-    let line = on_terminal(Line::new());
-    let mut tty = Tty::open(&line, &["agent"]);
+    let gateway = on_terminal(TestGateway::new());
+    let mut tty = Tty::open(&gateway, &["agent"]);
     tty.prompts("");
     let (screen, raw) = (tty.screen(), tty.raw());
     let wrapped = "try \"hello world\". LLM_BASE_URL,\nLLM_AUTH_TOKEN and LLM_DEFAULT_MODEL set one.\n\nYou:";
@@ -55,36 +55,36 @@ fn the_first_screen_is_no_staircase_when_its_text_is_wrapped() {
 fn a_conversation_on_a_terminal() {
     let script = "note \"$@\"; starts; codex_says 'Let me look.'; uses 'cargo test' 'it does not build' 101; \
                   codex_answers 'It is **done**:\\n\\n- one\\n- two'";
-    let line = on_terminal(line(script));
-    let mut tty = Tty::open(&line, &["agent", "--model", "m"]);
+    let gateway = on_terminal(gateway(script));
+    let mut tty = Tty::open(&gateway, &["agent", "--model", "m"]);
     tty.says("please help");
     let expected = "You: please help\n\nAgent: Let me look.\n\n[Tool: command_execution(\"cargo test\")]\n\
                     · command_execution failed; output: it does not build\n\nAgent: It is done:\n\n• one\n• two\n\n· 3 tokens in, 2 out";
     assert!(tty.screen().contains(expected), "{}", tty.screen());
     assert!(tty.raw().contains("\u{1b}[1mdone\u{1b}[0m"), "{:?}", tty.raw());
-    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nplease help");
+    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nplease help");
     tty.says("go on");
-    assert!(resumes(&line), "it remembers");
+    assert!(resumes(&gateway), "it remembers");
     tty.says("/clear");
     tty.says("and anew");
-    assert!(!resumes(&line), "it was told to forget");
+    assert!(!resumes(&gateway), "it was told to forget");
     tty.types("\u{4}");
     assert_eq!(tty.ended(), Some(0));
     // The state directory was named, and has to be again.
     let screen = tty.screen().replace('\n', "");
-    let told = format!("Go on with: trunkline agent --state {} --resume ", line.path("state").display());
+    let told = format!("Go on with: trunkline agent --state {} --resume ", gateway.path("state").display());
     let (_, session) = screen.split_once(&told).unwrap_or_else(|| panic!("{screen}"));
-    line.run_with(&["agent", "--resume", session.trim()], b"and now?\n").exits(0);
-    assert!(resumes(&line), "under the name that was told");
+    gateway.run_with(&["agent", "--resume", session.trim()], b"and now?\n").exits(0);
+    assert!(resumes(&gateway), "under the name that was told");
 }
 
 #[test]
 fn commands_of_the_terminal() {
-    let line = on_terminal(line("note \"$@\"; codex_answers yes")).model("other", json!({"driver": "codex"}));
-    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    let gateway = on_terminal(gateway("note \"$@\"; codex_answers yes")).model("other", json!({"driver": "codex"}));
+    let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.says("");
     tty.says("!echo $((20+22)); pwd; exit 3");
-    let folder = line.repo().display().to_string();
+    let folder = gateway.repo().display().to_string();
     assert!(tty.screen().replace('\n', "").contains(&format!("42{folder}[exit code: 3]")), "{}", tty.screen());
     tty.says("/modle");
     tty.shows("no such command: /modle; did you mean /model?");
@@ -96,9 +96,9 @@ fn commands_of_the_terminal() {
     tty.shows("Talking to other.");
     tty.says("/help");
     tty.shows("run a shell command here, past the model");
-    assert!(!line.path("seen/codex.argv").exists(), "nothing of this is the model's business");
+    assert!(!gateway.path("seen/codex.argv").exists(), "nothing of this is the model's business");
     tty.says("//etc/hosts?");
-    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\n/etc/hosts?");
+    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\n/etc/hosts?");
     tty.prompts("");
     tty.types("/exit\r");
     assert_eq!(tty.ended(), Some(0));
@@ -108,11 +108,11 @@ fn commands_of_the_terminal() {
 #[test]
 fn the_first_interrupt_stops_the_answer_and_the_second_leaves() {
     let script = "note \"$@\"; starts; [ -e \"$seen/pid\" ] && codex_answers again && exit; codex_says 'half an answer'; tell pid $$; hang";
-    let line = on_terminal(line(script));
-    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    let gateway = on_terminal(gateway(script));
+    let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.prompts("");
     tty.types("work\r");
-    let pid = line.told_pid("pid");
+    let pid = gateway.told_pid("pid");
     tty.shows("half an answer");
     tty.types("\u{3}");
     tty.prompts("");
@@ -120,10 +120,10 @@ fn the_first_interrupt_stops_the_answer_and_the_second_leaves() {
     all_gone(&[pid]);
     tty.says("go on");
     tty.shows("Agent: again");
-    assert!(!resumes(&line), "what codex kept of a turn that did not end is not known");
-    assert!(line.noted("codex.stdin").ends_with("[User]\nwork\n\n[Assistant]\nhalf an answer\n\n[User]\ngo on"));
+    assert!(!resumes(&gateway), "what codex kept of a turn that did not end is not known");
+    assert!(gateway.noted("codex.stdin").ends_with("[User]\nwork\n\n[Assistant]\nhalf an answer\n\n[User]\ngo on"));
     tty.says("and on");
-    assert!(resumes(&line));
+    assert!(resumes(&gateway));
     tty.types("some text");
     tty.prompts("some text");
     tty.types("\u{3}");
@@ -134,12 +134,12 @@ fn the_first_interrupt_stops_the_answer_and_the_second_leaves() {
 
 #[test]
 fn a_command_of_ones_own_can_be_interrupted() {
-    let line = on_terminal(line("codex_answers yes"));
-    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    let gateway = on_terminal(gateway("codex_answers yes"));
+    let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.prompts("");
-    let told = line.path("seen").display().to_string();
+    let told = gateway.path("seen").display().to_string();
     tty.types(&format!("!echo printed before; echo $$ >'{told}/.pid'; mv '{told}/.pid' '{told}/pid'; sleep 1000\r"));
-    let pid = line.told_pid("pid");
+    let pid = gateway.told_pid("pid");
     tty.shows("running echo");
     tty.types("\u{3}");
     tty.prompts("");
@@ -154,18 +154,18 @@ fn a_command_of_ones_own_can_be_interrupted() {
 #[test]
 fn a_request_to_end_ends_an_answer_or_a_prompt() {
     for (signal, status) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
-        let line = on_terminal(line("starts; codex_says 'half an answer'; tell pid $$; hang"));
-        let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+        let gateway = on_terminal(gateway("starts; codex_says 'half an answer'; tell pid $$; hang"));
+        let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
         tty.prompts("");
         tty.types("work\r");
-        let pid = line.told_pid("pid");
+        let pid = gateway.told_pid("pid");
         tty.shows("half an answer");
         tty.signal(signal);
         assert_eq!(tty.ended(), Some(status));
         assert!(!exists(pid));
-        assert_eq!(steps(&line), ["user", "session", "assistant", "interrupted"], "{signal:?}");
-        assert!(!session(&line).is_empty(), "{signal:?}");
-        let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+        assert_eq!(steps(&gateway), ["user", "session", "assistant", "interrupted"], "{signal:?}");
+        assert!(!session(&gateway).is_empty(), "{signal:?}");
+        let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
         tty.prompts("");
         tty.signal(signal);
         assert_eq!(tty.ended(), Some(status));
@@ -175,8 +175,8 @@ fn a_request_to_end_ends_an_answer_or_a_prompt() {
 }
 
 /// The kinds of steps in the only transcript.
-fn steps(line: &Line) -> Vec<String> {
-    let mut transcripts = fs::read_dir(line.path("state/transcripts")).unwrap();
+fn steps(gateway: &TestGateway) -> Vec<String> {
+    let mut transcripts = fs::read_dir(gateway.path("state/transcripts")).unwrap();
     let transcript = fs::read_to_string(transcripts.next().unwrap().unwrap().path()).unwrap();
     assert!(transcripts.next().is_none());
     let kind = |record: &str| serde_json::from_str::<Value>(record).unwrap()["kind"].as_str().unwrap().to_owned();
@@ -184,30 +184,31 @@ fn steps(line: &Line) -> Vec<String> {
 }
 
 /// What the latest conversation is called.
-fn session(line: &Line) -> String {
-    let entry: Value = serde_json::from_str(index(line).lines().last().unwrap_or("{}")).unwrap();
+fn session(gateway: &TestGateway) -> String {
+    let entry: Value = serde_json::from_str(index(gateway).lines().last().unwrap_or("{}")).unwrap();
     entry["session"].as_str().unwrap_or_default().to_owned()
 }
 
 /// What can be resumed, as it is kept.
-fn index(line: &Line) -> String {
-    fs::read_to_string(line.path("state/repl/sessions.jsonl")).unwrap_or_default()
+fn index(gateway: &TestGateway) -> String {
+    fs::read_to_string(gateway.path("state/repl/sessions.jsonl")).unwrap_or_default()
 }
 
 #[test]
 fn what_is_pasted_while_an_answer_comes_is_one_message() {
-    let line = on_terminal(line("note \"$@\"; [ \"$(counted)\" = 1 ] && tell ready 1 && await go; codex_answers yes"));
-    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    let gateway =
+        on_terminal(gateway("note \"$@\"; [ \"$(counted)\" = 1 ] && tell ready 1 && await go; codex_answers yes"));
+    let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.prompts("");
     tty.types("first\r");
-    line.told("ready");
+    gateway.told("ready");
     tty.tells_pastes(true);
     tty.types("\u{1b}[200~one \\\r!echo two\r/exit\u{1b}[201~");
-    line.tell("go");
+    gateway.tell("go");
     tty.shows("   : /exit");
     tty.types("\r");
     tty.prompts("");
-    let told = line.noted("codex.stdin");
+    let told = gateway.noted("codex.stdin");
     assert!(told.ends_with("one \\\n!echo two\n/exit"), "{told:?}");
     tty.types("\u{4}");
     assert_eq!(tty.ended(), Some(0));
@@ -216,8 +217,8 @@ fn what_is_pasted_while_an_answer_comes_is_one_message() {
 
 #[test]
 fn a_search_of_what_was_typed_is_ended_by_an_interrupt() {
-    let line = on_terminal(line("codex_answers yes"));
-    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    let gateway = on_terminal(gateway("codex_answers yes"));
+    let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.says("first words");
     tty.types("\u{12}");
     tty.shows("(search");
@@ -233,14 +234,14 @@ fn a_search_of_what_was_typed_is_ended_by_an_interrupt() {
 
 #[test]
 fn what_was_typed_is_remembered_and_what_is_pasted_is_one_message() {
-    let line = on_terminal(line("note \"$@\"; codex_answers yes"));
-    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    let gateway = on_terminal(gateway("note \"$@\"; codex_answers yes"));
+    let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.says("first words");
     tty.types("\u{4}");
     assert_eq!(tty.ended(), Some(0));
-    let history = line.path("state/repl/history");
+    let history = gateway.path("state/repl/history");
     assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
-    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.prompts("");
     tty.types("\u{1b}[A");
     tty.prompts("first words");
@@ -251,7 +252,7 @@ fn what_was_typed_is_remembered_and_what_is_pasted_is_one_message() {
     tty.types("\u{1b}\rthree\\\rfour\r");
     tty.shows("Agent: yes");
     tty.prompts("");
-    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\none\ntwo\nthree\nfour");
+    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\none\ntwo\nthree\nfour");
     tty.types("\u{4}");
     assert_eq!(tty.ended(), Some(0));
 }
@@ -260,8 +261,9 @@ fn what_was_typed_is_remembered_and_what_is_pasted_is_one_message() {
 fn nothing_an_agent_prints_controls_the_terminal() {
     let evil = r"\u001b]0;owned\u0007\u009b2J\u001b[31mred\b &#27;]0;owned&#7;&#x9b;2J\u202e";
     for terminal in ["xterm-256color", "dumb"] {
-        let line = line(&format!("codex_says '{evil}'; uses '{evil}' '{evil}' 1; codex_ends")).env("TERM", terminal);
-        let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+        let gateway =
+            gateway(&format!("codex_says '{evil}'; uses '{evil}' '{evil}' 1; codex_ends")).env("TERM", terminal);
+        let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
         tty.says("hi");
         tty.types("\u{4}");
         assert_eq!(tty.ended(), Some(0));
@@ -276,8 +278,8 @@ fn nothing_an_agent_prints_controls_the_terminal() {
 
 #[test]
 fn no_colours_where_none_are_wanted() {
-    let line = on_terminal(line("codex_answers '# Head\\n\\nsome `code`'")).env("NO_COLOR", "1");
-    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    let gateway = on_terminal(gateway("codex_answers '# Head\\n\\nsome `code`'")).env("NO_COLOR", "1");
+    let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.says("hi");
     tty.shows("Agent: Head\n\nsome code");
     tty.types("\u{4}");
@@ -293,11 +295,11 @@ fn no_colours_where_none_are_wanted() {
 
 #[test]
 fn a_model_that_fails_is_told_of_and_the_conversation_goes_on() {
-    let line = on_terminal(line("codex_answers yes"))
+    let gateway = on_terminal(gateway("codex_answers yes"))
         .cli("gemini", "echo broken >&2; exit 1")
         .model("bad", json!({"driver": "gemini"}))
         .model("missing", json!({"driver": "opencode"}));
-    let mut tty = Tty::open(&line, &["agent", "-m", "nobody"]);
+    let mut tty = Tty::open(&gateway, &["agent", "-m", "nobody"]);
     tty.shows("unknown model \"nobody\"; see: /model");
     tty.says("hi");
     assert!(!tty.screen().contains("see: trunkline models"), "{}", tty.screen());
@@ -320,34 +322,34 @@ fn a_model_that_fails_is_told_of_and_the_conversation_goes_on() {
 
 #[test]
 fn from_a_pipe_each_line_is_a_message() {
-    let line = line("note \"$@\"; starts; uses ls '' 0; codex_answers \"**$(counted)**\"");
-    let ran = line.run_with(&["agent", "-m", "m"], b"one\n\n/nope\x1b[31m\n!echo hi\ntwo").exits(0);
+    let gateway = gateway("note \"$@\"; starts; uses ls '' 0; codex_answers \"**$(counted)**\"");
+    let ran = gateway.run_with(&["agent", "-m", "m"], b"one\n\n/nope\x1b[31m\n!echo hi\ntwo").exits(0);
     let tool = "[Tool: command_execution(\"ls\")]";
     assert_eq!(ran.stdout, format!("{tool}\n\nAgent: **1**\n\nhi\n\n{tool}\n\nAgent: **2**\n"));
     let hint = "no such command: /nope; /help shows them; to send it as a message, write //nope\n";
     assert!(ran.stderr.contains(hint), "{ran:?}");
-    assert!(resumes(&line));
-    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\ntwo");
-    let left = line.run_with(&["agent", "-m", "m"], b"/exit\nthree\n").exits(0);
-    assert_eq!((left.stdout.as_str(), line.noted("codex.runs").lines().count()), ("", 2));
+    assert!(resumes(&gateway));
+    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\ntwo");
+    let left = gateway.run_with(&["agent", "-m", "m"], b"/exit\nthree\n").exits(0);
+    assert_eq!((left.stdout.as_str(), gateway.noted("codex.runs").lines().count()), ("", 2));
 }
 
 #[test]
 fn a_pipe_ends_as_its_last_turn_did() {
     let script = "case $(counted) in 2) echo broken >&2; exit 1;; *) codex_answers yes;; esac";
-    let failed = line(script).run_with(&["agent", "-m", "m"], b"one\ntwo\n").exits(4);
+    let failed = gateway(script).run_with(&["agent", "-m", "m"], b"one\ntwo\n").exits(4);
     assert!(failed.stderr.contains("codex failed (unknown): broken"), "{failed:?}");
     assert_eq!(failed.stdout, "Agent: yes\n");
-    line(script).run_with(&["agent", "-m", "m"], b"one\ntwo\nthree\n").exits(0);
+    gateway(script).run_with(&["agent", "-m", "m"], b"one\ntwo\nthree\n").exits(0);
     for (stdin, code) in [("one\n/model m\n", 1), ("", 1), ("/model m\none\n", 0)] {
-        let unknown = line(script).run_with(&["agent", "-m", "n"], stdin.as_bytes()).exits(code);
+        let unknown = gateway(script).run_with(&["agent", "-m", "n"], stdin.as_bytes()).exits(code);
         assert!(unknown.stderr.contains("unknown model \"n\""), "{unknown:?}");
     }
 }
 
 #[test]
 fn one_task_that_is_stopped_ends_its_line_and_says_so() {
-    let stopped = line("starts; codex_says half; tell pid $$; hang");
+    let stopped = gateway("starts; codex_says half; tell pid $$; hang");
     let args = ["agent", "-m", "m", "-p", "work"];
     let ran = stopped.interrupted(&args, "pid", Signal::INT).exits(130);
     assert!(ran.stderr.ends_with("· interrupted\n"), "{ran:?}");
@@ -361,89 +363,89 @@ fn one_task_that_is_stopped_ends_its_line_and_says_so() {
 
 #[test]
 fn a_stderr_that_cannot_be_written_is_no_reason_to_end_badly() {
-    let line = line("note \"$@\"; starts; uses ls no 1; codex_answers yes");
-    assert_eq!(line.run_unheard(&["agent", "-m", "m", "-p", "hi"]).exits(0).stdout, "yes\n");
-    assert_eq!(line.run_unheard(&["run", "-m", "m", "hi"]).exits(0).stdout, "yes\n");
-    line.run_unheard(&["agent", "-m", "n", "-p", "hi"]).exits(1);
-    line.run_unheard(&["agent", "-m", "n"]).exits(1);
-    line.run_unheard(&["agent", "--resume", "-m", "n"]).exits(1);
+    let gateway = gateway("note \"$@\"; starts; uses ls no 1; codex_answers yes");
+    assert_eq!(gateway.run_unheard(&["agent", "-m", "m", "-p", "hi"]).exits(0).stdout, "yes\n");
+    assert_eq!(gateway.run_unheard(&["run", "-m", "m", "hi"]).exits(0).stdout, "yes\n");
+    gateway.run_unheard(&["agent", "-m", "n", "-p", "hi"]).exits(1);
+    gateway.run_unheard(&["agent", "-m", "n"]).exits(1);
+    gateway.run_unheard(&["agent", "--resume", "-m", "n"]).exits(1);
 }
 
 #[test]
 fn a_task_that_was_refused_leaves_no_conversation_behind() {
-    let line = line("starts; codex_answers yes").model("missing", json!({"driver": "opencode"}));
-    line.run(&["agent", "-m", "m", "-p", "hi"]).exits(0);
-    let before = index(&line);
-    let session = session(&line);
-    line.run(&["agent", "-m", "nobody", "--resume", &session, "-p", "hi"]).exits(1);
-    line.run(&["agent", "-m", "missing", "--resume", "no-such-session", "-p", "hi"]).exits(4);
-    assert_eq!(index(&line), before);
-    fs::remove_dir_all(line.path("state/transcripts")).unwrap();
-    line.run(&["agent", "-m", "missing", "-p", "hi"]).exits(4);
-    assert_eq!(steps(&line), ["user", "failed"]);
+    let gateway = gateway("starts; codex_answers yes").model("missing", json!({"driver": "opencode"}));
+    gateway.run(&["agent", "-m", "m", "-p", "hi"]).exits(0);
+    let before = index(&gateway);
+    let session = session(&gateway);
+    gateway.run(&["agent", "-m", "nobody", "--resume", &session, "-p", "hi"]).exits(1);
+    gateway.run(&["agent", "-m", "missing", "--resume", "no-such-session", "-p", "hi"]).exits(4);
+    assert_eq!(index(&gateway), before);
+    fs::remove_dir_all(gateway.path("state/transcripts")).unwrap();
+    gateway.run(&["agent", "-m", "missing", "-p", "hi"]).exits(4);
+    assert_eq!(steps(&gateway), ["user", "failed"]);
 }
 
 #[test]
 fn a_conversation_stays_in_the_folder_it_was_begun_in() {
-    let line = line("starts; codex_answers yes");
-    let elsewhere = line.path("home");
-    fs::create_dir_all(line.path("state/repl")).unwrap();
+    let gateway = gateway("starts; codex_answers yes");
+    let elsewhere = gateway.path("home");
+    fs::create_dir_all(gateway.path("state/repl")).unwrap();
     let entry =
         json!({"time": "2025-01-01T00:00:00Z", "folder": elsewhere, "model": "m", "session": SESSION, "title": "t"});
-    fs::write(line.path("state/repl/sessions.jsonl"), format!("{entry}\n")).unwrap();
-    line.run(&["agent", "--resume", SESSION, "-p", "hi"]).exits(0);
-    let entries = index(&line);
+    fs::write(gateway.path("state/repl/sessions.jsonl"), format!("{entry}\n")).unwrap();
+    gateway.run(&["agent", "--resume", SESSION, "-p", "hi"]).exits(0);
+    let entries = index(&gateway);
     let folders = entries.lines().map(|entry| serde_json::from_str::<Value>(entry).unwrap()["folder"].clone());
     assert_eq!(folders.collect::<Vec<_>>(), [json!(elsewhere), json!(elsewhere)]);
 }
 
 #[test]
 fn another_model_is_told_what_a_session_was_about() {
-    let line = line("note \"$@\"; starts; codex_answers yes")
+    let gateway = gateway("note \"$@\"; starts; codex_answers yes")
         .cli("gemini", "note \"$@\"; echo fine")
         .model("n", json!({"driver": "gemini"}));
     let told = |parts: &[&str]| {
-        let told = line.noted("gemini.stdin");
+        let told = gateway.noted("gemini.stdin");
         assert!(parts.iter().all(|part| told.contains(part)), "{told}");
     };
-    line.run_with(&["agent", "-m", "m"], b"my number is 7\n").exits(0);
-    let begun = session(&line);
-    line.run_with(&["agent", "--resume"], b"and 8\n/model n\nwhich?\n").exits(0);
+    gateway.run_with(&["agent", "-m", "m"], b"my number is 7\n").exits(0);
+    let begun = session(&gateway);
+    gateway.run_with(&["agent", "--resume"], b"and 8\n/model n\nwhich?\n").exits(0);
     told(&["my number is 7", "and 8", "yes", "which?"]);
-    let ran = line.run(&["agent", "--resume", &begun, "-m", "n", "-p", "which now?"]).exits(0);
+    let ran = gateway.run(&["agent", "--resume", &begun, "-m", "n", "-p", "which now?"]).exits(0);
     assert!(ran.stderr.contains("· n is told what was said: the session itself is one of m.\n"), "{ran:?}");
-    assert!(!line.argv("gemini").contains(&SESSION.to_owned()), "{:?}", line.argv("gemini"));
+    assert!(!gateway.argv("gemini").contains(&SESSION.to_owned()), "{:?}", gateway.argv("gemini"));
     told(&["my number is 7", "and 8", "yes", "which now?"]);
 }
 
 #[test]
 fn one_task_is_an_answer_on_stdout_and_the_rest_on_stderr() {
-    let line = line("note \"$@\"; starts; codex_says '\\nFirst.\\n'; uses ls no 1; codex_answers 'Done.\\n'")
+    let gateway = gateway("note \"$@\"; starts; codex_says '\\nFirst.\\n'; uses ls no 1; codex_answers 'Done.\\n'")
         .cli("gemini", "echo broken >&2; exit 1")
         .model("bad", json!({"driver": "gemini"}));
-    let ran = line.run(&["agent", "-m", "m", "-p", "do it"]).exits(0);
+    let ran = gateway.run(&["agent", "-m", "m", "-p", "do it"]).exits(0);
     assert_eq!(ran.stdout, "First.\n\nDone.\n");
     assert!(ran.stderr.contains("· command_execution(\"ls\")\n· command_execution failed; output: no\n"), "{ran:?}");
-    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\ndo it");
-    line.run_with(&["agent", "-m", "m", "-p", "-"], b"from stdin\xff").exits(0);
-    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nfrom stdin\u{fffd}");
-    let failed = line.run(&["agent", "-m", "bad", "-p", "do it"]).exits(4);
+    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\ndo it");
+    gateway.run_with(&["agent", "-m", "m", "-p", "-"], b"from stdin\xff").exits(0);
+    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nfrom stdin\u{fffd}");
+    let failed = gateway.run(&["agent", "-m", "bad", "-p", "do it"]).exits(4);
     assert!(failed.stdout.is_empty() && failed.stderr.contains("gemini failed (unknown): broken"), "{failed:?}");
-    let unknown = line.run(&["agent", "-m", "bda", "-p", "do it"]).exits(1);
+    let unknown = gateway.run(&["agent", "-m", "bda", "-p", "do it"]).exits(1);
     assert!(unknown.stderr.contains("unknown model \"bda\"; did you mean bad?"), "{unknown:?}");
-    line.run(&["agent", "-m", "m", "-p", " "]).exits(2);
-    line.run(&["agent", "--no-such-flag"]).exits(2);
-    Line::new().config("models.json", "{").run(&["agent", "-p", "do it"]).exits(3);
+    gateway.run(&["agent", "-m", "m", "-p", " "]).exits(2);
+    gateway.run(&["agent", "--no-such-flag"]).exits(2);
+    TestGateway::new().config("models.json", "{").run(&["agent", "-p", "do it"]).exits(3);
 }
 
 #[test]
 fn a_conversation_is_gone_on_with_later() {
-    let line = line("note \"$@\"; starts; codex_answers yes").model("n", json!({"driver": "codex"}));
-    let nothing = line.run(&["agent", "--resume"]).exits(1);
+    let gateway = gateway("note \"$@\"; starts; codex_answers yes").model("n", json!({"driver": "codex"}));
+    let nothing = gateway.run(&["agent", "--resume"]).exits(1);
     assert!(nothing.stderr.contains("nothing to resume"), "{nothing:?}");
-    line.run_with(&["agent", "-m", "m"], b"remember this\n").exits(0);
-    assert!(!resumes(&line));
-    let listed = line.run_with(&["agent"], b"/sessions\n").exits(0);
+    gateway.run_with(&["agent", "-m", "m"], b"remember this\n").exits(0);
+    assert!(!resumes(&gateway));
+    let listed = gateway.run_with(&["agent"], b"/sessions\n").exits(0);
     let session = listed.stdout.lines().find(|row| row.contains("remember this")).unwrap();
     let session = session.split_whitespace().next().unwrap();
     for (args, stdin) in [
@@ -454,36 +456,36 @@ fn a_conversation_is_gone_on_with_later() {
         (vec!["agent", "--resume", "-p", "and now?"], ""),
         (vec!["agent", "-p", "and now?", "--resume", session], ""),
     ] {
-        fs::remove_file(line.path("seen/codex.argv")).unwrap();
-        line.run_with(&args, stdin.as_bytes()).exits(0);
-        assert!(resumes(&line), "{args:?}");
-        assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
+        fs::remove_file(gateway.path("seen/codex.argv")).unwrap();
+        gateway.run_with(&args, stdin.as_bytes()).exits(0);
+        assert!(resumes(&gateway), "{args:?}");
+        assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
     }
     let other = format!("{}-2", &session[..8]);
     let second = json!({"time": "2025-01-01T00:00:00Z", "folder": "/", "model": "m", "session": other, "title": "b"});
-    fs::write(line.path("state/repl/sessions.jsonl"), format!("{}{second}\n", index(&line))).unwrap();
-    let several = line.run(&["agent", "--resume", &session[..8], "-p", "hi"]).exits(1);
+    fs::write(gateway.path("state/repl/sessions.jsonl"), format!("{}{second}\n", index(&gateway))).unwrap();
+    let several = gateway.run(&["agent", "--resume", &session[..8], "-p", "hi"]).exits(1);
     for row in
         [format!("several sessions begin with {}; which one?\n  {other}  b\n", &session[..8]), format!("  {session}  ")]
     {
         assert!(several.stderr.contains(&row), "{row}: {several:?}");
     }
-    let other = line.run(&["agent", "--resume", "-m", "n"]).exits(1);
+    let other = gateway.run(&["agent", "--resume", "-m", "n"]).exits(1);
     assert!(other.stderr.contains("no conversation with n in"), "{other:?}");
 }
 
 #[test]
 fn a_session_that_is_not_there_is_given_up() {
-    let line = Line::new();
+    let gateway = TestGateway::new();
     let args = ["agent", "--resume", "01a1dc95-866c-7710-94b6-181fa10fa304"];
-    let ran = line.run_with(&args, b"how are you?\nhow are you?\n").exits(0);
+    let ran = gateway.run_with(&args, b"how are you?\nhow are you?\n").exits(0);
     assert!(ran.stderr.contains("The session is given up"), "{ran:?}");
     assert_eq!(ran.stdout, "Agent: I'm doing well, thank you for asking!\n");
 }
 
 #[test]
 fn what_was_said_is_written_down_for_its_owner_alone() {
-    let line = line("starts; uses ls a 0; codex_answers yes");
+    let line = gateway("starts; uses ls a 0; codex_answers yes");
     line.run_with(&["agent", "-m", "m"], b"hi\n").exits(0);
     let mut transcripts = fs::read_dir(line.path("state/transcripts")).unwrap();
     let transcript = transcripts.next().unwrap().unwrap();
@@ -513,8 +515,8 @@ fn what_was_said_is_written_down_for_its_owner_alone() {
 
 #[test]
 fn the_built_in_agent_writes_a_program_and_runs_it() {
-    let line = on_terminal(Line::new());
-    let mut tty = Tty::open(&line, &["agent"]);
+    let gateway = on_terminal(TestGateway::new());
+    let mut tty = Tty::open(&gateway, &["agent"]);
     tty.shows("No LLM is set, so a scripted one answers");
     tty.says("make a hello world program");
     for shown in [
@@ -525,10 +527,10 @@ fn the_built_in_agent_writes_a_program_and_runs_it() {
     ] {
         tty.shows(shown);
     }
-    assert_eq!(fs::read_to_string(line.repo().join("hello.py")).unwrap(), "print('Hello, World!')\n");
+    assert_eq!(fs::read_to_string(gateway.repo().join("hello.py")).unwrap(), "print('Hello, World!')\n");
     tty.types("\u{4}");
     assert_eq!(tty.ended(), Some(0));
-    let mut tty = Tty::open(&line, &["agent", "--resume"]);
+    let mut tty = Tty::open(&gateway, &["agent", "--resume"]);
     tty.shows("Going on with: make a hello world program");
     tty.says("how are you?");
     tty.shows("Agent: I'm doing well, thank you for asking!");

@@ -5,8 +5,8 @@ use std::process::Child;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_discord::{CHANNEL, Discord, GUILD, TOKEN, USER, mention};
-use crate::line::Line;
 use crate::look::{all_gone, until};
+use crate::test_gateway::TestGateway;
 
 const SESSION: &str = "5e551011-0000-4000-8000-000000000001";
 
@@ -28,7 +28,7 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    pub(crate) fn start(line: &Line, discord: &Discord, args: &[&str]) -> Self {
+    pub(crate) fn start(line: &TestGateway, discord: &Discord, args: &[&str]) -> Self {
         let identified = discord.look().identified.len();
         let guild = GUILD.to_string();
         let places = ["discord", "--discord-api", &discord.api, "--discord-gateway", &discord.gateway];
@@ -56,13 +56,13 @@ impl Drop for Bridge {
     }
 }
 
-fn world() -> (Line, Discord) {
-    (Line::new().cli("claude", CLAUDE).env("DISCORD_TOKEN", TOKEN), Discord::start())
+fn world() -> (TestGateway, Discord) {
+    (TestGateway::new().cli("claude", CLAUDE).env("DISCORD_TOKEN", TOKEN), Discord::start())
 }
 
 #[test]
 fn without_a_token_it_says_how_to_get_one() {
-    let ran = Line::new().run(&["discord", "--allow-user", "1"]).exits(3);
+    let ran = TestGateway::new().run(&["discord", "--allow-user", "1"]).exits(3);
     for word in ["DISCORD_TOKEN is not set", "discord.com/developers", "Message Content Intent"] {
         assert!(ran.stderr.contains(word), "{word}: {ran:?}");
     }
@@ -70,18 +70,18 @@ fn without_a_token_it_says_how_to_get_one() {
 
 #[test]
 fn with_nobody_allowed_it_says_what_to_set() {
-    let ran = Line::new().env("DISCORD_TOKEN", TOKEN).run(&["discord"]).exits(3);
+    let ran = TestGateway::new().env("DISCORD_TOKEN", TOKEN).run(&["discord"]).exits(3);
     for word in ["--allow-user", "--allow-role", "--allow-guild", "--allow-channel", "--listen-channel"] {
         assert!(ran.stderr.contains(word), "{word}: {ran:?}");
     }
     assert!(!ran.stderr.contains(TOKEN));
-    Line::new().env("DISCORD_TOKEN", TOKEN).run(&["discord", "--allow-user", "me"]).exits(2);
+    TestGateway::new().env("DISCORD_TOKEN", TOKEN).run(&["discord", "--allow-user", "me"]).exits(2);
 }
 
 #[test]
 fn a_model_that_nobody_knows_is_refused_at_the_start() {
-    let line = Line::new().env("DISCORD_TOKEN", TOKEN);
-    let ran = line.run(&["discord", "--allow-user", "1", "--model", "nobody"]).exits(3);
+    let gateway = TestGateway::new().env("DISCORD_TOKEN", TOKEN);
+    let ran = gateway.run(&["discord", "--allow-user", "1", "--model", "nobody"]).exits(3);
     assert!(ran.stderr.contains("unknown model \"nobody\""), "{ran:?}");
 }
 
@@ -113,15 +113,15 @@ fn every_backend_answers_as_it_streams() {
     for (backend, recording) in
         [("codex", "codex/reasoning"), ("gemini", "gemini/ansi-stream-json"), ("opencode", "opencode/edit")]
     {
-        let line = Line::new()
+        let gateway = TestGateway::new()
             .cli(backend, &format!("note \"$@\"; replay {recording}"))
             .env("DISCORD_TOKEN", TOKEN)
             .env("AGENT_BACKEND", backend);
         let discord = Discord::start();
-        let _bridge = Bridge::start(&line, &discord, &[]);
+        let _bridge = Bridge::start(&gateway, &discord, &[]);
         let asked = discord.say(CHANNEL, &mention("hi"));
         let answer = discord.answered(asked, "");
-        assert!(!answer.content.contains("failed"), "{backend}: {answer:?}\n{}", line.log());
+        assert!(!answer.content.contains("failed"), "{backend}: {answer:?}\n{}", gateway.log());
     }
 }
 

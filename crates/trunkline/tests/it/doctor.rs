@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::line::Line;
+use crate::test_gateway::TestGateway;
 
 /// The row of a provider, without its place.
 fn row(shown: &str, name: &str) -> String {
@@ -12,21 +12,21 @@ fn row(shown: &str, name: &str) -> String {
 
 #[test]
 fn the_status_is_0_when_only_the_built_in_agent_answers() {
-    let ran = Line::new().run(&["doctor"]).exits(0);
+    let ran = TestGateway::new().run(&["doctor"]).exits(0);
     assert!(ran.stdout.contains("no agent CLI was found") && row(&ran.stdout, "agent").starts_with('✓'), "{ran:?}");
 }
 
 #[test]
 fn the_status_is_4_when_nothing_could_answer() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let ran = Line::new().env("LLM_BASE_URL", format!("http://{closed}/v1")).run(&["doctor"]).exits(4);
+    let ran = TestGateway::new().env("LLM_BASE_URL", format!("http://{closed}/v1")).run(&["doctor"]).exits(4);
     assert!(row(&ran.stdout, "agent").starts_with('✗'), "{ran:?}");
 }
 
 #[test]
 fn a_cli_is_installed_and_not_logged_in_when_it_has_no_credentials() {
     let clis = ["claude", "codex", "gemini", "qwen", "opencode"];
-    let line = clis.iter().fold(Line::new(), |line, cli| line.cli(cli, "tell ran.$cli \"$*\"; echo 1.0"));
+    let line = clis.iter().fold(TestGateway::new(), |line, cli| line.cli(cli, "tell ran.$cli \"$*\"; echo 1.0"));
     let shown = line.run(&["doctor"]).exits(0).stdout;
     for cli in clis {
         let row = row(&shown, cli);
@@ -53,17 +53,17 @@ fn a_cli_is_installed_and_not_logged_in_when_it_has_no_credentials() {
 
 #[test]
 fn a_cli_is_logged_in_when_a_variable_says_so() {
-    let line = Line::new().cli("claude", "echo 1.0").cli("codex", "echo 1.0");
-    let line = line.env("ANTHROPIC_API_KEY", "k").env("OPENAI_API_KEY", "k");
-    let shown = line.run(&["doctor"]).exits(0).stdout;
+    let gateway = TestGateway::new().cli("claude", "echo 1.0").cli("codex", "echo 1.0");
+    let gateway = gateway.env("ANTHROPIC_API_KEY", "k").env("OPENAI_API_KEY", "k");
+    let shown = gateway.run(&["doctor"]).exits(0).stdout;
     assert!(row(&shown, "claude").starts_with("✓ "), "{shown}");
     assert!(row(&shown, "codex").starts_with("! "), "codex does not look at this one: {shown}");
 }
 
 #[test]
 fn health_says_whether_a_cli_is_logged_in() {
-    let line = Line::new().cli("codex", "echo 1.0").start();
-    let told = line.get("/health/providers").json();
+    let gateway = TestGateway::new().cli("codex", "echo 1.0").start();
+    let told = gateway.get("/health/providers").json();
     let codex = told["providers"].as_array().unwrap().iter().find(|one| one["name"] == "codex").unwrap();
     assert_eq!((&codex["logged_in"], &codex["healthy"]), (&false.into(), &true.into()), "{told}");
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::agent::{calls, on, says};
-use crate::line::Line;
 use crate::look::until;
 use crate::service::Service;
+use crate::test_gateway::TestGateway;
 
 /// A provider as the adapter protocol describes one, in TOML.
 const CAMEL: &str = "[new-provider]\ncommand = 'new-cli'\ndefaultArgs = ['--print', '--model={model}']\n\
@@ -22,19 +22,20 @@ const SNAKE: &str = "[new-provider]\ncommand = 'new-cli'\ndefault_args = ['--pri
 #[test]
 fn a_provider_is_read_when_its_fields_have_the_adapters_names() {
     for file in [CAMEL, SNAKE] {
-        let line = Line::new().cli("new-cli", "note \"$@\"; echo mine").config("providers.toml", file).start();
-        assert_eq!(line.chat("hi").model("new-provider").send().content(), "mine");
-        assert_eq!(line.argv("new-cli"), ["--print", "--model=large"]);
-        assert_eq!(line.noted("new-cli.stdin"), "--- USER TASK ---\nhi");
-        line.chat("hi").model("new-provider/small").send().content();
-        assert_eq!(line.argv("new-cli"), ["--print", "--model=small"]);
-        let list = line.get("/v1/models").json();
+        let gateway =
+            TestGateway::new().cli("new-cli", "note \"$@\"; echo mine").config("providers.toml", file).start();
+        assert_eq!(gateway.chat("hi").model("new-provider").send().content(), "mine");
+        assert_eq!(gateway.argv("new-cli"), ["--print", "--model=large"]);
+        assert_eq!(gateway.noted("new-cli.stdin"), "--- USER TASK ---\nhi");
+        gateway.chat("hi").model("new-provider/small").send().content();
+        assert_eq!(gateway.argv("new-cli"), ["--print", "--model=small"]);
+        let list = gateway.get("/v1/models").json();
         let named = |id: &str| list["data"].as_array().unwrap().iter().find(|model| model["id"] == id).unwrap().clone();
         assert_eq!((&named("new-provider")["name"], &named("agent")["name"]), (&json!("Large Model"), &json!(null)));
         assert_eq!(named("new-provider/small")["name"], "Small Model");
-        let listed = line.run(&["models"]).exits(0).stdout;
+        let listed = gateway.run(&["models"]).exits(0).stdout;
         assert!(listed.contains("new-provider (Small Model: small) in "), "{listed}");
-        let check = line.run(&["check", "new-provider"]).exits(0).stdout;
+        let check = gateway.run(&["check", "new-provider"]).exits(0).stdout;
         assert!(check.contains("  timeout 2m in all"), "{check}");
         assert!(check.contains("timeout: 120000 has no unit and is read as milliseconds (2m)"), "{check}");
         assert!(check.contains("new-provider cannot honour maxTokens; ignored"), "{check}");
@@ -50,11 +51,11 @@ fn the_same_names_are_read_when_the_router_describes_the_provider() {
     for config in [camel, snake] {
         let models = "models: [{modelId: large, name: Large Model}, small]";
         let file = format!("providers: [{{name: p, type: agent, config: {{{config}}}, {models}}}]\n");
-        let line = Line::new().cli("new-cli", "note \"$@\"; echo mine").config("router.yaml", &file).start();
-        assert_eq!(line.chat("hi").model("p").send().content(), "mine");
-        assert_eq!(line.argv("new-cli"), ["--print", "--limit=4096", "\n--- USER TASK ---\nhi"]);
-        assert!(line.log().contains("provider p: timeout: 120000 has no unit"), "{}", line.log());
-        let list = line.get("/v1/models").json();
+        let gateway = TestGateway::new().cli("new-cli", "note \"$@\"; echo mine").config("router.yaml", &file).start();
+        assert_eq!(gateway.chat("hi").model("p").send().content(), "mine");
+        assert_eq!(gateway.argv("new-cli"), ["--print", "--limit=4096", "\n--- USER TASK ---\nhi"]);
+        assert!(gateway.log().contains("provider p: timeout: 120000 has no unit"), "{}", gateway.log());
+        let list = gateway.get("/v1/models").json();
         let named: Vec<(&str, Option<&str>)> = list["data"]
             .as_array()
             .unwrap()
@@ -75,11 +76,11 @@ fn the_same_names_are_read_when_the_router_describes_the_provider() {
 #[test]
 fn a_field_is_an_error_when_it_is_given_under_two_names() {
     let toml = CAMEL.replace("command =", "program = 'x'\ncommand =");
-    let ran = Line::new().config("providers.toml", &toml).run(&["check"]).exits(3);
+    let ran = TestGateway::new().config("providers.toml", &toml).run(&["check"]).exits(3);
     assert!(ran.stderr.contains("duplicate field `program`"), "{ran:?}");
     for config in ["command: a, program: b, format: text", "maxTokens: 1, max_tokens: 2", "model: a, defaultModel: b"] {
         let file = format!("providers: [{{name: codex, type: agent, config: {{{config}}}}}]\n");
-        let ran = Line::new().config("router.yaml", &file).run(&["check"]).exits(3);
+        let ran = TestGateway::new().config("router.yaml", &file).run(&["check"]).exits(3);
         assert!(ran.stderr.contains("are the same field"), "{config} {ran:?}");
     }
 }
@@ -92,9 +93,11 @@ fn max_tokens_bound_the_answer_when_the_client_does_not() {
          - {{name: api, type: api, config: {{base_url: '{}', model: m, max_tokens: 200}}}}\n",
         llm.url
     );
-    let line =
-        Line::new().cli("exe", "cat >\"$seen/request\"; answers \"$1\" done").config("router.yaml", &router).start();
-    let asked = |line: &Line| serde_json::from_str::<serde_json::Value>(&line.noted("request")).unwrap();
+    let line = TestGateway::new()
+        .cli("exe", "cat >\"$seen/request\"; answers \"$1\" done")
+        .config("router.yaml", &router)
+        .start();
+    let asked = |line: &TestGateway| serde_json::from_str::<serde_json::Value>(&line.noted("request")).unwrap();
     line.chat("hi").model("exe").send().content();
     assert_eq!(asked(&line)["max_tokens"], 100);
     line.chat("hi").model("exe").with("max_tokens", 7).send().content();
@@ -107,12 +110,13 @@ fn max_tokens_bound_the_answer_when_the_client_does_not() {
 
 #[test]
 fn a_bare_number_is_refused_when_it_could_be_seconds_or_milliseconds() {
-    let line = |timeout: u64| Line::new().cli("codex", "").model("m", json!({"driver": "codex", "timeout": timeout}));
-    let ran = line(30_000).run(&["check"]).exits(3);
+    let gateway =
+        |timeout: u64| TestGateway::new().cli("codex", "").model("m", json!({"driver": "codex", "timeout": timeout}));
+    let ran = gateway(30_000).run(&["check"]).exits(3);
     assert!(ran.stderr.contains("30000 could be seconds or milliseconds"), "{ran:?}");
-    let shown = line(7200).run(&["check", "m"]).exits(0).stdout;
+    let shown = gateway(7200).run(&["check", "m"]).exits(0).stdout;
     assert!(shown.contains("  timeout 2h in all"), "{shown}");
-    let shown = line(120_000).run(&["check", "m"]).exits(0).stdout;
+    let shown = gateway(120_000).run(&["check", "m"]).exits(0).stdout;
     assert!(shown.contains("  timeout 2m in all") && shown.contains("model m: timeout: 120000 has no unit"), "{shown}");
 }
 
@@ -120,39 +124,43 @@ fn a_bare_number_is_refused_when_it_could_be_seconds_or_milliseconds() {
 fn an_option_is_passed_on_to_the_executable_when_it_is_not_ours() {
     let router =
         "providers: [{name: p, type: cli, config: {path: p, custom_option: value, timout: 5, options: {a: 1}}}]\n";
-    let line =
-        Line::new().cli("p", "cat >\"$seen/request\"; answers \"$1\" done").config("router.yaml", router).start();
-    line.chat("hi").model("p").send().content();
-    let request: serde_json::Value = serde_json::from_str(&line.noted("request")).unwrap();
+    let gateway = TestGateway::new()
+        .cli("p", "cat >\"$seen/request\"; answers \"$1\" done")
+        .config("router.yaml", router)
+        .start();
+    gateway.chat("hi").model("p").send().content();
+    let request: serde_json::Value = serde_json::from_str(&gateway.noted("request")).unwrap();
     assert_eq!(request["config"], json!({"custom_option": "value", "timout": 5, "a": 1}));
-    let log = line.log();
+    let log = gateway.log();
     assert!(log.contains("`custom_option` is not a key of ours and is passed on to the executable"), "{log}");
     assert!(log.contains("did you mean `timeout`?"), "{log}");
     let twice = router.replace("{a: 1}", "{custom_option: 1}");
-    let ran = Line::new().config("router.yaml", &twice).run(&["check"]).exits(3);
+    let ran = TestGateway::new().config("router.yaml", &twice).run(&["check"]).exits(3);
     assert!(ran.stderr.contains("`custom_option` is there twice"), "{ran:?}");
 }
 
 #[test]
 fn the_router_file_of_specular_is_read_when_there_is_no_other() {
     let router = |name: &str| format!("providers: [{{name: {name}, type: cli, config: {{path: p}}}}]\n");
-    let line = Line::new().cli("p", "answers \"$1\" done").file(".specular/router.yaml", &router("theirs"));
-    let line = line.file(".specular/models.json", "not for us");
-    let shown = line.run(&["check", "theirs"]).exits(0).stdout;
+    let gateway = TestGateway::new().cli("p", "answers \"$1\" done").file(".specular/router.yaml", &router("theirs"));
+    let gateway = gateway.file(".specular/models.json", "not for us");
+    let shown = gateway.run(&["check", "theirs"]).exits(0).stdout;
     assert!(shown.contains("/.specular/router.yaml") && shown.contains("move it to .trunkline/router.yaml"), "{shown}");
-    let line = line.file(".trunkline/router.yaml", &router("ours"));
-    let shown = line.run(&["check", "ours"]).exits(0).stdout;
+    let gateway = gateway.file(".trunkline/router.yaml", &router("ours"));
+    let shown = gateway.run(&["check", "ours"]).exits(0).stdout;
     assert!(!shown.contains(".specular"), "{shown}");
-    line.run(&["check", "theirs"]).exits(3);
+    gateway.run(&["check", "theirs"]).exits(3);
 }
 
 #[test]
 fn the_example_of_a_router_file_is_valid_and_documented() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let example = fs::read_to_string(root.join("examples/router.example.yaml")).unwrap();
-    let line =
-        Line::new().cli("ollama-provider", "answers \"$1\" done").cli("claude", "").config("router.yaml", &example);
-    let shown = line.env("OPENAI_API_KEY", "k").run(&["check"]);
+    let gateway = TestGateway::new()
+        .cli("ollama-provider", "answers \"$1\" done")
+        .cli("claude", "")
+        .config("router.yaml", &example);
+    let shown = gateway.env("OPENAI_API_KEY", "k").run(&["check"]);
     assert!(shown.stderr.is_empty() && shown.stdout.contains("\nollama\n"), "{shown:?}");
     // The command that docs/PROVIDERS.md names installs a program of this name.
     assert!(
@@ -165,10 +173,11 @@ fn the_example_of_a_router_file_is_valid_and_documented() {
 
 #[test]
 fn options_of_the_backend_are_warned_about_when_there_is_no_backend() {
-    let line = Line::new().cli("codex", "").env("BACKEND_MODEL", "opus").env("BACKEND_MAX_TURNS", "3").start();
+    let gateway =
+        TestGateway::new().cli("codex", "").env("BACKEND_MODEL", "opus").env("BACKEND_MAX_TURNS", "3").start();
     let expected = "BACKEND_MODEL, BACKEND_MAX_TURNS are set, but AGENT_BACKEND is not: ignored";
-    assert!(line.log().contains(expected) && line.log().contains("trunkline discord"), "{}", line.log());
-    let used = Line::new().cli("codex", "").env("AGENT_BACKEND", "codex").env("BACKEND_MODEL", "o3").start();
+    assert!(gateway.log().contains(expected) && gateway.log().contains("trunkline discord"), "{}", gateway.log());
+    let used = TestGateway::new().cli("codex", "").env("AGENT_BACKEND", "codex").env("BACKEND_MODEL", "o3").start();
     assert!(!used.log().contains("BACKEND_MODEL"), "{}", used.log());
 }
 
@@ -180,40 +189,42 @@ fn the_agent_reads_elsewhere_when_it_is_allowed_to() {
     let read = || calls("Look.", &[("c1", "read_file", json!({"path": notes}))]);
     let write = || calls("Change.", &[("c2", "write_file", json!({"path": notes, "content": "x"}))]);
     let llm = Service::new([read(), write(), says("done"), read(), says("done")]);
-    let line = on(Line::new(), &llm);
+    let gateway = on(TestGateway::new(), &llm);
     let folder = docs.path().to_str().unwrap();
-    line.run(&["agent", "--allow-read", folder, "-p", "look there"]).exits(0);
+    gateway.run(&["agent", "--allow-read", folder, "-p", "look there"]).exits(0);
     let results = crate::agent::told(&llm, 2);
     let results: Vec<&str> = results.iter().filter(|(role, _)| role == "tool").map(|(_, text)| text.as_str()).collect();
     assert_eq!(results[0], "the keeper is Ingrid");
     assert!(results[1].contains("outside the workspace"), "{results:?}");
     assert_eq!(fs::read_to_string(&notes).unwrap(), "the keeper is Ingrid");
-    line.run(&["agent", "-p", "look there"]).exits(0);
+    gateway.run(&["agent", "-p", "look there"]).exits(0);
     let refused = crate::agent::told(&llm, 4);
     assert!(refused.last().unwrap().1.contains("outside the workspace"), "{refused:?}");
     for wrong in ["/no/such/folder", notes.to_str().unwrap()] {
-        let ran = line.run(&["agent", "--allow-read", wrong, "-p", "hi"]).exits(2);
+        let ran = gateway.run(&["agent", "--allow-read", wrong, "-p", "hi"]).exits(2);
         assert!(ran.stderr.contains("--allow-read"), "{ran:?}");
     }
 }
 
 #[test]
 fn runs_show_the_latest_words_when_a_conversation_is_told_anew() {
-    let line =
-        Line::new().cli("codex", "cat >/dev/null; codex_answers done").model("m", json!({"driver": "codex"})).start();
+    let gateway = TestGateway::new()
+        .cli("codex", "cat >/dev/null; codex_answers done")
+        .model("m", json!({"driver": "codex"}))
+        .start();
     let messages = json!([
         {"role": "user", "content": "the first words"},
         {"role": "assistant", "content": "an answer"},
         {"role": "user", "content": "the latest words"},
     ]);
-    line.chat("").with_messages(messages.as_array().unwrap().clone()).send().content();
+    gateway.chat("").with_messages(messages.as_array().unwrap().clone()).send().content();
     let mut listed = String::new();
     until("the run is listed", || {
-        listed = line.run(&["runs"]).exits(0).stdout;
+        listed = gateway.run(&["runs"]).exits(0).stdout;
         listed.lines().count() > 1
     });
     assert!(listed.lines().last().unwrap().ends_with("the latest words") && !listed.contains("[User]"), "{listed}");
     let id = listed.lines().last().unwrap().split(' ').next().unwrap().to_owned();
-    let shown = line.run(&["runs", "show", &id]).exits(0).stdout;
+    let shown = gateway.run(&["runs", "show", &id]).exits(0).stdout;
     assert!(shown.contains("prompt    the latest words"), "{shown}");
 }

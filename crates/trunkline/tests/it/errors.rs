@@ -2,19 +2,19 @@
 
 use serde_json::json;
 
-use crate::line::Line;
+use crate::test_gateway::TestGateway;
 
-fn replaying(cli: &str, recording: &str) -> Line {
-    Line::new().cli(cli, &format!("replay {recording}")).model("m", json!({"driver": cli})).start()
+fn replaying(cli: &str, recording: &str) -> TestGateway {
+    TestGateway::new().cli(cli, &format!("replay {recording}")).model("m", json!({"driver": cli})).start()
 }
 
 #[test]
 fn a_cli_that_fails_is_said_to_have_failed_in_its_own_words() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", "printf '\\033[31mthe disk is made of cheese\\033[0m\\n' >&2; exit 1")
         .model("m", json!({"driver": "codex"}))
         .start();
-    for ask in [line.chat("hi"), line.chat("hi").streamed()] {
+    for ask in [gateway.chat("hi"), gateway.chat("hi").streamed()] {
         let reply = ask.send();
         let error = reply.error(500);
         let expected = json!({"message": "CLI failed: the disk is made of cheese", "type": "cli_error", "code": "unknown", "param": null,
@@ -48,7 +48,7 @@ fn a_quota_that_is_used_up_is_not_worth_a_repeat() {
 fn an_error_event_fails_the_turn_whatever_the_exit_status() {
     let error = replaying("opencode", "opencode/run_attach_err401").chat("hi").send().error(500);
     assert_eq!(error["code"], "authentication");
-    let error = Line::new()
+    let error = TestGateway::new()
         .cli("ax-glm", "replay ax/glm_401")
         .model("m", json!({"driver": "ax-glm"}))
         .start()
@@ -60,8 +60,8 @@ fn an_error_event_fails_the_turn_whatever_the_exit_status() {
 
 #[test]
 fn case_18_a_failure_in_the_middle_of_a_stream_is_its_last_frame() {
-    let line = replaying("gemini", "gemini/drop-stream-json");
-    let reply = line.chat("hi").streamed().send();
+    let gateway = replaying("gemini", "gemini/drop-stream-json");
+    let reply = gateway.chat("hi").streamed().send();
     assert_eq!(reply.streamed_text(), "Hello from");
     let frames = reply.frames();
     let (last, before) = frames.split_last().unwrap();
@@ -75,41 +75,42 @@ fn case_18_a_failure_in_the_middle_of_a_stream_is_its_last_frame() {
 #[test]
 fn case_29_a_secret_that_a_cli_prints_is_masked() {
     let secret = "quite-a-secret-0123456789";
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("gemini", "echo \"bad key $GEMINI_API_KEY\" >&2; exit 1")
         .model("m", json!({"driver": "gemini"}))
         .env("GEMINI_API_KEY", secret)
         .args(&["-vv"])
         .start();
-    assert_eq!(line.chat("hi").send().error(500)["detail"], "bad key ***");
-    assert!(!line.log().contains(secret), "{}", line.log());
+    assert_eq!(gateway.chat("hi").send().error(500)["detail"], "bad key ***");
+    assert!(!gateway.log().contains(secret), "{}", gateway.log());
 }
 
 #[test]
 fn a_request_that_makes_no_sense_is_refused_before_anything_runs() {
-    let line = Line::new().cli("codex", "tell ran").model("m", json!({"driver": "codex"})).start();
-    assert_eq!(line.chat("hi").with("messages", "x").with("n", 2).send().error(400)["param"], "n");
-    assert_eq!(line.chat(" ").send().error(400)["param"], "messages");
-    assert_eq!(line.chat("nul \0").send().error(400)["param"], "messages[0].content");
-    assert_eq!(line.get("/v1/nothing").error(404)["code"], "unknown_url");
-    assert!(!line.path("seen/ran").exists());
+    let gateway = TestGateway::new().cli("codex", "tell ran").model("m", json!({"driver": "codex"})).start();
+    assert_eq!(gateway.chat("hi").with("messages", "x").with("n", 2).send().error(400)["param"], "n");
+    assert_eq!(gateway.chat(" ").send().error(400)["param"], "messages");
+    assert_eq!(gateway.chat("nul \0").send().error(400)["param"], "messages[0].content");
+    assert_eq!(gateway.get("/v1/nothing").error(404)["code"], "unknown_url");
+    assert!(!gateway.path("seen/ran").exists());
 }
 
 #[test]
 fn case_42_an_answer_that_is_complete_stays_one_whatever_the_exit_status() {
-    let line = Line::new().cli("codex", "codex_answers done; exit 1").model("m", json!({"driver": "codex"})).start();
-    assert_eq!(line.chat("hi").send().content(), "done");
+    let gateway =
+        TestGateway::new().cli("codex", "codex_answers done; exit 1").model("m", json!({"driver": "codex"})).start();
+    assert_eq!(gateway.chat("hi").send().content(), "done");
 }
 
 #[test]
 fn a_body_that_is_too_large_is_refused() {
-    let line = Line::new().cli("codex", "tell ran").model("m", json!({"driver": "codex"})).start();
+    let gateway = TestGateway::new().cli("codex", "tell ran").model("m", json!({"driver": "codex"})).start();
     let head = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        line.address(),
+        gateway.address(),
         33 * 1024 * 1024
     );
-    let error = crate::http::exchange(line.address(), &head).finish().error(413);
+    let error = crate::http::exchange(gateway.address(), &head).finish().error(413);
     assert_eq!(error["code"], "request_too_large");
-    assert!(!line.path("seen/ran").exists());
+    assert!(!gateway.path("seen/ran").exists());
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::line::PATIENCE;
+use crate::test_gateway::PATIENCE;
 
 /// A chat request that is being put together.
 pub(crate) struct Ask {
@@ -194,12 +194,12 @@ impl Reply {
 fn unchunk(mut body: &[u8]) -> Vec<u8> {
     let mut whole = Vec::new();
     loop {
-        let line = body.windows(2).position(|part| part == b"\r\n").expect("a body that ends with an empty chunk");
-        let length = usize::from_str_radix(std::str::from_utf8(&body[..line]).unwrap(), 16).unwrap();
+        let gateway = body.windows(2).position(|part| part == b"\r\n").expect("a body that ends with an empty chunk");
+        let length = usize::from_str_radix(std::str::from_utf8(&body[..gateway]).unwrap(), 16).unwrap();
         if length == 0 {
             return whole;
         }
-        whole.extend_from_slice(&body[line + 2..][..length]);
-        body = &body[line + 2 + length + 2..];
+        whole.extend_from_slice(&body[gateway + 2..][..length]);
+        body = &body[gateway + 2 + length + 2..];
     }
 }

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use crate::database::Database;
 use crate::http::Reply;
-use crate::line::Line;
 use crate::look::{all_gone, until};
+use crate::test_gateway::TestGateway;
 
-fn killed(script: &str, phase: &str) -> (Line, Vec<Value>) {
-    let mut line = Line::new()
+fn killed(script: &str, phase: &str) -> (TestGateway, Vec<Value>) {
+    let mut line = TestGateway::new()
         .cli("codex", script)
         .model("m", json!({"driver": "codex", "worktree": true}))
         .args(&["--max-runs", "1"])
@@ -43,19 +43,19 @@ fn killed(script: &str, phase: &str) -> (Line, Vec<Value>) {
     (line, runs)
 }
 
-fn runs(line: &Line) -> Vec<Value> {
-    line.get("/v1/runs").json()["data"].as_array().unwrap().clone()
+fn runs(gateway: &TestGateway) -> Vec<Value> {
+    gateway.get("/v1/runs").json()["data"].as_array().unwrap().clone()
 }
 
 /// The log of the only run, as it is on disk.
-fn logged(line: &Line) -> String {
-    let folders = fs::read_dir(line.path("state/runs")).unwrap().map(|folder| folder.unwrap().path());
+fn logged(gateway: &TestGateway) -> String {
+    let folders = fs::read_dir(gateway.path("state/runs")).unwrap().map(|folder| folder.unwrap().path());
     let logs = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().map(|log| log.unwrap().path());
     logs.filter_map(|log| fs::read_to_string(log).ok()).collect()
 }
 
-fn events(line: &Line, id: &str) -> Reply {
-    line.get(&format!("/v1/runs/{id}/events"))
+fn events(gateway: &TestGateway, id: &str) -> Reply {
+    gateway.get(&format!("/v1/runs/{id}/events"))
 }
 
 #[test]
@@ -92,14 +92,15 @@ fn case_37_a_gateway_that_is_killed_while_a_tool_runs() {
 
 #[test]
 fn a_gateway_that_is_killed_after_the_result_has_nothing_to_interrupt() {
-    let mut line = Line::new().cli("codex", "codex_answers done").model("m", json!({"driver": "codex"})).start();
-    let reply = line.chat("hi").send();
+    let mut gateway =
+        TestGateway::new().cli("codex", "codex_answers done").model("m", json!({"driver": "codex"})).start();
+    let reply = gateway.chat("hi").send();
     assert_eq!(reply.content(), "done");
-    until("it is written down", || runs(&line)[0]["state"] == "finished");
-    line.kill();
-    line.restart();
-    assert_eq!(runs(&line)[0]["state"], "finished");
-    let frames = events(&line, reply.header("x-trunkline-run").unwrap()).frames();
+    until("it is written down", || runs(&gateway)[0]["state"] == "finished");
+    gateway.kill();
+    gateway.restart();
+    assert_eq!(runs(&gateway)[0]["state"], "finished");
+    let frames = events(&gateway, reply.header("x-trunkline-run").unwrap()).frames();
     assert_eq!(frames.last().unwrap()["event"]["content"], "done");
 }
 
@@ -111,7 +112,8 @@ fn a_session_whose_turn_was_killed_goes_on_with_its_work() {
         2) echo half >half.txt; tell pid $$; hang ;;
         *) codex_answers \"$(cat half.txt)\" ;;
         esac";
-    let mut line = Line::new().cli("codex", script).model("m", json!({"driver": "codex", "worktree": true})).start();
+    let mut line =
+        TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex", "worktree": true})).start();
     let first = line.chat("hi").send();
     assert_eq!(first.content(), "first");
     let session = first.header("x-trunkline-session").unwrap().to_owned();
@@ -128,7 +130,7 @@ fn a_session_whose_turn_was_killed_goes_on_with_its_work() {
 
 #[test]
 fn a_gateway_of_another_container_is_known_to_be_dead() {
-    let mut line = Line::new().cli("codex", "tell pid $$; hang").model("m", json!({"driver": "codex"})).start();
+    let mut line = TestGateway::new().cli("codex", "tell pid $$; hang").model("m", json!({"driver": "codex"})).start();
     let waiting = line.chat("hi").open();
     line.told("pid");
     until("its row says that it runs", || runs(&line)[0]["state"] == "running");
@@ -146,26 +148,26 @@ fn a_gateway_of_another_container_is_known_to_be_dead() {
 #[test]
 fn a_key_is_that_of_the_same_run_after_a_kill() {
     let script = "counted >/dev/null; tell pid $$; hang";
-    let mut line = Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
-    let first = line.chat("hi").header("idempotency-key", "k").open();
-    line.told("pid");
-    line.kill();
+    let mut gateway = TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
+    let first = gateway.chat("hi").header("idempotency-key", "k").open();
+    gateway.told("pid");
+    gateway.kill();
     drop(first);
-    line.restart();
-    let again = line.chat("hi").header("idempotency-key", "k").send();
+    gateway.restart();
+    let again = gateway.chat("hi").header("idempotency-key", "k").send();
     assert_eq!((again.status, again.header("idempotent-replayed")), (500, Some("true")), "{again:?}");
     assert!(again.body.contains("interrupted"), "{again:?}");
-    assert_eq!(runs(&line).len(), 1);
+    assert_eq!(runs(&gateway).len(), 1);
 }
 
 #[test]
 fn two_gateways_on_one_state_see_each_others_runs_and_interrupt_none() {
     let slow = "tell pid $$; codex_says one; await go; codex_answers two";
-    let line = Line::new().cli("codex", slow).model("m", json!({"driver": "codex"})).start();
-    let mut stream = line.chat("hi").streamed().header("idempotency-key", "k").open();
+    let gateway = TestGateway::new().cli("codex", slow).model("m", json!({"driver": "codex"})).start();
+    let mut stream = gateway.chat("hi").streamed().header("idempotency-key", "k").open();
     stream.until("one");
-    let other = line.beside();
-    let run = runs(&line)[0]["id"].as_str().unwrap().to_owned();
+    let other = gateway.beside();
+    let run = runs(&gateway)[0]["id"].as_str().unwrap().to_owned();
     let seen = |path: &str| {
         let address = other.address();
         let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
@@ -174,7 +176,7 @@ fn two_gateways_on_one_state_see_each_others_runs_and_interrupt_none() {
     assert_eq!(seen(&format!("/v1/runs/{run}")).finish().json()["state"], "running");
     let following = seen(&format!("/v1/runs/{run}/events"));
     let joining = other.chat("m", "hi").streamed().header("idempotency-key", "k").open();
-    line.tell("go");
+    gateway.tell("go");
     let last = following.finish().frames().pop().unwrap();
     assert_eq!(last["event"]["type"], "finished");
     let (first, joined) = (stream.finish(), joining.finish());

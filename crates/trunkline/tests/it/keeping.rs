@@ -7,13 +7,13 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::database::Database;
-use crate::line::Line;
 use crate::look::until;
+use crate::test_gateway::TestGateway;
 
-fn line() -> Line {
+fn gateway() -> TestGateway {
     let script = "note \"$@\"; echo '{\"type\":\"thread.started\",\"thread_id\":\"0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f\"}'; \
         codex_answers done";
-    Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).unprivileged()
+    TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).unprivileged()
 }
 
 fn mode(path: &Path, mode: u32) {
@@ -43,7 +43,7 @@ fn case_74_one_that_cannot_be_used_is_refused_with_a_word_about_what_to_do() {
         ("a read-only folder", &read_only_folder, "choose another --state"),
         ("a folder", &a_folder, "choose another --state"),
     ] {
-        let line = line();
+        let line = gateway();
         line.run(&["run", "-m", "m", "hi"]).exits(0);
         let path = line.path("state/trunkline.db");
         spoil(&path);
@@ -65,7 +65,7 @@ fn case_74_one_that_cannot_be_used_is_refused_with_a_word_about_what_to_do() {
 
 #[test]
 fn doctor_says_how_the_memory_is() {
-    let line = line();
+    let line = gateway();
     let none = line.run(&["doctor", "--port", "1"]).exits(0);
     assert!(none.stdout.contains("- memory: none yet"), "{none:?}");
     line.run(&["run", "-m", "m", "hi"]).exits(0);
@@ -76,7 +76,7 @@ fn doctor_says_how_the_memory_is() {
 
 #[test]
 fn one_that_takes_nothing_any_more_stops_no_turn() {
-    let line = line().start();
+    let line = gateway().start();
     line.chat("first").send().content();
     let path = line.path("state/trunkline.db");
     let mut other = Database::open(&path);

@@ -5,14 +5,14 @@ use std::net::TcpStream;
 use serde_json::json;
 
 use crate::http::{Ask, exchange};
-use crate::line::Line;
 use crate::look::until;
 use crate::metrics::figure;
+use crate::test_gateway::TestGateway;
 
 const SLOW: &str = "tell pid $$; await go; codex_answers done";
 
-fn gateway(script: &str, args: &[&str]) -> Line {
-    Line::new()
+fn gateway(script: &str, args: &[&str]) -> TestGateway {
+    TestGateway::new()
         .cli("codex", script)
         .model("m", json!({"driver": "codex"}))
         .env("TRUNKLINE_API_KEYS", "alice,bob")
@@ -21,7 +21,7 @@ fn gateway(script: &str, args: &[&str]) -> Line {
 }
 
 /// A gateway that may open only this many files more than it has open after a run.
-fn short_of_files(more: u64) -> Line {
+fn short_of_files(more: u64) -> TestGateway {
     let mut line = gateway("codex_answers done", &["--metrics", "127.0.0.1:0"]);
     ask(&line).send().content();
     let open = figure(&line, "open_files").unwrap();
@@ -31,12 +31,12 @@ fn short_of_files(more: u64) -> Line {
     line
 }
 
-fn ask(line: &Line) -> Ask {
-    line.chat("hi").header("authorization", "Bearer alice")
+fn ask(gateway: &TestGateway) -> Ask {
+    gateway.chat("hi").header("authorization", "Bearer alice")
 }
 
-fn connected(line: &Line) -> TcpStream {
-    TcpStream::connect(line.address()).unwrap()
+fn connected(gateway: &TestGateway) -> TcpStream {
+    TcpStream::connect(gateway.address()).unwrap()
 }
 
 #[test]
@@ -84,11 +84,13 @@ fn a_key_of_the_file_has_limits_of_its_own() {
     // The digests of `alice` and `bob`.
     let digest = |key: &str| blake3::hash(key.as_bytes()).to_hex().to_string();
     let keys = format!("{} rpm=1 runs=1 # alice\n\n{}\n", digest("alice"), digest("bob"));
-    let line =
-        Line::new().cli("codex", "codex_answers done").model("m", json!({"driver": "codex"})).file("keys", &keys);
-    let path = line.repo().join("keys");
-    let line = line.args(&["--keys-file", path.to_str().unwrap()]).start();
-    let with = |key: &str| line.chat("hi").header("authorization", &format!("Bearer {key}")).send();
+    let gateway = TestGateway::new()
+        .cli("codex", "codex_answers done")
+        .model("m", json!({"driver": "codex"}))
+        .file("keys", &keys);
+    let path = gateway.repo().join("keys");
+    let gateway = gateway.args(&["--keys-file", path.to_str().unwrap()]).start();
+    let with = |key: &str| gateway.chat("hi").header("authorization", &format!("Bearer {key}")).send();
     with("alice").content();
     with("alice").error(429);
     with("bob").content();
@@ -139,31 +141,31 @@ fn a_key_that_has_its_share_of_the_queue_is_told_429_and_a_full_gateway_503() {
 #[test]
 fn case_20_a_silent_stream_says_what_it_waits_for() {
     let tool = r#"{"type":"item.started","item":{"id":"i","type":"command_execution","command":"make","status":"in_progress"}}"#;
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", &format!("echo '{tool}'; await go; codex_answers done"))
         .model("m", json!({"driver": "codex"}))
         .start();
-    let mut stream = line.chat("hi").streamed().open();
+    let mut stream = gateway.chat("hi").streamed().open();
     stream.until(": running command_execution for ");
     stream.until(": keep-alive\n\n");
-    line.tell("go");
+    gateway.tell("go");
     assert_eq!(stream.finish().streamed_text(), "done");
 }
 
 #[test]
 fn case_53_a_gateway_out_of_descriptors_goes_on_when_there_are_some() {
-    let line = short_of_files(8);
-    let held: Vec<_> = (0..20).map(|_| connected(&line)).collect();
-    until("it notices", || line.log().contains("cannot accept a connection"));
+    let gateway = short_of_files(8);
+    let held: Vec<_> = (0..20).map(|_| connected(&gateway)).collect();
+    until("it notices", || gateway.log().contains("cannot accept a connection"));
     // Accepted by the kernel, and by nobody else.
-    let waiting: Vec<_> = (0..20).map(|_| ask(&line).open()).collect();
+    let waiting: Vec<_> = (0..20).map(|_| ask(&gateway).open()).collect();
     drop(held);
     // Who came in while there was nothing left for a run is told to come back; the others are served.
     for asked in waiting {
         let reply = asked.finish();
         assert!(reply.status == 200 || reply.error(503)["code"] == "overloaded", "{reply:?}");
     }
-    assert_eq!(ask(&line).send().content(), "done");
+    assert_eq!(ask(&gateway).send().content(), "done");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::line::PATIENCE;
+use crate::test_gateway::PATIENCE;
 
 /// Waits until `happened`, looking often.
 #[track_caller]
@@ -75,6 +75,6 @@ pub(crate) fn root_for(case: &str) -> bool {
 /// Says that a test is left out, in a line of its own that `cargo xtask test` counts. Not with `println`, which is shown only
 /// if a test fails.
 pub(crate) fn left_out(why: &str) {
-    let line = format!("left out: {why}\n");
-    let _unread = io::stdout().write_all(line.as_bytes());
+    let gateway = format!("left out: {why}\n");
+    let _unread = io::stdout().write_all(gateway.as_bytes());
 }

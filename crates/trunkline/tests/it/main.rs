@@ -8,9 +8,9 @@ mod database;
 #[expect(dead_code, reason = "the tests of the bridge itself use the rest")]
 mod fake_discord;
 mod http;
-mod line;
 mod look;
 mod service;
+mod test_gateway;
 mod trees;
 mod tty;
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::http::{Ask, Reply};
-use crate::line::Line;
+use crate::test_gateway::TestGateway;
 
 /// Answers with a number that grows, each time it is begun anew in a thread of its own; notes how it was asked.
 const CODEX: &str = "note \"$@\"; n=$(counted); thread=0000000$n-5bfb-49c6-b27e-b98fb2571b4f; \
@@ -11,27 +11,27 @@ const CODEX: &str = "note \"$@\"; n=$(counted); thread=0000000$n-5bfb-49c6-b27e-
     for arg in \"$@\"; do case $arg in 0000000*) thread=$arg;; esac; done; \
     echo '{\"type\":\"thread.started\",\"thread_id\":\"'$thread'\"}'; codex_answers \"answer $n\"";
 
-fn line(entry: Value) -> Line {
+fn gateway(entry: Value) -> TestGateway {
     let mut whole = json!({"driver": "codex"});
     whole.as_object_mut().unwrap().extend(entry.as_object().unwrap().clone());
-    Line::new().cli("codex", CODEX).model("m", whole).start()
+    TestGateway::new().cli("codex", CODEX).model("m", whole).start()
 }
 
 /// A request with this history, users and assistants by turns, that ends with a user.
-fn ask(line: &Line, said: &[&str]) -> Ask {
+fn ask(gateway: &TestGateway, said: &[&str]) -> Ask {
     let (last, before) = said.split_last().unwrap();
     let roles = ["user", "assistant"].into_iter().cycle();
-    before.iter().zip(roles).fold(line.chat(last), |ask, (text, role)| ask.after(role, *text))
+    before.iter().zip(roles).fold(gateway.chat(last), |ask, (text, role)| ask.after(role, *text))
 }
 
 /// Whether the agent went on by itself, and what it was told: all that is on its stdin.
 #[track_caller]
-fn told(line: &Line, reply: &Reply) -> (bool, String) {
+fn told(gateway: &TestGateway, reply: &Reply) -> (bool, String) {
     assert_eq!(reply.status, 200, "{reply:?}");
     let session = reply.json()["trunkline"]["session"].take();
     let resumed = session["resumed"].as_bool().unwrap();
     assert_eq!(session["how"], if resumed { json!("history") } else { Value::Null }, "{session}");
-    let asked = line.noted("asked");
+    let asked = gateway.noted("asked");
     let (argv, stdin) = asked.lines().last().unwrap().split_once('|').unwrap();
     assert_eq!(argv.contains(" resume "), resumed, "{argv}");
     (resumed, stdin.trim_end().to_owned())
@@ -42,7 +42,7 @@ const ALL: &str = "--- USER TASK --- [User] one  [Assistant] answer 1  [User] th
 
 #[test]
 fn the_second_request_of_a_conversation_goes_on_with_it() {
-    let mut line = line(json!({}));
+    let mut line = gateway(json!({}));
     let first = ask(&line, &["one"]).send();
     assert_eq!(told(&line, &first), (false, "--- USER TASK --- one".to_owned()));
     let second = ask(&line, &["one", "answer 1", "three"]).send();
@@ -58,20 +58,20 @@ fn the_second_request_of_a_conversation_goes_on_with_it() {
 /// What a client has an answer of it can go on with, however soon the gateway was killed after that.
 #[test]
 fn case_73_who_is_killed_right_after_an_answer_has_not_forgotten_it() {
-    let mut line = line(json!({}));
+    let mut gateway = gateway(json!({}));
     for round in 0..6 {
         let (one, answer) = (format!("one {round}"), format!("answer {}", 2 * round + 1));
-        let first = ask(&line, &[&one]).send();
-        line.kill();
-        line.restart();
+        let first = ask(&gateway, &[&one]).send();
+        gateway.kill();
+        gateway.restart();
         let by_id = first.header("x-trunkline-session").unwrap().to_owned();
         let second = if round % 2 == 0 {
-            ask(&line, &[&one, &answer, "three"]).send()
+            ask(&gateway, &[&one, &answer, "three"]).send()
         } else {
-            line.chat("three").header("x-trunkline-session", &by_id).send()
+            gateway.chat("three").header("x-trunkline-session", &by_id).send()
         };
         assert_eq!(second.header("x-trunkline-session"), Some(by_id.as_str()), "{round}: {second:?}");
-        assert!(line.noted("asked").lines().last().unwrap().contains(" resume "), "{round}");
+        assert!(gateway.noted("asked").lines().last().unwrap().contains(" resume "), "{round}");
     }
 }
 
@@ -79,12 +79,12 @@ fn case_73_who_is_killed_right_after_an_answer_has_not_forgotten_it() {
 fn a_stream_is_recognised_by_all_of_it_and_by_its_last_message() {
     let script = "note \"$@\"; echo '{\"type\":\"thread.started\",\"thread_id\":\"0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f\"}'; \
         codex_says 'let me see'; codex_answers 'it is four'";
-    let line = Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
+    let gateway = TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
     for how in ["all of it", "the last message"] {
-        let streamed = line.chat(how).streamed().send().streamed_text();
+        let streamed = gateway.chat(how).streamed().send().streamed_text();
         assert!(streamed.contains("let me see") && streamed.contains("it is four"), "{streamed}");
         let kept = if how == "all of it" { streamed.as_str() } else { "it is four" };
-        let next = line.chat("and now?").after("user", how).after("assistant", kept).streamed().send();
+        let next = gateway.chat("and now?").after("user", how).after("assistant", kept).streamed().send();
         let last = next.frames().pop().unwrap();
         assert_eq!(last["trunkline"]["session"]["how"], "history", "{how}: {last}");
     }
@@ -98,9 +98,9 @@ fn whatever_was_changed_begins_anew() {
         (&["answer 1", "one", "three"], "another order"),
         (&["one"], "the first answer again"),
     ] {
-        let line = line(json!({}));
-        ask(&line, &["one"]).send();
-        let (resumed, stdin) = told(&line, &ask(&line, said).send());
+        let gateway = gateway(json!({}));
+        ask(&gateway, &["one"]).send();
+        let (resumed, stdin) = told(&gateway, &ask(&gateway, said).send());
         assert!(!resumed, "{what}");
         assert!(said.iter().all(|text| stdin.contains(text)), "{what}: {stdin}");
     }
@@ -108,12 +108,12 @@ fn whatever_was_changed_begins_anew() {
 
 #[test]
 fn instructions_count_and_new_ones_begin_anew() {
-    let line = line(json!({}));
-    line.chat("one").after("system", "be brief").send();
+    let gateway = gateway(json!({}));
+    gateway.chat("one").after("system", "be brief").send();
     let said = |before: &str, after: Option<&str>| {
-        let ask = line.chat("three").after("system", before).after("user", "one").after("assistant", "answer 1");
+        let ask = gateway.chat("three").after("system", before).after("user", "one").after("assistant", "answer 1");
         let ask = after.into_iter().fold(ask, |ask, text| ask.after("system", text));
-        told(&line, &ask.send())
+        told(&gateway, &ask.send())
     };
     assert!(!said("be long", None).0);
     assert!(!said("be brief", Some("be kind")).0);
@@ -122,41 +122,41 @@ fn instructions_count_and_new_ones_begin_anew() {
 
 #[test]
 fn another_answer_to_the_same_question_begins_anew() {
-    let line = line(json!({}));
-    ask(&line, &["one"]).send();
+    let gateway = gateway(json!({}));
+    ask(&gateway, &["one"]).send();
     let said = ["one", "answer 1", "three"];
-    assert_eq!(told(&line, &ask(&line, &said).send()), (true, NEW.to_owned()));
-    assert_eq!(told(&line, &ask(&line, &said).send()), (false, ALL.to_owned()));
+    assert_eq!(told(&gateway, &ask(&gateway, &said).send()), (true, NEW.to_owned()));
+    assert_eq!(told(&gateway, &ask(&gateway, &said).send()), (false, ALL.to_owned()));
     // Both ways on are there.
     for (answer, going_on) in [("answer 2", true), ("answer 3", true), ("answer 4", false)] {
-        let reply = ask(&line, &["one", "answer 1", "three", answer, "five"]).send();
-        assert_eq!(told(&line, &reply).0, going_on, "{answer}");
+        let reply = ask(&gateway, &["one", "answer 1", "three", answer, "five"]).send();
+        assert_eq!(told(&gateway, &reply).0, going_on, "{answer}");
     }
 }
 
 #[test]
 fn two_who_go_on_at_once_do_not_meet() {
     let script = format!("[ -e \"$seen/slow\" ] && {{ rm \"$seen/slow\"; tell started; await go; }}; {CODEX}");
-    let line = Line::new().cli("codex", &script).model("m", json!({"driver": "codex"})).start();
-    ask(&line, &["one"]).send();
-    line.tell("slow");
+    let gateway = TestGateway::new().cli("codex", &script).model("m", json!({"driver": "codex"})).start();
+    ask(&gateway, &["one"]).send();
+    gateway.tell("slow");
     let said = ["one", "answer 1", "three"];
-    let slow = ask(&line, &said).open();
-    line.told("started");
-    let other = ask(&line, &said).send();
-    assert_eq!(told(&line, &other), (false, ALL.to_owned()), "it does not wait, and is not let in");
-    line.tell("go");
-    assert_eq!(told(&line, &slow.finish()), (true, NEW.to_owned()));
+    let slow = ask(&gateway, &said).open();
+    gateway.told("started");
+    let other = ask(&gateway, &said).send();
+    assert_eq!(told(&gateway, &other), (false, ALL.to_owned()), "it does not wait, and is not let in");
+    gateway.tell("go");
+    assert_eq!(told(&gateway, &slow.finish()), (true, NEW.to_owned()));
 }
 
 #[test]
 fn what_was_said_after_it_by_its_id_counts() {
-    let line = line(json!({}));
-    let first = ask(&line, &["one"]).send();
+    let gateway = gateway(json!({}));
+    let first = ask(&gateway, &["one"]).send();
     let id = first.header("x-trunkline-session").unwrap();
-    line.chat("in between").header("x-trunkline-session", id).send();
+    gateway.chat("in between").header("x-trunkline-session", id).send();
     let said = ["one", "answer 1", "three"];
-    assert_eq!(told(&line, &ask(&line, &said).send()), (false, ALL.to_owned()));
+    assert_eq!(told(&gateway, &ask(&gateway, &said).send()), (false, ALL.to_owned()));
 }
 
 #[test]
@@ -164,12 +164,12 @@ fn a_turn_that_failed_was_heard_all_the_same() {
     let script = format!(
         "[ -e \"$seen/fail\" ] && {{ rm \"$seen/fail\"; echo 'Error: 401 Unauthorized' >&2; exit 1; }}; {CODEX}"
     );
-    let line = Line::new().cli("codex", &script).model("m", json!({"driver": "codex"})).start();
-    ask(&line, &["one"]).send();
-    line.tell("fail");
+    let gateway = TestGateway::new().cli("codex", &script).model("m", json!({"driver": "codex"})).start();
+    ask(&gateway, &["one"]).send();
+    gateway.tell("fail");
     let said = ["one", "answer 1", "three"];
-    ask(&line, &said).send().error(500);
-    assert_eq!(told(&line, &ask(&line, &said).send()), (false, ALL.to_owned()));
+    ask(&gateway, &said).send().error(500);
+    assert_eq!(told(&gateway, &ask(&gateway, &said).send()), (false, ALL.to_owned()));
 }
 
 /// The smallest picture, and the same in other bytes.
@@ -189,12 +189,12 @@ fn pictures_that_were_shown_are_part_of_what_was_said() {
         ("shown twice", shown(&[PICTURE, PICTURE]), false),
         ("the same", shown(&[PICTURE]), true),
     ] {
-        let line = line(json!({}));
-        line.chat("one").image(PICTURE).send().content();
-        let reply = line.chat("three").after("user", resent).after("assistant", "answer 1").send();
-        assert_eq!(told(&line, &reply).0, resumed, "{case}");
+        let gateway = gateway(json!({}));
+        gateway.chat("one").image(PICTURE).send().content();
+        let reply = gateway.chat("three").after("user", resent).after("assistant", "answer 1").send();
+        assert_eq!(told(&gateway, &reply).0, resumed, "{case}");
         if resumed {
-            assert!(!line.argv("codex").iter().any(|arg| arg == "-i" || arg == "--image"), "it has seen it: {case}");
+            assert!(!gateway.argv("codex").iter().any(|arg| arg == "-i" || arg == "--image"), "it has seen it: {case}");
         }
     }
 }
@@ -208,7 +208,7 @@ fn what_tools_said_is_part_of_it() {
     let result = |id: &str, text: &str| json!({"role": "tool", "tool_call_id": id, "content": text});
     let user = |text: &str| json!({"role": "user", "content": text});
     let before = [user("one"), call("{}"), result("c1", "rain"), user("so?")];
-    let send = |line: &Line, messages: Vec<Value>| line.chat("").with_messages(messages).send();
+    let send = |line: &TestGateway, messages: Vec<Value>| line.chat("").with_messages(messages).send();
     for (case, at, changed, resumed) in [
         ("the same", 0, user("one"), true),
         ("another call", 1, call("{\"in\":\"Oslo\"}"), false),
@@ -216,7 +216,7 @@ fn what_tools_said_is_part_of_it() {
         ("of another call", 2, result("c2", "rain"), false),
         ("said by the user", 2, user("rain"), false),
     ] {
-        let line = line(json!({}));
+        let line = gateway(json!({}));
         assert_eq!(send(&line, before.to_vec()).status, 200);
         let mut again = before.to_vec();
         again[at] = changed;
@@ -228,14 +228,14 @@ fn what_tools_said_is_part_of_it() {
 
 #[test]
 fn it_is_each_owners_and_each_models_own() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", CODEX)
         .model("m", json!({"driver": "codex"}))
         .model("n", json!({"driver": "codex"}))
         .env("TRUNKLINE_API_KEYS", "key-of-ann,key-of-ben")
         .start();
     let of = |key: &str, model: &str, said: &[&str]| {
-        told(&line, &ask(&line, said).model(model).header("authorization", &format!("Bearer {key}")).send()).0
+        told(&gateway, &ask(&gateway, said).model(model).header("authorization", &format!("Bearer {key}")).send()).0
     };
     assert!(!of("key-of-ann", "m", &["one"]));
     let said = ["one", "answer 1", "three"];
@@ -246,42 +246,42 @@ fn it_is_each_owners_and_each_models_own() {
 
 #[test]
 fn who_does_not_want_it_does_not_get_it() {
-    let line = line(json!({"resume": false}));
-    ask(&line, &["one"]).send();
+    let gateway = gateway(json!({"resume": false}));
+    ask(&gateway, &["one"]).send();
     let said = ["one", "answer 1", "three"];
-    assert_eq!(told(&line, &ask(&line, &said).send()), (false, ALL.to_owned()));
-    let id = line.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
-    let by_id = line.chat("hi").header("x-trunkline-session", &id).send().json();
+    assert_eq!(told(&gateway, &ask(&gateway, &said).send()), (false, ALL.to_owned()));
+    let id = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
+    let by_id = gateway.chat("hi").header("x-trunkline-session", &id).send().json();
     assert_eq!(by_id["trunkline"]["session"]["how"], "id", "{by_id}");
-    let checked = line.run(&["check", "m"]);
+    let checked = gateway.run(&["check", "m"]);
     assert!(checked.stdout.contains("by its id only (resume: false)"), "{checked:?}");
 }
 
 #[test]
 fn who_cannot_remember_is_told_everything() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("sh-agent", "cat >\"$seen/stdin\"; echo answer")
         .model("m", json!({"driver": "text", "command": "sh-agent"}))
         .start();
-    line.chat("one").send();
-    let reply = ask(&line, &["one", "answer", "three"]).send().json();
+    gateway.chat("one").send();
+    let reply = ask(&gateway, &["one", "answer", "three"]).send().json();
     assert_eq!((&reply["trunkline"]["session_id"], &reply["trunkline"]["session"]), (&Value::Null, &Value::Null));
-    assert!(line.noted("stdin").contains("[User]\none"));
+    assert!(gateway.noted("stdin").contains("[User]\none"));
 }
 
 #[test]
 fn every_turn_is_kept_whatever_the_door() {
-    let line = line(json!({}));
-    let first = ask(&line, &["one"]).send();
+    let gateway = gateway(json!({}));
+    let first = ask(&gateway, &["one"]).send();
     let id = first.header("x-trunkline-session").unwrap().to_owned();
-    ask(&line, &["one", "answer 1", "three"]).send();
-    line.run(&["run", "-m", "m", "--session", &id, "five"]).exits(0);
-    line.signal(rustix::process::Signal::TERM);
-    let mut line = line;
-    line.ended();
+    ask(&gateway, &["one", "answer 1", "three"]).send();
+    gateway.run(&["run", "-m", "m", "--session", &id, "five"]).exits(0);
+    gateway.signal(rustix::process::Signal::TERM);
+    let mut gateway = gateway;
+    gateway.ended();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let turns = runtime.block_on(async {
-        let store = trunkline_store::Store::open(&line.path("state/trunkline.db")).await.unwrap();
+        let store = trunkline_store::Store::open(&gateway.path("state/trunkline.db")).await.unwrap();
         store.turns(&trunkline_store::SessionKey(id)).await.unwrap()
     });
     let kept: Vec<_> = turns

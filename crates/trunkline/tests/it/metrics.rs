@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::http::exchange;
-use crate::line::Line;
 use crate::look::until;
+use crate::test_gateway::TestGateway;
 
 fn told(address: &str, request: &str) -> String {
     let request = format!("{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
@@ -12,13 +12,13 @@ fn told(address: &str, request: &str) -> String {
 }
 
 /// The address of its metrics, of a gateway that tells them.
-fn address(line: &Line) -> String {
+fn address(line: &TestGateway) -> String {
     let log = line.log();
     log.rsplit_once("metrics on http://").unwrap().1.split_once("/metrics").unwrap().0.to_owned()
 }
 
 /// A figure without labels, of a gateway that was started with `--metrics 127.0.0.1:0`; none where it is not said.
-pub(crate) fn figure(line: &Line, name: &str) -> Option<u64> {
+pub(crate) fn figure(line: &TestGateway, name: &str) -> Option<u64> {
     let page = told(&address(line), "GET /metrics");
     let value = page.lines().find_map(|line| line.strip_prefix(&format!("trunkline_{name} ")))?;
     Some(value.parse().unwrap())
@@ -26,28 +26,28 @@ pub(crate) fn figure(line: &Line, name: &str) -> Option<u64> {
 
 #[test]
 fn open_files_are_counted_with_their_limit() {
-    let line = Line::new().open_files(200).args(&["--metrics", "127.0.0.1:0"]).start();
-    assert_eq!(figure(&line, "open_files_limit"), Some(200));
-    let before = figure(&line, "open_files").unwrap();
-    let _held: Vec<_> = (0..10).map(|_| std::net::TcpStream::connect(line.address()).unwrap()).collect();
-    until("they are counted", || figure(&line, "open_files").unwrap() >= before + 10);
+    let gateway = TestGateway::new().open_files(200).args(&["--metrics", "127.0.0.1:0"]).start();
+    assert_eq!(figure(&gateway, "open_files_limit"), Some(200));
+    let before = figure(&gateway, "open_files").unwrap();
+    let _held: Vec<_> = (0..10).map(|_| std::net::TcpStream::connect(gateway.address()).unwrap()).collect();
+    until("they are counted", || figure(&gateway, "open_files").unwrap() >= before + 10);
 }
 
 #[test]
 fn turns_are_counted_on_a_port_of_its_own_and_nobodys_words_are_told() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", "case \"$(cat)\" in *bad*) exit 9;; esac; codex_answers done")
         .model("m", json!({"driver": "codex", "warm": 0}))
         .config("router.yaml", "providers: []\nrouting: {max_retries: 0}\n")
         .args(&["--metrics", "127.0.0.1:0"])
         .start();
-    let address = &*address(&line);
+    let address = &*address(&gateway);
     let before = told(address, "GET /metrics");
     assert!(before.contains("\ntrunkline_runs 0\n") && !before.contains("trunkline_turns_total{"), "{before}");
     for text in ["alpha-word", "beta-word"] {
-        line.chat(text).send().content();
+        gateway.chat(text).send().content();
     }
-    assert_ne!(line.chat("bad secret-word").send().status, 200);
+    assert_ne!(gateway.chat("bad secret-word").send().status, 200);
     let ok = r#"trunkline_turns_total{provider="codex",outcome="ok"} 2"#;
     until("all are counted", || {
         let page = told(address, "GET /metrics");
@@ -61,36 +61,36 @@ fn turns_are_counted_on_a_port_of_its_own_and_nobodys_words_are_told() {
 
 #[test]
 fn an_address_that_is_none_is_refused() {
-    let ran = Line::new().run(&["serve", "--metrics", "nonsense"]).exits(2);
+    let ran = TestGateway::new().run(&["serve", "--metrics", "nonsense"]).exits(2);
     assert!(ran.stderr.contains("not an address"), "{ran:?}");
 }
 
 #[test]
 fn provider_is_named_when_turn_ends_before_it_ran() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", "tell pid $$; await go; codex_answers done")
         .model("m", json!({"driver": "codex"}))
         .args(&["--metrics", "127.0.0.1:0", "--max-runs", "1"])
         .start();
-    let log = line.log();
+    let log = gateway.log();
     let address = log.split_once("metrics on http://").unwrap().1.split_once("/metrics").unwrap().0;
-    let running = line.chat("hi").open();
-    line.told("pid");
-    let waiting = line.chat("hi").open();
-    until("it waits", || line.get("/health").json()["waiting"] == 1);
+    let running = gateway.chat("hi").open();
+    gateway.told("pid");
+    let waiting = gateway.chat("hi").open();
+    until("it waits", || gateway.get("/health").json()["waiting"] == 1);
     drop(waiting);
     drop(running);
     let cancelled = r#"trunkline_turns_total{provider="codex",outcome="cancelled"} 2"#;
     until("both are counted", || told(address, "GET /metrics").contains(cancelled));
     assert!(!told(address, "GET /metrics").contains(r#"provider="""#));
-    line.tell("go");
+    gateway.tell("go");
 }
 
 #[test]
 fn log_names_run_and_model_when_attempt_fails() {
     let refuses = "providers: [{name: up, type: api, config: {base_url: 'http://127.0.0.1:1', model: x}}]\n\
                    routing: {max_retries: 0}\n";
-    let line = Line::new()
+    let line = TestGateway::new()
         .cli("codex", "echo 'the disk is made of cheese' >&2; exit 1")
         .model("m", json!({"driver": "codex"}))
         .config("router.yaml", refuses)

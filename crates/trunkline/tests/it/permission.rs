@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::line::Line;
 use crate::look::until;
+use crate::test_gateway::TestGateway;
 
 /// Asks for a shell with each turn. Refused, it goes on if the turn says so, and else ends its turn, as Qwen Code does.
 const ASKS: &str = r#"
@@ -32,8 +32,8 @@ while IFS= read -r line; do
 done
 "#;
 
-fn gateway() -> Line {
-    let line = Line::new()
+fn gateway() -> TestGateway {
+    let line = TestGateway::new()
         .cli("qwen", ASKS)
         .model("m", json!({"driver": "qwen", "warm": 1, "permissions": "edit", "sandbox": "off"}));
     let line = line.env("TRUNKLINE_WARM", "8").start();
@@ -41,8 +41,8 @@ fn gateway() -> Line {
     line
 }
 
-fn ready(line: &Line) {
-    until("a process is ready", || line.get("/health/providers").json()["providers"][0]["warm"]["ready"] == 1);
+fn ready(gateway: &TestGateway) {
+    until("a process is ready", || gateway.get("/health/providers").json()["providers"][0]["warm"]["ready"] == 1);
 }
 
 #[test]

@@ -4,12 +4,12 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::line::Line;
 use crate::look::{all_gone, until};
+use crate::test_gateway::TestGateway;
 
 /// A gateway with one provider, `p`, that runs this script.
-fn provider(script: &str, config: &str) -> Line {
-    Line::new().cli("p", script).config("router.yaml", &yaml(config)).start()
+fn provider(script: &str, config: &str) -> TestGateway {
+    TestGateway::new().cli("p", script).config("router.yaml", &yaml(config)).start()
 }
 
 fn yaml(config: &str) -> String {
@@ -20,9 +20,11 @@ fn yaml(config: &str) -> String {
 
 #[test]
 fn the_request_has_every_field_that_was_sent_and_no_other() {
-    let line = provider("note \"$@\"; answers \"$2\" done", ", args: [--mine], model: llama, options: {think: false}");
+    let gateway =
+        provider("note \"$@\"; answers \"$2\" done", ", args: [--mine], model: llama, options: {think: false}");
     let tools = json!([{"type": "function", "function": {"name": "f"}}]);
-    line.chat("What is 2+2?")
+    gateway
+        .chat("What is 2+2?")
         .model("p")
         .after("system", "You are terse.")
         .after("user", "Hi")
@@ -34,7 +36,7 @@ fn the_request_has_every_field_that_was_sent_and_no_other() {
         .with("metadata", json!({"task_id": "abc"}))
         .send()
         .content();
-    let sent: Value = serde_json::from_str(&line.noted("p.stdin")).unwrap();
+    let sent: Value = serde_json::from_str(&gateway.noted("p.stdin")).unwrap();
     let expected = json!({
         "prompt": "What is 2+2?", "system_prompt": "You are terse.",
         "max_tokens": 0, "temperature": 0, "top_p": 0.9, "tools": tools,
@@ -42,24 +44,25 @@ fn the_request_has_every_field_that_was_sent_and_no_other() {
         "config": {"model": "llama", "think": false}, "metadata": {"task_id": "abc"},
     });
     assert_eq!(sent, expected);
-    assert_eq!(line.argv("p"), ["--mine", "generate"]);
-    line.chat("hi").model("p/qwen3:8b").streamed().send();
-    let sent: Value = serde_json::from_str(&line.noted("p.stdin")).unwrap();
+    assert_eq!(gateway.argv("p"), ["--mine", "generate"]);
+    gateway.chat("hi").model("p/qwen3:8b").streamed().send();
+    let sent: Value = serde_json::from_str(&gateway.noted("p.stdin")).unwrap();
     assert_eq!(sent, json!({"prompt": "hi", "config": {"model": "qwen3:8b", "think": false}}));
-    assert_eq!(line.argv("p"), ["--mine", "stream"]);
+    assert_eq!(gateway.argv("p"), ["--mine", "stream"]);
 }
 
 #[test]
 fn a_whole_answer_and_a_stream() {
-    let line = provider("cat >/dev/null; answers \"$1\" done", "");
-    let whole = line.chat("hi").model("p").send();
+    let gateway = provider("cat >/dev/null; answers \"$1\" done", "");
+    let whole = gateway.chat("hi").model("p").send();
     assert_eq!((whole.content().as_str(), whole.header("x-trunkline-provider")), ("done", Some("p")));
     let ours = &whole.json()["trunkline"];
     assert_eq!(ours["metadata"], json!({"latency": 1, "model": "fake", "provider": "fake"}));
     assert!(ours["attempts"][0]["duration_ms"].is_u64(), "{ours}");
     let usage = &whole.json()["usage"];
     assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(3), &json!(2)));
-    let streamed = line.chat("hi").model("p").streamed().with("stream_options", json!({"include_usage": true})).send();
+    let streamed =
+        gateway.chat("hi").model("p").streamed().with("stream_options", json!({"include_usage": true})).send();
     assert_eq!((streamed.streamed_text().as_str(), streamed.is_done()), ("done", true));
     assert_eq!(streamed.frames().last().unwrap()["usage"]["total_tokens"], 5);
 }
@@ -68,17 +71,17 @@ fn a_whole_answer_and_a_stream() {
 fn pieces_come_as_they_are_printed() {
     let script = "cat >/dev/null; printf '{\"content\":\"one\",\"delta\":\"one\",\"done\":false}\\n'; await go; \
                   printf '{\"content\":\"one two\",\"delta\":\" two\",\"done\":true}\\n'";
-    let line = provider(script, "");
-    let mut stream = line.chat("hi").model("p").streamed().open();
+    let gateway = provider(script, "");
+    let mut stream = gateway.chat("hi").model("p").streamed().open();
     stream.until("\"content\":\"one\"");
-    line.tell("go");
+    gateway.tell("go");
     assert_eq!(stream.finish().streamed_text(), "one two");
 }
 
 #[test]
 fn a_stream_without_its_end_is_a_failure_after_the_fact() {
-    let line = provider("cat >/dev/null; printf '{\"content\":\"He\",\"delta\":\"He\",\"done\":false}\\n'", "");
-    let reply = line.chat("hi").model("p").streamed().send();
+    let gateway = provider("cat >/dev/null; printf '{\"content\":\"He\",\"delta\":\"He\",\"done\":false}\\n'", "");
+    let reply = gateway.chat("hi").model("p").streamed().send();
     assert_eq!((reply.status, reply.is_done()), (200, false));
     let frames = reply.frames();
     assert_eq!(frames[1]["choices"][0]["delta"]["content"], "He");
@@ -89,93 +92,94 @@ fn a_stream_without_its_end_is_a_failure_after_the_fact() {
 
 #[test]
 fn a_bad_exit_is_a_failure_even_after_a_good_answer() {
-    let line = provider("cat >/dev/null; answers \"$1\" done; echo 'Error: 503 Service Unavailable' >&2; exit 3", "");
-    let error = line.chat("hi").model("p").send().error(500);
+    let gateway =
+        provider("cat >/dev/null; answers \"$1\" done; echo 'Error: 503 Service Unavailable' >&2; exit 3", "");
+    let error = gateway.chat("hi").model("p").send().error(500);
     assert_eq!((&error["code"], &error["detail"]), (&json!("server"), &json!("Error: 503 Service Unavailable")));
-    let streamed = line.chat("hi").model("p").streamed().send();
+    let streamed = gateway.chat("hi").model("p").streamed().send();
     assert!(!streamed.is_done() && streamed.body.contains("\"code\":\"server\""), "{}", streamed.body);
 }
 
 #[test]
 fn what_it_logs_is_not_its_error() {
-    let line = provider("cat >/dev/null; echo 'INFO rate limit headroom: 429 left' >&2; refuses \"$1\" odd", "");
-    let error = line.chat("hi").model("p").send().error(500);
+    let gateway = provider("cat >/dev/null; echo 'INFO rate limit headroom: 429 left' >&2; refuses \"$1\" odd", "");
+    let error = gateway.chat("hi").model("p").send().error(500);
     assert_eq!((&error["code"], &error["detail"]), (&json!("unknown"), &json!("odd")));
 }
 
 #[test]
 fn its_time_is_limited() {
-    let line = provider("cat >/dev/null; tell pid $$; hang", ", timeout: 200ms");
-    let error = line.chat("hi").model("p").send().error(504);
+    let gateway = provider("cat >/dev/null; tell pid $$; hang", ", timeout: 200ms");
+    let error = gateway.chat("hi").model("p").send().error(504);
     assert_eq!((&error["code"], &error["detail"]), (&json!("timeout"), &json!("Query timed out")));
-    all_gone(&[line.told_pid("pid")]);
+    all_gone(&[gateway.told_pid("pid")]);
 }
 
 #[test]
 fn one_that_stays_after_its_answer_does_not_hold_it_back_for_ever() {
-    let line = provider("cat >/dev/null; answers \"$1\" done; tell pid $$; hang", "");
-    assert_eq!(line.chat("hi").model("p").send().content(), "done");
-    all_gone(&[line.told_pid("pid")]);
+    let gateway = provider("cat >/dev/null; answers \"$1\" done; tell pid $$; hang", "");
+    assert_eq!(gateway.chat("hi").model("p").send().content(), "done");
+    all_gone(&[gateway.told_pid("pid")]);
 }
 
 #[test]
 fn a_changed_executable_and_a_changed_file_are_used_by_the_next_request() {
-    let line = provider("cat >/dev/null; answers \"$1\" first", "");
-    assert_eq!(line.chat("hi").model("p").send().content(), "first");
-    let line = line.cli("p", "cat >/dev/null; answers \"$1\" second");
-    assert_eq!(line.chat("hi").model("p").send().content(), "second");
-    let line = line.cli("q", "cat >/dev/null; answers \"$1\" third");
-    fs::write(line.path("config/router.yaml"), yaml("").replace("path: p", "path: q")).unwrap();
-    until("the new one answers", || line.chat("hi").model("p").send().content() == "third");
-    fs::write(line.path("config/router.yaml"), "providers: [").unwrap();
-    until("it is said to be broken", || line.log().contains("the last good one stays"));
-    assert_eq!(line.chat("hi").model("p").send().content(), "third");
+    let gateway = provider("cat >/dev/null; answers \"$1\" first", "");
+    assert_eq!(gateway.chat("hi").model("p").send().content(), "first");
+    let gateway = gateway.cli("p", "cat >/dev/null; answers \"$1\" second");
+    assert_eq!(gateway.chat("hi").model("p").send().content(), "second");
+    let gateway = gateway.cli("q", "cat >/dev/null; answers \"$1\" third");
+    fs::write(gateway.path("config/router.yaml"), yaml("").replace("path: p", "path: q")).unwrap();
+    until("the new one answers", || gateway.chat("hi").model("p").send().content() == "third");
+    fs::write(gateway.path("config/router.yaml"), "providers: [").unwrap();
+    until("it is said to be broken", || gateway.log().contains("the last good one stays"));
+    assert_eq!(gateway.chat("hi").model("p").send().content(), "third");
 }
 
 #[test]
 fn reasons_to_stop_are_openais() {
     let script = "cat >/dev/null; printf '{\"content\":\"x\",\"finish_reason\":\"%s\"}\\n' \"$FINISH\"";
     for (reason, finish) in [("stop", "stop"), ("length", "length"), ("tool_use", "stop")] {
-        let line = provider(script, &format!(", env: {{FINISH: {reason}}}"));
-        let reply = line.chat("hi").model("p").send().json();
+        let gateway = provider(script, &format!(", env: {{FINISH: {reason}}}"));
+        let reply = gateway.chat("hi").model("p").send().json();
         assert_eq!(reply["choices"][0]["finish_reason"], finish);
     }
 }
 
 #[test]
 fn a_model_of_models_json_may_have_one_as_its_driver() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("p", "note \"$@\"; answers \"$1\" done")
         .config("router.yaml", &yaml(", model: llama"))
         .model("m", json!({"driver": "p", "systemPrompt": "House rules."}))
         .file("AGENTS.md", "Always answer PONG.\n")
         .start();
-    assert_eq!(line.chat("hi").send().content(), "done");
-    let sent: Value = serde_json::from_str(&line.noted("p.stdin")).unwrap();
+    assert_eq!(gateway.chat("hi").send().content(), "done");
+    let sent: Value = serde_json::from_str(&gateway.noted("p.stdin")).unwrap();
     let expected = json!({"prompt": "hi", "system_prompt": "Always answer PONG.\n\nHouse rules.",
         "config": {"model": "llama"}});
     assert_eq!(sent, expected);
-    assert_eq!(line.noted("p.cwd").trim_end(), line.repo().display().to_string());
+    assert_eq!(gateway.noted("p.cwd").trim_end(), gateway.repo().display().to_string());
 }
 
 #[test]
 fn its_secrets_are_shown_to_nobody() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .env("SHHH", "hunter2-topsecret")
         .cli("p", "read -r request; refuses \"$1\" \"401 bad key $MY_API_KEY in ${request##*api_key}\"")
         .config("router.yaml", &yaml(", env: {MY_API_KEY: '${SHHH}'}, options: {api_key: '${SHHH}'}"))
         .start();
-    let reply = line.chat("hi").model("p").send();
+    let reply = gateway.chat("hi").model("p").send();
     assert_eq!(reply.error(500)["code"], "authentication");
-    let check = line.run(&["check"]).stdout;
-    for shown in [&reply.body, &line.log(), &check] {
+    let check = gateway.run(&["check"]).stdout;
+    for shown in [&reply.body, &gateway.log(), &check] {
         assert!(!shown.contains("hunter2"), "{shown}");
     }
     // One that a change brings is one at once.
     let changed = yaml(", env: {MY_API_KEY: another-topsecret}, options: {api_key: another-topsecret}");
-    fs::write(line.path("config/router.yaml"), changed).unwrap();
-    until("it is read", || line.log().contains("configuration reloaded"));
-    let reply = line.chat("hi").model("p").send();
+    fs::write(gateway.path("config/router.yaml"), changed).unwrap();
+    until("it is read", || gateway.log().contains("configuration reloaded"));
+    let reply = gateway.chat("hi").model("p").send();
     assert!(reply.body.contains("bad key ***") && !reply.body.contains("another"), "{}", reply.body);
 }
 
@@ -186,22 +190,22 @@ fn an_executable_that_only_generates_is_streamed_as_one_delta() {
         let script = format!(
             "cat >/dev/null; counted >/dev/null; case $1 in generate) answers generate done ;; *) {refusal} ;; esac"
         );
-        let line = provider(&script, "");
-        let reply = line.chat("hi").model("p").streamed().send();
+        let gateway = provider(&script, "");
+        let reply = gateway.chat("hi").model("p").streamed().send();
         assert_eq!((reply.streamed_text().as_str(), reply.is_done()), ("done", true), "{refusal}: {}", reply.body);
         let last = reply.frames().pop().unwrap();
         assert_eq!(last["trunkline"]["attempts"].as_array().map(Vec::len), Some(1), "{last}");
-        assert_eq!(line.noted("p.runs").lines().count(), 2, "{refusal}");
+        assert_eq!(gateway.noted("p.runs").lines().count(), 2, "{refusal}");
     }
 }
 
 #[test]
 fn an_executable_is_not_run_again_when_its_stream_failed_for_another_reason() {
     for failure in ["refuses stream '401 bad key'", "echo 'connect ECONNREFUSED 127.0.0.1:1' >&2; exit 1"] {
-        let line = provider(&format!("cat >/dev/null; counted >/dev/null; {failure}"), "");
-        let reply = line.chat("hi").model("p").streamed().send();
+        let gateway = provider(&format!("cat >/dev/null; counted >/dev/null; {failure}"), "");
+        let reply = gateway.chat("hi").model("p").streamed().send();
         assert!(!reply.is_done(), "{}", reply.body);
-        assert_eq!(line.noted("p.runs").lines().count(), 1, "{failure}");
+        assert_eq!(gateway.noted("p.runs").lines().count(), 1, "{failure}");
     }
 }
 
@@ -213,14 +217,14 @@ case $1 in
 generate) printf '{"content":"","tool_calls":%s,"finish_reason":"tool_use"}\n' "$calls" ;;
 stream) printf '{"content":"","delta":"","tool_calls":%s,"done":true,"finish_reason":"tool_use"}\n' "$calls" ;;
 esac"#;
-    let line = provider(script, "");
+    let gateway = provider(script, "");
     let function = json!({"name": "weather", "arguments": "{\"city\":\"Oslo\"}"});
-    let whole = line.chat("hi").model("p").send().json();
+    let whole = gateway.chat("hi").model("p").send().json();
     let choice = &whole["choices"][0];
     assert_eq!(choice["finish_reason"], "tool_calls", "{whole}");
     assert_eq!(choice["message"]["content"], Value::Null);
     assert_eq!(choice["message"]["tool_calls"], json!([{"id": "c1", "type": "function", "function": function}]));
-    let streamed = line.chat("hi").model("p").streamed().send();
+    let streamed = gateway.chat("hi").model("p").streamed().send();
     assert!(streamed.is_done(), "{}", streamed.body);
     let frames = streamed.frames();
     let call = frames.iter().find_map(|frame| frame.pointer("/choices/0/delta/tool_calls/0")).unwrap();
@@ -231,9 +235,9 @@ esac"#;
 #[test]
 fn a_line_of_the_wrong_type_fails_the_turn_and_is_named() {
     let script = r#"cat >/dev/null; printf '{"content":42,"delta":"a","done":true}\n'"#;
-    let line = provider(script, "");
+    let gateway = provider(script, "");
     let wrong = "it printed a line that is not of the protocol: `content` is a number, not a string";
-    assert_eq!(line.chat("hi").model("p").send().error(500)["detail"], wrong);
-    let streamed = line.chat("hi").model("p").streamed().send();
+    assert_eq!(gateway.chat("hi").model("p").send().error(500)["detail"], wrong);
+    let streamed = gateway.chat("hi").model("p").streamed().send();
     assert!(!streamed.is_done() && streamed.body.contains("is a number, not a string"), "{}", streamed.body);
 }

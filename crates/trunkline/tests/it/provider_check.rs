@@ -9,8 +9,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 use trunkline_core::failure::{Category, classify, retry_after};
 
-use crate::line::{Line, Ran, which};
 use crate::look::all_gone;
+use crate::test_gateway::{Ran, TestGateway, which};
 
 /// A provider that keeps every rule; the tests break them one by one.
 const GOOD: &str = r#"#!/bin/sh
@@ -36,10 +36,10 @@ fn example(name: &str) -> PathBuf {
 }
 
 /// Checks a provider made of `script`.
-fn check(line: &Line, script: &str, args: &[&str]) -> Ran {
-    let program = line.path("provider");
-    line.write_program(&program, script);
-    line.run(&[&["provider", "check", program.to_str().unwrap()], args].concat())
+fn check(gateway: &TestGateway, script: &str, args: &[&str]) -> Ran {
+    let program = gateway.path("provider");
+    gateway.write_program(&program, script);
+    gateway.run(&[&["provider", "check", program.to_str().unwrap()], args].concat())
 }
 
 /// The good provider with one thing changed.
@@ -69,17 +69,17 @@ fn says(ran: &Ran, case: &str, verdict: &str, words: &[&str]) {
 
 #[test]
 fn the_examples_conform() {
-    let line = Line::new();
+    let gateway = TestGateway::new();
     let system = Path::new("/usr/bin/python3");
     let python = if system.exists() { system.to_owned() } else { which("python3") };
-    symlink(python, line.path("tools/python3")).unwrap();
-    symlink(which("jq"), line.path("tools/jq")).unwrap();
+    symlink(python, gateway.path("tools/python3")).unwrap();
+    symlink(which("jq"), gateway.path("tools/jq")).unwrap();
     for name in ["echo.sh", "echo.py"] {
-        let ran = line.run(&["provider", "check", example(name).to_str().unwrap()]).exits(0);
+        let ran = gateway.run(&["provider", "check", example(name).to_str().unwrap()]).exits(0);
         assert!(ran.stdout.ends_with("\nconforms: 17 passed, 0 with warnings, 0 failed\n"), "{name}:\n{}", ran.stdout);
     }
     // A name on the search path, and the script as its argument.
-    line.run(&["provider", "check", "python3", example("echo.py").to_str().unwrap()]).exits(0);
+    gateway.run(&["provider", "check", "python3", example("echo.py").to_str().unwrap()]).exits(0);
 }
 
 fn guide() -> String {
@@ -117,13 +117,13 @@ fn the_guides_words_for_failures_are_understood_as_it_says() {
 
 #[test]
 fn the_measure_of_the_other_tests_conforms() {
-    let ran = check(&Line::new(), GOOD, &[]).exits(0);
+    let ran = check(&TestGateway::new(), GOOD, &[]).exits(0);
     assert!(ran.stdout.ends_with("\nconforms: 17 passed, 0 with warnings, 0 failed\n"), "{}", ran.stdout);
 }
 
 #[test]
 fn each_broken_rule_is_named_with_its_place_and_its_remedy() {
-    let line = Line::new();
+    let gateway = TestGateway::new();
     let answer = r#"    echo '{"content":"OK","tokens_used":2,"model":"m","latency":0,"#;
     let table: [(&str, String, &str, &[&str]); 17] = [
         (
@@ -239,7 +239,7 @@ fn each_broken_rule_is_named_with_its_place_and_its_remedy() {
         ),
     ];
     for (what, script, case, words) in table {
-        let ran = check(&line, &script, &[]).exits(4);
+        let ran = check(&gateway, &script, &[]).exits(4);
         eprintln!("{what}:");
         says(&ran, case, "FAIL", words);
         assert!(ran.stdout.contains("does not conform: "), "{ran:?}");
@@ -248,10 +248,10 @@ fn each_broken_rule_is_named_with_its_place_and_its_remedy() {
 
 #[test]
 fn a_warning_leaves_the_exit_status_alone() {
-    let line = Line::new();
-    let ran = check(&line, &broken("\"latency\":0", "\"latency\":9000000000000000"), &[]).exits(0);
+    let gateway = TestGateway::new();
+    let ran = check(&gateway, &broken("\"latency\":0", "\"latency\":9000000000000000"), &[]).exits(0);
     says(&ran, "generate", "WARN", &["stdout line 1, latency: is 9000000000000000, but the whole run took only "]);
-    let ran = check(&line, &broken("'invalid request'", "'no'").replace("exit 1", "exit 0"), &[]).exits(0);
+    let ran = check(&gateway, &broken("'invalid request'", "'no'").replace("exit 1", "exit 0"), &[]).exits(0);
     says(
         &ran,
         "generate, broken JSON",
@@ -259,7 +259,7 @@ fn a_warning_leaves_the_exit_status_alone() {
         &["exit status 0 although error is set", "fix: exit 1 when you set error"],
     );
     let ran = check(
-        &line,
+        &gateway,
         &broken("case $request in ", "[ ${#request} -gt 9999 ] && fail 'too long'\ncase $request in "),
         &[],
     );
@@ -269,7 +269,7 @@ fn a_warning_leaves_the_exit_status_alone() {
 #[test]
 fn what_hangs_is_named_and_the_rest_is_not_waited_for() {
     let script = broken("request=$(cat)", "while :; do sleep 60; done");
-    let ran = check(&Line::new(), &script, &["--timeout", "300ms"]).exits(4);
+    let ran = check(&TestGateway::new(), &script, &["--timeout", "300ms"]).exits(4);
     says(&ran, "health", "PASS", &[]);
     says(&ran, "generate", "FAIL", &["still running after 300ms; expected an end", "longer --timeout"]);
     says(&ran, "generate, every member", "FAIL", &["still running after 300ms"]);
@@ -279,7 +279,7 @@ fn what_hangs_is_named_and_the_rest_is_not_waited_for() {
 
 #[test]
 fn a_health_check_has_five_seconds_and_one_who_waits_is_told() {
-    let ran = check(&Line::new(), &broken("health) exit 0", "health) sleep 600"), &[]).exits(4);
+    let ran = check(&TestGateway::new(), &broken("health) exit 0", "health) sleep 600"), &[]).exits(4);
     says(&ran, "health", "FAIL", &["still running after 5s"]);
     assert!(ran.stderr.contains("… health: 2 s so far, of at most 5s"), "{ran:?}");
     says(&ran, "generate", "PASS", &[]);
@@ -293,27 +293,31 @@ fn two_really_run_at_once() {
         "request=$(cat); n=1; until mkdir \"$0.$n\" 2>/dev/null; do n=$((n + 1)); done\n\
          [ $n = 7 ] && { until [ -d \"$0.8\" ]; do sleep 0.01; done; fail 'another one runs'; }",
     );
-    let ran = check(&Line::new(), &script, &[]).exits(4);
+    let ran = check(&TestGateway::new(), &script, &[]).exits(4);
     says(&ran, "generate, two at once", "FAIL", &["error: is \"another one runs\""]);
     assert!(ran.stdout.contains("16 passed, 0 with warnings, 1 failed"), "{}", ran.stdout);
 }
 
 #[test]
 fn arguments_and_model_are_passed_on() {
-    let line = Line::new().cli("provider", "note \"$@\"; exit 1");
-    let program = line.path("bin/provider");
-    line.run(&["provider", "check", program.to_str().unwrap(), "first", "--model", "m7", "--", "--second"]).exits(4);
-    assert_eq!(line.argv("provider"), ["first", "--second", "no-such-command"], "the last case is the unknown command");
-    let request: Value = serde_json::from_str(&line.noted("provider.stdin")).unwrap();
+    let gateway = TestGateway::new().cli("provider", "note \"$@\"; exit 1");
+    let program = gateway.path("bin/provider");
+    gateway.run(&["provider", "check", program.to_str().unwrap(), "first", "--model", "m7", "--", "--second"]).exits(4);
+    assert_eq!(
+        gateway.argv("provider"),
+        ["first", "--second", "no-such-command"],
+        "the last case is the unknown command"
+    );
+    let request: Value = serde_json::from_str(&gateway.noted("provider.stdin")).unwrap();
     assert_eq!(request["config"]["model"], "m7");
 }
 
 #[test]
 fn what_cannot_be_started_is_said_and_how_to_mend_it() {
-    let line = Line::new();
-    line.write_program(&line.path("no-interpreter"), "#!/no/such/shell\n");
-    line.write_program(&line.path("no-first-line"), "echo hello\n");
-    fs::write(line.path("plain"), GOOD).unwrap();
+    let gateway = TestGateway::new();
+    gateway.write_program(&gateway.path("no-interpreter"), "#!/no/such/shell\n");
+    gateway.write_program(&gateway.path("no-first-line"), "echo hello\n");
+    fs::write(gateway.path("plain"), GOOD).unwrap();
     let table = [
         ("./no-such-file", "no-such-file\": not found; is the path right?"),
         ("no-such-name", "\"no-such-name\": not found"),
@@ -323,19 +327,19 @@ fn what_cannot_be_started_is_said_and_how_to_mend_it() {
         ("../no-first-line", "a script also needs a first line such as #!/bin/sh"),
     ];
     for (path, said) in table {
-        let ran = line.run(&["provider", "check", path]).exits(4);
+        let ran = gateway.run(&["provider", "check", path]).exits(4);
         assert!(ran.stdout.is_empty() && ran.stderr.contains(said), "{path}: {ran:?}");
     }
-    line.run(&["provider", "check"]).exits(2);
-    line.run(&["provider", "check", "x", "--timeout", "5 parsecs"]).exits(2);
-    let help = line.run(&["provider", "check", "--help"]).exits(0).stdout;
+    gateway.run(&["provider", "check"]).exits(2);
+    gateway.run(&["provider", "check", "x", "--timeout", "5 parsecs"]).exits(2);
+    let help = gateway.run(&["provider", "check", "--help"]).exits(0).stdout;
     assert!(help.contains("trunkline provider check ./my-provider") && help.contains("300 kB"), "{help}");
 }
 
 #[test]
 fn it_can_be_interrupted_and_leaves_nothing_behind() {
-    let line = Line::new().cli("provider", "tell pid $$; hang");
-    let program = line.path("bin/provider");
-    line.interrupted(&["provider", "check", program.to_str().unwrap()], "pid", Signal::INT).exits(130);
-    all_gone(&[line.told_pid("pid")]);
+    let gateway = TestGateway::new().cli("provider", "tell pid $$; hang");
+    let program = gateway.path("bin/provider");
+    gateway.interrupted(&["provider", "check", program.to_str().unwrap()], "pid", Signal::INT).exits(130);
+    all_gone(&[gateway.told_pid("pid")]);
 }

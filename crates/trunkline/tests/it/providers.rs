@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::line::Line;
+use crate::test_gateway::TestGateway;
 
 /// Driver, program, recording, answer.
 const SEVEN: [(&str, &str, &str, &str); 7] = [
@@ -15,8 +15,8 @@ const SEVEN: [(&str, &str, &str, &str); 7] = [
     ("ax-grok", "ax-grok", "ax/grok_prompt", "Hello from the mock model. Unicode: café 日本 🎉"),
 ];
 
-fn line_of_seven() -> Line {
-    let line = SEVEN.iter().fold(Line::new(), |line, (driver, program, recording, _)| {
+fn line_of_seven() -> TestGateway {
+    let line = SEVEN.iter().fold(TestGateway::new(), |line, (driver, program, recording, _)| {
         line.cli(program, &format!("note \"$@\"; replay {recording}"))
             .model(&format!("{driver}-repo"), json!({"driver": driver}))
     });
@@ -25,12 +25,12 @@ fn line_of_seven() -> Line {
 
 #[test]
 fn every_cli_answers_whole_and_streamed() {
-    let line = line_of_seven();
+    let gateway = line_of_seven();
     for (driver, _, _, answer) in SEVEN {
         let model = format!("{driver}-repo");
-        let whole = line.chat("hi").model(&model).send();
+        let whole = gateway.chat("hi").model(&model).send();
         assert_eq!(whole.content(), answer, "{driver}");
-        let streamed = line.chat("hi").model(&model).streamed().send();
+        let streamed = gateway.chat("hi").model(&model).streamed().send();
         assert_eq!(streamed.streamed_text(), answer, "{driver}");
         assert!(streamed.is_done(), "{driver}: {}", streamed.body);
     }
@@ -38,8 +38,8 @@ fn every_cli_answers_whole_and_streamed() {
 
 #[test]
 fn an_answer_has_openais_shape_and_says_who_gave_it() {
-    let line = line_of_seven();
-    let reply = line.chat("hi").model("codex-repo").send();
+    let gateway = line_of_seven();
+    let reply = gateway.chat("hi").model("codex-repo").send();
     let body = reply.json();
     assert!(body["id"].as_str().unwrap().starts_with("cmpl-"), "{body}");
     assert_eq!(body["object"], "chat.completion");

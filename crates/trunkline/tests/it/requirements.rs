@@ -3,8 +3,8 @@
 
 use crate::discord::Bridge;
 use crate::fake_discord::{CHANNEL, Discord, TOKEN, mention};
-use crate::line::Line;
 use crate::look::all_gone;
+use crate::test_gateway::TestGateway;
 
 const UUID: &str = "5e551011-0000-4000-8000-000000000001";
 
@@ -78,24 +78,24 @@ fn called(name: &str, env: &[(&str, &str)]) -> Called {
         {}"#,
         cli.session, cli.prints
     );
-    let mut line = Line::new().cli(name, &script).env("DISCORD_TOKEN", TOKEN).env("AGENT_BACKEND", name);
+    let mut gateway = TestGateway::new().cli(name, &script).env("DISCORD_TOKEN", TOKEN).env("AGENT_BACKEND", name);
     for (name, value) in env {
-        line = line.env(name, *value);
+        gateway = gateway.env(name, *value);
     }
     let discord = Discord::start();
-    let _bridge = Bridge::start(&line, &discord, &["--at-once", "--system-prompt", "be brief"]);
+    let _bridge = Bridge::start(&gateway, &discord, &["--at-once", "--system-prompt", "be brief"]);
     for turn in 1..=2 {
         let asked = discord.say(CHANNEL, &mention("the task"));
         let answer = discord.answered(asked, &format!("answer {turn}"));
         assert_eq!(answer.content, format!("answer {turn}"), "{name}");
     }
-    let argv = |turn: u8| line.noted(&format!("argv.{turn}")).split_terminator('\0').map(str::to_owned).collect();
+    let argv = |turn: u8| gateway.noted(&format!("argv.{turn}")).split_terminator('\0').map(str::to_owned).collect();
     Called {
         first: argv(1),
         second: argv(2),
-        stdin: line.noted(&format!("{name}.stdin")),
-        repo: line.repo().display().to_string(),
-        system: if name == "claude" { line.noted("system") } else { String::new() },
+        stdin: gateway.noted(&format!("{name}.stdin")),
+        repo: gateway.repo().display().to_string(),
+        system: if name == "claude" { gateway.noted("system") } else { String::new() },
     }
 }
 
@@ -152,8 +152,8 @@ fn r5_1_r5_2_r5_3_r5_4_r5_5_r5_6_opencode() {
 }
 
 /// The start of a gateway that cannot start; what it says.
-fn refused(line: &Line, surface: &[&str]) -> String {
-    line.run(surface).exits(3).stderr
+fn refused(gateway: &TestGateway, surface: &[&str]) -> String {
+    gateway.run(surface).exits(3).stderr
 }
 
 const BRIDGE: [&str; 3] = ["discord", "--allow-user", "1"];
@@ -162,9 +162,9 @@ const GATEWAY: [&str; 3] = ["serve", "--port", "0"];
 #[test]
 fn r6_1_r6_2_every_backend_can_be_chosen() {
     for cli in &CLIS {
-        let line = Line::new().env("DISCORD_TOKEN", TOKEN).env("AGENT_BACKEND", cli.name);
+        let gateway = TestGateway::new().env("DISCORD_TOKEN", TOKEN).env("AGENT_BACKEND", cli.name);
         for surface in [BRIDGE, GATEWAY] {
-            let said = refused(&line, &surface);
+            let said = refused(&gateway, &surface);
             assert!(said.contains(&format!("backend {0} at {0}:", cli.name)), "{said}");
         }
     }
@@ -172,29 +172,30 @@ fn r6_1_r6_2_every_backend_can_be_chosen() {
 
 #[test]
 fn r6_3_claude_is_the_default() {
-    let said = refused(&Line::new().env("DISCORD_TOKEN", TOKEN), &BRIDGE);
+    let said = refused(&TestGateway::new().env("DISCORD_TOKEN", TOKEN), &BRIDGE);
     assert!(said.contains("backend claude at claude:"), "{said}");
 }
 
 #[test]
 fn r6_4_the_binary_can_be_elsewhere() {
     for cli in &CLIS {
-        let line = Line::new().cli("elsewhere", &format!("run=1; id={}; note \"$@\"; {}", cli.session, cli.prints));
-        let path = line.path("bin/elsewhere").display().to_string();
-        let line = line.env("DISCORD_TOKEN", TOKEN).env("AGENT_BACKEND", cli.name).env("BACKEND_CLI_PATH", path);
+        let gateway =
+            TestGateway::new().cli("elsewhere", &format!("run=1; id={}; note \"$@\"; {}", cli.session, cli.prints));
+        let path = gateway.path("bin/elsewhere").display().to_string();
+        let gateway = gateway.env("DISCORD_TOKEN", TOKEN).env("AGENT_BACKEND", cli.name).env("BACKEND_CLI_PATH", path);
         let discord = Discord::start();
-        let _bridge = Bridge::start(&line, &discord, &["--at-once"]);
+        let _bridge = Bridge::start(&gateway, &discord, &["--at-once"]);
         let asked = discord.say(CHANNEL, &mention("hi"));
         discord.answered(asked, "answer 1");
-        assert!(!line.argv("elsewhere").is_empty());
+        assert!(!gateway.argv("elsewhere").is_empty());
     }
 }
 
 #[test]
 fn r6_5_an_unknown_backend_lists_the_valid_ones() {
-    let line = Line::new().env("DISCORD_TOKEN", TOKEN).env("AGENT_BACKEND", "clyde");
+    let gateway = TestGateway::new().env("DISCORD_TOKEN", TOKEN).env("AGENT_BACKEND", "clyde");
     for surface in [BRIDGE, GATEWAY] {
-        let said = refused(&line, &surface);
+        let said = refused(&gateway, &surface);
         assert!(said.contains("unknown backend \"clyde\"; valid ones: claude, codex, gemini, opencode"), "{said}");
     }
 }
@@ -214,19 +215,19 @@ fn r7_3_what_a_backend_cannot_do_is_warned_about_and_left_out() {
     for name in ["codex", "gemini", "opencode"] {
         let cli = CLIS.iter().find(|cli| cli.name == name).unwrap();
         let script = format!("run=1; id={}; note \"$@\"; {}", cli.session, cli.prints);
-        let line = Line::new()
+        let gateway = TestGateway::new()
             .cli(name, &script)
             .env("DISCORD_TOKEN", TOKEN)
             .env("AGENT_BACKEND", name)
             .env("ALLOWED_TOOLS", "Read")
             .env("BACKEND_MAX_TURNS", "3");
         let discord = Discord::start();
-        let _bridge = Bridge::start(&line, &discord, &["--at-once"]);
+        let _bridge = Bridge::start(&gateway, &discord, &["--at-once"]);
         let asked = discord.say(CHANNEL, &mention("hi"));
         discord.answered(asked, "answer 1");
         let warned = format!("{name} cannot honour maxTurns, allowedTools; ignored");
-        assert_eq!(line.log().matches(&warned).count(), 1, "{}", line.log());
-        assert!(!line.argv(name).iter().any(|arg| arg == "Read" || arg == "3"), "{:?}", line.argv(name));
+        assert_eq!(gateway.log().matches(&warned).count(), 1, "{}", gateway.log());
+        assert!(!gateway.argv(name).iter().any(|arg| arg == "Read" || arg == "3"), "{:?}", gateway.argv(name));
     }
 }
 
@@ -236,9 +237,10 @@ fn r8_2_a_bad_exit_is_told_with_stderr() {
     for cli in &CLIS {
         for before in ["", cli.prints] {
             let script = format!("run=1; id={}; note \"$@\"; {before}\necho 'it fell over' >&2; exit 3", cli.session);
-            let line = Line::new().cli(cli.name, &script).env("DISCORD_TOKEN", TOKEN).env("AGENT_BACKEND", cli.name);
+            let gateway =
+                TestGateway::new().cli(cli.name, &script).env("DISCORD_TOKEN", TOKEN).env("AGENT_BACKEND", cli.name);
             let discord = Discord::start();
-            let _bridge = Bridge::start(&line, &discord, &["--at-once"]);
+            let _bridge = Bridge::start(&gateway, &discord, &["--at-once"]);
             let asked = discord.say(CHANNEL, &mention("hi"));
             let told = discord.answered(asked, &format!("{} failed", cli.name));
             assert!(told.content.contains("it fell over"), "{told:?}");
@@ -250,37 +252,38 @@ fn r8_2_a_bad_exit_is_told_with_stderr() {
 #[test]
 fn r8_3_a_query_that_takes_too_long_is_ended_and_told_so() {
     for cli in &CLIS {
-        let line = Line::new().cli(cli.name, "tell hanging $$; hang").env("DISCORD_TOKEN", TOKEN);
-        let line = line.env("AGENT_BACKEND", cli.name);
+        let gateway = TestGateway::new().cli(cli.name, "tell hanging $$; hang").env("DISCORD_TOKEN", TOKEN);
+        let gateway = gateway.env("AGENT_BACKEND", cli.name);
         let discord = Discord::start();
-        let _bridge = Bridge::start(&line, &discord, &["--at-once", "--timeout", "1s"]);
+        let _bridge = Bridge::start(&gateway, &discord, &["--at-once", "--timeout", "1s"]);
         let asked = discord.say(CHANNEL, &mention("hi"));
         let told = discord.answered(asked, "failed");
         let first = told.content.lines().next().unwrap();
         assert_eq!(first, format!("⚠️ {} failed: Query timed out", cli.name));
-        all_gone(&[line.told_pid("hanging")]);
+        all_gone(&[gateway.told_pid("hanging")]);
     }
     let entry = serde_json::json!({"driver": "claude", "timeout": "1s"});
-    let line = Line::new().cli("claude", "tell hanging $$; hang").model("m", entry).env("DISCORD_TOKEN", TOKEN);
+    let gateway =
+        TestGateway::new().cli("claude", "tell hanging $$; hang").model("m", entry).env("DISCORD_TOKEN", TOKEN);
     let discord = Discord::start();
-    let _bridge = Bridge::start(&line, &discord, &["--at-once", "--model", "m"]);
+    let _bridge = Bridge::start(&gateway, &discord, &["--at-once", "--model", "m"]);
     let asked = discord.say(CHANNEL, &mention("hi"));
     let told = discord.answered(asked, "failed");
     assert_eq!(told.content.lines().next(), Some("⚠️ m failed: Query timed out"));
-    all_gone(&[line.told_pid("hanging")]);
+    all_gone(&[gateway.told_pid("hanging")]);
 }
 
 /// What was done unseen is not done again: neither by the same CLI nor by another.
 #[test]
 fn a_whole_turn_that_failed_is_not_tried_again() {
     let script = r#"run=$(counted); note "$@"; echo work >>work; echo "API Error: 529 overloaded" >&2; exit 1"#;
-    let line = Line::new().cli("claude", script).env("DISCORD_TOKEN", TOKEN);
+    let gateway = TestGateway::new().cli("claude", script).env("DISCORD_TOKEN", TOKEN);
     let discord = Discord::start();
-    let _bridge = Bridge::start(&line, &discord, &["--at-once"]);
+    let _bridge = Bridge::start(&gateway, &discord, &["--at-once"]);
     let asked = discord.say(CHANNEL, &mention("hi"));
     let told = discord.answered(asked, "claude failed: API Error: 529");
     assert!(told.content.contains("it was not tried again"), "{told:?}");
-    assert_eq!(line.noted("claude.runs").lines().count(), 1);
+    assert_eq!(gateway.noted("claude.runs").lines().count(), 1);
 }
 
 /// One that says that it does not know the session has done nothing, and is told everything.
@@ -292,30 +295,30 @@ fn a_whole_turn_whose_session_is_forgotten_begins_anew() {
         {}"#,
         CLIS[0].prints
     );
-    let line = Line::new().cli("claude", &script).env("DISCORD_TOKEN", TOKEN);
+    let gateway = TestGateway::new().cli("claude", &script).env("DISCORD_TOKEN", TOKEN);
     let discord = Discord::start();
-    let _bridge = Bridge::start(&line, &discord, &["--at-once"]);
+    let _bridge = Bridge::start(&gateway, &discord, &["--at-once"]);
     for (said, answer) in [("one", "answer 1"), ("two", "answer 3")] {
         let asked = discord.say(CHANNEL, &mention(said));
         discord.answered(asked, answer);
     }
-    let told = line.noted("claude.stdin");
+    let told = gateway.noted("claude.stdin");
     assert!(told.contains("one") && told.contains("answer 1") && told.contains("two"), "{told}");
-    assert!(!line.argv("claude").iter().any(|arg| arg == "--resume"));
+    assert!(!gateway.argv("claude").iter().any(|arg| arg == "--resume"));
 }
 
 #[test]
 fn r9_1_r9_2_r9_3_what_cannot_be_executed_is_named_with_its_path() {
-    let line = Line::new();
-    let path = line.path("not-a-program");
+    let gateway = TestGateway::new();
+    let path = gateway.path("not-a-program");
     std::fs::write(&path, "text").unwrap();
     let path = path.display().to_string();
     for cli in &CLIS {
         for missing in [path.as_str(), "/no/such/program"] {
-            let line = Line::new().env("DISCORD_TOKEN", TOKEN).env("AGENT_BACKEND", cli.name);
-            let line = line.env("BACKEND_CLI_PATH", missing);
+            let gateway = TestGateway::new().env("DISCORD_TOKEN", TOKEN).env("AGENT_BACKEND", cli.name);
+            let gateway = gateway.env("BACKEND_CLI_PATH", missing);
             for surface in [BRIDGE, GATEWAY] {
-                let said = refused(&line, &surface);
+                let said = refused(&gateway, &surface);
                 assert!(said.contains(&format!("backend {} at {missing}:", cli.name)), "{said}");
             }
         }

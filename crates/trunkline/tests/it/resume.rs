@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 use trunkline_core::failure::Category;
 
-use crate::line::Line;
+use crate::test_gateway::TestGateway;
 
 const CLAUDE: &str = "0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f";
 const CODEX: &str = "01a1dc95-8353-7ee2-acbd-3e299086500f";
@@ -17,29 +17,29 @@ const SHAPES: [(&str, &str, [&str; 2], &str); 2] = [
 ];
 
 /// A gateway that tries nothing again by itself, however often it fails.
-fn line(cli: &str, script: &str) -> Line {
-    Line::new()
+fn gateway(cli: &str, script: &str) -> TestGateway {
+    TestGateway::new()
         .cli(cli, script)
         .model("m", json!({"driver": cli}))
         .config("router.yaml", "providers: []\nrouting: {max_retries: 0, breaker: {failures: 100}}\n")
         .start()
 }
 
-fn runs(line: &Line, cli: &str) -> usize {
-    line.noted(&format!("{cli}.runs")).lines().count()
+fn runs(gateway: &TestGateway, cli: &str) -> usize {
+    gateway.noted(&format!("{cli}.runs")).lines().count()
 }
 
 /// Begins a session; its name.
-fn begun(line: &Line) -> String {
-    line.chat("the keeper is Ingrid").model("m").send().header("x-trunkline-session").unwrap().to_owned()
+fn begun(gateway: &TestGateway) -> String {
+    gateway.chat("the keeper is Ingrid").model("m").send().header("x-trunkline-session").unwrap().to_owned()
 }
 
 /// Fails a turn of the session, and at once sends another; what is said of the session then.
-fn after_a_failure(line: &Line, id: &str) -> Value {
-    line.tell("fail");
-    line.chat("hi").model("m").header("x-trunkline-session", id).send().error(500);
-    fs::remove_file(line.path("seen/fail")).unwrap();
-    line.chat("who is it?").model("m").header("x-trunkline-session", id).send().json()["trunkline"]["session"].take()
+fn after_a_failure(gateway: &TestGateway, id: &str) -> Value {
+    gateway.tell("fail");
+    gateway.chat("hi").model("m").header("x-trunkline-session", id).send().error(500);
+    fs::remove_file(gateway.path("seen/fail")).unwrap();
+    gateway.chat("who is it?").model("m").header("x-trunkline-session", id).send().json()["trunkline"]["session"].take()
 }
 
 #[test]
@@ -54,13 +54,13 @@ fn continues_the_session_at_once_when_the_turn_before_failed() {
                 "note \"$@\"; [ -e \"$seen/fail\" ] && {is_resumed} && {{ echo '{lost}' >&2; exit 1; }}; {fails}; replay {answers}"
             ),
         ] {
-            let line = line(cli, &script);
-            let id = begun(&line);
+            let gateway = gateway(cli, &script);
+            let id = begun(&gateway);
             for _ in 0..8 {
-                let session = after_a_failure(&line, &id);
+                let session = after_a_failure(&gateway, &id);
                 let expected = json!({"id": id, "native": resume[1], "resumed": true, "how": "id"});
                 assert_eq!(session, expected, "{script}");
-                let argv = line.argv(cli);
+                let argv = gateway.argv(cli);
                 assert!(argv.windows(2).any(|two| two == resume), "{cli}: {argv:?}");
             }
         }
@@ -71,7 +71,7 @@ fn continues_the_session_at_once_when_the_turn_before_failed() {
 fn continues_the_session_at_once_when_the_turn_before_was_given_up() {
     for (cli, answers, resume, _) in SHAPES {
         let line =
-            line(cli, &format!("note \"$@\"; [ -e \"$seen/fail\" ] && {{ tell pid $$; hang; }}; replay {answers}"));
+            gateway(cli, &format!("note \"$@\"; [ -e \"$seen/fail\" ] && {{ tell pid $$; hang; }}; replay {answers}"));
         let id = begun(&line);
         for _ in 0..3 {
             line.tell("fail");
@@ -112,15 +112,15 @@ fn runs_the_cli_once_when_a_turn_of_a_session_fails_in_any_category() {
             "note \"$@\"; counted >/dev/null; [ -e \"$seen/fail\" ] && {{ echo \"Error: $(cat \"$seen/fail\")\" >&2; exit 1; }}; \
              replay {answers}"
         );
-        let line = line(cli, &script);
-        let id = begun(&line);
+        let gateway = gateway(cli, &script);
+        let id = begun(&gateway);
         for (category, words) in Category::ALL.into_iter().filter_map(|category| Some((category, wording(category)?))) {
-            fs::write(line.path("seen/fail"), words).unwrap();
-            let before = runs(&line, cli);
-            let reply = line.chat("hi").model("m").header("x-trunkline-session", &id).send();
+            fs::write(gateway.path("seen/fail"), words).unwrap();
+            let before = runs(&gateway, cli);
+            let reply = gateway.chat("hi").model("m").header("x-trunkline-session", &id).send();
             assert_eq!(reply.json()["error"]["code"], category.name(), "{cli}: {reply:?}");
-            assert_eq!(runs(&line, cli) - before, 1, "{cli}: {category:?}");
-            assert!(line.argv(cli).windows(2).any(|two| two == resume), "{cli}: {:?}", line.argv(cli));
+            assert_eq!(runs(&gateway, cli) - before, 1, "{cli}: {category:?}");
+            assert!(gateway.argv(cli).windows(2).any(|two| two == resume), "{cli}: {:?}", gateway.argv(cli));
         }
     }
 }
@@ -138,29 +138,29 @@ fn retries_once_when_a_recipes_own_wording_says_that_the_session_cannot_be_resum
          echo '{{\"type\":\"thread.started\",\"thread_id\":\"{CODEX}\"}}'; codex_answers done"
     );
     for (lost, status, expected) in [(", session_lost = true", 200, 3), ("", 500, 2)] {
-        let line = Line::new()
+        let gateway = TestGateway::new()
             .cli("mine", &script)
             .model("m", json!({"driver": "mine"}))
             .config("providers.toml", &recipe(lost))
             .start();
-        let id = begun(&line);
-        let reply = line.chat("who is it?").model("m").header("x-trunkline-session", &id).send();
-        assert_eq!((reply.status, runs(&line, "mine")), (status, expected), "{reply:?}");
+        let id = begun(&gateway);
+        let reply = gateway.chat("who is it?").model("m").header("x-trunkline-session", &id).send();
+        assert_eq!((reply.status, runs(&gateway, "mine")), (status, expected), "{reply:?}");
     }
 }
 
 #[test]
 fn retries_once_when_the_record_of_the_built_in_agent_is_gone() {
-    let line = Line::new().start();
-    let first = line.chat("the keeper is Ingrid").model("agent").send();
+    let gateway = TestGateway::new().start();
+    let first = gateway.chat("the keeper is Ingrid").model("agent").send();
     let id = first.header("x-trunkline-session").unwrap().to_owned();
-    for record in fs::read_dir(line.path("state/agent")).unwrap() {
+    for record in fs::read_dir(gateway.path("state/agent")).unwrap() {
         fs::remove_file(record.unwrap().path()).unwrap();
     }
-    let reply = line.chat("who is it?").model("agent").header("x-trunkline-session", &id).send();
+    let reply = gateway.chat("who is it?").model("agent").header("x-trunkline-session", &id).send();
     let session = reply.json()["trunkline"]["session"].take();
     assert_eq!((&session["id"], &session["resumed"]), (&json!(id), &json!(false)), "{reply:?}");
     assert!(session["note"].as_str().unwrap().contains("could not be resumed"), "{session}");
-    let again = line.chat("and now?").model("agent").header("x-trunkline-session", &id).send();
+    let again = gateway.chat("and now?").model("agent").header("x-trunkline-session", &id).send();
     assert_eq!(again.json()["trunkline"]["session"]["resumed"], true, "{again:?}");
 }

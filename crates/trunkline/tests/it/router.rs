@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::http::Reply;
-use crate::line::Line;
+use crate::test_gateway::TestGateway;
 
 /// A router's file: name, priority and hints of each; all are executables of their own name.
 pub(crate) fn yaml(providers: &[(&str, i64, &str)], routing: &str) -> String {
@@ -42,7 +42,7 @@ fn an_answer_although_the_first_is_limited_the_second_is_not_there_and_the_third
         ],
         ", fallback_on: [rate_limit]",
     );
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("limited", "cat >/dev/null; refuses \"$1\" 'rate limit exceeded, retry after 5ms'")
         .cli("dies", "cat >/dev/null; kill -SEGV $$")
         .cli("good", "note \"$@\"; answers \"$1\" done")
@@ -56,11 +56,11 @@ fn an_answer_although_the_first_is_limited_the_second_is_not_there_and_the_third
         ("dies", "unknown"),
         ("good", "ok"),
     ]);
-    let reply = line.chat("hi").model("auto:codegen").send();
+    let reply = gateway.chat("hi").model("auto:codegen").send();
     assert_eq!((reply.content().as_str(), attempts(&reply.json())), ("done", expected.clone()));
     assert_eq!(header(&reply), (Some("good"), Some("6")));
-    assert!(line.noted("good.stdin").contains("\"model\":\"d\""));
-    let streamed = line.chat("hi").model("auto:codegen").streamed().send();
+    assert!(gateway.noted("good.stdin").contains("\"model\":\"d\""));
+    let streamed = gateway.chat("hi").model("auto:codegen").streamed().send();
     assert_eq!((streamed.streamed_text().as_str(), streamed.is_done()), ("done", true));
     assert_eq!(header(&streamed), (Some("good"), Some("6")));
     let last = streamed.frames().into_iter().find(|frame| frame["trunkline"].is_object()).unwrap();
@@ -84,13 +84,13 @@ const MATRIX: [(&str, &str, usize, bool, u16); 10] = [
 
 /// A provider for each category that always fails with it (`bad_…`), one that fails once and then answers (`once_…`),
 /// and one that answers.
-fn matrix(routing: &str) -> Line {
-    let mut line = Line::new().cli("backup", "cat >/dev/null; answers \"$1\" backup");
+fn matrix(routing: &str) -> TestGateway {
+    let mut gateway = TestGateway::new().cli("backup", "cat >/dev/null; answers \"$1\" backup");
     let mut file = String::from("providers:\n");
     for (category, message, ..) in MATRIX {
         let (bad, once) = (format!("bad_{category}"), format!("once_{category}"));
-        line = line.cli(&bad, &format!("cat >/dev/null; counted >/dev/null; refuses \"$1\" '{message}'"));
-        line = line.cli(
+        gateway = gateway.cli(&bad, &format!("cat >/dev/null; counted >/dev/null; refuses \"$1\" '{message}'"));
+        gateway = gateway.cli(
             &once,
             &format!("cat >/dev/null; [ \"$(counted)\" = 1 ] && refuses \"$1\" '{message}'; answers \"$1\" 'at last'"),
         );
@@ -106,17 +106,17 @@ fn matrix(routing: &str) -> Line {
         .collect();
     file += &format!("- {{name: backup, type: cli, config: {{path: backup}}, models: {{{}}}}}\n", hints.join(", "));
     file += &format!("routing: {{backoff: {{initial: 1ms, max: 5s}}{routing}}}\n");
-    line.config("router.yaml", &file).start()
+    gateway.config("router.yaml", &file).start()
 }
 
 #[test]
 fn each_category_is_tried_again_passed_on_or_ends_as_its_policy_says() {
-    let line = matrix("");
+    let gateway = matrix("");
     for (category, _, tries, falls_back, status) in MATRIX {
         let bad = format!("bad_{category}");
         let mut expected = vec![(bad.clone(), category.to_owned()); tries];
         // With somebody to take over.
-        let reply = line.chat("hi").model(&format!("auto:{bad}")).send();
+        let reply = gateway.chat("hi").model(&format!("auto:{bad}")).send();
         if falls_back {
             expected.push(("backup".to_owned(), "ok".to_owned()));
             assert_eq!(reply.content(), "backup", "{category}");
@@ -124,14 +124,14 @@ fn each_category_is_tried_again_passed_on_or_ends_as_its_policy_says() {
             assert_eq!(reply.error(status)["code"], category);
         }
         assert_eq!(attempts(&reply.json()), expected, "{category}");
-        assert_eq!(line.noted(&format!("{bad}.runs")).lines().count(), tries, "{category}");
+        assert_eq!(gateway.noted(&format!("{bad}.runs")).lines().count(), tries, "{category}");
         // Alone.
-        let reply = line.chat("hi").model(&bad).send();
+        let reply = gateway.chat("hi").model(&bad).send();
         assert_eq!(reply.error(status)["code"], category);
         assert_eq!(attempts(&reply.json()), vec![(bad.clone(), category.to_owned()); tries], "{category}");
         // One that gets over it: only a second try finds out.
         let once = format!("once_{category}");
-        let reply = line.chat("hi").model(&once).streamed().send();
+        let reply = gateway.chat("hi").model(&once).streamed().send();
         match tries {
             1 => assert_eq!(reply.error(status)["code"], category),
             _ => {
@@ -145,10 +145,10 @@ fn each_category_is_tried_again_passed_on_or_ends_as_its_policy_says() {
 #[test]
 fn more_categories_may_be_passed_on() {
     let all: Vec<&str> = MATRIX.iter().map(|(category, ..)| *category).collect();
-    let line = matrix(&format!(", max_retries: 0, fallback_on: [{}]", all.join(", ")));
+    let gateway = matrix(&format!(", max_retries: 0, fallback_on: [{}]", all.join(", ")));
     for (category, ..) in MATRIX {
         let bad = format!("bad_{category}");
-        let reply = line.chat("hi").model(&format!("auto:{bad}")).send();
+        let reply = gateway.chat("hi").model(&format!("auto:{bad}")).send();
         assert_eq!(reply.content(), "backup", "{category}");
         assert_eq!(attempts(&reply.json()), pairs(&[(&bad, category), ("backup", "ok")]));
     }
@@ -156,17 +156,17 @@ fn more_categories_may_be_passed_on() {
 
 #[test]
 fn case_65_a_model_falls_back_to_other_models_and_to_the_router() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", "cat >/dev/null; echo 'stream error: insufficient_quota' >&2; exit 1")
         .cli("good", "cat >/dev/null; answers \"$1\" routed")
         .config("router.yaml", &yaml(&[("good", 1, "fast: x")], ""))
         .model("m", json!({"driver": "codex", "fallback": ["absent", "auto:fast"]}))
         .model("absent", json!({"driver": "gemini"}))
         .start();
-    let reply = line.chat("hi").model("m").send();
+    let reply = gateway.chat("hi").model("m").send();
     assert_eq!(reply.content(), "routed");
     assert_eq!(attempts(&reply.json()), pairs(&[("codex", "quota"), ("gemini", "not_found"), ("good", "ok")]));
-    assert!(!line.log().contains("not used yet"), "{}", line.log());
+    assert!(!gateway.log().contains("not used yet"), "{}", gateway.log());
 }
 
 /// Says that it tries again by itself, as claude does, and would go on with that for minutes.
@@ -175,32 +175,32 @@ const KEEPS_TRYING: &str = "cat >/dev/null; counted >/dev/null; for attempt in 1
 
 #[test]
 fn a_cli_that_keeps_trying_is_not_waited_for_while_another_could_answer() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("claude", KEEPS_TRYING)
         .cli("codex", "cat >/dev/null; codex_answers done")
         .config("router.yaml", "providers: []\nrouting: {fallback_on: [rate_limit]}\n")
         .model("m", json!({"driver": "claude", "fallback": ["other"]}))
         .model("other", json!({"driver": "codex"}))
         .start();
-    let reply = line.chat("hi").model("m").send();
+    let reply = gateway.chat("hi").model("m").send();
     assert_eq!(
         (reply.content().as_str(), attempts(&reply.json())),
         ("done", pairs(&[("claude", "rate_limit"), ("codex", "ok")]))
     );
-    assert_eq!(line.noted("claude.runs").lines().count(), 1, "it has tried again itself");
+    assert_eq!(gateway.noted("claude.runs").lines().count(), 1, "it has tried again itself");
 }
 
 #[test]
 fn but_with_nobody_to_take_over_it_may_go_on() {
     let gets_there = KEEPS_TRYING.replace("hang", "replay claude/slow_streamjson_partial");
-    let line = Line::new().cli("claude", &gets_there).model("m", json!({"driver": "claude"})).start();
-    let reply = line.chat("hi").send();
+    let gateway = TestGateway::new().cli("claude", &gets_there).model("m", json!({"driver": "claude"})).start();
+    let reply = gateway.chat("hi").send();
     assert_eq!((reply.status, attempts(&reply.json())), (200, pairs(&[("claude", "ok")])));
 }
 
 /// A router with one provider that fails in these words and one that answers.
-fn failing(words: &str, routing: &str) -> Line {
-    Line::new()
+fn failing(words: &str, routing: &str) -> TestGateway {
+    TestGateway::new()
         .cli("first", &format!("cat >/dev/null; refuses \"$1\" '{words}'"))
         .cli("second", "cat >/dev/null; answers \"$1\" second")
         .config("router.yaml", &yaml(&[("first", 9, ""), ("second", 1, "")], routing))
@@ -210,17 +210,17 @@ fn failing(words: &str, routing: &str) -> Line {
 #[test]
 fn reason_is_told_each_time_when_authentication_fails_again_and_again() {
     for words in ["401 Unauthorized: invalid api key", "insufficient_quota: check your plan"] {
-        let line = failing(words, ", max_retries: 0, fallback_on: []");
+        let gateway = failing(words, ", max_retries: 0, fallback_on: []");
         for _ in 0..8 {
-            let reply = line.chat("hi").model("first").send();
+            let reply = gateway.chat("hi").model("first").send();
             let error = reply.json()["error"].clone();
             assert!(error["code"] == "authentication" || error["code"] == "quota", "{error}");
             assert!(error["message"].as_str().unwrap().contains(words), "{error}");
         }
     }
-    let line = failing("401 Unauthorized: invalid api key", ", max_retries: 0");
+    let gateway = failing("401 Unauthorized: invalid api key", ", max_retries: 0");
     for _ in 0..8 {
-        let reply = line.chat("hi").model("auto").send();
+        let reply = gateway.chat("hi").model("auto").send();
         assert_eq!(reply.error(500)["code"], "authentication");
         assert_eq!(attempts(&reply.json()), pairs(&[("first", "authentication")]), "nobody stands in for it");
     }
@@ -234,16 +234,16 @@ fn open_circuit_is_passed_only_when_the_failures_that_opened_it_allow_fallback()
         (limited, "", false),
         (limited, ", fallback_on: [rate_limit]", true),
     ] {
-        let line = failing(words, &format!(", max_retries: 0{routing}"));
+        let gateway = failing(words, &format!(", max_retries: 0{routing}"));
         for _ in 0..5 {
-            assert_ne!(line.chat("hi").model("first").send().status, 200);
+            assert_ne!(gateway.chat("hi").model("first").send().status, 200);
         }
-        let alone = line.chat("hi").model("first").send();
+        let alone = gateway.chat("hi").model("first").send();
         let error = alone.error(503);
         assert_eq!((error["code"].as_str(), error["detail"].as_str()), (Some("circuit_open"), Some(words)));
         assert!(error["message"].as_str().unwrap().contains(words), "{error}");
         assert!(alone.header("retry-after").is_some());
-        let auto = line.chat("hi").model("auto").send();
+        let auto = gateway.chat("hi").model("auto").send();
         if falls_back {
             assert_eq!(auto.content(), "second", "{words}");
         } else {
@@ -254,7 +254,7 @@ fn open_circuit_is_passed_only_when_the_failures_that_opened_it_allow_fallback()
 
 #[test]
 fn model_is_found_by_every_name_that_a_request_may_have() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("up", "cat >/dev/null; answers \"$1\" done")
         .config("router.yaml", &yaml(&[("up", 9, "fast: mock-1")], ""))
         .start();
@@ -271,27 +271,27 @@ fn model_is_found_by_every_name_that_a_request_may_have() {
     ];
     for name in names {
         for path in [format!("/v1/models/{name}"), format!("/models/{name}"), format!("/v1/models/{name}/")] {
-            let found = line.get(&path);
+            let found = gateway.get(&path);
             let id = name.replace("%2F", "/").replace("%3A", ":");
             assert_eq!((found.status, &found.json()["id"]), (200, &json!(id)), "{path}");
         }
     }
     for name in ["nobody", "nobody/x", "auto:slow", "up%00x", "up/"] {
-        let reply = line.get(&format!("/v1/models/{name}"));
+        let reply = gateway.get(&format!("/v1/models/{name}"));
         assert_eq!(reply.status == 200, name == "up/", "{name}: {reply:?}");
     }
 }
 
 #[test]
 fn session_of_the_body_is_ignored_when_model_keeps_no_sessions() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("up", "note \"$@\"; answers \"$1\" done")
         .config("router.yaml", &yaml(&[("up", 9, "")], ""))
         .start();
-    let ask = || line.chat("hi").model("up");
+    let ask = || gateway.chat("hi").model("up");
     let own = ask().with("metadata", json!({"session_id": "my own id", "chat": "c"})).send();
     assert_eq!((own.content().as_str(), &own.json()["trunkline"]["session_id"]), ("done", &json!(null)));
-    assert!(line.noted("up.stdin").contains("my own id"), "it is the provider's to know");
+    assert!(gateway.noted("up.stdin").contains("my own id"), "it is the provider's to know");
     ask().with("session_id", "s-1").send().content();
     ask().with("metadata", json!({"session_id": 7})).send().content();
     let explicit = ask().header("x-trunkline-session", "s-1").send().error(400);

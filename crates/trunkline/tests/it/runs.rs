@@ -5,38 +5,38 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::http::{Exchange, Reply, exchange};
-use crate::line::Line;
 use crate::look::{all_gone, exists, until};
+use crate::test_gateway::TestGateway;
 
 /// Says one thing, waits for the test, and says another.
 const SLOW: &str = "tell pid $$; counted >/dev/null; codex_says one; await go; codex_says two; codex_ends";
 
-fn line(script: &str) -> Line {
-    Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).args(&["--grace", "500ms"])
+fn gateway(script: &str) -> TestGateway {
+    TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).args(&["--grace", "500ms"])
 }
 
-fn ask(line: &Line, method: &str, path: &str, headers: &str) -> Exchange {
-    let address = line.address();
+fn ask(gateway: &TestGateway, method: &str, path: &str, headers: &str) -> Exchange {
+    let address = gateway.address();
     exchange(address, &format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n"))
 }
 
-fn runs(line: &Line, query: &str) -> Vec<Value> {
-    let reply = line.get(&format!("/v1/runs{query}"));
+fn runs(gateway: &TestGateway, query: &str) -> Vec<Value> {
+    let reply = gateway.get(&format!("/v1/runs{query}"));
     assert_eq!(reply.status, 200, "{reply:?}");
     reply.json()["data"].as_array().unwrap().clone()
 }
 
 /// The only run there is.
-fn only(line: &Line) -> Value {
-    let mut runs = runs(line, "");
+fn only(gateway: &TestGateway) -> Value {
+    let mut runs = runs(gateway, "");
     assert_eq!(runs.len(), 1, "{runs:?}");
     runs.remove(0)
 }
 
 /// The run once it is in this state.
-fn in_state(line: &Line, state: &str) -> Value {
-    until(&format!("a run is {state}"), || runs(line, &format!("?state={state}")).len() == 1);
-    only(line)
+fn in_state(gateway: &TestGateway, state: &str) -> Value {
+    until(&format!("a run is {state}"), || runs(gateway, &format!("?state={state}")).len() == 1);
+    only(gateway)
 }
 
 fn id(run: &Value) -> &str {
@@ -61,54 +61,55 @@ fn text(events: &[(u64, Value)]) -> String {
 
 #[test]
 fn a_run_has_a_row_and_events_that_can_be_read_from_any_place() {
-    let line = line("codex_answers 'Hi there.'").start();
-    let reply = line.chat("hello you").send();
+    let gateway = gateway("codex_answers 'Hi there.'").start();
+    let reply = gateway.chat("hello you").send();
     assert_eq!(reply.content(), "Hi there.");
-    let run = only(&line);
+    let run = only(&gateway);
     assert_eq!(reply.header("x-trunkline-run"), Some(id(&run)));
     assert_eq!(reply.json()["id"], format!("cmpl-{}", id(&run)));
     assert_eq!((&run["state"], &run["model"], &run["provider"]), (&json!("finished"), &json!("m"), &json!("codex")));
     assert_eq!((&run["attempts"], &run["log"], &run["error"]), (&json!(1), &json!("complete"), &json!(null)));
     assert_eq!((&run["prompt"], &run["object"]), (&json!("hello you"), &json!("run")));
     assert!(run["ended"].as_u64() >= run["started"].as_u64() && run["started"].as_u64() >= run["begun"].as_u64());
-    assert_eq!(line.get(&format!("/v1/runs/{}", id(&run))).json(), run);
-    assert_eq!(line.get(&format!("/runs/{}/", id(&run))).json(), run);
+    assert_eq!(gateway.get(&format!("/v1/runs/{}", id(&run))).json(), run);
+    assert_eq!(gateway.get(&format!("/runs/{}/", id(&run))).json(), run);
 
     let path = format!("/v1/runs/{}/events", id(&run));
-    let all = events(&line.get(&path));
+    let all = events(&gateway.get(&path));
     assert_eq!(text(&all), "Hi there.");
     assert_eq!(all.last().unwrap().1["type"], "finished");
     assert!(all.iter().enumerate().all(|(at, (number, _))| at as u64 == *number), "{all:?}");
     for last in 0..all.len() - 1 {
-        let rest = ask(&line, "GET", &path, &format!("last-event-id: {last}\r\n")).finish();
+        let rest = ask(&gateway, "GET", &path, &format!("last-event-id: {last}\r\n")).finish();
         assert_eq!(events(&rest), all[last + 1..]);
     }
     // Whoever has everything is told not to come again.
-    assert_eq!(ask(&line, "GET", &path, &format!("last-event-id: {}\r\n", all.len() - 1)).finish().status, 204);
+    assert_eq!(ask(&gateway, "GET", &path, &format!("last-event-id: {}\r\n", all.len() - 1)).finish().status, 204);
 }
 
 #[test]
 fn whoever_looks_on_sees_what_was_and_what_comes() {
-    let line = line(SLOW).start();
-    let mut stream = line.chat("hi").streamed().open();
+    let gateway = gateway(SLOW).start();
+    let mut stream = gateway.chat("hi").streamed().open();
     stream.until("one");
-    let run = in_state(&line, "running");
+    let run = in_state(&gateway, "running");
     let path = format!("/v1/runs/{}/events", id(&run));
-    let mut early = ask(&line, "GET", &path, "");
+    let mut early = ask(&gateway, "GET", &path, "");
     early.until("one");
-    let left = ask(&line, "GET", &path, "");
+    let left = ask(&gateway, "GET", &path, "");
     drop(left);
-    line.tell("go");
+    gateway.tell("go");
     let early = events(&early.finish());
     assert_eq!(text(&early), "one\n\ntwo");
     assert_eq!(stream.finish().streamed_text(), "one\n\ntwo");
-    assert_eq!(events(&line.get(&path)), early);
+    assert_eq!(events(&gateway.get(&path)), early);
 }
 
 #[test]
 fn runs_are_listed_by_pages_and_by_what_they_are() {
-    let line =
-        line("case $(cat) in *fail*) exit 3 ;; esac; codex_answers ok").model("n", json!({"driver": "codex"})).start();
+    let line = gateway("case $(cat) in *fail*) exit 3 ;; esac; codex_answers ok")
+        .model("n", json!({"driver": "codex"}))
+        .start();
     for n in 0..5 {
         line.chat(&format!("number {n}")).model("n").send().content();
     }
@@ -136,67 +137,67 @@ fn runs_are_listed_by_pages_and_by_what_they_are() {
 
 #[test]
 fn case_36_a_run_is_its_owners() {
-    let line = line("codex_answers ok").env("TRUNKLINE_API_KEYS", "first-key-1,other-key-2").start();
+    let gateway = gateway("codex_answers ok").env("TRUNKLINE_API_KEYS", "first-key-1,other-key-2").start();
     let first = "authorization: Bearer first-key-1\r\n";
     let other = "authorization: Bearer other-key-2\r\n";
-    let run = line.chat("hi").header("authorization", "Bearer first-key-1").send();
+    let run = gateway.chat("hi").header("authorization", "Bearer first-key-1").send();
     let run = run.header("x-trunkline-run").unwrap().to_owned();
-    assert_eq!(ask(&line, "GET", &format!("/v1/runs/{run}"), first).finish().json()["id"], *run);
+    assert_eq!(ask(&gateway, "GET", &format!("/v1/runs/{run}"), first).finish().json()["id"], *run);
     for (method, path) in [("GET", ""), ("GET", "/events"), ("GET", "/diff"), ("DELETE", "")] {
-        ask(&line, method, &format!("/v1/runs/{run}{path}"), other).finish().error(404);
+        ask(&gateway, method, &format!("/v1/runs/{run}{path}"), other).finish().error(404);
     }
-    assert_eq!(ask(&line, "GET", "/v1/runs", other).finish().json()["data"], json!([]));
-    line.get("/v1/runs").error(401);
+    assert_eq!(ask(&gateway, "GET", "/v1/runs", other).finish().json()["data"], json!([]));
+    gateway.get("/v1/runs").error(401);
 }
 
 #[test]
 fn a_run_can_be_stopped_by_its_name_and_nothing_of_it_is_left() {
-    let line = line("sleep 1000 & tell tool $!; tell pid $$; codex_says one; wait").start();
-    let mut stream = line.chat("hi").streamed().open();
+    let gateway = gateway("sleep 1000 & tell tool $!; tell pid $$; codex_says one; wait").start();
+    let mut stream = gateway.chat("hi").streamed().open();
     stream.until("one");
-    let family = ["pid", "tool"].map(|name| line.told_pid(name));
-    let run = in_state(&line, "running");
+    let family = ["pid", "tool"].map(|name| gateway.told_pid(name));
+    let run = in_state(&gateway, "running");
     let path = format!("/v1/runs/{}", id(&run));
-    let stopped = ask(&line, "DELETE", &path, "").finish();
+    let stopped = ask(&gateway, "DELETE", &path, "").finish();
     assert!(!family.iter().any(|&pid| exists(pid)), "it answered before they were gone");
     assert_eq!((stopped.status, &stopped.json()["state"]), (200, &json!("cancelled")), "{stopped:?}");
     let told = stream.finish();
     assert!(!told.is_done() && told.body.contains("\"code\":\"cancelled\""), "{told:?}");
-    assert_eq!(ask(&line, "DELETE", &path, "").finish().status, 200, "it is as was asked for");
-    let last = events(&line.get(&format!("{path}/events"))).pop().unwrap().1;
+    assert_eq!(ask(&gateway, "DELETE", &path, "").finish().status, 200, "it is as was asked for");
+    let last = events(&gateway.get(&format!("{path}/events"))).pop().unwrap().1;
     assert_eq!((&last["type"], &last["category"]), (&json!("failed"), &json!("cancelled")));
 }
 
 #[test]
 fn a_run_that_waits_can_be_stopped_and_one_that_is_over_cannot() {
-    let line = line(SLOW).args(&["--max-runs", "1"]).start();
-    let first = line.chat("first").open();
-    line.told("pid");
-    let second = line.chat("second").open();
+    let gateway = gateway(SLOW).args(&["--max-runs", "1"]).start();
+    let first = gateway.chat("first").open();
+    gateway.told("pid");
+    let second = gateway.chat("second").open();
     let waiting = {
-        until("one waits", || runs(&line, "?state=queued").len() == 1);
-        runs(&line, "?state=queued").remove(0)
+        until("one waits", || runs(&gateway, "?state=queued").len() == 1);
+        runs(&gateway, "?state=queued").remove(0)
     };
     assert_eq!(waiting["prompt"], "second");
-    let stopped = ask(&line, "DELETE", &format!("/v1/runs/{}", id(&waiting)), "").finish();
+    let stopped = ask(&gateway, "DELETE", &format!("/v1/runs/{}", id(&waiting)), "").finish();
     assert_eq!(stopped.json()["state"], "cancelled");
     assert_eq!(second.finish().error(500)["code"], "cancelled");
-    line.tell("go");
+    gateway.tell("go");
     let run = first.finish().header("x-trunkline-run").unwrap().to_owned();
-    until("it is over", || line.get(&format!("/v1/runs/{run}")).json()["state"] == "finished");
-    let refused = ask(&line, "DELETE", &format!("/v1/runs/{run}"), "").finish();
+    until("it is over", || gateway.get(&format!("/v1/runs/{run}")).json()["state"] == "finished");
+    let refused = ask(&gateway, "DELETE", &format!("/v1/runs/{run}"), "").finish();
     assert_eq!(refused.error(409)["code"], "run_over");
 }
 
 #[test]
 fn case_01_a_client_that_hangs_up_cancels_its_run_and_the_row_says_so() {
-    let line = line(SLOW).start();
-    let mut stream = line.chat("hi").streamed().open();
+    let gateway = gateway(SLOW).start();
+    let mut stream = gateway.chat("hi").streamed().open();
     stream.until("one");
     drop(stream);
-    all_gone(&[line.told_pid("pid")]);
-    let run = in_state(&line, "cancelled");
-    let all = events(&line.get(&format!("/v1/runs/{}/events", id(&run))));
+    all_gone(&[gateway.told_pid("pid")]);
+    let run = in_state(&gateway, "cancelled");
+    let all = events(&gateway.get(&format!("/v1/runs/{}/events", id(&run))));
     assert_eq!((text(&all).as_str(), &all.last().unwrap().1["category"]), ("one", &json!("cancelled")));
 }
 
@@ -208,8 +209,8 @@ fn a_detached_run_goes_on_without_its_client_and_its_answer_waits() {
         } else {
             json!({"driver": "codex"})
         };
-        let line = Line::new().cli("codex", SLOW).model("m", model).start();
-        let ask = line.chat("hi").streamed();
+        let gateway = TestGateway::new().cli("codex", SLOW).model("m", model).start();
+        let ask = gateway.chat("hi").streamed();
         let ask = match way {
             "header" => ask.header("x-trunkline-on-disconnect", "detach"),
             "body" => ask.with("trunkline", json!({"on_disconnect": "detach"})),
@@ -218,29 +219,29 @@ fn a_detached_run_goes_on_without_its_client_and_its_answer_waits() {
         let mut stream = ask.open();
         stream.until("one");
         drop(stream);
-        let run = in_state(&line, "running");
+        let run = in_state(&gateway, "running");
         assert_eq!(run["detached"], true, "{way}");
-        assert!(exists(line.told_pid("pid")));
-        line.tell("go");
-        let run = in_state(&line, "finished");
-        assert_eq!(text(&events(&line.get(&format!("/v1/runs/{}/events", id(&run))))), "one\n\ntwo");
+        assert!(exists(gateway.told_pid("pid")));
+        gateway.tell("go");
+        let run = in_state(&gateway, "finished");
+        assert_eq!(text(&events(&gateway.get(&format!("/v1/runs/{}/events", id(&run))))), "one\n\ntwo");
     }
-    let line = line(SLOW).start();
-    let refused = line.chat("hi").header("x-trunkline-on-disconnect", "maybe").send();
+    let gateway = gateway(SLOW).start();
+    let refused = gateway.chat("hi").header("x-trunkline-on-disconnect", "maybe").send();
     assert_eq!(refused.error(400)["param"], "x-trunkline-on-disconnect");
-    line.chat("hi").with("trunkline", json!({"colour": "red"})).send().error(400);
+    gateway.chat("hi").with("trunkline", json!({"colour": "red"})).send().error(400);
 }
 
 #[test]
 fn a_detached_run_whose_client_stays_is_answered_like_any_other() {
-    let line = line("codex_answers 'Hi.'").start();
+    let gateway = gateway("codex_answers 'Hi.'").start();
     let detached = |ask: crate::http::Ask| ask.header("x-trunkline-on-disconnect", "detach").send();
-    let whole = detached(line.chat("hi"));
+    let whole = detached(gateway.chat("hi"));
     assert_eq!(whole.content(), "Hi.");
     assert_eq!(whole.header("x-trunkline-provider"), Some("codex"));
-    let streamed = detached(line.chat("hi").streamed());
+    let streamed = detached(gateway.chat("hi").streamed());
     assert!(streamed.is_done() && streamed.streamed_text() == "Hi.", "{streamed:?}");
-    let unknown = detached(line.chat("hi").model("mm"));
+    let unknown = detached(gateway.chat("hi").model("mm"));
     assert_eq!(unknown.error(400)["code"], "model_not_found");
 }
 
@@ -248,7 +249,7 @@ fn a_detached_run_whose_client_stays_is_answered_like_any_other() {
 fn a_drain_waits_for_detached_runs_and_then_stops_them() {
     use rustix::process::Signal;
     let mut line =
-        line("tell pid $$; trap 'tell stopped yes; exit 1' TERM INT; codex_says one; while :; do sleep 0.05; done")
+        gateway("tell pid $$; trap 'tell stopped yes; exit 1' TERM INT; codex_says one; while :; do sleep 0.05; done")
             .args(&["--drain", "300ms"])
             .start();
     let mut stream = line.chat("hi").streamed().header("x-trunkline-on-disconnect", "detach").open();
@@ -263,8 +264,8 @@ fn a_drain_waits_for_detached_runs_and_then_stops_them() {
 
 #[test]
 fn case_16_a_repeated_request_is_one_run() {
-    let mut line = line(SLOW).start();
-    let ask = |line: &Line| line.chat("hi").header("idempotency-key", "k-1");
+    let mut line = gateway(SLOW).start();
+    let ask = |line: &TestGateway| line.chat("hi").header("idempotency-key", "k-1");
     let first = ask(&line).open();
     line.told("pid");
     let second = ask(&line).open();
@@ -285,8 +286,8 @@ fn case_16_a_repeated_request_is_one_run() {
 
 #[test]
 fn a_repeated_stream_is_the_same_stream() {
-    let line = line("codex_says one; codex_says two; codex_ends").start();
-    let ask = || line.chat("hi").streamed().header("idempotency-key", "k").send();
+    let gateway = gateway("codex_says one; codex_says two; codex_ends").start();
+    let ask = || gateway.chat("hi").streamed().header("idempotency-key", "k").send();
     let first = ask();
     assert_eq!((first.streamed_text().as_str(), first.is_done()), ("one\n\ntwo", true));
     let again = ask();
@@ -295,28 +296,28 @@ fn a_repeated_stream_is_the_same_stream() {
 
 #[test]
 fn whoever_joins_keeps_a_run_alive_that_its_first_client_left() {
-    let line = line(SLOW).start();
-    let ask = || line.chat("hi").streamed().header("idempotency-key", "k");
+    let gateway = gateway(SLOW).start();
+    let ask = || gateway.chat("hi").streamed().header("idempotency-key", "k");
     let mut first = ask().open();
     first.until("one");
     let mut second = ask().open();
     second.until("one");
     drop(first);
-    line.tell("go");
+    gateway.tell("go");
     assert_eq!(second.finish().streamed_text(), "one\n\ntwo");
-    assert_eq!(line.noted("codex.runs").lines().count(), 1);
+    assert_eq!(gateway.noted("codex.runs").lines().count(), 1);
 }
 
 #[test]
 fn a_run_that_everybody_left_is_stopped_and_its_key_is_free() {
-    let line = line(SLOW).start();
-    let ask = || line.chat("hi").streamed().header("idempotency-key", "k");
+    let gateway = gateway(SLOW).start();
+    let ask = || gateway.chat("hi").streamed().header("idempotency-key", "k");
     let mut first = ask().open();
     first.until("one");
     drop(first);
-    all_gone(&[line.told_pid("pid")]);
-    until("it is cancelled", || runs(&line, "?state=cancelled").len() == 1);
-    line.tell("go");
+    all_gone(&[gateway.told_pid("pid")]);
+    until("it is cancelled", || runs(&gateway, "?state=cancelled").len() == 1);
+    gateway.tell("go");
     until("a repetition runs again", || {
         let reply = ask().send();
         reply.is_done() && reply.header("idempotent-replayed").is_none()
@@ -325,25 +326,25 @@ fn a_run_that_everybody_left_is_stopped_and_its_key_is_free() {
 
 #[test]
 fn two_at_the_same_instant_are_one_run() {
-    let line = line("counted >/dev/null; codex_answers ok").start();
+    let gateway = gateway("counted >/dev/null; codex_answers ok").start();
     let replies: Vec<Reply> = std::thread::scope(|scope| {
-        let ask = || line.chat("hi").header("idempotency-key", "k").send();
+        let ask = || gateway.chat("hi").header("idempotency-key", "k").send();
         let askers: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
         askers.into_iter().map(|asker| asker.join().unwrap()).collect()
     });
     assert!(replies.iter().all(|reply| reply.json() == replies[0].json()), "{replies:?}");
     assert_eq!(replies.iter().filter(|reply| reply.header("idempotent-replayed").is_none()).count(), 1);
-    assert_eq!(line.noted("codex.runs").lines().count(), 1);
+    assert_eq!(gateway.noted("codex.runs").lines().count(), 1);
 }
 
 #[test]
 fn what_never_ran_is_not_kept_under_its_key() {
-    let line = Line::new().model("m", json!({"driver": "codex"})).start();
-    let ask = || line.chat("hi").header("idempotency-key", "k").send();
+    let gateway = TestGateway::new().model("m", json!({"driver": "codex"})).start();
+    let ask = || gateway.chat("hi").header("idempotency-key", "k").send();
     let first = ask().status;
     assert!(first >= 500, "{first}");
-    let line = line.cli("codex", "codex_answers ok");
-    let again = line.chat("hi").header("idempotency-key", "k").send();
+    let gateway = gateway.cli("codex", "codex_answers ok");
+    let again = gateway.chat("hi").header("idempotency-key", "k").send();
     assert_eq!((again.content(), again.header("idempotent-replayed")), ("ok".into(), None));
 }
 
@@ -352,11 +353,12 @@ fn case_04_a_run_whose_client_does_not_read_is_stopped_all_the_same() {
     let flood = "tell pid $$; trap 'exit 0' TERM INT
         line=$(printf '%08000d' 0)
         while :; do codex_says \"$line\"; done";
-    let line = Line::new().cli("codex", flood).model("m", json!({"driver": "codex"})).start();
-    let mut deaf = line.chat("hi").streamed().open();
+    let gateway = TestGateway::new().cli("codex", flood).model("m", json!({"driver": "codex"})).start();
+    let mut deaf = gateway.chat("hi").streamed().open();
     deaf.until("x-trunkline-run: ");
     let full = || {
-        let log = fs::read_dir(line.path("state/runs")).unwrap().map(|folder| folder.unwrap().path()).next().unwrap();
+        let log =
+            fs::read_dir(gateway.path("state/runs")).unwrap().map(|folder| folder.unwrap().path()).next().unwrap();
         fs::read_dir(log).unwrap().next().unwrap().unwrap().metadata().unwrap().len()
     };
     // Nothing more comes: everything between the CLI and the client is full.
@@ -366,8 +368,8 @@ fn case_04_a_run_whose_client_does_not_read_is_stopped_all_the_same() {
         sizes = if size == sizes.0 { (size, sizes.1 + 1) } else { (size, 0) };
         sizes.1 == 100
     });
-    let run = line.get("/v1/runs").json()["data"][0]["id"].as_str().unwrap().to_owned();
-    let stopped = ask(&line, "DELETE", &format!("/v1/runs/{run}"), "").finish();
+    let run = gateway.get("/v1/runs").json()["data"][0]["id"].as_str().unwrap().to_owned();
+    let stopped = ask(&gateway, "DELETE", &format!("/v1/runs/{run}"), "").finish();
     assert_eq!((stopped.status, &stopped.json()["state"]), (200, &json!("cancelled")), "{stopped:?}");
-    all_gone(&[line.told_pid("pid")]);
+    all_gone(&[gateway.told_pid("pid")]);
 }

@@ -3,19 +3,19 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::line::Line;
 use crate::look::{all_gone, exists, until};
+use crate::test_gateway::TestGateway;
 
 const SLOW: &str = "tell pid $$; codex_says one; await go; codex_answers two";
 
-fn line(script: &str) -> Line {
-    Line::new().cli("codex", script).model("m", json!({"driver": "codex"}))
+fn gateway(script: &str) -> TestGateway {
+    TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"}))
 }
 
 #[test]
 fn what_ran_is_listed_and_shown_without_a_gateway() {
     let line =
-        line("echo new >made.txt; codex_answers done").model("tree", json!({"driver": "codex", "worktree": true}));
+        gateway("echo new >made.txt; codex_answers done").model("tree", json!({"driver": "codex", "worktree": true}));
     line.run(&["run", "-m", "tree", "make a file"]).exits(0);
     line.run(&["run", "-m", "m", "just talk"]).exits(0);
     let listed = line.run(&["runs"]).exits(0).stdout;
@@ -50,45 +50,45 @@ fn what_ran_is_listed_and_shown_without_a_gateway() {
 
 #[test]
 fn a_task_is_left_to_the_gateway_and_come_back_to() {
-    let line = line(SLOW).args(&["--grace", "500ms"]).start();
-    let id = line.run(&["run", "--detach", "-m", "m", "take your time"]).exits(0).stdout.trim().to_owned();
-    line.told("pid");
+    let gateway = gateway(SLOW).args(&["--grace", "500ms"]).start();
+    let id = gateway.run(&["run", "--detach", "-m", "m", "take your time"]).exits(0).stdout.trim().to_owned();
+    gateway.told("pid");
     // Whoever has seen enough leaves it running.
-    let left = line.interrupted_after(&["run", "--attach", &id], "one", Signal::INT).exits(0);
+    let left = gateway.interrupted_after(&["run", "--attach", &id], "one", Signal::INT).exits(0);
     assert!(left.stderr.contains("it goes on"), "{left:?}");
-    assert!(exists(line.told_pid("pid")));
-    line.tell("go");
-    assert_eq!(line.run(&["run", "--attach", &id]).exits(0).stdout, "one\n\ntwo\n");
-    let unknown = line.run(&["run", "--detach", "-m", "mm", "x"]).exits(1).stderr;
+    assert!(exists(gateway.told_pid("pid")));
+    gateway.tell("go");
+    assert_eq!(gateway.run(&["run", "--attach", &id]).exits(0).stdout, "one\n\ntwo\n");
+    let unknown = gateway.run(&["run", "--detach", "-m", "mm", "x"]).exits(1).stderr;
     assert!(unknown.contains("Unknown model (did you mean: m?)"), "{unknown}");
 }
 
 #[test]
 fn a_run_is_stopped_from_the_terminal() {
-    let line = line("tell pid $$; codex_says one; hang").args(&["--grace", "500ms"]).start();
-    let id = line.run(&["run", "--detach", "-m", "m", "never ends"]).exits(0).stdout.trim().to_owned();
-    let pid = line.told_pid("pid");
-    until("it is known", || line.run(&["runs", "--status", "running"]).stdout.contains("never ends"));
-    line.run(&["runs", "cancel", &id]).exits(0);
+    let gateway = gateway("tell pid $$; codex_says one; hang").args(&["--grace", "500ms"]).start();
+    let id = gateway.run(&["run", "--detach", "-m", "m", "never ends"]).exits(0).stdout.trim().to_owned();
+    let pid = gateway.told_pid("pid");
+    until("it is known", || gateway.run(&["runs", "--status", "running"]).stdout.contains("never ends"));
+    gateway.run(&["runs", "cancel", &id]).exits(0);
     all_gone(&[pid]);
-    assert!(line.run(&["runs", "show", &id]).exits(0).stdout.contains("cancelled"));
+    assert!(gateway.run(&["runs", "show", &id]).exits(0).stdout.contains("cancelled"));
     // What it said stays.
-    let told = line.run(&["run", "--attach", &id]).exits(4);
+    let told = gateway.run(&["run", "--attach", &id]).exits(4);
     assert!(told.stdout == "one\n" && told.stderr.contains("cancelled"), "{told:?}");
 }
 
 #[test]
 fn what_is_forgotten_is_forgotten_with_its_log() {
-    let line = line("codex_answers done");
-    line.run(&["run", "-m", "m", "hi"]).exits(0);
+    let gateway = gateway("codex_answers done");
+    gateway.run(&["run", "-m", "m", "hi"]).exits(0);
     let logs = || {
-        let folders = std::fs::read_dir(line.path("state/runs")).unwrap().flatten();
+        let folders = std::fs::read_dir(gateway.path("state/runs")).unwrap().flatten();
         folders.flat_map(|folder| std::fs::read_dir(folder.path()).unwrap().flatten()).count()
     };
     assert_eq!(logs(), 1);
-    line.run(&["sessions", "--prune", "1d"]).exits(0);
+    gateway.run(&["sessions", "--prune", "1d"]).exits(0);
     assert_eq!(logs(), 1);
-    line.run(&["sessions", "--prune", "0d"]).exits(0);
+    gateway.run(&["sessions", "--prune", "0d"]).exits(0);
     assert_eq!(logs(), 0);
-    assert_eq!(line.run(&["runs"]).exits(0).stdout, "");
+    assert_eq!(gateway.run(&["runs"]).exits(0).stdout, "");
 }

@@ -5,21 +5,21 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::http::exchange;
-use crate::line::Line;
+use crate::test_gateway::TestGateway;
 
-fn codex() -> Line {
-    Line::new().cli("codex", "note \"$@\"; replay codex/reasoning").model("m", json!({"driver": "codex"}))
+fn codex() -> TestGateway {
+    TestGateway::new().cli("codex", "note \"$@\"; replay codex/reasoning").model("m", json!({"driver": "codex"}))
 }
 
 #[test]
 fn case_21_with_keys_only_who_has_one_comes_in() {
-    let line = codex().env("TRUNKLINE_API_KEYS", "first-key, second-key").start();
-    assert_eq!(line.chat("hi").send().error(401)["code"], "invalid_api_key");
-    let wrong = line.chat("hi").header("authorization", "Bearer third-key").send();
+    let gateway = codex().env("TRUNKLINE_API_KEYS", "first-key, second-key").start();
+    assert_eq!(gateway.chat("hi").send().error(401)["code"], "invalid_api_key");
+    let wrong = gateway.chat("hi").header("authorization", "Bearer third-key").send();
     assert_eq!(wrong.error(401)["code"], "invalid_api_key");
     assert!(!wrong.body.contains("third-key"), "{wrong:?}");
-    line.chat("hi").header("authorization", "Bearer second-key").send().content();
-    line.chat("hi").header("x-api-key", "first-key").send().content();
+    gateway.chat("hi").header("authorization", "Bearer second-key").send().content();
+    gateway.chat("hi").header("x-api-key", "first-key").send().content();
 }
 
 #[test]
@@ -37,55 +37,58 @@ const CURIOUS: &str = "cat >/dev/null; stat=$(cat /proc/$PPID/stat); stat=${stat
 
 #[test]
 fn an_agent_cannot_look_into_the_gateway_or_its_keeper() {
-    let line = Line::new().cli("codex", CURIOUS).model("m", json!({"driver": "codex"})).unprivileged();
-    let line = line.env("XAI_API_KEY", "a key that is none of its business").start();
-    assert_eq!(line.chat("hi").send().content(), "done");
-    let (others, refused) = (line.noted("others"), line.noted("refused"));
-    assert!(others.trim_end().ends_with(&format!(" {}", line.gateway_pid())), "it looked at the right ones: {others}");
+    let gateway = TestGateway::new().cli("codex", CURIOUS).model("m", json!({"driver": "codex"})).unprivileged();
+    let gateway = gateway.env("XAI_API_KEY", "a key that is none of its business").start();
+    assert_eq!(gateway.chat("hi").send().content(), "done");
+    let (others, refused) = (gateway.noted("others"), gateway.noted("refused"));
+    assert!(
+        others.trim_end().ends_with(&format!(" {}", gateway.gateway_pid())),
+        "it looked at the right ones: {others}"
+    );
     assert_eq!(refused.matches("Permission denied").count(), 10, "{refused}");
-    assert_eq!(line.noted("found"), "");
-    assert!(!line.noted("own").is_empty(), "what is its own it may read");
+    assert_eq!(gateway.noted("found"), "");
+    assert!(!gateway.noted("own").is_empty(), "what is its own it may read");
 }
 
 #[test]
 fn case_25_case_26_other_hosts_and_other_sites_are_refused() {
-    let line = codex().start();
-    assert_eq!(line.chat("hi").header("host", "evil.example").send().error(403)["code"], "forbidden_host");
-    let page = line.chat("hi").header("origin", "http://evil.example").send();
+    let gateway = codex().start();
+    assert_eq!(gateway.chat("hi").header("host", "evil.example").send().error(403)["code"], "forbidden_host");
+    let page = gateway.chat("hi").header("origin", "http://evil.example").send();
     assert_eq!(page.error(403)["code"], "forbidden_origin");
     let form = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
                 content-type: text/plain\r\ncontent-length: 2\r\n\r\n{}";
-    exchange(line.address(), form).finish().error(415);
-    assert!(!line.path("seen/codex.argv").exists());
-    line.chat("hi").header("host", "localhost").send().content();
+    exchange(gateway.address(), form).finish().error(415);
+    assert!(!gateway.path("seen/codex.argv").exists());
+    gateway.chat("hi").header("host", "localhost").send().content();
 }
 
 #[test]
 fn case_28_a_child_knows_what_it_needs_and_no_more() {
-    let line = codex()
+    let gateway = codex()
         .model("own", json!({"driver": "codex", "env": {"EXTRA": "yes", "CI": "no"}}))
         .env("OPENAI_API_KEY", "its own key")
         .env("LANG", "C.UTF-8")
         .start_with_secrets();
-    line.chat("hi").send().content();
-    let env = environment(&line);
+    gateway.chat("hi").send().content();
+    let env = environment(&gateway);
     for (name, value) in [
         ("TERM", "dumb"),
         ("NO_COLOR", "1"),
         ("CI", "true"),
         ("OPENAI_API_KEY", "its own key"),
         ("LANG", "C.UTF-8"),
-        ("HOME", line.path("home").to_str().unwrap()),
-        ("PWD", line.repo().to_str().unwrap()),
-        ("CODEX_HOME", line.path("state/homes/codex").to_str().unwrap()),
+        ("HOME", gateway.path("home").to_str().unwrap()),
+        ("PWD", gateway.repo().to_str().unwrap()),
+        ("CODEX_HOME", gateway.path("state/homes/codex").to_str().unwrap()),
     ] {
         assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
     }
     for name in SECRETS.iter().chain(&["CLAUDECODE", "TRUNKLINE_PORT"]) {
         assert!(!env.contains_key(*name), "{name}");
     }
-    line.chat("hi").model("own").send().content();
-    let env = environment(&line);
+    gateway.chat("hi").model("own").send().content();
+    let env = environment(&gateway);
     assert_eq!((env["EXTRA"].as_str(), env["CI"].as_str()), ("yes", "no"));
 }
 
@@ -98,29 +101,29 @@ const SECRETS: [&str; 6] = [
     "CLAUDE_CODE_ENTRYPOINT",
 ];
 
-impl Line {
+impl TestGateway {
     fn start_with_secrets(self) -> Self {
         let line = SECRETS.iter().fold(self, |line, name| line.env(name, "somebody else's"));
         line.env("CLAUDECODE", "1").env("TRUNKLINE_PORT", "0").start()
     }
 }
 
-fn environment(line: &Line) -> BTreeMap<String, String> {
-    let noted = line.noted("codex.env");
+fn environment(gateway: &TestGateway) -> BTreeMap<String, String> {
+    let noted = gateway.noted("codex.env");
     noted.lines().filter_map(|variable| variable.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
 }
 
 #[test]
 fn codex_does_not_write_to_the_users_own_settings() {
-    let line = codex();
-    std::fs::create_dir(line.path("home/.codex")).unwrap();
-    std::fs::write(line.path("home/.codex/auth.json"), "{}").unwrap();
-    let line = line.cli(
+    let gateway = codex();
+    std::fs::create_dir(gateway.path("home/.codex")).unwrap();
+    std::fs::write(gateway.path("home/.codex/auth.json"), "{}").unwrap();
+    let gateway = gateway.cli(
         "codex",
         "echo x >\"$CODEX_HOME/history\"; cat \"$CODEX_HOME/auth.json\" >\"$seen/auth\"; codex_answers done",
     );
-    let line = line.start();
-    assert_eq!(line.chat("hi").send().content(), "done");
-    assert_eq!(line.noted("auth"), "{}");
-    assert!(!line.path("home/.codex/history").exists());
+    let gateway = gateway.start();
+    assert_eq!(gateway.chat("hi").send().content(), "done");
+    assert_eq!(gateway.noted("auth"), "{}");
+    assert!(!gateway.path("home/.codex/history").exists());
 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use trunkline_process::Landlock;
 
 use crate::agent::{calls, on, says, told};
-use crate::line::Line;
 use crate::service::Service;
+use crate::test_gateway::TestGateway;
 
 /// The words of a CLI that tries: `can` and `cannot` print what did not go as they say.
 const TRIES: &str = r#"
@@ -24,34 +24,34 @@ write() { echo written > "$1"; }
 "#;
 
 /// A line whose fake CLI tries these things; none where the kernel cannot hold it.
-fn tries(entry: Value, script: &str) -> Option<Line> {
+fn tries(entry: Value, script: &str) -> Option<TestGateway> {
     if let Err(missing) = Landlock::here() {
         eprintln!("skipped: {missing}");
         return None;
     }
-    let line = Line::apart()?;
+    let gateway = TestGateway::apart()?;
     let mut entry = entry;
     for (key, value) in [("driver", json!("text")), ("command", json!("tries"))] {
         if entry.get("driver").is_none() || entry["driver"] == "text" {
             entry[key] = value;
         }
     }
-    let home = line.path("home");
+    let home = gateway.path("home");
     for folder in [".npm", ".ssh", ".cargo/bin", ".cargo/registry"] {
         fs::create_dir_all(home.join(folder)).unwrap();
     }
     fs::write(home.join(".bashrc"), "# mine\n").unwrap();
-    fs::create_dir(line.path("sibling")).unwrap();
+    fs::create_dir(gateway.path("sibling")).unwrap();
     let name = if entry["driver"] == "text" { "tries" } else { entry["driver"].as_str().unwrap() }.to_owned();
-    let script = format!("all='{}'\n{TRIES}\n{script}\necho tried", line.path("").display());
-    Some(line.cli(&name, &script).model("m", entry))
+    let script = format!("all='{}'\n{TRIES}\n{script}\necho tried", gateway.path("").display());
+    Some(gateway.cli(&name, &script).model("m", entry))
 }
 
 /// The answer says that everything went as the script says.
-fn goes_as_said(line: Line) -> Line {
-    let line = line.start();
-    assert_eq!(line.chat("try").send().content(), "tried");
-    line
+fn goes_as_said(gateway: TestGateway) -> TestGateway {
+    let gateway = gateway.start();
+    assert_eq!(gateway.chat("try").send().content(), "tried");
+    gateway
 }
 
 const OUTSIDE: &str = r#"
@@ -165,7 +165,7 @@ fn case_34_the_agents_bash_is_confined_and_check_says_how() {
     if let Err(missing) = Landlock::here() {
         return eprintln!("skipped: {missing}");
     }
-    let Some(line) = Line::apart() else { return };
+    let Some(line) = TestGateway::apart() else { return };
     let command = |text: &str| json!({"command": text});
     let asked = calls(
         "",
@@ -190,7 +190,7 @@ fn case_34_the_agents_bash_is_confined_and_check_says_how() {
 #[test]
 fn case_34_every_answer_says_who_held_it() {
     let required = if Landlock::here().is_ok() { "required" } else { "on" };
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("claude", r#"printf '{"type":"result","subtype":"success","is_error":false,"result":"done"}\n'"#)
         .cli("codex", "codex_answers done")
         .model("confined", json!({"driver": "claude", "permissions": "edit"}))
@@ -203,7 +203,7 @@ fn case_34_every_answer_says_who_held_it() {
     let ours = if Landlock::here().is_ok() { "kernel" } else { "cli" };
     let models = [("confined", json!(here)), ("off", json!("off")), ("full", json!(null)), ("own", json!("cli"))];
     for (model, held) in models.into_iter().chain([("ours", json!(ours))]) {
-        let answer = line.chat("hi").model(model).send().json();
+        let answer = gateway.chat("hi").model(model).send().json();
         assert_eq!(answer["trunkline"]["attempts"][0]["sandbox"], held, "{model}: {answer}");
     }
 }

@@ -7,12 +7,12 @@ use std::thread;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::line::{Line, which};
+use crate::test_gateway::{TestGateway, which};
 
 const SESSION: &str = "0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f";
 
-fn codex(script: &str) -> Line {
-    Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start()
+fn codex(script: &str) -> TestGateway {
+    TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).start()
 }
 
 /// A CLI, a recording of it, its name for the session of that recording, and how it is told to go on.
@@ -37,19 +37,19 @@ fn has(argv: &[String], row: &[&str]) -> bool {
 fn a_session_has_a_name_of_ours_and_outlives_the_gateway() {
     for (cli, recording, native, resume) in CLIS {
         let script = format!("note \"$@\"; replay {recording}");
-        let mut line = Line::new().cli(cli, &script).model("m", json!({"driver": cli})).start();
-        let first = line.chat("hi").send();
+        let mut gateway = TestGateway::new().cli(cli, &script).model("m", json!({"driver": cli})).start();
+        let first = gateway.chat("hi").send();
         let id = first.header("x-trunkline-session").unwrap_or_else(|| panic!("{cli}: {first:?}")).to_owned();
         let said = first.json()["trunkline"].take();
         assert_eq!(said["session_id"], id);
         assert_eq!(said["session"], json!({"id": id, "native": native, "resumed": false, "how": null}), "{cli}");
         assert_ne!(id, native);
-        assert!(!has(&line.argv(cli), resume), "{cli}: {:?}", line.argv(cli));
+        assert!(!has(&gateway.argv(cli), resume), "{cli}: {:?}", gateway.argv(cli));
 
-        line.signal(Signal::TERM);
-        line.ended();
-        line.restart();
-        let again = line.chat("and now?").header("x-trunkline-session", &id).streamed().send();
+        gateway.signal(Signal::TERM);
+        gateway.ended();
+        gateway.restart();
+        let again = gateway.chat("and now?").header("x-trunkline-session", &id).streamed().send();
         assert_eq!(again.header("x-trunkline-session"), Some(id.as_str()), "{cli}: {again:?}");
         let last = again.frames().pop().unwrap();
         assert_eq!(
@@ -57,75 +57,75 @@ fn a_session_has_a_name_of_ours_and_outlives_the_gateway() {
             json!({"id": id, "native": native, "resumed": true, "how": "id"}),
             "{cli}"
         );
-        assert!(has(&line.argv(cli), resume), "{cli}: {:?}", line.argv(cli));
-        assert!(line.noted(&format!("{cli}.stdin")).trim_end().ends_with("and now?"));
+        assert!(has(&gateway.argv(cli), resume), "{cli}: {:?}", gateway.argv(cli));
+        assert!(gateway.noted(&format!("{cli}.stdin")).trim_end().ends_with("and now?"));
     }
 }
 
 #[test]
 fn only_what_is_new_is_said_in_a_session() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("claude", "note \"$@\"; replay claude/slow_streamjson_partial")
         .model("m", json!({"driver": "claude"}))
         .start();
-    let id = line.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
-    let again = line.chat("and now?").after("user", "hi").after("assistant", "Hello.");
+    let id = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
+    let again = gateway.chat("and now?").after("user", "hi").after("assistant", "Hello.");
     assert_eq!(again.header("x-trunkline-session", &id).send().header("x-trunkline-session"), Some(id.as_str()));
-    assert_eq!(line.noted("claude.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
+    assert_eq!(gateway.noted("claude.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
 }
 
 #[test]
 fn the_clis_own_name_for_a_session_will_do_where_nobody_needs_a_key() {
-    let line = codex("note \"$@\"; replay codex/reasoning");
-    let reply = line.chat("hi").with("session_id", CODEX).streamed().send();
+    let gateway = codex("note \"$@\"; replay codex/reasoning");
+    let reply = gateway.chat("hi").with("session_id", CODEX).streamed().send();
     let id = reply.header("x-trunkline-session").unwrap().to_owned();
     assert_ne!(id, CODEX);
-    assert!(has(&line.argv("codex"), &["resume", CODEX, "-"]), "{:?}", line.argv("codex"));
-    let again = line.chat("hi").with("session_id", CODEX).send();
+    assert!(has(&gateway.argv("codex"), &["resume", CODEX, "-"]), "{:?}", gateway.argv("codex"));
+    let again = gateway.chat("hi").with("session_id", CODEX).send();
     assert_eq!(again.header("x-trunkline-session"), Some(id.as_str()), "it is the same one");
-    let ran = line.run(&["run", "-m", "m", "--session", CODEX, "hi"]).exits(0);
+    let ran = gateway.run(&["run", "-m", "m", "--session", CODEX, "hi"]).exits(0);
     assert!(ran.stderr.contains(&format!("· session {id}")), "{ran:?}");
 }
 
 #[test]
 fn case_36_a_session_of_another_key_is_none() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", "note \"$@\"; replay codex/reasoning")
         .model("m", json!({"driver": "codex"}))
         .env("TRUNKLINE_API_KEYS", "key-of-ann,key-of-ben")
         .start();
-    let ask = |key: &str, text: &str| line.chat(text).header("authorization", &format!("Bearer {key}"));
+    let ask = |key: &str, text: &str| gateway.chat(text).header("authorization", &format!("Bearer {key}"));
     let id = ask("key-of-ann", "hi").send().header("x-trunkline-session").unwrap().to_owned();
-    fs::remove_file(line.path("seen/codex.argv")).unwrap();
+    fs::remove_file(gateway.path("seen/codex.argv")).unwrap();
     for theirs in [id.as_str(), CODEX] {
         let error = ask("key-of-ben", "hi").header("x-trunkline-session", theirs).send().error(400);
         assert_eq!(error["message"], format!("there is no session {theirs}"));
     }
-    assert!(!line.path("seen/codex.argv").exists(), "nothing ran");
+    assert!(!gateway.path("seen/codex.argv").exists(), "nothing ran");
     let told = ask("key-of-ben", "and now?").after("user", "hi").after("assistant", "Hello.");
     let reply = told.header("x-trunkline-session", &id).send();
     let session = reply.json()["trunkline"]["session"].take();
     assert_eq!((session["resumed"].as_bool(), session["id"] == id), (Some(false), false), "{reply:?}");
     assert!(session["note"].as_str().unwrap().contains("there is no such session"), "{session}");
-    assert!(!has(&line.argv("codex"), &["resume"]));
-    assert!(line.noted("codex.stdin").contains("Hello."), "it is told everything");
+    assert!(!has(&gateway.argv("codex"), &["resume"]));
+    assert!(gateway.noted("codex.stdin").contains("Hello."), "it is told everything");
     assert_eq!(ask("key-of-ann", "hi").header("x-trunkline-session", &id).send().status, 200, "it is ann's");
 }
 
 #[test]
 fn a_session_stays_with_whom_it_was_begun() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", "replay codex/reasoning")
         .cli("claude", "tell ran")
         .model("a", json!({"driver": "codex"}))
         .model("b", json!({"driver": "claude"}))
         .start();
-    let id = line.chat("hi").model("a").send().header("x-trunkline-session").unwrap().to_owned();
-    let error = line.chat("hi").model("b").header("x-trunkline-session", &id).send().error(400);
+    let id = gateway.chat("hi").model("a").send().header("x-trunkline-session").unwrap().to_owned();
+    let error = gateway.chat("hi").model("b").header("x-trunkline-session", &id).send().error(400);
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("is with codex in") && message.contains("not with claude in"), "{error}");
     assert!(error["hint"].as_str().unwrap().contains("(a)"), "{error}");
-    assert!(!line.path("seen/ran").exists());
+    assert!(!gateway.path("seen/ran").exists());
 }
 
 /// Knows no session, and notes how often it was asked.
@@ -136,10 +136,10 @@ const FORGETFUL: &str = "note \"$@\"; counted >/dev/null; \
 #[test]
 fn who_has_forgotten_a_session_is_told_once_what_was_said_in_it() {
     for resent in [true, false] {
-        let line = codex(FORGETFUL);
-        let first = line.chat("the keeper is Ingrid").send();
+        let gateway = codex(FORGETFUL);
+        let first = gateway.chat("the keeper is Ingrid").send();
         let id = first.header("x-trunkline-session").unwrap().to_owned();
-        let mut ask = line.chat("who is it?").header("x-trunkline-session", &id);
+        let mut ask = gateway.chat("who is it?").header("x-trunkline-session", &id);
         if resent {
             ask = ask.after("user", "the keeper is Ingrid").after("assistant", first.content());
         }
@@ -153,11 +153,11 @@ fn who_has_forgotten_a_session_is_told_once_what_was_said_in_it() {
         );
         let note = said["session"]["note"].as_str().unwrap();
         assert!(note.contains("could not be resumed") && note.contains("no rollout found"), "{note}");
-        let told = line.noted("codex.stdin");
+        let told = gateway.noted("codex.stdin");
         let expected =
             format!("[User]\nthe keeper is Ingrid\n\n[Assistant]\n{}\n\n[User]\nwho is it?", first.content());
         assert!(told.ends_with(&expected), "{told}");
-        assert_eq!(line.noted("codex.runs").lines().count(), 3);
+        assert_eq!(gateway.noted("codex.runs").lines().count(), 3);
     }
 }
 
@@ -174,10 +174,10 @@ fn retries_once_when_session_cannot_be_resumed() {
         let script = format!(
             "note \"$@\"; counted >/dev/null; for arg in \"$@\"; do [ \"$arg\" = {flag} ] && replay {refuses}; done; replay {answers}"
         );
-        let line = Line::new().cli(cli, &script).model("m", json!({"driver": cli})).start();
-        let first = line.chat("the keeper is Ingrid").send();
+        let gateway = TestGateway::new().cli(cli, &script).model("m", json!({"driver": cli})).start();
+        let first = gateway.chat("the keeper is Ingrid").send();
         let id = first.header("x-trunkline-session").unwrap().to_owned();
-        let reply = line.chat("who is it?").header("x-trunkline-session", &id).streamed().send();
+        let reply = gateway.chat("who is it?").header("x-trunkline-session", &id).streamed().send();
         let last = reply.frames().pop().unwrap();
         let session = &last["trunkline"]["session"];
         assert_eq!(
@@ -186,51 +186,51 @@ fn retries_once_when_session_cannot_be_resumed() {
             "{cli}: {last}"
         );
         assert!(reply.body.contains("[notice] the session could not be resumed"), "{cli}: {reply:?}");
-        assert!(line.noted(&format!("{cli}.stdin")).contains("the keeper is Ingrid"), "{cli}");
-        assert_eq!(line.noted(&format!("{cli}.runs")).lines().count(), 3, "{cli}");
+        assert!(gateway.noted(&format!("{cli}.stdin")).contains("the keeper is Ingrid"), "{cli}");
+        assert_eq!(gateway.noted(&format!("{cli}.runs")).lines().count(), 3, "{cli}");
     }
 }
 
 #[test]
 fn who_has_forgotten_a_session_that_nobody_else_knows_fails() {
-    let line = codex(FORGETFUL);
-    let error = line.chat("hi").with("session_id", CODEX).send().error(500);
+    let gateway = codex(FORGETFUL);
+    let error = gateway.chat("hi").with("session_id", CODEX).send().error(500);
     assert!(error["detail"].as_str().unwrap().contains("no rollout found"), "{error}");
-    assert_eq!(line.noted("codex.runs").lines().count(), 1);
+    assert_eq!(gateway.noted("codex.runs").lines().count(), 1);
 }
 
 #[test]
 fn a_failure_that_is_not_about_the_session_does_not_end_it() {
     let script = "note \"$@\"; [ \"$(counted)\" = 2 ] && { echo 'Error: 401 Unauthorized' >&2; exit 1; }; replay codex/reasoning";
-    let line = codex(script);
-    let id = line.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
-    line.chat("hi").header("x-trunkline-session", &id).send().error(500);
-    assert_eq!(line.chat("hi").header("x-trunkline-session", &id).send().status, 200);
-    assert!(has(&line.argv("codex"), &["resume", CODEX, "-"]));
-    assert_eq!(line.noted("codex.runs").lines().count(), 3, "nothing was tried again");
+    let gateway = codex(script);
+    let id = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
+    gateway.chat("hi").header("x-trunkline-session", &id).send().error(500);
+    assert_eq!(gateway.chat("hi").header("x-trunkline-session", &id).send().status, 200);
+    assert!(has(&gateway.argv("codex"), &["resume", CODEX, "-"]));
+    assert_eq!(gateway.noted("codex.runs").lines().count(), 3, "nothing was tried again");
 }
 
 #[test]
 fn a_session_that_cannot_be_is_a_bad_request() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", "tell ran")
         .cli("ax-glm", "tell ran")
         .model("m", json!({"driver": "codex"}))
         .model("glm", json!({"driver": "ax-glm"}))
         .start();
     for bad in ["not-a-uuid", "--help", "../../etc"] {
-        line.chat("hi").model("m").header("x-trunkline-session", bad).send().error(400);
+        gateway.chat("hi").model("m").header("x-trunkline-session", bad).send().error(400);
     }
-    let error = line.chat("hi").model("glm").header("x-trunkline-session", SESSION).send().error(400);
+    let error = gateway.chat("hi").model("glm").header("x-trunkline-session", SESSION).send().error(400);
     assert!(error["message"].as_str().unwrap().contains("glm cannot resume"), "{error}");
-    assert!(!line.path("seen/ran").exists());
+    assert!(!gateway.path("seen/ran").exists());
 }
 
 #[test]
 fn turns_of_one_session_wait_for_each_other() {
-    let line = codex("mkdir \"$seen/busy\" || exit 1; sleep 0.1; rmdir \"$seen/busy\"; codex_answers done");
+    let gateway = codex("mkdir \"$seen/busy\" || exit 1; sleep 0.1; rmdir \"$seen/busy\"; codex_answers done");
     thread::scope(|scope| {
-        let ask = || line.chat("hi").with("session_id", SESSION).send().content();
+        let ask = || gateway.chat("hi").with("session_id", SESSION).send().content();
         let asked: Vec<_> = (0..5).map(|_| scope.spawn(ask)).collect();
         assert!(asked.into_iter().all(|asked| asked.join().unwrap() == "done"));
     });
@@ -243,10 +243,10 @@ fn tokens_of_a_session_are_counted_for_each_turn() {
          echo '{{\"type\":\"thread.started\",\"thread_id\":\"{SESSION}\"}}'; codex_says done; \
          echo '{{\"type\":\"turn.completed\",\"usage\":{{\"input_tokens\":'$total',\"output_tokens\":0}}}}'"
     );
-    let line = codex(&script);
+    let gateway = codex(&script);
     for _ in 0..3 {
-        let reply = line.chat("hi").with("session_id", SESSION).send().json();
-        assert_eq!(reply["usage"]["prompt_tokens"], 1234, "{}", line.noted("total"));
+        let reply = gateway.chat("hi").with("session_id", SESSION).send().json();
+        assert_eq!(reply["usage"]["prompt_tokens"], 1234, "{}", gateway.noted("total"));
     }
 }
 
@@ -259,7 +259,7 @@ const COUNTER: &str = "count=$(cat count 2>/dev/null || echo 0); count=$((count 
 fn a_session_in_a_worktree_goes_on_where_it_left_off() {
     for keep in [false, true] {
         let entry = json!({"driver": "codex", "worktree": true, "keepWorktree": keep});
-        let mut line = Line::new().cli("codex", COUNTER).model("m", entry).start();
+        let mut line = TestGateway::new().cli("codex", COUNTER).model("m", entry).start();
         let first = line.chat("hi").send().content();
         let folder = first.strip_prefix("1 in ").unwrap();
         let second = line.chat("hi").header("x-trunkline-session", SESSION).send();
@@ -285,7 +285,7 @@ fn a_session_waits_until_its_folder_is_cleaned_up() {
         which("git").display()
     );
     let entry = json!({"driver": "codex", "worktree": true});
-    let mut line = Line::new().cli("codex", &script).git_script(&git).model("m", entry).start();
+    let mut line = TestGateway::new().cli("codex", &script).git_script(&git).model("m", entry).start();
     assert!(line.chat("hi").send().content().starts_with("1 in "));
     line.tell("die");
     let unanswered = line.chat("hi").header("x-trunkline-session", SESSION).open();
@@ -306,14 +306,14 @@ fn a_session_waits_until_its_folder_is_cleaned_up() {
 
 #[test]
 fn a_session_of_one_repository_does_not_lead_into_another() {
-    let line = Line::new().cli("codex", COUNTER);
-    let (repo, other) = (line.repo(), line.path("other"));
-    line.git(&["clone", "--quiet", ".", other.to_str().unwrap()]);
+    let gateway = TestGateway::new().cli("codex", COUNTER);
+    let (repo, other) = (gateway.repo(), gateway.path("other"));
+    gateway.git(&["clone", "--quiet", ".", other.to_str().unwrap()]);
     let entry = |repo: &Path| json!({"driver": "codex", "repoPath": repo, "worktree": true, "keepWorktree": true});
-    let line = line.model("one", entry(&repo)).model("other", entry(&other)).start();
-    line.chat("hi").model("one").send().content();
-    let error = line.chat("hi").model("other").header("x-trunkline-session", SESSION).send().error(400);
+    let gateway = gateway.model("one", entry(&repo)).model("other", entry(&other)).start();
+    gateway.chat("hi").model("one").send().content();
+    let error = gateway.chat("hi").model("other").header("x-trunkline-session", SESSION).send().error(400);
     let message = error["message"].as_str().unwrap();
     assert!(message.ends_with(&format!("not with codex in {}", other.display())), "{error}");
-    assert_eq!(line.git(&["-C", other.to_str().unwrap(), "branch", "--list", "trunkline/*"]), "");
+    assert_eq!(gateway.git(&["-C", other.to_str().unwrap(), "branch", "--list", "trunkline/*"]), "");
 }

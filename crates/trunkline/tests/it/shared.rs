@@ -5,8 +5,8 @@ use std::process::Child;
 use serde_json::json;
 
 use crate::database::Database;
-use crate::line::Line;
 use crate::look::until;
+use crate::test_gateway::TestGateway;
 
 const CODEX: &str = "0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f";
 
@@ -15,8 +15,8 @@ const ALONE: &str = "cat >/dev/null; mkdir \"$seen/busy\" || exit 1; \
     if [ \"$(counted)\" = 2 ]; then tell speaking; await go; fi; rmdir \"$seen/busy\"; \
     echo '{\"type\":\"thread.started\",\"thread_id\":\"0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f\"}'; codex_answers done";
 
-fn line(script: &str) -> Line {
-    Line::new().cli("codex", script).model("m", json!({"driver": "codex"}))
+fn gateway(script: &str) -> TestGateway {
+    TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"}))
 }
 
 fn end(mut child: Child) -> Option<i32> {
@@ -25,7 +25,7 @@ fn end(mut child: Child) -> Option<i32> {
 
 #[test]
 fn another_process_waits_for_its_turn_in_a_session() {
-    let line = line(ALONE).start();
+    let line = gateway(ALONE).start();
     let id = line.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
     let open = line.chat("hi").header("x-trunkline-session", &id).open();
     line.told("speaking");
@@ -41,28 +41,28 @@ fn another_process_waits_for_its_turn_in_a_session() {
 
 #[test]
 fn who_waits_too_long_for_another_process_is_told_which() {
-    let line = line(ALONE).args(&["--queue-timeout", "300ms"]).start();
-    let id = line.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
-    let run = line.launch(&["run", "-m", "m", "--session", &id, "hi"]);
-    line.told("speaking");
-    let error = line.chat("hi").header("x-trunkline-session", &id).send().error(503);
+    let gateway = gateway(ALONE).args(&["--queue-timeout", "300ms"]).start();
+    let id = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
+    let run = gateway.launch(&["run", "-m", "m", "--session", &id, "hi"]);
+    gateway.told("speaking");
+    let error = gateway.chat("hi").header("x-trunkline-session", &id).send().error(503);
     assert!(error["message"].as_str().unwrap().ends_with(&format!(": process {} speaks in it", run.id())), "{error}");
-    line.tell("go");
-    assert_eq!(end(run), Some(0), "{}", line.log());
-    assert_eq!(line.chat("hi").header("x-trunkline-session", &id).send().content(), "done", "it is free again");
+    gateway.tell("go");
+    assert_eq!(end(run), Some(0), "{}", gateway.log());
+    assert_eq!(gateway.chat("hi").header("x-trunkline-session", &id).send().content(), "done", "it is free again");
 }
 
 #[test]
 fn a_process_that_was_killed_keeps_nobody_out_of_its_session() {
-    let line = line(ALONE).args(&["--queue-timeout", "20s"]).start();
-    let id = line.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
-    let mut run = line.launch(&["run", "-m", "m", "--session", &id, "hi"]);
-    line.told("speaking");
+    let gateway = gateway(ALONE).args(&["--queue-timeout", "20s"]).start();
+    let id = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
+    let mut run = gateway.launch(&["run", "-m", "m", "--session", &id, "hi"]);
+    gateway.told("speaking");
     run.kill().unwrap();
     end(run);
     // What it was about is gone with it, but for its mark.
-    std::fs::remove_dir(line.path("seen/busy")).unwrap();
-    assert_eq!(line.chat("hi").header("x-trunkline-session", &id).send().content(), "done");
+    std::fs::remove_dir(gateway.path("seen/busy")).unwrap();
+    assert_eq!(gateway.chat("hi").header("x-trunkline-session", &id).send().content(), "done");
 }
 
 /// Says which thread it goes on with.
@@ -71,7 +71,7 @@ const REMEMBERS: &str = "note \"$@\"; echo '{\"type\":\"thread.started\",\"threa
 
 #[test]
 fn case_74_the_next_turn_does_not_wait_for_a_database_that_somebody_keeps_locked() {
-    let mut line = line(REMEMBERS).args(&["--queue-timeout", "1s"]).start();
+    let mut line = gateway(REMEMBERS).args(&["--queue-timeout", "1s"]).start();
     line.chat("warm").send().content();
     let mut other = Database::open(&line.path("state/trunkline.db"));
     other.lock();

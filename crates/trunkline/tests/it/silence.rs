@@ -5,36 +5,36 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::line::Line;
 use crate::look::all_gone;
+use crate::test_gateway::TestGateway;
 
-fn codex(script: &str) -> Line {
-    Line::new().cli("codex", script).args(&["--grace", "200ms"])
+fn codex(script: &str) -> TestGateway {
+    TestGateway::new().cli("codex", script).args(&["--grace", "200ms"])
 }
 
 #[test]
 fn a_cli_that_says_nothing_runs_out_of_time() {
-    let line = codex("tell pid $$; hang").model("m", json!({"driver": "codex", "timeout": "300ms"})).start();
-    let reply = line.chat("hi").send();
+    let gateway = codex("tell pid $$; hang").model("m", json!({"driver": "codex", "timeout": "300ms"})).start();
+    let reply = gateway.chat("hi").send();
     let error = reply.error(504);
     assert_eq!(error["message"], "CLI failed: Query timed out");
     assert_eq!(error["detail"], "Query timed out");
     assert_eq!(error["code"], "timeout");
     assert_eq!(error["hint"], "the total limit of 300ms passed while starting (timeout)");
-    all_gone(&[line.told_pid("pid")]);
-    assert_eq!(line.chat("hi").streamed().send().error(504)["detail"], "Query timed out");
+    all_gone(&[gateway.told_pid("pid")]);
+    assert_eq!(gateway.chat("hi").streamed().send().error(504)["detail"], "Query timed out");
 }
 
 #[test]
 fn a_cli_that_falls_silent_runs_into_the_idle_limit() {
-    let line = codex("codex_says one; tell pid $$; hang")
+    let gateway = codex("codex_says one; tell pid $$; hang")
         .model("m", json!({"driver": "codex", "idleTimeout": "300ms"}))
         .start();
-    let error = line.chat("hi").send().error(504);
+    let error = gateway.chat("hi").send().error(504);
     assert_eq!(error["detail"], "Query timed out");
     assert_eq!(error["hint"], "the idle limit of 300ms passed while waiting for the model (idleTimeout)");
-    all_gone(&[line.told_pid("pid")]);
-    let streamed = line.chat("hi").streamed().send();
+    all_gone(&[gateway.told_pid("pid")]);
+    let streamed = gateway.chat("hi").streamed().send();
     assert_eq!(streamed.streamed_text(), "one");
     assert_eq!(streamed.frames().last().unwrap()["error"]["detail"], "Query timed out");
     assert!(!streamed.is_done(), "{}", streamed.body);
@@ -43,10 +43,10 @@ fn a_cli_that_falls_silent_runs_into_the_idle_limit() {
 #[test]
 fn a_tool_at_work_is_not_silence() {
     let tool = r#"{"type":"item.started","item":{"id":"i","type":"command_execution","command":"make","status":"in_progress"}}"#;
-    let line = codex(&format!("echo '{tool}'; sleep 1; codex_answers done"))
+    let gateway = codex(&format!("echo '{tool}'; sleep 1; codex_answers done"))
         .model("m", json!({"driver": "codex", "idleTimeout": "300ms"}))
         .start();
-    assert_eq!(line.chat("hi").send().content(), "done");
+    assert_eq!(gateway.chat("hi").send().content(), "done");
 }
 
 #[test]
@@ -68,44 +68,44 @@ fn each_phase_runs_into_the_limit_of_its_own() {
             "compaction limit of 300ms passed while compacting its context",
         ),
     ] {
-        let line = codex(&format!("{script} tell pid $$; hang"))
+        let gateway = codex(&format!("{script} tell pid $$; hang"))
             .model("m", json!({"driver": "codex", setting: "300ms"}))
             .start();
-        let error = line.chat("hi").send().error(504);
+        let error = gateway.chat("hi").send().error(504);
         assert_eq!(error["hint"], format!("the {hint} ({setting})"));
-        all_gone(&[line.told_pid("pid")]);
+        all_gone(&[gateway.told_pid("pid")]);
     }
 }
 
 #[test]
 fn case_71_a_gateway_that_stood_still_blames_no_run() {
-    let line = codex("codex_says one; tell pid $$; await go; codex_answers two")
+    let gateway = codex("codex_says one; tell pid $$; await go; codex_answers two")
         .model("m", json!({"driver": "codex", "timeout": "6s", "idleTimeout": "5s"}))
         .start();
-    let mut stream = line.chat("hi").streamed().open();
+    let mut stream = gateway.chat("hi").streamed().open();
     stream.until("one");
     // Longer than every limit of the run: this is what is tested, not a wait for something.
-    line.signal(Signal::STOP);
+    gateway.signal(Signal::STOP);
     std::thread::sleep(Duration::from_secs(8));
-    line.tell("go");
-    line.signal(Signal::CONT);
+    gateway.tell("go");
+    gateway.signal(Signal::CONT);
     assert!(stream.finish().streamed_text().ends_with("two"));
 }
 
 #[test]
 fn a_cli_that_hangs_after_its_answer_is_not_waited_for() {
-    let line = codex("codex_answers done; tell pid $$; hang").model("m", json!({"driver": "codex"})).start();
-    assert_eq!(line.chat("hi").send().content(), "done");
-    all_gone(&[line.told_pid("pid")]);
+    let gateway = codex("codex_answers done; tell pid $$; hang").model("m", json!({"driver": "codex"})).start();
+    assert_eq!(gateway.chat("hi").send().content(), "done");
+    all_gone(&[gateway.told_pid("pid")]);
 }
 
 #[test]
 fn a_cli_that_ignores_the_signal_to_stop_is_killed() {
-    let line = codex("trap '' TERM INT HUP; tell pid $$; hang")
+    let gateway = codex("trap '' TERM INT HUP; tell pid $$; hang")
         .model("m", json!({"driver": "codex", "timeout": "300ms"}))
         .start();
-    line.chat("hi").send().error(504);
-    all_gone(&[line.told_pid("pid")]);
+    gateway.chat("hi").send().error(504);
+    all_gone(&[gateway.told_pid("pid")]);
 }
 
 #[test]
@@ -113,26 +113,26 @@ fn case_40_a_daemon_that_keeps_the_output_open_does_not_keep_the_answer() {
     // A double fork into a session of its own, with our pipe still in its hands.
     let daemon = "(setsid sh -c 'tell() { echo \"$2\" >\"'\"$seen\"'/.$1\"; mv \"'\"$seen\"'/.$1\" \"'\"$seen\"'/$1\"; }; \
                   tell daemon $$; exec sleep 1000' &); await daemon;";
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", &format!("{daemon} codex_answers done"))
         .cli("plain", &format!("{daemon} echo done"))
         .model("events", json!({"driver": "codex"}))
         .model("text", json!({"driver": "text", "command": "plain"}))
         .start();
     for model in ["events", "text"] {
-        assert_eq!(line.chat("hi").model(model).send().content(), "done");
-        all_gone(&[line.told_pid("daemon")]);
-        std::fs::remove_file(line.path("seen/daemon")).unwrap();
+        assert_eq!(gateway.chat("hi").model(model).send().content(), "done");
+        all_gone(&[gateway.told_pid("daemon")]);
+        std::fs::remove_file(gateway.path("seen/daemon")).unwrap();
     }
 }
 
 #[test]
 fn case_41_a_cli_that_closes_its_output_has_answered() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("plain", "echo done; tell pid $$; exec >&- 2>&-; hang")
         .model("m", json!({"driver": "text", "command": "plain"}))
         .args(&["--grace", "200ms"])
         .start();
-    assert_eq!(line.chat("hi").send().content(), "done");
-    all_gone(&[line.told_pid("pid")]);
+    assert_eq!(gateway.chat("hi").send().content(), "done");
+    all_gone(&[gateway.told_pid("pid")]);
 }

@@ -5,15 +5,15 @@ use std::fs;
 use serde_json::json;
 use trunkline_process::Landlock;
 
-use crate::line::Line;
 use crate::look::{children, until};
 use crate::metrics::figure;
+use crate::test_gateway::TestGateway;
 
 #[test]
 fn case_50_a_program_that_cannot_be_run_says_why() {
-    let line = Line::new().cli("codex", "").model("m", json!({"driver": "text", "command": "../bin/odd"}));
-    let odd = line.path("bin/odd");
-    let line = line.start();
+    let gateway = TestGateway::new().cli("codex", "").model("m", json!({"driver": "text", "command": "../bin/odd"}));
+    let odd = gateway.path("bin/odd");
+    let gateway = gateway.start();
     for (text, mode, why) in [
         (None, 0, "not found"),
         (Some("#!/bin/sh\n"), 0o644, "not executable"),
@@ -21,10 +21,10 @@ fn case_50_a_program_that_cannot_be_run_says_why() {
         (Some("\u{7f}nonsense"), 0o755, "cannot start"),
     ] {
         if let Some(text) = text {
-            line.write_program(&odd, text);
+            gateway.write_program(&odd, text);
             fs::set_permissions(&odd, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         }
-        let error = line.chat("hi").send().error(500);
+        let error = gateway.chat("hi").send().error(500);
         assert!(error["detail"].as_str().unwrap().contains(why), "{text:?}: {error}");
         assert!(error["hint"].as_str().unwrap().contains("trunkline doctor"), "{error}");
     }
@@ -32,28 +32,28 @@ fn case_50_a_program_that_cannot_be_run_says_why() {
 
 #[test]
 fn case_50_a_cli_that_was_updated_is_used_by_the_next_run() {
-    let line = Line::new().cli("codex", "codex_answers old").model("m", json!({"driver": "codex"})).start();
-    assert_eq!(line.chat("hi").send().content(), "old");
-    let line = line.cli("codex", "codex_answers new");
-    assert_eq!(line.chat("hi").send().content(), "new");
+    let gateway = TestGateway::new().cli("codex", "codex_answers old").model("m", json!({"driver": "codex"})).start();
+    assert_eq!(gateway.chat("hi").send().content(), "old");
+    let gateway = gateway.cli("codex", "codex_answers new");
+    assert_eq!(gateway.chat("hi").send().content(), "new");
 }
 
 #[test]
 fn a_repository_that_is_gone_is_a_clear_error() {
-    let line = Line::new().cli("codex", "codex_answers done");
-    let folder = line.path("gone");
+    let gateway = TestGateway::new().cli("codex", "codex_answers done");
+    let folder = gateway.path("gone");
     fs::create_dir(&folder).unwrap();
-    let line = line.model("m", json!({"driver": "codex", "repoPath": folder})).start();
-    assert_eq!(line.chat("hi").send().content(), "done");
+    let gateway = gateway.model("m", json!({"driver": "codex", "repoPath": folder})).start();
+    assert_eq!(gateway.chat("hi").send().content(), "done");
     fs::remove_dir(&folder).unwrap();
-    let error = line.chat("hi").send().error(500);
+    let error = gateway.chat("hi").send().error(500);
     assert_eq!(error["code"], "configuration");
     assert!(error["detail"].as_str().unwrap().contains("repoPath"), "{error}");
 }
 
 #[test]
 fn case_55_a_child_inherits_three_descriptors_and_no_more() {
-    let line = Line::new()
+    let line = TestGateway::new()
         .cli("codex", "ls /proc/self/fd >\"$seen/descriptors\"; codex_answers done")
         .cli("other", "tell other; hang")
         .model("m", json!({"driver": "codex"}))
@@ -72,21 +72,21 @@ fn case_55_a_child_inherits_three_descriptors_and_no_more() {
 
 #[test]
 fn case_56_many_runs_leave_no_descriptors_and_no_zombies() {
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", "(setsid sleep 1000 &); codex_answers done")
         .model("m", json!({"driver": "codex", "worktree": true}))
         .args(&["--metrics", "127.0.0.1:0"])
         .start();
-    let open = || figure(&line, "open_files").unwrap();
-    let ask = || assert_eq!(line.chat("hi").send().content(), "done");
+    let open = || figure(&gateway, "open_files").unwrap();
+    let ask = || assert_eq!(gateway.chat("hi").send().content(), "done");
     (0..3).for_each(|_| ask());
     let before = open();
     (0..20).for_each(|_| ask());
     until("descriptors are closed", || open() <= before);
-    let keepers = children(line.gateway_pid());
+    let keepers = children(gateway.gateway_pid());
     until("nothing is left below the keepers", || keepers.iter().all(|&keeper| children(keeper).is_empty()));
     let zombie = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "));
-    until("no keeper is a zombie", || !children(line.gateway_pid()).iter().any(zombie));
+    until("no keeper is a zombie", || !children(gateway.gateway_pid()).iter().any(zombie));
 }
 
 #[test]
@@ -98,16 +98,16 @@ fn case_46_a_question_finds_nobody_to_answer_it() {
         echo "$BROWSER $CI $TERM"
     "#;
     let entry = json!({"driver": "text", "command": "asks"});
-    let line = Line::new().cli("asks", script).model("m", entry).start();
-    assert_eq!(line.chat("hi").send().content(), "/bin/false true dumb");
+    let gateway = TestGateway::new().cli("asks", script).model("m", entry).start();
+    assert_eq!(gateway.chat("hi").send().content(), "/bin/false true dumb");
 }
 
 #[test]
 fn case_46_who_must_log_in_first_is_not_tried_twice() {
     let script = "cat >/dev/null; echo ran >>\"$seen/runs\"; echo 'Not logged in. Please run /login' >&2; exit 1";
-    let line = Line::new().cli("claude", script).model("m", json!({"driver": "claude"})).start();
-    assert_eq!(line.chat("hi").send().error(500)["code"], "authentication");
-    assert_eq!(line.noted("runs"), "ran\n");
+    let gateway = TestGateway::new().cli("claude", script).model("m", json!({"driver": "claude"})).start();
+    assert_eq!(gateway.chat("hi").send().error(500)["code"], "authentication");
+    assert_eq!(gateway.noted("runs"), "ran\n");
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn what_node_compiled_is_kept_for_the_next_start() {
     if let Err(missing) = Landlock::here() {
         return eprintln!("skipped: {missing}");
     }
-    let world = |line: Line| line.cli("gemini", gemini).cli("node", "").env("TRUNKLINE_WARM", "8");
-    let (Some(line), Some(own)) = (Line::apart(), Line::apart()) else { return };
+    let world = |line: TestGateway| line.cli("gemini", gemini).cli("node", "").env("TRUNKLINE_WARM", "8");
+    let (Some(line), Some(own)) = (TestGateway::apart(), TestGateway::apart()) else { return };
     let free = json!({"driver": "gemini", "warm": 0, "permissions": "full"});
     let line = world(line).model("m", entry.clone()).model("free", free).start();
     line.chat("hi").model("m").send().content();

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::line::Line;
 use crate::look::until;
 use crate::router::yaml;
+use crate::test_gateway::TestGateway;
 
 /// Fails until it is told to be well.
 const ILL: &str = "[ \"$1\" = health ] || cat >/dev/null; counted >/dev/null; [ -e \"$seen/well\" ] || refuses \"$1\" 'something odd'; \
@@ -13,45 +13,45 @@ const ILL: &str = "[ \"$1\" = health ] || cat >/dev/null; counted >/dev/null; [ 
 #[test]
 fn one_that_fails_again_and_again_is_left_alone_and_everyone_can_see_it() {
     let file = yaml(&[("p", 1, "")], ", breaker: {failures: 3, cooldown: 1h}");
-    let line = Line::new().cli("p", ILL).config("router.yaml", &file).start();
+    let gateway = TestGateway::new().cli("p", ILL).config("router.yaml", &file).start();
     for _ in 0..3 {
-        assert_eq!(line.chat("hi").model("p").send().error(500)["code"], "unknown");
+        assert_eq!(gateway.chat("hi").model("p").send().error(500)["code"], "unknown");
     }
-    let refused = line.chat("hi").model("p").send();
+    let refused = gateway.chat("hi").model("p").send();
     assert_eq!(refused.error(503)["code"], "circuit_open");
     assert_eq!(refused.header("retry-after"), Some("120"), "never more, or clients do not heed it");
-    assert_eq!(line.noted("p.runs").lines().count(), 3, "it was not asked");
-    let state = |path: &str, pointer: &str| line.get(path).json().pointer(pointer).unwrap().clone();
+    assert_eq!(gateway.noted("p.runs").lines().count(), 3, "it was not asked");
+    let state = |path: &str, pointer: &str| gateway.get(path).json().pointer(pointer).unwrap().clone();
     assert_eq!(state("/v1/route?model=p", "/candidates/0/circuit/state"), "open");
     assert_eq!(state("/health/providers", "/providers/0/circuit/state"), "open");
-    let port = line.address().rsplit(':').next().unwrap();
-    let shown = line.run(&["doctor", "--port", port]).exits(0).stdout;
+    let port = gateway.address().rsplit(':').next().unwrap();
+    let shown = gateway.run(&["doctor", "--port", port]).exits(0).stdout;
     assert!(shown.lines().any(|row| row.starts_with("✗ p ") && row.contains("open for another")), "{shown}");
 }
 
 #[test]
 fn and_then_tried_once() {
     let file = yaml(&[("p", 1, "")], ", breaker: {failures: 3, cooldown: 50ms}");
-    let line = Line::new().cli("p", ILL).config("router.yaml", &file).start();
+    let gateway = TestGateway::new().cli("p", ILL).config("router.yaml", &file).start();
     for _ in 0..3 {
-        line.chat("hi").model("p").send().error(500);
+        gateway.chat("hi").model("p").send().error(500);
     }
-    line.tell("well");
-    until("one may try", || line.chat("hi").model("p").send().status == 200);
-    let route = line.get("/v1/route?model=p").json();
+    gateway.tell("well");
+    until("one may try", || gateway.chat("hi").model("p").send().status == 200);
+    let route = gateway.get("/v1/route?model=p").json();
     assert_eq!(route["candidates"][0]["circuit"], json!({"state": "closed", "failures": 0}));
-    assert_eq!(line.chat("hi").model("p").send().content(), "done");
+    assert_eq!(gateway.chat("hi").model("p").send().content(), "done");
 }
 
 #[test]
 fn the_order_is_explained() {
     let file = yaml(&[("low", 1, "codegen: x"), ("high", 9, ""), ("absent", 5, "codegen: y")], ", max_retries: 1");
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("low", "answers \"$1\" low")
         .cli("high", "answers \"$1\" high")
         .config("router.yaml", &file)
         .start();
-    let explained = line.get("/v1/route?model=auto%3Acodegen").json();
+    let explained = gateway.get("/v1/route?model=auto%3Acodegen").json();
     let order: Vec<&str> =
         explained["candidates"].as_array().unwrap().iter().map(|c| c["model"].as_str().unwrap()).collect();
     assert_eq!(order, ["absent/y", "low/x", "high"]);
@@ -59,14 +59,14 @@ fn the_order_is_explained() {
     assert!(explained["candidates"][0]["problem"].as_str().unwrap().contains("not found"), "{explained}");
     assert_eq!(explained["max_retries"], 1);
     assert!(explained["fallback_on"].as_array().unwrap().contains(&json!("not_found")));
-    let unknown = line.get("/v1/route?model=auto:codgen").error(400);
+    let unknown = gateway.get("/v1/route?model=auto:codgen").error(400);
     assert!(unknown["detail"].as_str().unwrap().contains("auto:codegen"), "{unknown}");
-    assert_eq!(line.get("/v1/route").error(400)["param"], "model");
-    let shown = line.run(&["check", "--route", "auto:codegen"]).exits(0).stdout;
+    assert_eq!(gateway.get("/v1/route").error(400)["param"], "model");
+    let shown = gateway.run(&["check", "--route", "auto:codegen"]).exits(0).stdout;
     let places: Vec<usize> =
         ["1. absent/y", "2. low/x", "3. high"].iter().map(|row| shown.find(row).unwrap()).collect();
     assert!(places.is_sorted(), "{shown}");
-    let listed = line.get("/v1/models").json();
+    let listed = gateway.get("/v1/models").json();
     let names: Vec<&str> = listed["data"].as_array().unwrap().iter().map(|m| m["id"].as_str().unwrap()).collect();
     assert_eq!(names, ["auto", "auto:codegen", "low", "high", "absent", "agent"]);
 }
@@ -74,7 +74,7 @@ fn the_order_is_explained() {
 #[test]
 fn how_providers_are_is_looked_up_at_most_every_few_seconds_and_asked_only_on_demand() {
     let well = "[ \"$1\" = health ] && { counted >/dev/null; echo fine; exit; }; cat >/dev/null; tell asked 1; answers \"$1\" OK";
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("well", well)
         .cli(
             "ill",
@@ -84,7 +84,7 @@ fn how_providers_are_is_looked_up_at_most_every_few_seconds_and_asked_only_on_de
         .config("router.yaml", &yaml(&[("well", 3, ""), ("ill", 2, ""), ("absent", 1, "")], ""))
         .model("m", json!({"driver": "claude"}))
         .start();
-    let report = line.get("/health/providers").json();
+    let report = gateway.get("/health/providers").json();
     let one = |report: &Value, name: &str| {
         report["providers"].as_array().unwrap().iter().find(|p| p["name"] == name).unwrap().clone()
     };
@@ -97,17 +97,17 @@ fn how_providers_are_is_looked_up_at_most_every_few_seconds_and_asked_only_on_de
     assert_eq!(levels(&one(&report, "absent")), (json!(false), json!(null), json!(null), json!(null)));
     assert_eq!(one(&report, "well")["circuit"], json!({"state": "closed", "failures": 0}));
     for _ in 0..5 {
-        line.get("/health/providers").json();
+        gateway.get("/health/providers").json();
     }
-    assert_eq!(line.noted("well.runs").lines().count(), 1, "looked at once");
-    assert!(!line.path("seen/asked").exists(), "and not asked");
-    let probed = line.get("/health/providers?probe=true").json();
+    assert_eq!(gateway.noted("well.runs").lines().count(), 1, "looked at once");
+    assert!(!gateway.path("seen/asked").exists(), "and not asked");
+    let probed = gateway.get("/health/providers?probe=true").json();
     let probe = |name: &str| one(&probed, name)["probe"].clone();
     assert_eq!((&probe("well")["ok"], &probe("well")["message"]), (&json!(true), &json!("OK")));
     assert_eq!((&probe("ill")["ok"], &probe("ill")["category"]), (&json!(false), &json!("unknown")));
     assert_eq!(probe("absent"), json!(null));
-    assert_eq!(line.get("/health/providers?probe=maybe").error(400)["param"], "probe");
-    let shown = line.run(&["doctor", "--port", "1"]).exits(0).stdout;
+    assert_eq!(gateway.get("/health/providers?probe=maybe").error(400)["param"], "probe");
+    let shown = gateway.run(&["doctor", "--port", "1"]).exits(0).stdout;
     let row = |name: &str| shown.lines().find(|row| row.contains(name)).unwrap_or_else(|| panic!("{shown}"));
     assert!(row("well").starts_with("✓ well") && row("well").contains("fine"), "{shown}");
     assert!(row("ill").starts_with("✗ ill") && row("ill").contains("no connection"), "{shown}");

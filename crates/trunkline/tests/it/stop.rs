@@ -7,8 +7,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::line::Line;
 use crate::look::{all_gone, children, exists, processes_of, until, within};
+use crate::test_gateway::TestGateway;
 
 /// It takes no more work, and says so. A connection that it had in the moment of the signal is just closed.
 fn refuses(address: &str) -> bool {
@@ -23,23 +23,23 @@ fn refuses(address: &str) -> bool {
 fn case_37_nothing_survives_a_gateway_that_was_killed() {
     let script = "trap '' TERM INT HUP; (env -i setsid sh -c 'echo $$ >\"$1\"; exec sleep 1000' - \"$seen/daemon\" &); \
                   await daemon; tell pid $$; hang";
-    let mut line = Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
-    let _whole = line.chat("hi").open();
-    let _stream = line.chat("hi").streamed().open();
-    let (pid, daemon) = (line.told_pid("pid"), line.told_pid("daemon"));
-    let keepers = children(line.gateway_pid());
+    let mut gateway = TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
+    let _whole = gateway.chat("hi").open();
+    let _stream = gateway.chat("hi").streamed().open();
+    let (pid, daemon) = (gateway.told_pid("pid"), gateway.told_pid("daemon"));
+    let keepers = children(gateway.gateway_pid());
     assert!(!keepers.is_empty() && exists(pid) && exists(daemon));
-    line.kill();
+    gateway.kill();
     // Keepers reap their runs, so these are gone without a trace; the keepers themselves are for init to reap.
     within(Duration::from_secs(2), "the run is gone", || !exists(pid) && !exists(daemon));
-    let folder = line.path("");
+    let folder = gateway.path("");
     within(Duration::from_secs(2), "the keepers are gone", || processes_of(&folder).is_empty());
 }
 
 #[test]
 fn case_37_what_outlived_its_gateway_and_its_keeper_is_ended_by_the_next_gateway() {
     let script = "tell pid $$; hang";
-    let mut line = Line::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
+    let mut line = TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
     let _stream = line.chat("hi").streamed().open();
     let pid = line.told_pid("pid");
     let keepers: Vec<Pid> =
@@ -56,121 +56,121 @@ fn case_37_what_outlived_its_gateway_and_its_keeper_is_ended_by_the_next_gateway
 
 #[test]
 fn private_files_of_a_killed_run_are_removed_by_the_next_gateway() {
-    let mut line = Line::new()
+    let mut gateway = TestGateway::new()
         .cli("claude", "while [ \"$1\" != --append-system-prompt-file ]; do shift; done; tell file \"$2\"; hang")
         .model("m", json!({"driver": "claude", "systemPrompt": "Between us."}))
         .start();
-    let _unanswered = line.chat("hi").open();
-    let file = std::path::PathBuf::from(line.told("file"));
-    line.kill();
+    let _unanswered = gateway.chat("hi").open();
+    let file = std::path::PathBuf::from(gateway.told("file"));
+    gateway.kill();
     assert!(file.exists());
-    line.restart();
+    gateway.restart();
     until("it is gone", || !file.exists());
 }
 
 #[test]
 fn case_77_the_first_signal_lets_open_answers_end_and_turns_others_away() {
-    let mut line = Line::new()
+    let mut gateway = TestGateway::new()
         .cli("codex", "codex_says one; await go; codex_answers two")
         .model("m", json!({"driver": "codex"}))
         .start();
-    let mut stream = line.chat("hi").streamed().open();
+    let mut stream = gateway.chat("hi").streamed().open();
     stream.until("one");
-    line.signal(Signal::TERM);
-    let address = line.address().to_owned();
+    gateway.signal(Signal::TERM);
+    let address = gateway.address().to_owned();
     until("it accepts no more", || refuses(&address));
-    let late = line.chat("hi").send();
+    let late = gateway.chat("hi").send();
     assert_eq!(late.error(503)["code"], "shutting_down");
     assert!(late.header("retry-after").is_some(), "{late:?}");
-    line.tell("go");
+    gateway.tell("go");
     let reply = stream.finish();
     assert!(reply.is_done() && reply.streamed_text().ends_with("two"), "{}", reply.body);
-    assert_eq!(line.ended(), Some(0));
+    assert_eq!(gateway.ended(), Some(0));
     assert!(TcpStream::connect(address).is_err());
 }
 
 #[test]
 fn case_77_the_second_signal_ends_it_at_once() {
-    let mut line = Line::new()
+    let mut gateway = TestGateway::new()
         .cli("codex", "codex_says one; tell pid $$; hang")
         .model("m", json!({"driver": "codex"}))
         .args(&["--drain", "1h"])
         .start();
-    let mut stream = line.chat("hi").streamed().open();
+    let mut stream = gateway.chat("hi").streamed().open();
     stream.until("one");
-    let pid = line.told_pid("pid");
-    line.signal(Signal::TERM);
-    let address = line.address().to_owned();
+    let pid = gateway.told_pid("pid");
+    gateway.signal(Signal::TERM);
+    let address = gateway.address().to_owned();
     until("it accepts no more", || refuses(&address));
     assert!(exists(pid));
-    line.signal(Signal::TERM);
-    assert_eq!(line.ended(), Some(0));
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.ended(), Some(0));
     assert!(!exists(pid));
 }
 
 #[test]
 fn case_77_an_answer_that_takes_longer_than_the_drain_ends_in_an_error() {
-    let mut line = Line::new()
+    let mut gateway = TestGateway::new()
         .cli("codex", "codex_says one; tell pid $$; hang")
         .model("m", json!({"driver": "codex"}))
         .args(&["--drain", "100ms"])
         .start();
-    let mut stream = line.chat("hi").streamed().open();
+    let mut stream = gateway.chat("hi").streamed().open();
     stream.until("one");
-    line.signal(Signal::INT);
+    gateway.signal(Signal::INT);
     let reply = stream.finish();
     assert_eq!(reply.frames().last().unwrap()["error"]["code"], "shutting_down");
     assert!(!reply.is_done());
-    assert_eq!(line.ended(), Some(0));
-    assert!(!exists(line.told_pid("pid")));
+    assert_eq!(gateway.ended(), Some(0));
+    assert!(!exists(gateway.told_pid("pid")));
 }
 
 #[test]
 fn an_idle_gateway_ends_at_once() {
-    let mut line = Line::new().cli("codex", "").start();
-    line.signal(Signal::TERM);
-    assert_eq!(line.ended(), Some(0));
+    let mut gateway = TestGateway::new().cli("codex", "").start();
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.ended(), Some(0));
 }
 
 #[test]
 fn the_second_signal_leaves_a_cli_no_more_than_its_grace() {
-    let mut line = Line::new()
+    let mut gateway = TestGateway::new()
         .cli("codex", "trap '' TERM INT HUP; codex_says one; tell pid $$; hang")
         .model("m", json!({"driver": "codex"}))
         .args(&["--drain", "1h", "--grace", "300ms"])
         .start();
-    let mut stream = line.chat("hi").streamed().open();
+    let mut stream = gateway.chat("hi").streamed().open();
     stream.until("one");
-    let pid = line.told_pid("pid");
-    line.signal(Signal::TERM);
-    let address = line.address().to_owned();
+    let pid = gateway.told_pid("pid");
+    gateway.signal(Signal::TERM);
+    let address = gateway.address().to_owned();
     until("it accepts no more", || refuses(&address));
-    line.signal(Signal::TERM);
-    assert_eq!(line.ended(), Some(0));
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.ended(), Some(0));
     // Its keeper may end a moment later.
     all_gone(&[pid]);
 }
 
 #[test]
 fn the_end_of_stdin_ends_a_gateway_that_was_asked_to_heed_it() {
-    let mut line = Line::new()
+    let mut gateway = TestGateway::new()
         .cli("codex", "codex_says one; await go; codex_answers two")
         .model("m", json!({"driver": "codex"}))
         .args(&["--until-stdin-closes"])
         .start();
-    let mut stream = line.chat("hi").streamed().open();
+    let mut stream = gateway.chat("hi").streamed().open();
     stream.until("one");
-    line.close_stdin();
-    let address = line.address().to_owned();
+    gateway.close_stdin();
+    let address = gateway.address().to_owned();
     until("it accepts no more", || refuses(&address));
-    line.tell("go");
+    gateway.tell("go");
     assert!(stream.finish().is_done(), "it drains as after a signal");
-    assert_eq!(line.ended(), Some(0));
+    assert_eq!(gateway.ended(), Some(0));
 }
 
 #[test]
 fn the_end_of_stdin_is_never_the_second_signal() {
-    let mut line = Line::new()
+    let mut line = TestGateway::new()
         .cli("codex", "codex_says one; await go; codex_answers two")
         .model("m", json!({"driver": "codex"}))
         .args(&["--until-stdin-closes", "--drain", "1h"])
@@ -189,9 +189,10 @@ fn the_end_of_stdin_is_never_the_second_signal() {
 
 #[test]
 fn other_gateways_do_not_mind_the_end_of_stdin() {
-    let mut line = Line::new().cli("codex", "codex_answers two").model("m", json!({"driver": "codex"})).start();
-    line.close_stdin();
-    assert_eq!(line.chat("hi").send().content(), "two");
-    line.signal(Signal::TERM);
-    assert_eq!(line.ended(), Some(0));
+    let mut gateway =
+        TestGateway::new().cli("codex", "codex_answers two").model("m", json!({"driver": "codex"})).start();
+    gateway.close_stdin();
+    assert_eq!(gateway.chat("hi").send().content(), "two");
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.ended(), Some(0));
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::line::{Line, tool, which};
 use crate::look::until;
+use crate::test_gateway::{TestGateway, tool, which};
 
 /// Notes each of its runs.
 const COUNTS: &str = "cat >/dev/null; counted >/dev/null; codex_answers done";
@@ -16,14 +16,14 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-fn runs(line: &Line) -> usize {
-    fs::read_to_string(line.path("seen/codex.runs")).unwrap_or_default().lines().count()
+fn runs(gateway: &TestGateway) -> usize {
+    fs::read_to_string(gateway.path("seen/codex.runs")).unwrap_or_default().lines().count()
 }
 
 /// What each kind of request is told, and that none of them runs.
 #[track_caller]
-fn refuses_everything(line: &Line) {
-    let (before, listed) = (runs(line), line.get("/v1/runs").json()["data"].as_array().unwrap().len());
+fn refuses_everything(gateway: &TestGateway) {
+    let (before, listed) = (runs(gateway), gateway.get("/v1/runs").json()["data"].as_array().unwrap().len());
     for (headers, status) in [
         (&[][..], 503),
         (&[("prefer", "respond-async")], 507),
@@ -32,7 +32,7 @@ fn refuses_everything(line: &Line) {
         (&[("idempotency-key", "k"), ("prefer", "respond-async")], 507),
         (&[("x-trunkline-on-disconnect", "detach")], 503),
     ] {
-        let ask = headers.iter().fold(line.chat("hi"), |ask, (name, value)| ask.header(name, value));
+        let ask = headers.iter().fold(gateway.chat("hi"), |ask, (name, value)| ask.header(name, value));
         let reply = ask.send();
         let error = reply.error(status);
         assert_eq!(error["code"], "storage_unavailable", "{headers:?}");
@@ -40,46 +40,46 @@ fn refuses_everything(line: &Line) {
         assert!(reply.header("retry-after").is_some(), "{reply:?}");
         assert!(reply.header("x-trunkline-run").is_none(), "nothing is promised: {reply:?}");
     }
-    let streamed = line.chat("hi").streamed().send();
+    let streamed = gateway.chat("hi").streamed().send();
     assert_eq!(streamed.error(503)["code"], "storage_unavailable");
-    let health = line.get("/health");
+    let health = gateway.get("/health");
     assert_eq!((health.status, &health.json()["status"]), (200, &json!("degraded")));
     assert!(!health.json()["reason"].as_str().unwrap().is_empty());
-    assert_eq!(runs(line), before, "nothing ran");
-    assert_eq!(line.get("/v1/runs").json()["data"].as_array().unwrap().len(), listed, "no row is left behind");
+    assert_eq!(runs(gateway), before, "nothing ran");
+    assert_eq!(gateway.get("/v1/runs").json()["data"].as_array().unwrap().len(), listed, "no row is left behind");
 }
 
 /// All is well again, and the key of requests that were refused means one run.
 #[track_caller]
-fn serves_again(line: &Line) {
-    until("it is well again", || line.get("/health").json()["status"] == "ok");
-    assert!(line.get("/health").json().get("reason").is_none());
-    let before = runs(line);
+fn serves_again(gateway: &TestGateway) {
+    until("it is well again", || gateway.get("/health").json()["status"] == "ok");
+    assert!(gateway.get("/health").json().get("reason").is_none());
+    let before = runs(gateway);
     for replayed in [None, Some("true")] {
-        let reply = line.chat("hi").header("idempotency-key", "k").send();
+        let reply = gateway.chat("hi").header("idempotency-key", "k").send();
         assert_eq!((reply.content().as_str(), reply.header("idempotent-replayed")), ("done", replayed));
     }
-    assert_eq!(runs(line), before + 1);
-    let accepted = line.chat("hi").header("prefer", "respond-async").send();
+    assert_eq!(runs(gateway), before + 1);
+    let accepted = gateway.chat("hi").header("prefer", "respond-async").send();
     assert_eq!(accepted.status, 202);
     let run = accepted.json()["id"].as_str().unwrap().to_owned();
-    until("it is done", || line.get(&format!("/v1/runs/{run}")).json()["state"] == "finished");
+    until("it is done", || gateway.get(&format!("/v1/runs/{run}")).json()["state"] == "finished");
 }
 
 #[test]
 fn nothing_runs_while_state_folder_cannot_be_written() {
-    let line = Line::new().cli("codex", COUNTS).model("m", json!({"driver": "codex"})).unprivileged().start();
-    line.chat("hi").send().content();
-    assert_eq!(line.get("/health").json()["status"], "ok");
-    mode(&line.path("state"), 0o500);
-    until("it is noticed", || line.get("/health").json()["status"] == "degraded");
-    refuses_everything(&line);
-    mode(&line.path("state"), 0o700);
-    serves_again(&line);
+    let gateway = TestGateway::new().cli("codex", COUNTS).model("m", json!({"driver": "codex"})).unprivileged().start();
+    gateway.chat("hi").send().content();
+    assert_eq!(gateway.get("/health").json()["status"], "ok");
+    mode(&gateway.path("state"), 0o500);
+    until("it is noticed", || gateway.get("/health").json()["status"] == "degraded");
+    refuses_everything(&gateway);
+    mode(&gateway.path("state"), 0o700);
+    serves_again(&gateway);
 }
 
 /// A disk of its own, in namespaces that an ordinary user can have; none where the system forbids that.
-fn on_small_disk(line: Line) -> Option<Line> {
+fn on_small_disk(gateway: TestGateway) -> Option<TestGateway> {
     let (unshare, mount, sh) = (which("unshare"), which("mount"), which("sh"));
     let unshare = [unshare.to_str().unwrap(), "--user", "--map-root-user", "--mount"];
     let trial = [&unshare[1..], &["sh", "-c", "mount -t tmpfs none /mnt"]].concat();
@@ -87,16 +87,16 @@ fn on_small_disk(line: Line) -> Option<Line> {
         eprintln!("skipped: no namespace with a file system of its own can be made here");
         return None;
     }
-    let state = line.path("state");
+    let state = gateway.path("state");
     fs::create_dir(&state).unwrap();
     let (mount, state) = (mount.display(), state.display());
     let script = format!("{mount} -t tmpfs -o size=6m,mode=700 none '{state}' && exec \"$0\" \"$@\"");
-    Some(line.behind(&[&unshare[..], &[sh.to_str().unwrap(), "-c", &script]].concat()))
+    Some(gateway.behind(&[&unshare[..], &[sh.to_str().unwrap(), "-c", &script]].concat()))
 }
 
 #[test]
 fn nothing_runs_twice_and_health_is_degraded_while_disk_is_full() {
-    let line = Line::new();
+    let line = TestGateway::new();
     let state = line.path("state").display().to_string();
     // One run fills the disk, and frees it when it is told to.
     let fills = format!(
@@ -127,15 +127,15 @@ fn nothing_runs_twice_and_health_is_degraded_while_disk_is_full() {
 fn requests_are_refused_when_the_database_alone_cannot_grow() {
     let sh = which("sh");
     let script = "ulimit -f 1024; exec \"$0\" \"$@\"";
-    let line = Line::new()
+    let gateway = TestGateway::new()
         .cli("codex", COUNTS)
         .model("m", json!({"driver": "codex"}))
         .behind(&[sh.to_str().unwrap(), "-c", script])
         .start();
     // More than a file may have, in the end.
     let long = "x".repeat(900_000);
-    until("the database is as large as it may be", || line.chat(&long).send().status == 503);
-    let health = line.get("/health").json();
+    until("the database is as large as it may be", || gateway.chat(&long).send().status == 503);
+    let health = gateway.get("/health").json();
     assert_eq!(health["status"], "degraded", "{health}");
-    assert_eq!(line.chat(&long).header("prefer", "respond-async").send().error(507)["code"], "storage_unavailable");
+    assert_eq!(gateway.chat(&long).header("prefer", "respond-async").send().error(507)["code"], "storage_unavailable");
 }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::database::Database;
 use crate::http::{Reply, exchange};
-use crate::line::{Beside, Line};
 use crate::look::{until, within};
+use crate::test_gateway::{Beside, TestGateway};
 
 /// How soon the survivor knows.
 const PROMPTLY: Duration = Duration::from_secs(10);
@@ -22,17 +22,17 @@ fn states(reply: &Reply) -> Vec<Value> {
     reply.json()["data"].as_array().unwrap().iter().map(|run| run["state"].clone()).collect()
 }
 
-fn line(script: &str) -> Line {
-    Line::new().cli("codex", script).model("m", json!({"driver": "codex", "worktree": true})).start()
+fn gateway(script: &str) -> TestGateway {
+    TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex", "worktree": true})).start()
 }
 
 #[test]
 fn survivor_shows_runs_as_interrupted_when_their_gateway_is_killed() {
-    let mut line = line("echo work >made.txt; codex_says one; tell pid $$; hang");
-    let other = line.beside();
-    let waiting = line.chat("hi").streamed().open();
-    line.told("pid");
-    let run = line.get("/v1/runs").json()["data"][0]["id"].as_str().unwrap().to_owned();
+    let mut gateway = gateway("echo work >made.txt; codex_says one; tell pid $$; hang");
+    let other = gateway.beside();
+    let waiting = gateway.chat("hi").streamed().open();
+    gateway.told("pid");
+    let run = gateway.get("/v1/runs").json()["data"][0]["id"].as_str().unwrap().to_owned();
     let path = format!("/v1/runs/{run}");
     until("its row says that it runs", || asked(&other, "GET", &path).json()["state"] == "running");
     assert_eq!(asked(&other, "DELETE", &path).error(409)["code"], "run_elsewhere");
@@ -41,37 +41,37 @@ fn survivor_shows_runs_as_interrupted_when_their_gateway_is_killed() {
         &format!("GET {path}/events HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", other.address()),
     );
     // Its exit status is not collected: the process id is still taken.
-    line.signal(Signal::KILL);
+    gateway.signal(Signal::KILL);
     within(PROMPTLY, "the survivor knows", || asked(&other, "GET", &path).json()["state"] == "interrupted");
     let seen = asked(&other, "GET", &path).json();
     assert_eq!((&seen["error"]["category"], seen["ended"].is_u64()), (&json!("server"), true), "{seen}");
     assert_eq!(seen["workspace"]["files_changed"], 1, "{seen}");
     let branch = seen["workspace"]["branch"].as_str().unwrap();
-    assert_eq!(line.git(&["show", &format!("{branch}:made.txt")]), "work");
+    assert_eq!(gateway.git(&["show", &format!("{branch}:made.txt")]), "work");
     assert_eq!(states(&asked(&other, "GET", "/v1/runs")), ["interrupted"]);
     assert_eq!(states(&asked(&other, "GET", "/v1/runs?state=running")), [] as [Value; 0]);
     assert_eq!(asked(&other, "DELETE", &path).error(409)["code"], "run_over");
     let last = following.finish().frames().pop().unwrap();
     assert!(last["event"]["message"].as_str().unwrap().contains("interrupted"), "{last}");
-    let listed = line.run(&["runs"]).exits(0);
+    let listed = gateway.run(&["runs"]).exits(0);
     assert!(listed.stdout.contains("interrupted") && !listed.stdout.contains("running"), "{listed:?}");
-    until("no worktree is left", || line.git(&["worktree", "list"]).lines().count() == 1);
+    until("no worktree is left", || gateway.git(&["worktree", "list"]).lines().count() == 1);
     drop(waiting);
-    line.ended();
+    gateway.ended();
 }
 
 #[test]
 fn survivor_saves_the_work_of_a_killed_gateway_without_being_asked() {
-    let mut line = line("echo work >made.txt; codex_says one; tell pid $$; hang");
-    let _other = line.beside();
-    let waiting = line.chat("hi").streamed().open();
-    line.told("pid");
-    line.kill();
+    let mut gateway = gateway("echo work >made.txt; codex_says one; tell pid $$; hang");
+    let _other = gateway.beside();
+    let waiting = gateway.chat("hi").streamed().open();
+    gateway.told("pid");
+    gateway.kill();
     drop(waiting);
-    until("no worktree is left", || line.git(&["worktree", "list"]).lines().count() == 1);
-    let mut database = Database::open(&line.path("state/trunkline.db"));
+    until("no worktree is left", || gateway.git(&["worktree", "list"]).lines().count() == 1);
+    let mut database = Database::open(&gateway.path("state/trunkline.db"));
     until("its row says so", || database.all("SELECT state FROM turns") == ["interrupted"]);
-    assert!(line.git(&["branch", "--list", "trunkline/*"]).contains("trunkline/"));
+    assert!(gateway.git(&["branch", "--list", "trunkline/*"]).contains("trunkline/"));
 }
 
 #[test]
@@ -82,12 +82,12 @@ fn session_goes_on_in_the_survivor_when_its_gateway_is_killed() {
         2) echo half >half.txt; tell pid $$; hang ;;
         *) codex_answers \"$(cat half.txt)\" ;;
         esac";
-    let mut line = line(script);
-    let other = line.beside();
-    let session = line.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
-    let second = line.chat("go on").header("x-trunkline-session", &session).open();
-    line.told("pid");
-    line.kill();
+    let mut gateway = gateway(script);
+    let other = gateway.beside();
+    let session = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
+    let second = gateway.chat("go on").header("x-trunkline-session", &session).open();
+    gateway.told("pid");
+    gateway.kill();
     drop(second);
     let newest = || asked(&other, "GET", "/v1/runs?limit=1").json()["data"][0]["state"].clone();
     until("its work is saved", || newest() == "interrupted");
@@ -98,11 +98,12 @@ fn session_goes_on_in_the_survivor_when_its_gateway_is_killed() {
 
 #[test]
 fn runs_command_shows_runs_as_interrupted_when_no_gateway_lives() {
-    let mut line = line("tell pid $$; hang");
+    let mut line = gateway("tell pid $$; hang");
     let waiting = line.chat("hi").open();
     line.told("pid");
-    let listed =
-        |line: &Line, state: &str| line.run(&["runs", "--json", "--status", state]).exits(0).stdout.lines().count();
+    let listed = |line: &TestGateway, state: &str| {
+        line.run(&["runs", "--json", "--status", state]).exits(0).stdout.lines().count()
+    };
     until("it is listed", || (listed(&line, "running"), listed(&line, "interrupted")) == (1, 0));
     let run = line.get("/v1/runs").json()["data"][0]["id"].as_str().unwrap().to_owned();
     line.kill();

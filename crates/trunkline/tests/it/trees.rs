@@ -9,8 +9,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::http::exchange;
-use crate::line::{Line, which};
 use crate::look::until;
+use crate::test_gateway::{TestGateway, which};
 
 /// Says where it works, by whose entry in the repository, and what it finds there.
 const LOOKS: &str = "entry=$(git rev-parse --git-dir); codex_answers \"${PWD##*/}|${entry##*/}|$(git rev-parse HEAD)|\
@@ -25,16 +25,16 @@ struct Looked {
     files: String,
 }
 
-fn world(script: &str, entry: Value) -> Line {
+fn world(script: &str, entry: Value) -> TestGateway {
     let mut whole = json!({"driver": "codex", "worktree": true});
     whole.as_object_mut().unwrap().extend(entry.as_object().unwrap().clone());
-    let line = Line::new().file("file.txt", "one\n").file("other.txt", "other\n");
-    line.commit("files");
-    line.cli("codex", script).model("m", whole).env("TRUNKLINE_WARM", "8").args(&["--verbose"])
+    let gateway = TestGateway::new().file("file.txt", "one\n").file("other.txt", "other\n");
+    gateway.commit("files");
+    gateway.cli("codex", script).model("m", whole).env("TRUNKLINE_WARM", "8").args(&["--verbose"])
 }
 
-fn looks(line: &Line) -> Looked {
-    let reply = line.chat("hi").send();
+fn looks(gateway: &TestGateway) -> Looked {
+    let reply = gateway.chat("hi").send();
     let content = reply.content();
     let mut parts = content.split('|').map(str::to_owned);
     let mut next = || parts.next().unwrap_or_else(|| panic!("{content}"));
@@ -44,90 +44,90 @@ fn looks(line: &Line) -> Looked {
 }
 
 /// The worktrees that wait for a turn, or are about to.
-fn spares(line: &Line) -> Vec<PathBuf> {
-    let files = fs::read_dir(line.path("state/worktrees")).into_iter().flatten().flatten();
+fn spares(gateway: &TestGateway) -> Vec<PathBuf> {
+    let files = fs::read_dir(gateway.path("state/worktrees")).into_iter().flatten().flatten();
     let entries = files.filter_map(|file| serde_json::from_slice::<Value>(&fs::read(file.path()).ok()?).ok());
     let spares = entries.filter(|entry| entry["standing"] == "spare");
     spares.map(|entry| PathBuf::from(entry["path"].as_str().unwrap())).collect()
 }
 
 /// One that a turn would find: the log says so after it can be had.
-fn ready(line: &Line) -> PathBuf {
+fn ready(gateway: &TestGateway) -> PathBuf {
     let mut found = None;
     until("a worktree is ready", || {
-        let log = line.log();
+        let log = gateway.log();
         let told = |path: &PathBuf| log.contains(&format!("a worktree is ready path={}", path.display()));
-        found = spares(line).into_iter().find(told);
+        found = spares(gateway).into_iter().find(told);
         found.is_some()
     });
     found.unwrap()
 }
 
-fn nothing_is_left(line: &Line) {
-    let is_empty = |name: &str| fs::read_dir(line.path(name)).unwrap().next().is_none();
+fn nothing_is_left(gateway: &TestGateway) {
+    let is_empty = |name: &str| fs::read_dir(gateway.path(name)).unwrap().next().is_none();
     until("nothing is left", || is_empty("worktrees") && is_empty("state/worktrees"));
-    assert_eq!(line.git(&["worktree", "list", "--porcelain"]).matches("worktree ").count(), 1);
+    assert_eq!(gateway.git(&["worktree", "list", "--porcelain"]).matches("worktree ").count(), 1);
 }
 
 #[test]
 fn the_next_turn_finds_its_worktree_ready() {
-    let line = world(&format!("echo new >new.txt; {LOOKS}"), json!({})).start();
-    let first = looks(&line);
+    let gateway = world(&format!("echo new >new.txt; {LOOKS}"), json!({})).start();
+    let first = looks(&gateway);
     assert!(!first.spare);
-    let spare = ready(&line);
-    let second = looks(&line);
+    let spare = ready(&gateway);
+    let second = looks(&gateway);
     assert!(second.spare, "it was there");
     assert!(!spare.exists(), "and is a run's now");
     for looked in [&first, &second] {
         assert_eq!(looked.folder, looked.run, "named as ever");
         assert_eq!((looked.text.as_str(), looked.files.as_str()), ("one", "README.md file.txt new.txt other.txt"));
         let branch = format!("trunkline/{}", looked.run);
-        assert_eq!(line.git(&["show", &format!("{branch}:new.txt")]), "new");
-        assert_eq!(line.git(&["rev-parse", &format!("{branch}^")]), line.git(&["rev-parse", "HEAD"]));
+        assert_eq!(gateway.git(&["show", &format!("{branch}:new.txt")]), "new");
+        assert_eq!(gateway.git(&["rev-parse", &format!("{branch}^")]), gateway.git(&["rev-parse", "HEAD"]));
     }
-    ready(&line);
-    assert_eq!(line.git(&["branch", "--list", "trunkline/*"]).lines().count(), 2, "none of a spare");
+    ready(&gateway);
+    assert_eq!(gateway.git(&["branch", "--list", "trunkline/*"]).lines().count(), 2, "none of a spare");
 }
 
 #[test]
 fn a_worktree_that_waits_is_never_behind_its_repository() {
-    let line = world(LOOKS, json!({})).start();
-    looks(&line);
+    let gateway = world(LOOKS, json!({})).start();
+    looks(&gateway);
     let steps: [(&str, &dyn Fn()); 6] = [
         ("a commit", &|| {
-            fs::write(line.repo().join("file.txt"), "two\n").unwrap();
-            fs::write(line.repo().join("added.txt"), "").unwrap();
-            line.commit("two");
+            fs::write(gateway.repo().join("file.txt"), "two\n").unwrap();
+            fs::write(gateway.repo().join("added.txt"), "").unwrap();
+            gateway.commit("two");
         }),
         ("another in its place", &|| {
-            fs::write(line.repo().join("file.txt"), "three\n").unwrap();
-            line.git(&["commit", "--quiet", "--all", "--amend", "-m", "three"]);
+            fs::write(gateway.repo().join("file.txt"), "three\n").unwrap();
+            gateway.git(&["commit", "--quiet", "--all", "--amend", "-m", "three"]);
         }),
         ("a file less", &|| {
-            line.git(&["rm", "--quiet", "added.txt"]);
-            line.git(&["commit", "--quiet", "-m", "less"]);
+            gateway.git(&["rm", "--quiet", "added.txt"]);
+            gateway.git(&["commit", "--quiet", "-m", "less"]);
         }),
         ("another branch", &|| {
-            line.git(&["checkout", "--quiet", "-b", "other", "HEAD~1"]);
+            gateway.git(&["checkout", "--quiet", "-b", "other", "HEAD~1"]);
         }),
         ("no branch", &|| {
-            line.git(&["checkout", "--quiet", "--detach", "main~2"]);
+            gateway.git(&["checkout", "--quiet", "--detach", "main~2"]);
         }),
         ("what was tracked is ignored", &|| {
-            fs::write(line.repo().join(".gitignore"), "other.txt\n").unwrap();
-            line.git(&["rm", "--quiet", "--cached", "other.txt"]);
-            line.commit("ignored");
+            fs::write(gateway.repo().join(".gitignore"), "other.txt\n").unwrap();
+            gateway.git(&["rm", "--quiet", "--cached", "other.txt"]);
+            gateway.commit("ignored");
         }),
     ];
     let mut moved = 0;
     for (what, change) in steps {
-        ready(&line);
+        ready(&gateway);
         change();
-        let looked = looks(&line);
+        let looked = looks(&gateway);
         moved += usize::from(looked.spare);
-        assert_eq!(looked.head, line.git(&["rev-parse", "HEAD"]), "{what}");
-        assert_eq!(looked.text, line.git(&["show", "HEAD:file.txt"]), "{what}");
-        let files = line.git(&["ls-tree", "--name-only", "HEAD"]);
+        assert_eq!(looked.head, gateway.git(&["rev-parse", "HEAD"]), "{what}");
+        assert_eq!(looked.text, gateway.git(&["show", "HEAD:file.txt"]), "{what}");
+        let files = gateway.git(&["ls-tree", "--name-only", "HEAD"]);
         let files: Vec<&str> = files.lines().filter(|name| !name.starts_with('.')).collect();
         assert_eq!(looked.files.split_whitespace().collect::<Vec<_>>(), files, "{what}");
     }
@@ -136,46 +136,46 @@ fn a_worktree_that_waits_is_never_behind_its_repository() {
 
 #[test]
 fn a_worktree_that_waits_follows_its_repository() {
-    let line = world(LOOKS, json!({})).start();
-    looks(&line);
-    let spare = ready(&line);
-    fs::write(line.repo().join("file.txt"), "two\n").unwrap();
-    line.commit("two");
+    let gateway = world(LOOKS, json!({})).start();
+    looks(&gateway);
+    let spare = ready(&gateway);
+    fs::write(gateway.repo().join("file.txt"), "two\n").unwrap();
+    gateway.commit("two");
     until("it has followed", || fs::read_to_string(spare.join("file.txt")).is_ok_and(|text| text == "two\n"));
-    assert_eq!(ready(&line), spare);
-    assert_eq!(looks(&line).text, "two");
+    assert_eq!(ready(&gateway), spare);
+    assert_eq!(looks(&gateway).text, "two");
 }
 
 #[test]
 fn how_git_writes_files_is_never_of_yesterday() {
-    let line = world(LOOKS, json!({})).start();
-    looks(&line);
-    let attributes = line.repo().join(".git/info/attributes");
+    let gateway = world(LOOKS, json!({})).start();
+    looks(&gateway);
+    let attributes = gateway.repo().join(".git/info/attributes");
     let steps: [(&str, &dyn Fn(), &str); 4] = [
         ("an attribute of the repository's own", &|| fs::write(&attributes, "*.txt text eol=crlf\n").unwrap(), "one^"),
         ("no more", &|| fs::remove_file(&attributes).unwrap(), "one"),
         (
             "an attribute that is committed",
             &|| {
-                fs::write(line.repo().join(".gitattributes"), "*.txt text eol=crlf\n").unwrap();
-                line.git(&["add", ".gitattributes"]);
-                line.git(&["commit", "--quiet", "-m", "attributes"]);
+                fs::write(gateway.repo().join(".gitattributes"), "*.txt text eol=crlf\n").unwrap();
+                gateway.git(&["add", ".gitattributes"]);
+                gateway.git(&["commit", "--quiet", "-m", "attributes"]);
             },
             "one^",
         ),
         (
             "a setting",
             &|| {
-                line.git(&["revert", "--no-edit", "HEAD"]);
-                line.git(&["config", "core.autocrlf", "true"]);
+                gateway.git(&["revert", "--no-edit", "HEAD"]);
+                gateway.git(&["config", "core.autocrlf", "true"]);
             },
             "one^",
         ),
     ];
     for (what, change, text) in steps {
-        ready(&line);
+        ready(&gateway);
         change();
-        assert_eq!(looks(&line).text, text, "{what}");
+        assert_eq!(looks(&gateway).text, text, "{what}");
     }
 }
 
@@ -184,20 +184,20 @@ fn two_turns_at_once_have_each_their_own() {
     // Neither says anything before both are there: no other is made ready until then.
     let script =
         "echo \"$TRUNKLINE_RUN\" >mine.txt; [ ! -e \"$seen/two\" ] || { echo $$ >>\"$seen/pids\"; await go; };";
-    let line = world(&format!("{script} {LOOKS}"), json!({})).start();
-    looks(&line);
-    ready(&line);
-    line.tell("two");
-    let pids = || fs::read_to_string(line.path("seen/pids")).unwrap_or_default().lines().count();
+    let gateway = world(&format!("{script} {LOOKS}"), json!({})).start();
+    looks(&gateway);
+    ready(&gateway);
+    gateway.tell("two");
+    let pids = || fs::read_to_string(gateway.path("seen/pids")).unwrap_or_default().lines().count();
     let both = thread::scope(|scope| {
-        let both = [0, 1].map(|_| scope.spawn(|| looks(&line)));
+        let both = [0, 1].map(|_| scope.spawn(|| looks(&gateway)));
         until("both work", || pids() == 2);
-        line.tell("go");
+        gateway.tell("go");
         both.map(|one| one.join().unwrap())
     });
     for looked in &both {
         assert_eq!(looked.folder, looked.run);
-        assert_eq!(line.git(&["show", &format!("trunkline/{}:mine.txt", looked.run)]), looked.run);
+        assert_eq!(gateway.git(&["show", &format!("trunkline/{}:mine.txt", looked.run)]), looked.run);
     }
     assert_eq!(both.iter().filter(|looked| looked.spare).count(), 1, "one was ready, the other made its own");
 }
@@ -208,12 +208,12 @@ fn a_session_goes_on_in_its_folder_on_a_worktree_that_was_ready() {
     let script =
         format!("echo '{{\"type\":\"thread.started\",\"thread_id\":\"{SESSION}\"}}'; echo more >>file.txt; {LOOKS}");
     for keep in [false, true] {
-        let line = world(&script, json!({"keepWorktree": keep})).start();
-        let first = looks(&line);
+        let gateway = world(&script, json!({"keepWorktree": keep})).start();
+        let first = looks(&gateway);
         let mut expected = "onemore".to_owned();
         for turn in 0..2 {
-            let _spare = ready(&line);
-            let reply = line.chat("hi").header("x-trunkline-session", SESSION).send();
+            let _spare = ready(&gateway);
+            let reply = gateway.chat("hi").header("x-trunkline-session", SESSION).send();
             let content = reply.content();
             let parts: Vec<&str> = content.split('|').collect();
             expected.push_str("more");
@@ -222,85 +222,85 @@ fn a_session_goes_on_in_its_folder_on_a_worktree_that_was_ready() {
         }
     }
     // Also if its own was a spare.
-    let line = world(&script, json!({"keepWorktree": true})).start();
-    looks(&line);
-    ready(&line);
-    let first = looks(&line);
+    let gateway = world(&script, json!({"keepWorktree": true})).start();
+    looks(&gateway);
+    ready(&gateway);
+    let first = looks(&gateway);
     assert!(first.spare);
-    let reply = line.chat("hi").header("x-trunkline-session", SESSION).send();
+    let reply = gateway.chat("hi").header("x-trunkline-session", SESSION).send();
     assert!(reply.content().starts_with(&first.folder), "{reply:?}");
     assert_eq!(reply.json()["trunkline"]["workspace"]["insertions"], 1, "{reply:?}");
 }
 
 #[test]
 fn what_somebody_changed_is_given_to_nobody_and_thrown_away_by_nobody() {
-    let line = world(LOOKS, json!({})).file(".gitignore", "*.log\n");
-    line.commit("ignore");
-    let line = line.start();
-    looks(&line);
-    let spare = ready(&line);
+    let gateway = world(LOOKS, json!({})).file(".gitignore", "*.log\n");
+    gateway.commit("ignore");
+    let gateway = gateway.start();
+    looks(&gateway);
+    let spare = ready(&gateway);
     fs::write(spare.join("file.txt"), "evil\n").unwrap();
-    let looked = looks(&line);
+    let looked = looks(&gateway);
     assert!(!looked.spare);
     assert_eq!(looked.text, "one");
-    until("it is kept", || !line.git(&["branch", "--list", "trunkline/spare-*"]).is_empty());
-    let branch = line.git(&["branch", "--list", "trunkline/spare-*", "--format=%(refname:short)"]);
-    assert_eq!(line.git(&["show", &format!("{branch}:file.txt")]), "evil");
-    let spare = ready(&line);
+    until("it is kept", || !gateway.git(&["branch", "--list", "trunkline/spare-*"]).is_empty());
+    let branch = gateway.git(&["branch", "--list", "trunkline/spare-*", "--format=%(refname:short)"]);
+    assert_eq!(gateway.git(&["show", &format!("{branch}:file.txt")]), "evil");
+    let spare = ready(&gateway);
     fs::write(spare.join("ignored.log"), "evil\n").unwrap();
-    let looked = looks(&line);
+    let looked = looks(&gateway);
     assert_eq!((looked.spare, looked.files.as_str()), (false, "README.md file.txt other.txt"));
 }
 
 #[test]
 fn case_61_a_gateway_that_was_killed_leaves_no_worktree_that_waited() {
-    let mut line = world(LOOKS, json!({})).start();
-    looks(&line);
-    ready(&line);
-    line.kill();
-    assert_eq!(spares(&line).len(), 1, "nobody was there to remove it");
-    line.restart();
-    nothing_is_left(&line);
-    assert_eq!(line.git(&["branch", "--list", "trunkline/*"]), "");
+    let mut gateway = world(LOOKS, json!({})).start();
+    looks(&gateway);
+    ready(&gateway);
+    gateway.kill();
+    assert_eq!(spares(&gateway).len(), 1, "nobody was there to remove it");
+    gateway.restart();
+    nothing_is_left(&gateway);
+    assert_eq!(gateway.git(&["branch", "--list", "trunkline/*"]), "");
 }
 
 #[test]
 fn they_go_with_the_gateway() {
-    let mut line = world(LOOKS, json!({})).start();
-    looks(&line);
-    ready(&line);
-    line.signal(Signal::TERM);
-    assert_eq!(line.ended(), Some(0));
-    nothing_is_left(&line);
+    let mut gateway = world(LOOKS, json!({})).start();
+    looks(&gateway);
+    ready(&gateway);
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.ended(), Some(0));
+    nothing_is_left(&gateway);
 }
 
 #[test]
 fn warm_says_how_many() {
-    let line = world(LOOKS, json!({"warm": 2})).start();
-    until("two are ready before anybody asked", || spares(&line).len() == 2);
-    assert!(looks(&line).spare);
-    let line = world(LOOKS, json!({"warm": 0}));
-    let repo = line.repo();
-    let line = line.model("other", json!({"driver": "codex", "worktree": true, "repoPath": repo})).start();
+    let gateway = world(LOOKS, json!({"warm": 2})).start();
+    until("two are ready before anybody asked", || spares(&gateway).len() == 2);
+    assert!(looks(&gateway).spare);
+    let gateway = world(LOOKS, json!({"warm": 0}));
+    let repo = gateway.repo();
+    let gateway = gateway.model("other", json!({"driver": "codex", "worktree": true, "repoPath": repo})).start();
     for _ in 0..2 {
-        assert!(!looks(&line).spare);
-        assert_eq!(spares(&line), Vec::<PathBuf>::new());
+        assert!(!looks(&gateway).spare);
+        assert_eq!(spares(&gateway), Vec::<PathBuf>::new());
     }
-    line.chat("hi").model("other").send().content();
-    ready(&line);
-    assert!(!looks(&line).spare, "not for one that wants none");
+    gateway.chat("hi").model("other").send().content();
+    ready(&gateway);
+    assert!(!looks(&gateway).spare, "not for one that wants none");
 }
 
 #[test]
 fn those_that_are_wanted_no_more_go() {
-    let line = world(LOOKS, json!({"warm": 2})).start();
-    until("two are ready", || spares(&line).len() == 2);
-    let line = line.model("m", json!({"driver": "codex", "worktree": true, "warm": 1}));
-    line.write_models();
-    until("one is left", || spares(&line).len() == 1);
-    let line = line.model("m", json!({"driver": "codex", "worktree": true}));
-    line.write_models();
-    nothing_is_left(&line);
+    let gateway = world(LOOKS, json!({"warm": 2})).start();
+    until("two are ready", || spares(&gateway).len() == 2);
+    let gateway = gateway.model("m", json!({"driver": "codex", "worktree": true, "warm": 1}));
+    gateway.write_models();
+    until("one is left", || spares(&gateway).len() == 1);
+    let gateway = gateway.model("m", json!({"driver": "codex", "worktree": true}));
+    gateway.write_models();
+    nothing_is_left(&gateway);
 }
 
 #[test]
@@ -309,21 +309,21 @@ fn one_that_could_not_be_made_is_tried_again() {
         "case \"$*\" in *'worktree add'*) [ -e \"$seen/failed\" ] || {{ tell failed; exit 1; }};; esac; exec {} \"$@\"",
         which("git").display()
     );
-    let line = world(LOOKS, json!({"warm": 1})).git_script(&git).start();
-    line.told("failed");
-    ready(&line);
+    let gateway = world(LOOKS, json!({"warm": 1})).git_script(&git).start();
+    gateway.told("failed");
+    ready(&gateway);
 }
 
 #[test]
 fn private_git_directory_of_a_gateway_that_died_is_removed() {
     let (dead, other) = ("4294967295-1.x", "mine");
-    let line = world(LOOKS, json!({}));
+    let gateway = world(LOOKS, json!({}));
     for name in [dead, other] {
-        fs::create_dir_all(line.path("state/git").join(name).join("objects")).unwrap();
+        fs::create_dir_all(gateway.path("state/git").join(name).join("objects")).unwrap();
     }
-    let line = line.start();
-    until("it is gone", || !line.path("state/git").join(dead).exists());
-    assert!(line.path("state/git").join(other).exists(), "it is not ours");
+    let gateway = gateway.start();
+    until("it is gone", || !gateway.path("state/git").join(dead).exists());
+    assert!(gateway.path("state/git").join(other).exists(), "it is not ours");
 }
 
 #[test]
@@ -332,15 +332,16 @@ fn private_git_directory_is_removed_when_the_client_disconnects_while_a_patch_is
         "case \"$GIT_OBJECT_DIRECTORY $*\" in */state/git/*'add --all'*) tell adding; hang;; esac; exec {} \"$@\"",
         which("git").display()
     );
-    let line = world("tell run \"$TRUNKLINE_RUN\"; await go; codex_answers done", json!({})).git_script(&git).start();
-    let asked = line.chat("hi").open();
-    let (run, address) = (line.told("run"), line.address());
+    let gateway =
+        world("tell run \"$TRUNKLINE_RUN\"; await go; codex_answers done", json!({})).git_script(&git).start();
+    let asked = gateway.chat("hi").open();
+    let (run, address) = (gateway.told("run"), gateway.address());
     let patch = exchange(address, &format!("GET /v1/runs/{run}/diff HTTP/1.1\r\nhost: {address}\r\n\r\n"));
-    line.told("adding");
-    let left = || fs::read_dir(line.path("state/git")).unwrap().count();
+    gateway.told("adding");
+    let left = || fs::read_dir(gateway.path("state/git")).unwrap().count();
     assert_eq!(left(), 1);
     drop(patch);
     until("nothing is left", || left() == 0);
-    line.tell("go");
+    gateway.tell("go");
     asked.finish().content();
 }

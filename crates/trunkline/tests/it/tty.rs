@@ -11,8 +11,8 @@ use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use vt100::{Callbacks, Parser, Screen};
 
-use crate::line::Line;
 use crate::look::until;
+use crate::test_gateway::TestGateway;
 
 const ROWS: u16 = 40;
 const COLUMNS: u16 = 80;
@@ -50,7 +50,7 @@ impl Callbacks for Answers {
 
 impl Tty {
     /// Starts `trunkline` with these arguments on a terminal.
-    pub(crate) fn open(line: &Line, args: &[&str]) -> Self {
+    pub(crate) fn open(gateway: &TestGateway, args: &[&str]) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let ours = openpt(flags).unwrap();
         grantpt(&ours).unwrap();
@@ -58,7 +58,7 @@ impl Tty {
         tcsetwinsize(&ours, Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
         let theirs = ioctl_tiocgptpeer(&ours, flags).unwrap();
         let stream = || Stdio::from(theirs.try_clone().unwrap());
-        let child = line.on_terminal(args, [stream(), stream(), stream()]);
+        let child = gateway.on_terminal(args, [stream(), stream(), stream()]);
         let keyboard = File::from(ours);
         let screen = Parser::new_with_callbacks(ROWS, COLUMNS, 1000, Answers::default());
         let shown = Arc::new(Mutex::new(Shown { screen, raw: Vec::new() }));

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::line::Line;
 use crate::look::until;
 use crate::service::{Script, Service, refusal, stream, whole};
+use crate::test_gateway::TestGateway;
 
 /// A gateway with the service as its provider `up`.
-fn gateway(service: &Service, more: &str) -> Line {
+fn gateway(service: &Service, more: &str) -> TestGateway {
     let file = format!(
         "providers:\n- name: up\n  type: api\n  priority: 9\n  config: {{base_url: '{}/', model: gpt-x, api_key_env: UP_KEY}}\n  \
          models: {{fast: gpt-mini}}\n{more}\nrouting: {{backoff: 1ms, max_retries: 1}}\n",
         service.url
     );
-    Line::new()
+    TestGateway::new()
         .env("UP_KEY", "hunter2-hunter2")
         .cli("p", "cat >/dev/null; answers \"$1\" 'from p'")
         .config("router.yaml", &file)
@@ -226,20 +226,22 @@ fn a_key_that_is_not_set_is_said_before_anything_is_sent() {
         "providers: [{{name: up, type: api, config: {{base_url: '{}', model: m, api_key_env: NO_SUCH_KEY}}}}]\n",
         service.url
     );
-    let line = Line::new().config("router.yaml", &file).start();
-    assert!(line.log().contains("NO_SUCH_KEY"), "{}", line.log());
-    let error = line.chat("hi").model("up").send().error(500);
+    let gateway = TestGateway::new().config("router.yaml", &file).start();
+    assert!(gateway.log().contains("NO_SUCH_KEY"), "{}", gateway.log());
+    let error = gateway.chat("hi").model("up").send().error(500);
     assert_eq!(error["code"], "configuration");
     assert!(error["detail"].as_str().unwrap().contains("NO_SUCH_KEY"), "{error}");
-    let health = line.get("/health/providers").json();
+    let health = gateway.get("/health/providers").json();
     assert_eq!((&health["status"], &health["providers"][0]["available"]), (&json!("down"), &json!(false)));
     assert!(service.seen().is_empty());
 }
 
 #[test]
 fn another_gateway_is_an_upstream_too() {
-    let inner =
-        Line::new().cli("codex", "cat >/dev/null; codex_answers inner").model("m", json!({"driver": "codex"})).start();
+    let inner = TestGateway::new()
+        .cli("codex", "cat >/dev/null; codex_answers inner")
+        .model("m", json!({"driver": "codex"}))
+        .start();
     let service = Service { url: format!("http://{}/v1", inner.address()), seen: Arc::default() };
     let line = gateway(&service, "");
     assert_eq!(line.chat("hi").model("up/m").send().content(), "inner");

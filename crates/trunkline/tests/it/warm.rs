@@ -5,8 +5,8 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::line::Line;
 use crate::look::{all_gone, exists, until};
+use crate::test_gateway::TestGateway;
 
 /// A claude that remembers all it was ever told, and says it with each answer. Cold, it was told one thing.
 const REMEMBERS: &str = r#"
@@ -46,91 +46,91 @@ while IFS= read -r line; do
 done
 "#;
 
-fn claude(entry: Value) -> Line {
+fn claude(entry: Value) -> TestGateway {
     let mut whole = json!({"driver": "claude"});
     whole.as_object_mut().unwrap().extend(entry.as_object().unwrap().clone());
-    Line::new().cli("claude", REMEMBERS).model("m", whole).env("TRUNKLINE_WARM", "8").start()
+    TestGateway::new().cli("claude", REMEMBERS).model("m", whole).env("TRUNKLINE_WARM", "8").start()
 }
 
 /// How lines are doing.
-fn warm(line: &Line) -> Value {
-    line.get("/health/providers").json()["providers"][0]["warm"].take()
+fn warm(gateway: &TestGateway) -> Value {
+    gateway.get("/health/providers").json()["providers"][0]["warm"].take()
 }
 
-fn ready(line: &Line, number: u64) {
-    until("a process is ready", || warm(line)["ready"] == number);
+fn ready(gateway: &TestGateway, number: u64) {
+    until("a process is ready", || warm(gateway)["ready"] == number);
 }
 
 #[test]
 fn each_conversation_has_a_process_of_its_own_and_keeps_it() {
-    let mut line = claude(json!({}));
-    assert_eq!(line.chat("first").send().content(), "cold: first");
-    ready(&line, 1);
-    let one = line.told_pid("up.1");
-    let first = line.chat("apples").send();
+    let mut gateway = claude(json!({}));
+    assert_eq!(gateway.chat("first").send().content(), "cold: first");
+    ready(&gateway, 1);
+    let one = gateway.told_pid("up.1");
+    let first = gateway.chat("apples").send();
     assert_eq!(first.content(), format!("{one}: apples"));
 
-    ready(&line, 1);
-    let two = line.told_pid("up.2");
-    assert_eq!(line.chat("pears").send().content(), format!("{two}: pears"), "nothing of the other conversation");
+    ready(&gateway, 1);
+    let two = gateway.told_pid("up.2");
+    assert_eq!(gateway.chat("pears").send().content(), format!("{two}: pears"), "nothing of the other conversation");
 
     let session = first.header("x-trunkline-session").unwrap().to_owned();
-    let on = line.chat("and plums").header("x-trunkline-session", &session).send();
+    let on = gateway.chat("and plums").header("x-trunkline-session", &session).send();
     assert_eq!(on.content(), format!("{one}: apples and plums"));
 
-    ready(&line, 1);
-    let figures = warm(&line);
+    ready(&gateway, 1);
+    let figures = warm(&gateway);
     let counted = ["hits", "resumed", "misses", "lost", "failed_boots", "held"].map(|name| figures[name].clone());
     assert_eq!(counted, [2, 1, 1, 0, 0, 2].map(Value::from), "{figures}");
     assert!(figures["resident_mib"].is_u64() && figures["mean_boot_ms"].is_u64(), "{figures}");
 
-    line.signal(Signal::TERM);
-    assert_eq!(line.ended(), Some(0));
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.ended(), Some(0));
     all_gone(&[one, two]);
 }
 
 #[test]
 fn a_history_that_goes_on_finds_the_process_that_knows_it() {
-    let line = claude(json!({"warm": 1}));
-    let one = line.told_pid("up.1");
-    ready(&line, 1);
-    let said = line.chat("apples").send().content();
-    let on = line.chat("pears").after("user", "apples").after("assistant", said).send();
+    let gateway = claude(json!({"warm": 1}));
+    let one = gateway.told_pid("up.1");
+    ready(&gateway, 1);
+    let said = gateway.chat("apples").send().content();
+    let on = gateway.chat("pears").after("user", "apples").after("assistant", said).send();
     assert_eq!(on.content(), format!("{one}: apples pears"));
 }
 
 #[test]
 fn a_process_that_is_gone_is_no_failure() {
-    let line = claude(json!({"warm": 1}));
-    ready(&line, 1);
-    let reply = line.chat("die").send();
+    let gateway = claude(json!({"warm": 1}));
+    ready(&gateway, 1);
+    let reply = gateway.chat("die").send();
     assert_eq!(reply.content(), "cold: die");
     assert_eq!(reply.json()["trunkline"]["attempts"].as_array().map(Vec::len), Some(1), "{reply:?}");
-    assert_eq!(warm(&line)["lost"], 1);
+    assert_eq!(warm(&gateway)["lost"], 1);
 }
 
 #[test]
 fn a_process_that_does_not_answer_is_no_failure() {
-    let line = claude(json!({"warm": 1, "startupTimeout": "8s"}));
-    ready(&line, 1);
-    let reply = line.chat("deaf").send();
+    let gateway = claude(json!({"warm": 1, "startupTimeout": "8s"}));
+    ready(&gateway, 1);
+    let reply = gateway.chat("deaf").send();
     assert_eq!(reply.content(), "cold: deaf");
     assert_eq!(reply.json()["trunkline"]["attempts"].as_array().map(Vec::len), Some(1), "{reply:?}");
-    all_gone(&[line.told_pid("deaf")]);
-    assert_eq!(warm(&line)["lost"], 1);
+    all_gone(&[gateway.told_pid("deaf")]);
+    assert_eq!(warm(&gateway)["lost"], 1);
 }
 
 #[test]
 fn what_has_changed_since_it_started_makes_it_stale() {
-    let line = claude(json!({"warm": 1}));
-    let old = line.told_pid("up.1");
-    ready(&line, 1);
-    fs::write(line.repo().join("CLAUDE.md"), "Be kind.").unwrap();
-    assert_eq!(line.chat("hello").send().content(), "cold: hello");
+    let gateway = claude(json!({"warm": 1}));
+    let old = gateway.told_pid("up.1");
+    ready(&gateway, 1);
+    fs::write(gateway.repo().join("CLAUDE.md"), "Be kind.").unwrap();
+    assert_eq!(gateway.chat("hello").send().content(), "cold: hello");
     all_gone(&[old]);
-    ready(&line, 1);
-    let new = line.told_pid("up.2");
-    assert_eq!(line.chat("hello").send().content(), format!("{new}: hello"));
+    ready(&gateway, 1);
+    let new = gateway.told_pid("up.2");
+    assert_eq!(gateway.chat("hello").send().content(), format!("{new}: hello"));
 }
 
 #[test]
@@ -138,55 +138,55 @@ fn one_that_changes_at_its_first_start_what_it_reads_is_started_again() {
     let writes = format!(
         "[ -e \"$HOME/.claude/settings.json\" ] || {{ mkdir -p \"$HOME/.claude\"; echo '{{}}' >\"$HOME/.claude/settings.json\"; }}\n{REMEMBERS}"
     );
-    let line = Line::new().cli("claude", &writes).model("m", json!({"driver": "claude", "warm": 1}));
-    let line = line.env("TRUNKLINE_WARM", "8").start();
-    ready(&line, 1);
-    let second = line.told_pid("up.2");
-    assert_eq!(line.chat("hello").send().content(), format!("{second}: hello"));
+    let gateway = TestGateway::new().cli("claude", &writes).model("m", json!({"driver": "claude", "warm": 1}));
+    let gateway = gateway.env("TRUNKLINE_WARM", "8").start();
+    ready(&gateway, 1);
+    let second = gateway.told_pid("up.2");
+    assert_eq!(gateway.chat("hello").send().content(), format!("{second}: hello"));
 }
 
 #[test]
 fn other_instructions_are_another_kind() {
-    let line = claude(json!({"warm": 1}));
-    let one = line.told_pid("up.1");
-    ready(&line, 1);
-    let ask = || line.chat("hello").after("system", "Rhyme.").send().content();
+    let gateway = claude(json!({"warm": 1}));
+    let one = gateway.told_pid("up.1");
+    ready(&gateway, 1);
+    let ask = || gateway.chat("hello").after("system", "Rhyme.").send().content();
     assert_eq!(ask(), "cold: hello", "it was greeted without them");
     assert!(exists(one), "and waits for somebody without them");
     assert_eq!(ask(), "cold: hello", "once may be the only time");
-    ready(&line, 2);
-    let two = line.told_pid("up.2");
+    ready(&gateway, 2);
+    let two = gateway.told_pid("up.2");
     assert_eq!(ask(), format!("{two}: hello"));
 }
 
 #[test]
 fn none_where_none_is_wanted() {
-    let line = claude(json!({"warm": 0}));
+    let gateway = claude(json!({"warm": 0}));
     for _ in 0..2 {
-        assert_eq!(line.chat("hello").send().content(), "cold: hello");
+        assert_eq!(gateway.chat("hello").send().content(), "cold: hello");
     }
-    assert_eq!(warm(&line), Value::Null);
+    assert_eq!(warm(&gateway), Value::Null);
 }
 
 #[test]
 fn who_hangs_up_ends_the_turn_and_its_process() {
-    let line = claude(json!({"warm": 1}));
-    ready(&line, 1);
-    let pending = line.chat("hang").streamed().open();
-    let pid = line.told_pid("hanging");
+    let gateway = claude(json!({"warm": 1}));
+    ready(&gateway, 1);
+    let pending = gateway.chat("hang").streamed().open();
+    let pid = gateway.told_pid("hanging");
     drop(pending);
     all_gone(&[pid]);
 }
 
 #[test]
 fn a_process_that_does_not_know_all_is_not_asked() {
-    let line = claude(json!({"warm": 1}));
-    let one = line.told_pid("up.1");
-    ready(&line, 1);
-    let first = line.chat("apples").send();
+    let gateway = claude(json!({"warm": 1}));
+    let one = gateway.told_pid("up.1");
+    ready(&gateway, 1);
+    let first = gateway.chat("apples").send();
     let session = first.header("x-trunkline-session").unwrap();
-    line.run(&["run", "-m", "m", "--session", session, "pears"]).exits(0);
-    let on = line.chat("plums").header("x-trunkline-session", session).send();
+    gateway.run(&["run", "-m", "m", "--session", session, "pears"]).exits(0);
+    let on = gateway.chat("plums").header("x-trunkline-session", session).send();
     assert_eq!(on.content(), "cold: plums", "another process has spoken in the session since");
     all_gone(&[one]);
 }

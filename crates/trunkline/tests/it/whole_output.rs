@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::line::Line;
 use crate::look::all_gone;
+use crate::test_gateway::TestGateway;
 
 /// Prints an answer of `$1` bytes in the words of a CLI, through a non-blocking stdout, and exits at once.
 const NODE: &str = r#"
@@ -72,8 +72,8 @@ fn interpreters() -> Vec<(PathBuf, &'static str)> {
 }
 
 /// A gateway whose `qwen` and whose executable `p` answer with this many bytes.
-fn gateway(interpreter: &Path, script: &str, bytes: usize) -> Line {
-    let line = Line::new();
+fn gateway(interpreter: &Path, script: &str, bytes: usize) -> TestGateway {
+    let line = TestGateway::new();
     let file = line.path("seen").join("script");
     fs::write(&file, script).unwrap();
     let run = |form: &str| {

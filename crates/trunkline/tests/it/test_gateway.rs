@@ -1,4 +1,4 @@
-//! A `Line`: the real binary in a world of its own. Home, configuration, search path, repository, state and worktrees
+//! A `TestGateway`: the real binary in a world of its own. Home, configuration, search path, repository, state and worktrees
 //! are folders that end with the test; the CLIs are small scripts that replay what real ones printed.
 
 use std::fs;
@@ -29,12 +29,12 @@ const NOBODY: u32 = 65534;
 /// A script must not be open for writing while another thread forks: whoever has it open then cannot be executed.
 static FORKING: Mutex<()> = Mutex::new(());
 
-pub(crate) struct Line {
+pub(crate) struct TestGateway {
     folder: TempDir,
     models: Map<String, Value>,
     env: Vec<(String, String)>,
     args: Vec<String>,
-    gateway: Option<Gateway>,
+    gateway: Option<GatewayChild>,
     /// Runs as a user who may not do everything; none where whoever runs the tests is one.
     user: Option<u32>,
     /// The Python that starts `trunkline` without the kernel's means to confine.
@@ -48,7 +48,7 @@ pub(crate) struct Line {
 }
 
 /// A gateway that listens.
-struct Gateway {
+struct GatewayChild {
     child: Child,
     address: String,
     /// Held, for one that ends with it.
@@ -58,7 +58,7 @@ struct Gateway {
 }
 
 /// A second gateway.
-pub(crate) struct Beside(Gateway);
+pub(crate) struct Beside(GatewayChild);
 
 impl Beside {
     pub(crate) fn address(&self) -> &str {
@@ -85,7 +85,7 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
-impl Line {
+impl TestGateway {
     pub(crate) fn new() -> Self {
         Self::within(tempfile::Builder::new().prefix("trunkline-").tempdir().unwrap())
     }
@@ -250,7 +250,7 @@ impl Line {
         Beside(self.listening("serve"))
     }
 
-    fn listening(&self, name: &str) -> Gateway {
+    fn listening(&self, name: &str) -> GatewayChild {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         let plain = self.trunkline(&[name, "--port", "0"]);
         let mut command = match self.behind.split_first() {
@@ -274,7 +274,7 @@ impl Line {
         stdout.read_line(&mut said).unwrap();
         let address = said.trim().strip_prefix("listening on http://");
         let address = address.unwrap_or_else(|| panic!("not listening: {said:?}\n{}", self.log())).to_owned();
-        Gateway { child, address, stdin, _stdout: stdout }
+        GatewayChild { child, address, stdin, _stdout: stdout }
     }
 
     /// Runs `trunkline` with these arguments to its end.
@@ -497,7 +497,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for TestGateway {
     /// Whatever a test was about: once its gateway is gone, nothing it started is left.
     fn drop(&mut self) {
         if self.gateway.is_some() {
