@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use trunkline_core::failure::{Category, Failure};
 
-use super::Policy;
+use super::RetryPolicy;
 
 /// When a circuit opens, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub(crate) struct Because {
 
 impl Because {
     /// Whether another provider may take over after failures like these.
-    pub(crate) fn falls_back(&self, policy: &Policy) -> bool {
+    pub(crate) fn falls_back(&self, policy: &RetryPolicy) -> bool {
         self.categories.iter().all(|category| policy.falls_back(*category))
     }
 }
@@ -386,12 +386,12 @@ mod tests {
         fail(Category::Server, "c");
         let because = circuits.look("p").unwrap_err().because;
         assert_eq!(because.last.message, "c");
-        assert!(!because.falls_back(&Policy::default()), "a rate limit does not allow it");
-        let allowing = Policy { fallback_on: vec![Category::RateLimit], ..Policy::default() };
+        assert!(!because.falls_back(&RetryPolicy::default()), "a rate limit does not allow it");
+        let allowing = RetryPolicy { fallback_on: vec![Category::RateLimit], ..RetryPolicy::default() };
         assert!(because.falls_back(&allowing));
         pass_time(30).await;
         fail(Category::Network, "d");
         let because = circuits.look("p").unwrap_err().because;
-        assert!(because.falls_back(&Policy::default()), "it was opened anew, by something else");
+        assert!(because.falls_back(&RetryPolicy::default()), "it was opened anew, by something else");
     }
 }

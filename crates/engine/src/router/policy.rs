@@ -6,7 +6,7 @@ use trunkline_core::failure::{Category, Failure};
 
 /// How often, and after what, a turn is tried again.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Policy {
+pub struct RetryPolicy {
     /// Further tries of one provider.
     pub max_retries: u32,
     pub backoff: Backoff,
@@ -15,7 +15,7 @@ pub struct Policy {
     pub breaker: super::Breaker,
 }
 
-impl Default for Policy {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             max_retries: 2,
@@ -26,7 +26,7 @@ impl Default for Policy {
     }
 }
 
-impl Policy {
+impl RetryPolicy {
     /// Whether another provider may take over after such a failure.
     #[must_use]
     pub fn falls_back(&self, category: Category) -> bool {
@@ -78,7 +78,7 @@ pub(crate) enum Next {
 }
 
 /// `chance` is from 0 up to 1.
-pub(crate) fn next(policy: &Policy, failed: &Failed<'_>, chance: f64) -> Next {
+pub(crate) fn next(policy: &RetryPolicy, failed: &Failed<'_>, chance: f64) -> Next {
     if failed.exposure == Exposure::Exposed {
         return Next::Stop;
     }
@@ -120,7 +120,7 @@ mod tests {
         Failure::new(category, "no").retry_after(asked_ms.map(Duration::from_millis))
     }
 
-    fn decide(policy: &Policy, failure: &Failure, retries: u32, another: bool) -> &'static str {
+    fn decide(policy: &RetryPolicy, failure: &Failure, retries: u32, another: bool) -> &'static str {
         match next(policy, &Failed { failure, retries, exposure: Exposure::Nothing, another }, CHANCE) {
             Next::Retry { .. } => "retry",
             Next::Fallback => "fallback",
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn each_category_first_then_after_all_retries() {
         use Category::*;
-        let policy = Policy::default();
+        let policy = RetryPolicy::default();
         for (category, first, at_last, alone) in [
             (Quota, "fallback", "fallback", "stop"),
             (RateLimit, "retry", "stop", "stop"),
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn more_categories_may_fall_back_but_not_one_that_nobody_waits_for() {
-        let policy = Policy { fallback_on: Category::ALL.to_vec(), ..Policy::default() };
+        let policy = RetryPolicy { fallback_on: Category::ALL.to_vec(), ..RetryPolicy::default() };
         for category in Category::ALL {
             let expected = if category == Category::Cancelled { "stop" } else { "fallback" };
             assert_eq!(decide(&policy, &failure(category, None), 2, true), expected, "{category:?}");
@@ -172,7 +172,7 @@ mod tests {
             (Exposure::Exposed, 2, "stop"),
         ] {
             let failed = Failed { failure: &failure, retries, exposure, another: true };
-            let seen = match next(&Policy::default(), &failed, CHANCE) {
+            let seen = match next(&RetryPolicy::default(), &failed, CHANCE) {
                 Next::Retry { .. } => "retry",
                 Next::Fallback => "fallback",
                 Next::Stop => "stop",
@@ -204,8 +204,8 @@ mod tests {
     #[test]
     fn who_asks_for_an_hour_is_not_waited_for() {
         let asked = failure(Category::RateLimit, Some(3_600_000));
-        assert_eq!(decide(&Policy::default(), &asked, 0, true), "stop");
-        let policy = Policy { fallback_on: vec![Category::RateLimit], ..Policy::default() };
+        assert_eq!(decide(&RetryPolicy::default(), &asked, 0, true), "stop");
+        let policy = RetryPolicy { fallback_on: vec![Category::RateLimit], ..RetryPolicy::default() };
         assert_eq!(decide(&policy, &asked, 0, true), "fallback");
         assert_eq!(decide(&policy, &failure(Category::RateLimit, Some(1000)), 0, true), "retry");
     }

@@ -172,7 +172,7 @@ impl fmt::Display for Why {
 
 #[cfg(test)]
 mod tests {
-    use crate::test_models::model;
+    use crate::router::test_models::model;
 
     use super::*;
 

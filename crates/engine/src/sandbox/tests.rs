@@ -4,7 +4,7 @@ use trunkline_core::model::Backend;
 use trunkline_core::provider::{built_in, executable};
 
 use super::*;
-use crate::test_models::model;
+use crate::router::test_models::model;
 
 fn bounds(model: &Model, usual: Sandbox) -> Bounds {
     let env: Vec<(OsString, OsString)> = vec![("HOME".into(), "/home/u".into())];
