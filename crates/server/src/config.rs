@@ -10,7 +10,7 @@ use crate::auth::Keys;
 
 /// Everything but the socket and the engine.
 #[derive(Debug, Clone, Default)]
-pub struct Config {
+pub struct ServerConfig {
     /// Without keys nobody is asked for one; see [`crate::auth::check_bind`].
     pub keys: Keys,
     /// Names, besides loopback's and the address itself, under which this server may be addressed.
@@ -19,11 +19,11 @@ pub struct Config {
     pub secrets: Arc<Secrets>,
     /// The folder of the chat page's conversations; without one they end with the server.
     pub chats: Option<PathBuf>,
-    pub limits: Limits,
+    pub limits: HttpLimits,
 }
 
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct HttpLimits {
     /// The longest request body, in bytes.
     pub body: usize,
     /// How many header fields a request may have.
@@ -44,7 +44,7 @@ pub struct Limits {
     pub drain: Duration,
 }
 
-impl Default for Limits {
+impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             body: 32 * 1024 * 1024,

@@ -9,7 +9,7 @@ use trunkline_core::event::{Event, SessionId};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::turn::Turn;
 use trunkline_server::auth::Keys;
-use trunkline_server::{Config, Limits};
+use trunkline_server::{HttpLimits, ServerConfig};
 
 use crate::support::{Reply, TestServer, finished, get, request, soon, text, until};
 
@@ -56,7 +56,7 @@ fn told(turn: &Turn) -> Vec<&str> {
 
 #[tokio::test]
 async fn the_page_comes_with_its_policy() {
-    let server = TestServer::start(Config { keys: Keys::new(["k"]), ..Config::default() }).await;
+    let server = TestServer::start(ServerConfig { keys: Keys::new(["k"]), ..ServerConfig::default() }).await;
     let page = server.ask(&get("/")).await;
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
     let policy = page.header("content-security-policy").unwrap();
@@ -80,7 +80,7 @@ async fn the_page_comes_with_its_policy() {
 
 #[tokio::test]
 async fn the_cookie_is_given_once() {
-    let server = TestServer::start(Config::default()).await;
+    let server = TestServer::start(ServerConfig::default()).await;
     for target in ["/", "/chat"] {
         let given = server.ask(&request("GET", target, BROWSER, "")).await.header("set-cookie").unwrap().to_owned();
         assert!(given.starts_with("trunkline_chat=") && given.ends_with("; HttpOnly; SameSite=Strict"), "{given}");
@@ -98,7 +98,7 @@ async fn the_cookie_is_given_once() {
 
 #[tokio::test]
 async fn clients_share_one_conversation_when_they_keep_no_cookies() {
-    let server = TestServer::start(Config::default()).await;
+    let server = TestServer::start(ServerConfig::default()).await;
     for (message, answer) in [("hello", "hi"), ("and now?", "still here")] {
         play(&server.script(), [finished(answer)]).await;
         let reply = server.ask(&say("User-Agent: curl/8.5.0\r\n", message)).await;
@@ -122,7 +122,7 @@ async fn clients_share_one_conversation_when_they_keep_no_cookies() {
 
 #[tokio::test]
 async fn the_shared_conversation_is_its_keys_own_when_keys_are_needed() {
-    let server = TestServer::start(Config { keys: Keys::new(["one", "two"]), ..Config::default() }).await;
+    let server = TestServer::start(ServerConfig { keys: Keys::new(["one", "two"]), ..ServerConfig::default() }).await;
     let with = |key: &str| format!("Authorization: Bearer {key}\r\n");
     play(&server.script(), [finished("hi")]).await;
     server.ask(&say(&with("one"), "hello")).await;
@@ -132,7 +132,7 @@ async fn the_shared_conversation_is_its_keys_own_when_keys_are_needed() {
 
 #[tokio::test]
 async fn each_mistake_has_its_status_and_code() {
-    let server = TestServer::with_limits(Limits { body: 1000, ..Limits::default() }).await;
+    let server = TestServer::with_limits(HttpLimits { body: 1000, ..HttpLimits::default() }).await;
     let chat = |headers: &str, body: &str| request("POST", "/chat", headers, body);
     let long = json!({"message": "x".repeat(1000)}).to_string();
     for (request, status, code) in [
@@ -165,7 +165,7 @@ async fn each_mistake_has_its_status_and_code() {
 
 #[tokio::test]
 async fn an_answer_is_told_as_it_happens() {
-    let server = TestServer::start(Config::default()).await;
+    let server = TestServer::start(ServerConfig::default()).await;
     let run = server.script();
     let mut client = server.connect().await;
     client.send(say(ME, "hello").as_bytes()).await;
@@ -198,7 +198,7 @@ async fn an_answer_is_told_as_it_happens() {
 
 #[tokio::test]
 async fn a_failure_is_told_and_kept() {
-    let server = TestServer::start(Config::default()).await;
+    let server = TestServer::start(ServerConfig::default()).await;
     let failure = || Event::Failed(Failure::new(Category::Quota, "no credit").hint("pay"));
     let error = json!({"message": "no credit", "code": "quota", "hint": "pay"});
     for events in [vec![failure()], vec![text("a"), failure()]] {
@@ -214,7 +214,7 @@ async fn a_failure_is_told_and_kept() {
 
 #[tokio::test]
 async fn one_answer_at_a_time() {
-    let server = TestServer::start(Config::default()).await;
+    let server = TestServer::start(ServerConfig::default()).await;
     let (mine, yours) = (server.script(), server.script());
     let mut client = server.connect().await;
     client.send(say(ME, "hello").as_bytes()).await;
@@ -236,7 +236,7 @@ async fn one_answer_at_a_time() {
 /// How an answer is brought to an early end, and what is kept of it.
 #[tokio::test]
 async fn an_answer_can_be_ended() {
-    let server = TestServer::start(Config::default()).await;
+    let server = TestServer::start(ServerConfig::default()).await;
     for (how, kept) in [
         (Some("/stop"), vec!["user", "text", "interrupted"]),
         (Some("/stop/"), vec!["user", "text", "interrupted"]),
@@ -273,7 +273,7 @@ async fn an_answer_can_be_ended() {
 #[tokio::test]
 async fn silence_and_the_end_of_the_server_are_told() {
     let limits =
-        Limits { keep_alive: Duration::from_millis(20), drain: Duration::from_millis(50), ..Limits::default() };
+        HttpLimits { keep_alive: Duration::from_millis(20), drain: Duration::from_millis(50), ..HttpLimits::default() };
     let mut server = TestServer::with_limits(limits).await;
     let run = server.script();
     let mut client = server.connect().await;
@@ -296,7 +296,7 @@ fn stored(folder: &Path) -> Vec<String> {
 async fn a_conversation_is_there_after_a_restart() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("state/chats");
-    let config = || Config { chats: Some(folder.clone()), ..Config::default() };
+    let config = || ServerConfig { chats: Some(folder.clone()), ..ServerConfig::default() };
     let mut first = TestServer::start(config()).await;
     play(&first.script(), [finished("hi")]).await;
     first.ask(&say(ME, "hello")).await;
@@ -315,7 +315,7 @@ async fn a_conversation_is_there_after_a_restart() {
 
 #[tokio::test]
 async fn a_conversation_belongs_to_its_key() {
-    let server = TestServer::start(Config { keys: Keys::new(["one", "two"]), ..Config::default() }).await;
+    let server = TestServer::start(ServerConfig { keys: Keys::new(["one", "two"]), ..ServerConfig::default() }).await;
     let with = |key: &str| format!("Authorization: Bearer {key}\r\n{ME}");
     for (request, status) in [
         (get("/"), 200),

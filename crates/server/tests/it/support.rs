@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use trunkline_core::event::{Answer, Event, Finish, Usage};
 use trunkline_core::turn::Turn;
-use trunkline_engine::{Depth, Explanation, Report, StartError, Status};
-use trunkline_server::{Config, Door, Events, Limits, Stop, serve};
+use trunkline_engine::{Depth, Explanation, HealthReport, StartError, Status};
+use trunkline_server::{Door, HttpLimits, RunEvents, ServerConfig, ServerShutdown, serve};
 
 /// Nothing a test waits for takes this long, unless it never comes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -44,6 +44,7 @@ pub(crate) struct Script(mpsc::Receiver<Event>);
 
 impl Door for Scripts {
     type Run = Script;
+    type Feed = trunkline_engine::Follow;
 
     fn models(&self) -> Vec<String> {
         vec!["scripted".into(), "panic".into(), "org/name:tag".into()]
@@ -69,13 +70,13 @@ impl Door for Scripts {
         })
     }
 
-    async fn health(&self, depth: Depth) -> Report {
+    async fn health(&self, depth: Depth) -> HealthReport {
         let status = if depth == Depth::Probe { Status::Ok } else { Status::Down };
-        Report { status, age_ms: 0, providers: Vec::new() }
+        HealthReport { status, age_ms: 0, providers: Vec::new() }
     }
 }
 
-impl Events for Script {
+impl RunEvents for Script {
     fn id(&self) -> &str {
         "run-1"
     }
@@ -103,23 +104,23 @@ pub(crate) fn finished(content: &str) -> Event {
 
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
-    pub(crate) stop: Stop,
+    pub(crate) stop: ServerShutdown,
     scripts: Arc<Scripts>,
     serving: JoinSet<()>,
 }
 
 impl TestServer {
-    pub(crate) async fn start(config: Config) -> Self {
+    pub(crate) async fn start(config: ServerConfig) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (stop, scripts) = (Stop::default(), Arc::new(Scripts::default()));
+        let (stop, scripts) = (ServerShutdown::default(), Arc::new(Scripts::default()));
         let mut serving = JoinSet::new();
         serving.spawn(serve(listener, config, Arc::clone(&scripts), stop.clone()));
         Self { address, stop, scripts, serving }
     }
 
-    pub(crate) async fn with_limits(limits: Limits) -> Self {
-        Self::start(Config { limits, ..Config::default() }).await
+    pub(crate) async fn with_limits(limits: HttpLimits) -> Self {
+        Self::start(ServerConfig { limits, ..ServerConfig::default() }).await
     }
 
     /// The next run of `scripted` takes its events from here.

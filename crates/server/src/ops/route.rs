@@ -8,7 +8,10 @@ use http::StatusCode;
 use serde::Deserialize;
 use trunkline_wire::error::ApiError;
 
-use crate::{App, Door, HttpResponse, reply};
+use crate::answer::reply;
+use crate::answer::reply::HttpResponse;
+use crate::app::App;
+use crate::door::Door;
 
 #[derive(Deserialize)]
 pub(crate) struct Which {

@@ -20,8 +20,12 @@ use trunkline_wire::stream::Stream;
 use super::cookie::Visitor;
 use super::talk::{Answering, Chat};
 use crate::answer::Feed;
-use crate::streaming::{Frames, Told, streamed};
-use crate::{App, Door, HttpResponse, body, reply};
+use crate::answer::reply;
+use crate::answer::reply::HttpResponse;
+use crate::answer::streaming::{Frames, Told, streamed};
+use crate::app::App;
+use crate::connection::body;
+use crate::door::Door;
 
 /// The model that is asked when nobody says which.
 const DEFAULT_MODEL: &str = "agent";

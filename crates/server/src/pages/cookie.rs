@@ -6,7 +6,7 @@ use http::header::{COOKIE, HeaderValue, ORIGIN, SET_COOKIE, USER_AGENT};
 use uuid::Uuid;
 
 use crate::auth;
-use crate::config::Config;
+use crate::config::ServerConfig;
 
 const NAME: &str = "trunkline_chat";
 
@@ -49,7 +49,7 @@ impl Visitor {
     }
 
     /// The name of this visitor's conversation, fit to be a file's. Whoever comes with another key has another one.
-    pub(crate) fn chat(self, config: &Config, headers: &HeaderMap) -> ChatId {
+    pub(crate) fn chat(self, config: &ServerConfig, headers: &HeaderMap) -> ChatId {
         let key = (!config.keys.is_empty()).then(|| auth::given_key(headers)).flatten();
         let (name, bytes) = match &self {
             Self::Known(id) | Self::New(id) => (id.to_string(), id.as_bytes().as_slice()),
@@ -168,13 +168,13 @@ mod tests {
 
     #[test]
     fn a_conversation_is_its_keys_own() {
-        let chat = |config: &Config, key: &str| {
+        let chat = |config: &ServerConfig, key: &str| {
             let headers = headers(&[("cookie", &format!("trunkline_chat={ID}")), ("authorization", key)]);
             Visitor::of(&headers).chat(config, &headers).0
         };
-        let open = Config::default();
+        let open = ServerConfig::default();
         assert_eq!((chat(&open, "Bearer a").as_str(), chat(&open, "Bearer b").as_str()), (ID, ID));
-        let keyed = Config { keys: Keys::new(["a", "b"]), ..Config::default() };
+        let keyed = ServerConfig { keys: Keys::new(["a", "b"]), ..ServerConfig::default() };
         let (a, b) = (chat(&keyed, "Bearer a"), chat(&keyed, "Bearer b"));
         assert_eq!((a.len(), a == chat(&keyed, "bearer  a")), (ID.len() + 17, true));
         assert!(a != b && a.starts_with(ID) && b.starts_with(ID), "{a} {b}");

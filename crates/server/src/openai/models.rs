@@ -9,7 +9,10 @@ use serde::Serialize;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::request::may_name_a_model;
 
-use crate::{App, Door, HttpResponse, reply};
+use crate::answer::reply;
+use crate::answer::reply::HttpResponse;
+use crate::app::App;
+use crate::door::Door;
 
 #[derive(Serialize)]
 struct ModelList {

@@ -1,4 +1,4 @@
-//! Limits on requests with a wrong key, or with none: so many are told so, the others to come back later.
+//! HttpLimits on requests with a wrong key, or with none: so many are told so, the others to come back later.
 //!
 //! Counted for each address and for all. A right key is not counted and never held up: many clients share an address, and
 //! one that guesses must not lock out the others. To guess stays hopeless all the same, keys being long and random.
@@ -22,7 +22,7 @@ const EVERY_OF_ALL: Duration = Duration::from_millis(600);
 const MAX_ADDRESSES: usize = 4096;
 
 #[derive(Debug, Default)]
-pub(crate) struct Strangers {
+pub(crate) struct WrongKeys {
     state: Mutex<State>,
 }
 
@@ -55,7 +55,7 @@ impl Tries {
     }
 }
 
-impl Strangers {
+impl WrongKeys {
     /// Counts a request without a right key; an error is how long to stay away.
     pub(crate) fn refuse(&self, from: IpAddr) -> Result<(), Duration> {
         self.refuse_at(network_of(from), Instant::now())
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn case_23_wrong_keys_are_slowed_down() {
-        let (strangers, start) = (Strangers::default(), Instant::now());
+        let (strangers, start) = (WrongKeys::default(), Instant::now());
         for _ in 0..BURST {
             assert_eq!(strangers.refuse_at(address(1), start), Ok(()));
         }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn many_addresses_are_many_tries_and_are_forgotten() {
-        let (strangers, start) = (Strangers::default(), Instant::now());
+        let (strangers, start) = (WrongKeys::default(), Instant::now());
         let from = |n: u32| IpAddr::from(n.to_be_bytes());
         let let_through = (0..100_000).filter(|n| strangers.refuse_at(from(*n), start).is_ok()).count();
         assert_eq!(let_through, BURST_OF_ALL as usize);

@@ -14,12 +14,15 @@ use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep_until};
 use trunkline_core::turn::Owner;
-use trunkline_engine::{Cancelled, Engine, Entry, Follow, NoDiff, NoRun, RunRow, RunState, Runs};
+use trunkline_engine::{Cancelled, Entry, NoDiff, NoRun, RunRow, RunState, Runs};
 use trunkline_wire::error::ApiError;
 use trunkline_wire::sse;
 
 use crate::answer::Terms;
-use crate::{App, Door, HttpResponse, reply};
+use crate::answer::reply;
+use crate::answer::reply::HttpResponse;
+use crate::app::App;
+use crate::door::{Door, RunFeed};
 
 const LIMIT: u32 = 20;
 const MOST: u32 = 100;
@@ -88,7 +91,7 @@ async fn page<D: Door>(
     let Which { model, session, after, .. } = which;
     // One more than is shown, to know whether there are more.
     let wanted = Runs { state, model, session, after, limit: limit + 1, ..Runs::default() };
-    let mut runs = engine(app)?.runs(owner, wanted).await.map_err(|error| refused(&error))?;
+    let mut runs = app.door.runs(owner, wanted).await.map_err(|error| refused(&error))?;
     let more = runs.len() > limit as usize;
     runs.truncate(limit as usize);
     let next = runs.last().filter(|_| more).map(|last| last.id.clone());
@@ -100,13 +103,9 @@ pub(crate) async fn one<D: Door>(
     Extension(owner): Extension<Owner>,
     Path(id): Path<String>,
 ) -> HttpResponse {
-    let run = match engine(&app) {
-        Ok(engine) => engine.run(&owner, &id).await.map_err(|error| refused(&error)),
-        Err(error) => Err(error),
-    };
-    match run {
+    match app.door.run(&owner, &id).await {
         Ok(run) => reply::json(StatusCode::OK, &Shown::from(run)),
-        Err(error) => reply::error(&error),
+        Err(error) => reply::error(&refused(&error)),
     }
 }
 
@@ -116,11 +115,7 @@ pub(crate) async fn cancel<D: Door>(
     Extension(owner): Extension<Owner>,
     Path(id): Path<String>,
 ) -> HttpResponse {
-    let cancelled = match engine(&app) {
-        Ok(engine) => engine.cancel(&owner, &id).await.map_err(|error| refused(&error)),
-        Err(error) => Err(error),
-    };
-    match cancelled {
+    match app.door.cancel(&owner, &id).await {
         Ok(Cancelled::Stopped(run)) => reply::json(StatusCode::OK, &Shown::from(*run)),
         // It is as was asked for.
         Ok(Cancelled::WasOver(run)) if run.state == RunState::Cancelled => {
@@ -133,7 +128,7 @@ pub(crate) async fn cancel<D: Door>(
             let message = format!("the run is {} in another process of this machine", run.state.name());
             reply::error(&ApiError::conflict("run_elsewhere", message).hint("stop it there"))
         }
-        Err(error) => reply::error(&error),
+        Err(error) => reply::error(&refused(&error)),
     }
 }
 
@@ -142,11 +137,7 @@ pub(crate) async fn diff<D: Door>(
     Extension(owner): Extension<Owner>,
     Path(id): Path<String>,
 ) -> HttpResponse {
-    let engine = match engine(&app) {
-        Ok(engine) => engine,
-        Err(error) => return reply::error(&error),
-    };
-    match engine.diff(&owner, &id).await {
+    match app.door.diff(&owner, &id).await {
         Ok(patch) => {
             let mut response = Response::new(Body::from(patch));
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/x-diff"));
@@ -170,25 +161,25 @@ pub(crate) async fn events<D: Door>(
 ) -> HttpResponse {
     let follow = async {
         let from = first_wanted(&headers)?;
-        engine(&app)?.events(&owner, &id, from).await.map_err(|error| refused(&error))
+        app.door.events(&owner, &id, from).await.map_err(|error| refused(&error))
     };
-    let mut follow = match follow.await {
-        Ok(follow) => follow,
+    let mut feed = match follow.await {
+        Ok(feed) => feed,
         Err(error) => return reply::error(&error),
     };
     let first = tokio::select! {
         biased;
-        first = follow.next() => first,
+        first = feed.next() => first,
         // There is nothing to say yet.
         () = std::future::ready(()) => None,
     };
-    if first.is_none() && follow.is_over() {
+    if first.is_none() && feed.is_over() {
         // A browser that has read everything comes again, unless it is told that there is no more.
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         return response;
     }
-    let telling = Telling { follow, terms: app.terms(), sent: Instant::now() };
+    let telling = Telling { feed, terms: app.terms(), sent: Instant::now() };
     let frames = stream::unfold((first, telling), |(first, mut telling)| async move {
         let frames = match first {
             Some(entry) => frame(&entry),
@@ -203,19 +194,19 @@ pub(crate) async fn events<D: Door>(
     response
 }
 
-/// Events on their way to a client.
-struct Telling {
-    follow: Follow,
+/// RunEvents on their way to a client.
+struct Telling<F> {
+    feed: F,
     terms: Terms,
     sent: Instant,
 }
 
-impl Telling {
+impl<F: RunFeed> Telling<F> {
     async fn next(&mut self) -> Option<Vec<u8>> {
         let frames = tokio::select! {
             biased;
             () = self.terms.expired.cancelled() => return None,
-            entry = self.follow.next() => frame(&entry?),
+            entry = self.feed.next() => frame(&entry?),
             () = sleep_until(self.sent + self.terms.keep_alive) => sse::KEEP_ALIVE.to_vec(),
         };
         self.sent = Instant::now();
@@ -236,10 +227,6 @@ fn first_wanted(headers: &HeaderMap) -> Result<u64, ApiError> {
     last.and_then(|last| last.checked_add(1)).ok_or_else(|| {
         ApiError::invalid("invalid_value", "Last-Event-ID is the number of an event").about("Last-Event-ID")
     })
-}
-
-fn engine<D: Door>(app: &App<D>) -> Result<&Engine, ApiError> {
-    app.door.runs().ok_or_else(|| refused(&NoRun::NoMemory))
 }
 
 fn refused(error: &NoRun) -> ApiError {

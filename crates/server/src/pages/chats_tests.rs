@@ -5,10 +5,10 @@ use trunkline_core::event::Event;
 use trunkline_wire::page::Word;
 
 use super::super::cookie::Visitor;
-use crate::config::Config;
+use crate::config::ServerConfig;
 
 fn somebody() -> ChatId {
-    Visitor::of_browser(&HeaderMap::new()).chat(&Config::default(), &HeaderMap::new())
+    Visitor::of_browser(&HeaderMap::new()).chat(&ServerConfig::default(), &HeaderMap::new())
 }
 
 fn chats(folder: Option<&std::path::Path>) -> Arc<Chats> {

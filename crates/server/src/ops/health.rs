@@ -9,7 +9,11 @@ use serde::{Deserialize, Serialize};
 use trunkline_engine::Depth;
 use trunkline_wire::error::ApiError;
 
-use crate::{App, Door, HttpResponse, auth, reply};
+use crate::answer::reply;
+use crate::answer::reply::HttpResponse;
+use crate::app::App;
+use crate::auth;
+use crate::door::Door;
 
 #[derive(Serialize)]
 struct Health {
@@ -62,15 +66,17 @@ pub(crate) async fn providers<D: Door>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Stop};
+    use crate::app::ServerShutdown;
+    use crate::config::ServerConfig;
     use tokio_util::sync::CancellationToken;
     use trunkline_core::turn::Turn;
-    use trunkline_engine::{Explanation, Report, Run, StartError, Status};
+    use trunkline_engine::{Explanation, Follow, HealthReport, Run, StartError, Status};
 
     struct Empty;
 
     impl Door for Empty {
         type Run = Run;
+        type Feed = Follow;
 
         fn models(&self) -> Vec<String> {
             Vec::new()
@@ -84,20 +90,20 @@ mod tests {
             None
         }
 
-        async fn health(&self, _depth: Depth) -> Report {
-            Report { status: Status::Down, age_ms: 0, providers: Vec::new() }
+        async fn health(&self, _depth: Depth) -> HealthReport {
+            HealthReport { status: Status::Down, age_ms: 0, providers: Vec::new() }
         }
     }
 
     #[tokio::test]
     async fn a_stopping_server_is_not_healthy() {
-        let stop = Stop::default();
+        let stop = ServerShutdown::default();
         let app = Arc::new(App {
-            chats: Arc::new(crate::page::Chats::new(None)),
+            chats: Arc::new(crate::pages::Chats::new(None)),
             door: Arc::new(Empty),
-            config: Config::default(),
+            config: ServerConfig::default(),
             started: 0,
-            strangers: crate::Strangers::default(),
+            wrong_keys: crate::auth::wrong_keys::WrongKeys::default(),
             stopping: stop.gently.child_token(),
             expired: CancellationToken::new(),
         });

@@ -18,8 +18,10 @@ use trunkline_wire::response::Trace;
 use trunkline_wire::sse;
 use trunkline_wire::stream::{Chunks, Stream};
 
+use crate::answer::reply;
+use crate::answer::reply::HttpResponse;
 use crate::answer::{Feed, NoRun, Terms, name};
-use crate::{Events, HttpResponse, reply};
+use crate::door::RunEvents;
 
 /// How the events of an answer become frames.
 pub(crate) trait Frames: Send + 'static {
@@ -71,7 +73,7 @@ impl Frames for Chunks {
 
 /// Answers with a stream, once there is something to show: a failure before that is a status of its own. But a client
 /// is not left without headers for longer than a stream may be silent.
-pub(crate) async fn streamed<R: Events, F: Frames>(feed: Feed<R>, frames: F, terms: Terms) -> HttpResponse {
+pub(crate) async fn streamed<R: RunEvents, F: Frames>(feed: Feed<R>, frames: F, terms: Terms) -> HttpResponse {
     let mut streaming = Streaming { feed, frames, sent: terms.began, terms };
     let mut first = Vec::new();
     let opened = loop {
@@ -133,7 +135,7 @@ enum Step {
     Silence,
 }
 
-impl<R: Events, F: Frames> Streaming<R, F> {
+impl<R: RunEvents, F: Frames> Streaming<R, F> {
     async fn step(&mut self) -> Step {
         tokio::select! {
             biased;

@@ -3,7 +3,12 @@
 //! Not `axum::serve`, which installs no timer and waits for open streams as long as their clients like. Half-closing is
 //! not supported on purpose: a client that sends FIN is gone, and its run stops.
 
-use std::io;
+mod accept;
+pub(crate) mod body;
+pub(crate) mod framing;
+pub(crate) mod handler;
+mod stall;
+
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,16 +24,18 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::app::App;
+use crate::app::ServerShutdown;
 use crate::auth::Peer;
-use crate::framing::{Framed, Verdict};
-use crate::stall::StallGuard;
-use crate::{App, Door, Stop, handle};
-
-/// After an accept that failed for want of descriptors or memory: others need a moment to give some back.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+use crate::door::Door;
+pub(crate) use accept::accept;
+use accept::report;
+use framing::{Framed, Verdict};
+use handler::handle;
+use stall::StallGuard;
 
 /// What the last frames get to reach their clients once the drain is over.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -43,29 +50,16 @@ const MOST_LATE: usize = 256;
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Accepts until told to stop, then drains; leaves no connection behind.
-pub(crate) async fn run<D: Door>(listener: TcpListener, app: &Arc<App<D>>, routes: Router, stop: &Stop) {
+pub(crate) async fn run<D: Door>(listener: TcpListener, app: &Arc<App<D>>, routes: Router, stop: &ServerShutdown) {
     let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            biased;
-            () = stop.now.cancelled() => break,
-            () = stop.gently.cancelled() => break,
-            Some(ended) = connections.join_next() => report(ended),
-            accepted = listener.accept() => match accepted {
-                Ok((socket, from)) if connections.len() < app.config.limits.connections => {
-                    connections.spawn(connection(socket, from.ip(), Arc::clone(app), routes.clone(), Came::InTime));
-                }
-                Ok((socket, _)) => {
-                    tracing::warn!(limit = app.config.limits.connections, "too many connections: one is refused");
-                    drop(socket);
-                }
-                Err(error) if is_the_peers(&error) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            },
-        }
+    let limit = app.config.limits.connections;
+    tokio::select! {
+        biased;
+        () = stop.now.cancelled() => {}
+        () = stop.gently.cancelled() => {}
+        () = accept(&listener, &mut connections, limit, |socket, from| {
+            connection(socket, from, Arc::clone(app), routes.clone(), Came::InTime)
+        }) => {}
     }
     drain(listener, connections, app, routes, stop).await;
 }
@@ -84,24 +78,13 @@ async fn drain<D: Door>(
     mut connections: JoinSet<()>,
     app: &Arc<App<D>>,
     routes: Router,
-    stop: &Stop,
+    stop: &ServerShutdown,
 ) {
     app.stopping.cancel();
     let mut late = JoinSet::new();
-    let turn_away = async {
-        loop {
-            tokio::select! {
-                Some(ended) = late.join_next() => report(ended),
-                accepted = listener.accept() => match accepted {
-                    Ok((socket, from)) if late.len() < MOST_LATE => {
-                        late.spawn(connection(socket, from.ip(), Arc::clone(app), routes.clone(), Came::Late));
-                    }
-                    Ok((socket, _)) => drop(socket),
-                    Err(_) => sleep(ACCEPT_PAUSE).await,
-                },
-            }
-        }
-    };
+    let turn_away = accept(&listener, &mut late, MOST_LATE, |socket, from| {
+        connection(socket, from, Arc::clone(app), routes.clone(), Came::Late)
+    });
     tokio::select! {
         () = turn_away => {}
         () = all_ended(&mut connections) => {}
@@ -124,20 +107,6 @@ async fn all_ended(connections: &mut JoinSet<()>) {
     while let Some(ended) = connections.join_next().await {
         report(ended);
     }
-}
-
-fn report(ended: Result<(), JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "a connection ended badly");
-    }
-}
-
-/// Errors of a connection that was gone before it was accepted.
-fn is_the_peers(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
-    )
 }
 
 async fn connection<D: Door>(socket: TcpStream, from: IpAddr, app: Arc<App<D>>, routes: Router, came: Came) {

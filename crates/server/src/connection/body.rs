@@ -7,10 +7,10 @@ use http_body_util::BodyExt;
 use tokio::time::timeout;
 use trunkline_wire::error::ApiError;
 
-use crate::config::Limits;
+use crate::config::HttpLimits;
 
 /// The whole body, or why not. Refuses by the headers alone where they suffice, so that nothing is read in vain.
-pub(crate) async fn read_json(headers: &HeaderMap, mut body: Body, limits: &Limits) -> Result<Vec<u8>, ApiError> {
+pub(crate) async fn read_json(headers: &HeaderMap, mut body: Body, limits: &HttpLimits) -> Result<Vec<u8>, ApiError> {
     check_headers(headers)?;
     let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > limits.body) {

@@ -3,6 +3,9 @@
 //! The answer owns its run: when the client goes away, hyper drops the handler or the body, and with it the run. Nothing
 //! here is spawned, and nothing else holds it.
 
+pub(crate) mod reply;
+pub(crate) mod streaming;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +22,9 @@ use trunkline_engine::{Joined, StartError};
 use trunkline_wire::error::{ApiError, StorageStatus};
 use trunkline_wire::response::{self, Head, Trace};
 
-use crate::{Door, Events, HttpResponse, reply};
+use crate::answer::reply::HttpResponse;
+use crate::door::Door;
+use crate::door::RunEvents;
 
 /// What an answer needs besides its events.
 pub(crate) struct Terms {
@@ -49,7 +54,7 @@ pub(crate) enum Feed<R> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoRun;
 
-impl<R: Events> Feed<R> {
+impl<R: RunEvents> Feed<R> {
     pub(crate) fn new<D: Door<Run = R>>(door: Arc<D>, turn: Turn) -> Self {
         Self::Starting(Box::pin(async move { door.start(turn).await }))
     }
@@ -156,7 +161,7 @@ fn unanswered() -> Failure {
 }
 
 /// Waits for the end of the turn and answers once.
-pub(crate) async fn whole<R: Events>(mut feed: Feed<R>, head: Head, terms: Terms) -> HttpResponse {
+pub(crate) async fn whole<R: RunEvents>(mut feed: Feed<R>, head: Head, terms: Terms) -> HttpResponse {
     let mut trace = Trace::default();
     let ended = loop {
         let event = tokio::select! {
@@ -203,5 +208,4 @@ pub(crate) fn name(headers: &mut HeaderMap, trace: &Trace, attempts: usize) {
 }
 
 #[cfg(test)]
-#[path = "answer_tests.rs"]
 mod tests;

@@ -4,7 +4,7 @@ const LOOPBACK: &str = "127.0.0.1";
 const ELSEWHERE: &str = "192.0.2.7";
 
 /// The status with which a request is refused; 200 if it is not.
-fn status(config: &Config, dialled: &str, target: &str, headers: &[(&str, &str)]) -> u16 {
+fn status(config: &ServerConfig, dialled: &str, target: &str, headers: &[(&str, &str)]) -> u16 {
     let mut request = Request::builder().uri(target);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -15,7 +15,7 @@ fn status(config: &Config, dialled: &str, target: &str, headers: &[(&str, &str)]
 
 #[test]
 fn only_our_own_names_are_answered_to() {
-    let config = Config { hosts: vec!["gate.example".into()], ..Config::default() };
+    let config = ServerConfig { hosts: vec!["gate.example".into()], ..ServerConfig::default() };
     for (dialled, host, expected) in [
         (LOOPBACK, "localhost", 200),
         (LOOPBACK, "LOCALHOST:8765", 200),
@@ -42,7 +42,7 @@ fn only_our_own_names_are_answered_to() {
 
 #[test]
 fn other_web_pages_are_refused() {
-    let config = Config::default();
+    let config = ServerConfig::default();
     for (header, value, expected) in [
         ("origin", "http://localhost:8765", 200),
         ("origin", "http://evil.example", 403),
@@ -60,7 +60,7 @@ fn other_web_pages_are_refused() {
     }
     let sibling = [("host", "localhost:8765"), ("sec-fetch-site", "same-site")];
     assert_eq!(status(&config, LOOPBACK, "/", &sibling), 200, "a link to the page");
-    let config = Config { hosts: vec!["gate.example".into()], ..Config::default() };
+    let config = ServerConfig { hosts: vec!["gate.example".into()], ..ServerConfig::default() };
     for (target, header, value, expected) in [
         ("/v1/models", "origin", "http://evil.example", 200),
         ("/chat", "origin", "http://evil.example", 403),
@@ -78,7 +78,7 @@ fn other_web_pages_are_refused() {
 fn case_21_a_key_opens() {
     let mut keys = Keys::new(["first-key", " second-key\n", ""]);
     keys.add_digest(blake3::hash(b"third-key").to_hex().as_str()).unwrap();
-    let config = Config { keys, ..Config::default() };
+    let config = ServerConfig { keys, ..ServerConfig::default() };
     for (target, header, value, expected) in [
         ("/v1/models", "authorization", "Bearer first-key", 200),
         ("/v1/models", "authorization", "bearer second-key", 200),
@@ -130,7 +130,7 @@ fn case_24_only_loopback_may_do_without_keys() {
 #[test]
 fn a_request_is_whose_key_it_comes_with() {
     let owner = |keys: &[&str], key: &str| {
-        let config = Config { keys: Keys::new(keys), ..Config::default() };
+        let config = ServerConfig { keys: Keys::new(keys), ..ServerConfig::default() };
         let request = Request::builder().uri("/v1/models").header("host", "localhost").header("x-api-key", key);
         let peer = Peer { from: LOOPBACK.parse().unwrap(), dialled: LOOPBACK.parse().unwrap() };
         admit(&config, peer, &request.body(()).unwrap()).unwrap()

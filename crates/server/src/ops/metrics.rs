@@ -12,41 +12,30 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
-use trunkline_engine::{Engine, Figures, Metrics};
+use tokio::time::timeout;
+use trunkline_engine::{Figures, Metrics};
 
-/// How many may look at once.
-const MOST: usize = 16;
+use crate::connection::accept;
+use crate::door::Door;
+
+/// Scrapes that may be connected at once.
+const MAX_CONNECTIONS: usize = 16;
 
 /// How long a head may take, and how long one may stay connected.
 const HEAD: Duration = Duration::from_secs(5);
 const STAY: Duration = Duration::from_secs(300);
 
-/// After an accept that failed.
-const PAUSE: Duration = Duration::from_millis(100);
-
 const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Tells everyone who asks. Runs until it is dropped, and its connections with it.
-pub async fn serve_metrics(listener: TcpListener, engine: Engine) {
-    let mut watchers = JoinSet::new();
-    loop {
-        tokio::select! {
-            Some(_over) = watchers.join_next() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((socket, _)) if watchers.len() < MOST => {
-                    watchers.spawn(watched(socket, engine.clone()));
-                }
-                Ok((one_too_many, _)) => drop(one_too_many),
-                Err(_) => sleep(PAUSE).await,
-            },
-        }
-    }
+/// Answers every scrape. Runs until it is dropped, and its connections with it.
+pub async fn serve_metrics<D: Door + Clone>(listener: TcpListener, door: D) {
+    let mut connections = JoinSet::new();
+    accept(&listener, &mut connections, MAX_CONNECTIONS, |socket, _| watched(socket, door.clone())).await;
 }
 
-async fn watched(socket: TcpStream, engine: Engine) {
+async fn watched<D: Door>(socket: TcpStream, door: D) {
     let answer = service_fn(move |request| {
-        let response = respond(&request, &engine);
+        let response = respond(&request, &door);
         async move { Ok::<_, Infallible>(response) }
     });
     let mut server = http1::Builder::new();
@@ -55,9 +44,9 @@ async fn watched(socket: TcpStream, engine: Engine) {
     let _over = timeout(STAY, connection.serve_connection(TokioIo::new(socket), answer)).await;
 }
 
-fn respond(request: &Request<Incoming>, engine: &Engine) -> Response<Body> {
+fn respond<D: Door>(request: &Request<Incoming>, door: &D) -> Response<Body> {
     let (status, text) = match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, text(&engine.metrics())),
+        (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, text(&door.metrics())),
         (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, "GET it\n".to_owned()),
         _ => (StatusCode::NOT_FOUND, "there is only /metrics here\n".to_owned()),
     };

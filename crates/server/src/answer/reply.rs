@@ -9,7 +9,8 @@ use serde::Serialize;
 use trunkline_engine::Allowance;
 use trunkline_wire::error::ApiError;
 
-use crate::HttpResponse;
+/// The type of every body we send.
+pub(crate) type HttpResponse = http::Response<Body>;
 
 pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> HttpResponse {
     let body = serde_json::to_vec(value).expect("our own types have string keys and finite numbers");

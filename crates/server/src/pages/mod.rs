@@ -27,9 +27,9 @@ pub(crate) use chats::Chats;
 use cookie::Visitor;
 pub use disk::forget as forget_chats;
 
-use crate::HttpResponse;
+use crate::answer::reply::HttpResponse;
 
-const HTML: &str = include_str!("page/index.html");
+const HTML: &str = include_str!("index.html");
 
 /// What goes with the page, made once.
 static HEADERS: LazyLock<[(HeaderName, HeaderValue); 6]> = LazyLock::new(|| {

@@ -3,6 +3,8 @@
 //! A page may name us by a host of its own (DNS rebinding) or send requests across sites (CSRF). Both are refused by the
 //! headers browsers cannot forge, with keys and without.
 
+pub(crate) mod wrong_keys;
+
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN, USER_AGENT};
@@ -11,7 +13,7 @@ use subtle::{Choice, ConstantTimeEq};
 use trunkline_core::turn::Owner;
 use trunkline_wire::error::ApiError;
 
-use crate::config::Config;
+use crate::config::ServerConfig;
 
 /// Names under which people pass keys in addresses, where logs and histories keep them.
 const KEY_PARAMETERS: [&str; 5] = ["api_key", "api-key", "apikey", "key", "access_token"];
@@ -85,7 +87,7 @@ pub(crate) struct Peer {
 }
 
 /// Whether a request may go on to its handler, and whose it is.
-pub(crate) fn admit<B>(config: &Config, peer: Peer, request: &Request<B>) -> Result<Owner, ApiError> {
+pub(crate) fn admit<B>(config: &ServerConfig, peer: Peer, request: &Request<B>) -> Result<Owner, ApiError> {
     let headers = request.headers();
     let host = text(headers, HOST.as_str());
     // A target in absolute form overrides `Host`; both must be ours.
@@ -182,7 +184,7 @@ fn unknown_host(named: Option<&str>) -> ApiError {
     ApiError::forbidden("forbidden_host", message).hint("TRUNKLINE_HOSTS is the same as --host, for several names")
 }
 
-fn is_ours(authority: &str, config: &Config, peer: Peer) -> bool {
+fn is_ours(authority: &str, config: &ServerConfig, peer: Peer) -> bool {
     let name = without_port(authority);
     let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
     match address.parse::<IpAddr>() {
@@ -245,5 +247,4 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 #[cfg(test)]
-#[path = "auth_tests.rs"]
 mod tests;

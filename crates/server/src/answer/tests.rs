@@ -1,5 +1,5 @@
 use super::*;
-use crate::streaming;
+use crate::answer::streaming;
 use axum::body::Body;
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -13,7 +13,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// A run whose events a test sends.
 struct Scripted(mpsc::UnboundedReceiver<Event>);
 
-impl Events for Scripted {
+impl RunEvents for Scripted {
     fn id(&self) -> &str {
         "run-1"
     }
@@ -198,7 +198,7 @@ async fn case_20_silence_is_broken_by_comments() {
     assert_eq!((began.elapsed(), response.status().as_u16()), (KEEP_ALIVE, 200));
     let mut body = response.into_body();
     assert_eq!(next_frame(&mut body).await.as_deref(), Some(": keep-alive\n\n"));
-    // Events that show nothing do not count as a sign of life.
+    // RunEvents that show nothing do not count as a sign of life.
     tokio::time::sleep(KEEP_ALIVE / 2).await;
     run.send(Event::Unknown { line: "?".into() }).unwrap();
     assert_eq!(next_frame(&mut body).await.as_deref(), Some(": keep-alive\n\n"));
