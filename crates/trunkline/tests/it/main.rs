@@ -17,6 +17,7 @@ mod tty;
 mod again;
 mod agent;
 mod answers;
+mod architecture;
 mod archive;
 mod argv;
 mod backend;
