@@ -1,4 +1,4 @@
-//! The beginning of one attempt: a slot, a workspace, and a program that is started or a service that is called.
+//! The start of one attempt: prepares the workspace, then starts a program, uses a warm process, or calls a service.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::attempt::warm::WarmAttempt;
 use crate::shared::Shared;
 use crate::warm::{Taken, WarmProcess, Wish};
 
-/// Makes the workspace and starts what answers.
+/// Prepares the workspace and starts the provider.
 pub(crate) async fn begin(
     shared: &Arc<Shared>,
     attempt: AttemptRequest<'_>,
@@ -43,30 +43,30 @@ pub(crate) async fn begin(
         Launch { settings: &shared.settings, turn, model, provider, models, run: id, owner: &shared.identity.mark };
     let program = launch.program()?;
     let prompt = launch.prompt()?;
-    // Before git runs for a model that must be confined.
+    // A model that must be confined and cannot be fails here, before git runs for it.
     launch.bounds()?;
     if model.worktree {
         resources = with_worktree(resources, &attempt).await?;
     }
     let cwd = resources.cwd(model);
     let up_to_date = turn.session.as_ref().is_none_or(|session| shared.warm.begin_in(&provider.name, session));
-    let carrier = if shared.warm.is_open() {
-        on_a_line(shared, &launch, &prompt, &program, &cwd, up_to_date).await?
+    let warm = if shared.warm.is_open() {
+        on_warm_process(shared, &launch, &prompt, &program, &cwd, up_to_date).await?
     } else {
         None
     };
     let spec = launch.spec(&prompt, program.clone(), &mut resources)?;
     let generate = launch.generating(&spec, &prompt)?.map(Box::new);
-    let (running, carrier) = match carrier {
-        Some((running, carrier)) => (running, Some(WarmAttempt { cold: Some(spec), ..carrier })),
+    let (running, warm) = match warm {
+        Some((running, warm)) => (running, Some(WarmAttempt { cold: Some(spec), ..warm })),
         None => (start_process(&shared.keepers, spec, provider).await?, None),
     };
-    tracing::debug!(run = id, model = model.name, pid = running.pid(), warm = carrier.is_some(), "started");
+    tracing::debug!(run = id, model = model.name, pid = running.pid(), warm = warm.is_some(), "started");
     resources.started = true;
     launch.compile_ahead(shared, &program);
     Ok(Attempt::new(CliAttempt {
         running,
-        carrier,
+        warm,
         decoder: provider.decoder(model.normalize, launch.form()),
         provider: Arc::clone(provider),
         model: Arc::clone(model),
@@ -74,14 +74,14 @@ pub(crate) async fn begin(
         session: turn.session.clone(),
         resources,
         standby: attempt.standby,
-        last_words: None,
+        deadline: None,
         shown: false,
         generate,
     }))
 }
 
-/// Tells the turn to a process that is up already, if there is one for it.
-async fn on_a_line(
+/// Sends the turn to a warm process that fits it, if there is one.
+async fn on_warm_process(
     shared: &Shared,
     launch: &Launch<'_>,
     prompt: &Prompt,
@@ -108,7 +108,7 @@ async fn on_a_line(
     Ok(Some((running, WarmAttempt { line, boot, stamps, scratch, cold: None, answers_by })))
 }
 
-/// The request of a turn to a service.
+/// Calls an HTTP upstream.
 fn call(shared: &Shared, api: &Api, turn: &Turn, model: &Model) -> Result<Call, Failure> {
     let file = match &model.agent_file {
         Some(name) => agent_file::read(&model.repo, name)?,

@@ -31,13 +31,13 @@ use crate::sandbox::{self, Bounds, Scene};
 use crate::settings::EngineSettings;
 use crate::shared::Shared;
 
-/// How long a message of the embedded LLM may be: it says what is in its script.
-const EMBEDDED_TOKENS: u64 = 4096;
+/// Token limit of the embedded mock LLM, whose answers come from its script.
+const EMBEDDED_MAX_TOKENS: u64 = 4096;
 
-/// No turn takes longer, whatever its limit: the clock would overflow.
-const LONGEST: Duration = Duration::from_hours(24 * 365);
+/// Upper bound of a deadline: a longer one would overflow the clock.
+const MAX_TURN_DURATION: Duration = Duration::from_hours(24 * 365);
 
-/// The agent at work, and what it holds.
+/// An attempt of the built-in agent.
 pub(crate) struct AgentAttempt {
     work: Work,
     total: Duration,
@@ -45,7 +45,7 @@ pub(crate) struct AgentAttempt {
     resources: AttemptResources,
 }
 
-/// Puts the agent to work.
+/// Starts the built-in agent.
 pub(crate) async fn begin(
     shared: &Arc<Shared>,
     attempt: &AttemptRequest<'_>,
@@ -58,14 +58,14 @@ pub(crate) async fn begin(
         Some(name) => agent_file::read(&model.repo, name)?,
         None => None,
     };
-    let (api, max_tokens) = embedded_or_configured(&shared.settings, llm)?;
+    let (api, max_tokens) = llm_api(&shared.settings, llm)?;
     let records = Records::new(shared.settings.state.join(AGENT));
     let (record, before) = match &turn.session {
         Some(session) => records.resume(session, &model.repo, attempt.run)?,
         None => (records.begin(&model.repo, attempt.run), Transcript::default()),
     };
     if model.worktree {
-        // Before git runs for a model that must be confined.
+        // A model that must be confined and cannot be fails here, before git runs for it.
         if let Some(bounds) = bounds(shared, model, attempt.models) {
             bounds?;
         }
@@ -78,7 +78,7 @@ pub(crate) async fn begin(
         return Err(Failure::new(Category::Configuration, message).hint("commit it, or do without a worktree"));
     }
     let env = shell_environment(shared, attempt.models, model, attempt.id, &cwd);
-    let confinement = agents_scene(&shared.settings, model, &env, resources.workspace(model)).confinement()?;
+    let confinement = agent_scene(&shared.settings, model, &env, resources.workspace(model)).confinement()?;
     let shell = Shell { keepers: shared.keepers.clone(), env, confinement };
     resources.started = true;
     let agent = Agent {
@@ -94,14 +94,14 @@ pub(crate) async fn begin(
         silence: model.limits.idle,
     };
     let total = model.limits.total;
-    let deadline = Instant::now() + total.min(LONGEST);
+    let deadline = Instant::now() + total.min(MAX_TURN_DURATION);
     Ok(AgentAttempt { work: Work::new(agent, record, before, turn), total, deadline, resources })
 }
 
-fn embedded_or_configured(settings: &EngineSettings, llm: &Llm) -> Result<(Arc<Api>, u64), Failure> {
+fn llm_api(settings: &EngineSettings, llm: &Llm) -> Result<(Arc<Api>, u64), Failure> {
     match (llm, &settings.embedded_llm) {
         (Llm::Service { api, max_tokens }, _) => Ok((Arc::new(api.clone()), *max_tokens)),
-        (Llm::Embedded, Some(api)) => Ok((Arc::clone(api), EMBEDDED_TOKENS)),
+        (Llm::Embedded, Some(api)) => Ok((Arc::clone(api), EMBEDDED_MAX_TOKENS)),
         (Llm::Embedded, None) => {
             let failure = Failure::new(Category::Configuration, "the agent has no LLM");
             Err(failure.hint("set LLM_BASE_URL, LLM_AUTH_TOKEN and LLM_DEFAULT_MODEL"))
@@ -109,7 +109,7 @@ fn embedded_or_configured(settings: &EngineSettings, llm: &Llm) -> Result<(Arc<A
     }
 }
 
-/// What a run of the model could write; none for one that is a service.
+/// The paths that a run of the model may write. `None` for an HTTP upstream.
 pub(crate) fn bounds(shared: &Shared, model: &Model, models: &Models) -> Option<Result<Bounds, Failure>> {
     match &model.backend {
         Backend::Api(_) => None,
@@ -119,7 +119,7 @@ pub(crate) fn bounds(shared: &Shared, model: &Model, models: &Models) -> Option<
                 true => vec![shared.settings.worktrees.join("<run>")],
                 false => sandbox::checkout(&model.repo),
             };
-            Some(agents_scene(&shared.settings, model, &env, workspace).bounds())
+            Some(agent_scene(&shared.settings, model, &env, workspace).bounds())
         }
         Backend::Program(provider) => {
             let (settings, turn) = (&shared.settings, &Turn::default());
@@ -129,7 +129,7 @@ pub(crate) fn bounds(shared: &Shared, model: &Model, models: &Models) -> Option<
     }
 }
 
-fn agents_scene<'a>(
+fn agent_scene<'a>(
     settings: &EngineSettings,
     model: &'a Model,
     env: &'a [(OsString, OsString)],
@@ -138,7 +138,7 @@ fn agents_scene<'a>(
     Scene { usual: settings.sandbox, model, recipe: None, env, workspace, own: Vec::new() }
 }
 
-/// What the agent's commands see: no key of anybody.
+/// Environment of the agent's shell commands, without API keys.
 fn shell_environment(
     shared: &Shared,
     models: &Models,
@@ -174,7 +174,7 @@ fn system_prompt(cwd: &Path, readable: &[PathBuf], instructions: Option<&str>, o
 }
 
 impl AgentAttempt {
-    /// The next event; the last is `Finished` or `Failed`. Until then it does what it was last seen doing. Cancel safe.
+    /// The next event; the last is `Finished` or `Failed`. `phase` is named in the error of a timeout. Cancel safe.
     pub(crate) async fn next(&mut self, phase: &Phase) -> Event {
         let event = timeout_at(self.deadline, self.work.next()).await;
         let failure = match event {
@@ -192,21 +192,21 @@ impl AgentAttempt {
         Event::Failed(Failure { message, hint, ..failure })
     }
 
-    /// Cancelled when the client is gone.
+    /// Cancelled when the client has disconnected.
     pub(crate) fn cancelled(&self) -> CancellationToken {
         self.resources.cancelled()
     }
 
-    /// Ends whatever still runs and puts the workspace in order, in the background; then says what was left there.
+    /// Stops what still runs and saves the workspace, in the background. The receiver gets the receipt.
     pub(crate) fn end(self) -> oneshot::Receiver<Option<Receipt>> {
         let Self { mut work, mut resources, .. } = self;
         let (sender, receipt) = oneshot::channel();
         let shared = Arc::clone(&resources.shared);
         shared.tasks.tracker.spawn(async move {
             work.stop().await;
-            let receipt = resources.put_in_order().await;
+            let receipt = resources.save_worktree().await;
             drop(resources);
-            let _nobody_waits_for_it = sender.send(receipt);
+            let _ = sender.send(receipt);
         });
         receipt
     }

@@ -1,4 +1,4 @@
-//! One try of a turn: bytes from the CLI become events, and its end becomes the last of them.
+//! One attempt: output of the CLI becomes events, and its end becomes the last event.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -26,40 +26,40 @@ use crate::router::RetryPolicy;
 use crate::shared::Shared;
 use crate::warm::WarmProcess;
 
-/// How long a CLI that keeps trying in vain may take to say why, on its other stream.
-const LAST_WORDS: Duration = Duration::from_millis(300);
+/// Time that a CLI that keeps retrying gets to report the reason on stderr.
+const LAST_STDERR_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// How often a CLI may try again by itself while another waits to take over.
-const ENOUGH_RETRIES: u32 = 2;
+/// Retries that a CLI may make by itself while another candidate could take over.
+const MAX_OWN_RETRIES: u32 = 2;
 
-/// How long a process that is told to leave off may take to do so before it is stopped.
-const LEAVE_OFF: Duration = Duration::from_secs(1);
+/// Time between the interrupt message to a warm process and its stop signal.
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A try on its way. Dropping it stops the CLI and puts its workspace in order.
+/// An attempt in progress. Dropping it stops the CLI and saves its workspace.
 pub(crate) struct Attempt {
     events: VecDeque<Event>,
     state: State,
-    /// How often the CLI has tried again by itself.
+    /// Retries that the CLI made by itself.
     own_retries: u32,
-    /// Resolved when nothing of it runs any more; none when that is so at its end.
+    /// Resolved when no process of the attempt is left. `None` if that holds as soon as the attempt has ended.
     gone: Option<oneshot::Receiver<()>>,
-    /// What it is doing, and since when.
+    /// Present phase, and its start.
     phase: (Phase, Instant),
-    /// The same as far as events tell, for what prints nothing.
+    /// Phase as far as events show it, for attempts without a decoder.
     phases: Phases,
 }
 
 enum State {
     Live(Box<CliAttempt>),
-    /// A process was lost before it had said anything: whatever is left of it is ended,
+    /// The process was lost before it printed anything: its remains are stopped,
     Leaving(Box<CliAttempt>, Box<Spec>),
-    /// and the same turn begins again in a process of its own.
+    /// and the same turn starts again in a new process.
     Starting(Box<CliAttempt>, Starting),
-    /// A service answers.
+    /// An HTTP upstream answers.
     Calling(Box<(Call, AttemptResources)>),
     /// The built-in agent answers.
     Working(Box<AgentAttempt>),
-    /// The CLI is done; its worktree is being put in order. The last event waits for the receipt.
+    /// The CLI has ended and its worktree is being saved. The last event waits for the receipt.
     Closing {
         receipt: oneshot::Receiver<Option<Receipt>>,
         last: Box<Event>,
@@ -72,29 +72,29 @@ type Starting = Pin<Box<dyn Future<Output = Result<Running, Failure>> + Send>>;
 
 pub(crate) struct CliAttempt {
     pub(crate) running: Running,
-    /// Set when the process was there before the turn, and may be there after it.
-    pub(crate) carrier: Option<WarmAttempt>,
+    /// Set when the turn runs on a warm process.
+    pub(crate) warm: Option<WarmAttempt>,
     pub(crate) decoder: Decoder,
     pub(crate) provider: Arc<Provider>,
     pub(crate) model: Arc<Model>,
     pub(crate) prompt: String,
     pub(crate) session: Option<SessionId>,
     pub(crate) resources: AttemptResources,
-    /// Set when another may take over: when it does.
+    /// Set when another candidate could take over: the policy that decides whether it does.
     pub(crate) standby: Option<Arc<RetryPolicy>>,
-    /// Until when a CLI that has given up may still say why, or one that has said all may exit.
-    pub(crate) last_words: Option<Instant>,
-    /// Something of the answer, or a tool, has come.
+    /// Deadline for the last output of a CLI that has given up, or for the exit of one that has finished.
+    pub(crate) deadline: Option<Instant>,
+    /// Whether text, thinking or a tool has been seen.
     pub(crate) shown: bool,
-    /// The same turn without streaming, for an executable that may not know how.
+    /// The same turn without streaming, for an executable that may not support streaming.
     pub(crate) generate: Option<Box<Spec>>,
 }
 
-/// How a CLI is parted from.
+/// How the process of an attempt ends.
 enum Parting {
-    /// It has exited.
+    /// The process has exited.
     Exited,
-    /// It has said its last word and may exit by itself.
+    /// The process has printed its last event and may exit by itself.
     Ended,
     Stop,
 }
@@ -121,7 +121,7 @@ impl Attempt {
         self.own_retries
     }
 
-    /// What it is doing, and for how long by now.
+    /// Present phase, and the time spent in it.
     pub(crate) fn phase(&self) -> (&Phase, Duration) {
         (&self.phase.0, self.phase.1.elapsed())
     }
@@ -132,12 +132,12 @@ impl Attempt {
         }
     }
 
-    /// What to wait for before another try, which may be in the same folder.
+    /// A receiver to await before the next attempt, which may run in the same folder.
     pub(crate) fn gone(&mut self) -> Option<oneshot::Receiver<()>> {
         self.gone.take()
     }
 
-    /// An event that is there already.
+    /// An event that is available without waiting.
     pub(crate) fn ready(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -150,18 +150,18 @@ impl Attempt {
             }
             match &mut self.state {
                 State::Live(live) => {
-                    let step = match live.last_words.or_else(|| live.is_deaf_at()) {
+                    let step = match live.deadline.or_else(|| live.unresponsive_at()) {
                         Some(until) => tokio::time::timeout_at(until, live.running.next()).await.ok(),
                         None => Some(live.running.next().await),
                     };
                     match step {
                         Some(step) => self.take(step),
-                        None if live.last_words.is_none() => self.start_over("does not answer"),
+                        None if live.deadline.is_none() => self.start_over("does not answer"),
                         None => self.conclude(Ending::Open, Parting::Stop),
                     }
                 }
                 State::Leaving(live, _) => {
-                    // One that is only slow must not do the same beside the other.
+                    // A process that is only slow must not do the same work at the same time as its replacement.
                     live.running.end().await;
                     self.start_cold();
                 }
@@ -213,13 +213,13 @@ impl Attempt {
                 let events = live.hear(&bytes);
                 let acted = |event: &Event| matches!(event, Event::ToolStarted { .. } | Event::Text { .. });
                 if events.iter().any(acted) {
-                    // It is on its way: whoever took over would begin anew.
+                    // The attempt makes progress: another candidate would start from the beginning.
                     live.standby = None;
                 }
                 let shows = |event: &Event| acted(event) || matches!(event, Event::Thinking { .. });
                 if !live.shown && events.iter().any(shows) {
                     live.shown = true;
-                    // The next turn may come while this one goes on.
+                    // The next turn may arrive while this one is still running.
                     live.resources.shared.warm.refill();
                     live.resources.shared.worktrees.refill_spares();
                 }
@@ -227,16 +227,16 @@ impl Attempt {
                 let phase = live.decoder.phase();
                 live.running.enter(phase.clone());
                 self.own_retries = live.decoder.own_retries();
-                let strangers = live.decoder.take_strangers();
-                if !strangers.is_empty() {
-                    live.resources.shared.health.unknown_events.note(&live.provider.name, strangers);
+                let unknown = live.decoder.take_strangers();
+                if !unknown.is_empty() {
+                    live.resources.shared.health.unknown_events.note(&live.provider.name, unknown);
                 }
-                live.lose_patience();
+                live.give_up_on_retries();
                 if live.decoder.gave_up() {
-                    live.last_words.get_or_insert_with(|| Instant::now() + LAST_WORDS);
+                    live.deadline.get_or_insert_with(|| Instant::now() + LAST_STDERR_TIMEOUT);
                 } else if live.decoder.awaits_exit() {
                     let linger = live.resources.shared.settings.linger;
-                    live.last_words.get_or_insert_with(|| Instant::now() + linger);
+                    live.deadline.get_or_insert_with(|| Instant::now() + linger);
                 } else if live.decoder.ended() && live.may_generate() {
                     return self.generate();
                 } else if live.decoder.ended() {
@@ -246,7 +246,7 @@ impl Attempt {
             }
             Step::Exited(_) if live.may_start_over() => self.start_over("had gone"),
             Step::Exited(Exit::Code(_)) if live.may_generate() => self.generate(),
-            // Its output was complete when it was stopped.
+            // The output was complete when the process was stopped.
             Step::Exited(_) if live.running.was_mute() => self.conclude(Ending::Open, Parting::Exited),
             Step::Exited(Exit::Code(code)) => self.conclude(Ending::Code(code), Parting::Exited),
             Step::Exited(Exit::Signal(signal)) => self.conclude(Ending::Signal(signal), Parting::Exited),
@@ -254,7 +254,7 @@ impl Attempt {
         }
     }
 
-    /// Turns the end of the output into the last events and parts from the CLI.
+    /// Turns the end of the output into the last events, and ends or keeps the process.
     fn conclude(&mut self, ending: Ending<'_>, parting: Parting) {
         let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
         let stderr = live.running.stderr_tail();
@@ -262,26 +262,26 @@ impl Attempt {
         self.events.extend(conclusion.events.drain(..));
         let session = conclusion.session.clone();
         let last = live.last_event(conclusion);
-        // Who has failed has nothing left to put away, and another may wait for its end.
+        // A failed CLI has nothing to finish, and the next attempt may be waiting for its end.
         let parting = match (parting, &last) {
             (Parting::Ended, Event::Failed(_)) => Parting::Stop,
             (parting, _) => parting,
         };
-        let CliAttempt { running, carrier, model, session: asked, mut resources, .. } = *live;
+        let CliAttempt { running, warm, model, session: asked, mut resources, .. } = *live;
         let shared = Arc::clone(&resources.shared);
         if resources.worktree.is_none() {
             let answered = matches!(last, Event::Finished(_));
             self.events.push_back(last);
-            // Who is not known by what was said comes back only if there is a session to come back to.
+            // A client without session recognition returns to this process only if it names the session.
             let comes_back = answered && (model.resume || asked.is_some());
-            let carrier = match (carrier, session.filter(|_| comes_back)) {
-                (Some(carrier), Some(session)) if *carrier.line.stage() == Stage::Ready => {
-                    let WarmAttempt { line, boot, stamps, scratch, .. } = carrier;
+            let warm = match (warm, session.filter(|_| comes_back)) {
+                (Some(warm), Some(session)) if *warm.line.stage() == Stage::Ready => {
+                    let WarmAttempt { line, boot, stamps, scratch, .. } = warm;
                     shared.warm.hold(WarmProcess { running, line, boot, stamps, scratch }, session);
                     shared.warm.refill();
                     return;
                 }
-                (carrier, _) => carrier,
+                (warm, _) => warm,
             };
             shared.warm.refill();
             match parting {
@@ -291,8 +291,8 @@ impl Attempt {
                     self.gone = Some(gone);
                     shared.tasks.tracker.spawn(async move {
                         part(running, parting, &resources.shared).await;
-                        drop((resources, carrier));
-                        let _nobody_waits_for_it = sender.send(());
+                        drop((resources, warm));
+                        let _ = sender.send(());
                     });
                 }
             }
@@ -303,18 +303,18 @@ impl Attempt {
         self.state = State::Closing { receipt, last: Box::new(last), cancelled };
         shared.tasks.tracker.spawn(async move {
             part(running, parting, &resources.shared).await;
-            let receipt = resources.put_in_order().await;
+            let receipt = resources.save_worktree().await;
             drop(resources);
-            let _nobody_waits_for_it = sender.send(receipt);
+            let _ = sender.send(receipt);
         });
     }
 }
 
 impl Attempt {
-    /// Begins again, cold. It is the same attempt: the line was ours to lose, not the provider's.
+    /// Starts again in a new process. It is the same attempt: losing a warm process is our failure, not the provider's.
     fn start_over(&mut self, why: &str) {
         let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
-        let Some(spec) = live.carrier.as_mut().and_then(|carrier| carrier.cold.take()) else { return };
+        let Some(spec) = live.warm.as_mut().and_then(|warm| warm.cold.take()) else { return };
         let (shared, provider) = (Arc::clone(&live.resources.shared), Arc::clone(&live.provider));
         let message = format!("the {} that was kept ready {why}; starting another", provider.name);
         tracing::info!(model = live.model.name, "{message}");
@@ -323,7 +323,7 @@ impl Attempt {
         self.state = State::Leaving(live, Box::new(spec));
     }
 
-    /// Begins again with an executable that does not stream: its whole answer will be one piece.
+    /// Starts again without streaming: the answer comes in one piece.
     fn generate(&mut self) {
         let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
         let Some(spec) = live.generate.take() else { return };
@@ -333,7 +333,7 @@ impl Attempt {
 
     fn start_cold(&mut self) {
         let State::Leaving(mut live, spec) = std::mem::replace(&mut self.state, State::Done) else { return };
-        live.carrier = None;
+        live.warm = None;
         let (shared, provider) = (Arc::clone(&live.resources.shared), Arc::clone(&live.provider));
         let starting = async move {
             start_process(&shared.keepers, *spec, &provider).await.map_err(|not_begun| match not_begun {
@@ -350,7 +350,7 @@ impl Attempt {
             Ok(running) => {
                 live.decoder = live.provider.decoder(live.model.normalize, Form::Streamed);
                 live.running = running;
-                live.last_words = None;
+                live.deadline = None;
                 self.state = State::Live(live);
             }
             Err(failure) => self.events.push_back(Event::Failed(failure)),
@@ -359,33 +359,33 @@ impl Attempt {
 }
 
 impl CliAttempt {
-    /// What came of some bytes; what the process waits for is written to it.
+    /// Decodes output. Replies that a warm process waits for are written to it.
     fn hear(&mut self, bytes: &[u8]) -> Vec<Event> {
-        let Some(carrier) = &mut self.carrier else { return self.decoder.push(bytes) };
-        let heard = carrier.line.hear(bytes);
+        let Some(warm) = &mut self.warm else { return self.decoder.push(bytes) };
+        let heard = warm.line.hear(bytes);
         self.running.write(&heard.reply);
         self.decoder.push(&heard.said)
     }
 
-    /// When a process that was told the turn is taken for deaf.
-    fn is_deaf_at(&self) -> Option<Instant> {
-        self.carrier.as_ref().filter(|_| self.may_start_over())?.is_deaf_at()
+    /// Deadline for the first reaction of a warm process to its turn.
+    fn unresponsive_at(&self) -> Option<Instant> {
+        self.warm.as_ref().filter(|_| self.may_start_over())?.unresponsive_at()
     }
 
-    /// Whether its process is gone for no reason of the turn's, and nobody will notice another.
+    /// Whether the warm process may be replaced: nothing has been shown, and the turn can be started again.
     fn may_start_over(&self) -> bool {
-        !self.shown && !self.decoder.ended() && self.carrier.as_ref().is_some_and(|carrier| carrier.cold.is_some())
+        !self.shown && !self.decoder.ended() && self.warm.as_ref().is_some_and(|warm| warm.cold.is_some())
     }
 
-    /// Whether it has failed only because it cannot stream, as far as can be known.
+    /// Whether the executable probably failed only because it does not support streaming.
     fn may_generate(&self) -> bool {
         self.generate.is_some() && self.decoder.may_lack_command(&self.running.stderr_tail())
     }
 
-    /// A CLI may try for minutes what another could answer now.
-    fn lose_patience(&mut self) {
+    /// Gives up on a CLI that keeps retrying while another candidate could answer.
+    fn give_up_on_retries(&mut self) {
         if let Some(policy) = &self.standby
-            && self.decoder.own_retries() >= ENOUGH_RETRIES
+            && self.decoder.own_retries() >= MAX_OWN_RETRIES
             && let Some(category) = self.decoder.trouble(&self.running.stderr_tail())
             && policy.falls_back(category)
         {
@@ -393,7 +393,7 @@ impl CliAttempt {
         }
     }
 
-    /// What the reader can do about a failure of this kind.
+    /// A remedy for a failure of this category.
     fn hint(&self, category: Category) -> Option<String> {
         let provider = &self.provider;
         let keys = provider.keys.join(" or ");
@@ -410,7 +410,7 @@ impl CliAttempt {
                 Event::Failed(Failure { message, hint, ..failure })
             }
             Ok(answer) => {
-                let live = self.carrier.as_ref().and(self.provider.live.as_ref());
+                let live = self.warm.as_ref().and(self.provider.live.as_ref());
                 let scope = live.and_then(|live| live.usage).unwrap_or(self.provider.usage);
                 let usage = match (scope, session.as_ref().or(self.session.as_ref())) {
                     (UsageScope::Session, Some(session)) => {
@@ -428,17 +428,17 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.state, State::Done) {
             State::Live(live) | State::Leaving(live, _) | State::Starting(live, _) => {
-                let CliAttempt { mut running, carrier, mut resources, .. } = *live;
+                let CliAttempt { mut running, warm, mut resources, .. } = *live;
                 let shared = Arc::clone(&resources.shared);
                 shared.tasks.tracker.spawn(async move {
-                    // One that can be told to leave off ends its tools itself.
-                    let mut carrier = carrier;
-                    let leave_off = carrier.as_mut().map(|carrier| carrier.line.interrupt()).unwrap_or_default();
-                    running.write(&leave_off);
-                    running.finish(if leave_off.is_empty() { Duration::ZERO } else { LEAVE_OFF }).await;
-                    drop(carrier);
+                    // A warm process that understands an interrupt stops its tools by itself.
+                    let mut warm = warm;
+                    let interrupt = warm.as_mut().map(|warm| warm.line.interrupt()).unwrap_or_default();
+                    running.write(&interrupt);
+                    running.finish(if interrupt.is_empty() { Duration::ZERO } else { INTERRUPT_TIMEOUT }).await;
+                    drop(warm);
                     resources.cancelled().cancel();
-                    resources.put_in_order().await;
+                    resources.save_worktree().await;
                     resources.shared.warm.refill();
                 });
             }
@@ -452,7 +452,7 @@ impl Drop for Attempt {
     }
 }
 
-/// Waits until every process of the run is gone.
+/// Waits until every process of the attempt has ended.
 async fn part(running: Running, parting: Parting, shared: &Shared) {
     match parting {
         Parting::Exited | Parting::Stop => running.stop().await,

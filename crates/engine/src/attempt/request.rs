@@ -15,29 +15,29 @@ use crate::router::models::Models;
 use crate::session::{self, Place};
 use crate::worktree::{After, Wanted};
 
-/// One try of a turn.
+/// Everything that is needed to begin one attempt.
 pub(crate) struct AttemptRequest<'a> {
     pub(crate) turn: &'a Turn,
     pub(crate) model: &'a Arc<Model>,
     pub(crate) models: &'a Models,
-    /// Names its workspace and its files.
+    /// Id of the attempt; names its workspace and its files.
     pub(crate) id: &'a str,
-    /// The run it is a try of.
+    /// Id of the run.
     pub(crate) run: &'a str,
-    /// The session, and the right to speak in it, held until nothing of the try is left.
+    /// The session and its guard, held until nothing of the attempt is left.
     pub(crate) session: Option<(SessionId, Arc<session::SessionGuard>)>,
-    /// Where the session left off.
+    /// Worktree and commit at which the session continues.
     pub(crate) place: Option<Place>,
-    /// Another of the same turn went before.
+    /// Whether an earlier attempt of the same turn was made.
     pub(crate) again: bool,
-    /// Set when another may take over: when it does.
+    /// Set when another candidate could take over: the policy that decides whether it does.
     pub(crate) standby: Option<Arc<RetryPolicy>>,
 }
 
-/// Why an attempt did not begin.
+/// Error of an attempt that did not begin.
 pub(crate) enum BeginError {
     Failed(Failure),
-    /// The machine has no more processes, files or memory for it: nothing that its provider is to blame for.
+    /// The machine is out of processes, files or memory. The provider is not to blame.
     Exhausted(String),
 }
 
@@ -69,7 +69,7 @@ pub(crate) async fn start_process(keepers: &Keepers, spec: Spec, provider: &Prov
     keepers.spawn_spooled(spec).await.map_err(|error| could_not_start(error, &provider.name))
 }
 
-/// Adds a worktree. Dropping the future kills git, and a task of the engine removes what it has made so far.
+/// Adds a worktree. Dropping the future kills git; a background task removes what git has created so far.
 pub(crate) async fn with_worktree(
     mut resources: AttemptResources,
     attempt: &AttemptRequest<'_>,

@@ -1,4 +1,4 @@
-//! What an attempt holds and must give back, however it ends.
+//! Resources of an attempt: worktree, files, slot and session. They are released however the attempt ends.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,26 +18,26 @@ use crate::session;
 use crate::shared::Shared;
 use crate::worktree::{After, Finished, Gone, Worktree};
 
-/// What a run holds and must give back: its worktree in order, its files removed, its slot freed.
+/// Resources of an attempt. When dropped, its worktree is saved, its files are removed and its slot is freed.
 pub(crate) struct AttemptResources {
     pub(crate) shared: Arc<Shared>,
     pub(crate) worktree: Option<(Worktree, After)>,
     pub(crate) scratch: Scratch,
-    /// Something has run in the worktree: before that there is nothing to keep.
+    /// Whether a process has run in the worktree. Before that there is nothing to save.
     pub(crate) started: bool,
-    /// Our name for the conversation it is part of.
+    /// Our id of the session that the attempt belongs to.
     session: Option<SessionId>,
-    /// The run it is an attempt of; none of a probe.
+    /// The run of the attempt. `None` for a health probe.
     run: Option<Arc<ActiveRun>>,
-    /// The client is gone.
+    /// Cancelled when the client has disconnected.
     cancelled: CancellationToken,
     rights: Option<Rights>,
 }
 
-/// What takes longer than this does not hold an answer up.
-const BRIEFLY: Duration = Duration::from_millis(25);
+/// Time that an answer waits for the deletion of its worktree. The deletion continues in the background.
+const DELETE_WAIT: Duration = Duration::from_millis(25);
 
-/// What others wait for: the slot, and the session. Given back last.
+/// Slot, session and registration, which others wait for. Released last.
 struct Rights {
     _run: Option<TaskTrackerToken>,
     turn: Option<Arc<session::SessionGuard>>,
@@ -59,17 +59,17 @@ impl AttemptResources {
         Self { shared, worktree: None, scratch, started: false, session, run, cancelled, rights }
     }
 
-    /// Where the attempt works.
+    /// Working directory of the attempt.
     pub(crate) fn cwd(&self, model: &Model) -> PathBuf {
         self.worktree.as_ref().map_or(model.repo.as_path(), |(worktree, _)| &worktree.cwd).to_owned()
     }
 
-    /// What of the workspace the attempt may write, if it may write there.
+    /// Paths of the workspace that the attempt may write, if its permissions allow writing.
     pub(crate) fn workspace(&self, model: &Model) -> Vec<PathBuf> {
         self.worktree.as_ref().map_or_else(|| sandbox::checkout(&model.repo), |(worktree, _)| worktree.parts())
     }
 
-    /// Works in a worktree from now on.
+    /// Adds the worktree in which the attempt works.
     pub(crate) fn work_in(&mut self, worktree: Worktree, after: After) {
         if let Some(run) = &self.run {
             run.works_in(Some(worktree.clone()));
@@ -77,8 +77,8 @@ impl AttemptResources {
         self.worktree = Some((worktree, after));
     }
 
-    /// Saves and removes the worktree, if there is one, and notes where its session goes on.
-    pub(crate) async fn put_in_order(&mut self) -> Option<Receipt> {
+    /// Saves and removes the worktree, if there is one, and records where its session continues.
+    pub(crate) async fn save_worktree(&mut self) -> Option<Receipt> {
         let (worktree, after) = self.worktree.take()?;
         self.shared.worktrees.refill_spares();
         let finished = finish(&self.shared, &worktree, after, self.run.as_deref(), &self.cancelled).await;
@@ -89,15 +89,15 @@ impl AttemptResources {
         Some(finished.receipt)
     }
 
-    /// Cancelled when the client is gone: a save has not long from then on.
+    /// Cancelled when the client has disconnected: a save then has only a short time left.
     pub(crate) fn cancelled(&self) -> CancellationToken {
         self.cancelled.clone()
     }
 }
 
 impl AttemptResources {
-    /// Deletes what is left of the worktree. Who waits for the answer waits for that only where it takes no time; the slot is
-    /// not free before, and the run not gone, but the session's next turn may begin.
+    /// Deletes the files of a worktree that git no longer lists. The answer waits for at most [`DELETE_WAIT`]. The slot and the run
+    /// are released after the deletion, the session before it.
     async fn delete(&mut self, gone: Option<Gone>) {
         let (shared, mut rights) = (Arc::clone(&self.shared), self.rights.take());
         if let Some(rights) = &mut rights {
@@ -107,12 +107,13 @@ impl AttemptResources {
             shared.worktrees.delete(gone).await;
             drop(rights);
         });
-        let _it_goes_on = tokio::time::timeout(BRIEFLY, deleting).await;
+        // The deletion continues after the timeout.
+        let _ = tokio::time::timeout(DELETE_WAIT, deleting).await;
     }
 }
 
 impl Drop for AttemptResources {
-    /// A run that was let go of before its end, or never got to start: its worktree is put in order all the same.
+    /// An attempt that was dropped before its end, or never started: its worktree is saved all the same.
     fn drop(&mut self) {
         if let Some((worktree, after)) = self.worktree.take() {
             let (shared, rights, run) = (Arc::clone(&self.shared), self.rights.take(), self.run.take());
@@ -125,14 +126,14 @@ impl Drop for AttemptResources {
                     shared.sessions.places.remember(&session, &worktree.place(&finished.receipt));
                 }
                 shared.worktrees.delete(finished.gone).await;
-                // The session's next turn works in the same folder.
+                // The next turn of the session works in the same folder, so it starts only now.
                 drop(rights);
             });
         }
     }
 }
 
-/// Puts a worktree in order, and notes with its run what it left.
+/// Saves a worktree and records the receipt with its run.
 async fn finish(
     shared: &Shared,
     worktree: &Worktree,

@@ -1,4 +1,4 @@
-//! What a turn has beside its process where the process was there before it.
+//! State of an attempt that runs on a warm process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use trunkline_process::Spec;
 use crate::attempt::scratch::Scratch;
 use crate::warm::{Boot, Stamps};
 
-/// How long a process that was there before its turn may take to show that it has heard it: it has nothing to start.
-const HEARS: Duration = Duration::from_secs(10);
+/// Time within which a warm process must react to its turn.
+const REACTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What carries a turn to a process that stays, and the process's own things.
+/// A warm process in use by an attempt.
 pub(crate) struct WarmAttempt {
     pub(crate) line: Line,
     pub(crate) boot: Arc<Boot>,
     pub(crate) stamps: Stamps,
     pub(crate) scratch: Scratch,
-    /// The same turn as a process of its own, should this one be lost.
+    /// The command that starts a new process for the turn if the warm process is lost.
     pub(crate) cold: Option<Spec>,
-    /// When it is taken for lost if it has not answered by then.
+    /// Deadline of the first reaction, after which the process counts as lost.
     pub(crate) answers_by: Instant,
 }
 
 impl WarmAttempt {
-    /// By when a process must answer that was told a turn now. Well before its turn's own limit, which is a failure.
+    /// Deadline for the first reaction to a turn sent now. It is well before the turn's own startup limit, which would be a failure.
     pub(crate) fn answers_by(startup: Duration) -> Instant {
-        Instant::now() + HEARS.min(startup / 2)
+        Instant::now() + REACTION_TIMEOUT.min(startup / 2)
     }
 
-    /// When it is taken for deaf; never once it has answered.
-    pub(crate) fn is_deaf_at(&self) -> Option<Instant> {
+    /// Deadline for the first reaction; `None` once the process has reacted.
+    pub(crate) fn unresponsive_at(&self) -> Option<Instant> {
         (!self.line.answers()).then_some(self.answers_by)
     }
 }
