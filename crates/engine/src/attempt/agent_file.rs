@@ -1,4 +1,4 @@
-//! The repository's own instructions, read with care: a regular file inside the repository, and not a large one.
+//! Instructions of a repository (`AGENTS.md` and the like). Only a regular file inside the repository is read, up to a size limit.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -8,7 +8,7 @@ use rustix::fs::OFlags;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::prompt::MAX_AGENT_FILE;
 
-/// The file's text, or `None` when there is no such file. Links are followed, but not out of the repository.
+/// Reads the agent file; `None` if it does not exist. A link that leaves the repository is refused.
 pub(crate) fn read(repo: &Path, name: &str) -> Result<Option<String>, Failure> {
     let refuse = |why: String| Failure::new(Category::Configuration, format!("agent file {name}: {why}"));
     let path = repo.join(name);
@@ -17,7 +17,7 @@ pub(crate) fn read(repo: &Path, name: &str) -> Result<Option<String>, Failure> {
     if !real.starts_with(&root) {
         return Err(refuse("it leads out of the repository".to_owned()));
     }
-    // Without blocking: a pipe put in its place must not hang the run.
+    // Opened without blocking: a FIFO in its place must not hang the run.
     let opened =
         rustix::fs::open(&real, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, rustix::fs::Mode::empty());
     let file = File::from(opened.map_err(|error| refuse(error.to_string()))?);
@@ -33,7 +33,7 @@ pub(crate) fn read(repo: &Path, name: &str) -> Result<Option<String>, Failure> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Whether a repository is there to work in.
+/// Checks that the repository's folder exists.
 pub(crate) fn check_repo(repo: &Path) -> Result<(), Failure> {
     match fs::metadata(repo) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_regular_file_inside_the_repository() {
+    fn only_a_regular_file_inside_the_repository_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let repo = folder.path().join("repo");
         fs::create_dir_all(repo.join("docs")).unwrap();
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn case_32_a_pipe_in_its_place_does_not_hang() {
+    fn case_32_reading_does_not_hang_when_the_file_is_a_fifo() {
         let folder = tempfile::tempdir().unwrap();
         rustix::fs::mknodat(
             rustix::fs::CWD,

@@ -75,7 +75,7 @@ pub(crate) fn folder_name(provider: &str, program: &Path, node: &Path) -> Option
     Some(format!("{provider}-{}", &hasher.finalize().to_hex()[..16]))
 }
 
-/// Puts the folder in its place, and removes those of earlier programs.
+/// Moves the filled folder into place, and removes folders of earlier versions.
 fn settle(new: &Path, folder: &Path, provider: &str) -> io::Result<()> {
     fs::rename(new, folder)?;
     let Some(parent) = folder.parent() else { return Ok(()) };
@@ -83,7 +83,7 @@ fn settle(new: &Path, folder: &Path, provider: &str) -> io::Result<()> {
         let name = entry.file_name();
         let of_provider = name.to_string_lossy().rsplit_once('-').is_some_and(|(of, _)| of == provider);
         if of_provider && entry.path() != folder {
-            let _still_used = fs::remove_dir_all(entry.path());
+            let _ = fs::remove_dir_all(entry.path());
         }
     }
     Ok(())
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn earlier_ones_go() {
+    fn folders_of_earlier_versions_are_removed() {
         let state = tempfile::tempdir().unwrap();
         let place = |name: &str| state.path().join(name);
         for name in ["gemini-1", "gemini-2.77", "gemini-mine-1"] {

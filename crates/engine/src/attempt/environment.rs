@@ -1,5 +1,5 @@
-//! What a child's environment holds: the user's own, less our secrets and the traces of an agent we may run under, plus
-//! what makes a CLI quiet and non-interactive. Pure: the environment comes in as a list.
+//! Environment of a child process: the user's own, minus our secrets and the variables of an agent that we may run under, plus
+//! variables that make a CLI non-interactive. Pure: the environment is passed in as a list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -7,10 +7,11 @@ use std::path::Path;
 
 use trunkline_core::provider;
 
-/// Set for every child: no colours, no questions, no browser.
-const QUIET: [(&str, &str); 4] = [("TERM", "dumb"), ("NO_COLOR", "1"), ("CI", "true"), ("BROWSER", "/bin/false")];
+/// Variables set for every child: no colours, no prompts, no browser.
+const NON_INTERACTIVE: [(&str, &str); 4] =
+    [("TERM", "dumb"), ("NO_COLOR", "1"), ("CI", "true"), ("BROWSER", "/bin/false")];
 
-/// Variables that break a CLI started inside another agent, that tell where we were, or that are ours alone.
+/// Variables that are removed: they break a CLI started inside another agent, reveal our own location, or are ours alone.
 const REMOVED: [&str; 23] = [
     "CLAUDECODE",
     "GEMINI_CLI",
@@ -39,30 +40,30 @@ const REMOVED: [&str; 23] = [
 
 const REMOVED_PREFIXES: [&str; 2] = ["TRUNKLINE_", "CLAUDE_CODE_"];
 
-/// Of those, what a provider is configured with.
-const KEPT: [&str; 3] = ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"];
+/// Exceptions to [`REMOVED_PREFIXES`]: configuration of a provider.
+const KEPT_VARIABLES: [&str; 3] = ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"];
 
-/// Says which run a process belongs to.
+/// Variable that names the run of a process.
 pub(crate) const RUN: &str = "TRUNKLINE_RUN";
 
-/// Says which gateway a process belongs to, should it ever be found alone.
+/// Variable that marks a process as a gateway's, so that a later gateway can find it if both its gateway and its keeper died.
 pub(crate) const OWNER: &str = "TRUNKLINE_OWNER";
 
 pub(crate) struct Child<'a> {
-    /// The variables of its own keys.
+    /// Key variables of the child's own provider.
     pub(crate) keys: &'a [String],
-    /// Every key variable of every provider: a child gets only its own.
+    /// Key variables of all providers. A child gets only its own.
     pub(crate) all_keys: &'a BTreeSet<&'a str>,
     pub(crate) cwd: &'a Path,
     pub(crate) run: &'a str,
     pub(crate) owner: &'a str,
-    /// The recipe's switches.
+    /// Variables of the recipe.
     pub(crate) recipe: &'a BTreeMap<String, String>,
-    /// The model's own additions, which win over all.
+    /// Variables of the model, which take precedence over all others.
     pub(crate) model: &'a BTreeMap<String, String>,
 }
 
-/// The complete environment of a run.
+/// The complete environment of a child.
 pub(crate) fn of_child(inherited: &[(OsString, OsString)], child: &Child<'_>) -> Vec<(OsString, OsString)> {
     let mut env: BTreeMap<OsString, OsString> = inherited
         .iter()
@@ -70,7 +71,7 @@ pub(crate) fn of_child(inherited: &[(OsString, OsString)], child: &Child<'_>) ->
         .cloned()
         .collect();
     let mut set = |name: &str, value: &str| env.insert(name.into(), value.into());
-    for (name, value) in QUIET {
+    for (name, value) in NON_INTERACTIVE {
         set(name, value);
     }
     for (name, value) in child.recipe.iter().chain(child.model) {
@@ -78,12 +79,12 @@ pub(crate) fn of_child(inherited: &[(OsString, OsString)], child: &Child<'_>) ->
     }
     set(RUN, child.run);
     set(OWNER, child.owner);
-    // OpenCode believes this rather than its working directory.
+    // OpenCode reads PWD instead of its working directory.
     env.insert("PWD".into(), child.cwd.into());
     env.into_iter().collect()
 }
 
-/// What a protocol executable is given of an environment, where its configuration adds nothing.
+/// Environment of a protocol executable without configuration of its own.
 pub fn of_executable(inherited: &[(OsString, OsString)], cwd: &Path) -> Vec<(OsString, OsString)> {
     let nothing = BTreeMap::new();
     let all_keys = provider::built_in_keys().iter().map(String::as_str).collect();
@@ -93,7 +94,7 @@ pub fn of_executable(inherited: &[(OsString, OsString)], cwd: &Path) -> Vec<(OsS
 }
 
 fn is_passed_on(name: &str, child: &Child<'_>) -> bool {
-    if child.keys.iter().any(|key| key == name) || KEPT.contains(&name) {
+    if child.keys.iter().any(|key| key == name) || KEPT_VARIABLES.contains(&name) {
         return true;
     }
     !REMOVED.contains(&name)
@@ -101,7 +102,7 @@ fn is_passed_on(name: &str, child: &Child<'_>) -> bool {
         && !child.all_keys.contains(name)
 }
 
-/// The values in an environment that look secret by their names: never to be shown.
+/// Values of variables whose names look secret. They must never be shown.
 pub fn secret_values<'a>(env: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<String> {
     const MARKS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"];
     env.into_iter()
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_sees_its_own_key_and_no_other_secret() {
+    fn child_gets_its_own_key_and_no_other_secret() {
         let inherited = [
             ("PATH", "/bin"),
             ("HOME", "/home/u"),
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_known_by_their_names() {
+    fn values_are_secret_when_their_names_say_so() {
         let env = [("MY_API_KEY", "k1"), ("GH_TOKEN", "k2"), ("PATH", "/bin"), ("db_password", "k3")];
         assert_eq!(secret_values(env), ["k1", "k2", "k3"]);
     }

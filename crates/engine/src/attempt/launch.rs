@@ -1,4 +1,4 @@
-//! Everything that makes one turn of one model a command to start.
+//! Turns one turn of one model into a command to start.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,12 +32,12 @@ pub(crate) struct Launch<'a> {
     pub(crate) provider: &'a Provider,
     pub(crate) models: &'a Models,
     pub(crate) run: &'a str,
-    /// The mark of this gateway.
+    /// Mark of this gateway in the environment of its processes.
     pub(crate) owner: &'a str,
 }
 
 impl Launch<'_> {
-    /// The program, and a repository to run it in.
+    /// Path of the program. Fails if the program or the repository is missing.
     pub(crate) fn program(&self) -> Result<PathBuf, Failure> {
         agent_file::check_repo(&self.model.repo)?;
         let located = locate(self.provider, self.model.command.as_deref(), self.settings.variable("PATH"))?;
@@ -56,19 +56,19 @@ impl Launch<'_> {
         let placement = if apart { SystemPlacement::Apart } else { SystemPlacement::Inline };
         let mut messages = Vec::new();
         messages.extend(self.model.system_prompt.as_ref().map(|text| Message::new(Role::System, text.clone())));
-        let said = self.said();
+        let said = self.unsent_messages();
         let standing = self.turn.messages.iter().filter(|message| message.role == Role::System);
         messages.extend(standing.cloned());
         messages.extend(said.iter().filter(|message| message.role != Role::System).cloned());
         Ok(prompt::build(file.as_deref(), &messages, placement))
     }
 
-    /// A CLI that remembers the conversation is told only what is new; the standing instructions stay.
-    fn said(&self) -> &[Message] {
+    /// Messages to send: only the new ones if the CLI resumes a session.
+    fn unsent_messages(&self) -> &[Message] {
         if self.turn.session.is_some() { prompt::latest(&self.turn.messages) } else { &self.turn.messages }
     }
 
-    /// The prompt of a protocol executable: a request. It remembers nothing, so it is told everything.
+    /// The request to a protocol executable. It has no memory, so the request contains the whole conversation.
     fn request(&self, agent_file: Option<String>) -> Prompt {
         let standing = agent_file.into_iter().chain(self.model.system_prompt.clone());
         let mut messages: Vec<Message> = standing.map(|text| Message::new(Role::System, text.trim_end())).collect();
@@ -77,7 +77,7 @@ impl Launch<'_> {
         Prompt { text: protocol::request(&messages, &turn.options, model, &self.model.config), system: None }
     }
 
-    /// An agent streams unless the turn says otherwise; an executable does no work that could be watched.
+    /// An agent streams unless the turn asks for a whole answer. A protocol executable streams only if the client sees the stream.
     pub(crate) fn form(&self) -> Form {
         match (self.turn.form, self.provider.prompt, self.turn.shown) {
             (Form::Whole, _, _) | (Form::Streamed, Delivery::Request, Shown::AtTheEnd) => Form::Whole,
@@ -90,7 +90,7 @@ impl Launch<'_> {
         if self.provider.is_silent(self.form()) { Limits::all(usual.total) } else { usual }
     }
 
-    /// The process to start, with its private files written.
+    /// The process to start. Writes its private files.
     pub(crate) fn spec(
         &self,
         prompt: &Prompt,
@@ -103,7 +103,7 @@ impl Launch<'_> {
         let system_file =
             prompt.system.as_ref().map(|text| scratch.write("system.txt", text.as_bytes())).transpose()?;
         let images: Vec<String> = self
-            .said()
+            .unsent_messages()
             .iter()
             .flat_map(|message| &message.images)
             .enumerate()
@@ -125,7 +125,7 @@ impl Launch<'_> {
         self.process(command, program, cwd, workspace)
     }
 
-    /// A streaming executable's process, asked for the whole answer instead; none for anything else.
+    /// The same request without streaming, for a protocol executable. `None` for any other provider.
     pub(crate) fn generating(&self, streaming: &Spec, prompt: &Prompt) -> Result<Option<Spec>, Failure> {
         if self.provider.prompt != Delivery::Request || self.provider.whole.is_none() || self.form() != Form::Streamed {
             return Ok(None);
@@ -139,10 +139,10 @@ impl Launch<'_> {
         Ok(Some(Spec { args, limits, ..streaming.clone() }))
     }
 
-    /// The process that is kept for turns like this one; none where there is no such way, or this turn cannot go it.
+    /// The warm process that could run turns like this one. `None` if the provider or this turn does not support it.
     pub(crate) fn boot(&self, prompt: &Prompt, program: PathBuf, cwd: PathBuf) -> Result<Option<Boot>, Failure> {
         let (model, provider) = (self.model, self.provider);
-        let pictures = self.said().iter().any(|message| !message.images.is_empty());
+        let pictures = self.unsent_messages().iter().any(|message| !message.images.is_empty());
         let can = !model.worktree && !pictures && self.form() == Form::Streamed;
         let Some(live) = provider.live.as_ref().filter(|live| can && Wish::is_any(model, live)) else {
             return Ok(None);
@@ -163,7 +163,7 @@ impl Launch<'_> {
         }))
     }
 
-    /// How a command is run, whichever way.
+    /// Adds folder, environment and confinement to a command.
     fn process(
         &self,
         mut command: CommandLine,
@@ -219,7 +219,7 @@ impl Launch<'_> {
         shared.compile_cache.fill(folder, self.provider.name.clone(), question);
     }
 
-    /// What a run would be let write, without running it.
+    /// The paths that a run may write.
     pub(crate) fn bounds(&self) -> Result<Bounds, Failure> {
         let model = self.model;
         let recipe = CommandLine { program: String::new(), args: Vec::new(), stdin: None, env: self.places() };
@@ -241,8 +241,8 @@ impl Launch<'_> {
         Scene { usual, model: self.model, recipe, env, workspace, own }
     }
 
-    /// A short question to the program itself: its version, its health. Nothing holds it, so it is asked where no agent's
-    /// files are read.
+    /// A short call of the program itself: its version or its health. The call is not confined, so it runs in `/`, where the
+    /// program reads no file that an agent could have written.
     pub(crate) fn question(&self, program: PathBuf, args: &[String], limit: Duration) -> Spec {
         let cwd = PathBuf::from("/");
         let recipe =
@@ -279,7 +279,7 @@ impl Launch<'_> {
         of_child(inherited, &child)
     }
 
-    /// How the model would run, without running it.
+    /// The command that would run the model.
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
         let model = self.model;
         let cwd = if model.worktree { self.settings.worktrees.join(self.run) } else { model.repo.clone() };
@@ -297,7 +297,7 @@ impl Launch<'_> {
         })
     }
 
-    /// What is set for the CLI beside its recipe: the private home and the settings file it gets from us.
+    /// Variables for the private home and the settings file that the gateway provides.
     fn places(&self) -> BTreeMap<String, String> {
         let home =
             self.private_home().map(|(home, _)| (home.env.clone(), home::folder(&self.settings.state, self.name())));
@@ -306,7 +306,7 @@ impl Launch<'_> {
         home.into_iter().chain(settings).map(|(name, path)| (name, path.to_string_lossy().into_owned())).collect()
     }
 
-    /// The folders that the recipe's arguments may name.
+    /// Folders that arguments of the recipe may refer to.
     fn folders(&self) -> Folders {
         let files = (!self.provider.files.is_empty()).then(|| home::files_path(&self.settings.state, self.name()));
         let own_home = self.model.env.get("HOME").map(String::as_str);
@@ -316,7 +316,7 @@ impl Launch<'_> {
         }
     }
 
-    /// Makes those places.
+    /// Creates the private home, the settings file and the recipe's own files.
     fn prepare_places(&self) -> Result<(), Failure> {
         if let Some((home, own)) = self.private_home() {
             home::prepare(home, &self.settings.state, self.name(), &own)?;
@@ -331,7 +331,7 @@ impl Launch<'_> {
         &self.provider.name
     }
 
-    /// The provider's private home and the user's own, unless the model names one itself.
+    /// The provider's private home and the user's own folder, unless the model sets a home itself.
     fn private_home(&self) -> Option<(&Home, PathBuf)> {
         let home = self.provider.home.as_ref().filter(|home| !self.model.env.contains_key(&home.env))?;
         let own = match (self.settings.variable(&home.env), self.settings.variable("HOME")) {
@@ -342,7 +342,7 @@ impl Launch<'_> {
         Some((home, own))
     }
 
-    /// The provider's settings file, unless somebody has their own.
+    /// The provider's settings file, unless the user or the system has one.
     fn own_settings(&self) -> Option<&SettingsFile> {
         self.provider.settings.as_ref().filter(|file| {
             !self.model.env.contains_key(&file.env)
@@ -362,9 +362,9 @@ mod tests {
     use crate::Caps;
     use crate::router::test_models::model;
 
-    /// What prints nothing until its end is limited only in all; what prints as it works is watched.
+    /// A CLI that prints nothing until its end has only a total limit; one that streams also has idle and startup limits.
     #[test]
-    fn the_form_and_its_limits() {
+    fn silent_clis_have_only_a_total_limit() {
         let settings = EngineSettings {
             env: Vec::new(),
             state: PathBuf::new(),
@@ -385,7 +385,7 @@ mod tests {
             ("claude", Form::Whole, Shown::AtTheEnd, (Form::Whole, in_all)),
             ("gemini", Form::Whole, Shown::AtTheEnd, (Form::Whole, in_all)),
             ("codex", Form::Whole, Shown::AtTheEnd, (Form::Whole, watched)),
-            // The gateway watches an agent whatever its client wants to see.
+            // The gateway streams from an agent even if its client wants a whole answer.
             ("claude", Form::Streamed, Shown::AtTheEnd, (Form::Streamed, watched)),
             ("claude", Form::Streamed, Shown::AsItComes, (Form::Streamed, watched)),
         ] {

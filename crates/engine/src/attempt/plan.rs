@@ -11,27 +11,27 @@ use trunkline_core::turn::Turn;
 
 use crate::sandbox;
 
-/// What `trunkline check` prints of a model.
+/// The command of a model, as `trunkline check` prints it.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub program: Result<PathBuf, Failure>,
     pub args: Vec<String>,
     pub cwd: PathBuf,
-    /// Set on top of the inherited environment.
+    /// Variables added to the inherited environment.
     pub env: Vec<(OsString, OsString)>,
     pub delivery: Delivery,
 }
 
-/// Folders that a recipe's arguments may name.
+/// Folders that arguments of a recipe may refer to.
 #[derive(Debug, Default)]
 pub(crate) struct Folders {
-    /// The one with the recipe's own files.
+    /// Folder with the recipe's own files.
     pub(crate) files: Option<String>,
-    /// The user's home.
+    /// Home folder of the user.
     pub(crate) home: Option<String>,
 }
 
-/// The values a model itself brings to a recipe. `usual` is what holds of the sandbox where it does not say.
+/// Values of a model for the placeholders of a recipe. `usual` is the sandbox setting of models that do not set it.
 pub(crate) fn values<'a>(
     model: &'a Model,
     provider: &Provider,
@@ -57,7 +57,7 @@ pub(crate) fn values<'a>(
     }
 }
 
-/// The turn, with the model's own bound on an answer where the client has none.
+/// The turn with the model's limit of the answer's length, if the client sets none.
 pub(crate) fn bounded<'a>(turn: &'a Turn, model: &Model) -> Cow<'a, Turn> {
     match (turn.options.max_tokens, model.max_tokens) {
         (None, Some(own)) => {
@@ -69,7 +69,7 @@ pub(crate) fn bounded<'a>(turn: &'a Turn, model: &Model) -> Cow<'a, Turn> {
     }
 }
 
-/// Settings that mean nothing where no program is started.
+/// Settings that have no effect when no program is started.
 fn of_no_program(model: &Model) -> Vec<&'static str> {
     let all = [
         ("command", model.command.is_some()),
@@ -79,7 +79,7 @@ fn of_no_program(model: &Model) -> Vec<&'static str> {
     all.into_iter().filter_map(|(name, ignored)| ignored.then_some(name)).collect()
 }
 
-/// A model's settings that its CLI cannot honour.
+/// Settings of a model that its provider cannot honour.
 pub fn ignored(model: &Model) -> Vec<&'static str> {
     let Some(provider) = model.backend.program() else { return of_no_program(model) };
     let grants = [Told::Read, Told::Edit, Told::Full].map(|told| provider.permissions.of(told));

@@ -1,4 +1,4 @@
-//! Where a provider's program is: on the search path, and behind a launcher that is only a shim, the real one.
+//! Lookup of a provider's program on the search path. A launcher script that is only a shim is replaced by the real program.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use rustix::fs::Access;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::provider::Provider;
 
-/// A program as found.
+/// A program that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located {
-    /// What will be started.
+    /// The program to start.
     pub path: PathBuf,
-    /// The launcher it was found through, when that is another file.
+    /// The launcher through which it was found, if that is another file.
     pub launcher: Option<PathBuf>,
 }
 
-/// Finds `command`, or the provider's own program, as a shell would. Looked up anew for each run: an update between two
-/// runs is used by the second.
+/// Finds `command`, or the provider's own program, as a shell would. Called for each run, so that an update takes effect with
+/// the next run.
 pub fn locate(provider: &Provider, command: Option<&str>, search_path: Option<&OsStr>) -> Result<Located, Failure> {
     let name = command.unwrap_or(&provider.program);
     let launcher = if name.contains('/') {
@@ -48,7 +48,7 @@ fn missing(provider: &Provider, name: &str) -> Failure {
     }
 }
 
-/// The real program beside a launcher script, if the provider says where it may be.
+/// The real program behind a launcher script, if the recipe says where it may be.
 fn native(provider: &Provider, launcher: &Path) -> Option<PathBuf> {
     let real = launcher.canonicalize().ok()?;
     if real.extension().is_none_or(|extension| extension != "js") {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_on_the_path_that_can_be_run() {
+    fn first_executable_on_the_path_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let (a, b) = (folder.path().join("a"), folder.path().join("b"));
         fs::create_dir_all(a.join("claude")).unwrap();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn codex_itself_rather_than_its_launcher() {
+    fn native_program_is_preferred_to_its_launcher() {
         let folder = tempfile::tempdir().unwrap();
         let modules = folder.path().join("node_modules/@openai");
         program(&modules.join("codex/bin/codex.js"));

@@ -1,5 +1,5 @@
-//! Private files of one run: system prompts and pictures that a CLI takes by name, and what it leaves in its own folder
-//! for temporary files. Gone when the run is.
+//! Private files of one run: system prompts and images that a CLI takes by path, and its own folder for temporary files. Removed
+//! with the run.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -17,12 +17,12 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// A folder for the run, made when the first file is.
+    /// A folder for the run. It is created with its first file.
     pub(crate) fn new(state: &Path, run: &str) -> Self {
         Self { folder: state.join("runs").join(GatewayProcess::this_process().name()).join(run), made: false }
     }
 
-    /// Removes the files of runs whose gateway died with them.
+    /// Removes the files of gateways that died.
     pub(crate) fn sweep(state: &Path) {
         let folders = fs::read_dir(state.join("runs")).into_iter().flatten().flatten();
         let dead = |name: &str| GatewayProcess::from_name(name).is_some_and(|owner| !owner.lives());
@@ -42,7 +42,7 @@ impl Scratch {
         Ok(path.to_string_lossy().into_owned())
     }
 
-    /// Makes a folder inside, and returns its path.
+    /// Creates a folder inside, and returns its path.
     pub(crate) fn folder(&mut self, name: &str) -> Result<String, Failure> {
         let path = self.folder.join(name);
         self.make().and_then(|()| fs::create_dir(&path)).map_err(|error| {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn private_while_it_lasts_and_gone_after() {
+    fn files_are_private_and_removed_when_dropped() {
         let state = tempfile::tempdir().unwrap();
         let mut scratch = Scratch::new(state.path(), "r1");
         let path = scratch.write("system.txt", b"rule").unwrap();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_gateway_left_is_swept() {
+    fn files_of_a_dead_gateway_are_swept() {
         let state = tempfile::tempdir().unwrap();
         for name in ["runs/4294967295-1/r1", "runs/not-ours"] {
             fs::create_dir_all(state.path().join(name)).unwrap();

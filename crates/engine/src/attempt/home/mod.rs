@@ -1,5 +1,5 @@
-//! A CLI's private home: its state under our state directory, the user's credentials and configuration linked in; and
-//! settings of ours.
+//! Private home of a CLI: its state lives in our state folder, with links to the user's credentials and configuration. Also the
+//! settings files that the gateway provides.
 
 mod share;
 
@@ -16,39 +16,39 @@ use trunkline_core::provider::{Home, SettingsFile};
 
 use share::{if_not, link, share};
 
-/// Says in a private home that it was filled before.
-const SHARED: &str = ".shared";
+/// File that marks a private home as filled.
+const FILLED_MARK: &str = ".shared";
 
-/// Where a provider's private home is.
+/// Folder of a provider's private home.
 pub(crate) fn folder(state: &Path, provider: &str) -> PathBuf {
     state.join("homes").join(provider)
 }
 
-/// Makes the home ready. `own` is the user's own folder for this CLI.
+/// Prepares the private home. `own` is the user's own folder for this CLI.
 pub(crate) fn prepare(home: &Home, state: &Path, provider: &str, own: &Path) -> Result<(), Failure> {
     let folder = folder(state, provider);
     fill(home, &folder, own)
         .map_err(|error| Failure::new(Category::Configuration, format!("cannot prepare {}: {error}", folder.display())))
 }
 
-/// Where a provider's settings are.
+/// Path of a provider's settings file.
 pub(crate) fn settings_path(state: &Path, provider: &str) -> PathBuf {
     state.join("settings").join(provider).with_extension("json")
 }
 
-/// Writes a provider's settings, if they are not there already.
+/// Writes a provider's settings file, unless it is up to date.
 pub(crate) fn write_settings(file: &SettingsFile, state: &Path, provider: &str) -> Result<(), Failure> {
     let path = settings_path(state, provider);
     write_once(&state.join("settings"), &format!("{provider}.json"), &file.content)
         .map_err(|error| Failure::new(Category::Configuration, format!("cannot write {}: {error}", path.display())))
 }
 
-/// The folder of a provider's own files.
+/// Folder of a recipe's own files.
 pub(crate) fn files_path(state: &Path, provider: &str) -> PathBuf {
     state.join("settings").join(provider)
 }
 
-/// Writes a provider's own files, those that are not there already.
+/// Writes a recipe's own files, except those that are up to date.
 pub(crate) fn write_files(files: &BTreeMap<String, String>, state: &Path, provider: &str) -> Result<(), Failure> {
     let folder = files_path(state, provider);
     let refuse = |name: &str, why: &dyn fmt::Display| {
@@ -63,12 +63,12 @@ pub(crate) fn write_files(files: &BTreeMap<String, String>, state: &Path, provid
     Ok(())
 }
 
-/// Writes a file whole, unless it says the same already.
+/// Writes a file atomically, unless it has the same content already.
 fn write_once(folder: &Path, name: &str, content: &str) -> io::Result<()> {
     let path = folder.join(name);
     match fs::read_to_string(&path) {
         Ok(text) if text == content => return Ok(()),
-        // The start that follows needs files as well, and reports it.
+        // The process that is started next needs file descriptors as well, and reports the error.
         Err(error) if is_exhausted(&error) && path.exists() => return Ok(()),
         Ok(_) | Err(_) => {}
     }
@@ -87,10 +87,10 @@ fn fill(home: &Home, folder: &Path, own: &Path) -> io::Result<()> {
         copy(&own.join(name), folder, name)?;
     }
     let Some(state) = &home.state else { return Ok(()) };
-    let shared = folder.join(SHARED);
+    let shared = folder.join(FILLED_MARK);
     match share(home, state, own, folder, Path::new("")) {
         Ok(()) if shared.is_symlink() => Ok(()),
-        // A link to nothing: a run can write here, and what it puts in this place is not followed.
+        // A dangling link: a run can write here, and a file that it puts in this place is not followed.
         Ok(()) => symlink("filled", shared).or_else(|error| if_not(error, io::ErrorKind::AlreadyExists)),
         // Everything is there from the last time. The start that follows needs files as well, and reports it.
         Err(error) if is_exhausted(&error) && shared.is_symlink() => Ok(()),
@@ -103,8 +103,8 @@ fn is_exhausted(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| limits.contains(&code))
 }
 
-/// Copies a file of the user where it is another than the one that was copied before, and removes the copy of one that is
-/// gone. What the CLI itself writes into the copy stays until then.
+/// Copies a file of the user if it has changed since the last copy, and removes the copy of a file that no longer exists. Until
+/// then, changes that the CLI makes to the copy persist.
 fn copy(from: &Path, folder: &Path, name: &str) -> io::Result<()> {
     let (to, stamp) = (folder.join(name), folder.join(format!(".{name}.copied")));
     let Ok(found) = fs::metadata(from) else {
@@ -115,7 +115,7 @@ fn copy(from: &Path, folder: &Path, name: &str) -> io::Result<()> {
         }
         return Ok(());
     };
-    // A link, because it is read without opening a file: there may be none left to open.
+    // The stamp is a symlink, which can be read without a file descriptor: there may be none left.
     let now = format!("{}.{}-{}", found.mtime(), found.mtime_nsec(), found.len());
     if to.exists() && fs::read_link(&stamp).is_ok_and(|before| before == Path::new(&now)) {
         return Ok(());

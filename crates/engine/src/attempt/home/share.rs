@@ -1,4 +1,4 @@
-//! The user's own configuration, linked into a private home; state is left out.
+//! Links to the user's own configuration in a private home. State of the CLI is not linked.
 
 use std::fs;
 use std::io;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use trunkline_core::provider::Home;
 
-/// Links what a folder of the user holds beside credentials, copies and state, and removes links to what is gone. A folder
-/// that holds state as well is a folder of its own, with links inside.
+/// Links the entries of a user's folder except credentials, copies and state, and removes links whose target no longer exists. A
+/// folder that also holds state becomes a real folder with links inside.
 pub(super) fn share(home: &Home, state: &[String], own: &Path, folder: &Path, below: &Path) -> io::Result<()> {
     for entry in entries(folder)? {
         if fs::read_link(&entry).is_ok_and(|target| target.starts_with(own) && !target.exists()) {
@@ -36,7 +36,7 @@ pub(super) fn share(home: &Home, state: &[String], own: &Path, folder: &Path, be
     Ok(())
 }
 
-/// The paths in a folder; none where it is missing.
+/// Paths in a folder; empty if the folder does not exist.
 fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     match fs::read_dir(folder) {
         Ok(listing) => listing.map(|entry| entry.map(|entry| entry.path())).collect(),
@@ -48,7 +48,7 @@ pub(super) fn if_not(error: io::Error, kind: io::ErrorKind) -> io::Result<()> {
     if error.kind() == kind { Ok(()) } else { Err(error) }
 }
 
-/// Whether a name is meant by a pattern, in which `*` stands for any characters but `/`.
+/// Whether a name matches a pattern in which `*` stands for any characters except `/`.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_stays_within_one_folder() {
+    fn pattern_does_not_match_across_folders() {
         for (pattern, name, expected) in [
             ("*.sqlite*", "state_5.sqlite-wal", true),
             ("*.sqlite*", "a/state.sqlite", false),

@@ -14,7 +14,7 @@ fn credentials_are_linked_and_settings_copied() {
         prepare(&codex, folder.path(), "codex", &own).unwrap();
         let home = super::folder(folder.path(), "codex");
         assert_eq!(fs::read_link(home.join("auth.json")).unwrap(), own.join("auth.json"));
-        // What a run writes there does not reach the user's file.
+        // A run's changes do not reach the user's file.
         fs::write(home.join("config.toml"), "model = \"a\"\n[projects]").unwrap();
         assert_eq!(fs::read_to_string(own.join("config.toml")).unwrap(), "model = \"a\"");
     }
@@ -64,7 +64,7 @@ fn configuration_is_linked_and_state_stays_private_when_a_home_is_prepared() {
             assert!(!home.join(name).exists(), "{name}");
         }
     }
-    // What the CLI writes beside the user's skills is its own.
+    // Skills that the CLI adds stay in the private home.
     fs::create_dir(home.join("skills/.system")).unwrap();
     assert_eq!(fs::read_to_string(own.join("skills/.system/x/SKILL.md")).unwrap(), "skills/.system/x/SKILL.md");
 }
@@ -77,7 +77,7 @@ fn links_and_copies_follow_when_the_user_removes_or_restores_a_file() {
     let home = super::folder(folder.path(), "codex");
     let prepare = || prepare(&codex, folder.path(), "codex", &own).unwrap();
     prepare();
-    // An older file that is put back is newer to us.
+    // A restored file counts as changed even if its time is older.
     fs::write(own.join("config.toml"), "restored").unwrap();
     let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
     fs::File::open(own.join("config.toml")).unwrap().set_modified(old).unwrap();
@@ -103,7 +103,7 @@ fn files_of_a_recipe_are_refused_when_their_names_lead_elsewhere() {
 }
 
 #[test]
-fn settings_are_written_once() {
+fn settings_are_not_rewritten_when_unchanged() {
     let state = tempfile::tempdir().unwrap();
     let qwen = built_in()["qwen"].settings.clone().unwrap();
     let path = settings_path(state.path(), "qwen");
@@ -115,10 +115,10 @@ fn settings_are_written_once() {
 }
 
 #[test]
-fn a_user_without_the_cli_gets_an_empty_home() {
+fn home_is_empty_when_the_user_has_no_folder_for_the_cli() {
     let folder = tempfile::tempdir().unwrap();
     let codex = built_in()["codex"].home.clone().unwrap();
     prepare(&codex, folder.path(), "codex", &folder.path().join("missing")).unwrap();
     let entries: Vec<_> = fs::read_dir(super::folder(folder.path(), "codex")).unwrap().flatten().collect();
-    assert!(entries.iter().all(|entry| entry.file_name() == SHARED), "{entries:?}");
+    assert!(entries.iter().all(|entry| entry.file_name() == FILLED_MARK), "{entries:?}");
 }
