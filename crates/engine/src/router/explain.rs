@@ -1,4 +1,4 @@
-//! The order a turn would take now, and why: what `/v1/route` and `trunkline check --route` show.
+//! The order in which a turn would be tried now, with reasons, for `/v1/route` and `trunkline check --route`.
 
 use serde::Serialize;
 use trunkline_core::failure::Category;
@@ -9,15 +9,15 @@ use crate::router::models::Models;
 use crate::router::{CircuitState, Circuits, circuit_of};
 use crate::settings::EngineSettings;
 
-/// A name, whom it means, and what happens when they fail.
+/// Candidates of a name, and the rules after a failure.
 #[derive(Debug, Clone, Serialize)]
 pub struct Explanation {
     pub model: String,
     pub candidates: Vec<Rung>,
     pub max_retries: u32,
-    /// After which failures the same provider is tried again.
+    /// Categories of failures after which the same provider is retried.
     pub retry_on: Vec<Category>,
-    /// After which failures the next one is tried.
+    /// Categories of failures after which the next candidate is tried.
     pub fallback_on: Vec<Category>,
 }
 
@@ -27,13 +27,13 @@ pub struct Rung {
     pub provider: String,
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Our name for what is tried.
+    /// Name of the model.
     pub model: String,
-    /// The model it is told to use; none leaves it to the provider.
+    /// Model that is passed to the provider; `None` for the provider's default.
     pub upstream: Option<String>,
     pub why: String,
     pub circuit: CircuitState,
-    /// What will keep it from answering, as far as can be seen without asking it.
+    /// A problem that is visible without starting the provider.
     pub problem: Option<String>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn explain(
     })
 }
 
-/// What kind of provider answers for a model, in the words of router.yaml.
+/// Kind of a model's provider, in the terms of router.yaml.
 pub(crate) fn kind(model: &Model) -> &'static str {
     match &model.backend {
         Backend::Program(provider) if provider.health.is_some() => "cli",
@@ -76,7 +76,7 @@ pub(crate) fn kind(model: &Model) -> &'static str {
     }
 }
 
-/// What is wrong with a provider before it is even asked.
+/// A problem of a provider that is visible without starting it.
 pub(crate) fn problem(settings: &EngineSettings, model: &Model) -> Option<String> {
     match &model.backend {
         Backend::Program(provider) => {
@@ -87,7 +87,7 @@ pub(crate) fn problem(settings: &EngineSettings, model: &Model) -> Option<String
             let key = api.key.as_ref().filter(|key| key.value.is_none())?;
             Some(format!("the variable {} is not set", key.variable))
         }
-        // Its token, where it needs one, is only known to be missing when the LLM says so.
+        // Whether its token is missing is known only from an answer of the LLM.
         Backend::Agent(_) => None,
     }
 }

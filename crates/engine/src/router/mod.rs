@@ -1,5 +1,5 @@
-//! Who is asked, in which order, and what follows a failure: every decision of the router, and nothing else. No I/O; the
-//! attempts themselves are made by the engine.
+//! Decisions about where a turn goes: which candidates, in which order, and what follows a failure. No I/O: attempts are made in
+//! [`crate::runs`].
 
 mod circuit;
 pub(crate) mod explain;

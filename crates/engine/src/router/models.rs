@@ -1,4 +1,4 @@
-//! What clients can ask for: models by name, the router's names, and the one that answers for all others.
+//! The models that clients can ask for: models by name, the router's names, and the default model for all other names.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -12,17 +12,17 @@ use crate::attempt::program::locate;
 use crate::router::{Candidate, RetryPolicy, Router, Why};
 use crate::start_error::KnownCli;
 
-/// The models there are, in the order of their file, and the router.
+/// All models in the order of their file, and the router.
 #[derive(Debug, Clone, Default)]
 pub struct Models {
     named: Vec<Arc<Model>>,
-    /// Answers for every name that is not there.
+    /// Default model, which answers for every unknown name.
     default: Option<Arc<Model>>,
     router: Router,
     policy: Arc<RetryPolicy>,
-    /// There whatever the files say, unless they mean another by the name.
+    /// Built-in models. A configured model of the same name takes precedence.
     built_in: Vec<Arc<Model>>,
-    /// Every recipe there is, whether some model uses it or not.
+    /// All recipes, including those that no model uses.
     recipes: Vec<Arc<Provider>>,
 }
 
@@ -31,7 +31,7 @@ impl Models {
         Self { named: models.into_iter().map(Arc::new).collect(), ..Self::default() }
     }
 
-    /// The same, with one more that answers for every other name too.
+    /// Adds a model that also answers for every unknown name.
     #[must_use]
     pub fn with_default(mut self, model: Model) -> Self {
         let model = Arc::new(model);
@@ -42,7 +42,7 @@ impl Models {
         self
     }
 
-    /// The same, with the router's names behind those of the models.
+    /// Adds a router, whose names come after those of the models.
     #[must_use]
     pub fn with_router(mut self, router: Router, policy: RetryPolicy) -> Self {
         self.router = router;
@@ -50,14 +50,14 @@ impl Models {
         self
     }
 
-    /// The same, with what is there whatever the files say.
+    /// Adds built-in models.
     #[must_use]
     pub fn with_built_in(mut self, models: impl IntoIterator<Item = Model>) -> Self {
         self.built_in = models.into_iter().map(Arc::new).collect();
         self
     }
 
-    /// The same, with these folders for the built-in agent to read.
+    /// Lets the built-in agent read these folders.
     #[must_use]
     pub fn reading(mut self, folders: &[PathBuf]) -> Self {
         for model in self.named.iter_mut().chain(&mut self.default).chain(&mut self.built_in) {
@@ -68,19 +68,19 @@ impl Models {
         self
     }
 
-    /// The same, knowing these recipes: a name that is one of them and no model is explained.
+    /// Adds recipes, so that the error for an unknown model can explain a CLI that is not configured.
     #[must_use]
     pub fn with_recipes(mut self, recipes: impl IntoIterator<Item = Arc<Provider>>) -> Self {
         self.recipes = recipes.into_iter().collect();
         self
     }
 
-    /// The models of the file.
+    /// Models of the configuration file.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.named.iter()
     }
 
-    /// What is there besides, less what the file has another of.
+    /// Built-in models, except those that the file replaces.
     pub fn built_in(&self) -> impl Iterator<Item = &Arc<Model>> {
         let taken = |name: &str| {
             self.named.iter().any(|model| model.name == name) || self.router.providers.iter().any(|p| p.name == name)
@@ -96,7 +96,7 @@ impl Models {
         &self.policy
     }
 
-    /// Every name a client can find in a list.
+    /// Names for the list of models.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.named.iter().map(|model| model.name.clone()).collect();
         for name in self.router.names() {
@@ -110,7 +110,7 @@ impl Models {
 
     /// The display name of the upstream model behind a name of [`names`](Self::names).
     pub fn display_name(&self, name: &str) -> Option<String> {
-        // The router chooses anew for each turn: there is no one model to name.
+        // The router chooses for each turn, so there is no single model to name.
         if name == "auto" || name.starts_with("auto:") {
             return None;
         }
@@ -123,18 +123,18 @@ impl Models {
         first.is_some_and(|candidate| matches!(candidate.model.backend, Backend::Agent(_)))
     }
 
-    /// Whether a name means something, whoever it is.
+    /// Whether a name has candidates.
     pub fn knows(&self, name: &str) -> bool {
         self.candidates(name).is_some()
     }
 
-    /// Whether some provider behind this name keeps sessions. A name that means nothing is somebody else's to refuse.
+    /// Whether a provider behind this name keeps sessions. True for an unknown name, which is refused elsewhere.
     pub fn keeps_sessions(&self, name: &str) -> bool {
         let candidates = self.candidates(name);
         candidates.is_none_or(|candidates| candidates.iter().any(|candidate| candidate.model.backend.resumes()))
     }
 
-    /// Why a CLI of this name, or of its first part, is no model; none where no recipe has that name.
+    /// Reason why a CLI of this name, or of its first part, is not a model. `None` if no recipe has that name.
     pub(crate) fn known_cli(&self, name: &str, search_path: Option<&OsStr>) -> Option<KnownCli> {
         let name = name.split('/').next().unwrap_or(name);
         let recipe = self.recipes.iter().find(|recipe| recipe.name == name || recipe.program == name)?;
@@ -162,7 +162,7 @@ impl Models {
         })
     }
 
-    /// Where a turn for this name may be tried, in order: a model and its fallbacks, or the router's candidates.
+    /// Candidates for a name, in order: a model and its fallbacks, or the candidates of the router.
     pub(crate) fn candidates(&self, name: &str) -> Option<Vec<Candidate>> {
         if let Some(model) = self.named.iter().find(|model| model.name == name) {
             let mut candidates = vec![Candidate { model: Arc::clone(model), why: Why::Asked }];
@@ -180,7 +180,7 @@ impl Models {
         })
     }
 
-    /// What is built in, by its name or as `<name>/<model>` on any model of its LLM.
+    /// Built-in models, by name or as `<name>/<model>` with any model of their LLM.
     fn found_built_in(&self, name: &str) -> Option<Vec<Candidate>> {
         if let Some(model) = self.built_in().find(|model| model.name == name) {
             return Some(vec![Candidate { model: Arc::clone(model), why: Why::Asked }]);
@@ -190,7 +190,7 @@ impl Models {
         Some(vec![Candidate { model: Arc::new(model), why: Why::AskedModel }])
     }
 
-    /// The same without a model's own fallbacks: a fallback's fallbacks are not followed.
+    /// Candidates without the model's own fallbacks: fallbacks of a fallback are not followed.
     fn alone(&self, name: &str) -> Option<Vec<Candidate>> {
         match self.named.iter().find(|model| model.name == name) {
             Some(model) => Some(vec![Candidate { model: Arc::clone(model), why: Why::Fallback }]),
@@ -198,12 +198,12 @@ impl Models {
         }
     }
 
-    /// Everything that may answer.
+    /// All models that may answer.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.named.iter().chain(&self.default).chain(self.router.models()).chain(self.built_in())
     }
 
-    /// The variables that hold somebody's key: a program gets only its own.
+    /// Variables that hold keys of providers. A child gets only its own.
     pub(crate) fn all_keys(&self) -> BTreeSet<&str> {
         let ours = self.all().flat_map(|model| match &model.backend {
             Backend::Program(provider) => provider.keys.iter().map(String::as_str).collect::<Vec<_>>(),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_then_the_router_then_whoever_answers_for_all() {
+    fn name_is_looked_up_in_models_then_router_then_default() {
         let with = |name: &str, fallback: &[&str]| Model {
             fallback: fallback.iter().map(|&name| name.to_owned()).collect(),
             ..model(name)

@@ -1,4 +1,4 @@
-//! Models for tests of what is decided about models without running one.
+//! Models for unit tests that run no process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::provider;
 
-/// A model of an executable that is not there.
+/// A model whose executable does not exist.
 pub(crate) fn model(name: &str) -> Model {
     let nowhere = provider::executable(name, "/no/such/program", &[]);
     Model::new(name, Backend::Program(Arc::new(nowhere)), Path::new("/"))

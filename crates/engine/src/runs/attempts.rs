@@ -133,7 +133,7 @@ impl AttemptLoop {
                 return Err(self.nobody());
             };
             let circuit = circuit_of(&model);
-            if let Err(refused) = self.shared.routing.circuits.look(&circuit) {
+            if let Err(refused) = self.shared.routing.circuits.check(&circuit) {
                 self.skip(&model, refused);
                 continue;
             }
