@@ -11,38 +11,38 @@ pub enum StartError {
     #[error("Unknown model")]
     UnknownModel {
         near: Vec<String>,
-        /// The names there are.
+        /// Names of all models.
         models: Vec<String>,
-        /// Set where the name is that of a CLI that the gateway could run.
+        /// Set if the name is that of a CLI that the gateway could run.
         cli: Option<KnownCli>,
     },
-    /// The gateway itself is full: all slots busy and the queue too long.
+    /// All slots are busy and the queue is full.
     #[error("{message}")]
     Busy { message: String, retry_after: Duration },
-    /// Whoever asks has had their share for now.
+    /// The client has exceeded one of its limits.
     #[error("{message}")]
     Limited { message: String, retry_after: Duration },
-    /// The circuits of all that could answer are open.
+    /// The circuits of all candidates are open.
     #[error("{message}")]
     Unavailable {
         message: String,
         retry_after: Duration,
-        /// The failure that opened one of them.
+        /// The last failure that opened one of them.
         last: Option<Failure>,
     },
-    /// The state folder takes no writes: what was promised of the run could not be kept.
+    /// The state folder takes no writes, so the run could not be recorded.
     #[error("the state folder cannot be written: {reason}")]
     Storage { reason: String, retry_after: Duration },
     #[error("{failure}")]
     Failed {
         failure: Failure,
-        /// The run it was to be, and what was tried in it.
+        /// Id of the run, and its attempts.
         run: String,
         attempts: Vec<Attempted>,
     },
 }
 
-/// A CLI that could be a model and is none.
+/// A CLI that the gateway could run but that is not configured or not installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownCli {
     pub why: String,
@@ -56,7 +56,7 @@ impl From<Failure> for StartError {
 }
 
 impl StartError {
-    /// The same, of this run.
+    /// Adds the id of the run.
     pub(crate) fn of_run(self, id: &str) -> Self {
         match self {
             Self::Failed { failure, run, attempts } if run.is_empty() => {
@@ -71,7 +71,7 @@ impl StartError {
         }
     }
 
-    /// The same as the end of a run that had begun.
+    /// The failure with which a run ends that had begun.
     pub(crate) fn as_failure(&self) -> Failure {
         match self {
             Self::Failed { failure, .. } => failure.clone(),

@@ -1,29 +1,29 @@
-//! How much of everything there may be at once: settings, as they were resolved.
+//! Limits of admission, as resolved from the configuration.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use trunkline_core::turn::Owner;
 
-/// What the gateway allows in all, to each model and to each key.
+/// Limits in total, for each model and for each key.
 #[derive(Debug, Clone)]
 pub struct Caps {
     pub runs: usize,
     pub runs_per_model: usize,
-    /// How many may wait.
+    /// Maximum number of waiting requests.
     pub queue: usize,
-    /// How long one may wait.
+    /// Maximum time that a request waits.
     pub queue_timeout: Duration,
-    /// Requests in a minute, of all.
+    /// Requests per minute in total.
     pub per_minute: Option<u32>,
     pub model_per_minute: Option<u32>,
-    /// What a key has where nothing else is said of it. Whoever uses the machine itself has no limits of their own.
+    /// Limits of a key without an entry in `keys`. Local clients without a key have no limits of their own.
     pub key: KeyCaps,
-    /// Keys of which something else is said.
+    /// Limits of single keys.
     pub keys: HashMap<Owner, KeyCaps>,
 }
 
-/// What one key is allowed.
+/// Limits of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyCaps {
     pub runs: usize,
@@ -40,7 +40,7 @@ impl Default for Caps {
 }
 
 impl Caps {
-    /// So many runs, and so many who wait; each key may take all of the slots, but only half of the queue.
+    /// Limits for `runs` concurrent runs and `queue` waiting requests. Each key may use all slots, but only half of the queue.
     #[must_use]
     pub fn of(runs: usize, queue: usize) -> Self {
         Self {

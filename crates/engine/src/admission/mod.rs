@@ -1,5 +1,5 @@
-//! How many runs at once, how many may wait for one, and how many may be asked for in a minute: in all, of each model and of
-//! each key. Who is whose turn is decided in [`desk`]; this waits for it.
+//! Admission control: limits of concurrent runs, of waiting requests and of requests per minute, in total, for each model and for
+//! each key. [`queue`] decides who is next; this module waits for it.
 
 mod caps;
 mod queue;
@@ -20,57 +20,57 @@ use crate::start_error::StartError;
 use queue::{Full, SlotQueue, Ticket};
 use rate::Bucket;
 
-/// How many models are kept count of before those whose count says nothing are let go.
-const MANY: usize = 1024;
+/// Models whose request rate is tracked before entries with a full bucket are dropped.
+const MAX_TRACKED_MODELS: usize = 1024;
 
-/// How long a run is taken to hold its slot until some have shown it.
-const USUAL: Duration = Duration::from_secs(5);
+/// Assumed duration of a run until runs have ended.
+const DEFAULT_RUN_DURATION: Duration = Duration::from_secs(5);
 
-/// No client is told to come back later than that.
-const LONGEST_WAIT: Duration = Duration::from_secs(120);
+/// Upper bound of `Retry-After`.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
 
 pub(crate) struct Admission {
-    shared: Arc<Shared>,
+    shared: Arc<AdmissionShared>,
 }
 
-struct Shared {
+struct AdmissionShared {
     caps: Caps,
-    state: Mutex<State>,
+    state: Mutex<AdmissionState>,
 }
 
 #[derive(Default)]
-struct State {
-    desk: SlotQueue,
-    /// Those in line, to be told.
+struct AdmissionState {
+    queue: SlotQueue,
+    /// QueuePlace requests, and how to notify them.
     grants: HashMap<Ticket, oneshot::Sender<Permit>>,
-    /// How long a slot is held, on the average of late.
+    /// Moving average of the time that a slot is held.
     held: Option<Duration>,
     all: Option<Bucket>,
     models: HashMap<String, Bucket>,
     owners: HashMap<Owner, Bucket>,
 }
 
-/// The right to run; given back when dropped.
+/// A slot. Released when dropped.
 pub(crate) struct Permit {
-    shared: Arc<Shared>,
+    shared: Arc<AdmissionShared>,
     owner: Owner,
     model: String,
     since: Instant,
-    /// How long it was waited for, and how many were ahead then.
+    /// Time spent waiting for the slot, and the number of requests that were ahead.
     pub(crate) waited: Option<(Duration, usize)>,
 }
 
 impl Admission {
     pub(crate) fn new(caps: Caps) -> Self {
-        Self { shared: Arc::new(Shared { caps, state: Mutex::default() }) }
+        Self { shared: Arc::new(AdmissionShared { caps, state: Mutex::default() }) }
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub(crate) fn waiting(&self) -> usize {
-        self.shared.state().desk.waiting()
+        self.shared.state().queue.waiting()
     }
 
-    /// How much an owner may still ask for in this minute; none where that is not limited.
+    /// Requests that a client may still make in this minute; `None` if that is not limited.
     pub(crate) fn allowance(&self, owner: &Owner) -> Option<Allowance> {
         let per_minute = self.shared.caps.of_owner(owner).per_minute?;
         let now = Instant::now();
@@ -79,13 +79,13 @@ impl Admission {
         Some(bucket.allowance(now))
     }
 
-    /// Counts a request, unless there were too many in the last minute.
+    /// Counts a request against the rate limits, and refuses it if one is exceeded.
     pub(crate) fn admit(&self, owner: &Owner, model: &str) -> Result<(), StartError> {
         let (caps, now) = (&self.shared.caps, Instant::now());
         let mut state = self.shared.state();
-        let State { all, models, owners, .. } = &mut *state;
-        if models.len() >= MANY {
-            // A client may make names up, one for each request.
+        let AdmissionState { all, models, owners, .. } = &mut *state;
+        if models.len() >= MAX_TRACKED_MODELS {
+            // A client may invent a model name for each request, so the number of entries is bounded.
             models.retain(|_, bucket| !bucket.is_full(now));
         }
         let all = caps.per_minute.map(|rate| (all.get_or_insert_with(|| Bucket::new(rate, now)), rate));
@@ -118,28 +118,28 @@ impl Admission {
         Ok(())
     }
 
-    /// Takes a free slot, or a place in the queue for one: a run that has either may be promised.
+    /// Takes a free slot or a place in the queue. With either, the client can be told that the run will happen.
     pub(crate) fn reserve(&self, owner: &Owner, model: &str) -> Result<Reserved, StartError> {
         let shared = &self.shared;
-        if shared.state().desk.enter(&shared.caps, owner, model) {
+        if shared.state().queue.enter(&shared.caps, owner, model) {
             return Ok(Reserved::Slot(Permit::new(shared, owner, model)));
         }
-        Waiting::join(shared, owner).map(Reserved::Place)
+        QueuePlace::join(shared, owner).map(Reserved::Place)
     }
 
-    /// Exchanges a slot for a place in the queue, so that others can use it while its holder waits for something else.
-    /// Keeps the slot if there is no place.
+    /// Exchanges a slot for a place in the queue, so that others can use the slot while its holder waits for something else. Keeps
+    /// the slot if the queue is full.
     pub(crate) fn place_for(&self, owner: &Owner, reserved: Option<Reserved>) -> Result<Reserved, StartError> {
         match reserved {
             Some(Reserved::Place(place)) => Ok(Reserved::Place(place)),
             Some(Reserved::Slot(permit)) => {
-                Ok(Waiting::join(&self.shared, owner).map_or(Reserved::Slot(permit), Reserved::Place))
+                Ok(QueuePlace::join(&self.shared, owner).map_or(Reserved::Slot(permit), Reserved::Place))
             }
-            None => Waiting::join(&self.shared, owner).map(Reserved::Place),
+            None => QueuePlace::join(&self.shared, owner).map(Reserved::Place),
         }
     }
 
-    /// Waits for a slot, when it is the owner's turn. Dropping the future leaves the queue.
+    /// Waits for a slot. Dropping the future leaves the queue.
     pub(crate) async fn enter(
         &self,
         owner: &Owner,
@@ -149,18 +149,18 @@ impl Admission {
         let shared = &self.shared;
         let place = match reserved {
             Some(Reserved::Slot(permit)) if permit.model == model => return Ok(permit),
-            // Of another model, which is not tried after all.
+            // The slot is for another model, which is not tried after all.
             Some(slot @ Reserved::Slot(_)) => self.place_for(owner, Some(slot)).ok().filter(Reserved::is_place),
             Some(Reserved::Place(_)) | None => reserved,
         };
-        if shared.state().desk.enter(&shared.caps, owner, model) {
+        if shared.state().queue.enter(&shared.caps, owner, model) {
             return Ok(Permit::new(shared, owner, model));
         }
         let _place = self.place_for(owner, place)?;
         let began = Instant::now();
         let wait = async {
-            let mut line = Line::up(shared, owner, model);
-            let granted = (&mut line.granted).await.expect("whoever waits is told, or leaves first");
+            let mut line = WaitingRequest::up(shared, owner, model);
+            let granted = (&mut line.granted).await.expect("a waiting request is notified unless it leaves first");
             (granted, line.ahead)
         };
         let (mut permit, ahead) = self.in_queue(owner, wait, "no free slot").await?;
@@ -168,7 +168,7 @@ impl Admission {
         Ok(permit)
     }
 
-    /// Waits for what a run needs, no longer than one may wait in the queue. The caller has a place in it.
+    /// Waits for `ready`, at most as long as a request may wait in the queue. The caller holds a place in the queue.
     pub(crate) async fn in_queue<T>(
         &self,
         owner: &Owner,
@@ -178,7 +178,7 @@ impl Admission {
         let limit = self.shared.caps.queue_timeout;
         tokio::time::timeout(limit, wait).await.map_err(|_elapsed| {
             let state = self.shared.state();
-            let own = state.desk.running_of(owner) >= self.shared.caps.of_owner(owner).runs && !owner.is_local();
+            let own = state.queue.running_of(owner) >= self.shared.caps.of_owner(owner).runs && !owner.is_local();
             let (message, retry_after) =
                 (format!("{missing} within {} s", limit.as_secs()), state.estimate(&self.shared.caps, owner, own));
             if own { StartError::Limited { message, retry_after } } else { StartError::Busy { message, retry_after } }
@@ -187,7 +187,7 @@ impl Admission {
 }
 
 impl Permit {
-    fn new(shared: &Arc<Shared>, owner: &Owner, model: &str) -> Self {
+    fn new(shared: &Arc<AdmissionShared>, owner: &Owner, model: &str) -> Self {
         let (owner, model) = (owner.clone(), model.to_owned());
         Self { shared: Arc::clone(shared), owner, model, since: Instant::now(), waited: None }
     }
@@ -198,7 +198,7 @@ impl Drop for Permit {
         let mut state = self.shared.state();
         let held = self.since.elapsed();
         state.held = Some(state.held.map_or(held, |usual| (usual * 4 + held) / 5));
-        state.desk.release(&self.owner, &self.model);
+        state.queue.release(&self.owner, &self.model);
         drop(state);
         self.shared.serve();
     }
@@ -210,43 +210,44 @@ impl std::fmt::Debug for Permit {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl AdmissionShared {
+    fn state(&self) -> MutexGuard<'_, AdmissionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells those whose turn it is. Not under the lock: who has gone away gives the slot back by not taking it.
+    /// Grants free slots to waiting requests. Sends outside the lock: a request that has left drops the permit, which locks again.
     fn serve(self: &Arc<Self>) {
         loop {
             let mut state = self.state();
-            let Some((ticket, owner, model)) = state.desk.serve(&self.caps) else { return };
+            let Some((ticket, owner, model)) = state.queue.serve(&self.caps) else { return };
             let grant = state.grants.remove(&ticket);
             drop(state);
             let permit = Permit::new(self, &owner, &model);
             if let Some(grant) = grant {
-                let _gone_and_given_back = grant.send(permit);
+                // If the receiver is gone, the permit is dropped and the slot is released.
+                let _ = grant.send(permit);
             }
         }
     }
 }
 
-impl State {
-    /// How long it will take until there is a place, if runs go on as of late.
+impl AdmissionState {
+    /// Estimated time until a place is free, from the average duration of recent runs.
     fn estimate(&self, caps: &Caps, owner: &Owner, own: bool) -> Duration {
         let (before, slots) = match own {
-            true => (self.desk.waiting_of(owner), caps.of_owner(owner).runs),
-            false => (self.desk.waiting(), caps.runs),
+            true => (self.queue.waiting_of(owner), caps.of_owner(owner).runs),
+            false => (self.queue.waiting(), caps.runs),
         };
         let rounds = u32::try_from(before / slots.max(1) + 1).unwrap_or(u32::MAX);
-        let wait = self.held.unwrap_or(USUAL).saturating_mul(rounds);
-        wait.clamp(Duration::from_secs(1), LONGEST_WAIT)
+        let wait = self.held.unwrap_or(DEFAULT_RUN_DURATION).saturating_mul(rounds);
+        wait.clamp(Duration::from_secs(1), MAX_RETRY_AFTER)
     }
 }
 
-/// What a run has before it begins.
+/// A slot, or a place in the queue.
 pub(crate) enum Reserved {
     Slot(Permit),
-    Place(Waiting),
+    Place(QueuePlace),
 }
 
 impl Reserved {
@@ -255,17 +256,17 @@ impl Reserved {
     }
 }
 
-/// A place in the queue; given back when dropped.
-pub(crate) struct Waiting {
-    shared: Arc<Shared>,
+/// A place in the queue. Released when dropped.
+pub(crate) struct QueuePlace {
+    shared: Arc<AdmissionShared>,
     owner: Owner,
 }
 
-impl Waiting {
-    fn join(shared: &Arc<Shared>, owner: &Owner) -> Result<Self, StartError> {
+impl QueuePlace {
+    fn join(shared: &Arc<AdmissionShared>, owner: &Owner) -> Result<Self, StartError> {
         let mut state = shared.state();
         let caps = &shared.caps;
-        match state.desk.join(caps, owner) {
+        match state.queue.join(caps, owner) {
             Ok(()) => Ok(Self { shared: Arc::clone(shared), owner: owner.clone() }),
             Err(Full::Queue) => Err(StartError::Busy {
                 message: format!("all {} slots are busy and {} requests wait already", caps.runs, caps.queue),
@@ -279,40 +280,40 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
-        self.shared.state().desk.leave(&self.owner);
+        self.shared.state().queue.leave(&self.owner);
     }
 }
 
-/// A place in line for a slot.
-struct Line<'a> {
-    shared: &'a Arc<Shared>,
+/// A request that waits for a slot.
+struct WaitingRequest<'a> {
+    shared: &'a Arc<AdmissionShared>,
     owner: &'a Owner,
     ticket: Ticket,
     granted: oneshot::Receiver<Permit>,
-    /// How many were before it when it came.
+    /// Requests that were ahead when this one joined.
     ahead: usize,
 }
 
-impl<'a> Line<'a> {
-    fn up(shared: &'a Arc<Shared>, owner: &'a Owner, model: &str) -> Self {
+impl<'a> WaitingRequest<'a> {
+    fn up(shared: &'a Arc<AdmissionShared>, owner: &'a Owner, model: &str) -> Self {
         let (grant, granted) = oneshot::channel();
         let mut state = shared.state();
-        let ticket = state.desk.line_up(owner, model);
-        let ahead = state.desk.ahead(owner, ticket);
+        let ticket = state.queue.queue_up(owner, model);
+        let ahead = state.queue.ahead(owner, ticket);
         state.grants.insert(ticket, grant);
         drop(state);
-        // A slot may have come free since it was looked for.
+        // A slot may have become free since the last check.
         shared.serve();
         Self { shared, owner, ticket, granted, ahead }
     }
 }
 
-impl Drop for Line<'_> {
+impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         let mut state = self.shared.state();
-        state.desk.give_up(self.owner, self.ticket);
+        state.queue.cancel(self.owner, self.ticket);
         state.grants.remove(&self.ticket);
     }
 }

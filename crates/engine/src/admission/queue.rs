@@ -1,7 +1,7 @@
-//! Who runs, who waits, and whose turn it is. Pure: no clock, no waiting.
+//! Running and waiting requests, and the choice of the next one. Pure: no clock, no waiting.
 //!
-//! Fair between owners: free slots go round among those who wait, whatever the number of their requests. Within an owner it
-//! is first come, first served, except that a request for a model that is full lets others pass.
+//! Fair between clients: free slots go round robin among waiting clients, whatever the number of their requests. Requests of one
+//! client are served in order, except that a request for a model that is full lets others pass.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,16 +9,16 @@ use trunkline_core::turn::Owner;
 
 use super::caps::Caps;
 
-/// A place in the queue.
+/// Number of a waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket(u64);
 
-/// Why there is no place.
+/// Reason why the queue takes no further request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// Everybody's queue.
+    /// The queue of all clients is full.
     Queue,
-    /// The owner's own part of it.
+    /// The client's own share is used up.
     Own,
 }
 
@@ -27,10 +27,10 @@ pub(crate) struct SlotQueue {
     running: usize,
     of_model: HashMap<String, usize>,
     of_owner: HashMap<Owner, usize>,
-    /// The owners who wait for a slot, whose turn it is first.
+    /// Clients that wait for a slot; the next to be served comes first.
     ring: VecDeque<Owner>,
     lines: HashMap<Owner, VecDeque<(Ticket, String)>>,
-    /// How many of each owner wait, for a slot or for something else.
+    /// Requests of each client that wait, for a slot or for something else.
     waiting: HashMap<Owner, usize>,
     next: u64,
 }
@@ -48,17 +48,17 @@ impl SlotQueue {
         self.of_owner.get(owner).copied().unwrap_or(0)
     }
 
-    /// Takes a slot at once, if there is one and nobody else is before.
+    /// Takes a slot at once, if one is free and no waiting request could use it.
     pub(crate) fn enter(&mut self, caps: &Caps, owner: &Owner, model: &str) -> bool {
         let first = self.lines.get(owner).is_none_or(VecDeque::is_empty);
-        let free = first && self.has_room(caps, owner, model) && self.running + self.able(caps) < caps.runs;
+        let free = first && self.has_room(caps, owner, model) && self.running + self.runnable(caps) < caps.runs;
         if free {
             self.take(owner, model);
         }
         free
     }
 
-    /// Whether one more may wait.
+    /// Takes a place in the queue.
     pub(crate) fn join(&mut self, caps: &Caps, owner: &Owner) -> Result<(), Full> {
         if self.waiting() >= caps.queue {
             return Err(Full::Queue);
@@ -74,8 +74,8 @@ impl SlotQueue {
         decrement(&mut self.waiting, owner);
     }
 
-    /// Stands in line for a slot.
-    pub(crate) fn line_up(&mut self, owner: &Owner, model: &str) -> Ticket {
+    /// Queues a request for a slot.
+    pub(crate) fn queue_up(&mut self, owner: &Owner, model: &str) -> Ticket {
         self.next += 1;
         let ticket = Ticket(self.next);
         if !self.lines.contains_key(owner) {
@@ -85,7 +85,7 @@ impl SlotQueue {
         ticket
     }
 
-    /// How many will be served before, as far as that can be told.
+    /// Estimated number of requests that are served before this one.
     pub(crate) fn ahead(&self, owner: &Owner, ticket: Ticket) -> usize {
         let Some(own) = self.lines.get(owner).and_then(|line| line.iter().position(|(other, _)| *other == ticket))
         else {
@@ -95,7 +95,7 @@ impl SlotQueue {
         own + others.map(|(_, line)| line.len().min(own + 1)).sum::<usize>()
     }
 
-    pub(crate) fn give_up(&mut self, owner: &Owner, ticket: Ticket) {
+    pub(crate) fn cancel(&mut self, owner: &Owner, ticket: Ticket) {
         if let Some(line) = self.lines.get_mut(owner) {
             line.retain(|(other, _)| *other != ticket);
         }
@@ -113,16 +113,16 @@ impl SlotQueue {
         }
     }
 
-    /// Gives a free slot to whose turn it is; none when there is nobody who can use one.
+    /// Gives a free slot to the next request; `None` if no waiting request can use one.
     pub(crate) fn serve(&mut self, caps: &Caps) -> Option<(Ticket, Owner, String)> {
         if self.running >= caps.runs {
             return None;
         }
         for at in 0..self.ring.len() {
             let owner = self.ring[at].clone();
-            let Some(place) = self.first_able(caps, &owner) else { continue };
+            let Some(place) = self.first_runnable(caps, &owner) else { continue };
             let (ticket, model) = self.lines.get_mut(&owner).and_then(|line| line.remove(place))?;
-            // It has had its turn.
+            // Round robin: the client goes to the end.
             self.ring.remove(at);
             self.ring.push_back(owner.clone());
             self.tidy(&owner);
@@ -132,12 +132,12 @@ impl SlotQueue {
         None
     }
 
-    /// How many of those who wait could run: they are before whoever comes now.
-    fn able(&self, caps: &Caps) -> usize {
-        self.ring.iter().filter(|owner| self.first_able(caps, owner).is_some()).count()
+    /// Number of waiting requests that could run now. They come before a new request.
+    fn runnable(&self, caps: &Caps) -> usize {
+        self.ring.iter().filter(|owner| self.first_runnable(caps, owner).is_some()).count()
     }
 
-    fn first_able(&self, caps: &Caps, owner: &Owner) -> Option<usize> {
+    fn first_runnable(&self, caps: &Caps, owner: &Owner) -> Option<usize> {
         self.lines.get(owner)?.iter().position(|(_, model)| self.has_room(caps, owner, model))
     }
 
@@ -178,115 +178,117 @@ mod tests {
         Owner::of_key(name)
     }
 
-    fn served(desk: &mut SlotQueue, caps: &Caps) -> Vec<String> {
+    fn served(queue: &mut SlotQueue, caps: &Caps) -> Vec<String> {
         let mut order = Vec::new();
-        while let Some((_, owner, model)) = desk.serve(caps) {
-            desk.release(&owner, &model);
+        while let Some((_, owner, model)) = queue.serve(caps) {
+            queue.release(&owner, &model);
             order.push(format!("{}{model}", owner.as_str().trim_start_matches("key-")));
         }
         order
     }
 
     #[test]
-    fn case_70_slots_go_round_among_owners() {
-        let (caps, mut desk) = (Caps::of(1, 100), SlotQueue::default());
+    fn case_70_slots_go_round_robin_among_clients() {
+        let (caps, mut queue) = (Caps::of(1, 100), SlotQueue::default());
         for n in 0..4 {
-            desk.line_up(&key("a"), &n.to_string());
+            queue.queue_up(&key("a"), &n.to_string());
         }
-        desk.line_up(&key("b"), "0");
-        desk.line_up(&key("c"), "0");
-        desk.line_up(&key("b"), "1");
-        assert_eq!(served(&mut desk, &caps), ["a0", "b0", "c0", "a1", "b1", "a2", "a3"]);
-        assert!(desk.lines.is_empty() && desk.ring.is_empty() && desk.of_model.is_empty() && desk.of_owner.is_empty());
+        queue.queue_up(&key("b"), "0");
+        queue.queue_up(&key("c"), "0");
+        queue.queue_up(&key("b"), "1");
+        assert_eq!(served(&mut queue, &caps), ["a0", "b0", "c0", "a1", "b1", "a2", "a3"]);
+        assert!(
+            queue.lines.is_empty() && queue.ring.is_empty() && queue.of_model.is_empty() && queue.of_owner.is_empty()
+        );
     }
 
     #[test]
-    fn two_hundred_of_one_do_not_delay_the_first_of_another() {
-        let (caps, mut desk) = (Caps::of(1, 1000), SlotQueue::default());
-        assert!(desk.enter(&caps, &key("a"), "m"));
+    fn first_request_of_a_client_is_not_delayed_by_two_hundred_of_another() {
+        let (caps, mut queue) = (Caps::of(1, 1000), SlotQueue::default());
+        assert!(queue.enter(&caps, &key("a"), "m"));
         for _ in 0..200 {
-            desk.line_up(&key("a"), "m");
+            queue.queue_up(&key("a"), "m");
         }
-        let ticket = desk.line_up(&key("b"), "m");
-        assert_eq!(desk.ahead(&key("b"), ticket), 1);
-        desk.release(&key("a"), "m");
-        let first = desk.serve(&caps).unwrap().1;
-        desk.release(&first, "m");
-        assert_eq!((first, desk.serve(&caps).unwrap().1), (key("a"), key("b")));
+        let ticket = queue.queue_up(&key("b"), "m");
+        assert_eq!(queue.ahead(&key("b"), ticket), 1);
+        queue.release(&key("a"), "m");
+        let first = queue.serve(&caps).unwrap().1;
+        queue.release(&first, "m");
+        assert_eq!((first, queue.serve(&caps).unwrap().1), (key("a"), key("b")));
     }
 
     #[test]
-    fn a_full_model_or_owner_lets_others_pass() {
+    fn requests_pass_others_whose_model_or_client_is_full() {
         let mut caps = Caps { runs_per_model: 1, ..Caps::of(3, 100) };
         caps.keys.insert(key("b"), KeyCaps { runs: 1, queue: 1, per_minute: None });
-        let mut desk = SlotQueue::default();
-        assert!(desk.enter(&caps, &key("a"), "m") && !desk.enter(&caps, &key("a"), "m"));
-        desk.line_up(&key("a"), "m");
-        assert!(desk.enter(&caps, &key("b"), "n"), "nobody who waits could use the slot");
-        assert!(!desk.enter(&caps, &key("b"), "o"), "it has all that is its own");
-        desk.line_up(&key("a"), "o");
-        assert_eq!(desk.serve(&caps).unwrap().2, "o");
-        assert_eq!(desk.serve(&caps), None);
+        let mut queue = SlotQueue::default();
+        assert!(queue.enter(&caps, &key("a"), "m") && !queue.enter(&caps, &key("a"), "m"));
+        queue.queue_up(&key("a"), "m");
+        assert!(queue.enter(&caps, &key("b"), "n"), "nobody who waits could use the slot");
+        assert!(!queue.enter(&caps, &key("b"), "o"), "it has all that is its own");
+        queue.queue_up(&key("a"), "o");
+        assert_eq!(queue.serve(&caps).unwrap().2, "o");
+        assert_eq!(queue.serve(&caps), None);
     }
 
     #[test]
-    fn nobody_comes_before_those_who_wait_and_can_run() {
-        let (caps, mut desk) = (Caps::of(1, 100), SlotQueue::default());
-        desk.line_up(&key("a"), "m");
-        assert!(!desk.enter(&caps, &key("b"), "m"), "its turn is after a's");
-        assert_eq!(desk.serve(&caps).unwrap().1, key("a"));
+    fn new_request_does_not_pass_waiting_requests_that_can_run() {
+        let (caps, mut queue) = (Caps::of(1, 100), SlotQueue::default());
+        queue.queue_up(&key("a"), "m");
+        assert!(!queue.enter(&caps, &key("b"), "m"), "its turn is after a's");
+        assert_eq!(queue.serve(&caps).unwrap().1, key("a"));
     }
 
     #[test]
-    fn a_queue_is_bounded_for_all_and_for_each() {
-        let (caps, mut desk) = (Caps::of(1, 3), SlotQueue::default());
-        assert_eq!(desk.join(&caps, &key("a")), Ok(()));
-        assert_eq!(desk.join(&caps, &key("a")), Ok(()));
-        assert_eq!(desk.join(&caps, &key("a")), Err(Full::Own), "half of it, rounded up");
-        assert_eq!(desk.join(&caps, &key("b")), Ok(()));
-        assert_eq!(desk.join(&caps, &key("c")), Err(Full::Queue));
-        desk.leave(&key("b"));
-        assert_eq!(desk.join(&caps, &Owner::default()), Ok(()), "who needs no key has all of it");
+    fn queue_is_bounded_in_total_and_for_each_client() {
+        let (caps, mut queue) = (Caps::of(1, 3), SlotQueue::default());
+        assert_eq!(queue.join(&caps, &key("a")), Ok(()));
+        assert_eq!(queue.join(&caps, &key("a")), Ok(()));
+        assert_eq!(queue.join(&caps, &key("a")), Err(Full::Own), "half of it, rounded up");
+        assert_eq!(queue.join(&caps, &key("b")), Ok(()));
+        assert_eq!(queue.join(&caps, &key("c")), Err(Full::Queue));
+        queue.leave(&key("b"));
+        assert_eq!(queue.join(&caps, &Owner::default()), Ok(()), "who needs no key has all of it");
     }
 
     #[test]
-    fn who_gives_up_is_gone() {
-        let (caps, mut desk) = (Caps::of(1, 100), SlotQueue::default());
-        let first = desk.line_up(&key("a"), "m");
-        desk.line_up(&key("a"), "n");
-        desk.give_up(&key("a"), first);
-        assert_eq!(served(&mut desk, &caps), ["an"]);
+    fn cancelled_request_is_not_served() {
+        let (caps, mut queue) = (Caps::of(1, 100), SlotQueue::default());
+        let first = queue.queue_up(&key("a"), "m");
+        queue.queue_up(&key("a"), "n");
+        queue.cancel(&key("a"), first);
+        assert_eq!(served(&mut queue, &caps), ["an"]);
     }
 
     proptest::proptest! {
-        /// Whatever comes and goes: no cap is passed, and a slot is never left free while somebody could use it.
+        /// For any sequence of requests: no limit is exceeded, and no slot stays free while a waiting request could use it.
         #[test]
-        fn no_cap_is_passed_and_no_slot_is_lost(steps in proptest::collection::vec((0_u8..3, 0_u8..4, 0_u8..3), 1..200)) {
+        fn no_limit_is_exceeded_and_no_slot_is_lost(steps in proptest::collection::vec((0_u8..3, 0_u8..4, 0_u8..3), 1..200)) {
             let mut caps = Caps { runs_per_model: 2, ..Caps::of(3, 1000) };
             caps.key.runs = 2;
-            let (mut desk, mut held) = (SlotQueue::default(), Vec::new());
+            let (mut queue, mut held) = (SlotQueue::default(), Vec::new());
             for (what, owner, model) in steps {
                 let (owner, model) = (key(&owner.to_string()), model.to_string());
                 match what {
-                    0 => match desk.enter(&caps, &owner, &model) {
+                    0 => match queue.enter(&caps, &owner, &model) {
                         true => held.push((owner, model)),
-                        false => drop(desk.line_up(&owner, &model)),
+                        false => drop(queue.queue_up(&owner, &model)),
                     },
                     1 if !held.is_empty() => {
                         let (owner, model) = held.remove(0);
-                        desk.release(&owner, &model);
+                        queue.release(&owner, &model);
                     }
                     _ => {}
                 }
-                while let Some((_, owner, model)) = desk.serve(&caps) {
+                while let Some((_, owner, model)) = queue.serve(&caps) {
                     held.push((owner, model));
                 }
-                proptest::prop_assert!(held.len() <= 3 && desk.running == held.len());
+                proptest::prop_assert!(held.len() <= 3 && queue.running == held.len());
                 for (owner, model) in &held {
                     proptest::prop_assert!(held.iter().filter(|(other, _)| other == owner).count() <= 2);
                     proptest::prop_assert!(held.iter().filter(|(_, other)| other == model).count() <= 2);
                 }
-                let could = desk.lines.iter().any(|(owner, _)| desk.first_able(&caps, owner).is_some());
+                let could = queue.lines.iter().any(|(owner, _)| queue.first_runnable(&caps, owner).is_some());
                 proptest::prop_assert!(!could || held.len() == 3);
             }
         }

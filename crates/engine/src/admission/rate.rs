@@ -1,4 +1,4 @@
-//! Requests in a minute: a bucket that fills evenly, from which each request takes one. Pure: the time is an argument.
+//! Token bucket for requests per minute. Pure: the time is an argument.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 const MINUTE: f64 = 60.0;
 
-/// Full at first: a burst of a minute's worth is fine, if nothing went before.
+/// A token bucket. It starts full, so that a burst of one minute's requests is allowed after a pause.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     per_minute: u32,
@@ -14,12 +14,12 @@ pub(crate) struct Bucket {
     at: Instant,
 }
 
-/// How much of a rate is left.
+/// Remaining requests of a rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
     pub limit: u32,
     pub remaining: u32,
-    /// Until all of it is there again.
+    /// Time until the bucket is full again.
     pub reset: Duration,
 }
 
@@ -28,11 +28,11 @@ impl Bucket {
         Self { per_minute, tokens: f64::from(per_minute), at: now }
     }
 
-    /// How long until there is one to take; nothing when there is.
+    /// Time until a token is available; `None` if one is available now.
     pub(crate) fn wait(&mut self, now: Instant) -> Option<Duration> {
         self.fill(now);
         let missing = 1.0 - self.tokens;
-        // What is missing after so many additions may be no more than their error.
+        // A tiny deficit is a rounding error of many additions.
         (missing > 1e-6).then(|| Duration::from_secs_f64(missing * MINUTE / f64::from(self.per_minute.max(1))))
     }
 
@@ -48,7 +48,7 @@ impl Bucket {
         Allowance { limit: self.per_minute, remaining: self.tokens as u32, reset }
     }
 
-    /// Whether it says no more than one that was never used.
+    /// Whether the bucket is full, like a new one.
     pub(crate) fn is_full(&mut self, now: Instant) -> bool {
         self.fill(now);
         self.tokens >= f64::from(self.per_minute)
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_then_evenly() {
+    fn allows_a_burst_and_then_an_even_rate() {
         let start = Instant::now();
         let mut bucket = Bucket::new(30, start);
         for _ in 0..30 {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left() {
+    fn remaining_requests_are_reported() {
         let start = Instant::now();
         let mut bucket = Bucket::new(60, start);
         assert_eq!(bucket.allowance(start), Allowance { limit: 60, remaining: 60, reset: Duration::ZERO });
@@ -92,9 +92,9 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever the times, no more get through than a minute's worth and what has flown in since.
+        /// At any times, no more requests pass than one bucket plus what was refilled since.
         #[test]
-        fn never_more_than_the_rate(steps in proptest::collection::vec(0_u64..3_000, 1..300), rate in 1_u32..100) {
+        fn rate_is_never_exceeded(steps in proptest::collection::vec(0_u64..3_000, 1..300), rate in 1_u32..100) {
             let start = Instant::now();
             let (mut now, mut bucket, mut taken) = (start, Bucket::new(rate, start), 0_u32);
             for millis in steps {

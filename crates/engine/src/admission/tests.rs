@@ -1,4 +1,4 @@
-//! Waiting for a slot, on a clock that is paused.
+//! Waiting for a slot, with a paused clock.
 
 use std::pin::pin;
 
@@ -17,7 +17,7 @@ async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_refuses_and_a_long_wait_ends() {
+async fn request_is_refused_when_the_queue_is_full_or_the_wait_too_long() {
     let admission = admission(1, 1, 1);
     let owner = local();
     let held = admission.enter(&owner, "a", None).await.unwrap();
@@ -29,7 +29,7 @@ async fn a_full_queue_refuses_and_a_long_wait_ends() {
 }
 
 #[tokio::test]
-async fn one_model_cannot_take_every_slot() {
+async fn slots_are_left_for_others_when_one_model_is_full() {
     let admission = admission(2, 1, 8);
     let owner = local();
     let _a = admission.enter(&owner, "a", None).await.unwrap();
@@ -39,7 +39,7 @@ async fn one_model_cannot_take_every_slot() {
 }
 
 #[tokio::test]
-async fn case_72_who_leaves_is_not_served() {
+async fn case_72_request_is_not_served_after_its_client_left() {
     let admission = admission(1, 1, 8);
     let owner = local();
     let held = admission.enter(&owner, "a", None).await.unwrap();
@@ -49,7 +49,7 @@ async fn case_72_who_leaves_is_not_served() {
         assert!(is_pending(&mut leaves).await);
         assert!(is_pending(&mut last).await);
         assert_eq!(admission.waiting(), 2);
-        // Its turn comes in the very moment in which it goes.
+        // The slot is granted at the moment the request leaves.
         drop(held);
     }
     assert_eq!(admission.waiting(), 1);
@@ -61,7 +61,7 @@ async fn case_72_who_leaves_is_not_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_keys_own_limits_are_its_own_and_said_so() {
+async fn key_is_limited_by_its_own_limits_and_the_error_says_so() {
     let (key, other) = (Owner::of_key("a"), Owner::of_key("b"));
     let mut caps = Caps { queue_timeout: Duration::from_secs(60), ..Caps::of(4, 100) };
     caps.keys.insert(key.clone(), KeyCaps { runs: 1, queue: 1, per_minute: None });
@@ -74,7 +74,7 @@ async fn a_keys_own_limits_are_its_own_and_said_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_long_to_stay_away_is_what_runs_took() {
+async fn retry_after_follows_the_duration_of_recent_runs() {
     let admission = admission(2, 2, 0);
     let owner = local();
     let permits =
@@ -86,7 +86,7 @@ async fn how_long_to_stay_away_is_what_runs_took() {
         }
     };
     let (admission, unknown) = refused(admission).await;
-    assert_eq!(unknown, USUAL);
+    assert_eq!(unknown, DEFAULT_RUN_DURATION);
     tokio::time::sleep(Duration::from_secs(30)).await;
     drop(permits);
     let _both = [admission.enter(&owner, "a", None).await.unwrap(), admission.enter(&owner, "a", None).await.unwrap()];
@@ -94,7 +94,7 @@ async fn how_long_to_stay_away_is_what_runs_took() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_in_a_minute_of_a_key_a_model_and_all() {
+async fn requests_per_minute_are_limited_by_key_model_and_total() {
     let key = Owner::of_key("a");
     let mut caps = Caps { per_minute: Some(6), model_per_minute: Some(3), ..Caps::of(4, 100) };
     caps.key.per_minute = Some(2);
@@ -135,7 +135,7 @@ async fn place_is_kept_for_a_run_that_reserved_it_when_queue_fills_up() {
 }
 
 #[tokio::test]
-async fn slot_is_given_up_for_a_place_when_a_session_is_waited_for() {
+async fn slot_is_exchanged_for_a_place_while_waiting_for_a_session() {
     let (admission, owner) = (admission(1, 1, 1), local());
     let slot = admission.reserve(&owner, "a").unwrap();
     let place = admission.place_for(&owner, Some(slot)).unwrap();

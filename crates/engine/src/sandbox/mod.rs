@@ -1,9 +1,9 @@
-//! What a run of a model may write, as the kernel will hold it. The permissions are also told to the CLI; here they are
-//! meant for one that does not listen, and for everything that it starts.
+//! The paths that a run may write, enforced by the kernel. The CLI gets the same permissions as arguments; the kernel enforces them
+//! for a CLI that ignores its arguments, and for every process that it starts.
 //!
-//! What a rule opens it opens with all that is beneath: nothing inside can be closed again. So a worktree's run gets the
-//! parts of the repository that git needs for a commit one by one, and neither its hooks nor its settings; a run in the
-//! checkout itself has all of it, `.git` included.
+//! A Landlock rule opens a folder with everything below: nothing inside can be closed again. So a run in a worktree gets the parts
+//! of the repository that git needs for a commit one by one, without hooks and settings; a run in the checkout itself gets all of
+//! it, `.git` included.
 
 mod places;
 pub(crate) mod untrusted;
@@ -24,27 +24,27 @@ use self::untrusted::MAX_GIT_FILE_BYTES;
 pub(crate) use places::expand;
 use places::{CACHES, DEVICES, TEMPORARY};
 
-/// What a run may write.
+/// The paths that a run may write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bounds {
-    /// Whatever the user may, and why.
+    /// Everything that the user may write, and the reason.
     Free(Free),
-    /// These files, and these folders with all that is in them.
+    /// These files, and these folders with everything below.
     Within(Vec<PathBuf>),
 }
 
-/// Why a run is not confined by us.
+/// Reason why the gateway does not confine a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Free {
-    /// Its permissions are full.
+    /// The model has `full` permissions.
     Full,
-    /// It is switched off for the model, or for all.
+    /// The sandbox is off for the model or for all models.
     Off,
-    /// Its CLI confines its tools itself, and cannot inside bounds of ours.
+    /// The CLI confines its tools itself, and its sandbox does not work inside ours.
     Own,
-    /// An executable of the provider protocol: a program of the user's own, not an agent's.
+    /// The provider is a protocol executable: a program of the user, not of an agent.
     Executable,
-    /// This machine cannot.
+    /// The kernel does not support it.
     Missing(Missing),
 }
 
@@ -60,23 +60,23 @@ impl fmt::Display for Free {
     }
 }
 
-/// What is known of a run when its bounds are drawn.
+/// Input for the bounds of a run.
 pub(crate) struct Scene<'a> {
-    /// What holds for a model that does not say.
+    /// Sandbox setting of models that do not set it.
     pub(crate) usual: Sandbox,
     pub(crate) model: &'a Model,
-    /// None for the built-in agent.
+    /// `None` for the built-in agent.
     pub(crate) recipe: Option<&'a Provider>,
-    /// The run's own environment, which says where its home and its caches are.
+    /// Environment of the run, with the locations of its home and caches.
     pub(crate) env: &'a [(OsString, OsString)],
-    /// Its workspace, and what of git's it needs.
+    /// The workspace, and the parts of the repository that git needs.
     pub(crate) workspace: Vec<PathBuf>,
-    /// What else it must write: a home that we gave it.
+    /// Further writable paths: a private home.
     pub(crate) own: Vec<PathBuf>,
 }
 
 impl Scene<'_> {
-    /// The bounds of the run; an error where it must have some and cannot.
+    /// The bounds of the run. Fails if the run must be confined and cannot be.
     pub(crate) fn bounds(&self) -> Result<Bounds, Failure> {
         let sandbox = self.model.sandbox.unwrap_or(self.usual);
         match (free(self.model, sandbox, self.recipe), sandbox) {
@@ -89,16 +89,16 @@ impl Scene<'_> {
         }
     }
 
-    /// The bounds as a program is started with them. Folders that a CLI makes for itself, for its state and its cache, are
-    /// there before: inside its bounds it could not make them.
+    /// The bounds in the form that a keeper applies. Creates the state and cache folders of the CLI, which it could not create inside
+    /// its bounds.
     ///
-    /// The workspace lies where earlier runs could write, and is pinned: a link that one of them left there opens nothing.
+    /// Earlier runs could write in the workspace, so its paths are pinned: a symlink that one of them left opens nothing.
     pub(crate) fn confinement(&self) -> Result<Option<Confinement>, Failure> {
         let Bounds::Within(writable) = self.bounds()? else { return Ok(None) };
         let (pinned, writable): (Vec<_>, Vec<_>) = writable.into_iter().partition(|path| self.workspace.contains(path));
         for folder in writable.iter().filter(|path| ends_in_slash(path)) {
-            // Where it cannot be made, the CLI says it better than we could.
-            let _tried = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            // If this fails, the CLI reports it with more context.
+            let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         }
         Ok(Some(Confinement { writable, pinned }))
     }
@@ -122,7 +122,7 @@ impl Scene<'_> {
     }
 }
 
-/// Why a run of the model is not confined by us; none if it is.
+/// Reason why the gateway does not confine a run of the model; `None` if it does.
 fn free(model: &Model, sandbox: Sandbox, recipe: Option<&Provider>) -> Option<Free> {
     match (model.permissions, sandbox, recipe) {
         (Permissions::Full, ..) => Some(Free::Full),
@@ -133,8 +133,8 @@ fn free(model: &Model, sandbox: Sandbox, recipe: Option<&Provider>) -> Option<Fr
     }
 }
 
-/// Permissions as the CLI is told them. Where the kernel confines the run to its workspace, `edit` includes commands. A CLI
-/// whose own sandbox does not work inside ours is then told that it may do anything: the kernel alone holds it.
+/// Permissions that the CLI gets as arguments. If the kernel confines the run to its workspace, `edit` includes commands. A CLI
+/// whose own sandbox does not work inside ours then gets all permissions, and only the kernel confines it.
 pub(crate) fn told(model: &Model, usual: Sandbox, recipe: &Provider) -> Told {
     let confined = free(model, model.sandbox.unwrap_or(usual), Some(recipe)).is_none();
     match (model.permissions, confined) {
@@ -146,7 +146,7 @@ pub(crate) fn told(model: &Model, usual: Sandbox, recipe: &Provider) -> Told {
     }
 }
 
-/// Who holds a run of the model to its permissions; none where there is nothing to hold.
+/// The layer that enforces the permissions of a run of the model; `None` if there is nothing to enforce.
 pub(crate) fn held(model: &Model, usual: Sandbox) -> Option<Held> {
     let recipe = match &model.backend {
         Backend::Api(_) => return None,
@@ -165,7 +165,7 @@ fn ends_in_slash(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
-/// What of a checkout is written: the folder, and if it is a worktree that git made, what it keeps of it elsewhere.
+/// Writable paths of a checkout: the folder and, for a linked worktree, the parts of its repository.
 pub(crate) fn checkout(repo: &Path) -> Vec<PathBuf> {
     let repo = &repo.canonicalize().unwrap_or_else(|_| repo.to_owned());
     let mut parts = vec![repo.clone()];
@@ -173,16 +173,16 @@ pub(crate) fn checkout(repo: &Path) -> Vec<PathBuf> {
     parts
 }
 
-/// What git writes for a commit in a worktree, beside the worktree: not the hooks, the settings, the checkout's own index
-/// and HEAD, nor another worktree's.
+/// Paths that git writes for a commit in a worktree, outside of the worktree. Excludes hooks, settings, the index and HEAD of the
+/// checkout, and other worktrees.
 pub(crate) fn of_worktree(registration: &Path) -> Vec<PathBuf> {
     let common = registration.parent().and_then(Path::parent).unwrap_or(registration);
     let shared = ["objects", "refs", "logs", "reftable", "lfs"].map(|part| common.join(part));
     [registration.to_owned()].into_iter().chain(shared).collect()
 }
 
-/// The folder that a repository keeps for this worktree of its. The worktree alone is not believed: an agent may have
-/// written there that it belongs to somebody's home. The repository must say so as well.
+/// The folder in which a repository registers this worktree. The worktree's own `.git` file is not enough: an agent may have made it
+/// point elsewhere. The repository must confirm it.
 fn linked(repo: &Path) -> Option<PathBuf> {
     let link = repo.join(".git");
     let read = |path: &Path| String::from_utf8(untrusted::read(path, MAX_GIT_FILE_BYTES).ok()?).ok();

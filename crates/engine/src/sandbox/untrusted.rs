@@ -1,4 +1,4 @@
-//! Files in places that an agent can write: a file may have become a link, a pipe, or something without an end.
+//! Access to files that an agent can write: a file may have been replaced by a symlink, a FIFO, or a file without end.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat2, unlinkat};
 
-/// The most that is read of a file in which git keeps a name or two.
+/// Maximum size of a git file that holds only names or paths.
 pub(crate) const MAX_GIT_FILE_BYTES: u64 = 64 * 1024;
 
-/// Reads a regular file of a bounded length. Never blocks on a pipe.
+/// Reads a regular file up to a size limit. Never blocks on a FIFO.
 pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut options = File::options();
     let nonblocking = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
@@ -25,8 +25,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes a new file in place of whatever has that name. Follows no link in its name; the folder must be trusted or
-/// [`real`].
+/// Replaces whatever has that name by a new file. Does not follow a symlink of that name; the folder must be trusted or [`real`].
 pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     match unlinkat(CWD, &new, AtFlags::empty()) {
@@ -37,7 +36,7 @@ pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     std::fs::rename(&new, path)
 }
 
-/// Appends to a file below a folder, and makes the folders between. A link on the way is an error.
+/// Appends to a file below a folder, and creates the folders between. A symlink on the way is an error.
 pub(crate) fn append(folder: &Path, file: &Path, text: &[u8]) -> io::Result<()> {
     let root = rustix::fs::open(folder, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
@@ -58,7 +57,7 @@ pub(crate) fn append(folder: &Path, file: &Path, text: &[u8]) -> io::Result<()> 
     file.write_all(text)
 }
 
-/// Whether a folder is there and is no link, nor reached through one.
+/// Whether a folder exists, and no component of its path is a symlink.
 pub(crate) fn real(folder: &Path) -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).is_ok()
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pipe_and_long_file_are_errors_when_read() {
+    fn reading_fails_when_the_file_is_a_fifo_or_too_long() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_appended_when_a_link_or_a_pipe_is_on_the_way() {
+    fn nothing_is_appended_when_a_symlink_or_fifo_is_on_the_way() {
         let folder = tempfile::tempdir().unwrap();
         let (inside, outside) = (folder.path().join("in"), folder.path().join("out"));
         fs::create_dir(&inside).unwrap();
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn link_in_place_of_a_file_is_replaced_and_not_followed() {
+    fn symlink_is_replaced_and_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let (mine, file) = (folder.path().join("mine"), folder.path().join("gitdir"));
         fs::write(&mine, "mine").unwrap();
