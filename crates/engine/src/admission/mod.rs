@@ -41,7 +41,7 @@ struct AdmissionShared {
 #[derive(Default)]
 struct AdmissionState {
     queue: SlotQueue,
-    /// QueuePlace requests, and how to notify them.
+    /// Waiting requests, and how to notify them.
     grants: HashMap<Ticket, oneshot::Sender<Permit>>,
     /// Moving average of the time that a slot is held.
     held: Option<Duration>,
