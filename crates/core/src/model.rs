@@ -11,8 +11,13 @@ use serde_json::{Map, Value};
 use crate::api::{Api, Llm};
 use crate::failure::{Category, Failure};
 use crate::limits::{Asked, Limits};
-use crate::provider::{Delivery, Offered, Permissions, Provider, SessionKind};
+use crate::provider::{Offered, Provider};
 use crate::turn::OnDisconnect;
+use crate::vocabulary::{Delivery, Permissions, SessionKind};
+
+// Alias for the users in other crates. TODO: import it from `vocabulary` there.
+#[doc(hidden)]
+pub use crate::vocabulary::Normalize;
 
 #[derive(Debug, Clone)]
 pub struct Model {
@@ -194,13 +199,4 @@ impl Backend {
             Self::Agent(_) => Ok(()),
         }
     }
-}
-
-/// What is done to a plain-text answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Normalize {
-    #[default]
-    None,
-    /// Only the last non-empty block, for CLIs that print their log before their answer.
-    LastBlock,
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::event::{Call, SessionId};
-use crate::provider::Form;
+use crate::vocabulary::Form;
 
 /// One request in our own words.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

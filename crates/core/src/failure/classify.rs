@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::Category;
+use super::category::Category;
 
 /// A provider's own wording and what it means.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -7,9 +7,9 @@
 
 use serde_json::{Value, json};
 
+use super::exchange::{Greeting, Meaning, PERMISSION_REFUSED};
 use super::rpc::{self, Message, Rpc};
-use super::{Greeting, Meaning, PERMISSION_REFUSED};
-use crate::provider::Permissions;
+use crate::vocabulary::Permissions;
 
 #[derive(Debug)]
 pub(super) struct Acp {

@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
+use super::exchange::{Greeting, Meaning};
 use super::rpc::{self, Message, Rpc};
-use super::{Greeting, Meaning};
-use crate::provider::Permissions;
+use crate::vocabulary::Permissions;
 
 #[derive(Debug)]
 pub(super) struct AppServer {

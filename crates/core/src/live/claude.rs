@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Greeting, Meaning, words};
-use crate::provider::Permissions;
+use super::exchange::{Greeting, Meaning, words};
+use crate::vocabulary::Permissions;
 
 /// The control requests of ours, by the id they are answered under.
 const GREETING: &str = "greeting";

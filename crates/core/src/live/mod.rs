@@ -21,60 +21,22 @@
 mod acp;
 mod app_server;
 mod claude;
+mod exchange;
 mod recipe;
 mod rpc;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::lines::{self, Lines};
-use crate::provider::Permissions;
+use crate::vocabulary::LiveProtocol;
+pub use exchange::Greeting;
+use exchange::Meaning;
+pub(crate) use exchange::PERMISSION_REFUSED;
 pub use recipe::{Modes, Recipe};
 
-/// Method of the note that follows a request for permission in what a decoder reads, when the request was refused: a CLI
-/// does not always say itself why it stops there.
-pub(crate) const PERMISSION_REFUSED: &str = "trunkline/permission_refused";
-
-/// What is spoken over a process's stdio.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Protocol {
-    /// Claude Code's `--input-format stream-json`.
-    Claude,
-    /// Codex's `app-server`.
-    AppServer,
-    /// The Agent Client Protocol.
-    Acp,
-}
-
-impl Protocol {
-    /// Its name in a recipe.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::AppServer => "app-server",
-            Self::Acp => "acp",
-        }
-    }
-}
-
-/// What a process is told before its first turn, beside its arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Greeting {
-    /// Where the conversation is about.
-    pub cwd: String,
-    /// The model, where it is not an argument.
-    pub model: Option<String>,
-    /// The protocol's name for what may be done without asking, where it is not an argument.
-    pub mode: Option<String>,
-    /// The model that it is to fail with once, before it is ready.
-    pub primer: Option<String>,
-    /// Standing instructions, where they are taken apart from the prompt.
-    pub system: Option<String>,
-    /// What is answered when it asks whether it may do something.
-    pub permissions: Permissions,
-}
+// Alias for the users in other crates. TODO: import it from `vocabulary` there.
+#[doc(hidden)]
+pub use crate::vocabulary::LiveProtocol as Protocol;
 
 /// Where a line is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,34 +77,20 @@ enum Speaker {
     Acp(acp::Acp),
 }
 
-/// What a speaker makes of one of the other side's messages.
-enum Meaning {
-    /// It is about the turn.
-    Said,
-    /// It is about the turn, which is over with it.
-    SaidLast,
-    /// It is about the turn, and so is this note of ours.
-    SaidWith(Value),
-    /// It was for us, or is about nothing.
-    Nothing,
-    Ready,
-    Broken(String),
-}
-
 impl Line {
     /// A line to a process that was just started, and what to write to it.
     #[must_use]
-    pub fn new(protocol: Protocol, greeting: Greeting) -> (Self, Vec<u8>) {
+    pub fn new(protocol: LiveProtocol, greeting: Greeting) -> (Self, Vec<u8>) {
         let (speaker, words) = match protocol {
-            Protocol::Claude => {
+            LiveProtocol::Claude => {
                 let (claude, words) = claude::Claude::greet(greeting);
                 (Speaker::Claude(claude), words)
             }
-            Protocol::AppServer => {
+            LiveProtocol::AppServer => {
                 let (server, words) = app_server::AppServer::greet(greeting);
                 (Speaker::AppServer(server), words)
             }
-            Protocol::Acp => {
+            LiveProtocol::Acp => {
                 let (acp, words) = acp::Acp::greet(greeting);
                 (Speaker::Acp(acp), words)
             }
@@ -248,13 +196,6 @@ impl Line {
 fn pass(line: &str, heard: &mut Heard) {
     heard.said.extend_from_slice(line.as_bytes());
     heard.said.push(b'\n');
-}
-
-/// A message as the bytes of its line.
-fn words(message: &Value) -> Vec<u8> {
-    let mut bytes = message.to_string().into_bytes();
-    bytes.push(b'\n');
-    bytes
 }
 
 #[cfg(test)]

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::Protocol;
-use crate::provider::{Inert, Permissions, UsageScope};
+use crate::vocabulary::{Inert, LiveProtocol, Permissions, UsageScope};
 
 /// How a provider is kept, and what it is told in which way: a placeholder of its arguments is fixed when it starts, and
 /// so is all that its protocol takes only in the greeting.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    pub protocol: Protocol,
+    pub protocol: LiveProtocol,
     pub args: Vec<Vec<String>>,
     #[serde(default)]
     pub modes: Modes,

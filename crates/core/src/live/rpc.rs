@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::words;
+use super::exchange::words;
 
 /// How a side writes its messages, and the number of the last request.
 #[derive(Debug)]

@@ -4,11 +4,12 @@ mod any_bytes;
 mod permission;
 mod recordings;
 
+use super::exchange::words;
 use super::*;
 use crate::event::Event;
-use crate::model::Normalize;
 use crate::parse::{Conclusion, Decoder, Ending};
-use crate::provider::{self, Form};
+use crate::provider;
+use crate::vocabulary::{Form, Normalize, Permissions};
 
 /// The decoder of a provider's turn.
 fn decoder(provider: &str) -> Decoder {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::event::{Finish, Usage};
 use crate::failure::Category;
 use crate::live::PERMISSION_REFUSED;
+use crate::parse::acp_calls::{Call, State};
 use crate::parse::fields::{nested, text_of, usage};
 use crate::parse::transcript::{Fault, Transcript};
 
@@ -17,32 +18,6 @@ const MODE_UPDATE: &str = "[MODE_UPDATE]";
 
 /// Tool calls that are remembered between their announcement and their end.
 const MAX_CALLS: usize = 256;
-
-/// State of a turn beside its transcript.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    calls: Vec<Call>,
-    /// The refused permission after which the agent has said nothing yet.
-    refused: Option<String>,
-    thought_chars: u64,
-}
-
-#[derive(Debug)]
-struct Call {
-    id: String,
-    name: String,
-    input: Value,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// The model is still writing its arguments.
-    Announced,
-    Running,
-    /// Kept, because some agents report the failure of a refused call and some do not.
-    Over,
-}
 
 pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
     if value.get("jsonrpc").is_none() {

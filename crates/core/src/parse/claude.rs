@@ -9,9 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::event::{Finish, Usage};
-use crate::parse::MAX_ANSWER;
 use crate::parse::fields::{text_of, usage};
-use crate::parse::transcript::{Fault, Of, Transcript};
+use crate::parse::transcript::{Fault, MAX_ANSWER, Of, Transcript};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

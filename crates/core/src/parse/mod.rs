@@ -5,10 +5,12 @@
 //! object over many lines, an array; if no JSON event was seen, the whole output is the answer.
 
 mod acp;
+mod acp_calls;
 mod app_server;
 mod ax;
 mod claude;
 mod codex;
+mod conclusion;
 mod dialect;
 mod fields;
 mod gemini;
@@ -18,160 +20,23 @@ mod text;
 mod transcript;
 mod verdict;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-
 use crate::ansi;
-use crate::event::{Answer, Call, Event, Finish, SessionId, Usage};
-use crate::failure::{Category, Failure, Rule};
+use crate::event::Event;
+use crate::failure::Category;
 use crate::lines::{Line, Lines};
-use crate::live;
-use crate::model::Normalize;
 use crate::phase::Phase;
-use crate::provider::Form;
+use crate::vocabulary::Form;
+pub use conclusion::{Conclusion, Context, Ending};
 use dialect::Dialect;
+pub use transcript::MAX_ANSWER;
 use transcript::Transcript;
 
-/// The longest answer that is kept.
-pub const MAX_ANSWER: usize = 64 * 1024 * 1024;
+// Alias for the users in other crates. TODO: import it from `vocabulary` there.
+#[doc(hidden)]
+pub use crate::vocabulary::Format;
 
 /// The most that is read of a protocol executable before its first word of the protocol.
 const MAX_NOISE: usize = 8 * 1024 * 1024;
-
-/// A dialect: what a CLI's standard output looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Format {
-    Claude,
-    Codex,
-    Gemini,
-    Qwen,
-    Opencode,
-    Ax,
-    /// Plain text: the whole output is the answer.
-    Text,
-    /// One JSON object with the answer in a well-known field.
-    Json,
-    /// JSON lines of the common event types.
-    StreamJson,
-    /// What an executable of the provider protocol prints.
-    Protocol,
-}
-
-impl Format {
-    pub const ALL: [Self; 10] = [
-        Self::Claude,
-        Self::Codex,
-        Self::Gemini,
-        Self::Qwen,
-        Self::Opencode,
-        Self::Ax,
-        Self::Text,
-        Self::Json,
-        Self::StreamJson,
-        Self::Protocol,
-    ];
-
-    /// Its name in a recipe.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Gemini => "gemini",
-            Self::Qwen => "qwen",
-            Self::Opencode => "opencode",
-            Self::Ax => "ax",
-            Self::Text => "text",
-            Self::Json => "json",
-            Self::StreamJson => "stream-json",
-            Self::Protocol => "protocol",
-        }
-    }
-
-    /// Whether its decoder understands a process that is kept and speaks this protocol.
-    #[must_use]
-    pub const fn reads(self, protocol: live::Protocol) -> bool {
-        match (protocol, self) {
-            (live::Protocol::Claude, Self::Claude | Self::Qwen | Self::StreamJson)
-            | (live::Protocol::AppServer, Self::Codex)
-            | (
-                live::Protocol::Acp,
-                Self::Claude | Self::Codex | Self::Gemini | Self::Qwen | Self::Opencode | Self::Ax | Self::StreamJson,
-            ) => true,
-            (
-                live::Protocol::Claude,
-                Self::Codex | Self::Gemini | Self::Opencode | Self::Ax | Self::Text | Self::Json | Self::Protocol,
-            )
-            | (
-                live::Protocol::AppServer,
-                Self::Claude
-                | Self::Gemini
-                | Self::Qwen
-                | Self::Opencode
-                | Self::Ax
-                | Self::Text
-                | Self::Json
-                | Self::StreamJson
-                | Self::Protocol,
-            )
-            | (live::Protocol::Acp, Self::Text | Self::Json | Self::Protocol) => false,
-        }
-    }
-}
-
-/// What a decoder must know beside the bytes.
-#[derive(Debug, Clone, Default)]
-pub struct Context {
-    /// Who printed it, for messages.
-    pub program: String,
-    pub rules: Vec<Rule>,
-    pub noise: Vec<String>,
-    pub normalize: Normalize,
-    /// How it was asked to print. Of the whole form, the exit status has the last word.
-    pub form: Form,
-}
-
-/// How the process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending<'a> {
-    Code(i32),
-    Signal(i32),
-    /// It was stopped for time: the limit that fired, in words.
-    TimedOut(&'a str),
-    /// It was stopped because nobody wants the answer any more.
-    Cancelled,
-    /// It was not waited for: its last event had come.
-    Open,
-}
-
-/// What a whole output came to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Conclusion {
-    /// Events that only the end brought out.
-    pub events: Vec<Event>,
-    /// The final message; after a failure, what there was of it.
-    pub content: String,
-    pub usage: Usage,
-    pub finish: Finish,
-    pub session: Option<SessionId>,
-    pub failure: Option<Failure>,
-    /// Calls that the client is asked to make.
-    pub calls: Vec<Call>,
-    /// What it said about its answer.
-    pub metadata: Map<String, Value>,
-}
-
-impl Conclusion {
-    /// The answer, or why there is none.
-    pub fn result(self) -> Result<Answer, Failure> {
-        let Self { content, usage, finish, calls, metadata, failure, .. } = self;
-        match failure {
-            Some(failure) => Err(failure),
-            None => Ok(Answer { calls, metadata, ..Answer::new(content, usage, finish) }),
-        }
-    }
-}
 
 /// Reads what one process prints.
 #[derive(Debug)]

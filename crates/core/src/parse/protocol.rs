@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::event::{Finish, Usage};
 use crate::parse::transcript::{Fault, Transcript};
+use calls::kind;
 
 #[derive(Debug, Default)]
 pub(super) struct Protocol {
@@ -109,17 +110,6 @@ fn check_types(value: &Value) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    }
 }
 
 /// The reason to stop that fits the calls: a client waits for calls that never come, or overlooks those that did.

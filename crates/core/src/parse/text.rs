@@ -1,9 +1,8 @@
 //! Plain text: the whole output is the answer, shown as it comes.
 
 use crate::lines::TextCarry;
-use crate::model::Normalize;
-use crate::parse::MAX_ANSWER;
-use crate::parse::transcript::Transcript;
+use crate::parse::transcript::{MAX_ANSWER, Transcript};
+use crate::vocabulary::Normalize;
 
 #[derive(Debug)]
 pub(super) struct Text {

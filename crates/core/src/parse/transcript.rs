@@ -11,8 +11,11 @@ use serde_json::{Map, Value};
 use crate::ansi::Ansi;
 use crate::event::{Call, Event, Finish, SessionId, Usage};
 use crate::failure::Category;
-use crate::parse::{MAX_ANSWER, acp};
+use crate::parse::acp_calls::Progress;
 use crate::phase::{Phase, Phases};
+
+/// The longest answer that is kept.
+pub const MAX_ANSWER: usize = 64 * 1024 * 1024;
 
 /// The most of a tool's output that an event carries.
 const MAX_TOOL_OUTPUT: usize = 64 * 1024;
@@ -83,7 +86,7 @@ pub(super) struct Transcript {
     pub(super) echo: String,
     /// The latest time stamp the CLI printed, in seconds since the epoch.
     pub(super) now: Option<i64>,
-    pub(super) acp: acp::Progress,
+    pub(super) acp: Progress,
 }
 
 #[derive(Debug, Default)]

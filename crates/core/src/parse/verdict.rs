@@ -7,8 +7,9 @@ use serde_json::Value;
 use crate::ansi;
 use crate::event::{Event, Finish, SessionId, Usage};
 use crate::failure::{Category, Failure, classify, classify_session, retry_after};
+use crate::parse::conclusion::{Conclusion, Context, Ending};
+use crate::parse::fields;
 use crate::parse::transcript::{Fault, Transcript, bounded};
-use crate::parse::{Conclusion, Context, Ending, fields};
 
 /// What a CLI that prints nothing and succeeds is said to have answered.
 const NO_OUTPUT: &str = "No output from CLI.";

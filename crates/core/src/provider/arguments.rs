@@ -5,7 +5,6 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::Deserializer;
 
-use super::{Delivery, Provider};
 use crate::near::near;
 
 /// Names that may stand in braces in an argument.
@@ -64,26 +63,16 @@ fn words_in_braces(arg: &str) -> Vec<&str> {
     words.filter(is_name).collect()
 }
 
-impl Provider {
-    /// The words in braces of its arguments, in all of its forms, that are no placeholders.
-    #[must_use]
-    pub fn no_placeholders(&self) -> Vec<NoPlaceholder> {
-        if self.prompt == Delivery::Request {
-            return Vec::new();
-        }
-        let live = self.live.iter().flat_map(|live| &live.args);
-        let groups = self.args.iter().chain(self.whole.iter().flatten()).chain(live);
-        no_placeholders(groups.flatten().map(String::as_str))
-    }
+/// Whether an argument of these groups has a place for `{name}`.
+pub(super) fn has_place(groups: &[Vec<String>], name: &str) -> bool {
+    groups.iter().flatten().any(|arg| placeholder(arg) == Some(name))
+}
 
-    /// The same, with the prompt as the last argument where it is to be one and none has a place for it.
-    pub(super) fn with_a_place_for_the_prompt(mut self) -> Self {
-        if self.loses_the_prompt() {
-            let groups = std::iter::once(&mut self.args).chain(self.whole.as_mut());
-            groups.for_each(|groups| groups.push(vec!["{prompt}".to_owned()]));
-        }
-        self
-    }
+/// The name inside the first `{…}` of an argument.
+pub(super) fn placeholder(arg: &str) -> Option<&str> {
+    let (_, rest) = arg.split_once('{')?;
+    let (name, _) = rest.split_once('}')?;
+    PLACEHOLDERS.contains(&name).then_some(name)
 }
 
 /// Groups of arguments; one that is written without its brackets is a group of its own.

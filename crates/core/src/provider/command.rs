@@ -1,8 +1,49 @@
 //! A recipe and the values of a run, rendered as a command line. Pure: no `PATH` look-up, no I/O.
 
-use super::{CommandLine, Delivery, Form, Inert, MAX_ARGUMENT, PLACEHOLDERS, Provider, Values, has_place};
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use super::arguments::{has_place, placeholder};
+use super::recipe::Provider;
 use crate::failure::{Category, Failure};
 use crate::live;
+use crate::vocabulary::{Delivery, Form, Told};
+
+/// The longest single argument Linux takes, less its terminating NUL.
+pub const MAX_ARGUMENT: usize = 131_071;
+
+/// The values of one run that a recipe's placeholders stand for.
+#[derive(Debug, Clone, Default)]
+pub struct Values<'a> {
+    pub prompt: &'a str,
+    /// The same as a request of the provider protocol.
+    pub request: &'a str,
+    pub cwd: &'a str,
+    pub model: Option<&'a str>,
+    pub session: Option<&'a str>,
+    pub max_turns: Option<u32>,
+    pub max_tokens: Option<NonZeroU64>,
+    pub tools: &'a [String],
+    pub system_file: Option<&'a str>,
+    pub images: &'a [String],
+    pub permissions: Told,
+    /// The folder of the recipe's own files.
+    pub files: Option<&'a str>,
+    /// The user's home folder.
+    pub home: Option<&'a str>,
+    /// The model's own additional arguments.
+    pub extra: &'a [String],
+}
+
+/// A rendered command line. The program is a name still, not a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandLine {
+    pub program: String,
+    pub args: Vec<String>,
+    pub stdin: Option<String>,
+    /// What is set on top of the inherited environment.
+    pub env: BTreeMap<String, String>,
+}
 
 impl Provider {
     /// Renders one turn as a command line. Pure: no `PATH` look-up, no I/O.
@@ -117,18 +158,6 @@ impl Provider {
     }
 }
 
-impl Inert {
-    /// The prompt as a CLI takes it for text.
-    #[must_use]
-    pub fn text(self, prompt: &str) -> String {
-        let mut text = if self.at { escape_at(prompt) } else { prompt.to_owned() };
-        if self.slash && text.starts_with('/') {
-            text.insert(0, '\n');
-        }
-        text
-    }
-}
-
 impl Values<'_> {
     fn of(&self, name: &str, prompt: &str) -> Vec<String> {
         let one = |value: Option<&str>| value.map(str::to_owned).into_iter().collect();
@@ -147,25 +176,4 @@ impl Values<'_> {
             _ => Vec::new(),
         }
     }
-}
-
-/// The name inside the first `{…}` of an argument.
-pub(super) fn placeholder(arg: &str) -> Option<&str> {
-    let (_, rest) = arg.split_once('{')?;
-    let (name, _) = rest.split_once('}')?;
-    PLACEHOLDERS.contains(&name).then_some(name)
-}
-
-/// Puts a backslash before each `@` that has none.
-fn escape_at(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len() + 8);
-    let mut previous = ' ';
-    for c in text.chars() {
-        if c == '@' && previous != '\\' {
-            escaped.push('\\');
-        }
-        escaped.push(c);
-        previous = c;
-    }
-    escaped
 }

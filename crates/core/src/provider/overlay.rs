@@ -7,12 +7,13 @@ use std::num::NonZeroU64;
 
 use serde::Deserialize;
 
-use super::{
-    Delivery, Grant, Home, Inert, Login, Offered, Provider, SessionKind, SettingsFile, StopSignal, UsageScope,
-};
+use super::login::Login;
+use super::offered::Offered;
+use super::permissions::Grant;
+use super::recipe::{Home, Provider, SettingsFile};
 use crate::failure::Rule;
 use crate::live;
-use crate::parse::Format;
+use crate::vocabulary::{Delivery, Format, Inert, SessionKind, StopSignal, UsageScope};
 
 /// The fields of a [`Provider`] that were written; the others stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -157,42 +158,6 @@ impl Overlay {
     }
 }
 
-impl Provider {
-    /// Whether the prompt would go nowhere: it is to be an argument, and no argument has a place for it.
-    #[must_use]
-    pub fn loses_the_prompt(&self) -> bool {
-        self.prompt == Delivery::Arg && !self.takes("prompt")
-    }
-}
-
-/// A recipe whose decoder cannot read its kept process: a warm turn would never end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("format {:?} cannot read the protocol {:?} of `live`", .format.name(), .protocol.name())]
-pub struct UnreadableLive {
-    pub format: Format,
-    pub protocol: live::Protocol,
-}
-
-impl UnreadableLive {
-    /// The way out of it.
-    #[must_use]
-    pub fn hint(&self) -> String {
-        let fit = Format::ALL.into_iter().filter(|format| format.reads(self.protocol)).map(Format::name);
-        format!("use one of the formats {}, or remove `live`", fit.collect::<Vec<_>>().join(", "))
-    }
-}
-
-impl Provider {
-    /// Checks that the decoder of its format understands what it prints when it is kept.
-    pub fn check_live(&self) -> Result<(), UnreadableLive> {
-        let format = self.format;
-        match self.live.as_ref().map(|live| live.protocol).filter(|protocol| !format.reads(*protocol)) {
-            Some(protocol) => Err(UnreadableLive { format, protocol }),
-            None => Ok(()),
-        }
-    }
-}
-
 fn set<T>(field: &mut T, written: Option<T>) {
     if let Some(written) = written {
         *field = written;
@@ -201,8 +166,9 @@ fn set<T>(field: &mut T, written: Option<T>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BUILT_IN, Told, built_in, plain};
+    use super::super::{BUILT_IN, UnreadableLive, built_in, plain};
     use super::*;
+    use crate::vocabulary::{LiveProtocol, Told};
 
     fn overlay(toml: &str) -> Overlay {
         toml::from_str(toml).unwrap()
@@ -258,7 +224,7 @@ mod tests {
     #[test]
     fn a_kept_process_is_refused_when_the_format_cannot_read_its_protocol() {
         let mut refused = Vec::new();
-        for protocol in [live::Protocol::Claude, live::Protocol::AppServer, live::Protocol::Acp] {
+        for protocol in [LiveProtocol::Claude, LiveProtocol::AppServer, LiveProtocol::Acp] {
             for format in Format::ALL {
                 let toml = format!(
                     "format = {:?}\nprogram = 'x'\n[live]\nprotocol = {:?}\nargs = []",
@@ -284,7 +250,7 @@ mod tests {
         }
         let plain_gemini = overlay("format = 'text'").over(built_in().remove("gemini").unwrap());
         assert_eq!(plain_gemini.live, None, "a recipe's own way to stay goes with its format");
-        let error = UnreadableLive { format: Format::Text, protocol: live::Protocol::AppServer };
+        let error = UnreadableLive { format: Format::Text, protocol: LiveProtocol::AppServer };
         assert_eq!(error.to_string(), "format \"text\" cannot read the protocol \"app-server\" of `live`");
         assert_eq!(error.hint(), "use one of the formats codex, or remove `live`");
     }

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
+use super::arguments::placeholder;
 use super::*;
+use crate::failure::Category;
 
 fn values<'a>(prompt: &'a str) -> Values<'a> {
     Values { prompt, cwd: "/repo", ..Values::default() }

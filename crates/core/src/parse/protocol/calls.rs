@@ -2,10 +2,8 @@
 
 use serde_json::Value;
 
-use super::kind;
 use crate::event::{Call, Event};
-use crate::parse::MAX_ANSWER;
-use crate::parse::transcript::Transcript;
+use crate::parse::transcript::{MAX_ANSWER, Transcript};
 
 /// The most calls of one answer.
 const MAX_CALLS: usize = 128;
@@ -99,5 +97,17 @@ fn arguments(function: &Value, path: &str) -> Result<String, String> {
         Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_))) => {
             Err(format!("`{path}.arguments` is {}, not a string or an object", kind(other)))
         }
+    }
+}
+
+/// The type of a JSON value, with its article.
+pub(super) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
     }
 }

@@ -6,6 +6,7 @@ use super::super::*;
 use super::FORMATS;
 use crate::failure::Category;
 use crate::provider;
+use crate::vocabulary::Normalize;
 
 /// The output of a CLI and what its content is.
 const ANSWERS: [(&[Format], &str, &str); 9] = [

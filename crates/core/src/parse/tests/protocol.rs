@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::*;
+use crate::event::{Call, Finish};
 use crate::failure::Category;
 
 struct Read {

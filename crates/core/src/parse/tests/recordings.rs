@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::*;
 use crate::provider;
+use crate::vocabulary::Normalize;
 
 /// A recording: what a real CLI printed and how it ended.
 struct Recording {

@@ -3,6 +3,7 @@
 use super::super::*;
 use super::FORMATS;
 use crate::failure::Category;
+use crate::vocabulary::Normalize;
 
 fn run(format: Format, stdout: &str, ending: Ending<'_>) -> (String, Conclusion) {
     let mut decoder = Decoder::new(format, Context { program: "cli".into(), ..Context::default() });
