@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::api::{Api, Llm};
 use crate::failure::{Category, Failure};
 use crate::limits::{Asked, Limits};
-use crate::provider::{Offered, Provider};
+use crate::provider::{Offered, Placeholder, Provider};
 use crate::turn::OnDisconnect;
 use crate::vocabulary::{Delivery, Permissions, SessionKind};
 
@@ -88,7 +88,9 @@ impl Model {
             keep_worktree: false,
             log_helpers: false,
             forbid_helpers: false,
-            upstream: recipe.filter(|recipe| recipe.takes("model")).and_then(|recipe| recipe.default_model.clone()),
+            upstream: recipe
+                .filter(|recipe| recipe.has_placeholder(Placeholder::Model))
+                .and_then(|recipe| recipe.default_model.clone()),
             offered: recipe.map(|recipe| recipe.models.clone()).unwrap_or_default(),
             max_tokens: recipe.and_then(|recipe| recipe.max_tokens),
             permissions: Permissions::default(),
@@ -175,7 +177,7 @@ impl Backend {
     #[must_use]
     pub fn takes_images(&self) -> bool {
         match self {
-            Self::Program(provider) => provider.takes("image"),
+            Self::Program(provider) => provider.has_placeholder(Placeholder::Image),
             Self::Api(_) | Self::Agent(_) => true,
         }
     }

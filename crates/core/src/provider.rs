@@ -15,9 +15,9 @@ mod recipe;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use crate::parse::Format;
 use crate::protocol;
-use crate::vocabulary::Format;
-pub use arguments::{NoPlaceholder, PLACEHOLDERS, no_placeholders};
+pub use arguments::{NoPlaceholder, Placeholder, no_placeholders};
 pub use checks::UnreadableLive;
 pub use command::{CommandLine, MAX_ARGUMENT, Values};
 pub use login::{Credentials, Login};
@@ -25,6 +25,10 @@ pub use offered::Offered;
 pub use overlay::{Grants, Overlay};
 pub use permissions::{Grant, PermissionTable};
 pub use recipe::{Home, Provider, SettingsFile};
+
+// TODO: use `Placeholder` in other crates.
+#[doc(hidden)]
+pub const PLACEHOLDERS: [&str; Placeholder::NAMES.len()] = Placeholder::NAMES;
 
 // Aliases for the users in other crates. TODO: import these from `vocabulary` there.
 #[doc(hidden)]
@@ -51,7 +55,7 @@ pub fn plain(name: &str, program: &str, args: &[String], format: Format) -> Prov
     provider.format = format;
     provider.quiet = true;
     provider.args = args.iter().map(|arg| vec![arg.clone()]).collect();
-    if provider.takes("prompt") {
+    if provider.has_placeholder(Placeholder::Prompt) {
         provider.prompt = Delivery::Arg;
     }
     provider

@@ -42,8 +42,11 @@ pub enum OnDisconnect {
 }
 
 /// Who asks, in a word that says nothing else about them: `local`, or the digest of a key.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Owner(String);
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Owner {
+    /// None for the local user.
+    key: Option<String>,
+}
 
 impl Owner {
     const LOCAL: &str = "local";
@@ -51,30 +54,24 @@ impl Owner {
     /// The holder of a key, by its digest in hexadecimal.
     #[must_use]
     pub fn of_key(digest: &str) -> Self {
-        Self(format!("key-{digest}"))
+        Self { key: Some(format!("key-{digest}")) }
     }
 
     /// The owner of that name, as [`as_str`](Self::as_str) gave it.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        Self(name.to_owned())
+        Self { key: (name != Self::LOCAL).then(|| name.to_owned()) }
     }
 
     /// Whoever uses this machine as the gateway's own user, and needs no key.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        self.0 == Self::LOCAL
+        self.key.is_none()
     }
 
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Default for Owner {
-    fn default() -> Self {
-        Self(Self::LOCAL.to_owned())
+        self.key.as_deref().unwrap_or(Self::LOCAL)
     }
 }
 

@@ -1,13 +1,13 @@
 //! The small types that all of this crate shares: levels, kinds and modes. They stand below everything else here: this
 //! module imports nothing of the crate.
 
-mod format;
 mod inert;
+mod names;
 
 use serde::{Deserialize, Serialize};
 
-pub use format::{Format, LiveProtocol};
 pub use inert::Inert;
+pub(crate) use names::named_enum;
 
 /// Level of what an agent may do without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]

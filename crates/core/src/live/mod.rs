@@ -22,21 +22,22 @@ mod acp;
 mod app_server;
 mod claude;
 mod exchange;
+mod protocol;
 mod recipe;
 mod rpc;
 
 use serde_json::Value;
 
 use crate::lines::{self, Lines};
-use crate::vocabulary::LiveProtocol;
 pub use exchange::Greeting;
 use exchange::Meaning;
 pub(crate) use exchange::PERMISSION_REFUSED;
+pub use protocol::LiveProtocol;
 pub use recipe::{Modes, Recipe};
 
-// Alias for the users in other crates. TODO: import it from `vocabulary` there.
+// Alias for the users in other crates. TODO: rename it there.
 #[doc(hidden)]
-pub use crate::vocabulary::LiveProtocol as Protocol;
+pub use protocol::LiveProtocol as Protocol;
 
 /// Where a line is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::vocabulary::{Inert, LiveProtocol, Permissions, UsageScope};
+use super::protocol::LiveProtocol;
+use crate::vocabulary::{Inert, Permissions, UsageScope};
 
 /// How a provider is kept, and what it is told in which way: a placeholder of its arguments is fixed when it starts, and
 /// so is all that its protocol takes only in the greeting.

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use crate::failure::Category;
-use crate::parse::codex;
+use crate::parse::codex::{self, ItemStage};
 use crate::parse::fields::usage;
 use crate::parse::transcript::{Fault, Of, Transcript};
 
@@ -46,10 +46,8 @@ impl AppServer {
                 }
                 transcript.thinking(field("delta"));
             }
-            "item/started" | "item/completed" => {
-                let event = if method == "item/started" { "item.started" } else { "item.completed" };
-                self.item(event, params.get("item").unwrap_or(&Value::Null), transcript);
-            }
+            "item/started" => self.item(ItemStage::Started, params.get("item").unwrap_or(&Value::Null), transcript),
+            "item/completed" => self.item(ItemStage::Completed, params.get("item").unwrap_or(&Value::Null), transcript),
             "turn/plan/updated" => {
                 let steps = params.get("plan").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
                 let step = |step: &Value| {
@@ -57,7 +55,7 @@ impl AppServer {
                     json!({"text": step.get("step"), "completed": done})
                 };
                 let items: Vec<Value> = steps.iter().map(step).collect();
-                codex::read_item("item.updated", &json!({"type": "todo_list", "items": items}), transcript);
+                codex::read_item(ItemStage::Updated, &json!({"type": "todo_list", "items": items}), transcript);
             }
             "thread/tokenUsage/updated" => {
                 if let Some(total) = params.pointer("/tokenUsage/total").map(snake_case).as_ref().and_then(usage) {
@@ -72,21 +70,21 @@ impl AppServer {
         true
     }
 
-    fn item(&self, event: &str, item: &Value, transcript: &mut Transcript) {
+    fn item(&self, stage: ItemStage, item: &Value, transcript: &mut Transcript) {
         let item = snake_case(item);
         let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
         match field("type") {
             "user_message" | "hook_prompt" | "context_compaction" => {}
-            "agent_message" if event == "item.completed" => {
+            "agent_message" if stage == ItemStage::Completed => {
                 transcript.whole(Of::Message(Some(field("id"))), field("text"));
             }
-            "reasoning" if event == "item.completed" && !self.thought.contains(field("id")) => {
+            "reasoning" if stage == ItemStage::Completed && !self.thought.contains(field("id")) => {
                 for part in item.get("summary").and_then(Value::as_array).into_iter().flatten() {
                     transcript.thinking(part.as_str().unwrap_or_default());
                 }
             }
             "agent_message" | "reasoning" => {}
-            _ => codex::read_item(event, &item, transcript),
+            _ => codex::read_item(stage, &item, transcript),
         }
     }
 }

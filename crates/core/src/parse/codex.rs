@@ -9,6 +9,14 @@ use serde_json::Value;
 use crate::parse::fields::{error, nested, text_of, usage};
 use crate::parse::transcript::{Fault, Transcript};
 
+/// What an event reports of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ItemStage {
+    Started,
+    Updated,
+    Completed,
+}
+
 pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
     let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
     match kind {
@@ -21,10 +29,9 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
             let Some(text) = value.get("content").and_then(text_of) else { return false };
             transcript.text(&text);
         }
-        "item.started" | "item.updated" | "item.completed" => {
-            let Some(item) = value.get("item") else { return false };
-            read_item(kind, item, transcript);
-        }
+        "item.started" => return read_item_of(value, ItemStage::Started, transcript),
+        "item.updated" => return read_item_of(value, ItemStage::Updated, transcript),
+        "item.completed" => return read_item_of(value, ItemStage::Completed, transcript),
         "error" => {
             // With a message of its own it is not terminal: each retry prints one.
             if let Some(text) = value.get("message").and_then(Value::as_str) {
@@ -63,9 +70,15 @@ pub(super) fn fault(text: &str) -> Fault {
     whole_body.then(|| nested(text)).flatten().unwrap_or_else(|| Fault { text: text.to_owned(), ..Fault::default() })
 }
 
-pub(super) fn read_item(event: &str, item: &Value, transcript: &mut Transcript) {
+fn read_item_of(event: &Value, stage: ItemStage, transcript: &mut Transcript) -> bool {
+    let Some(item) = event.get("item") else { return false };
+    read_item(stage, item, transcript);
+    true
+}
+
+pub(super) fn read_item(stage: ItemStage, item: &Value, transcript: &mut Transcript) {
     let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
-    let done = event == "item.completed";
+    let done = stage == ItemStage::Completed;
     let kind = if field("type").is_empty() { field("item_type") } else { field("type") };
     match kind {
         "agent_message" | "assistant_message" | "" if done => {
@@ -83,7 +96,7 @@ pub(super) fn read_item(event: &str, item: &Value, transcript: &mut Transcript) 
         // A warning: unknown model, ignored setting, another transport.
         "error" => transcript.notice(field("message")),
         "todo_list" => transcript.notice(todo(item)),
-        _ if event == "item.started" => transcript.tool_started(field("id"), tool_name(item), tool_input(item)),
+        _ if stage == ItemStage::Started => transcript.tool_started(field("id"), tool_name(item), tool_input(item)),
         _ if done => finish_tool(item, transcript),
         _ => {}
     }

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::format::Format;
 use super::transcript::Transcript;
 use super::{acp, app_server, ax, claude, codex, fields, gemini, opencode, protocol};
 use crate::event::Event;
-use crate::vocabulary::Format;
 
 #[derive(Debug)]
 pub(super) enum Dialect {

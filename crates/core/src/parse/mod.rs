@@ -13,6 +13,7 @@ mod codex;
 mod conclusion;
 mod dialect;
 mod fields;
+mod format;
 mod gemini;
 mod opencode;
 mod protocol;
@@ -28,12 +29,9 @@ use crate::phase::Phase;
 use crate::vocabulary::Form;
 pub use conclusion::{Conclusion, Context, Ending};
 use dialect::Dialect;
+pub use format::Format;
 pub use transcript::MAX_ANSWER;
 use transcript::Transcript;
-
-// Alias for the users in other crates. TODO: import it from `vocabulary` there.
-#[doc(hidden)]
-pub use crate::vocabulary::Format;
 
 /// The most that is read of a protocol executable before its first word of the protocol.
 const MAX_NOISE: usize = 8 * 1024 * 1024;

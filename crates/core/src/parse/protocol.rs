@@ -99,17 +99,16 @@ fn metadata(value: &Value) -> Map<String, Value> {
 
 /// Refuses members whose type is not the protocol's; null is the same as none.
 fn check_types(value: &Value) -> Result<(), String> {
-    for (name, wanted) in
-        [("content", "a string"), ("delta", "a string"), ("finish_reason", "a string"), ("done", "a boolean")]
-    {
-        match value.get(name) {
-            None | Some(Value::Null) => {}
-            Some(Value::String(_)) if wanted == "a string" => {}
-            Some(Value::Bool(_)) if wanted == "a boolean" => {}
-            Some(other) => return Err(format!("`{name}` is {}, not {wanted}", kind(other))),
-        }
+    const STRINGS: [&str; 3] = ["content", "delta", "finish_reason"];
+    let wrong = |name: &str, wanted: &str, fits: fn(&Value) -> bool| {
+        let other = value.get(name).filter(|value| !value.is_null() && !fits(value))?;
+        Some(format!("`{name}` is {}, not {wanted}", kind(other)))
+    };
+    let not_a_string = STRINGS.iter().find_map(|name| wrong(name, "a string", Value::is_string));
+    match not_a_string.or_else(|| wrong("done", "a boolean", Value::is_boolean)) {
+        Some(wrong) => Err(wrong),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The reason to stop that fits the calls: a client waits for calls that never come, or overlooks those that did.

@@ -6,13 +6,47 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 
 use crate::near::near;
+use crate::vocabulary::named_enum;
 
-/// Names that may stand in braces in an argument.
-pub const PLACEHOLDERS: [&str; 11] =
-    ["prompt", "cwd", "model", "session", "max_turns", "max_tokens", "tool", "system_file", "image", "files", "home"];
+named_enum! {
+    /// Name that may stand in braces in an argument.
+    pub enum Placeholder {
+        Prompt = "prompt",
+        Cwd = "cwd",
+        Model = "model",
+        Session = "session",
+        MaxTurns = "max_turns",
+        MaxTokens = "max_tokens",
+        Tool = "tool",
+        SystemFile = "system_file",
+        Image = "image",
+        Files = "files",
+        Home = "home",
+    }
+}
 
-/// Names that may stand in braces alone in a group.
-const WHOLE_GROUPS: [&str; 2] = ["permissions", "extra"];
+named_enum! {
+    /// Name that may stand in braces alone in a group: it stands for a whole list of arguments.
+    pub(super) enum GroupPlaceholder {
+        Permissions = "permissions",
+        Extra = "extra",
+    }
+}
+
+impl Placeholder {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|placeholder| placeholder.name() == name)
+    }
+}
+
+impl GroupPlaceholder {
+    /// The placeholder that this group consists of, if it is one.
+    pub(super) fn of(group: &[String]) -> Option<Self> {
+        let [only] = group else { return None };
+        let name = only.strip_prefix('{')?.strip_suffix('}')?;
+        Self::ALL.into_iter().find(|placeholder| placeholder.name() == name)
+    }
+}
 
 /// Longer words in braces are something else.
 const MAX_NAME: usize = 24;
@@ -30,7 +64,7 @@ impl fmt::Display for NoPlaceholder {
         write!(f, "{:?} in the arguments is not a placeholder", self.argument)?;
         match self.near.as_slice() {
             [] => {
-                let known: Vec<String> = PLACEHOLDERS.iter().map(|name| format!("{{{name}}}")).collect();
+                let known: Vec<String> = Placeholder::NAMES.iter().map(|name| format!("{{{name}}}")).collect();
                 write!(f, "; known: {}", known.join(", "))
             }
             near => write!(f, "; did you mean {{{}}}?", near.join("} or {")),
@@ -44,7 +78,7 @@ pub fn no_placeholders<'a>(args: impl IntoIterator<Item = &'a str>) -> Vec<NoPla
 }
 
 fn no_placeholder(word: &str) -> Option<NoPlaceholder> {
-    let known = || PLACEHOLDERS.into_iter().chain(WHOLE_GROUPS);
+    let known = || Placeholder::NAMES.into_iter().chain(GroupPlaceholder::NAMES);
     let name = word.trim();
     if name == word && known().any(|known| known == word) {
         return None;
@@ -63,16 +97,16 @@ fn words_in_braces(arg: &str) -> Vec<&str> {
     words.filter(is_name).collect()
 }
 
-/// Whether an argument of these groups has a place for `{name}`.
-pub(super) fn has_place(groups: &[Vec<String>], name: &str) -> bool {
-    groups.iter().flatten().any(|arg| placeholder(arg) == Some(name))
+/// Whether an argument of these groups has a place for the value.
+pub(super) fn has_place(groups: &[Vec<String>], wanted: Placeholder) -> bool {
+    groups.iter().flatten().any(|arg| placeholder(arg) == Some(wanted))
 }
 
-/// The name inside the first `{…}` of an argument.
-pub(super) fn placeholder(arg: &str) -> Option<&str> {
+/// The placeholder in the first `{…}` of an argument.
+pub(super) fn placeholder(arg: &str) -> Option<Placeholder> {
     let (_, rest) = arg.split_once('{')?;
     let (name, _) = rest.split_once('}')?;
-    PLACEHOLDERS.contains(&name).then_some(name)
+    Placeholder::from_name(name)
 }
 
 /// Groups of arguments; one that is written without its brackets is a group of its own.

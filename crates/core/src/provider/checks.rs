@@ -1,9 +1,11 @@
 //! What a recipe and a run are checked for before anything is started.
 
-use super::arguments::{NoPlaceholder, no_placeholders};
+use super::arguments::{NoPlaceholder, Placeholder, no_placeholders};
 use super::recipe::Provider;
 use crate::failure::{Category, Failure};
-use crate::vocabulary::{Delivery, Format, LiveProtocol, SessionKind};
+use crate::live::LiveProtocol;
+use crate::parse::Format;
+use crate::vocabulary::{Delivery, SessionKind};
 
 /// A recipe whose decoder cannot read its kept process: a warm turn would never end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -73,7 +75,7 @@ impl Provider {
     /// Whether the prompt would go nowhere: it is to be an argument, and no argument has a place for it.
     #[must_use]
     pub fn loses_the_prompt(&self) -> bool {
-        self.prompt == Delivery::Arg && !self.takes("prompt")
+        self.prompt == Delivery::Arg && !self.has_placeholder(Placeholder::Prompt)
     }
 }
 

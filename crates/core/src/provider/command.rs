@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use super::arguments::{has_place, placeholder};
+use super::arguments::{GroupPlaceholder, Placeholder, has_place, placeholder};
 use super::recipe::Provider;
 use crate::failure::{Category, Failure};
 use crate::live;
@@ -66,7 +66,7 @@ impl Provider {
         command.env.extend(live.env.clone());
         let greeting = live::Greeting {
             cwd: values.cwd.to_owned(),
-            model: values.model.filter(|_| !has_place(&live.args, "model")).map(str::to_owned),
+            model: values.model.filter(|_| !has_place(&live.args, Placeholder::Model)).map(str::to_owned),
             mode: live.modes.of(values.permissions.level()).map(str::to_owned),
             primer: live.primer.clone(),
             system: system.map(str::to_owned),
@@ -80,17 +80,17 @@ impl Provider {
         let mut args = Vec::new();
         let mut extra_placed = false;
         for group in groups {
-            match group.as_slice() {
+            match GroupPlaceholder::of(group) {
                 // An executable's arguments are its own, whatever stands in them.
-                literal if self.prompt == Delivery::Request => args.extend_from_slice(literal),
-                [only] if only == "{permissions}" => {
+                _ if self.prompt == Delivery::Request => args.extend_from_slice(group),
+                Some(GroupPlaceholder::Permissions) => {
                     args.extend(self.permissions.of(values.permissions).args.iter().cloned());
                 }
-                [only] if only == "{extra}" => {
+                Some(GroupPlaceholder::Extra) => {
                     args.extend_from_slice(values.extra);
                     extra_placed = true;
                 }
-                group => self.fill(group, &prompt, values, &mut args)?,
+                None => self.fill(group, &prompt, values, &mut args)?,
             }
         }
         // What is added to an executable's own arguments stands before its command.
@@ -122,33 +122,40 @@ impl Provider {
 
     /// Adds a group to `args`, once for each value of its placeholder, or not at all when there is none.
     fn fill(&self, group: &[String], prompt: &str, values: &Values<'_>, args: &mut Vec<String>) -> Result<(), Failure> {
-        let Some(name) = group.iter().find_map(|arg| placeholder(arg)) else {
+        let Some(first) = group.iter().find_map(|arg| placeholder(arg)) else {
             args.extend_from_slice(group);
             return Ok(());
         };
-        for value in values.of(name, prompt) {
+        for value in values.of(first, prompt) {
             for template in group {
-                let Some(name) = placeholder(template) else {
+                let Some(placeholder) = placeholder(template) else {
                     args.push(template.clone());
                     continue;
                 };
-                let alone = template.len() == name.len() + 2;
-                let value = self.guard(name, value.clone(), alone, args.last())?;
-                args.push(template.replace(&format!("{{{name}}}"), &value));
+                let braced = format!("{{{}}}", placeholder.name());
+                let value = self.guard(placeholder, value.clone(), *template == braced, args.last())?;
+                args.push(template.replace(&braced, &value));
             }
         }
         Ok(())
     }
 
     /// A value that stands alone as an argument can never be read as a flag.
-    fn guard(&self, name: &str, value: String, alone: bool, before: Option<&String>) -> Result<String, Failure> {
+    fn guard(
+        &self,
+        placeholder: Placeholder,
+        value: String,
+        alone: bool,
+        before: Option<&String>,
+    ) -> Result<String, Failure> {
+        let name = placeholder.name();
         if value.contains('\0') {
             return Err(Failure::new(Category::Validation, format!("the {name} holds a NUL character")));
         }
         if !alone || !value.starts_with('-') || before.is_some_and(|arg| arg == "--") {
             return Ok(value);
         }
-        if name == "prompt" {
+        if placeholder == Placeholder::Prompt {
             return Ok(format!("\n{value}"));
         }
         Err(Failure::new(
@@ -159,21 +166,20 @@ impl Provider {
 }
 
 impl Values<'_> {
-    fn of(&self, name: &str, prompt: &str) -> Vec<String> {
+    fn of(&self, placeholder: Placeholder, prompt: &str) -> Vec<String> {
         let one = |value: Option<&str>| value.map(str::to_owned).into_iter().collect();
-        match name {
-            "prompt" => vec![prompt.to_owned()],
-            "cwd" => vec![self.cwd.to_owned()],
-            "model" => one(self.model),
-            "session" => one(self.session),
-            "max_turns" => one(self.max_turns.map(|n| n.to_string()).as_deref()),
-            "max_tokens" => one(self.max_tokens.map(|n| n.to_string()).as_deref()),
-            "tool" => self.tools.to_vec(),
-            "system_file" => one(self.system_file),
-            "image" => self.images.to_vec(),
-            "files" => one(self.files),
-            "home" => one(self.home),
-            _ => Vec::new(),
+        match placeholder {
+            Placeholder::Prompt => vec![prompt.to_owned()],
+            Placeholder::Cwd => vec![self.cwd.to_owned()],
+            Placeholder::Model => one(self.model),
+            Placeholder::Session => one(self.session),
+            Placeholder::MaxTurns => one(self.max_turns.map(|n| n.to_string()).as_deref()),
+            Placeholder::MaxTokens => one(self.max_tokens.map(|n| n.to_string()).as_deref()),
+            Placeholder::Tool => self.tools.to_vec(),
+            Placeholder::SystemFile => one(self.system_file),
+            Placeholder::Image => self.images.to_vec(),
+            Placeholder::Files => one(self.files),
+            Placeholder::Home => one(self.home),
         }
     }
 }

@@ -7,13 +7,15 @@ use std::num::NonZeroU64;
 
 use serde::Deserialize;
 
+use super::arguments::Placeholder;
 use super::login::Login;
 use super::offered::Offered;
 use super::permissions::Grant;
 use super::recipe::{Home, Provider, SettingsFile};
 use crate::failure::Rule;
 use crate::live;
-use crate::vocabulary::{Delivery, Format, Inert, SessionKind, StopSignal, UsageScope};
+use crate::parse::Format;
+use crate::vocabulary::{Delivery, Inert, SessionKind, StopSignal, UsageScope};
 
 /// The fields of a [`Provider`] that were written; the others stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -150,7 +152,7 @@ impl Overlay {
         }
         recipe.prompt = match self.prompt {
             Some(prompt) => prompt,
-            None if new_args && recipe.takes("prompt") => Delivery::Arg,
+            None if new_args && recipe.has_placeholder(Placeholder::Prompt) => Delivery::Arg,
             None if new_args => Delivery::Stdin,
             None => recipe.prompt,
         };
@@ -168,7 +170,8 @@ fn set<T>(field: &mut T, written: Option<T>) {
 mod tests {
     use super::super::{BUILT_IN, UnreadableLive, built_in, plain};
     use super::*;
-    use crate::vocabulary::{LiveProtocol, Told};
+    use crate::live::LiveProtocol;
+    use crate::vocabulary::Told;
 
     fn overlay(toml: &str) -> Overlay {
         toml::from_str(toml).unwrap()
@@ -224,7 +227,7 @@ mod tests {
     #[test]
     fn a_kept_process_is_refused_when_the_format_cannot_read_its_protocol() {
         let mut refused = Vec::new();
-        for protocol in [LiveProtocol::Claude, LiveProtocol::AppServer, LiveProtocol::Acp] {
+        for protocol in LiveProtocol::ALL {
             for format in Format::ALL {
                 let toml = format!(
                     "format = {:?}\nprogram = 'x'\n[live]\nprotocol = {:?}\nargs = []",
@@ -238,7 +241,7 @@ mod tests {
                 }
             }
         }
-        for protocol in ["claude", "app-server", "acp"] {
+        for protocol in LiveProtocol::NAMES {
             for format in ["text", "json", "protocol"] {
                 assert!(refused.contains(&(protocol, format)), "{protocol} {format}");
             }

@@ -5,15 +5,15 @@ use std::num::NonZeroU64;
 
 use serde::Deserialize;
 
-use super::arguments::{self, has_place};
+use super::arguments::{self, Placeholder, has_place};
 use super::login::Login;
 use super::offered::Offered;
 use super::permissions::PermissionTable;
 use crate::failure::Rule;
 use crate::live;
-use crate::parse::{Context, Decoder};
+use crate::parse::{Context, Decoder, Format};
 use crate::span::Span;
-use crate::vocabulary::{Delivery, Form, Format, Inert, Normalize, SessionKind, StopSignal, UsageScope};
+use crate::vocabulary::{Delivery, Form, Inert, Normalize, SessionKind, StopSignal, UsageScope};
 
 /// One CLI agent. A CLI that prints a known [`Format`] needs no Rust at all.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -165,10 +165,17 @@ impl Provider {
         Decoder::new(self.format, context)
     }
 
-    /// Whether the recipe has a place for `{name}`, in each of its forms.
+    /// Whether each form of the recipe has a place for this value.
+    #[must_use]
+    pub fn has_placeholder(&self, placeholder: Placeholder) -> bool {
+        has_place(&self.args, placeholder) && self.whole.as_ref().is_none_or(|whole| has_place(whole, placeholder))
+    }
+
+    // TODO: use `has_placeholder` in other crates.
+    #[doc(hidden)]
     #[must_use]
     pub fn takes(&self, name: &str) -> bool {
-        has_place(&self.args, name) && self.whole.as_ref().is_none_or(|whole| has_place(whole, name))
+        Placeholder::from_name(name).is_some_and(|placeholder| self.has_placeholder(placeholder))
     }
 
     /// Whether it prints nothing until it is done: silence is no sign of death then.

@@ -143,10 +143,11 @@ fn a_recipe_takes_what_both_of_its_forms_take() {
     let toml = "[mine]\nprogram = \"x\"\nformat = \"text\"\nprompt = \"arg\"\n\
         args = [[\"{prompt}\"], [\"-s\", \"{system_file}\"]]\nwhole = [[\"-m\", \"{model}\"], [\"{prompt}\"]]\n";
     let mine = &parse(toml).unwrap()["mine"];
-    assert_eq!(["prompt", "system_file", "model"].map(|name| mine.takes(name)), [true, false, false]);
+    let asked = [Placeholder::Prompt, Placeholder::SystemFile, Placeholder::Model];
+    assert_eq!(asked.map(|placeholder| mine.has_placeholder(placeholder)), [true, false, false]);
     for (name, provider) in built_in() {
         let args = provider.args.iter().flatten().filter_map(|arg| placeholder(arg));
-        assert!(args.clone().all(|name| provider.takes(name)), "{name}");
+        assert!(args.clone().all(|placeholder| provider.has_placeholder(placeholder)), "{name}");
     }
 }
 

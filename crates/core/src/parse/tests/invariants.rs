@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::*;
-use super::FORMATS;
+use super::agent_formats;
 use crate::failure::Category;
 use crate::provider;
 use crate::vocabulary::Normalize;
@@ -78,7 +78,7 @@ proptest! {
             let said = conclusion.failure.as_ref().map_or(&conclusion.content, |failure| &failure.message);
             prop_assert!(!said.is_empty() || !stdout.is_empty(), "{}", name);
         }
-        for format in FORMATS {
+        for format in agent_formats() {
             decode(format, &stdout, &stderr, ending);
         }
     }

@@ -1,7 +1,7 @@
 //! The shapes that output comes in, described ones and odd ones, and how it may end.
 
 use super::super::*;
-use super::FORMATS;
+use super::agent_formats;
 use crate::failure::Category;
 use crate::vocabulary::Normalize;
 
@@ -74,7 +74,7 @@ fn noise_around_events_is_kept_apart() {
 #[test]
 fn anybodys_response_in_one_object() {
     let choices = r#"{"choices":[{"message":{"content":"Hi"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
-    for format in FORMATS.into_iter().filter(|format| *format != Format::Text) {
+    for format in agent_formats().filter(|format| *format != Format::Text) {
         for (stdout, content) in [
             (r#"{"content": "Hello!"}"#, "Hello!"),
             ("{\n \"response\": \"Hello!\"\n}\n", "Hello!"),
@@ -273,7 +273,7 @@ fn an_error_that_was_got_over_is_none() {
 #[test]
 fn a_message_of_the_services_own_shape_is_a_response() {
     let stdout = r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"Hello"}],"usage":{"input_tokens":10,"output_tokens":8}}"#;
-    for format in FORMATS.into_iter().filter(|format| *format != Format::Text) {
+    for format in agent_formats().filter(|format| *format != Format::Text) {
         let (_, conclusion) = run(format, stdout, Ending::Code(0));
         assert_eq!((conclusion.content.as_str(), conclusion.failure), ("Hello", None), "{format:?}");
         assert_eq!((conclusion.usage.input_tokens, conclusion.usage.output_tokens), (10, 8), "{format:?}");
