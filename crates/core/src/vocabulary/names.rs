@@ -16,12 +16,12 @@ macro_rules! named_enum {
         }
 
         impl $enum {
-            pub const NAMES: [&'static str; [$($name),+].len()] = [$($name),+];
+            $visibility const NAMES: [&'static str; [$($name),+].len()] = [$($name),+];
 
-            pub const ALL: [Self; Self::NAMES.len()] = [$(Self::$variant),+];
+            $visibility const ALL: [Self; Self::NAMES.len()] = [$(Self::$variant),+];
 
             #[must_use]
-            pub const fn name(self) -> &'static str {
+            $visibility const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
                 }
