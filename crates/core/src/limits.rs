@@ -64,7 +64,7 @@ impl Limits {
     #[must_use]
     pub fn of(provider: &Provider, asked: Asked) -> Self {
         let total = asked.total.or(provider.timeout.map(|span| span.time)).unwrap_or(Self::TOTAL);
-        let (startup, idle) = if provider.quiet { (total, total) } else { (Self::STARTUP, Self::IDLE) };
+        let (startup, idle) = if provider.buffers_output { (total, total) } else { (Self::STARTUP, Self::IDLE) };
         Self::all(total).with(asked, startup, idle)
     }
 

@@ -11,6 +11,7 @@ mod offered;
 mod overlay;
 mod permissions;
 mod recipe;
+mod renamed;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -25,6 +26,7 @@ pub use offered::Offered;
 pub use overlay::{Grants, Overlay};
 pub use permissions::{Grant, PermissionTable};
 pub use recipe::{Home, Provider, SettingsFile};
+pub use renamed::{RenamedKey, current_key, renamed_keys, renamed_keys_of_file};
 
 // TODO: use `Placeholder` in other crates.
 #[doc(hidden)]
@@ -53,7 +55,7 @@ pub fn plain(name: &str, program: &str, args: &[String], format: Format) -> Prov
     provider.name = name.to_owned();
     provider.program = program.to_owned();
     provider.format = format;
-    provider.quiet = true;
+    provider.buffers_output = true;
     provider.args = args.iter().map(|arg| vec![arg.clone()]).collect();
     if provider.has_placeholder(Placeholder::Prompt) {
         provider.prompt = Delivery::Arg;

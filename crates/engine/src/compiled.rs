@@ -36,7 +36,7 @@ impl Launch<'_> {
     pub(crate) fn compiled(&self, program: &Path) -> Option<PathBuf> {
         let own = ["NODE_COMPILE_CACHE", "NODE_DISABLE_COMPILE_CACHE"];
         let own = own.iter().any(|name| self.model.env.contains_key(*name) || self.settings.variable(name).is_some());
-        if !self.provider.compiles || own {
+        if !self.provider.node_compile_cache || own {
             return None;
         }
         let folders = std::env::split_paths(self.settings.variable("PATH")?);

@@ -110,7 +110,7 @@ impl Launch<'_> {
         values.system_file = system_file.as_deref();
         values.images = &images;
         let mut command = self.provider.command(self.form(), &values)?;
-        if self.provider.litters {
+        if self.provider.private_tmp {
             command.env.insert("TMPDIR".to_owned(), scratch.folder("tmp")?);
         }
         if let Some(folder) = self.compiled(&program).filter(|folder| folder.is_dir()) {
@@ -151,7 +151,7 @@ impl Launch<'_> {
             protocol: live.protocol,
             spec: Launch { run: "", ..*self }.process(command, program, cwd, sandbox::checkout(&model.repo))?,
             greeting,
-            litters: provider.litters,
+            private_tmp: provider.private_tmp,
             reads: live.reads.clone(),
             uses_first: if clients_own { 2 } else { 1 },
         }))

@@ -23,15 +23,15 @@ pub struct Recipe {
     /// model, in a conversation that is left at once.
     #[serde(default)]
     pub primer: Option<String>,
-    /// How text is kept from becoming the CLI's own command on this way.
-    #[serde(default)]
-    pub inert: Inert,
+    /// Changes to the prompt that keep the kept process from reading parts of it as commands.
+    #[serde(default, alias = "inert")]
+    pub escape: Inert,
     /// What it counts on this way, if that is not what it counts on the other.
     #[serde(default)]
     pub usage: Option<UsageScope>,
-    /// It costs something that the other way does not: it is kept only for a model that asks for it.
-    #[serde(default)]
-    pub asked: bool,
+    /// A kept process has a cost that a process for one turn does not have: it is kept only for a model with `warm`.
+    #[serde(default, alias = "asked")]
+    pub opt_in: bool,
     /// Files that it reads when it starts, in the workspace and the folders above it, or under `~/`: one that has changed
     /// since makes it stale.
     #[serde(default)]

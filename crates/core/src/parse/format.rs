@@ -67,6 +67,9 @@ mod tests {
         let schema: Value = serde_json::from_str(include_str!("../../../../schemas/router.schema.json")).unwrap();
         let listed = |pointer: &str| schema.pointer(pointer).cloned().unwrap_or_else(|| panic!("no {pointer}"));
         assert_eq!(listed("/$defs/format/enum"), serde_json::json!(Format::NAMES));
-        assert_eq!(listed("/$defs/agent/properties/live/properties/protocol/enum"), serde_json::json!(LiveProtocol::NAMES));
+        assert_eq!(
+            listed("/$defs/agent/properties/live/properties/protocol/enum"),
+            serde_json::json!(LiveProtocol::NAMES)
+        );
     }
 }

@@ -76,7 +76,7 @@ impl Provider {
     }
 
     fn render(&self, groups: &[Vec<String>], values: &Values<'_>) -> Result<CommandLine, Failure> {
-        let prompt = self.inert.text(values.prompt);
+        let prompt = self.escape.text(values.prompt);
         let mut args = Vec::new();
         let mut extra_placed = false;
         for group in groups {

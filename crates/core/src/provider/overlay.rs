@@ -43,11 +43,11 @@ pub struct Overlay {
     pub files: BTreeMap<String, String>,
     pub reads_agents_md: Option<bool>,
     pub state: Option<Vec<String>>,
-    pub confines: Option<bool>,
-    pub inert: Option<Inert>,
-    pub compiles: Option<bool>,
-    pub litters: Option<bool>,
-    pub quiet: Option<bool>,
+    pub own_sandbox: Option<bool>,
+    pub escape: Option<Inert>,
+    pub node_compile_cache: Option<bool>,
+    pub private_tmp: Option<bool>,
+    pub buffers_output: Option<bool>,
     pub stop: Option<StopSignal>,
     pub session: Option<SessionKind>,
     pub usage: Option<UsageScope>,
@@ -90,11 +90,11 @@ impl Overlay {
         "files",
         "reads_agents_md",
         "state",
-        "confines",
-        "inert",
-        "compiles",
-        "litters",
-        "quiet",
+        "own_sandbox",
+        "escape",
+        "node_compile_cache",
+        "private_tmp",
+        "buffers_output",
         "stop",
         "session",
         "usage",
@@ -124,11 +124,11 @@ impl Overlay {
         set(&mut recipe.keys, self.keys);
         set(&mut recipe.reads_agents_md, self.reads_agents_md);
         set(&mut recipe.state, self.state);
-        set(&mut recipe.confines, self.confines);
-        set(&mut recipe.inert, self.inert);
-        set(&mut recipe.compiles, self.compiles);
-        set(&mut recipe.litters, self.litters);
-        set(&mut recipe.quiet, self.quiet);
+        set(&mut recipe.own_sandbox, self.own_sandbox);
+        set(&mut recipe.escape, self.escape);
+        set(&mut recipe.node_compile_cache, self.node_compile_cache);
+        set(&mut recipe.private_tmp, self.private_tmp);
+        set(&mut recipe.buffers_output, self.buffers_output);
         set(&mut recipe.stop, self.stop);
         set(&mut recipe.session, self.session);
         set(&mut recipe.usage, self.usage);
@@ -186,7 +186,7 @@ mod tests {
             table.remove("aliases");
             let overlay: Overlay = table.try_into().unwrap();
             let mut bare = plain(&name, "bare", &[], Format::Text);
-            bare.quiet = false;
+            bare.buffers_output = false;
             bare.aliases.clone_from(&expected.aliases);
             assert_eq!(overlay.over(bare), expected);
         }

@@ -86,22 +86,22 @@ pub struct Provider {
     /// variable; a folder, which is made where it is missing, ends in a slash.
     #[serde(default)]
     pub state: Vec<String>,
-    /// It confines its tools itself, by means that do not work inside bounds of ours: it gets none, unless they are required.
-    /// Then it is told that it may do anything.
-    #[serde(default)]
-    pub confines: bool,
-    /// How text is kept from becoming the CLI's own command.
-    #[serde(default)]
-    pub inert: Inert,
-    /// It runs on Node, which takes long to compile it: what was compiled is kept for the next run.
-    #[serde(default)]
-    pub compiles: bool,
-    /// It litters the folder for temporary files: it gets one of its own, removed with the run.
-    #[serde(default)]
-    pub litters: bool,
-    /// It prints nothing until it has an answer: silence is no sign of death.
-    #[serde(default)]
-    pub quiet: bool,
+    /// The CLI has a sandbox of its own for its tools, which does not work inside ours. Such a run is not confined by us
+    /// unless a sandbox is required; then the CLI is told that it may do anything.
+    #[serde(default, alias = "confines")]
+    pub own_sandbox: bool,
+    /// Changes to the prompt that keep the CLI from reading parts of it as commands.
+    #[serde(default, alias = "inert")]
+    pub escape: Inert,
+    /// The CLI runs on Node, which takes long to compile it: the compiled code is kept for the next run.
+    #[serde(default, alias = "compiles")]
+    pub node_compile_cache: bool,
+    /// The CLI leaves files in the folder for temporary files: it gets a folder of its own, removed after the run.
+    #[serde(default, alias = "litters")]
+    pub private_tmp: bool,
+    /// The CLI prints nothing until it has an answer: silence does not mean that it hangs.
+    #[serde(default, alias = "quiet")]
+    pub buffers_output: bool,
     #[serde(default)]
     pub stop: StopSignal,
     #[serde(default)]
