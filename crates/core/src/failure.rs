@@ -6,8 +6,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use category::{Category, Policy};
-pub use classify::{Rule, classify, classify_session, retry_after};
+pub use category::{Category, FailurePolicy};
+pub use classify::{FailureRule, classify, classify_session, retry_after};
+
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::{FailurePolicy as Policy, FailureRule as Rule};
 
 mod category;
 mod classify;

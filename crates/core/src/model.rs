@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 
 use crate::api::{Api, Llm};
 use crate::failure::{Category, Failure};
-use crate::limits::{Asked, Limits};
-use crate::provider::{Offered, Placeholder, Provider};
+use crate::limits::{RequestedLimits, RunLimits};
+use crate::provider::{OfferedModel, Placeholder, Provider};
 use crate::turn::OnDisconnect;
-use crate::vocabulary::{Delivery, Permissions, SessionKind};
+use crate::vocabulary::{Permissions, PromptDelivery, SessionKind};
 
 // Alias for the users in other crates. TODO: import it from `vocabulary` there.
 #[doc(hidden)]
@@ -35,7 +35,7 @@ pub struct Model {
     /// The upstream model the CLI is told to use.
     pub upstream: Option<String>,
     /// The models its provider is known to have.
-    pub offered: Vec<Offered>,
+    pub offered: Vec<OfferedModel>,
     /// The longest answer it is asked for, where the client does not say.
     pub max_tokens: Option<NonZeroU64>,
     pub permissions: Permissions,
@@ -45,7 +45,7 @@ pub struct Model {
     pub writable: Vec<PathBuf>,
     /// Folders that the built-in agent may read besides.
     pub readable: Vec<PathBuf>,
-    pub limits: Limits,
+    pub limits: RunLimits,
     pub max_turns: Option<u32>,
     pub allowed_tools: Vec<String>,
     pub system_prompt: Option<String>,
@@ -72,10 +72,10 @@ impl Model {
     #[must_use]
     pub fn new(name: &str, backend: Backend, repo: &Path) -> Self {
         let limits = match &backend {
-            Backend::Program(provider) if provider.prompt == Delivery::Request => Limits::of_request(None),
-            Backend::Program(provider) => Limits::of(provider, Asked::default()),
-            Backend::Api(_) => Limits::of_request(None),
-            Backend::Agent(_) => Limits::of_agent(Asked::default()),
+            Backend::Program(provider) if provider.prompt == PromptDelivery::Request => RunLimits::of_request(None),
+            Backend::Program(provider) => RunLimits::of(provider, RequestedLimits::default()),
+            Backend::Api(_) => RunLimits::of_request(None),
+            Backend::Agent(_) => RunLimits::of_agent(RequestedLimits::default()),
         };
         let recipe = backend.program().cloned();
         let recipe = recipe.as_deref();

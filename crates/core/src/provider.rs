@@ -18,23 +18,27 @@ use std::sync::LazyLock;
 
 use crate::parse::Format;
 use crate::protocol;
-pub use arguments::{NoPlaceholder, Placeholder, no_placeholders};
+use crate::vocabulary::PromptDelivery;
+pub use arguments::{Placeholder, UnknownPlaceholder, unknown_placeholders};
 pub use checks::UnreadableLive;
 pub use command::{CommandLine, MAX_ARGUMENT, Values};
 pub use login::{Credentials, Login};
-pub use offered::Offered;
+pub use offered::OfferedModel;
 pub use overlay::{Grants, Overlay};
 pub use permissions::{Grant, PermissionTable};
 pub use recipe::{Home, Provider, SettingsFile};
 pub use renamed::{RenamedKey, current_key, renamed_keys, renamed_keys_of_file};
 
-// TODO: use `Placeholder` in other crates.
+// Aliases for the users in other crates. TODO: rename them there, and import the shared enums from `vocabulary`.
+#[doc(hidden)]
+pub use self::{OfferedModel as Offered, UnknownPlaceholder as NoPlaceholder, unknown_placeholders as no_placeholders};
+#[doc(hidden)]
+pub use crate::vocabulary::{
+    CliPermissions as Told, OutputForm as Form, Permissions, PromptDelivery as Delivery, PromptEscape as Inert,
+    SessionKind, StopSignal, UsageScope,
+};
 #[doc(hidden)]
 pub const PLACEHOLDERS: [&str; Placeholder::NAMES.len()] = Placeholder::NAMES;
-
-// Aliases for the users in other crates. TODO: import these from `vocabulary` there.
-#[doc(hidden)]
-pub use crate::vocabulary::{Delivery, Form, Inert, Permissions, SessionKind, StopSignal, Told, UsageScope};
 
 const BUILT_IN: &str = include_str!("providers.toml");
 
@@ -58,7 +62,7 @@ pub fn plain(name: &str, program: &str, args: &[String], format: Format) -> Prov
     provider.buffers_output = true;
     provider.args = args.iter().map(|arg| vec![arg.clone()]).collect();
     if provider.has_placeholder(Placeholder::Prompt) {
-        provider.prompt = Delivery::Arg;
+        provider.prompt = PromptDelivery::Arg;
     }
     provider
 }
@@ -68,7 +72,7 @@ pub fn plain(name: &str, program: &str, args: &[String], format: Format) -> Prov
 pub fn executable(name: &str, program: &str, args: &[String]) -> Provider {
     let with = |command: &str| args.iter().cloned().chain([command.to_owned()]).collect::<Vec<String>>();
     let mut provider = plain(name, program, &[], Format::Protocol);
-    provider.prompt = Delivery::Request;
+    provider.prompt = PromptDelivery::Request;
     provider.args = vec![with(protocol::STREAM)];
     provider.whole = Some(vec![with(protocol::GENERATE)]);
     provider.health = Some(with(protocol::HEALTH));

@@ -1,12 +1,12 @@
 //! The small types that all of this crate shares: levels, kinds and modes. They stand below everything else here: this
 //! module imports nothing of the crate.
 
-mod inert;
+mod escape;
 mod names;
 
 use serde::{Deserialize, Serialize};
 
-pub use inert::Inert;
+pub use escape::PromptEscape;
 pub(crate) use names::named_enum;
 
 /// Level of what an agent may do without asking.
@@ -24,7 +24,7 @@ pub enum Permissions {
 
 /// Permissions as a CLI is told them: the model's level, and for `edit` whether the kernel confines the run as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Told {
+pub enum CliPermissions {
     Read,
     #[default]
     Edit,
@@ -33,7 +33,7 @@ pub enum Told {
     Full,
 }
 
-impl Told {
+impl CliPermissions {
     /// The level that the flags are for.
     #[must_use]
     pub fn level(self) -> Permissions {
@@ -58,7 +58,7 @@ impl Told {
 /// How the prompt reaches the CLI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Delivery {
+pub enum PromptDelivery {
     #[default]
     Stdin,
     /// As the `{prompt}` of an argument.
@@ -69,7 +69,7 @@ pub enum Delivery {
 
 /// Which of a provider's forms to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Form {
+pub enum OutputForm {
     /// It prints as it works.
     #[default]
     Streamed,

@@ -23,20 +23,20 @@ named_enum! {
 
 /// What a router may do after a failure, while nothing has been shown to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Policy {
+pub struct FailurePolicy {
     pub retry: bool,
     pub fallback: bool,
 }
 
 impl Category {
     #[must_use]
-    pub const fn policy(self) -> Policy {
+    pub const fn policy(self) -> FailurePolicy {
         match self {
-            Self::RateLimit => Policy { retry: true, fallback: false },
-            Self::Network | Self::Server | Self::Timeout => Policy { retry: true, fallback: true },
-            Self::Quota | Self::NotFound | Self::Unknown => Policy { retry: false, fallback: true },
+            Self::RateLimit => FailurePolicy { retry: true, fallback: false },
+            Self::Network | Self::Server | Self::Timeout => FailurePolicy { retry: true, fallback: true },
+            Self::Quota | Self::NotFound | Self::Unknown => FailurePolicy { retry: false, fallback: true },
             Self::Authentication | Self::Validation | Self::Configuration | Self::Cancelled => {
-                Policy { retry: false, fallback: false }
+                FailurePolicy { retry: false, fallback: false }
             }
         }
     }

@@ -9,7 +9,7 @@ use super::category::Category;
 /// A provider's own wording and what it means.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rule {
+pub struct FailureRule {
     /// Compared without regard to case.
     pub contains: String,
     pub is: Category,
@@ -128,13 +128,13 @@ const STATUS_WORDS: [&str; 5] = ["http", "status", "code", "error", "returned"];
 
 /// What `text` means: the provider's rules first, then the general patterns, then its weak rules.
 #[must_use]
-pub fn classify(text: &str, rules: &[Rule]) -> Category {
+pub fn classify(text: &str, rules: &[FailureRule]) -> Category {
     classify_session(text, rules).0
 }
 
 /// The same, and whether the rule that decided says that the session cannot be resumed. No general pattern says so.
 #[must_use]
-pub fn classify_session(text: &str, rules: &[Rule]) -> (Category, bool) {
+pub fn classify_session(text: &str, rules: &[FailureRule]) -> (Category, bool) {
     let text = text.to_lowercase();
     let ruled = |weak: bool| {
         let rule = rules.iter().find(|rule| rule.weak == weak && text.contains(&rule.contains.to_lowercase()));

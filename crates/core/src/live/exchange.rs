@@ -26,7 +26,7 @@ pub struct Greeting {
 }
 
 /// What a speaker makes of one of the other side's messages.
-pub(super) enum Meaning {
+pub(super) enum MessageMeaning {
     /// It is about the turn.
     Said,
     /// It is about the turn, which is over with it.

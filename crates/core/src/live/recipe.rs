@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::protocol::LiveProtocol;
-use crate::vocabulary::{Inert, Permissions, UsageScope};
+use crate::vocabulary::{Permissions, PromptEscape, UsageScope};
 
 /// How a provider is kept, and what it is told in which way: a placeholder of its arguments is fixed when it starts, and
 /// so is all that its protocol takes only in the greeting.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Recipe {
+pub struct LiveRecipe {
     pub protocol: LiveProtocol,
     pub args: Vec<Vec<String>>,
     #[serde(default)]
@@ -25,7 +25,7 @@ pub struct Recipe {
     pub primer: Option<String>,
     /// Changes to the prompt that keep the kept process from reading parts of it as commands.
     #[serde(default, alias = "inert")]
-    pub escape: Inert,
+    pub escape: PromptEscape,
     /// What it counts on this way, if that is not what it counts on the other.
     #[serde(default)]
     pub usage: Option<UsageScope>,

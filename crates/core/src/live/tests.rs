@@ -9,11 +9,11 @@ use super::*;
 use crate::event::Event;
 use crate::parse::{Conclusion, Decoder, Ending};
 use crate::provider;
-use crate::vocabulary::{Form, Normalize, Permissions};
+use crate::vocabulary::{Normalize, OutputForm, Permissions};
 
 /// The decoder of a provider's turn.
 fn decoder(provider: &str) -> Decoder {
-    provider::built_in()[provider].decoder(Normalize::None, Form::Streamed)
+    provider::built_in()[provider].decoder(Normalize::None, OutputForm::Streamed)
 }
 
 /// How a turn that is over went.

@@ -4,23 +4,23 @@ use serde_json::Value;
 
 /// State of a turn beside its transcript.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
-    pub(super) calls: Vec<Call>,
+pub(super) struct AcpProgress {
+    pub(super) calls: Vec<AcpToolCall>,
     /// The refused permission after which the agent has said nothing yet.
     pub(super) refused: Option<String>,
     pub(super) thought_chars: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct AcpToolCall {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) input: Value,
-    pub(super) state: State,
+    pub(super) state: AcpCallState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum AcpCallState {
     /// The model is still writing its arguments.
     Announced,
     Running,

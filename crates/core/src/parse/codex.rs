@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::parse::fields::{error, nested, text_of, usage};
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::transcript::{OutputTranscript, ReportedError};
 
 /// What an event reports of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) enum ItemStage {
     Completed,
 }
 
-pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
+pub(super) fn value(value: &Value, transcript: &mut OutputTranscript) -> bool {
     let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
     match kind {
         "thread.started" => {
@@ -65,18 +65,21 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
 }
 
 /// An error's text; a service's whole JSON body is unwrapped.
-pub(super) fn fault(text: &str) -> Fault {
+pub(super) fn fault(text: &str) -> ReportedError {
     let whole_body = text.trim_start().starts_with('{');
-    whole_body.then(|| nested(text)).flatten().unwrap_or_else(|| Fault { text: text.to_owned(), ..Fault::default() })
+    whole_body
+        .then(|| nested(text))
+        .flatten()
+        .unwrap_or_else(|| ReportedError { text: text.to_owned(), ..ReportedError::default() })
 }
 
-fn read_item_of(event: &Value, stage: ItemStage, transcript: &mut Transcript) -> bool {
+fn read_item_of(event: &Value, stage: ItemStage, transcript: &mut OutputTranscript) -> bool {
     let Some(item) = event.get("item") else { return false };
     read_item(stage, item, transcript);
     true
 }
 
-pub(super) fn read_item(stage: ItemStage, item: &Value, transcript: &mut Transcript) {
+pub(super) fn read_item(stage: ItemStage, item: &Value, transcript: &mut OutputTranscript) {
     let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
     let done = stage == ItemStage::Completed;
     let kind = if field("type").is_empty() { field("item_type") } else { field("type") };
@@ -102,7 +105,7 @@ pub(super) fn read_item(stage: ItemStage, item: &Value, transcript: &mut Transcr
     }
 }
 
-fn finish_tool(item: &Value, transcript: &mut Transcript) {
+fn finish_tool(item: &Value, transcript: &mut OutputTranscript) {
     let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
     let status = item.get("status").and_then(Value::as_str).unwrap_or("completed");
     let error = item.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);

@@ -2,20 +2,20 @@
 
 use serde_json::{Map, Value};
 
-use crate::event::{Answer, Call, Event, Finish, SessionId, Usage};
-use crate::failure::{Failure, Rule};
-use crate::vocabulary::{Form, Normalize};
+use crate::event::{Answer, Event, Finish, SessionId, ToolCall, Usage};
+use crate::failure::{Failure, FailureRule};
+use crate::vocabulary::{Normalize, OutputForm};
 
 /// What a decoder must know beside the bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Context {
     /// Who printed it, for messages.
     pub program: String,
-    pub rules: Vec<Rule>,
+    pub rules: Vec<FailureRule>,
     pub noise: Vec<String>,
     pub normalize: Normalize,
     /// How it was asked to print. Of the whole form, the exit status has the last word.
-    pub form: Form,
+    pub form: OutputForm,
 }
 
 /// How the process ended.
@@ -43,7 +43,7 @@ pub struct Conclusion {
     pub session: Option<SessionId>,
     pub failure: Option<Failure>,
     /// Calls that the client is asked to make.
-    pub calls: Vec<Call>,
+    pub calls: Vec<ToolCall>,
     /// What it said about its answer.
     pub metadata: Map<String, Value>,
 }

@@ -24,14 +24,14 @@ mod verdict;
 use crate::ansi;
 use crate::event::Event;
 use crate::failure::Category;
-use crate::lines::{Line, Lines};
+use crate::lines::{Lines, OutputLine};
 use crate::phase::Phase;
-use crate::vocabulary::Form;
+use crate::vocabulary::OutputForm;
 pub use conclusion::{Conclusion, Context, Ending};
-use dialect::Dialect;
+use dialect::DialectParser;
 pub use format::Format;
 pub use transcript::MAX_ANSWER;
-use transcript::Transcript;
+use transcript::OutputTranscript;
 
 /// The most that is read of a protocol executable before its first word of the protocol.
 const MAX_NOISE: usize = 8 * 1024 * 1024;
@@ -40,26 +40,28 @@ const MAX_NOISE: usize = 8 * 1024 * 1024;
 #[derive(Debug)]
 pub struct Decoder {
     context: Context,
-    transcript: Transcript,
-    source: Source,
+    transcript: OutputTranscript,
+    source: DecoderSource,
 }
 
 #[derive(Debug)]
-enum Source {
-    Text(text::Text),
-    Lines { lines: Lines, dialect: Dialect, plain: Vec<String>, plain_bytes: usize },
+enum DecoderSource {
+    Text(text::TextParser),
+    Lines { lines: Lines, dialect: DialectParser, plain: Vec<String>, plain_bytes: usize },
 }
 
 impl Decoder {
     #[must_use]
     pub fn new(format: Format, context: Context) -> Self {
-        let source = match Dialect::of(format) {
-            None => Source::Text(text::Text::new(context.normalize)),
-            Some(dialect) => Source::Lines { lines: Lines::default(), dialect, plain: Vec::new(), plain_bytes: 0 },
+        let source = match DialectParser::of(format) {
+            None => DecoderSource::Text(text::TextParser::new(context.normalize)),
+            Some(dialect) => {
+                DecoderSource::Lines { lines: Lines::default(), dialect, plain: Vec::new(), plain_bytes: 0 }
+            }
         };
-        let mut transcript = Transcript::default();
+        let mut transcript = OutputTranscript::default();
         transcript.strict = format == Format::Protocol;
-        transcript.exit_counts = transcript.strict || context.form == Form::Whole;
+        transcript.exit_counts = transcript.strict || context.form == OutputForm::Whole;
         Self { context, transcript, source }
     }
 
@@ -69,8 +71,8 @@ impl Decoder {
             self.transcript.phases.heard();
         }
         match &mut self.source {
-            Source::Text(text) => text.push(bytes, &mut self.transcript),
-            Source::Lines { lines, .. } => {
+            DecoderSource::Text(text) => text.push(bytes, &mut self.transcript),
+            DecoderSource::Lines { lines, .. } => {
                 let mut complete = Vec::new();
                 lines.push(bytes, |line| complete.push(line));
                 let overflows = lines.overflows();
@@ -125,8 +127,8 @@ impl Decoder {
     #[must_use]
     pub fn may_lack_command(&self, stderr: &str) -> bool {
         let plain = match &self.source {
-            Source::Text(_) => String::new(),
-            Source::Lines { plain, .. } => plain.join("\n"),
+            DecoderSource::Text(_) => String::new(),
+            DecoderSource::Lines { plain, .. } => plain.join("\n"),
         };
         verdict::may_lack_command(&self.transcript, &self.context, stderr, &plain)
     }
@@ -145,8 +147,8 @@ impl Decoder {
     /// The end of the output. `prompt` is what was asked, for an estimate of its tokens.
     pub fn conclude(&mut self, ending: Ending<'_>, stderr: &str, prompt: &str) -> Conclusion {
         let last = match &mut self.source {
-            Source::Text(_) => None,
-            Source::Lines { lines, .. } => lines.finish(),
+            DecoderSource::Text(_) => None,
+            DecoderSource::Lines { lines, .. } => lines.finish(),
         };
         if let Some(line) = last {
             self.line(line);
@@ -155,11 +157,11 @@ impl Decoder {
         verdict::conclude(&mut self.transcript, &self.context, ending, stderr, plain, prompt)
     }
 
-    fn line(&mut self, line: Line) {
-        let Source::Lines { dialect, plain, plain_bytes, .. } = &mut self.source else { return };
+    fn line(&mut self, line: OutputLine) {
+        let DecoderSource::Lines { dialect, plain, plain_bytes, .. } = &mut self.source else { return };
         let line = match line {
-            Line::Whole(line) => line,
-            Line::Overlong { head, bytes } => {
+            OutputLine::Whole(line) => line,
+            OutputLine::Overlong { head, bytes } => {
                 if self.transcript.strict {
                     self.transcript.flooded("a line of more than 16 MiB");
                 }
@@ -200,8 +202,8 @@ impl Decoder {
             fields::whole(&value, &mut self.transcript);
         }
         match &mut self.source {
-            Source::Text(text) => text.finish(&mut self.transcript),
-            Source::Lines { dialect, plain, .. } => {
+            DecoderSource::Text(text) => text.finish(&mut self.transcript),
+            DecoderSource::Lines { dialect, plain, .. } => {
                 let output = std::mem::take(plain).join("\n");
                 if !self.transcript.seen && dialect.document(&output, &mut self.transcript) {
                     return String::new();

@@ -3,30 +3,30 @@
 //!
 //! The two may disagree. A piece is shown as it is, unless `content` extends what was shown by something else: then
 //! `content` is right. A member of the wrong type is an error that names it: it could be the answer. How the process
-//! exits counts here, unlike with agents: see [`Transcript::exit_counts`].
+//! exits counts here, unlike with agents: see [`OutputTranscript::exit_counts`].
 
 mod calls;
 
 use serde_json::{Map, Value};
 
 use crate::event::{Finish, Usage};
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::transcript::{OutputTranscript, ReportedError};
 use calls::kind;
 
 #[derive(Debug, Default)]
-pub(super) struct Protocol {
+pub(super) struct ExecutableParser {
     /// The answer as far as it was shown.
     sent: String,
     /// `content` was seen to be all so far, and more than the piece: where it stands still there is nothing new.
     cumulative: bool,
-    calls: calls::Calls,
+    calls: calls::ToolCallReader,
 }
 
 /// Members that make a line a response.
 const RESPONSE: [&str; 4] = ["content", "error", "finish_reason", "tool_calls"];
 
-impl Protocol {
-    pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+impl ExecutableParser {
+    pub(super) fn value(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
         let is_chunk = ["delta", "done"].iter().any(|name| value.get(name).is_some());
         let is_response = RESPONSE.iter().any(|name| value.get(name).is_some());
         if !value.is_object() || !(is_chunk || is_response) {
@@ -76,14 +76,15 @@ impl Protocol {
 }
 
 /// The error of a response or chunk; an empty one is none.
-fn fault(value: &Value) -> Option<Fault> {
+fn fault(value: &Value) -> Option<ReportedError> {
     match value.get("error")? {
         Value::Null | Value::Bool(false) => None,
         Value::String(text) if text.trim().is_empty() => None,
-        Value::String(text) => Some(Fault { text: text.clone(), ..Fault::default() }),
+        Value::String(text) => Some(ReportedError { text: text.clone(), ..ReportedError::default() }),
         // Not what the protocol says, but an error all the same.
         other @ (Value::Bool(true) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
-            super::fields::error(value).or_else(|| Some(Fault { text: other.to_string(), ..Fault::default() }))
+            super::fields::error(value)
+                .or_else(|| Some(ReportedError { text: other.to_string(), ..ReportedError::default() }))
         }
     }
 }

@@ -53,13 +53,13 @@ const MAX_NAME: usize = 24;
 
 /// A word in braces that is no placeholder, and is passed on as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoPlaceholder {
+pub struct UnknownPlaceholder {
     pub argument: String,
     /// The placeholders that were perhaps meant; a typo, then, if there are any.
     pub near: Vec<String>,
 }
 
-impl fmt::Display for NoPlaceholder {
+impl fmt::Display for UnknownPlaceholder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} in the arguments is not a placeholder", self.argument)?;
         match self.near.as_slice() {
@@ -73,17 +73,17 @@ impl fmt::Display for NoPlaceholder {
 }
 
 /// The words in braces of these arguments that are no placeholders.
-pub fn no_placeholders<'a>(args: impl IntoIterator<Item = &'a str>) -> Vec<NoPlaceholder> {
-    args.into_iter().flat_map(words_in_braces).filter_map(no_placeholder).collect()
+pub fn unknown_placeholders<'a>(args: impl IntoIterator<Item = &'a str>) -> Vec<UnknownPlaceholder> {
+    args.into_iter().flat_map(words_in_braces).filter_map(unknown_placeholder).collect()
 }
 
-fn no_placeholder(word: &str) -> Option<NoPlaceholder> {
+fn unknown_placeholder(word: &str) -> Option<UnknownPlaceholder> {
     let known = || Placeholder::NAMES.into_iter().chain(GroupPlaceholder::NAMES);
     let name = word.trim();
     if name == word && known().any(|known| known == word) {
         return None;
     }
-    Some(NoPlaceholder { argument: format!("{{{word}}}"), near: near(name, known()) })
+    Some(UnknownPlaceholder { argument: format!("{{{word}}}"), near: near(name, known()) })
 }
 
 /// Words between braces that could be names; JSON, shell lists and the like are not.
@@ -111,19 +111,19 @@ pub(super) fn placeholder(arg: &str) -> Option<Placeholder> {
 
 /// Groups of arguments; one that is written without its brackets is a group of its own.
 pub(super) fn groups<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<String>>, D::Error> {
-    let written: Vec<Group> = Vec::deserialize(deserializer)?;
+    let written: Vec<ArgumentGroup> = Vec::deserialize(deserializer)?;
     Ok(written
         .into_iter()
         .map(|group| match group {
-            Group::One(arg) => vec![arg],
-            Group::Several(args) => args,
+            ArgumentGroup::One(arg) => vec![arg],
+            ArgumentGroup::Several(args) => args,
         })
         .collect())
 }
 
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "each is an argument, or a list of arguments")]
-enum Group {
+enum ArgumentGroup {
     One(String),
     Several(Vec<String>),
 }
@@ -149,11 +149,11 @@ mod tests {
             ("{x}", vec![], vec![]),
             ("a{b", vec![], vec![]),
         ] {
-            let found = no_placeholders([arg]);
+            let found = unknown_placeholders([arg]);
             assert_eq!(found.iter().map(|none| none.argument.as_str()).collect::<Vec<_>>(), words, "{arg}");
             assert_eq!(found.iter().flat_map(|none| none.near.clone()).collect::<Vec<_>>(), close, "{arg}");
         }
-        assert!(no_placeholders(["{promt}"])[0].to_string().ends_with("did you mean {prompt}?"));
+        assert!(unknown_placeholders(["{promt}"])[0].to_string().ends_with("did you mean {prompt}?"));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! What a recipe and a run are checked for before anything is started.
 
-use super::arguments::{NoPlaceholder, Placeholder, no_placeholders};
+use super::arguments::{Placeholder, UnknownPlaceholder, unknown_placeholders};
 use super::recipe::Provider;
 use crate::failure::{Category, Failure};
 use crate::live::LiveProtocol;
 use crate::parse::Format;
-use crate::vocabulary::{Delivery, SessionKind};
+use crate::vocabulary::{PromptDelivery, SessionKind};
 
 /// A recipe whose decoder cannot read its kept process: a warm turn would never end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -54,13 +54,13 @@ impl Provider {
 
     /// The words in braces of its arguments, in all of its forms, that are no placeholders.
     #[must_use]
-    pub fn no_placeholders(&self) -> Vec<NoPlaceholder> {
-        if self.prompt == Delivery::Request {
+    pub fn no_placeholders(&self) -> Vec<UnknownPlaceholder> {
+        if self.prompt == PromptDelivery::Request {
             return Vec::new();
         }
         let live = self.live.iter().flat_map(|live| &live.args);
         let groups = self.args.iter().chain(self.whole.iter().flatten()).chain(live);
-        no_placeholders(groups.flatten().map(String::as_str))
+        unknown_placeholders(groups.flatten().map(String::as_str))
     }
 
     /// The same, with the prompt as the last argument where it is to be one and none has a place for it.
@@ -75,7 +75,7 @@ impl Provider {
     /// Whether the prompt would go nowhere: it is to be an argument, and no argument has a place for it.
     #[must_use]
     pub fn loses_the_prompt(&self) -> bool {
-        self.prompt == Delivery::Arg && !self.has_placeholder(Placeholder::Prompt)
+        self.prompt == PromptDelivery::Arg && !self.has_placeholder(Placeholder::Prompt)
     }
 }
 

@@ -7,7 +7,7 @@ use super::arguments::{GroupPlaceholder, Placeholder, has_place, placeholder};
 use super::recipe::Provider;
 use crate::failure::{Category, Failure};
 use crate::live;
-use crate::vocabulary::{Delivery, Form, Told};
+use crate::vocabulary::{CliPermissions, OutputForm, PromptDelivery};
 
 /// The longest single argument Linux takes, less its terminating NUL.
 pub const MAX_ARGUMENT: usize = 131_071;
@@ -26,7 +26,7 @@ pub struct Values<'a> {
     pub tools: &'a [String],
     pub system_file: Option<&'a str>,
     pub images: &'a [String],
-    pub permissions: Told,
+    pub permissions: CliPermissions,
     /// The folder of the recipe's own files.
     pub files: Option<&'a str>,
     /// The user's home folder.
@@ -47,10 +47,10 @@ pub struct CommandLine {
 
 impl Provider {
     /// Renders one turn as a command line. Pure: no `PATH` look-up, no I/O.
-    pub fn command(&self, form: Form, values: &Values<'_>) -> Result<CommandLine, Failure> {
+    pub fn command(&self, form: OutputForm, values: &Values<'_>) -> Result<CommandLine, Failure> {
         let groups = match form {
-            Form::Streamed => &self.args,
-            Form::Whole => self.whole.as_ref().unwrap_or(&self.args),
+            OutputForm::Streamed => &self.args,
+            OutputForm::Whole => self.whole.as_ref().unwrap_or(&self.args),
         };
         self.render(groups, values)
     }
@@ -58,7 +58,7 @@ impl Provider {
     /// Renders the start of a process that stays, and what it is told before its first turn.
     pub fn live_command(
         &self,
-        live: &live::Recipe,
+        live: &live::LiveRecipe,
         values: &Values<'_>,
         system: Option<&str>,
     ) -> Result<(CommandLine, live::Greeting), Failure> {
@@ -82,7 +82,7 @@ impl Provider {
         for group in groups {
             match GroupPlaceholder::of(group) {
                 // An executable's arguments are its own, whatever stands in them.
-                _ if self.prompt == Delivery::Request => args.extend_from_slice(group),
+                _ if self.prompt == PromptDelivery::Request => args.extend_from_slice(group),
                 Some(GroupPlaceholder::Permissions) => {
                     args.extend(self.permissions.of(values.permissions).args.iter().cloned());
                 }
@@ -94,7 +94,7 @@ impl Provider {
             }
         }
         // What is added to an executable's own arguments stands before its command.
-        match args.pop_if(|_| self.prompt == Delivery::Request) {
+        match args.pop_if(|_| self.prompt == PromptDelivery::Request) {
             Some(command) => args.extend(values.extra.iter().cloned().chain([command])),
             None if extra_placed => {}
             None => args.extend_from_slice(values.extra),
@@ -113,9 +113,9 @@ impl Provider {
         let mut env = self.env.clone();
         env.extend(self.permissions.of(values.permissions).env.clone());
         let stdin = match self.prompt {
-            Delivery::Stdin => Some(prompt),
-            Delivery::Arg => None,
-            Delivery::Request => Some(values.request.to_owned()),
+            PromptDelivery::Stdin => Some(prompt),
+            PromptDelivery::Arg => None,
+            PromptDelivery::Request => Some(values.request.to_owned()),
         };
         Ok(CommandLine { program: self.program.clone(), args, stdin, env })
     }

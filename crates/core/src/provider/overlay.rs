@@ -9,13 +9,13 @@ use serde::Deserialize;
 
 use super::arguments::Placeholder;
 use super::login::Login;
-use super::offered::Offered;
+use super::offered::OfferedModel;
 use super::permissions::Grant;
 use super::recipe::{Home, Provider, SettingsFile};
-use crate::failure::Rule;
+use crate::failure::FailureRule;
 use crate::live;
 use crate::parse::Format;
-use crate::vocabulary::{Delivery, Inert, SessionKind, StopSignal, UsageScope};
+use crate::vocabulary::{PromptDelivery, PromptEscape, SessionKind, StopSignal, UsageScope};
 
 /// The fields of a [`Provider`] that were written; the others stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -27,9 +27,9 @@ pub struct Overlay {
     pub format: Option<Format>,
     pub args: Option<Vec<Vec<String>>>,
     pub whole: Option<Vec<Vec<String>>>,
-    pub live: Option<live::Recipe>,
-    pub prompt: Option<Delivery>,
-    pub models: Option<Vec<Offered>>,
+    pub live: Option<live::LiveRecipe>,
+    pub prompt: Option<PromptDelivery>,
+    pub models: Option<Vec<OfferedModel>>,
     pub max_tokens: Option<NonZeroU64>,
     pub login: Option<Login>,
     /// Level by level: one that is not written keeps the recipe's grant.
@@ -44,7 +44,7 @@ pub struct Overlay {
     pub reads_agents_md: Option<bool>,
     pub state: Option<Vec<String>>,
     pub own_sandbox: Option<bool>,
-    pub escape: Option<Inert>,
+    pub escape: Option<PromptEscape>,
     pub node_compile_cache: Option<bool>,
     pub private_tmp: Option<bool>,
     pub buffers_output: Option<bool>,
@@ -55,7 +55,7 @@ pub struct Overlay {
     /// Added to the recipe's.
     pub noise: Vec<String>,
     /// Looked at before the recipe's.
-    pub failures: Vec<Rule>,
+    pub failures: Vec<FailureRule>,
 }
 
 /// The grants that were written.
@@ -152,8 +152,8 @@ impl Overlay {
         }
         recipe.prompt = match self.prompt {
             Some(prompt) => prompt,
-            None if new_args && recipe.has_placeholder(Placeholder::Prompt) => Delivery::Arg,
-            None if new_args => Delivery::Stdin,
+            None if new_args && recipe.has_placeholder(Placeholder::Prompt) => PromptDelivery::Arg,
+            None if new_args => PromptDelivery::Stdin,
             None => recipe.prompt,
         };
         recipe
@@ -171,7 +171,7 @@ mod tests {
     use super::super::{BUILT_IN, UnreadableLive, built_in, plain};
     use super::*;
     use crate::live::LiveProtocol;
-    use crate::vocabulary::Told;
+    use crate::vocabulary::CliPermissions;
 
     fn overlay(toml: &str) -> Overlay {
         toml::from_str(toml).unwrap()
@@ -215,7 +215,7 @@ mod tests {
         )
         .over(claude.clone());
         assert_eq!((changed.program.as_str(), changed.format), ("my-claude", Format::Claude));
-        assert_eq!((&changed.args, changed.prompt), (&claude.args, Delivery::Stdin));
+        assert_eq!((&changed.args, changed.prompt), (&claude.args, PromptDelivery::Stdin));
         assert_eq!(changed.permissions.read.args, ["--look"]);
         assert_eq!(changed.permissions.full, claude.permissions.full);
         assert_eq!(changed.failures[0].contains, "closed for today");
@@ -261,8 +261,9 @@ mod tests {
     #[test]
     fn the_recipes_confined_grant_is_dropped_when_edit_is_written() {
         let claude = built_in().remove("claude").unwrap();
-        let confined = |toml: &str| overlay(toml).over(claude.clone()).permissions.of(Told::EditConfined).args.clone();
-        assert_eq!(confined("[permissions]\nread = {}"), claude.permissions.of(Told::EditConfined).args);
+        let confined =
+            |toml: &str| overlay(toml).over(claude.clone()).permissions.of(CliPermissions::EditConfined).args.clone();
+        assert_eq!(confined("[permissions]\nread = {}"), claude.permissions.of(CliPermissions::EditConfined).args);
         assert_eq!(confined("[permissions]\nedit = { args = ['--ask'] }"), ["--ask"]);
         let both = "[permissions]\nedit = { args = ['--ask'] }\nedit_confined = { args = ['--run'] }";
         assert_eq!(confined(both), ["--run"]);
@@ -271,11 +272,11 @@ mod tests {
     #[test]
     fn the_prompt_follows_the_arguments() {
         for (recipe, toml, delivery, lost) in [
-            ("glm", "", Delivery::Arg, false),
-            ("glm", "args = [['run']]", Delivery::Stdin, false),
-            ("glm", "prompt = 'stdin'", Delivery::Stdin, false),
-            ("claude", "args = [['-p', '{prompt}']]", Delivery::Arg, false),
-            ("claude", "prompt = 'arg'", Delivery::Arg, true),
+            ("glm", "", PromptDelivery::Arg, false),
+            ("glm", "args = [['run']]", PromptDelivery::Stdin, false),
+            ("glm", "prompt = 'stdin'", PromptDelivery::Stdin, false),
+            ("claude", "args = [['-p', '{prompt}']]", PromptDelivery::Arg, false),
+            ("claude", "prompt = 'arg'", PromptDelivery::Arg, true),
         ] {
             let changed = overlay(toml).over(built_in().remove(recipe).unwrap());
             assert_eq!((changed.prompt, changed.loses_the_prompt()), (delivery, lost), "{recipe}: {toml}");

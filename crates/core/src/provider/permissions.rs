@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::vocabulary::Told;
+use crate::vocabulary::CliPermissions;
 
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,12 +31,12 @@ pub struct Grant {
 
 impl PermissionTable {
     #[must_use]
-    pub fn of(&self, told: Told) -> &Grant {
+    pub fn of(&self, told: CliPermissions) -> &Grant {
         match told {
-            Told::Read => &self.read,
-            Told::Edit => &self.edit,
-            Told::EditConfined => self.edit_confined.as_ref().unwrap_or(&self.edit),
-            Told::Full => &self.full,
+            CliPermissions::Read => &self.read,
+            CliPermissions::Edit => &self.edit,
+            CliPermissions::EditConfined => self.edit_confined.as_ref().unwrap_or(&self.edit),
+            CliPermissions::Full => &self.full,
         }
     }
 }

@@ -7,13 +7,13 @@ use serde::Deserialize;
 
 use super::arguments::{self, Placeholder, has_place};
 use super::login::Login;
-use super::offered::Offered;
+use super::offered::OfferedModel;
 use super::permissions::PermissionTable;
-use crate::failure::Rule;
+use crate::failure::FailureRule;
 use crate::live;
 use crate::parse::{Context, Decoder, Format};
-use crate::span::Span;
-use crate::vocabulary::{Delivery, Form, Inert, Normalize, SessionKind, StopSignal, UsageScope};
+use crate::span::TimeSpan;
+use crate::vocabulary::{Normalize, OutputForm, PromptDelivery, PromptEscape, SessionKind, StopSignal, UsageScope};
 
 /// One CLI agent. A CLI that prints a known [`Format`] needs no Rust at all.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -43,12 +43,12 @@ pub struct Provider {
     pub whole: Option<Vec<Vec<String>>>,
     /// How it is kept, and told one turn after the other, where it can be.
     #[serde(default)]
-    pub live: Option<live::Recipe>,
+    pub live: Option<live::LiveRecipe>,
     #[serde(default, alias = "prompt_style", alias = "promptStyle")]
-    pub prompt: Delivery,
+    pub prompt: PromptDelivery,
     /// The models it is known to have.
     #[serde(default)]
-    pub models: Vec<Offered>,
+    pub models: Vec<OfferedModel>,
     /// The one it is told to use where nothing else names one.
     #[serde(default, alias = "defaultModel")]
     pub default_model: Option<String>,
@@ -57,7 +57,7 @@ pub struct Provider {
     pub max_tokens: Option<NonZeroU64>,
     /// The longest run, where its model does not say.
     #[serde(default)]
-    pub timeout: Option<Span>,
+    pub timeout: Option<TimeSpan>,
     /// How to tell that a user is logged in.
     #[serde(default)]
     pub login: Option<Login>,
@@ -92,7 +92,7 @@ pub struct Provider {
     pub own_sandbox: bool,
     /// Changes to the prompt that keep the CLI from reading parts of it as commands.
     #[serde(default, alias = "inert")]
-    pub escape: Inert,
+    pub escape: PromptEscape,
     /// The CLI runs on Node, which takes long to compile it: the compiled code is kept for the next run.
     #[serde(default, alias = "compiles")]
     pub node_compile_cache: bool,
@@ -118,7 +118,7 @@ pub struct Provider {
     pub noise: Vec<String>,
     /// The CLI's own wordings, before the general patterns.
     #[serde(default)]
-    pub failures: Vec<Rule>,
+    pub failures: Vec<FailureRule>,
 }
 
 /// A folder of its own for a CLI's state, named by a variable, with the user's credentials linked in.
@@ -154,7 +154,7 @@ pub struct SettingsFile {
 impl Provider {
     /// What makes events of what it prints, in one turn.
     #[must_use]
-    pub fn decoder(&self, normalize: Normalize, form: Form) -> Decoder {
+    pub fn decoder(&self, normalize: Normalize, form: OutputForm) -> Decoder {
         let context = Context {
             program: self.name.clone(),
             rules: self.failures.clone(),
@@ -180,14 +180,14 @@ impl Provider {
 
     /// Whether it prints nothing until it is done: silence is no sign of death then.
     #[must_use]
-    pub fn is_silent(&self, form: Form) -> bool {
-        form == Form::Whole && self.whole.is_some()
+    pub fn is_silent(&self, form: OutputForm) -> bool {
+        form == OutputForm::Whole && self.whole.is_some()
     }
 
     /// Whether it may have worked on the repository without a word about it. An executable of the protocol does no work.
     #[must_use]
-    pub fn hides_its_work(&self, form: Form) -> bool {
-        self.is_silent(form) && self.prompt != Delivery::Request
+    pub fn hides_its_work(&self, form: OutputForm) -> bool {
+        self.is_silent(form) && self.prompt != PromptDelivery::Request
     }
 }
 

@@ -60,7 +60,7 @@ fn decode(format: Format, stdout: &[u8], stderr: &str, ending: Ending<'_>) -> Co
 /// The same with the rules of each built-in provider.
 fn decode_as_each(stdout: &[u8], stderr: &str, ending: Ending<'_>) -> Vec<(String, Conclusion)> {
     let each = provider::built_in().into_iter().map(|(name, provider)| {
-        let mut decoder = provider.decoder(Normalize::None, Form::Streamed);
+        let mut decoder = provider.decoder(Normalize::None, OutputForm::Streamed);
         let _shown = decoder.push(stdout);
         (name, decoder.conclude(ending, stderr, ""))
     });

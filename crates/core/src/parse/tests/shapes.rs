@@ -207,7 +207,7 @@ fn a_line_beyond_the_limit_costs_only_itself() {
 /// As [`run`], with what stood on stderr, and a provider's own rules.
 fn run_as(provider: &str, stdout: &str, stderr: &str, ending: Ending<'_>) -> Conclusion {
     let provider = &crate::provider::built_in()[provider];
-    let mut decoder = provider.decoder(Normalize::None, Form::Streamed);
+    let mut decoder = provider.decoder(Normalize::None, OutputForm::Streamed);
     decoder.push(stdout.as_bytes());
     decoder.conclude(ending, stderr, "")
 }
@@ -341,11 +341,11 @@ fn an_error_without_a_word_is_given_some() {
 fn of_the_whole_form_the_exit_status_has_the_last_word() {
     let stdout = r#"{"type":"result","subtype":"success","is_error":false,"result":"done"}"#;
     for (form, ending, ends, failure) in [
-        (Form::Streamed, Ending::Code(3), true, None),
-        (Form::Whole, Ending::Code(3), false, Some("a hook failed")),
-        (Form::Whole, Ending::Code(0), false, None),
+        (OutputForm::Streamed, Ending::Code(3), true, None),
+        (OutputForm::Whole, Ending::Code(3), false, Some("a hook failed")),
+        (OutputForm::Whole, Ending::Code(0), false, None),
         // It was waited for in vain.
-        (Form::Whole, Ending::Open, false, None),
+        (OutputForm::Whole, Ending::Open, false, None),
     ] {
         let mut decoder = Decoder::new(Format::Claude, Context { form, ..Context::default() });
         decoder.push(stdout.as_bytes());

@@ -5,7 +5,7 @@ use serde::Deserialize;
 /// What must be done to a prompt so that this CLI takes it as text and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Inert {
+pub struct PromptEscape {
     /// A prompt that begins with `/` would be run as a command: a line break goes before it.
     #[serde(default)]
     pub slash: bool,
@@ -14,7 +14,7 @@ pub struct Inert {
     pub at: bool,
 }
 
-impl Inert {
+impl PromptEscape {
     /// The prompt as a CLI takes it for text.
     #[must_use]
     pub fn text(self, prompt: &str) -> String {
