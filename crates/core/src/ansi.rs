@@ -6,13 +6,13 @@
 /// A filter that can be fed in pieces: a sequence cut in two is still recognised.
 #[derive(Debug, Clone, Default)]
 pub struct Ansi {
-    state: State,
+    state: AnsiState,
     /// Characters swallowed by the present string sequence: an unterminated one must not eat the rest of the output.
     swallowed: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum State {
+enum AnsiState {
     #[default]
     Text,
     Escape,
@@ -29,7 +29,7 @@ const LONGEST_STRING: usize = 64 * 1024;
 impl Ansi {
     /// The text of this piece without its escapes.
     pub fn push(&mut self, text: &str) -> String {
-        if self.state == State::Text && !text.contains('\u{1b}') {
+        if self.state == AnsiState::Text && !text.contains('\u{1b}') {
             return text.to_owned();
         }
         let mut plain = String::with_capacity(text.len());
@@ -41,40 +41,42 @@ impl Ansi {
 
     fn step(&mut self, c: char, plain: &mut String) {
         self.state = match (self.state, c) {
-            (State::Text, '\u{1b}') => State::Escape,
-            (State::Text, c) => {
+            (AnsiState::Text, '\u{1b}') => AnsiState::Escape,
+            (AnsiState::Text, c) => {
                 plain.push(c);
-                State::Text
+                AnsiState::Text
             }
-            (State::Escape, '[') => State::Csi,
-            (State::Escape, ']' | 'P' | 'X' | '^' | '_') => self.begin_string(),
-            (State::Escape | State::Intermediate, ' '..='/') => State::Intermediate,
+            (AnsiState::Escape, '[') => AnsiState::Csi,
+            (AnsiState::Escape, ']' | 'P' | 'X' | '^' | '_') => self.begin_string(),
+            (AnsiState::Escape | AnsiState::Intermediate, ' '..='/') => AnsiState::Intermediate,
             // A sequence that was begun is over where another begins.
-            (State::Escape | State::Intermediate | State::Csi, '\u{1b}') => State::Escape,
-            (State::Escape | State::Intermediate, '0'..='~') => State::Text,
-            (State::Csi, '@'..='~') => State::Text,
-            (State::Csi, ' '..='?') => State::Csi,
-            (State::String | State::StringEscape, '\u{7}' | '\u{9c}') | (State::StringEscape, '\\') => State::Text,
-            (State::String | State::StringEscape, '\u{1b}') => State::StringEscape,
-            (State::String | State::StringEscape, c) if c == '\n' || self.swallowed >= LONGEST_STRING => {
-                plain.push(c);
-                State::Text
+            (AnsiState::Escape | AnsiState::Intermediate | AnsiState::Csi, '\u{1b}') => AnsiState::Escape,
+            (AnsiState::Escape | AnsiState::Intermediate, '0'..='~') => AnsiState::Text,
+            (AnsiState::Csi, '@'..='~') => AnsiState::Text,
+            (AnsiState::Csi, ' '..='?') => AnsiState::Csi,
+            (AnsiState::String | AnsiState::StringEscape, '\u{7}' | '\u{9c}') | (AnsiState::StringEscape, '\\') => {
+                AnsiState::Text
             }
-            (State::String | State::StringEscape, _) => {
+            (AnsiState::String | AnsiState::StringEscape, '\u{1b}') => AnsiState::StringEscape,
+            (AnsiState::String | AnsiState::StringEscape, c) if c == '\n' || self.swallowed >= LONGEST_STRING => {
+                plain.push(c);
+                AnsiState::Text
+            }
+            (AnsiState::String | AnsiState::StringEscape, _) => {
                 self.swallowed += 1;
-                State::String
+                AnsiState::String
             }
             // Not a sequence after all: the character stands for itself.
-            (State::Escape | State::Intermediate | State::Csi, c) => {
+            (AnsiState::Escape | AnsiState::Intermediate | AnsiState::Csi, c) => {
                 plain.push(c);
-                State::Text
+                AnsiState::Text
             }
         };
     }
 
-    fn begin_string(&mut self) -> State {
+    fn begin_string(&mut self) -> AnsiState {
         self.swallowed = 0;
-        State::String
+        AnsiState::String
     }
 }
 

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::ServiceKey as Key;
+
 /// One service that answers chat completions over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
@@ -10,7 +14,7 @@ pub struct Api {
     /// Up to and without `/chat/completions`: `https://api.openai.com/v1`.
     pub base_url: String,
     /// None for a service that asks for none.
-    pub key: Option<Key>,
+    pub key: Option<ServiceKey>,
 }
 
 impl Api {
@@ -49,16 +53,16 @@ impl Llm {
 
 /// A key and where it comes from. It is looked up once and never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key {
+pub struct ServiceKey {
     /// The environment variable that holds it: what a reader is told to set.
     pub variable: String,
     /// None when the variable is not set.
     pub value: Option<String>,
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ServiceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key")
+        f.debug_struct("ServiceKey")
             .field("variable", &self.variable)
             .field("value", &self.value.as_ref().map(|_| "***"))
             .finish()
@@ -84,7 +88,7 @@ mod tests {
 
     #[test]
     fn debug_names_the_variable_and_not_the_value() {
-        let key = Key { variable: "OPENAI_API_KEY".into(), value: Some("hunter2-hunter2".into()) };
+        let key = ServiceKey { variable: "OPENAI_API_KEY".into(), value: Some("hunter2-hunter2".into()) };
         let api = Api { name: "openai".into(), base_url: "https://api.openai.com/v1".into(), key: Some(key) };
         let shown = format!("{api:?}");
         assert!(shown.contains("OPENAI_API_KEY") && shown.contains("***") && !shown.contains("hunter2"), "{shown}");

@@ -15,28 +15,28 @@ pub const INTERRUPTED: &str = "[interrupted]";
 /// What was said, in order, and with whom the talk can be gone on with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conversation {
-    said: Vec<Said>,
-    thread: Option<Thread>,
+    said: Vec<ConversationMessage>,
+    thread: Option<RememberedSession>,
     /// The turn that is on its way.
     #[serde(skip)]
-    open: Option<Open>,
+    open: Option<OpenTurn>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Said {
+struct ConversationMessage {
     role: Role,
     text: String,
 }
 
 /// A model that remembers the conversation, and its name for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Thread {
+struct RememberedSession {
     model: String,
     session: SessionId,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Open {
+struct OpenTurn {
     model: String,
     session: Option<SessionId>,
     /// What was shown since the last tool.
@@ -51,21 +51,21 @@ impl Conversation {
     /// A conversation that a model remembers from an earlier time.
     #[must_use]
     pub fn resume(model: &str, session: SessionId) -> Self {
-        Self { thread: Some(Thread { model: model.to_owned(), session }), ..Self::default() }
+        Self { thread: Some(RememberedSession { model: model.to_owned(), session }), ..Self::default() }
     }
 
     /// What was said at that earlier time, for those who do not remember it.
     #[must_use]
     pub fn told(self, said: impl IntoIterator<Item = (Role, String)>) -> Self {
-        Self { said: said.into_iter().map(|(role, text)| Said { role, text }).collect(), ..self }
+        Self { said: said.into_iter().map(|(role, text)| ConversationMessage { role, text }).collect(), ..self }
     }
 
     /// The next turn, with everything before it. A turn that was still open counts as interrupted.
     pub fn ask(&mut self, model: &str, text: &str) -> Turn {
         self.interrupt();
-        self.said.push(Said { role: Role::User, text: text.to_owned() });
+        self.said.push(ConversationMessage { role: Role::User, text: text.to_owned() });
         let session = self.thread.as_ref().filter(|thread| thread.model == model).map(|thread| thread.session.clone());
-        self.open = Some(Open { model: model.to_owned(), session: session.clone(), ..Open::default() });
+        self.open = Some(OpenTurn { model: model.to_owned(), session: session.clone(), ..OpenTurn::default() });
         let messages = self.said.iter().map(|said| Message::new(said.role, said.text.clone())).collect();
         Turn { model: model.to_owned(), messages, session, ..Turn::default() }
     }
@@ -134,9 +134,9 @@ impl Conversation {
     }
 
     fn close(&mut self, text: String) {
-        self.said.push(Said { role: Role::Assistant, text });
-        if let Some(Open { model, session, .. }) = self.open.take() {
-            self.thread = session.map(|session| Thread { model, session });
+        self.said.push(ConversationMessage { role: Role::Assistant, text });
+        if let Some(OpenTurn { model, session, .. }) = self.open.take() {
+            self.thread = session.map(|session| RememberedSession { model, session });
         }
     }
 }

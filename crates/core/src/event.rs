@@ -8,6 +8,10 @@ use serde_json::{Map, Value};
 
 use crate::failure::{Category, Failure};
 
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::{Enforcement as Held, ToolCall as Call};
+
 /// One step of a turn: `Started`, any steps, then exactly one of `Finished` and `Failed`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -96,7 +100,7 @@ pub struct Answer {
     pub finish: Finish,
     /// Calls the client is asked to make before it gets an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<Call>,
+    pub calls: Vec<ToolCall>,
     /// What the provider says about its answer, for whoever wants to know: its own latency, its own name.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
@@ -112,7 +116,7 @@ impl Answer {
 
 /// A function that a model asks its client to call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Call {
+pub struct ToolCall {
     pub id: String,
     pub name: String,
     /// JSON, as far as the model got it right.
@@ -134,13 +138,13 @@ pub struct Attempted {
     pub workspace: Option<Receipt>,
     /// Who held it to its permissions; none where it had none to be held to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sandbox: Option<Held>,
+    pub sandbox: Option<Enforcement>,
 }
 
 /// By whom a run is held to the permissions `read` and `edit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Held {
+pub enum Enforcement {
     /// The kernel, whatever the CLI does.
     Kernel,
     /// A sandbox that the CLI has for its tools.

@@ -22,3 +22,4 @@ pub mod provider;
 pub mod secret;
 pub mod span;
 pub mod turn;
+pub mod vocabulary;

@@ -8,9 +8,13 @@ use std::time::Duration;
 use crate::phase::Phase;
 use crate::provider::Provider;
 
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::{LimitKind as Limit, RequestedLimits as Asked, RunLimits as Limits};
+
 /// The limits of one run. `Duration::MAX` means none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct RunLimits {
     /// From start to end.
     pub total: Duration,
     /// From the start to the first byte on stdout.
@@ -23,9 +27,9 @@ pub struct Limits {
     pub compact: Duration,
 }
 
-/// Which of the [`Limits`] was passed.
+/// Which of the [`RunLimits`] was passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
+pub enum LimitKind {
     Total,
     Startup,
     Idle,
@@ -35,7 +39,7 @@ pub enum Limit {
 
 /// What somebody wrote about limits, as far as they did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Asked {
+pub struct RequestedLimits {
     pub total: Option<Duration>,
     pub startup: Option<Duration>,
     pub idle: Option<Duration>,
@@ -43,7 +47,7 @@ pub struct Asked {
     pub compact: Option<Duration>,
 }
 
-impl Limits {
+impl RunLimits {
     pub const NONE: Self = Self::all(Duration::MAX);
 
     const TOTAL: Duration = Duration::from_secs(30 * 60);
@@ -62,16 +66,16 @@ impl Limits {
     /// The limits of a provider's run, where nothing else is said. One that prints nothing until it has an answer is
     /// limited only in all. None outlasts the whole.
     #[must_use]
-    pub fn of(provider: &Provider, asked: Asked) -> Self {
+    pub fn of(provider: &Provider, asked: RequestedLimits) -> Self {
         let total = asked.total.or(provider.timeout.map(|span| span.time)).unwrap_or(Self::TOTAL);
-        let (startup, idle) = if provider.quiet { (total, total) } else { (Self::STARTUP, Self::IDLE) };
+        let (startup, idle) = if provider.buffers_output { (total, total) } else { (Self::STARTUP, Self::IDLE) };
         Self::all(total).with(asked, startup, idle)
     }
 
     /// The limits of a turn of the built-in agent: its LLM may be silent for as long as a request may take. Its tools have
     /// a limit of their own.
     #[must_use]
-    pub fn of_agent(asked: Asked) -> Self {
+    pub fn of_agent(asked: RequestedLimits) -> Self {
         let total = asked.total.unwrap_or(Self::TOTAL);
         Self { idle: asked.idle.unwrap_or(Self::REQUEST), ..Self::all(total) }
     }
@@ -82,7 +86,7 @@ impl Limits {
         Self::all(total.unwrap_or(Self::REQUEST))
     }
 
-    fn with(self, asked: Asked, startup: Duration, idle: Duration) -> Self {
+    fn with(self, asked: RequestedLimits, startup: Duration, idle: Duration) -> Self {
         let within = |asked: Option<Duration>, usual: Duration| asked.unwrap_or(usual).min(self.total);
         Self {
             total: self.total,
@@ -96,31 +100,31 @@ impl Limits {
     /// How long a run may be silent in a phase, and what that is called. None once it has said its last word: how it is
     /// parted from has times of its own.
     #[must_use]
-    pub fn silence(&self, phase: &Phase) -> Option<(Duration, Limit)> {
+    pub fn silence(&self, phase: &Phase) -> Option<(Duration, LimitKind)> {
         match phase {
-            Phase::Starting => Some((self.startup, Limit::Startup)),
-            Phase::Thinking => Some((self.idle, Limit::Idle)),
-            Phase::Tool { .. } => Some((self.tool, Limit::Tool)),
-            Phase::Compacting => Some((self.compact, Limit::Compact)),
+            Phase::Starting => Some((self.startup, LimitKind::Startup)),
+            Phase::Thinking => Some((self.idle, LimitKind::Idle)),
+            Phase::Tool { .. } => Some((self.tool, LimitKind::Tool)),
+            Phase::Compacting => Some((self.compact, LimitKind::Compact)),
             // What it announced to wait is not silence.
-            Phase::Retrying { wait } => Some((self.idle.saturating_add(*wait), Limit::Idle)),
+            Phase::Retrying { wait } => Some((self.idle.saturating_add(*wait), LimitKind::Idle)),
             Phase::Ended => None,
         }
     }
 
     #[must_use]
-    pub const fn of_kind(&self, limit: Limit) -> Duration {
+    pub const fn of_kind(&self, limit: LimitKind) -> Duration {
         match limit {
-            Limit::Total => self.total,
-            Limit::Startup => self.startup,
-            Limit::Idle => self.idle,
-            Limit::Tool => self.tool,
-            Limit::Compact => self.compact,
+            LimitKind::Total => self.total,
+            LimitKind::Startup => self.startup,
+            LimitKind::Idle => self.idle,
+            LimitKind::Tool => self.tool,
+            LimitKind::Compact => self.compact,
         }
     }
 }
 
-impl Limit {
+impl LimitKind {
     const fn name(self) -> &'static str {
         match self {
             Self::Total => "total",
@@ -147,7 +151,7 @@ impl Limit {
 /// A limit that was passed, and what went on then: the words of an error's hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overrun {
-    pub limit: Limit,
+    pub limit: LimitKind,
     pub value: Duration,
     pub phase: Phase,
 }
@@ -182,7 +186,7 @@ mod tests {
 
     #[test]
     fn each_phase_has_its_own_patience() {
-        let limits = Limits {
+        let limits = RunLimits {
             total: seconds(100),
             startup: seconds(1),
             idle: seconds(2),
@@ -190,11 +194,11 @@ mod tests {
             compact: seconds(4),
         };
         for (phase, silence) in [
-            (Phase::Starting, Some((seconds(1), Limit::Startup))),
-            (Phase::Thinking, Some((seconds(2), Limit::Idle))),
-            (Phase::Tool { names: Vec::new() }, Some((seconds(3), Limit::Tool))),
-            (Phase::Compacting, Some((seconds(4), Limit::Compact))),
-            (Phase::Retrying { wait: seconds(60) }, Some((seconds(62), Limit::Idle))),
+            (Phase::Starting, Some((seconds(1), LimitKind::Startup))),
+            (Phase::Thinking, Some((seconds(2), LimitKind::Idle))),
+            (Phase::Tool { names: Vec::new() }, Some((seconds(3), LimitKind::Tool))),
+            (Phase::Compacting, Some((seconds(4), LimitKind::Compact))),
+            (Phase::Retrying { wait: seconds(60) }, Some((seconds(62), LimitKind::Idle))),
             (Phase::Ended, None),
         ] {
             assert_eq!(limits.silence(&phase), silence, "{phase:?}");
@@ -205,22 +209,27 @@ mod tests {
     fn an_overrun_names_limit_value_phase_and_setting() {
         let bash = Phase::Tool { names: vec!["Bash".to_owned()] };
         for (limit, value, phase, words) in [
-            (Limit::Tool, seconds(3600), bash.clone(), "the tool limit of 1h passed while running Bash (toolTimeout)"),
-            (Limit::Total, seconds(90), bash, "the total limit of 90s passed while running Bash (timeout)"),
             (
-                Limit::Startup,
+                LimitKind::Tool,
+                seconds(3600),
+                bash.clone(),
+                "the tool limit of 1h passed while running Bash (toolTimeout)",
+            ),
+            (LimitKind::Total, seconds(90), bash, "the total limit of 90s passed while running Bash (timeout)"),
+            (
+                LimitKind::Startup,
                 seconds(120),
                 Phase::Starting,
                 "the start-up limit of 2m passed while starting (startupTimeout)",
             ),
             (
-                Limit::Idle,
+                LimitKind::Idle,
                 Duration::from_millis(300),
                 Phase::Thinking,
                 "the idle limit of 300ms passed while waiting for the model (idleTimeout)",
             ),
             (
-                Limit::Compact,
+                LimitKind::Compact,
                 Duration::from_millis(1500),
                 Phase::Compacting,
                 "the compaction limit of 1.5s passed while compacting its context (compactTimeout)",

@@ -2,6 +2,10 @@
 
 use memchr::memchr;
 
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::OutputLine as Line;
+
 /// The longest line that is kept: beyond it a line is counted, not stored.
 pub const MAX_LINE: usize = 16 * 1024 * 1024;
 
@@ -15,7 +19,7 @@ pub struct Lines {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line {
+pub enum OutputLine {
     /// Without its line break; invalid UTF-8 is replaced.
     Whole(String),
     /// Longer than the limit: its beginning, and its length.
@@ -35,7 +39,7 @@ impl Lines {
     }
 
     /// Takes the next bytes and hands every line they complete to `each`.
-    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Line)) {
+    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(OutputLine)) {
         while let Some(end) = memchr(b'\n', bytes) {
             self.keep(&bytes[..end]);
             each(self.take());
@@ -51,7 +55,7 @@ impl Lines {
     }
 
     /// What stands after the last line break, if anything.
-    pub fn finish(&mut self) -> Option<Line> {
+    pub fn finish(&mut self) -> Option<OutputLine> {
         (!self.pending.is_empty() || self.dropped > 0).then(|| self.take())
     }
 
@@ -62,18 +66,18 @@ impl Lines {
         self.dropped += bytes.len() - kept;
     }
 
-    fn take(&mut self) -> Line {
+    fn take(&mut self) -> OutputLine {
         let mut bytes = std::mem::take(&mut self.pending);
         let dropped = std::mem::take(&mut self.dropped);
         if dropped > 0 {
             let total = bytes.len() + dropped;
             bytes.truncate(200);
-            return Line::Overlong { head: String::from_utf8_lossy(&bytes).into_owned(), bytes: total };
+            return OutputLine::Overlong { head: String::from_utf8_lossy(&bytes).into_owned(), bytes: total };
         }
         if bytes.last() == Some(&b'\r') {
             bytes.pop();
         }
-        Line::Whole(into_text(bytes))
+        OutputLine::Whole(into_text(bytes))
     }
 }
 
@@ -122,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    fn split(limit: usize, pieces: &[&[u8]]) -> Vec<Line> {
+    fn split(limit: usize, pieces: &[&[u8]]) -> Vec<OutputLine> {
         let mut lines = Lines::new(limit);
         let mut out = Vec::new();
         for piece in pieces {
@@ -134,7 +138,7 @@ mod tests {
 
     #[test]
     fn breaks_crlf_and_the_last_line() {
-        let whole = |text: &str| Line::Whole(text.to_owned());
+        let whole = |text: &str| OutputLine::Whole(text.to_owned());
         assert_eq!(split(100, &[b"a\r\n\nb"]), [whole("a"), whole(""), whole("b")]);
         assert_eq!(split(100, &[b""]), []);
         assert_eq!(split(100, &[b"x\xffy\n"]), [whole("x\u{fffd}y")]);
@@ -149,7 +153,10 @@ mod tests {
             assert!(lines.pending.len() <= 10);
         }
         lines.push(b"\nnext\n", |line| out.push(line));
-        assert_eq!(out, [Line::Overlong { head: "0123456789".into(), bytes: 10_000 }, Line::Whole("next".into())]);
+        assert_eq!(
+            out,
+            [OutputLine::Overlong { head: "0123456789".into(), bytes: 10_000 }, OutputLine::Whole("next".into())]
+        );
     }
 
     proptest! {

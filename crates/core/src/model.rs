@@ -10,9 +10,14 @@ use serde_json::{Map, Value};
 
 use crate::api::{Api, Llm};
 use crate::failure::{Category, Failure};
-use crate::limits::{Asked, Limits};
-use crate::provider::{Delivery, Offered, Permissions, Provider, SessionKind};
+use crate::limits::{RequestedLimits, RunLimits};
+use crate::provider::{OfferedModel, Placeholder, Provider};
 use crate::turn::OnDisconnect;
+use crate::vocabulary::{Permissions, PromptDelivery, SessionKind};
+
+// Alias for the users in other crates. TODO: import it from `vocabulary` there.
+#[doc(hidden)]
+pub use crate::vocabulary::Normalize;
 
 #[derive(Debug, Clone)]
 pub struct Model {
@@ -30,7 +35,7 @@ pub struct Model {
     /// The upstream model the CLI is told to use.
     pub upstream: Option<String>,
     /// The models its provider is known to have.
-    pub offered: Vec<Offered>,
+    pub offered: Vec<OfferedModel>,
     /// The longest answer it is asked for, where the client does not say.
     pub max_tokens: Option<NonZeroU64>,
     pub permissions: Permissions,
@@ -40,7 +45,7 @@ pub struct Model {
     pub writable: Vec<PathBuf>,
     /// Folders that the built-in agent may read besides.
     pub readable: Vec<PathBuf>,
-    pub limits: Limits,
+    pub limits: RunLimits,
     pub max_turns: Option<u32>,
     pub allowed_tools: Vec<String>,
     pub system_prompt: Option<String>,
@@ -67,10 +72,10 @@ impl Model {
     #[must_use]
     pub fn new(name: &str, backend: Backend, repo: &Path) -> Self {
         let limits = match &backend {
-            Backend::Program(provider) if provider.prompt == Delivery::Request => Limits::of_request(None),
-            Backend::Program(provider) => Limits::of(provider, Asked::default()),
-            Backend::Api(_) => Limits::of_request(None),
-            Backend::Agent(_) => Limits::of_agent(Asked::default()),
+            Backend::Program(provider) if provider.prompt == PromptDelivery::Request => RunLimits::of_request(None),
+            Backend::Program(provider) => RunLimits::of(provider, RequestedLimits::default()),
+            Backend::Api(_) => RunLimits::of_request(None),
+            Backend::Agent(_) => RunLimits::of_agent(RequestedLimits::default()),
         };
         let recipe = backend.program().cloned();
         let recipe = recipe.as_deref();
@@ -83,7 +88,9 @@ impl Model {
             keep_worktree: false,
             log_helpers: false,
             forbid_helpers: false,
-            upstream: recipe.filter(|recipe| recipe.takes("model")).and_then(|recipe| recipe.default_model.clone()),
+            upstream: recipe
+                .filter(|recipe| recipe.has_placeholder(Placeholder::Model))
+                .and_then(|recipe| recipe.default_model.clone()),
             offered: recipe.map(|recipe| recipe.models.clone()).unwrap_or_default(),
             max_tokens: recipe.and_then(|recipe| recipe.max_tokens),
             permissions: Permissions::default(),
@@ -170,7 +177,7 @@ impl Backend {
     #[must_use]
     pub fn takes_images(&self) -> bool {
         match self {
-            Self::Program(provider) => provider.takes("image"),
+            Self::Program(provider) => provider.has_placeholder(Placeholder::Image),
             Self::Api(_) | Self::Agent(_) => true,
         }
     }
@@ -194,13 +201,4 @@ impl Backend {
             Self::Agent(_) => Ok(()),
         }
     }
-}
-
-/// What is done to a plain-text answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Normalize {
-    #[default]
-    None,
-    /// Only the last non-empty block, for CLIs that print their log before their answer.
-    LastBlock,
 }

@@ -2,20 +2,15 @@
 
 use crate::turn::{Message, Role, Turn};
 
+// Alias for the users in other crates. TODO: import it from `vocabulary` there.
+#[doc(hidden)]
+pub use crate::vocabulary::SystemPlacement;
+
 /// The line between the repository's instructions and the task.
 pub const HEADER: &str = "--- USER TASK ---";
 
 /// The longest agent file that is read into a prompt.
 pub const MAX_AGENT_FILE: u64 = 256 * 1024;
-
-/// Whether the CLI takes system prompts apart from the task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SystemPlacement {
-    /// Under the header, above the user's text.
-    Inline,
-    /// In [`Prompt::system`].
-    Apart,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {

@@ -14,7 +14,7 @@ pub const HEALTH: &str = "health";
 
 /// One request. What is absent is not sent; 0, false and an empty list are.
 #[derive(Debug, Serialize)]
-struct Request<'a> {
+struct ExecutableRequest<'a> {
     prompt: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     system_prompt: Option<String>,
@@ -27,7 +27,7 @@ struct Request<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'a Json>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    context: Vec<Said>,
+    context: Vec<ContextMessage>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     config: Map<String, Value>,
     #[serde(skip_serializing_if = "Map::is_empty")]
@@ -36,7 +36,7 @@ struct Request<'a> {
 
 /// A turn of the conversation so far.
 #[derive(Debug, Serialize)]
-struct Said {
+struct ContextMessage {
     role: &'static str,
     content: String,
 }
@@ -51,7 +51,7 @@ pub fn request(messages: &[Message], options: &Options, model: Option<&str>, con
         .collect();
     let mut talk = messages.iter().filter(|message| message.role != Role::System && !message.is_empty());
     let prompt = talk.next_back().map(said).unwrap_or_default();
-    let context = talk.map(|message| Said { role: role(message.role), content: said(message) }).collect();
+    let context = talk.map(|message| ContextMessage { role: role(message.role), content: said(message) }).collect();
     let mut config = config.clone();
     if let Some(model) = model {
         config.insert("model".to_owned(), model.into());
@@ -60,7 +60,7 @@ pub fn request(messages: &[Message], options: &Options, model: Option<&str>, con
         let value = serde_json::from_str(json.as_str()).ok()?;
         Some((name.clone(), value))
     });
-    let request = Request {
+    let request = ExecutableRequest {
         prompt,
         system_prompt: (!system.is_empty()).then(|| system.join("\n\n")),
         max_tokens: options.max_tokens,

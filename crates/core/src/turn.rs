@@ -3,8 +3,12 @@
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::event::{Call, SessionId};
-use crate::provider::Form;
+use crate::event::{SessionId, ToolCall};
+use crate::vocabulary::OutputForm;
+
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::{AnswerTiming as Shown, ClientId as Owner};
 
 /// One request in our own words.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -16,14 +20,14 @@ pub struct Turn {
     /// is looked up by the engine.
     pub session: Option<SessionId>,
     /// Who asks: a conversation is its owner's alone.
-    pub owner: Owner,
+    pub owner: ClientId,
     /// Where it is asked.
     pub surface: Surface,
     /// What the client asks of the model itself. An agent CLI cannot be told; executables and upstreams can.
     pub options: Options,
-    pub shown: Shown,
+    pub shown: AnswerTiming,
     /// How a CLI is asked to print it. Streamed, its tools are seen, and that it lives, whatever is shown to the caller.
-    pub form: Form,
+    pub form: OutputForm,
     /// The name of its run, where whoever asks has given it one.
     pub run: Option<String>,
     /// None leaves it to the model.
@@ -42,39 +46,36 @@ pub enum OnDisconnect {
 }
 
 /// Who asks, in a word that says nothing else about them: `local`, or the digest of a key.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Owner(String);
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct ClientId {
+    /// None for the local user.
+    key: Option<String>,
+}
 
-impl Owner {
+impl ClientId {
     const LOCAL: &str = "local";
 
     /// The holder of a key, by its digest in hexadecimal.
     #[must_use]
     pub fn of_key(digest: &str) -> Self {
-        Self(format!("key-{digest}"))
+        Self { key: Some(format!("key-{digest}")) }
     }
 
     /// The owner of that name, as [`as_str`](Self::as_str) gave it.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        Self(name.to_owned())
+        Self { key: (name != Self::LOCAL).then(|| name.to_owned()) }
     }
 
     /// Whoever uses this machine as the gateway's own user, and needs no key.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        self.0 == Self::LOCAL
+        self.key.is_none()
     }
 
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Default for Owner {
-    fn default() -> Self {
-        Self(Self::LOCAL.to_owned())
+        self.key.as_deref().unwrap_or(Self::LOCAL)
     }
 }
 
@@ -104,7 +105,7 @@ impl Surface {
 
 /// When the caller sees an answer: pieces as they come, or all of it at the end. What was not seen can be taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Shown {
+pub enum AnswerTiming {
     #[default]
     AsItComes,
     AtTheEnd,
@@ -154,7 +155,7 @@ pub struct Message {
     pub text: String,
     pub images: Vec<Image>,
     /// Of an assistant: functions it asked the client to call.
-    pub calls: Vec<Call>,
+    pub calls: Vec<ToolCall>,
     /// Of a tool: the call it answers.
     pub call_id: Option<String>,
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::Category;
+use super::category::Category;
 
 /// A provider's own wording and what it means.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rule {
+pub struct FailureRule {
     /// Compared without regard to case.
     pub contains: String,
     pub is: Category,
@@ -128,13 +128,13 @@ const STATUS_WORDS: [&str; 5] = ["http", "status", "code", "error", "returned"];
 
 /// What `text` means: the provider's rules first, then the general patterns, then its weak rules.
 #[must_use]
-pub fn classify(text: &str, rules: &[Rule]) -> Category {
+pub fn classify(text: &str, rules: &[FailureRule]) -> Category {
     classify_session(text, rules).0
 }
 
 /// The same, and whether the rule that decided says that the session cannot be resumed. No general pattern says so.
 #[must_use]
-pub fn classify_session(text: &str, rules: &[Rule]) -> (Category, bool) {
+pub fn classify_session(text: &str, rules: &[FailureRule]) -> (Category, bool) {
     let text = text.to_lowercase();
     let ruled = |weak: bool| {
         let rule = rules.iter().find(|rule| rule.weak == weak && text.contains(&rule.contains.to_lowercase()));
@@ -238,37 +238,42 @@ fn is_introduced(before: &str) -> bool {
     before.is_empty() || STATUS_WORDS.iter().any(|word| before.strip_suffix(word).is_some_and(whole))
 }
 
+/// Units of time, in seconds.
+const SECOND: f64 = 1.0;
+const MILLISECOND: f64 = 0.001;
+
 /// How long the text asks to wait, if it does.
 #[must_use]
 pub fn retry_after(text: &str) -> Option<Duration> {
-    const ASKS: [&str; 14] = [
-        "retry-after-ms",
-        "retry_after_ms",
-        "retryafterms",
-        "retry_after_seconds",
-        "retryafter",
-        "try again after",
-        "wait at least",
-        "retry-after",
-        "retry_after",
-        "retry after",
-        "retrydelay",
-        "try again in",
-        "retry in",
-        "wait",
+    /// Words before a time, and the unit of a bare number after them.
+    const ASKS: [(&str, f64); 14] = [
+        ("retry-after-ms", MILLISECOND),
+        ("retry_after_ms", MILLISECOND),
+        ("retryafterms", MILLISECOND),
+        ("retry_after_seconds", SECOND),
+        ("retryafter", SECOND),
+        ("try again after", SECOND),
+        ("wait at least", SECOND),
+        ("retry-after", SECOND),
+        ("retry_after", SECOND),
+        ("retry after", SECOND),
+        ("retrydelay", SECOND),
+        ("try again in", SECOND),
+        ("retry in", SECOND),
+        ("wait", SECOND),
     ];
     let text = text.to_lowercase();
-    ASKS.iter().find_map(|ask| {
+    ASKS.iter().find_map(|(ask, unit)| {
         text.match_indices(ask).find_map(|(at, _)| {
             let rest = text[at + ask.len()..].trim_start_matches([' ', ':', '=', '"', '\'', '\t']);
             let rest = rest.strip_prefix("for ").or_else(|| rest.strip_prefix("about ")).unwrap_or(rest);
-            duration(rest, if ask.ends_with("ms") { "ms" } else { "s" })
+            duration(rest, *unit)
         })
     })
 }
 
 /// Reads `30`, `1.5s`, `100 ms`, `2 minutes`, `1m30s` from the beginning of `text`.
-fn duration(text: &str, default_unit: &str) -> Option<Duration> {
+fn duration(text: &str, default_unit: f64) -> Option<Duration> {
     /// Words that may follow a bare number without being its unit.
     const SEPARATE: [&str; 4] = ["and", "before", "or", "then"];
     const LONGEST: f64 = 30.0 * 24.0 * 3600.0;
@@ -282,13 +287,13 @@ fn duration(text: &str, default_unit: &str) -> Option<Duration> {
         let after = rest[digits..].trim_start();
         let letters = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
         let word = &after[..letters];
-        let Some(factor) = unit(if word.is_empty() { default_unit } else { word }) else {
+        let Some(factor) = (if word.is_empty() { Some(default_unit) } else { unit(word) }) else {
             // "3 fortnights": a number of something unknown is no time at all.
             if !any && !SEPARATE.contains(&word) {
                 return None;
             }
             if !any {
-                seconds = value * unit(default_unit).unwrap_or(1.0);
+                seconds = value * default_unit;
                 any = true;
             }
             break;
@@ -306,8 +311,8 @@ fn duration(text: &str, default_unit: &str) -> Option<Duration> {
 
 fn unit(word: &str) -> Option<f64> {
     match word {
-        "ms" | "msec" | "millis" | "millisecond" | "milliseconds" => Some(0.001),
-        "s" | "sec" | "secs" | "second" | "seconds" => Some(1.0),
+        "ms" | "msec" | "millis" | "millisecond" | "milliseconds" => Some(MILLISECOND),
+        "s" | "sec" | "secs" | "second" | "seconds" => Some(SECOND),
         "m" | "min" | "mins" | "minute" | "minutes" => Some(60.0),
         "h" | "hr" | "hrs" | "hour" | "hours" => Some(3600.0),
         "d" | "day" | "days" => Some(86_400.0),

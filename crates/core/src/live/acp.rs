@@ -7,21 +7,21 @@
 
 use serde_json::{Value, json};
 
-use super::rpc::{self, Message, Rpc};
-use super::{Greeting, Meaning, PERMISSION_REFUSED};
-use crate::provider::Permissions;
+use super::exchange::{Greeting, MessageMeaning, PERMISSION_REFUSED};
+use super::rpc::{self, Rpc, RpcMessage};
+use crate::vocabulary::Permissions;
 
 #[derive(Debug)]
-pub(super) struct Acp {
+pub(super) struct AcpLive {
     rpc: Rpc,
     greeting: Greeting,
     session: String,
-    expects: Expects,
+    expects: AcpPending,
 }
 
 /// The answer that is awaited, by the number of its request.
 #[derive(Debug)]
-enum Expects {
+enum AcpPending {
     Introduction(u64),
     Session(u64),
     /// The model that cannot answer was set.
@@ -34,19 +34,19 @@ enum Expects {
     Nothing,
 }
 
-impl Acp {
+impl AcpLive {
     pub(super) fn greet(greeting: Greeting) -> (Self, Vec<u8>) {
         let mut rpc = Rpc::new(true);
         let nothing = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
         let params = json!({"protocolVersion": 1, "clientCapabilities": nothing, "clientInfo": rpc::client()});
         let (id, words) = rpc.request("initialize", params);
-        (Self { rpc, greeting, session: String::new(), expects: Expects::Introduction(id) }, words)
+        (Self { rpc, greeting, session: String::new(), expects: AcpPending::Introduction(id) }, words)
     }
 
     pub(super) fn say(&mut self, prompt: &str) -> Vec<u8> {
         let params = json!({"sessionId": self.session, "prompt": [{"type": "text", "text": prompt}]});
         let (id, words) = self.rpc.request("session/prompt", params);
-        self.expects = Expects::Prompt(id);
+        self.expects = AcpPending::Prompt(id);
         words
     }
 
@@ -54,33 +54,33 @@ impl Acp {
         self.rpc.notification("session/cancel", Some(json!({"sessionId": self.session})))
     }
 
-    pub(super) fn hear(&mut self, message: &Value, reply: &mut Vec<u8>) -> Meaning {
+    pub(super) fn hear(&mut self, message: &Value, reply: &mut Vec<u8>) -> MessageMeaning {
         match rpc::read(message) {
-            Message::Result(id, result) => self.answered(id, result, reply),
-            Message::Error(id, error) => self.refused(id, error, reply),
-            Message::Request(id, "session/request_permission", params) => {
+            RpcMessage::Result(id, result) => self.answered(id, result, reply),
+            RpcMessage::Error(id, error) => self.refused(id, error, reply),
+            RpcMessage::Request(id, "session/request_permission", params) => {
                 let (words, allowed) = self.permit(id, params);
                 reply.extend(words);
-                if allowed { Meaning::Said } else { Meaning::SaidWith(refusal_note(params)) }
+                if allowed { MessageMeaning::Said } else { MessageMeaning::SaidWith(refusal_note(params)) }
             }
-            Message::Request(id, method, _) => {
+            RpcMessage::Request(id, method, _) => {
                 reply.extend(self.rpc.refusal(id, method));
-                Meaning::Nothing
+                MessageMeaning::Nothing
             }
-            Message::Notification("session/update", params) => {
+            RpcMessage::Notification("session/update", params) => {
                 let ours = params.get("sessionId").and_then(Value::as_str) == Some(self.session.as_str());
-                if ours { Meaning::Said } else { Meaning::Nothing }
+                if ours { MessageMeaning::Said } else { MessageMeaning::Nothing }
             }
-            Message::Notification(..) | Message::Other => Meaning::Nothing,
+            RpcMessage::Notification(..) | RpcMessage::Other => MessageMeaning::Nothing,
         }
     }
 
-    fn answered(&mut self, id: u64, result: &Value, reply: &mut Vec<u8>) -> Meaning {
+    fn answered(&mut self, id: u64, result: &Value, reply: &mut Vec<u8>) -> MessageMeaning {
         match self.expects {
-            Expects::Introduction(expected) if id == expected => self.begin_session(reply),
-            Expects::Session(expected) if id == expected => {
+            AcpPending::Introduction(expected) if id == expected => self.begin_session(reply),
+            AcpPending::Session(expected) if id == expected => {
                 let Some(session) = result.get("sessionId").and_then(Value::as_str) else {
-                    return Meaning::Broken("it began a session without a name".to_owned());
+                    return MessageMeaning::Broken("it began a session without a name".to_owned());
                 };
                 session.clone_into(&mut self.session);
                 match self.greeting.primer.take() {
@@ -88,79 +88,79 @@ impl Acp {
                     None => self.set_next(reply),
                 }
             }
-            Expects::Primer(expected) if id == expected => {
+            AcpPending::Primer(expected) if id == expected => {
                 reply.extend(self.say("."));
-                self.expects = Expects::Primed(self.rpc.last());
-                Meaning::Nothing
+                self.expects = AcpPending::Primed(self.rpc.last());
+                MessageMeaning::Nothing
             }
-            Expects::Primed(expected) if id == expected => self.begin_session(reply),
-            Expects::Setting(expected) if id == expected => self.set_next(reply),
-            Expects::Prompt(expected) if id == expected => {
-                self.expects = Expects::Nothing;
-                Meaning::SaidLast
+            AcpPending::Primed(expected) if id == expected => self.begin_session(reply),
+            AcpPending::Setting(expected) if id == expected => self.set_next(reply),
+            AcpPending::Prompt(expected) if id == expected => {
+                self.expects = AcpPending::Nothing;
+                MessageMeaning::SaidLast
             }
-            Expects::Introduction(_)
-            | Expects::Session(_)
-            | Expects::Primer(_)
-            | Expects::Primed(_)
-            | Expects::Setting(_)
-            | Expects::Prompt(_)
-            | Expects::Nothing => Meaning::Nothing,
+            AcpPending::Introduction(_)
+            | AcpPending::Session(_)
+            | AcpPending::Primer(_)
+            | AcpPending::Primed(_)
+            | AcpPending::Setting(_)
+            | AcpPending::Prompt(_)
+            | AcpPending::Nothing => MessageMeaning::Nothing,
         }
     }
 
-    fn begin_session(&mut self, reply: &mut Vec<u8>) -> Meaning {
+    fn begin_session(&mut self, reply: &mut Vec<u8>) -> MessageMeaning {
         let params = json!({"cwd": self.greeting.cwd, "mcpServers": []});
         let (id, words) = self.rpc.request("session/new", params);
-        self.expects = Expects::Session(id);
+        self.expects = AcpPending::Session(id);
         reply.extend(words);
-        Meaning::Nothing
+        MessageMeaning::Nothing
     }
 
-    fn set_primer(&mut self, primer: &str, reply: &mut Vec<u8>) -> Meaning {
+    fn set_primer(&mut self, primer: &str, reply: &mut Vec<u8>) -> MessageMeaning {
         let (id, words) = self.rpc.request("session/set_model", json!({"sessionId": self.session, "modelId": primer}));
-        self.expects = Expects::Primer(id);
+        self.expects = AcpPending::Primer(id);
         reply.extend(words);
-        Meaning::Nothing
+        MessageMeaning::Nothing
     }
 
     /// Sets what is still to be set; ready when nothing is.
-    fn set_next(&mut self, reply: &mut Vec<u8>) -> Meaning {
+    fn set_next(&mut self, reply: &mut Vec<u8>) -> MessageMeaning {
         let (method, name, value) = if let Some(model) = self.greeting.model.take() {
             ("session/set_model", "modelId", model)
         } else if let Some(mode) = self.greeting.mode.take() {
             ("session/set_mode", "modeId", mode)
         } else {
-            self.expects = Expects::Nothing;
-            return Meaning::Ready;
+            self.expects = AcpPending::Nothing;
+            return MessageMeaning::Ready;
         };
         let (id, words) = self.rpc.request(method, json!({"sessionId": self.session, name: value}));
-        self.expects = Expects::Setting(id);
+        self.expects = AcpPending::Setting(id);
         reply.extend(words);
-        Meaning::Nothing
+        MessageMeaning::Nothing
     }
 
-    fn refused(&mut self, id: u64, error: &Value, reply: &mut Vec<u8>) -> Meaning {
+    fn refused(&mut self, id: u64, error: &Value, reply: &mut Vec<u8>) -> MessageMeaning {
         match self.expects {
             // Then it is not primed, and its session is as good as new.
-            Expects::Primer(expected) if id == expected => self.set_next(reply),
-            Expects::Primed(expected) if id == expected => self.begin_session(reply),
-            Expects::Introduction(expected) | Expects::Session(expected) | Expects::Setting(expected)
+            AcpPending::Primer(expected) if id == expected => self.set_next(reply),
+            AcpPending::Primed(expected) if id == expected => self.begin_session(reply),
+            AcpPending::Introduction(expected) | AcpPending::Session(expected) | AcpPending::Setting(expected)
                 if id == expected =>
             {
-                Meaning::Broken(rpc::why(error))
+                MessageMeaning::Broken(rpc::why(error))
             }
-            Expects::Prompt(expected) if id == expected => {
-                self.expects = Expects::Nothing;
-                Meaning::SaidLast
+            AcpPending::Prompt(expected) if id == expected => {
+                self.expects = AcpPending::Nothing;
+                MessageMeaning::SaidLast
             }
-            Expects::Introduction(_)
-            | Expects::Session(_)
-            | Expects::Primer(_)
-            | Expects::Primed(_)
-            | Expects::Setting(_)
-            | Expects::Prompt(_)
-            | Expects::Nothing => Meaning::Nothing,
+            AcpPending::Introduction(_)
+            | AcpPending::Session(_)
+            | AcpPending::Primer(_)
+            | AcpPending::Primed(_)
+            | AcpPending::Setting(_)
+            | AcpPending::Prompt(_)
+            | AcpPending::Nothing => MessageMeaning::Nothing,
         }
     }
 

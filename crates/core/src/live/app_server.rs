@@ -3,23 +3,23 @@
 
 use serde_json::{Value, json};
 
-use super::rpc::{self, Message, Rpc};
-use super::{Greeting, Meaning};
-use crate::provider::Permissions;
+use super::exchange::{Greeting, MessageMeaning};
+use super::rpc::{self, Rpc, RpcMessage};
+use crate::vocabulary::Permissions;
 
 #[derive(Debug)]
-pub(super) struct AppServer {
+pub(super) struct AppServerLive {
     rpc: Rpc,
     greeting: Greeting,
     thread: String,
     /// The turn that is on its way, once it has a name.
     turn: Option<String>,
-    expects: Expects,
+    expects: AppServerPending,
 }
 
 /// The answer that is awaited, by the number of its request.
 #[derive(Debug)]
-enum Expects {
+enum AppServerPending {
     Introduction(u64),
     Thread(u64),
     /// An old thread, and what is to be said in it.
@@ -28,11 +28,11 @@ enum Expects {
     Nothing,
 }
 
-impl AppServer {
+impl AppServerLive {
     pub(super) fn greet(greeting: Greeting) -> (Self, Vec<u8>) {
         let mut rpc = Rpc::new(false);
         let (id, words) = rpc.request("initialize", json!({"clientInfo": rpc::client()}));
-        let expects = Expects::Introduction(id);
+        let expects = AppServerPending::Introduction(id);
         (Self { rpc, greeting, thread: String::new(), turn: None, expects }, words)
     }
 
@@ -44,7 +44,7 @@ impl AppServer {
                 let mut params = self.settings();
                 params["threadId"] = session.into();
                 let (id, words) = self.rpc.request("thread/resume", params);
-                self.expects = Expects::OldThread(id, prompt.to_owned());
+                self.expects = AppServerPending::OldThread(id, prompt.to_owned());
                 words
             }
             Some(_) | None => self.start_turn(prompt),
@@ -57,71 +57,71 @@ impl AppServer {
         self.rpc.request("turn/interrupt", params).1
     }
 
-    pub(super) fn hear(&mut self, message: &Value, reply: &mut Vec<u8>) -> Meaning {
+    pub(super) fn hear(&mut self, message: &Value, reply: &mut Vec<u8>) -> MessageMeaning {
         match rpc::read(message) {
-            Message::Result(id, result) => self.answered(id, result, reply),
-            Message::Error(id, error) => self.refused(id, error),
-            Message::Request(id, method, _) => {
+            RpcMessage::Result(id, result) => self.answered(id, result, reply),
+            RpcMessage::Error(id, error) => self.refused(id, error),
+            RpcMessage::Request(id, method, _) => {
                 reply.extend(self.answer(id, method));
-                Meaning::Nothing
+                MessageMeaning::Nothing
             }
-            Message::Notification(method, params) => self.notified(method, params),
-            Message::Other => Meaning::Nothing,
+            RpcMessage::Notification(method, params) => self.notified(method, params),
+            RpcMessage::Other => MessageMeaning::Nothing,
         }
     }
 
-    fn answered(&mut self, id: u64, result: &Value, reply: &mut Vec<u8>) -> Meaning {
-        match std::mem::replace(&mut self.expects, Expects::Nothing) {
-            Expects::Introduction(expected) if id == expected => {
+    fn answered(&mut self, id: u64, result: &Value, reply: &mut Vec<u8>) -> MessageMeaning {
+        match std::mem::replace(&mut self.expects, AppServerPending::Nothing) {
+            AppServerPending::Introduction(expected) if id == expected => {
                 reply.extend(self.rpc.notification("initialized", None));
                 let (id, words) = self.rpc.request("thread/start", self.settings());
-                self.expects = Expects::Thread(id);
+                self.expects = AppServerPending::Thread(id);
                 reply.extend(words);
             }
-            Expects::Thread(expected) if id == expected => {
+            AppServerPending::Thread(expected) if id == expected => {
                 let Some(thread) = result.pointer("/thread/id").and_then(Value::as_str) else {
-                    return Meaning::Broken("it began a thread without a name".to_owned());
+                    return MessageMeaning::Broken("it began a thread without a name".to_owned());
                 };
                 thread.clone_into(&mut self.thread);
-                return Meaning::Ready;
+                return MessageMeaning::Ready;
             }
-            Expects::OldThread(expected, prompt) if id == expected => reply.extend(self.start_turn(&prompt)),
-            Expects::Turn(expected) if id == expected => {
+            AppServerPending::OldThread(expected, prompt) if id == expected => reply.extend(self.start_turn(&prompt)),
+            AppServerPending::Turn(expected) if id == expected => {
                 self.turn = result.pointer("/turn/id").and_then(Value::as_str).map(str::to_owned);
             }
-            other @ (Expects::Introduction(_)
-            | Expects::Thread(_)
-            | Expects::OldThread(..)
-            | Expects::Turn(_)
-            | Expects::Nothing) => self.expects = other,
+            other @ (AppServerPending::Introduction(_)
+            | AppServerPending::Thread(_)
+            | AppServerPending::OldThread(..)
+            | AppServerPending::Turn(_)
+            | AppServerPending::Nothing) => self.expects = other,
         }
-        Meaning::Nothing
+        MessageMeaning::Nothing
     }
 
-    fn refused(&mut self, id: u64, error: &Value) -> Meaning {
+    fn refused(&mut self, id: u64, error: &Value) -> MessageMeaning {
         match self.expects {
-            Expects::Introduction(expected) | Expects::Thread(expected) if id == expected => {
-                Meaning::Broken(rpc::why(error))
+            AppServerPending::Introduction(expected) | AppServerPending::Thread(expected) if id == expected => {
+                MessageMeaning::Broken(rpc::why(error))
             }
-            Expects::OldThread(expected, _) | Expects::Turn(expected) if id == expected => {
-                self.expects = Expects::Nothing;
-                Meaning::SaidLast
+            AppServerPending::OldThread(expected, _) | AppServerPending::Turn(expected) if id == expected => {
+                self.expects = AppServerPending::Nothing;
+                MessageMeaning::SaidLast
             }
-            Expects::Introduction(_)
-            | Expects::Thread(_)
-            | Expects::OldThread(..)
-            | Expects::Turn(_)
-            | Expects::Nothing => Meaning::Nothing,
+            AppServerPending::Introduction(_)
+            | AppServerPending::Thread(_)
+            | AppServerPending::OldThread(..)
+            | AppServerPending::Turn(_)
+            | AppServerPending::Nothing => MessageMeaning::Nothing,
         }
     }
 
-    fn notified(&self, method: &str, params: &Value) -> Meaning {
+    fn notified(&self, method: &str, params: &Value) -> MessageMeaning {
         let turn = params.get("turnId").or_else(|| params.pointer("/turn/id")).and_then(Value::as_str);
         let thread = params.get("threadId").and_then(Value::as_str);
         if turn.is_none() || turn != self.turn.as_deref() || thread.is_some_and(|thread| thread != self.thread) {
-            return Meaning::Nothing;
+            return MessageMeaning::Nothing;
         }
-        if method == "turn/completed" { Meaning::SaidLast } else { Meaning::Said }
+        if method == "turn/completed" { MessageMeaning::SaidLast } else { MessageMeaning::Said }
     }
 
     /// It is told never to ask; should it do so, the answer is what it was told it may do.
@@ -139,7 +139,7 @@ impl AppServer {
     fn start_turn(&mut self, prompt: &str) -> Vec<u8> {
         let params = json!({"threadId": self.thread, "input": [{"type": "text", "text": prompt}]});
         let (id, words) = self.rpc.request("turn/start", params);
-        self.expects = Expects::Turn(id);
+        self.expects = AppServerPending::Turn(id);
         words
     }
 

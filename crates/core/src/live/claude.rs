@@ -3,19 +3,19 @@
 
 use serde_json::{Value, json};
 
-use super::{Greeting, Meaning, words};
-use crate::provider::Permissions;
+use super::exchange::{Greeting, MessageMeaning, words};
+use crate::vocabulary::Permissions;
 
 /// The control requests of ours, by the id they are answered under.
 const GREETING: &str = "greeting";
 const INTERRUPT: &str = "interrupt";
 
 #[derive(Debug)]
-pub(super) struct Claude {
+pub(super) struct ClaudeLive {
     permissions: Permissions,
 }
 
-impl Claude {
+impl ClaudeLive {
     pub(super) fn greet(greeting: Greeting) -> (Self, Vec<u8>) {
         let mut request = json!({"subtype": "initialize"});
         if let Some(system) = greeting.system {
@@ -37,19 +37,19 @@ impl Claude {
         control(INTERRUPT, json!({"subtype": "interrupt"}))
     }
 
-    pub(super) fn hear(&self, message: &Value, reply: &mut Vec<u8>) -> Meaning {
+    pub(super) fn hear(&self, message: &Value, reply: &mut Vec<u8>) -> MessageMeaning {
         let field = |name: &str| message.get(name).and_then(Value::as_str);
         match field("type") {
             Some("control_response") => answered(message.get("response").unwrap_or(&Value::Null)),
             Some("control_request") => {
                 reply.extend(self.answer(message));
-                Meaning::Nothing
+                MessageMeaning::Nothing
             }
             Some("control_cancel_request" | "command_lifecycle" | "conversation_reset" | "keep_alive") => {
-                Meaning::Nothing
+                MessageMeaning::Nothing
             }
-            Some("result") => Meaning::SaidLast,
-            Some(_) | None => Meaning::Said,
+            Some("result") => MessageMeaning::SaidLast,
+            Some(_) | None => MessageMeaning::Said,
         }
     }
 
@@ -72,14 +72,14 @@ impl Claude {
     }
 }
 
-fn answered(response: &Value) -> Meaning {
+fn answered(response: &Value) -> MessageMeaning {
     let field = |name: &str| response.get(name).and_then(Value::as_str);
     if field("request_id") != Some(GREETING) {
-        return Meaning::Nothing;
+        return MessageMeaning::Nothing;
     }
     match field("subtype") {
-        Some("success") => Meaning::Ready,
-        _ => Meaning::Broken(field("error").unwrap_or("it refused to be initialized").to_owned()),
+        Some("success") => MessageMeaning::Ready,
+        _ => MessageMeaning::Broken(field("error").unwrap_or("it refused to be initialized").to_owned()),
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A one-shot run is a command line, and its output is all about one turn. A process that stays must be greeted first,
 //! told the turn, answered when it asks, and heard out until the turn is over though the process is not. That is a
-//! [`Line`]: bytes in, bytes to write out, and the bytes that a [`Decoder`](crate::parse::Decoder) reads as it reads any
+//! [`LiveChannel`]: bytes in, bytes to write out, and the bytes that a [`Decoder`](crate::parse::Decoder) reads as it reads any
 //! output. What a step of an agent means is known there and only there; here is known who is speaking about what.
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //!
 //! Three protocols are spoken: Claude Code's stream of JSON messages (`claude`), Codex's app-server (`app_server`) and
 //! the Agent Client Protocol (`acp`). Each is a state machine without I/O and without a clock; like a decoder, it takes
-//! any bytes and cannot fail. What a provider speaks, and what it is told in which way, is data: [`Recipe`].
+//! any bytes and cannot fail. What a provider speaks, and what it is told in which way, is data: [`LiveRecipe`].
 //!
 //! A line is one conversation's. Nothing here can make a process forget, so whoever keeps lines must never let another
 //! conversation have one that was spoken to.
@@ -21,64 +21,29 @@
 mod acp;
 mod app_server;
 mod claude;
+mod exchange;
+mod protocol;
 mod recipe;
 mod rpc;
 
-use serde::Deserialize;
 use serde_json::Value;
 
-use crate::lines::{self, Lines};
-use crate::provider::Permissions;
-pub use recipe::{Modes, Recipe};
+use crate::lines::{Lines, OutputLine};
+pub use exchange::Greeting;
+use exchange::MessageMeaning;
+pub(crate) use exchange::PERMISSION_REFUSED;
+pub use protocol::LiveProtocol;
+pub use recipe::{LiveRecipe, Modes};
 
-/// Method of the note that follows a request for permission in what a decoder reads, when the request was refused: a CLI
-/// does not always say itself why it stops there.
-pub(crate) const PERMISSION_REFUSED: &str = "trunkline/permission_refused";
-
-/// What is spoken over a process's stdio.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Protocol {
-    /// Claude Code's `--input-format stream-json`.
-    Claude,
-    /// Codex's `app-server`.
-    AppServer,
-    /// The Agent Client Protocol.
-    Acp,
-}
-
-impl Protocol {
-    /// Its name in a recipe.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::AppServer => "app-server",
-            Self::Acp => "acp",
-        }
-    }
-}
-
-/// What a process is told before its first turn, beside its arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Greeting {
-    /// Where the conversation is about.
-    pub cwd: String,
-    /// The model, where it is not an argument.
-    pub model: Option<String>,
-    /// The protocol's name for what may be done without asking, where it is not an argument.
-    pub mode: Option<String>,
-    /// The model that it is to fail with once, before it is ready.
-    pub primer: Option<String>,
-    /// Standing instructions, where they are taken apart from the prompt.
-    pub system: Option<String>,
-    /// What is answered when it asks whether it may do something.
-    pub permissions: Permissions,
-}
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::{
+    ChannelOutput as Heard, ChannelStage as Stage, LiveChannel as Line, LiveProtocol as Protocol, LiveRecipe as Recipe,
+};
 
 /// Where a line is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stage {
+pub enum ChannelStage {
     /// It has been greeted and has not answered all of it.
     Booting,
     /// It waits for a turn.
@@ -91,7 +56,7 @@ pub enum Stage {
 
 /// What came of some bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Heard {
+pub struct ChannelOutput {
     /// The lines that are about the turn, for a decoder.
     pub said: Vec<u8>,
     /// What the process waits for.
@@ -100,77 +65,63 @@ pub struct Heard {
 
 /// One process that stays, as a conversation.
 #[derive(Debug)]
-pub struct Line {
+pub struct LiveChannel {
     lines: Lines,
-    stage: Stage,
-    speaker: Speaker,
+    stage: ChannelStage,
+    speaker: ProtocolState,
     /// It has said anything since it was told a turn, or need not.
     answers: bool,
 }
 
 #[derive(Debug)]
-enum Speaker {
-    Claude(claude::Claude),
-    AppServer(app_server::AppServer),
-    Acp(acp::Acp),
+enum ProtocolState {
+    Claude(claude::ClaudeLive),
+    AppServer(app_server::AppServerLive),
+    Acp(acp::AcpLive),
 }
 
-/// What a speaker makes of one of the other side's messages.
-enum Meaning {
-    /// It is about the turn.
-    Said,
-    /// It is about the turn, which is over with it.
-    SaidLast,
-    /// It is about the turn, and so is this note of ours.
-    SaidWith(Value),
-    /// It was for us, or is about nothing.
-    Nothing,
-    Ready,
-    Broken(String),
-}
-
-impl Line {
+impl LiveChannel {
     /// A line to a process that was just started, and what to write to it.
     #[must_use]
-    pub fn new(protocol: Protocol, greeting: Greeting) -> (Self, Vec<u8>) {
+    pub fn new(protocol: LiveProtocol, greeting: Greeting) -> (Self, Vec<u8>) {
         let (speaker, words) = match protocol {
-            Protocol::Claude => {
-                let (claude, words) = claude::Claude::greet(greeting);
-                (Speaker::Claude(claude), words)
+            LiveProtocol::Claude => {
+                let (claude, words) = claude::ClaudeLive::greet(greeting);
+                (ProtocolState::Claude(claude), words)
             }
-            Protocol::AppServer => {
-                let (server, words) = app_server::AppServer::greet(greeting);
-                (Speaker::AppServer(server), words)
+            LiveProtocol::AppServer => {
+                let (server, words) = app_server::AppServerLive::greet(greeting);
+                (ProtocolState::AppServer(server), words)
             }
-            Protocol::Acp => {
-                let (acp, words) = acp::Acp::greet(greeting);
-                (Speaker::Acp(acp), words)
+            LiveProtocol::Acp => {
+                let (acp, words) = acp::AcpLive::greet(greeting);
+                (ProtocolState::Acp(acp), words)
             }
         };
-        (Self { lines: Lines::default(), stage: Stage::Booting, speaker, answers: true }, words)
+        (Self { lines: Lines::default(), stage: ChannelStage::Booting, speaker, answers: true }, words)
     }
 
     #[must_use]
-    pub fn stage(&self) -> &Stage {
+    pub fn stage(&self) -> &ChannelStage {
         &self.stage
     }
 
     /// Tells it a turn: what to write. `session` is a conversation of its own that it is to go on with, and is not in yet.
     /// Nothing, if it cannot take one.
     pub fn say(&mut self, prompt: &str, session: Option<&str>) -> Option<Vec<u8>> {
-        if self.stage != Stage::Ready {
+        if self.stage != ChannelStage::Ready {
             return None;
         }
         let words = match &mut self.speaker {
-            Speaker::Claude(claude) if session.is_none() => Some(claude.say(prompt)),
-            Speaker::AppServer(server) => Some(server.say(prompt, session)),
-            Speaker::Acp(acp) if session.is_none() => Some(acp.say(prompt)),
+            ProtocolState::Claude(claude) if session.is_none() => Some(claude.say(prompt)),
+            ProtocolState::AppServer(server) => Some(server.say(prompt, session)),
+            ProtocolState::Acp(acp) if session.is_none() => Some(acp.say(prompt)),
             // They go on with what is over only when they are started for it.
-            Speaker::Claude(_) | Speaker::Acp(_) => None,
+            ProtocolState::Claude(_) | ProtocolState::Acp(_) => None,
         }?;
-        self.stage = Stage::Busy;
+        self.stage = ChannelStage::Busy;
         // By this protocol the first word may be the model's, which may think for as long as it likes.
-        self.answers = matches!(self.speaker, Speaker::Acp(_));
+        self.answers = matches!(self.speaker, ProtocolState::Acp(_));
         Some(words)
     }
 
@@ -183,35 +134,35 @@ impl Line {
 
     /// Asks it to leave off: what to write. The turn is over when it says so.
     pub fn interrupt(&mut self) -> Vec<u8> {
-        if self.stage != Stage::Busy {
+        if self.stage != ChannelStage::Busy {
             return Vec::new();
         }
         match &mut self.speaker {
-            Speaker::Claude(claude) => claude.interrupt(),
-            Speaker::AppServer(server) => server.interrupt(),
-            Speaker::Acp(acp) => acp.interrupt(),
+            ProtocolState::Claude(claude) => claude.interrupt(),
+            ProtocolState::AppServer(server) => server.interrupt(),
+            ProtocolState::Acp(acp) => acp.interrupt(),
         }
     }
 
     /// Takes the next bytes, cut anywhere.
-    pub fn hear(&mut self, bytes: &[u8]) -> Heard {
+    pub fn hear(&mut self, bytes: &[u8]) -> ChannelOutput {
         let mut whole = Vec::new();
         self.lines.push(bytes, |line| whole.push(line));
-        let mut heard = Heard::default();
+        let mut heard = ChannelOutput::default();
         for line in whole {
             match line {
-                lines::Line::Whole(line) => self.line(&line, &mut heard),
-                lines::Line::Overlong { head, bytes } if self.stage == Stage::Busy => {
+                OutputLine::Whole(line) => self.line(&line, &mut heard),
+                OutputLine::Overlong { head, bytes } if self.stage == ChannelStage::Busy => {
                     pass(&format!("{head}… [a line of {bytes} bytes was left out]"), &mut heard);
                 }
-                lines::Line::Overlong { .. } => {}
+                OutputLine::Overlong { .. } => {}
             }
         }
         heard
     }
 
-    fn line(&mut self, line: &str, heard: &mut Heard) {
-        let busy = self.stage == Stage::Busy;
+    fn line(&mut self, line: &str, heard: &mut ChannelOutput) {
+        let busy = self.stage == ChannelStage::Busy;
         let Ok(message) = serde_json::from_str::<Value>(line) else {
             // Noise, or JSON that only a decoder can read.
             if busy && !line.trim().is_empty() {
@@ -221,40 +172,34 @@ impl Line {
         };
         self.answers = true;
         let meaning = match &mut self.speaker {
-            Speaker::Claude(claude) => claude.hear(&message, &mut heard.reply),
-            Speaker::AppServer(server) => server.hear(&message, &mut heard.reply),
-            Speaker::Acp(acp) => acp.hear(&message, &mut heard.reply),
+            ProtocolState::Claude(claude) => claude.hear(&message, &mut heard.reply),
+            ProtocolState::AppServer(server) => server.hear(&message, &mut heard.reply),
+            ProtocolState::Acp(acp) => acp.hear(&message, &mut heard.reply),
         };
         match meaning {
-            Meaning::Said | Meaning::SaidLast if busy => {
+            MessageMeaning::Said | MessageMeaning::SaidLast if busy => {
                 pass(line, heard);
-                if matches!(meaning, Meaning::SaidLast) {
-                    self.stage = Stage::Ready;
+                if matches!(meaning, MessageMeaning::SaidLast) {
+                    self.stage = ChannelStage::Ready;
                 }
             }
-            Meaning::SaidWith(note) if busy => {
+            MessageMeaning::SaidWith(note) if busy => {
                 pass(line, heard);
                 pass(&note.to_string(), heard);
             }
             // Of a turn that is over, or was never asked for.
-            Meaning::Said | Meaning::SaidLast | Meaning::SaidWith(_) | Meaning::Nothing => {}
-            Meaning::Ready if self.stage == Stage::Booting => self.stage = Stage::Ready,
-            Meaning::Ready => {}
-            Meaning::Broken(why) => self.stage = Stage::Broken(why),
+            MessageMeaning::Said | MessageMeaning::SaidLast | MessageMeaning::SaidWith(_) | MessageMeaning::Nothing => {
+            }
+            MessageMeaning::Ready if self.stage == ChannelStage::Booting => self.stage = ChannelStage::Ready,
+            MessageMeaning::Ready => {}
+            MessageMeaning::Broken(why) => self.stage = ChannelStage::Broken(why),
         }
     }
 }
 
-fn pass(line: &str, heard: &mut Heard) {
+fn pass(line: &str, heard: &mut ChannelOutput) {
     heard.said.extend_from_slice(line.as_bytes());
     heard.said.push(b'\n');
-}
-
-/// A message as the bytes of its line.
-fn words(message: &Value) -> Vec<u8> {
-    let mut bytes = message.to_string().into_bytes();
-    bytes.push(b'\n');
-    bytes
 }
 
 #[cfg(test)]

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::Protocol;
-use crate::provider::{Inert, Permissions, UsageScope};
+use super::protocol::LiveProtocol;
+use crate::vocabulary::{Permissions, PromptEscape, UsageScope};
 
 /// How a provider is kept, and what it is told in which way: a placeholder of its arguments is fixed when it starts, and
 /// so is all that its protocol takes only in the greeting.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Recipe {
-    pub protocol: Protocol,
+pub struct LiveRecipe {
+    pub protocol: LiveProtocol,
     pub args: Vec<Vec<String>>,
     #[serde(default)]
     pub modes: Modes,
@@ -23,15 +23,15 @@ pub struct Recipe {
     /// model, in a conversation that is left at once.
     #[serde(default)]
     pub primer: Option<String>,
-    /// How text is kept from becoming the CLI's own command on this way.
-    #[serde(default)]
-    pub inert: Inert,
+    /// Changes to the prompt that keep the kept process from reading parts of it as commands.
+    #[serde(default, alias = "inert")]
+    pub escape: PromptEscape,
     /// What it counts on this way, if that is not what it counts on the other.
     #[serde(default)]
     pub usage: Option<UsageScope>,
-    /// It costs something that the other way does not: it is kept only for a model that asks for it.
-    #[serde(default)]
-    pub asked: bool,
+    /// A kept process has a cost that a process for one turn does not have: it is kept only for a model with `warm`.
+    #[serde(default, alias = "asked")]
+    pub opt_in: bool,
     /// Files that it reads when it starts, in the workspace and the folders above it, or under `~/`: one that has changed
     /// since makes it stale.
     #[serde(default)]

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::words;
+use super::exchange::words;
 
 /// How a side writes its messages, and the number of the last request.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Rpc {
 }
 
 /// A message of the other side.
-pub(super) enum Message<'a> {
+pub(super) enum RpcMessage<'a> {
     /// The answer to the request of this number.
     Result(u64, &'a Value),
     Error(u64, &'a Value),
@@ -68,18 +68,18 @@ impl Rpc {
     }
 }
 
-pub(super) fn read(message: &Value) -> Message<'_> {
+pub(super) fn read(message: &Value) -> RpcMessage<'_> {
     let params = message.get("params").unwrap_or(&Value::Null);
     let id = message.get("id").filter(|id| !id.is_null());
     match (message.get("method").and_then(Value::as_str), id) {
-        (Some(method), Some(id)) => Message::Request(id, method, params),
-        (Some(method), None) => Message::Notification(method, params),
+        (Some(method), Some(id)) => RpcMessage::Request(id, method, params),
+        (Some(method), None) => RpcMessage::Notification(method, params),
         (None, Some(id)) => match (id.as_u64(), message.get("result"), message.get("error")) {
-            (Some(id), _, Some(error)) => Message::Error(id, error),
-            (Some(id), Some(result), None) => Message::Result(id, result),
-            _ => Message::Other,
+            (Some(id), _, Some(error)) => RpcMessage::Error(id, error),
+            (Some(id), Some(result), None) => RpcMessage::Result(id, result),
+            _ => RpcMessage::Other,
         },
-        (None, None) => Message::Other,
+        (None, None) => RpcMessage::Other,
     }
 }
 

@@ -4,15 +4,16 @@ mod any_bytes;
 mod permission;
 mod recordings;
 
+use super::exchange::words;
 use super::*;
 use crate::event::Event;
-use crate::model::Normalize;
 use crate::parse::{Conclusion, Decoder, Ending};
-use crate::provider::{self, Form};
+use crate::provider;
+use crate::vocabulary::{Normalize, OutputForm, Permissions};
 
 /// The decoder of a provider's turn.
 fn decoder(provider: &str) -> Decoder {
-    provider::built_in()[provider].decoder(Normalize::None, Form::Streamed)
+    provider::built_in()[provider].decoder(Normalize::None, OutputForm::Streamed)
 }
 
 /// How a turn that is over went.

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use crate::event::{Finish, Usage};
 use crate::failure::Category;
 use crate::live::PERMISSION_REFUSED;
+use crate::parse::acp_calls::{AcpCallState, AcpToolCall};
 use crate::parse::fields::{nested, text_of, usage};
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::transcript::{OutputTranscript, ReportedError};
 
 /// How Gemini CLI reports a change of mode, as if it were the agent's text.
 const MODE_UPDATE: &str = "[MODE_UPDATE]";
@@ -18,33 +19,7 @@ const MODE_UPDATE: &str = "[MODE_UPDATE]";
 /// Tool calls that are remembered between their announcement and their end.
 const MAX_CALLS: usize = 256;
 
-/// State of a turn beside its transcript.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    calls: Vec<Call>,
-    /// The refused permission after which the agent has said nothing yet.
-    refused: Option<String>,
-    thought_chars: u64,
-}
-
-#[derive(Debug)]
-struct Call {
-    id: String,
-    name: String,
-    input: Value,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// The model is still writing its arguments.
-    Announced,
-    Running,
-    /// Kept, because some agents report the failure of a refused call and some do not.
-    Over,
-}
-
-pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
+pub(super) fn value(value: &Value, transcript: &mut OutputTranscript) -> bool {
     if value.get("jsonrpc").is_none() {
         return false;
     }
@@ -72,7 +47,7 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
     true
 }
 
-fn read_update(update: &Value, transcript: &mut Transcript) {
+fn read_update(update: &Value, transcript: &mut OutputTranscript) {
     let field = |name: &str| update.get(name).and_then(Value::as_str).unwrap_or_default();
     let text = || update.pointer("/content/text").and_then(Value::as_str).unwrap_or_default();
     if let Some(call) = update.pointer("/_meta/usage").and_then(counted) {
@@ -95,7 +70,7 @@ fn read_update(update: &Value, transcript: &mut Transcript) {
         "tool_call" | "tool_call_update" => {
             if field("sessionUpdate") == "tool_call" {
                 // The same id anew is another call.
-                transcript.acp.calls.retain(|call| call.id != id(update) || call.state != State::Over);
+                transcript.acp.calls.retain(|call| call.id != id(update) || call.state != AcpCallState::Over);
             }
             announce(update, transcript);
             match field("status") {
@@ -130,12 +105,14 @@ fn title(call: &Value) -> &str {
 }
 
 /// Notes a tool call, and what more is said of its arguments.
-fn announce(call: &Value, transcript: &mut Transcript) {
+fn announce(call: &Value, transcript: &mut OutputTranscript) {
     let calls = &mut transcript.acp.calls;
     let known = calls.iter_mut().find(|known| known.id == id(call));
     let input = arguments(call);
     match known {
-        Some(known) if known.state == State::Announced => known.input = input.unwrap_or_else(|| known.input.take()),
+        Some(known) if known.state == AcpCallState::Announced => {
+            known.input = input.unwrap_or_else(|| known.input.take())
+        }
         Some(_) => {}
         None => {
             if calls.len() >= MAX_CALLS {
@@ -143,7 +120,12 @@ fn announce(call: &Value, transcript: &mut Transcript) {
             }
             let name = call.pointer("/_meta/toolName").and_then(Value::as_str).unwrap_or_else(|| title(call));
             let input = input.unwrap_or(Value::Null);
-            calls.push(Call { id: id(call).to_owned(), name: name.to_owned(), input, state: State::Announced });
+            calls.push(AcpToolCall {
+                id: id(call).to_owned(),
+                name: name.to_owned(),
+                input,
+                state: AcpCallState::Announced,
+            });
         }
     }
 }
@@ -159,24 +141,24 @@ fn arguments(call: &Value) -> Option<Value> {
 }
 
 /// The call is carried out, or is about to be: its arguments are complete.
-fn run(call: &Value, transcript: &mut Transcript) {
-    let announced = |known: &&mut Call| known.id == id(call) && known.state == State::Announced;
+fn run(call: &Value, transcript: &mut OutputTranscript) {
+    let announced = |known: &&mut AcpToolCall| known.id == id(call) && known.state == AcpCallState::Announced;
     let Some(call) = transcript.acp.calls.iter_mut().find(announced) else { return };
-    call.state = State::Running;
+    call.state = AcpCallState::Running;
     let (id, name, input) = (call.id.clone(), call.name.clone(), call.input.clone());
     transcript.tool_started(&id, &name, input);
 }
 
 /// The call is over, once.
-fn finish(call: &Value, output: &str, ok: bool, transcript: &mut Transcript) {
+fn finish(call: &Value, output: &str, ok: bool, transcript: &mut OutputTranscript) {
     let id = id(call);
-    let running = |known: &&mut Call| known.id == id && known.state == State::Running;
+    let running = |known: &&mut AcpToolCall| known.id == id && known.state == AcpCallState::Running;
     let Some(call) = transcript.acp.calls.iter_mut().find(running) else { return };
-    call.state = State::Over;
+    call.state = AcpCallState::Over;
     transcript.tool_finished(id, output, ok);
 }
 
-fn read_result(result: &Value, transcript: &mut Transcript) {
+fn read_result(result: &Value, transcript: &mut OutputTranscript) {
     transcript.started(result.get("sessionId").and_then(Value::as_str), None);
     let Some(reason) = result.get("stopReason").and_then(Value::as_str) else { return };
     if let Some(sum) = result.pointer("/_meta/quota/token_count").and_then(usage) {
@@ -185,7 +167,11 @@ fn read_result(result: &Value, transcript: &mut Transcript) {
         // OpenCode counts the last call of the model alone; where a tool was used, there were others.
         transcript.usage = Some(Usage { estimated: transcript.used_tools(), ..last });
     }
-    let failed = |text: &str, category| Fault { text: text.to_owned(), category: Some(category), ..Fault::default() };
+    let failed = |text: &str, category| ReportedError {
+        text: text.to_owned(),
+        category: Some(category),
+        ..ReportedError::default()
+    };
     transcript.fault = match (reason, transcript.acp.refused.take()) {
         ("cancelled" | "end_turn", Some(refused)) => {
             let text = format!("the turn was cut short: permission for {refused:?} was refused");
@@ -222,7 +208,7 @@ fn with_thoughts(sum: Usage, chars: u64) -> Usage {
 }
 
 /// Gemini's code is the HTTP status, and its message may be the service's whole answer.
-fn fault(error: &Value) -> Fault {
+fn fault(error: &Value) -> ReportedError {
     let text = error.get("message").and_then(Value::as_str).unwrap_or("an error without a message");
     let details = error.pointer("/data/details").or_else(|| error.get("data")).and_then(Value::as_str);
     let status = error.get("code").and_then(Value::as_u64).filter(|code| (400..600).contains(code));
@@ -232,10 +218,10 @@ fn fault(error: &Value) -> Fault {
         (None, Some(details)) if text == "Internal error" => details.to_owned(),
         (None, _) => text.to_owned(),
     };
-    Fault {
+    ReportedError {
         status: status.or_else(|| inner.as_ref()?.status),
         kind: inner.and_then(|inner| inner.kind).or_else(|| details.map(str::to_owned)),
         text,
-        ..Fault::default()
+        ..ReportedError::default()
     }
 }

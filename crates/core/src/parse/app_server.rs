@@ -6,21 +6,21 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use crate::failure::Category;
-use crate::parse::codex;
+use crate::parse::codex::{self, ItemStage};
 use crate::parse::fields::usage;
-use crate::parse::transcript::{Fault, Of, Transcript};
+use crate::parse::transcript::{OutputTranscript, ReportedError, TextOwner};
 
 /// The most items that are remembered for having been thought aloud.
 const MANY: usize = 4096;
 
 #[derive(Debug, Default)]
-pub(super) struct AppServer {
+pub(super) struct AppServerParser {
     /// Pieces of reasoning that were shown as they came: the whole adds nothing.
     thought: HashSet<String>,
 }
 
-impl AppServer {
-    pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+impl AppServerParser {
+    pub(super) fn value(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
         if value.get("jsonrpc").is_some() || value.get("type").is_some() {
             return false;
         }
@@ -46,10 +46,8 @@ impl AppServer {
                 }
                 transcript.thinking(field("delta"));
             }
-            "item/started" | "item/completed" => {
-                let event = if method == "item/started" { "item.started" } else { "item.completed" };
-                self.item(event, params.get("item").unwrap_or(&Value::Null), transcript);
-            }
+            "item/started" => self.item(ItemStage::Started, params.get("item").unwrap_or(&Value::Null), transcript),
+            "item/completed" => self.item(ItemStage::Completed, params.get("item").unwrap_or(&Value::Null), transcript),
             "turn/plan/updated" => {
                 let steps = params.get("plan").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
                 let step = |step: &Value| {
@@ -57,7 +55,7 @@ impl AppServer {
                     json!({"text": step.get("step"), "completed": done})
                 };
                 let items: Vec<Value> = steps.iter().map(step).collect();
-                codex::read_item("item.updated", &json!({"type": "todo_list", "items": items}), transcript);
+                codex::read_item(ItemStage::Updated, &json!({"type": "todo_list", "items": items}), transcript);
             }
             "thread/tokenUsage/updated" => {
                 if let Some(total) = params.pointer("/tokenUsage/total").map(snake_case).as_ref().and_then(usage) {
@@ -72,27 +70,27 @@ impl AppServer {
         true
     }
 
-    fn item(&self, event: &str, item: &Value, transcript: &mut Transcript) {
+    fn item(&self, stage: ItemStage, item: &Value, transcript: &mut OutputTranscript) {
         let item = snake_case(item);
         let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
         match field("type") {
             "user_message" | "hook_prompt" | "context_compaction" => {}
-            "agent_message" if event == "item.completed" => {
-                transcript.whole(Of::Message(Some(field("id"))), field("text"));
+            "agent_message" if stage == ItemStage::Completed => {
+                transcript.whole(TextOwner::Message(Some(field("id"))), field("text"));
             }
-            "reasoning" if event == "item.completed" && !self.thought.contains(field("id")) => {
+            "reasoning" if stage == ItemStage::Completed && !self.thought.contains(field("id")) => {
                 for part in item.get("summary").and_then(Value::as_array).into_iter().flatten() {
                     transcript.thinking(part.as_str().unwrap_or_default());
                 }
             }
             "agent_message" | "reasoning" => {}
-            _ => codex::read_item(event, &item, transcript),
+            _ => codex::read_item(stage, &item, transcript),
         }
     }
 }
 
 /// An error that it may get over; the last one comes again as the turn's.
-fn trouble(params: &Value, transcript: &mut Transcript) {
+fn trouble(params: &Value, transcript: &mut OutputTranscript) {
     let error = params.get("error").unwrap_or(&Value::Null);
     let text = error.get("message").and_then(Value::as_str).unwrap_or_default();
     let fault = fault(error);
@@ -101,15 +99,16 @@ fn trouble(params: &Value, transcript: &mut Transcript) {
         transcript.notice(text);
     }
     let details = error.get("additionalDetails").and_then(Value::as_str);
-    transcript.transient = Some(Fault { text: details.unwrap_or(&fault.text).to_owned(), ..fault });
+    transcript.transient = Some(ReportedError { text: details.unwrap_or(&fault.text).to_owned(), ..fault });
 }
 
-fn end(turn: &Value, transcript: &mut Transcript) {
+fn end(turn: &Value, transcript: &mut OutputTranscript) {
     let error = turn.get("error").filter(|error| error.is_object());
     match turn.get("status").and_then(Value::as_str).unwrap_or_default() {
         "interrupted" => {
             let text = "the turn was interrupted".to_owned();
-            transcript.fault = Some(Fault { text, category: Some(Category::Cancelled), ..Fault::default() });
+            transcript.fault =
+                Some(ReportedError { text, category: Some(Category::Cancelled), ..ReportedError::default() });
         }
         "failed" => transcript.fault = Some(error.map_or_else(unexplained, fault)),
         _ => {
@@ -119,17 +118,17 @@ fn end(turn: &Value, transcript: &mut Transcript) {
     }
 }
 
-fn unexplained() -> Fault {
-    Fault { text: "the turn failed without a message".to_owned(), ..Fault::default() }
+fn unexplained() -> ReportedError {
+    ReportedError { text: "the turn failed without a message".to_owned(), ..ReportedError::default() }
 }
 
-fn fault(error: &Value) -> Fault {
+fn fault(error: &Value) -> ReportedError {
     let text = error.get("message").and_then(Value::as_str).unwrap_or("the turn failed without a message");
     let info = error.get("codexErrorInfo");
     let status = info.and_then(Value::as_object).and_then(|info| info.values().next());
     let status = status.and_then(|info| info.get("httpStatusCode")).and_then(Value::as_u64);
     let fault = codex::fault(text);
-    Fault { status: fault.status.or(status), ..fault }
+    ReportedError { status: fault.status.or(status), ..fault }
 }
 
 /// The names of an object's members, and its type, as the other form writes them.

@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use crate::parse::fields::text_of;
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::transcript::{OutputTranscript, ReportedError};
 
 /// How the CLI begins an answer that is an error, with exit status 0.
 const APOLOGY: &str = "Sorry, I encountered an error:";
 
 /// `{"error": …, "timestamp": …}`, as these CLIs alone print it.
-pub(super) fn error(value: &Value, transcript: &mut Transcript) -> bool {
+pub(super) fn error(value: &Value, transcript: &mut OutputTranscript) -> bool {
     let ours = value.get("timestamp").is_some() && value.get("type").is_none();
     let Some(fault) = super::fields::error(value).filter(|_| ours) else { return false };
     transcript.fault = Some(fault);
@@ -17,7 +17,7 @@ pub(super) fn error(value: &Value, transcript: &mut Transcript) -> bool {
 }
 
 /// One message, or all of them in one object.
-pub(super) fn message(value: &Value, transcript: &mut Transcript) -> bool {
+pub(super) fn message(value: &Value, transcript: &mut OutputTranscript) -> bool {
     if let Some(messages) = value.get("messages").and_then(Value::as_array) {
         transcript.started(None, value.get("model").and_then(Value::as_str));
         messages.iter().filter(|message| read_message(message, transcript)).count() > 0
@@ -26,7 +26,7 @@ pub(super) fn message(value: &Value, transcript: &mut Transcript) -> bool {
     }
 }
 
-fn read_message(message: &Value, transcript: &mut Transcript) -> bool {
+fn read_message(message: &Value, transcript: &mut OutputTranscript) -> bool {
     let text = message.get("content").and_then(text_of).unwrap_or_default();
     match message.get("role").and_then(Value::as_str) {
         Some("assistant") => read_assistant(message, &text, transcript),
@@ -42,13 +42,14 @@ fn read_message(message: &Value, transcript: &mut Transcript) -> bool {
     true
 }
 
-fn read_assistant(message: &Value, text: &str, transcript: &mut Transcript) {
+fn read_assistant(message: &Value, text: &str, transcript: &mut OutputTranscript) {
     // The last word is an assistant's that asks for no more tools.
     transcript.expects_end = true;
     transcript.stopped = message.get("tool_calls").and_then(Value::as_array).is_none_or(Vec::is_empty);
     if let Some(error) = text.trim_start().strip_prefix(APOLOGY) {
         let error = error.trim();
-        transcript.fault = Some(Fault { text: error.to_owned(), status: status(error), ..Fault::default() });
+        transcript.fault =
+            Some(ReportedError { text: error.to_owned(), status: status(error), ..ReportedError::default() });
         return;
     }
     if text.starts_with("Error: ") {

@@ -9,9 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::event::{Finish, Usage};
-use crate::parse::MAX_ANSWER;
 use crate::parse::fields::{text_of, usage};
-use crate::parse::transcript::{Fault, Of, Transcript};
+use crate::parse::transcript::{MAX_ANSWER, OutputTranscript, ReportedError, TextOwner};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +51,7 @@ const SILENT_EVENTS: [&str; 11] = [
 const HOPELESS_DELAY: u64 = 30_000;
 
 #[derive(Debug)]
-pub(super) struct Claude {
+pub(super) struct ClaudeParser {
     flavour: Flavour,
     /// Reasoning that deltas have shown and no whole block has repeated yet.
     thought: String,
@@ -66,7 +65,7 @@ pub(super) struct Claude {
     counting: (Option<String>, Usage),
 }
 
-impl Claude {
+impl ClaudeParser {
     pub(super) fn new(flavour: Flavour) -> Self {
         Self {
             flavour,
@@ -79,7 +78,7 @@ impl Claude {
         }
     }
 
-    pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+    pub(super) fn value(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
         let raw = RAW_EVENTS.contains(&kind);
         let spoken = matches!(kind, "system" | "assistant" | "user" | "stream_event" | "rate_limit_event" | "result");
@@ -113,7 +112,7 @@ impl Claude {
         true
     }
 
-    fn system(&mut self, value: &Value, transcript: &mut Transcript) {
+    fn system(&mut self, value: &Value, transcript: &mut OutputTranscript) {
         let field = |name: &str| value.get(name).and_then(Value::as_str);
         match field("subtype").unwrap_or_default() {
             "init" => transcript.started(None, field("model")),
@@ -130,7 +129,7 @@ impl Claude {
                 let text =
                     format!("API request failed, attempt {} of {}: {why}", number("attempt"), number("max_retries"));
                 transcript.notice(text.as_str());
-                transcript.transient = Some(Fault { text, ..Fault::default() });
+                transcript.transient = Some(ReportedError { text, ..ReportedError::default() });
                 transcript.retrying(Duration::from_millis(number("retry_delay_ms")));
                 // A wrong key stays wrong: ten retries of it take three minutes.
                 transcript.hopeless |= matches!(status, Some(401 | 403));
@@ -161,30 +160,31 @@ impl Claude {
         }
     }
 
-    fn assistant(&mut self, value: &Value, transcript: &mut Transcript) {
+    fn assistant(&mut self, value: &Value, transcript: &mut OutputTranscript) {
         let Some(message) = value.get("message") else { return };
         let synthetic = message.get("model").and_then(Value::as_str) == Some("<synthetic>");
         if synthetic || value.get("error").is_some_and(Value::is_string) {
             self.error_class = value.get("error").and_then(Value::as_str).map(str::to_owned);
             // The error's words; the result repeats them, should it come.
             let text = message.get("content").and_then(text_of).unwrap_or_default();
-            transcript.transient = Some(Fault { text, kind: self.error_class.clone(), ..Fault::default() });
+            transcript.transient =
+                Some(ReportedError { text, kind: self.error_class.clone(), ..ReportedError::default() });
             return;
         }
         let id = message.get("id").and_then(Value::as_str);
         self.count(message, transcript);
         let content = message.get("content").unwrap_or(&Value::Null);
-        let mut of = Of::Message(id);
+        let mut of = TextOwner::Message(id);
         if let Some(text) = content.as_str() {
             self.whole(of, text, transcript);
-            of = Of::Present;
+            of = TextOwner::Present;
         }
         for block in content.as_array().into_iter().flatten() {
             let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
             match field("type") {
                 "text" => {
                     self.whole(of, field("text"), transcript);
-                    of = Of::Present;
+                    of = TextOwner::Present;
                 }
                 "thinking" => self.whole_thought(field("thinking"), transcript),
                 "tool_use" | "server_tool_use" => {
@@ -199,13 +199,13 @@ impl Claude {
             }
         }
         // A message without text ends the one before it, unless that one is still being streamed.
-        if of != Of::Present && !transcript.awaits_whole() {
+        if of != TextOwner::Present && !transcript.awaits_whole() {
             self.begin(id, transcript);
         }
     }
 
     /// Adds a message's tokens up, once for each message: a turn that is cut off has no other sum.
-    fn count(&mut self, message: &Value, transcript: &mut Transcript) {
+    fn count(&mut self, message: &Value, transcript: &mut OutputTranscript) {
         let Some(tokens) = message.get("usage").and_then(usage).filter(|tokens| tokens.input_tokens > 0) else {
             return;
         };
@@ -218,7 +218,7 @@ impl Claude {
     }
 
     /// A whole block of text: shows what its deltas have not.
-    fn whole(&mut self, of: Of<'_>, text: &str, transcript: &mut Transcript) {
+    fn whole(&mut self, of: TextOwner<'_>, text: &str, transcript: &mut OutputTranscript) {
         let (text, error) = self.without_error(text);
         transcript.whole(of, text);
         if !transcript.withheld().ends_with(error) {
@@ -226,7 +226,7 @@ impl Claude {
         }
     }
 
-    fn show(&self, text: &str, transcript: &mut Transcript) {
+    fn show(&self, text: &str, transcript: &mut OutputTranscript) {
         let (text, error) = self.without_error(text);
         transcript.text(text);
         transcript.withhold(error);
@@ -241,7 +241,7 @@ impl Claude {
     }
 
     /// A whole block of reasoning: shows what its deltas have not.
-    fn whole_thought(&mut self, whole: &str, transcript: &mut Transcript) {
+    fn whole_thought(&mut self, whole: &str, transcript: &mut OutputTranscript) {
         let streamed = std::mem::take(&mut self.thought);
         if let Some(later) = streamed.strip_prefix(whole) {
             later.clone_into(&mut self.thought);
@@ -258,7 +258,7 @@ impl Claude {
         }
     }
 
-    fn begin(&mut self, id: Option<&str>, transcript: &mut Transcript) {
+    fn begin(&mut self, id: Option<&str>, transcript: &mut OutputTranscript) {
         let before = transcript.mark();
         transcript.begin_message(id);
         if transcript.mark() == 0 && before > 0 {
@@ -266,7 +266,7 @@ impl Claude {
         }
     }
 
-    fn stream_event(&mut self, event: &Value, envelope: &Value, transcript: &mut Transcript) {
+    fn stream_event(&mut self, event: &Value, envelope: &Value, transcript: &mut OutputTranscript) {
         match event.get("type").and_then(Value::as_str).unwrap_or_default() {
             "message_start" => {
                 let message = event.get("message");
@@ -305,7 +305,7 @@ impl Claude {
         }
     }
 
-    fn result(&mut self, value: &Value, transcript: &mut Transcript) {
+    fn result(&mut self, value: &Value, transcript: &mut OutputTranscript) {
         let field = |name: &str| value.get(name).and_then(Value::as_str);
         if let Some(usage) = value.get("usage").and_then(usage) {
             transcript.usage = Some(usage);
@@ -327,7 +327,7 @@ impl Claude {
         };
     }
 
-    fn fault(&mut self, value: &Value) -> Fault {
+    fn fault(&mut self, value: &Value) -> ReportedError {
         let field = |name: &str| value.get(name).and_then(Value::as_str);
         let errors = value.get("errors").and_then(Value::as_array).map(|errors| {
             let text = |error: &Value| error.as_str().or_else(|| error.get("message")?.as_str()).map(str::to_owned);
@@ -340,7 +340,7 @@ impl Claude {
             .unwrap_or_else(|| format!("the turn ended with {}", field("subtype").unwrap_or("an error")));
         let class = self.error_class.take().filter(|class| class != "unknown" && class != "server_error");
         let kinds = [field("api_error").map(str::to_owned), field("api_error_type").map(str::to_owned), class];
-        Fault {
+        ReportedError {
             text,
             status: value.get("api_error_status").and_then(Value::as_u64),
             kind: kinds.into_iter().flatten().reduce(|all, kind| format!("{all} {kind}")),
@@ -352,7 +352,7 @@ impl Claude {
     }
 }
 
-fn user(value: &Value, transcript: &mut Transcript) {
+fn user(value: &Value, transcript: &mut OutputTranscript) {
     let content = value.get("message").and_then(|message| message.get("content")).unwrap_or(&Value::Null);
     for block in content.as_array().into_iter().flatten() {
         let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();

@@ -7,9 +7,17 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::parse::fields::{error, nested, text_of, usage};
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::transcript::{OutputTranscript, ReportedError};
 
-pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
+/// What an event reports of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ItemStage {
+    Started,
+    Updated,
+    Completed,
+}
+
+pub(super) fn value(value: &Value, transcript: &mut OutputTranscript) -> bool {
     let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
     match kind {
         "thread.started" => {
@@ -21,10 +29,9 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
             let Some(text) = value.get("content").and_then(text_of) else { return false };
             transcript.text(&text);
         }
-        "item.started" | "item.updated" | "item.completed" => {
-            let Some(item) = value.get("item") else { return false };
-            read_item(kind, item, transcript);
-        }
+        "item.started" => return read_item_of(value, ItemStage::Started, transcript),
+        "item.updated" => return read_item_of(value, ItemStage::Updated, transcript),
+        "item.completed" => return read_item_of(value, ItemStage::Completed, transcript),
         "error" => {
             // With a message of its own it is not terminal: each retry prints one.
             if let Some(text) = value.get("message").and_then(Value::as_str) {
@@ -58,14 +65,23 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
 }
 
 /// An error's text; a service's whole JSON body is unwrapped.
-pub(super) fn fault(text: &str) -> Fault {
+pub(super) fn fault(text: &str) -> ReportedError {
     let whole_body = text.trim_start().starts_with('{');
-    whole_body.then(|| nested(text)).flatten().unwrap_or_else(|| Fault { text: text.to_owned(), ..Fault::default() })
+    whole_body
+        .then(|| nested(text))
+        .flatten()
+        .unwrap_or_else(|| ReportedError { text: text.to_owned(), ..ReportedError::default() })
 }
 
-pub(super) fn read_item(event: &str, item: &Value, transcript: &mut Transcript) {
+fn read_item_of(event: &Value, stage: ItemStage, transcript: &mut OutputTranscript) -> bool {
+    let Some(item) = event.get("item") else { return false };
+    read_item(stage, item, transcript);
+    true
+}
+
+pub(super) fn read_item(stage: ItemStage, item: &Value, transcript: &mut OutputTranscript) {
     let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
-    let done = event == "item.completed";
+    let done = stage == ItemStage::Completed;
     let kind = if field("type").is_empty() { field("item_type") } else { field("type") };
     match kind {
         "agent_message" | "assistant_message" | "" if done => {
@@ -83,13 +99,13 @@ pub(super) fn read_item(event: &str, item: &Value, transcript: &mut Transcript) 
         // A warning: unknown model, ignored setting, another transport.
         "error" => transcript.notice(field("message")),
         "todo_list" => transcript.notice(todo(item)),
-        _ if event == "item.started" => transcript.tool_started(field("id"), tool_name(item), tool_input(item)),
+        _ if stage == ItemStage::Started => transcript.tool_started(field("id"), tool_name(item), tool_input(item)),
         _ if done => finish_tool(item, transcript),
         _ => {}
     }
 }
 
-fn finish_tool(item: &Value, transcript: &mut Transcript) {
+fn finish_tool(item: &Value, transcript: &mut OutputTranscript) {
     let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
     let status = item.get("status").and_then(Value::as_str).unwrap_or("completed");
     let error = item.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);

@@ -4,37 +4,38 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::transcript::Transcript;
-use super::{Format, acp, app_server, ax, claude, codex, fields, gemini, opencode, protocol};
+use super::format::Format;
+use super::transcript::OutputTranscript;
+use super::{acp, app_server, ax, claude, codex, fields, gemini, opencode, protocol};
 use crate::event::Event;
 
 #[derive(Debug)]
-pub(super) enum Dialect {
-    Claude(claude::Claude),
-    Codex(app_server::AppServer),
+pub(super) enum DialectParser {
+    Claude(claude::ClaudeParser),
+    Codex(app_server::AppServerParser),
     Gemini,
-    Opencode(opencode::Opencode),
+    Opencode(opencode::OpencodeParser),
     Ax,
     /// One object: nothing is an event until the whole has been seen.
     Json,
-    Any(claude::Claude),
-    Protocol(protocol::Protocol),
+    Any(claude::ClaudeParser),
+    Protocol(protocol::ExecutableParser),
 }
 
-impl Dialect {
+impl DialectParser {
     /// The words of a format; plain text has none.
     pub(super) fn of(format: Format) -> Option<Self> {
         Some(match format {
             Format::Text => return None,
-            Format::Claude => Self::Claude(claude::Claude::new(claude::Flavour::Claude)),
-            Format::Qwen => Self::Claude(claude::Claude::new(claude::Flavour::Qwen)),
-            Format::Codex => Self::Codex(app_server::AppServer::default()),
+            Format::Claude => Self::Claude(claude::ClaudeParser::new(claude::Flavour::Claude)),
+            Format::Qwen => Self::Claude(claude::ClaudeParser::new(claude::Flavour::Qwen)),
+            Format::Codex => Self::Codex(app_server::AppServerParser::default()),
             Format::Gemini => Self::Gemini,
-            Format::Opencode => Self::Opencode(opencode::Opencode::default()),
+            Format::Opencode => Self::Opencode(opencode::OpencodeParser::default()),
             Format::Ax => Self::Ax,
             Format::Json => Self::Json,
-            Format::Protocol => Self::Protocol(protocol::Protocol::default()),
-            Format::StreamJson => Self::Any(claude::Claude::new(claude::Flavour::Claude)),
+            Format::Protocol => Self::Protocol(protocol::ExecutableParser::default()),
+            Format::StreamJson => Self::Any(claude::ClaudeParser::new(claude::Flavour::Claude)),
         })
     }
 
@@ -43,7 +44,7 @@ impl Dialect {
     }
 
     /// Reads a line if it is JSON that this dialect knows.
-    pub(super) fn json(&mut self, line: &str, transcript: &mut Transcript) -> bool {
+    pub(super) fn json(&mut self, line: &str, transcript: &mut OutputTranscript) -> bool {
         let start = line.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         if !start.starts_with(['{', '[']) {
             return false;
@@ -55,7 +56,7 @@ impl Dialect {
     }
 
     /// Reads the output as one JSON document, possibly between lines of noise.
-    pub(super) fn document(&mut self, output: &str, transcript: &mut Transcript) -> bool {
+    pub(super) fn document(&mut self, output: &str, transcript: &mut OutputTranscript) -> bool {
         let output = output.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         // An object that is all there is may be anybody's response.
         let whole = serde_json::from_str::<Value>(&repaired(output));
@@ -87,7 +88,7 @@ impl Dialect {
     }
 
     /// Reads what is whole of an array that was cut off.
-    fn salvage(&mut self, array: &str, transcript: &mut Transcript) -> bool {
+    fn salvage(&mut self, array: &str, transcript: &mut OutputTranscript) -> bool {
         let mut known = false;
         let mut rest = array.trim_start_matches(['[', ' ', '\n']);
         loop {
@@ -98,14 +99,14 @@ impl Dialect {
         }
     }
 
-    fn values(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+    fn values(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
         let Some(items) = value.as_array() else { return self.value(value, transcript) };
         let known: Vec<bool> =
             items.iter().filter(|item| item.is_object()).map(|item| self.value(item, transcript)).collect();
         known.contains(&true)
     }
 
-    fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+    fn value(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
         let known = match self {
             Self::Claude(claude) => claude.value(value, transcript) || common(value, transcript),
             Self::Codex(server) => server.value(value, transcript) || common(value, transcript),
@@ -189,12 +190,12 @@ fn repaired(json: &str) -> Cow<'_, str> {
 }
 
 /// The vocabularies that several CLIs share: threads, turns and items, `content`, the client protocol, lines with a role.
-fn common(value: &Value, transcript: &mut Transcript) -> bool {
+fn common(value: &Value, transcript: &mut OutputTranscript) -> bool {
     codex::value(value, transcript) || acp::value(value, transcript) || ax::message(value, transcript)
 }
 
 /// A stream whose speaker is not known: each event is read by the dialect it looks like.
-fn by_shape(claude: &mut claude::Claude, value: &Value, transcript: &mut Transcript) -> bool {
+fn by_shape(claude: &mut claude::ClaudeParser, value: &Value, transcript: &mut OutputTranscript) -> bool {
     let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
     match kind {
         "init" | "tool_use" | "tool_result" | "message" if value.get("part").is_none() => {

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use crate::event::Usage;
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::transcript::{OutputTranscript, ReportedError};
 
 /// Reads a whole response in one object, by the priority of its fields.
-pub(super) fn whole(value: &Value, transcript: &mut Transcript) -> bool {
+pub(super) fn whole(value: &Value, transcript: &mut OutputTranscript) -> bool {
     let fault = error(value);
     let content = content(value);
     if fault.is_none() && content.is_none() {
@@ -24,7 +24,7 @@ pub(super) fn whole(value: &Value, transcript: &mut Transcript) -> bool {
 }
 
 /// Reads one event of a stream that no dialect knows: a piece of the answer if it holds one.
-pub(super) fn fragment(value: &Value, transcript: &mut Transcript) -> bool {
+pub(super) fn fragment(value: &Value, transcript: &mut OutputTranscript) -> bool {
     if let Some(fault) = error(value) {
         metadata(value, transcript);
         transcript.fault = Some(fault);
@@ -65,7 +65,7 @@ const ANSWERS: [&str; 14] = [
     "text_delta",
 ];
 
-fn metadata(value: &Value, transcript: &mut Transcript) {
+fn metadata(value: &Value, transcript: &mut OutputTranscript) {
     let session = ["session_id", "sessionId", "sessionID"].iter().find_map(|name| value.get(name)?.as_str());
     transcript.started(session, value.get("model").and_then(Value::as_str));
     if let Some(usage) = value.get("usage").and_then(usage) {
@@ -97,33 +97,38 @@ fn blocks(value: &Value) -> Option<String> {
 }
 
 /// An error that an object reports, in whichever of the usual ways.
-pub(super) fn error(value: &Value) -> Option<Fault> {
+pub(super) fn error(value: &Value) -> Option<ReportedError> {
     let error = value.get("error").filter(|error| !error.is_null())?;
     if let Some(text) = error.as_str() {
-        return (!text.is_empty()).then(|| Fault { text: text.to_owned(), ..Fault::default() });
+        return (!text.is_empty()).then(|| ReportedError { text: text.to_owned(), ..ReportedError::default() });
     }
     let Some(text) = error.get("message").and_then(Value::as_str) else {
         // No words: its name, or the whole of it, must do.
         let text = kind(error).unwrap_or_else(|| error.to_string());
-        return error.is_object().then(|| Fault { text, status: status(error), kind: kind(error), ..Fault::default() });
+        return error.is_object().then(|| ReportedError {
+            text,
+            status: status(error),
+            kind: kind(error),
+            ..ReportedError::default()
+        });
     };
-    Some(nested(text).unwrap_or_else(|| Fault {
+    Some(nested(text).unwrap_or_else(|| ReportedError {
         text: text.to_owned(),
         status: status(error),
         kind: kind(error),
-        ..Fault::default()
+        ..ReportedError::default()
     }))
 }
 
 /// A service's error body that stands as text inside a message.
-pub(super) fn nested(text: &str) -> Option<Fault> {
+pub(super) fn nested(text: &str) -> Option<ReportedError> {
     let start = text.find('{')?;
     let end = text.rfind('}')?;
     let value: Value = serde_json::from_str(text.get(start..=end)?).ok()?;
     let inner = value.get("error").filter(|inner| inner.is_object()).unwrap_or(&value);
     let message = inner.get("message").and_then(Value::as_str)?;
     let (status, kind, family) = (status(inner), kind(inner), family(inner));
-    Some(Fault { text: message.to_owned(), status, kind, family, ..Fault::default() })
+    Some(ReportedError { text: message.to_owned(), status, kind, family, ..ReportedError::default() })
 }
 
 fn status(error: &Value) -> Option<u64> {

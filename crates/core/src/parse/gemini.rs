@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use crate::event::Usage;
 use crate::parse::fields::{error, nested, text_of, usage};
-use crate::parse::transcript::{Fault, Of, Transcript};
+use crate::parse::transcript::{OutputTranscript, ReportedError, TextOwner};
 
-pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
+pub(super) fn value(value: &Value, transcript: &mut OutputTranscript) -> bool {
     let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     match field("type") {
         "init" => {
@@ -29,7 +29,7 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
         "error" if value.get("severity").is_some() => {
             let text = field("message");
             if field("severity") == "error" {
-                transcript.transient = Some(Fault { text: text.to_owned(), ..Fault::default() });
+                transcript.transient = Some(ReportedError { text: text.to_owned(), ..ReportedError::default() });
             }
             transcript.notice(text);
         }
@@ -41,7 +41,7 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
     true
 }
 
-fn read_message(value: &Value, transcript: &mut Transcript) {
+fn read_message(value: &Value, transcript: &mut OutputTranscript) {
     let text = value.get("content").and_then(text_of).unwrap_or_default();
     match value.get("role").and_then(Value::as_str) {
         Some("user") => transcript.echo(&text),
@@ -49,7 +49,7 @@ fn read_message(value: &Value, transcript: &mut Transcript) {
             if value.get("delta").and_then(Value::as_bool) == Some(true) {
                 transcript.text(&text);
             } else {
-                transcript.whole(Of::Message(None), &text);
+                transcript.whole(TextOwner::Message(None), &text);
             }
             if let Some(usage) = value.get("usage").and_then(usage) {
                 transcript.usage = Some(usage);
@@ -59,7 +59,7 @@ fn read_message(value: &Value, transcript: &mut Transcript) {
     }
 }
 
-fn read_result(value: &Value, transcript: &mut Transcript) {
+fn read_result(value: &Value, transcript: &mut OutputTranscript) {
     if let Some(usage) = value.get("stats").and_then(with_thoughts) {
         transcript.usage = Some(usage);
     }
@@ -68,13 +68,16 @@ fn read_result(value: &Value, transcript: &mut Transcript) {
         return;
     }
     let fault = value.get("error").and_then(|_| error_of(value));
-    transcript.fault = fault
-        .or_else(|| transcript.transient.take())
-        .or_else(|| Some(Fault { text: "gemini reported an error without a message".to_owned(), ..Fault::default() }));
+    transcript.fault = fault.or_else(|| transcript.transient.take()).or_else(|| {
+        Some(ReportedError {
+            text: "gemini reported an error without a message".to_owned(),
+            ..ReportedError::default()
+        })
+    });
 }
 
 /// The object of `-o json`: `{session_id, response, stats}` or `{session_id, error}`.
-fn read_whole(value: &Value, transcript: &mut Transcript) -> bool {
+fn read_whole(value: &Value, transcript: &mut OutputTranscript) -> bool {
     let response = value.get("response").and_then(Value::as_str);
     let fault = error_of(value);
     let ours = value.get("session_id").is_some() || value.get("stats").is_some();
@@ -94,10 +97,10 @@ fn read_whole(value: &Value, transcript: &mut Transcript) -> bool {
     true
 }
 
-fn error_of(value: &Value) -> Option<Fault> {
+fn error_of(value: &Value) -> Option<ReportedError> {
     let fault = error(value)?;
     Some(match nested(&fault.text) {
-        Some(inner) => Fault { status: inner.status.or(fault.status), ..inner },
+        Some(inner) => ReportedError { status: inner.status.or(fault.status), ..inner },
         None => fault,
     })
 }

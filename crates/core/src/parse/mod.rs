@@ -5,12 +5,15 @@
 //! object over many lines, an array; if no JSON event was seen, the whole output is the answer.
 
 mod acp;
+mod acp_calls;
 mod app_server;
 mod ax;
 mod claude;
 mod codex;
+mod conclusion;
 mod dialect;
 mod fields;
+mod format;
 mod gemini;
 mod opencode;
 mod protocol;
@@ -18,185 +21,47 @@ mod text;
 mod transcript;
 mod verdict;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-
 use crate::ansi;
-use crate::event::{Answer, Call, Event, Finish, SessionId, Usage};
-use crate::failure::{Category, Failure, Rule};
-use crate::lines::{Line, Lines};
-use crate::live;
-use crate::model::Normalize;
+use crate::event::Event;
+use crate::failure::Category;
+use crate::lines::{Lines, OutputLine};
 use crate::phase::Phase;
-use crate::provider::Form;
-use dialect::Dialect;
-use transcript::Transcript;
-
-/// The longest answer that is kept.
-pub const MAX_ANSWER: usize = 64 * 1024 * 1024;
+use crate::vocabulary::OutputForm;
+pub use conclusion::{Conclusion, Context, Ending};
+use dialect::DialectParser;
+pub use format::Format;
+pub use transcript::MAX_ANSWER;
+use transcript::OutputTranscript;
 
 /// The most that is read of a protocol executable before its first word of the protocol.
 const MAX_NOISE: usize = 8 * 1024 * 1024;
-
-/// A dialect: what a CLI's standard output looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Format {
-    Claude,
-    Codex,
-    Gemini,
-    Qwen,
-    Opencode,
-    Ax,
-    /// Plain text: the whole output is the answer.
-    Text,
-    /// One JSON object with the answer in a well-known field.
-    Json,
-    /// JSON lines of the common event types.
-    StreamJson,
-    /// What an executable of the provider protocol prints.
-    Protocol,
-}
-
-impl Format {
-    pub const ALL: [Self; 10] = [
-        Self::Claude,
-        Self::Codex,
-        Self::Gemini,
-        Self::Qwen,
-        Self::Opencode,
-        Self::Ax,
-        Self::Text,
-        Self::Json,
-        Self::StreamJson,
-        Self::Protocol,
-    ];
-
-    /// Its name in a recipe.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Gemini => "gemini",
-            Self::Qwen => "qwen",
-            Self::Opencode => "opencode",
-            Self::Ax => "ax",
-            Self::Text => "text",
-            Self::Json => "json",
-            Self::StreamJson => "stream-json",
-            Self::Protocol => "protocol",
-        }
-    }
-
-    /// Whether its decoder understands a process that is kept and speaks this protocol.
-    #[must_use]
-    pub const fn reads(self, protocol: live::Protocol) -> bool {
-        match (protocol, self) {
-            (live::Protocol::Claude, Self::Claude | Self::Qwen | Self::StreamJson)
-            | (live::Protocol::AppServer, Self::Codex)
-            | (
-                live::Protocol::Acp,
-                Self::Claude | Self::Codex | Self::Gemini | Self::Qwen | Self::Opencode | Self::Ax | Self::StreamJson,
-            ) => true,
-            (
-                live::Protocol::Claude,
-                Self::Codex | Self::Gemini | Self::Opencode | Self::Ax | Self::Text | Self::Json | Self::Protocol,
-            )
-            | (
-                live::Protocol::AppServer,
-                Self::Claude
-                | Self::Gemini
-                | Self::Qwen
-                | Self::Opencode
-                | Self::Ax
-                | Self::Text
-                | Self::Json
-                | Self::StreamJson
-                | Self::Protocol,
-            )
-            | (live::Protocol::Acp, Self::Text | Self::Json | Self::Protocol) => false,
-        }
-    }
-}
-
-/// What a decoder must know beside the bytes.
-#[derive(Debug, Clone, Default)]
-pub struct Context {
-    /// Who printed it, for messages.
-    pub program: String,
-    pub rules: Vec<Rule>,
-    pub noise: Vec<String>,
-    pub normalize: Normalize,
-    /// How it was asked to print. Of the whole form, the exit status has the last word.
-    pub form: Form,
-}
-
-/// How the process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending<'a> {
-    Code(i32),
-    Signal(i32),
-    /// It was stopped for time: the limit that fired, in words.
-    TimedOut(&'a str),
-    /// It was stopped because nobody wants the answer any more.
-    Cancelled,
-    /// It was not waited for: its last event had come.
-    Open,
-}
-
-/// What a whole output came to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Conclusion {
-    /// Events that only the end brought out.
-    pub events: Vec<Event>,
-    /// The final message; after a failure, what there was of it.
-    pub content: String,
-    pub usage: Usage,
-    pub finish: Finish,
-    pub session: Option<SessionId>,
-    pub failure: Option<Failure>,
-    /// Calls that the client is asked to make.
-    pub calls: Vec<Call>,
-    /// What it said about its answer.
-    pub metadata: Map<String, Value>,
-}
-
-impl Conclusion {
-    /// The answer, or why there is none.
-    pub fn result(self) -> Result<Answer, Failure> {
-        let Self { content, usage, finish, calls, metadata, failure, .. } = self;
-        match failure {
-            Some(failure) => Err(failure),
-            None => Ok(Answer { calls, metadata, ..Answer::new(content, usage, finish) }),
-        }
-    }
-}
 
 /// Reads what one process prints.
 #[derive(Debug)]
 pub struct Decoder {
     context: Context,
-    transcript: Transcript,
-    source: Source,
+    transcript: OutputTranscript,
+    source: DecoderSource,
 }
 
 #[derive(Debug)]
-enum Source {
-    Text(text::Text),
-    Lines { lines: Lines, dialect: Dialect, plain: Vec<String>, plain_bytes: usize },
+enum DecoderSource {
+    Text(text::TextParser),
+    Lines { lines: Lines, dialect: DialectParser, plain: Vec<String>, plain_bytes: usize },
 }
 
 impl Decoder {
     #[must_use]
     pub fn new(format: Format, context: Context) -> Self {
-        let source = match Dialect::of(format) {
-            None => Source::Text(text::Text::new(context.normalize)),
-            Some(dialect) => Source::Lines { lines: Lines::default(), dialect, plain: Vec::new(), plain_bytes: 0 },
+        let source = match DialectParser::of(format) {
+            None => DecoderSource::Text(text::TextParser::new(context.normalize)),
+            Some(dialect) => {
+                DecoderSource::Lines { lines: Lines::default(), dialect, plain: Vec::new(), plain_bytes: 0 }
+            }
         };
-        let mut transcript = Transcript::default();
+        let mut transcript = OutputTranscript::default();
         transcript.strict = format == Format::Protocol;
-        transcript.exit_counts = transcript.strict || context.form == Form::Whole;
+        transcript.exit_counts = transcript.strict || context.form == OutputForm::Whole;
         Self { context, transcript, source }
     }
 
@@ -206,8 +71,8 @@ impl Decoder {
             self.transcript.phases.heard();
         }
         match &mut self.source {
-            Source::Text(text) => text.push(bytes, &mut self.transcript),
-            Source::Lines { lines, .. } => {
+            DecoderSource::Text(text) => text.push(bytes, &mut self.transcript),
+            DecoderSource::Lines { lines, .. } => {
                 let mut complete = Vec::new();
                 lines.push(bytes, |line| complete.push(line));
                 let overflows = lines.overflows();
@@ -262,8 +127,8 @@ impl Decoder {
     #[must_use]
     pub fn may_lack_command(&self, stderr: &str) -> bool {
         let plain = match &self.source {
-            Source::Text(_) => String::new(),
-            Source::Lines { plain, .. } => plain.join("\n"),
+            DecoderSource::Text(_) => String::new(),
+            DecoderSource::Lines { plain, .. } => plain.join("\n"),
         };
         verdict::may_lack_command(&self.transcript, &self.context, stderr, &plain)
     }
@@ -282,8 +147,8 @@ impl Decoder {
     /// The end of the output. `prompt` is what was asked, for an estimate of its tokens.
     pub fn conclude(&mut self, ending: Ending<'_>, stderr: &str, prompt: &str) -> Conclusion {
         let last = match &mut self.source {
-            Source::Text(_) => None,
-            Source::Lines { lines, .. } => lines.finish(),
+            DecoderSource::Text(_) => None,
+            DecoderSource::Lines { lines, .. } => lines.finish(),
         };
         if let Some(line) = last {
             self.line(line);
@@ -292,11 +157,11 @@ impl Decoder {
         verdict::conclude(&mut self.transcript, &self.context, ending, stderr, plain, prompt)
     }
 
-    fn line(&mut self, line: Line) {
-        let Source::Lines { dialect, plain, plain_bytes, .. } = &mut self.source else { return };
+    fn line(&mut self, line: OutputLine) {
+        let DecoderSource::Lines { dialect, plain, plain_bytes, .. } = &mut self.source else { return };
         let line = match line {
-            Line::Whole(line) => line,
-            Line::Overlong { head, bytes } => {
+            OutputLine::Whole(line) => line,
+            OutputLine::Overlong { head, bytes } => {
                 if self.transcript.strict {
                     self.transcript.flooded("a line of more than 16 MiB");
                 }
@@ -337,8 +202,8 @@ impl Decoder {
             fields::whole(&value, &mut self.transcript);
         }
         match &mut self.source {
-            Source::Text(text) => text.finish(&mut self.transcript),
-            Source::Lines { dialect, plain, .. } => {
+            DecoderSource::Text(text) => text.finish(&mut self.transcript),
+            DecoderSource::Lines { dialect, plain, .. } => {
                 let output = std::mem::take(plain).join("\n");
                 if !self.transcript.seen && dialect.document(&output, &mut self.transcript) {
                     return String::new();

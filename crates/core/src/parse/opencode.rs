@@ -8,15 +8,15 @@ use serde_json::Value;
 use crate::event::{Finish, Usage};
 use crate::failure::retry_after;
 use crate::parse::fields::nested;
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::transcript::{OutputTranscript, ReportedError};
 
 #[derive(Debug, Default)]
-pub(super) struct Opencode {
+pub(super) struct OpencodeParser {
     step: u64,
 }
 
-impl Opencode {
-    pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+impl OpencodeParser {
+    pub(super) fn value(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
         let part = value.get("part");
         let session = value.get("sessionID").and_then(Value::as_str);
@@ -57,7 +57,7 @@ impl Opencode {
     }
 }
 
-fn read_tool(part: &Value, transcript: &mut Transcript) {
+fn read_tool(part: &Value, transcript: &mut OutputTranscript) {
     let field = |name: &str| part.get(name).and_then(Value::as_str).unwrap_or_default();
     let state = part.get("state").unwrap_or(&Value::Null);
     let input = state.get("input").cloned().unwrap_or(Value::Null);
@@ -71,7 +71,7 @@ fn read_tool(part: &Value, transcript: &mut Transcript) {
     }
 }
 
-fn read_finish(part: &Value, transcript: &mut Transcript) {
+fn read_finish(part: &Value, transcript: &mut OutputTranscript) {
     let tokens =
         |path: &str| part.get("tokens").and_then(|tokens| tokens.pointer(path)).and_then(Value::as_u64).unwrap_or(0);
     let usage = transcript.usage.get_or_insert_default();
@@ -94,7 +94,7 @@ fn sum(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
 }
 
-fn read_error(error: &Value) -> Fault {
+fn read_error(error: &Value) -> ReportedError {
     let data = error.get("data").unwrap_or(&Value::Null);
     let text = data.get("message").or_else(|| error.get("message")).and_then(Value::as_str);
     let text = text.unwrap_or("opencode reported an error without a message");
@@ -102,7 +102,7 @@ fn read_error(error: &Value) -> Fault {
     let inner = text.trim_start().starts_with('{').then(|| nested(text)).flatten();
     let kind = body.and_then(|body| body.kind).or_else(|| inner.as_ref()?.kind.clone());
     let name = error.get("name").and_then(Value::as_str).filter(|name| *name != "APIError" && *name != "UnknownError");
-    Fault {
+    ReportedError {
         text: inner.map_or_else(|| text.to_owned(), |inner| inner.text),
         status: data.get("statusCode").and_then(Value::as_u64),
         kind: kind.or_else(|| name.or_else(|| error.get("type")?.as_str()).map(str::to_owned)),

@@ -3,29 +3,30 @@
 //!
 //! The two may disagree. A piece is shown as it is, unless `content` extends what was shown by something else: then
 //! `content` is right. A member of the wrong type is an error that names it: it could be the answer. How the process
-//! exits counts here, unlike with agents: see [`Transcript::exit_counts`].
+//! exits counts here, unlike with agents: see [`OutputTranscript::exit_counts`].
 
 mod calls;
 
 use serde_json::{Map, Value};
 
 use crate::event::{Finish, Usage};
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::transcript::{OutputTranscript, ReportedError};
+use calls::kind;
 
 #[derive(Debug, Default)]
-pub(super) struct Protocol {
+pub(super) struct ExecutableParser {
     /// The answer as far as it was shown.
     sent: String,
     /// `content` was seen to be all so far, and more than the piece: where it stands still there is nothing new.
     cumulative: bool,
-    calls: calls::Calls,
+    calls: calls::ToolCallReader,
 }
 
 /// Members that make a line a response.
 const RESPONSE: [&str; 4] = ["content", "error", "finish_reason", "tool_calls"];
 
-impl Protocol {
-    pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+impl ExecutableParser {
+    pub(super) fn value(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
         let is_chunk = ["delta", "done"].iter().any(|name| value.get(name).is_some());
         let is_response = RESPONSE.iter().any(|name| value.get(name).is_some());
         if !value.is_object() || !(is_chunk || is_response) {
@@ -75,14 +76,15 @@ impl Protocol {
 }
 
 /// The error of a response or chunk; an empty one is none.
-fn fault(value: &Value) -> Option<Fault> {
+fn fault(value: &Value) -> Option<ReportedError> {
     match value.get("error")? {
         Value::Null | Value::Bool(false) => None,
         Value::String(text) if text.trim().is_empty() => None,
-        Value::String(text) => Some(Fault { text: text.clone(), ..Fault::default() }),
+        Value::String(text) => Some(ReportedError { text: text.clone(), ..ReportedError::default() }),
         // Not what the protocol says, but an error all the same.
         other @ (Value::Bool(true) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
-            super::fields::error(value).or_else(|| Some(Fault { text: other.to_string(), ..Fault::default() }))
+            super::fields::error(value)
+                .or_else(|| Some(ReportedError { text: other.to_string(), ..ReportedError::default() }))
         }
     }
 }
@@ -98,27 +100,15 @@ fn metadata(value: &Value) -> Map<String, Value> {
 
 /// Refuses members whose type is not the protocol's; null is the same as none.
 fn check_types(value: &Value) -> Result<(), String> {
-    for (name, wanted) in
-        [("content", "a string"), ("delta", "a string"), ("finish_reason", "a string"), ("done", "a boolean")]
-    {
-        match value.get(name) {
-            None | Some(Value::Null) => {}
-            Some(Value::String(_)) if wanted == "a string" => {}
-            Some(Value::Bool(_)) if wanted == "a boolean" => {}
-            Some(other) => return Err(format!("`{name}` is {}, not {wanted}", kind(other))),
-        }
-    }
-    Ok(())
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
+    const STRINGS: [&str; 3] = ["content", "delta", "finish_reason"];
+    let wrong = |name: &str, wanted: &str, fits: fn(&Value) -> bool| {
+        let other = value.get(name).filter(|value| !value.is_null() && !fits(value))?;
+        Some(format!("`{name}` is {}, not {wanted}", kind(other)))
+    };
+    let not_a_string = STRINGS.iter().find_map(|name| wrong(name, "a string", Value::is_string));
+    match not_a_string.or_else(|| wrong("done", "a boolean", Value::is_boolean)) {
+        Some(wrong) => Err(wrong),
+        None => Ok(()),
     }
 }
 

@@ -10,14 +10,6 @@ mod shapes;
 use super::Format;
 
 /// Those of agents: whatever one prints may be the answer.
-const FORMATS: [Format; 9] = [
-    Format::Claude,
-    Format::Codex,
-    Format::Gemini,
-    Format::Qwen,
-    Format::Opencode,
-    Format::Ax,
-    Format::Text,
-    Format::Json,
-    Format::StreamJson,
-];
+fn agent_formats() -> impl Iterator<Item = Format> {
+    Format::ALL.into_iter().filter(|format| *format != Format::Protocol)
+}

@@ -1,12 +1,11 @@
 //! Plain text: the whole output is the answer, shown as it comes.
 
 use crate::lines::TextCarry;
-use crate::model::Normalize;
-use crate::parse::MAX_ANSWER;
-use crate::parse::transcript::Transcript;
+use crate::parse::transcript::{MAX_ANSWER, OutputTranscript};
+use crate::vocabulary::Normalize;
 
 #[derive(Debug)]
-pub(super) struct Text {
+pub(super) struct TextParser {
     normalize: Normalize,
     carry: TextCarry,
     ansi: crate::ansi::Ansi,
@@ -15,7 +14,7 @@ pub(super) struct Text {
     blanks: String,
 }
 
-impl Text {
+impl TextParser {
     pub(super) fn new(normalize: Normalize) -> Self {
         Self {
             normalize,
@@ -26,19 +25,19 @@ impl Text {
         }
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8], transcript: &mut Transcript) {
+    pub(super) fn push(&mut self, bytes: &[u8], transcript: &mut OutputTranscript) {
         let text = self.carry.push(bytes);
         self.take(&text, transcript);
     }
 
     /// The whole output. What was shown already is in the transcript; the verdict decides what it was.
-    pub(super) fn finish(&mut self, transcript: &mut Transcript) -> String {
+    pub(super) fn finish(&mut self, transcript: &mut OutputTranscript) -> String {
         let text = self.carry.finish();
         self.take(&text, transcript);
         normalized(std::mem::take(&mut self.output), self.normalize)
     }
 
-    fn take(&mut self, text: &str, transcript: &mut Transcript) {
+    fn take(&mut self, text: &str, transcript: &mut OutputTranscript) {
         let plain = self.ansi.push(text);
         if self.output.len() + plain.len() > MAX_ANSWER {
             transcript.overflow = true;
@@ -92,12 +91,12 @@ mod tests {
     #[test]
     fn blanks_before_the_first_word_are_kept_however_they_come() {
         for pieces in [&["\t\u{e}"][..], &["\t", "\u{e}"], &["\n\n", "\t", "\u{e}", "\n"]] {
-            let mut transcript = Transcript::default();
-            let mut text = Text::new(Normalize::None);
+            let mut transcript = OutputTranscript::default();
+            let mut text = TextParser::new(Normalize::None);
             pieces.iter().for_each(|piece| text.push(piece.as_bytes(), &mut transcript));
             assert_eq!(text.finish(&mut transcript), "\t\u{e}");
             let shown = transcript.events.iter().map(|event| format!("{event:?}")).collect::<String>();
-            assert_eq!(shown, r#"Text { delta: "\t\u{e}" }"#, "{pieces:?}");
+            assert_eq!(shown, r#"TextParser { delta: "\t\u{e}" }"#, "{pieces:?}");
         }
     }
 

@@ -1,18 +1,21 @@
 //! What has been understood so far: the state every dialect writes to, and the rules all of them share.
 //!
 //! Two rules live here. Text is shown once: a whole message that repeats its own deltas adds nothing, whatever ids both
-//! carry ([`Transcript::whole`]). And text that turns out to be an error's wording is never shown: dialects hand it to
-//! [`Transcript::withhold`].
+//! carry ([`OutputTranscript::whole`]). And text that turns out to be an error's wording is never shown: dialects hand it to
+//! [`OutputTranscript::withhold`].
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use crate::ansi::Ansi;
-use crate::event::{Call, Event, Finish, SessionId, Usage};
+use crate::event::{Event, Finish, SessionId, ToolCall, Usage};
 use crate::failure::Category;
-use crate::parse::{MAX_ANSWER, acp};
+use crate::parse::acp_calls::AcpProgress;
 use crate::phase::{Phase, Phases};
+
+/// The longest answer that is kept.
+pub const MAX_ANSWER: usize = 64 * 1024 * 1024;
 
 /// The most of a tool's output that an event carries.
 const MAX_TOOL_OUTPUT: usize = 64 * 1024;
@@ -21,7 +24,7 @@ const MAX_TOOL_OUTPUT: usize = 64 * 1024;
 const MAX_ECHO: usize = 1024 * 1024;
 
 #[derive(Debug, Default)]
-pub(super) struct Transcript {
+pub(super) struct OutputTranscript {
     pub(super) events: Vec<Event>,
     /// A JSON event was seen: from here on plain lines are noise.
     pub(super) seen: bool,
@@ -32,23 +35,23 @@ pub(super) struct Transcript {
     pub(super) metadata: Map<String, Value>,
     pub(super) finish: Option<Finish>,
     /// Calls that the client is asked to make.
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<ToolCall>,
     pub(super) phases: Phases,
     tools: bool,
     /// The message that is being written.
-    message: Message,
+    message: MessageDraft,
     /// The last message before it.
     previous: Option<String>,
     /// The CLI's own word for the whole answer: wins over messages.
     pub(super) answer: Option<String>,
-    /// Shown text that the CLI took back: what repeats it is not shown again.
+    /// AnswerTiming text that the CLI took back: what repeats it is not shown again.
     retracted: String,
     withheld: String,
     shown: bool,
     /// The error that ended the turn.
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Option<ReportedError>,
     /// The last error the CLI meant to get over.
-    pub(super) transient: Option<Fault>,
+    pub(super) transient: Option<ReportedError>,
     /// The last error of a tool: what it says is about the tool.
     pub(super) tool_error: Option<String>,
     /// Tokens of the messages so far, for an end without a sum.
@@ -83,11 +86,11 @@ pub(super) struct Transcript {
     pub(super) echo: String,
     /// The latest time stamp the CLI printed, in seconds since the epoch.
     pub(super) now: Option<i64>,
-    pub(super) acp: acp::Progress,
+    pub(super) acp: AcpProgress,
 }
 
 #[derive(Debug, Default)]
-struct Message {
+struct MessageDraft {
     id: Option<String>,
     text: Option<String>,
     /// Length of the text that a whole message has repeated; deltas wrote the rest.
@@ -98,7 +101,7 @@ struct Message {
 
 /// The message that a whole block of text belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Of<'a> {
+pub(super) enum TextOwner<'a> {
     /// The message with this id; without one, a message of its own.
     Message(Option<&'a str>),
     /// The message that the block before it belongs to.
@@ -107,7 +110,7 @@ pub(super) enum Of<'a> {
 
 /// How a whole block of text relates to what deltas wrote.
 #[derive(Debug, Clone, Copy)]
-enum Repeat {
+enum TextRepeat {
     /// It repeats this many bytes of what comes next, and has something new from `rest` on.
     Next { written: usize, rest: usize },
     /// It repeats a later block: some wholes come out of order.
@@ -116,7 +119,7 @@ enum Repeat {
 
 /// An error as the CLI reported it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct ReportedError {
     pub(super) text: String,
     /// What it means, where the CLI says so itself.
     pub(super) category: Option<Category>,
@@ -130,7 +133,7 @@ pub(super) struct Fault {
     pub(super) resets_at: Option<i64>,
 }
 
-impl Transcript {
+impl OutputTranscript {
     pub(super) fn ended(&self) -> bool {
         (self.completed && !self.exit_counts) || self.fault.is_some() || self.hopeless || self.overflow
     }
@@ -146,14 +149,14 @@ impl Transcript {
     /// It printed what no answer is: nobody waits for the rest.
     pub(super) fn flooded(&mut self, what: &str) {
         let text = format!("it printed {what}");
-        self.fault.get_or_insert(Fault { text, category: Some(Category::Server), ..Fault::default() });
+        self.fault.get_or_insert(ReportedError { text, category: Some(Category::Server), ..ReportedError::default() });
     }
 
     /// A line breaks the provider protocol: the answer is not to be trusted.
     pub(super) fn malformed(&mut self, wrong: &str) {
         let text = format!("it printed a line that is not of the protocol: {wrong}");
         self.malformed = true;
-        self.fault = Some(Fault { text, category: Some(Category::Unknown), ..Fault::default() });
+        self.fault = Some(ReportedError { text, category: Some(Category::Unknown), ..ReportedError::default() });
     }
 
     pub(super) fn started(&mut self, session: Option<&str>, model: Option<&str>) {
@@ -182,31 +185,31 @@ impl Transcript {
         }
         // A message that repeats what was taken back goes on with it: no gap between them.
         let fresh = self.retracted.is_empty();
-        self.message = Message { id: id.map(str::to_owned), fresh, ..Message::default() };
+        self.message = MessageDraft { id: id.map(str::to_owned), fresh, ..MessageDraft::default() };
     }
 
     /// A whole block of text: adds what its deltas have not.
     ///
     /// Deltas are recognised by what they say, not by their id: some CLIs give the whole another id than the deltas, or
     /// none, and some print no start of a message.
-    pub(super) fn whole(&mut self, of: Of<'_>, text: &str) {
+    pub(super) fn whole(&mut self, of: TextOwner<'_>, text: &str) {
         let text = crate::ansi::strip(text);
         let repeat = self.repeat_of(&text);
-        if let Of::Message(id) = of
+        if let TextOwner::Message(id) = of
             && (id.is_none() || self.message.id.as_deref() != id)
         {
             match repeat {
-                Some(Repeat::Next { .. }) => self.split_message(id),
-                Some(Repeat::Later) => {}
+                Some(TextRepeat::Next { .. }) => self.split_message(id),
+                Some(TextRepeat::Later) => {}
                 None => self.begin_message(id),
             }
         }
         let rest = match repeat {
-            Some(Repeat::Next { written, rest }) => {
+            Some(TextRepeat::Next { written, rest }) => {
                 self.message.repeated += written;
                 rest
             }
-            Some(Repeat::Later) => return,
+            Some(TextRepeat::Later) => return,
             None => 0,
         };
         if repeat.is_none() || rest < text.len() {
@@ -221,19 +224,19 @@ impl Transcript {
     }
 
     /// What a whole block repeats of the present message, if anything.
-    fn repeat_of(&self, whole: &str) -> Option<Repeat> {
+    fn repeat_of(&self, whole: &str) -> Option<TextRepeat> {
         let written = self.message.text.as_deref().unwrap_or_default();
         let streamed = written.get(self.message.repeated..)?;
         if streamed.is_empty() || whole.is_empty() {
             None
         } else if streamed.starts_with(whole) {
-            Some(Repeat::Next { written: whole.len(), rest: whole.len() })
+            Some(TextRepeat::Next { written: whole.len(), rest: whole.len() })
         } else if whole.starts_with(streamed) {
-            Some(Repeat::Next { written: streamed.len(), rest: streamed.len() })
+            Some(TextRepeat::Next { written: streamed.len(), rest: streamed.len() })
         } else if streamed.trim() == whole.trim() {
-            Some(Repeat::Next { written: streamed.len(), rest: whole.len() })
+            Some(TextRepeat::Next { written: streamed.len(), rest: whole.len() })
         } else {
-            streamed.ends_with(whole).then_some(Repeat::Later)
+            streamed.ends_with(whole).then_some(TextRepeat::Later)
         }
     }
 
@@ -284,7 +287,7 @@ impl Transcript {
         self.events.push(Event::Text { delta: if gap { format!("\n\n{text}") } else { text } });
     }
 
-    /// The length of the present message, to go back to with [`Transcript::retract`].
+    /// The length of the present message, to go back to with [`OutputTranscript::retract`].
     pub(super) fn mark(&self) -> usize {
         self.message.text.as_ref().map_or(0, String::len)
     }

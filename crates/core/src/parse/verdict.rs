@@ -7,8 +7,9 @@ use serde_json::Value;
 use crate::ansi;
 use crate::event::{Event, Finish, SessionId, Usage};
 use crate::failure::{Category, Failure, classify, classify_session, retry_after};
-use crate::parse::transcript::{Fault, Transcript, bounded};
-use crate::parse::{Conclusion, Context, Ending, fields};
+use crate::parse::conclusion::{Conclusion, Context, Ending};
+use crate::parse::fields;
+use crate::parse::transcript::{OutputTranscript, ReportedError, bounded};
 
 /// What a CLI that prints nothing and succeeds is said to have answered.
 const NO_OUTPUT: &str = "No output from CLI.";
@@ -23,7 +24,7 @@ const CHECK_IT: &str = "trunkline provider check shows what is wrong with what i
 const MAX_MESSAGE: usize = 4000;
 
 pub(super) fn conclude(
-    transcript: &mut Transcript,
+    transcript: &mut OutputTranscript,
     context: &Context,
     ending: Ending<'_>,
     stderr: &str,
@@ -75,13 +76,13 @@ fn worded(failure: Failure, context: &Context, stderr: &Stderr) -> Failure {
 }
 
 /// What an end now would be put down to.
-pub(super) fn trouble(transcript: &Transcript, context: &Context, stderr: &str) -> Category {
+pub(super) fn trouble(transcript: &OutputTranscript, context: &Context, stderr: &str) -> Category {
     without_event(transcript, context, &Stderr::read(stderr, &context.noise), "").category
 }
 
 /// Whether an executable's failed run may only mean that it does not know the command: it says so, or it said nothing of
 /// the protocol and nothing that speaks of the service.
-pub(super) fn may_lack_command(transcript: &Transcript, context: &Context, stderr: &str, plain: &str) -> bool {
+pub(super) fn may_lack_command(transcript: &OutputTranscript, context: &Context, stderr: &str, plain: &str) -> bool {
     if !transcript.strict || transcript.overflow || transcript.has_message() {
         return false;
     }
@@ -118,7 +119,7 @@ fn refuses_command(text: &str) -> bool {
 }
 
 /// Without events the output itself is the answer, and an empty one has a wording of its own.
-fn settle_plain_answer(transcript: &mut Transcript, plain: String) {
+fn settle_plain_answer(transcript: &mut OutputTranscript, plain: String) {
     if transcript.seen {
         return;
     }
@@ -126,7 +127,7 @@ fn settle_plain_answer(transcript: &mut Transcript, plain: String) {
 }
 
 fn failure(
-    transcript: &Transcript,
+    transcript: &OutputTranscript,
     context: &Context,
     ending: Ending<'_>,
     stderr: &Stderr,
@@ -181,7 +182,7 @@ fn failure(
 }
 
 /// A successful exit after events: a failure if the last of them never came.
-fn cut_short(transcript: &Transcript, context: &Context, stderr: &Stderr) -> Option<Failure> {
+fn cut_short(transcript: &OutputTranscript, context: &Context, stderr: &Stderr) -> Option<Failure> {
     if !transcript.expects_end && !transcript.strict && !transcript.cut_off && transcript.has_message() {
         return None;
     }
@@ -207,7 +208,7 @@ fn cut_short(transcript: &Transcript, context: &Context, stderr: &Stderr) -> Opt
 }
 
 /// The failure an error event speaks of. Its own words first, all of stderr last.
-fn from_fault(fault: &Fault, transcript: &Transcript, context: &Context, stderr: &Stderr) -> Failure {
+fn from_fault(fault: &ReportedError, transcript: &OutputTranscript, context: &Context, stderr: &Stderr) -> Failure {
     let text = described(fault);
     // Where an error has a place of its own, stderr is a log.
     let silent = Stderr::default();
@@ -226,7 +227,7 @@ fn from_fault(fault: &Fault, transcript: &Transcript, context: &Context, stderr:
 }
 
 /// The failure of a process that ended badly without an event for it.
-fn without_event(transcript: &Transcript, context: &Context, stderr: &Stderr, stdout: &str) -> Failure {
+fn without_event(transcript: &OutputTranscript, context: &Context, stderr: &Stderr, stdout: &str) -> Failure {
     if let Some(fault) = reported_on(&stderr.said) {
         return from_fault(&fault, transcript, context, stderr);
     }
@@ -288,7 +289,7 @@ fn default_wait(category: Category) -> Option<Duration> {
 }
 
 /// A fault's text with its status and kind, as the patterns read them.
-fn described(fault: &Fault) -> String {
+fn described(fault: &ReportedError) -> String {
     let mut text = ansi::strip(&fault.text);
     if let Some(status) = fault.status {
         text.push_str(&format!("\nstatus {status}"));
@@ -365,7 +366,7 @@ fn objects_on(text: &str) -> impl Iterator<Item = Value> {
 }
 
 /// A JSON object with an error that stands in stderr, alone or after the words of a line, as some CLIs print it there.
-fn reported_on(stderr: &str) -> Option<Fault> {
+fn reported_on(stderr: &str) -> Option<ReportedError> {
     objects_on(stderr).find_map(|value| fields::error(&value))
 }
 

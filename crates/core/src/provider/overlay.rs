@@ -7,12 +7,15 @@ use std::num::NonZeroU64;
 
 use serde::Deserialize;
 
-use super::{
-    Delivery, Grant, Home, Inert, Login, Offered, Provider, SessionKind, SettingsFile, StopSignal, UsageScope,
-};
-use crate::failure::Rule;
+use super::arguments::Placeholder;
+use super::login::Login;
+use super::offered::OfferedModel;
+use super::permissions::Grant;
+use super::recipe::{Home, Provider, SettingsFile};
+use crate::failure::FailureRule;
 use crate::live;
 use crate::parse::Format;
+use crate::vocabulary::{PromptDelivery, PromptEscape, SessionKind, StopSignal, UsageScope};
 
 /// The fields of a [`Provider`] that were written; the others stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -24,9 +27,9 @@ pub struct Overlay {
     pub format: Option<Format>,
     pub args: Option<Vec<Vec<String>>>,
     pub whole: Option<Vec<Vec<String>>>,
-    pub live: Option<live::Recipe>,
-    pub prompt: Option<Delivery>,
-    pub models: Option<Vec<Offered>>,
+    pub live: Option<live::LiveRecipe>,
+    pub prompt: Option<PromptDelivery>,
+    pub models: Option<Vec<OfferedModel>>,
     pub max_tokens: Option<NonZeroU64>,
     pub login: Option<Login>,
     /// Level by level: one that is not written keeps the recipe's grant.
@@ -40,11 +43,11 @@ pub struct Overlay {
     pub files: BTreeMap<String, String>,
     pub reads_agents_md: Option<bool>,
     pub state: Option<Vec<String>>,
-    pub confines: Option<bool>,
-    pub inert: Option<Inert>,
-    pub compiles: Option<bool>,
-    pub litters: Option<bool>,
-    pub quiet: Option<bool>,
+    pub own_sandbox: Option<bool>,
+    pub escape: Option<PromptEscape>,
+    pub node_compile_cache: Option<bool>,
+    pub private_tmp: Option<bool>,
+    pub buffers_output: Option<bool>,
     pub stop: Option<StopSignal>,
     pub session: Option<SessionKind>,
     pub usage: Option<UsageScope>,
@@ -52,7 +55,7 @@ pub struct Overlay {
     /// Added to the recipe's.
     pub noise: Vec<String>,
     /// Looked at before the recipe's.
-    pub failures: Vec<Rule>,
+    pub failures: Vec<FailureRule>,
 }
 
 /// The grants that were written.
@@ -87,11 +90,11 @@ impl Overlay {
         "files",
         "reads_agents_md",
         "state",
-        "confines",
-        "inert",
-        "compiles",
-        "litters",
-        "quiet",
+        "own_sandbox",
+        "escape",
+        "node_compile_cache",
+        "private_tmp",
+        "buffers_output",
         "stop",
         "session",
         "usage",
@@ -121,11 +124,11 @@ impl Overlay {
         set(&mut recipe.keys, self.keys);
         set(&mut recipe.reads_agents_md, self.reads_agents_md);
         set(&mut recipe.state, self.state);
-        set(&mut recipe.confines, self.confines);
-        set(&mut recipe.inert, self.inert);
-        set(&mut recipe.compiles, self.compiles);
-        set(&mut recipe.litters, self.litters);
-        set(&mut recipe.quiet, self.quiet);
+        set(&mut recipe.own_sandbox, self.own_sandbox);
+        set(&mut recipe.escape, self.escape);
+        set(&mut recipe.node_compile_cache, self.node_compile_cache);
+        set(&mut recipe.private_tmp, self.private_tmp);
+        set(&mut recipe.buffers_output, self.buffers_output);
         set(&mut recipe.stop, self.stop);
         set(&mut recipe.session, self.session);
         set(&mut recipe.usage, self.usage);
@@ -149,47 +152,11 @@ impl Overlay {
         }
         recipe.prompt = match self.prompt {
             Some(prompt) => prompt,
-            None if new_args && recipe.takes("prompt") => Delivery::Arg,
-            None if new_args => Delivery::Stdin,
+            None if new_args && recipe.has_placeholder(Placeholder::Prompt) => PromptDelivery::Arg,
+            None if new_args => PromptDelivery::Stdin,
             None => recipe.prompt,
         };
         recipe
-    }
-}
-
-impl Provider {
-    /// Whether the prompt would go nowhere: it is to be an argument, and no argument has a place for it.
-    #[must_use]
-    pub fn loses_the_prompt(&self) -> bool {
-        self.prompt == Delivery::Arg && !self.takes("prompt")
-    }
-}
-
-/// A recipe whose decoder cannot read its kept process: a warm turn would never end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("format {:?} cannot read the protocol {:?} of `live`", .format.name(), .protocol.name())]
-pub struct UnreadableLive {
-    pub format: Format,
-    pub protocol: live::Protocol,
-}
-
-impl UnreadableLive {
-    /// The way out of it.
-    #[must_use]
-    pub fn hint(&self) -> String {
-        let fit = Format::ALL.into_iter().filter(|format| format.reads(self.protocol)).map(Format::name);
-        format!("use one of the formats {}, or remove `live`", fit.collect::<Vec<_>>().join(", "))
-    }
-}
-
-impl Provider {
-    /// Checks that the decoder of its format understands what it prints when it is kept.
-    pub fn check_live(&self) -> Result<(), UnreadableLive> {
-        let format = self.format;
-        match self.live.as_ref().map(|live| live.protocol).filter(|protocol| !format.reads(*protocol)) {
-            Some(protocol) => Err(UnreadableLive { format, protocol }),
-            None => Ok(()),
-        }
     }
 }
 
@@ -201,8 +168,10 @@ fn set<T>(field: &mut T, written: Option<T>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BUILT_IN, Told, built_in, plain};
+    use super::super::{BUILT_IN, UnreadableLive, built_in, plain};
     use super::*;
+    use crate::live::LiveProtocol;
+    use crate::vocabulary::CliPermissions;
 
     fn overlay(toml: &str) -> Overlay {
         toml::from_str(toml).unwrap()
@@ -217,7 +186,7 @@ mod tests {
             table.remove("aliases");
             let overlay: Overlay = table.try_into().unwrap();
             let mut bare = plain(&name, "bare", &[], Format::Text);
-            bare.quiet = false;
+            bare.buffers_output = false;
             bare.aliases.clone_from(&expected.aliases);
             assert_eq!(overlay.over(bare), expected);
         }
@@ -246,7 +215,7 @@ mod tests {
         )
         .over(claude.clone());
         assert_eq!((changed.program.as_str(), changed.format), ("my-claude", Format::Claude));
-        assert_eq!((&changed.args, changed.prompt), (&claude.args, Delivery::Stdin));
+        assert_eq!((&changed.args, changed.prompt), (&claude.args, PromptDelivery::Stdin));
         assert_eq!(changed.permissions.read.args, ["--look"]);
         assert_eq!(changed.permissions.full, claude.permissions.full);
         assert_eq!(changed.failures[0].contains, "closed for today");
@@ -258,7 +227,7 @@ mod tests {
     #[test]
     fn a_kept_process_is_refused_when_the_format_cannot_read_its_protocol() {
         let mut refused = Vec::new();
-        for protocol in [live::Protocol::Claude, live::Protocol::AppServer, live::Protocol::Acp] {
+        for protocol in LiveProtocol::ALL {
             for format in Format::ALL {
                 let toml = format!(
                     "format = {:?}\nprogram = 'x'\n[live]\nprotocol = {:?}\nargs = []",
@@ -272,7 +241,7 @@ mod tests {
                 }
             }
         }
-        for protocol in ["claude", "app-server", "acp"] {
+        for protocol in LiveProtocol::NAMES {
             for format in ["text", "json", "protocol"] {
                 assert!(refused.contains(&(protocol, format)), "{protocol} {format}");
             }
@@ -284,7 +253,7 @@ mod tests {
         }
         let plain_gemini = overlay("format = 'text'").over(built_in().remove("gemini").unwrap());
         assert_eq!(plain_gemini.live, None, "a recipe's own way to stay goes with its format");
-        let error = UnreadableLive { format: Format::Text, protocol: live::Protocol::AppServer };
+        let error = UnreadableLive { format: Format::Text, protocol: LiveProtocol::AppServer };
         assert_eq!(error.to_string(), "format \"text\" cannot read the protocol \"app-server\" of `live`");
         assert_eq!(error.hint(), "use one of the formats codex, or remove `live`");
     }
@@ -292,8 +261,9 @@ mod tests {
     #[test]
     fn the_recipes_confined_grant_is_dropped_when_edit_is_written() {
         let claude = built_in().remove("claude").unwrap();
-        let confined = |toml: &str| overlay(toml).over(claude.clone()).permissions.of(Told::EditConfined).args.clone();
-        assert_eq!(confined("[permissions]\nread = {}"), claude.permissions.of(Told::EditConfined).args);
+        let confined =
+            |toml: &str| overlay(toml).over(claude.clone()).permissions.of(CliPermissions::EditConfined).args.clone();
+        assert_eq!(confined("[permissions]\nread = {}"), claude.permissions.of(CliPermissions::EditConfined).args);
         assert_eq!(confined("[permissions]\nedit = { args = ['--ask'] }"), ["--ask"]);
         let both = "[permissions]\nedit = { args = ['--ask'] }\nedit_confined = { args = ['--run'] }";
         assert_eq!(confined(both), ["--run"]);
@@ -302,11 +272,11 @@ mod tests {
     #[test]
     fn the_prompt_follows_the_arguments() {
         for (recipe, toml, delivery, lost) in [
-            ("glm", "", Delivery::Arg, false),
-            ("glm", "args = [['run']]", Delivery::Stdin, false),
-            ("glm", "prompt = 'stdin'", Delivery::Stdin, false),
-            ("claude", "args = [['-p', '{prompt}']]", Delivery::Arg, false),
-            ("claude", "prompt = 'arg'", Delivery::Arg, true),
+            ("glm", "", PromptDelivery::Arg, false),
+            ("glm", "args = [['run']]", PromptDelivery::Stdin, false),
+            ("glm", "prompt = 'stdin'", PromptDelivery::Stdin, false),
+            ("claude", "args = [['-p', '{prompt}']]", PromptDelivery::Arg, false),
+            ("claude", "prompt = 'arg'", PromptDelivery::Arg, true),
         ] {
             let changed = overlay(toml).over(built_in().remove(recipe).unwrap());
             assert_eq!((changed.prompt, changed.loses_the_prompt()), (delivery, lost), "{recipe}: {toml}");

@@ -1,12 +1,15 @@
 use proptest::prelude::*;
 
+use super::arguments::placeholder;
 use super::*;
+use crate::failure::Category;
+use crate::vocabulary::{CliPermissions, OutputForm, Permissions};
 
 fn values<'a>(prompt: &'a str) -> Values<'a> {
     Values { prompt, cwd: "/repo", ..Values::default() }
 }
 
-fn command(provider: &str, form: Form, values: &Values<'_>) -> CommandLine {
+fn command(provider: &str, form: OutputForm, values: &Values<'_>) -> CommandLine {
     built_in()[provider].command(form, values).unwrap()
 }
 
@@ -44,7 +47,7 @@ fn the_exact_command_of_each_driver() {
         ("glm", "ax-glm", "--prompt Hi".to_owned(), None),
         ("grok", "ax-grok", "--prompt Hi".to_owned(), None),
     ] {
-        let line = command(provider, Form::Streamed, &values("Hi"));
+        let line = command(provider, OutputForm::Streamed, &values("Hi"));
         assert_eq!(line.program, program);
         assert_eq!(words(&line), args, "{provider}");
         assert_eq!(line.stdin.as_deref(), stdin, "{provider}");
@@ -67,7 +70,7 @@ fn every_option_where_a_cli_has_one() {
         tools: &tools,
         system_file: Some("/state/system.txt"),
         images: &images,
-        permissions: Told::Full,
+        permissions: CliPermissions::Full,
         files: Some("/state/settings/m"),
         home: Some("/home/u"),
         extra: &extra,
@@ -106,14 +109,14 @@ fn every_option_where_a_cli_has_one() {
         ),
         ("glm", "-m m --max-tool-rounds 25 --flag --prompt Hi".to_owned()),
     ] {
-        assert_eq!(words(&command(provider, Form::Streamed, &values)), args, "{provider}");
+        assert_eq!(words(&command(provider, OutputForm::Streamed, &values)), args, "{provider}");
     }
 }
 
 #[test]
 fn the_whole_forms() {
     let mut values = values("Hi");
-    values.permissions = Told::Full;
+    values.permissions = CliPermissions::Full;
     values.system_file = Some("F");
     values.max_turns = Some(25);
     for (provider, args) in [
@@ -124,14 +127,16 @@ fn the_whole_forms() {
         ("gemini", "--output-format json --approval-mode yolo"),
         ("qwen", "-o json --approval-mode yolo --max-session-turns 25"),
     ] {
-        assert_eq!(words(&command(provider, Form::Whole, &values)), args, "{provider}");
-        assert!(built_in()[provider].is_silent(Form::Whole) && !built_in()[provider].is_silent(Form::Streamed));
+        assert_eq!(words(&command(provider, OutputForm::Whole, &values)), args, "{provider}");
+        assert!(
+            built_in()[provider].is_silent(OutputForm::Whole) && !built_in()[provider].is_silent(OutputForm::Streamed)
+        );
     }
     // Who has no such form is run as ever, and watched as ever.
     for provider in ["codex", "opencode", "glm", "grok"] {
-        let [whole, streamed] = [Form::Whole, Form::Streamed].map(|form| command(provider, form, &values));
+        let [whole, streamed] = [OutputForm::Whole, OutputForm::Streamed].map(|form| command(provider, form, &values));
         assert_eq!(whole, streamed);
-        assert!(!built_in()[provider].is_silent(Form::Whole), "{provider}");
+        assert!(!built_in()[provider].is_silent(OutputForm::Whole), "{provider}");
     }
 }
 
@@ -141,17 +146,18 @@ fn a_recipe_takes_what_both_of_its_forms_take() {
     let toml = "[mine]\nprogram = \"x\"\nformat = \"text\"\nprompt = \"arg\"\n\
         args = [[\"{prompt}\"], [\"-s\", \"{system_file}\"]]\nwhole = [[\"-m\", \"{model}\"], [\"{prompt}\"]]\n";
     let mine = &parse(toml).unwrap()["mine"];
-    assert_eq!(["prompt", "system_file", "model"].map(|name| mine.takes(name)), [true, false, false]);
+    let asked = [Placeholder::Prompt, Placeholder::SystemFile, Placeholder::Model];
+    assert_eq!(asked.map(|placeholder| mine.has_placeholder(placeholder)), [true, false, false]);
     for (name, provider) in built_in() {
         let args = provider.args.iter().flatten().filter_map(|arg| placeholder(arg));
-        assert!(args.clone().all(|name| provider.takes(name)), "{name}");
+        assert!(args.clone().all(|placeholder| provider.has_placeholder(placeholder)), "{name}");
     }
 }
 
 #[test]
 fn read_writes_nothing_and_says_so_to_each_cli() {
     let mut values = values("Hi");
-    values.permissions = Told::Read;
+    values.permissions = CliPermissions::Read;
     for (provider, expected) in [
         ("claude", "--permission-mode default --disallowedTools=Edit,Write,NotebookEdit,Bash"),
         ("codex", "-s read-only"),
@@ -159,9 +165,9 @@ fn read_writes_nothing_and_says_so_to_each_cli() {
         ("qwen", "--approval-mode plan --exclude-tools=write_file,edit,notebook_edit,run_shell_command,monitor"),
         ("opencode", "--agent plan"),
     ] {
-        assert!(words(&command(provider, Form::Streamed, &values)).contains(expected), "{provider}");
+        assert!(words(&command(provider, OutputForm::Streamed, &values)).contains(expected), "{provider}");
     }
-    let opencode = command("opencode", Form::Streamed, &values);
+    let opencode = command("opencode", OutputForm::Streamed, &values);
     let denied = r#"{"edit":"deny","bash":"deny","external_directory":"deny","doom_loop":"deny"}"#;
     assert_eq!(opencode.env["OPENCODE_PERMISSION"], denied);
 }
@@ -175,8 +181,8 @@ fn edit_lets_each_cli_run_commands_when_the_kernel_confines_it() {
         ("qwen", "--approval-mode yolo", "--approval-mode auto-edit --exclude-tools=run_shell_command,monitor"),
         ("opencode", "--title trunkline --auto", "--title trunkline"),
     ] {
-        for (told, expected) in [(Told::EditConfined, confined), (Told::Edit, unconfined)] {
-            let line = command(provider, Form::Streamed, &Values { permissions: told, ..values("Hi") });
+        for (told, expected) in [(CliPermissions::EditConfined, confined), (CliPermissions::Edit, unconfined)] {
+            let line = command(provider, OutputForm::Streamed, &Values { permissions: told, ..values("Hi") });
             assert!(words(&line).ends_with(expected), "{provider} {told:?}: {}", words(&line));
         }
     }
@@ -185,11 +191,11 @@ fn edit_lets_each_cli_run_commands_when_the_kernel_confines_it() {
 #[test]
 fn opencode_denies_paths_outside_when_nobody_can_be_asked() {
     for (told, expected) in [
-        (Told::Edit, Some(r#"{"external_directory":"deny","doom_loop":"deny"}"#)),
-        (Told::EditConfined, None),
-        (Told::Full, None),
+        (CliPermissions::Edit, Some(r#"{"external_directory":"deny","doom_loop":"deny"}"#)),
+        (CliPermissions::EditConfined, None),
+        (CliPermissions::Full, None),
     ] {
-        let line = command("opencode", Form::Streamed, &Values { permissions: told, ..values("Hi") });
+        let line = command("opencode", OutputForm::Streamed, &Values { permissions: told, ..values("Hi") });
         assert_eq!(line.env.get("OPENCODE_PERMISSION").map(String::as_str), expected, "{told:?}");
     }
 }
@@ -198,31 +204,31 @@ fn opencode_denies_paths_outside_when_nobody_can_be_asked() {
 /// answered by what the kernel lets it do.
 #[test]
 fn a_kept_process_has_the_tools_of_one_that_is_started_for_the_turn() {
-    let start = |provider: &str, told: Told| {
+    let start = |provider: &str, told: CliPermissions| {
         let provider = &built_in()[provider];
         let values =
             Values { permissions: told, files: Some("/state/settings/p"), home: Some("/home/u"), ..values("") };
         let (command, greeting) = provider.live_command(provider.live.as_ref().unwrap(), &values, None).unwrap();
         (words(&command), command.env, greeting)
     };
-    let (gemini, ..) = start("gemini", Told::EditConfined);
+    let (gemini, ..) = start("gemini", CliPermissions::EditConfined);
     assert_eq!(
         gemini,
         "--acp --policy /state/settings/p/headless.toml --policy /home/u/.gemini/policies --approval-mode yolo"
     );
-    let (qwen, env, _) = start("qwen", Told::Edit);
+    let (qwen, env, _) = start("qwen", CliPermissions::Edit);
     let excluded = "--exclude-tools=ask_user_question,enter_plan_mode,exit_plan_mode";
     assert_eq!(qwen, format!("--acp {excluded} --approval-mode auto-edit --exclude-tools=run_shell_command,monitor"));
     assert_eq!(env["QWEN_CODE_LEGACY_MCP_BLOCKING"], "1");
     for (told, answers) in [
-        (Told::Read, Permissions::Read),
-        (Told::Edit, Permissions::Edit),
-        (Told::EditConfined, Permissions::Full),
-        (Told::Full, Permissions::Full),
+        (CliPermissions::Read, Permissions::Read),
+        (CliPermissions::Edit, Permissions::Edit),
+        (CliPermissions::EditConfined, Permissions::Full),
+        (CliPermissions::Full, Permissions::Full),
     ] {
         assert_eq!(start("opencode", told).2.permissions, answers, "{told:?}");
     }
-    assert_eq!(start("codex", Told::Edit).2.mode.as_deref(), Some("workspace-write"));
+    assert_eq!(start("codex", CliPermissions::Edit).2.mode.as_deref(), Some("workspace-write"));
 }
 
 #[test]
@@ -237,31 +243,35 @@ fn a_prompt_is_never_a_command_of_the_cli() {
         ("codex", "/help @README.md", "/help @README.md"), // plain text to codex as it is
         ("opencode", "/init @README.md", "/init @README.md"),
     ] {
-        assert_eq!(command(provider, Form::Streamed, &values(prompt)).stdin.as_deref(), Some(delivered), "{provider}");
+        assert_eq!(
+            command(provider, OutputForm::Streamed, &values(prompt)).stdin.as_deref(),
+            Some(delivered),
+            "{provider}"
+        );
     }
-    assert_eq!(command("claude", Form::Streamed, &values("x")).env["CLAUDE_CODE_DISABLE_FILE_MENTIONS"], "1");
+    assert_eq!(command("claude", OutputForm::Streamed, &values("x")).env["CLAUDE_CODE_DISABLE_FILE_MENTIONS"], "1");
 }
 
 #[test]
 fn no_value_becomes_a_flag() {
-    assert_eq!(command("glm", Form::Streamed, &values("--help")).args, ["--prompt", "\n--help"]);
+    assert_eq!(command("glm", OutputForm::Streamed, &values("--help")).args, ["--prompt", "\n--help"]);
     let mut dashed = values("Hi");
     dashed.model = Some("--dangerous");
-    let failure = built_in()["codex"].command(Form::Streamed, &dashed).unwrap_err();
+    let failure = built_in()["codex"].command(OutputForm::Streamed, &dashed).unwrap_err();
     assert_eq!(failure.category, Category::Validation);
-    let nul = built_in()["glm"].command(Form::Streamed, &values("a\0b")).unwrap_err();
+    let nul = built_in()["glm"].command(OutputForm::Streamed, &values("a\0b")).unwrap_err();
     assert_eq!(nul.category, Category::Validation);
 }
 
 #[test]
 fn an_argument_longer_than_the_kernel_takes_is_refused() {
     let fits = "x".repeat(MAX_ARGUMENT);
-    assert_eq!(command("glm", Form::Streamed, &values(&fits)).args[1].len(), MAX_ARGUMENT);
-    let failure = built_in()["glm"].command(Form::Streamed, &values(&format!("{fits}x"))).unwrap_err();
+    assert_eq!(command("glm", OutputForm::Streamed, &values(&fits)).args[1].len(), MAX_ARGUMENT);
+    let failure = built_in()["glm"].command(OutputForm::Streamed, &values(&format!("{fits}x"))).unwrap_err();
     assert_eq!(failure.category, Category::Validation);
     assert!(failure.message.contains("131072 bytes"), "{}", failure.message);
     // On stdin there is no such limit.
-    assert!(built_in()["codex"].command(Form::Streamed, &values(&"x".repeat(1_000_000))).is_ok());
+    assert!(built_in()["codex"].command(OutputForm::Streamed, &values(&"x".repeat(1_000_000))).is_ok());
 }
 
 #[test]
@@ -287,7 +297,7 @@ fn a_users_own_provider_needs_no_rust() {
     let mine = &parse(toml).unwrap()["mine"];
     let mut values = values("--help");
     values.model = Some("-odd-but-attached");
-    let line = mine.command(Form::Streamed, &values).unwrap();
+    let line = mine.command(OutputForm::Streamed, &values).unwrap();
     assert_eq!(line.args, ["run", "--model=-odd-but-attached", "--", "--help"]);
     let error = parse("[mine]\nprogram = \"x\"\nformat = \"text\"\nargs = []\npromt = \"arg\"\n").unwrap_err();
     assert!(error.to_string().contains("promt"), "{error}");
@@ -297,9 +307,9 @@ proptest! {
     #[test]
     fn no_prompt_begins_an_argument_with_a_dash(prompt in "[-/@a-z \n]{0,20}") {
         for provider in built_in().values() {
-            let line = provider.command(Form::Streamed, &values(&prompt)).unwrap();
+            let line = provider.command(OutputForm::Streamed, &values(&prompt)).unwrap();
             let given = values("SENTINEL");
-            let plain = provider.command(Form::Streamed, &given).unwrap();
+            let plain = provider.command(OutputForm::Streamed, &given).unwrap();
             for (arg, expected) in line.args.iter().zip(&plain.args) {
                 prop_assert!(arg == expected || !arg.starts_with('-'), "{}: {arg:?}", provider.name);
             }
@@ -314,7 +324,7 @@ fn an_executables_arguments_are_its_own() {
     let provider = executable("p", "/bin/p", &args);
     let extra = ["--more".to_owned()];
     let values = Values { request: "{}", extra: &extra, ..Values::default() };
-    for (form, command) in [(Form::Streamed, "stream"), (Form::Whole, "generate")] {
+    for (form, command) in [(OutputForm::Streamed, "stream"), (OutputForm::Whole, "generate")] {
         let line = provider.command(form, &values).unwrap();
         assert_eq!(line.args, ["--model", "{model}", "{prompt}", "{extra}", "--more", command]);
         assert_eq!(line.stdin.as_deref(), Some("{}"));

@@ -101,7 +101,7 @@ async fn on_warm_process(
     let Some(Taken { kept, fresh }) = taken else { return Ok(None) };
     let WarmProcess { mut running, mut line, boot, stamps, scratch } = kept;
     let session = session.filter(|_| fresh).map(|session| session.0.as_str());
-    let Some(words) = line.say(&live.inert.text(&prompt.text), session) else { return Ok(None) };
+    let Some(words) = line.say(&live.escape.text(&prompt.text), session) else { return Ok(None) };
     running.limit(launch.model.limits);
     running.write(&words);
     let answers_by = WarmAttempt::answers_by(launch.model.limits.startup);

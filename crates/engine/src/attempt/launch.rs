@@ -116,7 +116,7 @@ impl Launch<'_> {
         values.system_file = system_file.as_deref();
         values.images = &images;
         let mut command = self.provider.command(self.form(), &values)?;
-        if self.provider.litters {
+        if self.provider.private_tmp {
             command.env.insert("TMPDIR".to_owned(), scratch.folder("tmp")?);
         }
         if let Some(folder) = self.compiled(&program).filter(|folder| folder.is_dir()) {
@@ -157,7 +157,7 @@ impl Launch<'_> {
             protocol: live.protocol,
             spec: Launch { run: "", ..*self }.process(command, program, cwd, sandbox::checkout(&model.repo))?,
             greeting,
-            litters: provider.litters,
+            private_tmp: provider.private_tmp,
             reads: live.reads.clone(),
             uses_first: if clients_own { 2 } else { 1 },
         }))
@@ -196,7 +196,7 @@ impl Launch<'_> {
     fn compiled(&self, program: &Path) -> Option<PathBuf> {
         let own = [compile_cache::VARIABLE, "NODE_DISABLE_COMPILE_CACHE"];
         let own = own.iter().any(|name| self.model.env.contains_key(*name) || self.settings.variable(name).is_some());
-        if !self.provider.compiles || own {
+        if !self.provider.node_compile_cache || own {
             return None;
         }
         let folders = std::env::split_paths(self.settings.variable("PATH")?);

@@ -127,7 +127,7 @@ fn free(model: &Model, sandbox: Sandbox, recipe: Option<&Provider>) -> Option<Fr
     match (model.permissions, sandbox, recipe) {
         (Permissions::Full, ..) => Some(Free::Full),
         (_, _, Some(recipe)) if recipe.prompt == Delivery::Request => Some(Free::Executable),
-        (_, Sandbox::On | Sandbox::Off, Some(recipe)) if recipe.confines => Some(Free::Own),
+        (_, Sandbox::On | Sandbox::Off, Some(recipe)) if recipe.own_sandbox => Some(Free::Own),
         (_, Sandbox::Off, _) => Some(Free::Off),
         (_, Sandbox::On | Sandbox::Required, _) => Landlock::here().err().map(Free::Missing),
     }
@@ -138,7 +138,7 @@ fn free(model: &Model, sandbox: Sandbox, recipe: Option<&Provider>) -> Option<Fr
 pub(crate) fn told(model: &Model, usual: Sandbox, recipe: &Provider) -> Told {
     let confined = free(model, model.sandbox.unwrap_or(usual), Some(recipe)).is_none();
     match (model.permissions, confined) {
-        (Permissions::Read | Permissions::Edit, true) if recipe.confines => Told::Full,
+        (Permissions::Read | Permissions::Edit, true) if recipe.own_sandbox => Told::Full,
         (Permissions::Read, _) => Told::Read,
         (Permissions::Edit, true) => Told::EditConfined,
         (Permissions::Edit, false) => Told::Edit,

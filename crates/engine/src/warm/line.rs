@@ -41,7 +41,7 @@ impl WarmProcess {
     ) -> Result<Self, String> {
         let mut spec = boot.spec.clone();
         set(&mut spec.env, RUN, id.into());
-        if boot.litters {
+        if boot.private_tmp {
             let folder = scratch.folder("tmp").map_err(|failure| failure.message)?;
             if let Some(confinement) = &mut spec.confinement {
                 confinement.writable.push(folder.clone().into());

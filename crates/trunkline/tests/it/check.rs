@@ -69,6 +69,21 @@ fn words_in_braces_are_passed_on_with_a_warning_when_they_are_no_placeholder() {
 }
 
 #[test]
+fn an_old_key_is_reported_when_a_providers_file_has_it() {
+    let toml = "[mine]\nprogram = \"my-agent\"\nformat = \"text\"\nargs = []\nlitters = true\n";
+    let gateway = TestGateway::new().cli("my-agent", "echo mine").config("providers.toml", toml);
+    let warning =
+        "provider mine: `litters` is now called `private_tmp`; the old name stops working in the next release";
+    let shown = gateway.run(&["check"]).exits(0).stdout;
+    assert!(shown.contains(&format!("warning: {warning}")), "{shown}");
+    let gateway = gateway.start();
+    assert!(gateway.log().contains(warning), "{}", gateway.log());
+    let twice = format!("{toml}private_tmp = true\n");
+    let ran = TestGateway::new().config("providers.toml", &twice).run(&["check"]).exits(3);
+    assert!(ran.stderr.contains("duplicate field `private_tmp`"), "{ran:?}");
+}
+
+#[test]
 fn timeouts_are_shown_for_every_kind_of_model() {
     let router = "providers:\n  - {name: exe, type: cli, config: {path: exe, timeout: 90s}}\n  \
                   - {name: api, type: api, config: {base_url: 'http://127.0.0.1:1', model: m}}\n";

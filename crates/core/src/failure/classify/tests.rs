@@ -172,7 +172,7 @@ fn precedence_follows_the_table_not_the_text() {
 
 #[test]
 fn a_providers_words_come_first_unless_weak() {
-    let rule = |contains: &str, is, weak| Rule { contains: contains.into(), is, weak, session_lost: false };
+    let rule = |contains: &str, is, weak| FailureRule { contains: contains.into(), is, weak, session_lost: false };
     let strong = [rule("high demand", Category::Server, false)];
     assert_eq!(classify("429: experiencing HIGH DEMAND", &strong), Category::Server);
     let weak = [rule("stream disconnected", Category::Network, true)];
@@ -222,7 +222,7 @@ proptest! {
 #[test]
 fn no_category_means_that_a_session_is_lost_unless_a_rule_says_so() {
     for is in Category::ALL {
-        let rule = |session_lost: bool| Rule { contains: "gone fishing".into(), is, weak: false, session_lost };
+        let rule = |session_lost: bool| FailureRule { contains: "gone fishing".into(), is, weak: false, session_lost };
         for session_lost in [false, true] {
             assert_eq!(classify_session("Error: Gone fishing", &[rule(session_lost)]), (is, session_lost), "{is:?}");
         }

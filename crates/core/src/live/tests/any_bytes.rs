@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::*;
 
-const PROTOCOLS: [(Protocol, &str); 3] =
-    [(Protocol::Claude, "claude"), (Protocol::AppServer, "codex"), (Protocol::Acp, "gemini")];
+const PROTOCOLS: [(LiveProtocol, &str); 3] =
+    [(LiveProtocol::Claude, "claude"), (LiveProtocol::AppServer, "codex"), (LiveProtocol::Acp, "gemini")];
 
 /// Messages that look like those of every protocol, with parts missing or of the wrong type.
 fn messageish() -> impl Strategy<Value = String> {
@@ -80,16 +80,16 @@ fn messageish() -> impl Strategy<Value = String> {
 }
 
 /// Brings a line up, where that is possible, then says something to it.
-fn busy(protocol: Protocol) -> Line {
-    let (mut line, _) = Line::new(protocol, Greeting::default());
+fn busy(protocol: LiveProtocol) -> LiveChannel {
+    let (mut line, _) = LiveChannel::new(protocol, Greeting::default());
     let up = match protocol {
-        Protocol::Claude => {
+        LiveProtocol::Claude => {
             vec![json!({"type": "control_response", "response": {"subtype": "success", "request_id": "greeting"}})]
         }
-        Protocol::AppServer => {
+        LiveProtocol::AppServer => {
             vec![json!({"id": 1, "result": {}}), json!({"id": 2, "result": {"thread": {"id": "t"}}})]
         }
-        Protocol::Acp => vec![json!({"id": 1, "result": {}}), json!({"id": 2, "result": {"sessionId": "s"}})],
+        LiveProtocol::Acp => vec![json!({"id": 1, "result": {}}), json!({"id": 2, "result": {"sessionId": "s"}})],
     };
     for message in up {
         line.hear(&words(&message));
@@ -132,7 +132,7 @@ proptest! {
         let mut events = decoder.push(&said);
         concluded(&mut decoder, &mut events);
         prop_assert!(!events.iter().any(|event| matches!(event, Event::Finished(_) | Event::Failed(_))));
-        prop_assert_eq!(pieces.say("again", None).is_some(), *whole.stage() == Stage::Ready);
+        prop_assert_eq!(pieces.say("again", None).is_some(), *whole.stage() == ChannelStage::Ready);
     }
 
     #[test]
@@ -140,7 +140,7 @@ proptest! {
         which in 0..PROTOCOLS.len(),
         lines in prop::collection::vec("[^\r\n]{0,40}", 0..20),
     ) {
-        let (mut line, greeting) = Line::new(PROTOCOLS[which].0, Greeting::default());
+        let (mut line, greeting) = LiveChannel::new(PROTOCOLS[which].0, Greeting::default());
         prop_assert!(!greeting.is_empty());
         let heard = line.hear(lines.join("\n").as_bytes());
         prop_assert!(heard.said.is_empty(), "there is no turn for it to be about");
@@ -154,7 +154,7 @@ fn what_is_asked_is_answered_as_the_model_may() {
         {"optionId": "a", "kind": "allow_once"}, {"optionId": "r", "kind": "reject_once"},
     ]}});
     for (permissions, chosen) in [(Permissions::Read, "r"), (Permissions::Edit, "r"), (Permissions::Full, "a")] {
-        let (mut line, _) = Line::new(Protocol::Acp, Greeting { permissions, ..Greeting::default() });
+        let (mut line, _) = LiveChannel::new(LiveProtocol::Acp, Greeting { permissions, ..Greeting::default() });
         let reply = line.hear(&words(&asked)).reply;
         let reply: Value = serde_json::from_slice(&reply).unwrap();
         assert_eq!(reply["result"]["outcome"], json!({"outcome": "selected", "optionId": chosen}));
@@ -169,14 +169,14 @@ fn what_is_asked_is_answered_as_the_model_may() {
 fn a_greeting_that_is_refused_breaks_the_line() {
     for (protocol, refusal) in [
         (
-            Protocol::Claude,
+            LiveProtocol::Claude,
             json!({"type": "control_response", "response": {"subtype": "error", "request_id": "greeting", "error": "no"}}),
         ),
-        (Protocol::AppServer, json!({"id": 1, "error": {"code": -32600, "message": "no"}})),
-        (Protocol::Acp, json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32600, "message": "no"}})),
+        (LiveProtocol::AppServer, json!({"id": 1, "error": {"code": -32600, "message": "no"}})),
+        (LiveProtocol::Acp, json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32600, "message": "no"}})),
     ] {
-        let (mut line, _) = Line::new(protocol, Greeting::default());
+        let (mut line, _) = LiveChannel::new(protocol, Greeting::default());
         line.hear(&words(&refusal));
-        assert_eq!(line.stage(), &Stage::Broken("no".to_owned()));
+        assert_eq!(line.stage(), &ChannelStage::Broken("no".to_owned()));
     }
 }

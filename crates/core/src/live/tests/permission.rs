@@ -7,16 +7,16 @@ use crate::event::Finish;
 use crate::failure::Category;
 
 /// A turn of a kept process, from its prompt on.
-struct Turn {
-    line: Line,
+struct LiveTurn {
+    line: LiveChannel,
     decoder: Decoder,
     events: Vec<Event>,
     replies: Vec<Value>,
 }
 
-impl Turn {
+impl LiveTurn {
     fn new(permissions: Permissions) -> Self {
-        let (mut line, _) = Line::new(Protocol::Acp, Greeting { permissions, ..Greeting::default() });
+        let (mut line, _) = LiveChannel::new(LiveProtocol::Acp, Greeting { permissions, ..Greeting::default() });
         line.hear(&words(&json!({"jsonrpc": "2.0", "id": 1, "result": {}})));
         line.hear(&words(&json!({"jsonrpc": "2.0", "id": 2, "result": {"sessionId": "s"}})));
         line.say("go", None).unwrap();
@@ -50,7 +50,7 @@ impl Turn {
 
     fn ends(mut self, reason: &str) -> (Vec<Event>, Conclusion) {
         self.hears(&json!({"jsonrpc": "2.0", "id": 3, "result": {"stopReason": reason}}));
-        assert_eq!(self.line.stage(), &Stage::Ready);
+        assert_eq!(self.line.stage(), &ChannelStage::Ready);
         assert!(self.decoder.ended());
         let conclusion = concluded(&mut self.decoder, &mut self.events);
         (self.events, conclusion)
@@ -71,7 +71,7 @@ fn a_refusal_rejects_the_tool_and_never_cancels_the_turn() {
         (vec![], None),
     ] {
         for permissions in [Permissions::Read, Permissions::Edit] {
-            let mut turn = Turn::new(permissions);
+            let mut turn = LiveTurn::new(permissions);
             turn.asks(&kinds);
             let reply = &turn.replies[0];
             match chosen {
@@ -85,7 +85,7 @@ fn a_refusal_rejects_the_tool_and_never_cancels_the_turn() {
 
 #[test]
 fn the_turn_goes_on_when_the_agent_answers_after_a_refusal() {
-    let mut turn = Turn::new(Permissions::Edit);
+    let mut turn = LiveTurn::new(Permissions::Edit);
     turn.says("I try.");
     turn.asks(&["allow_once", "reject_once"]);
     turn.says("I cannot do that, but here is how.");
@@ -100,7 +100,7 @@ fn the_turn_goes_on_when_the_agent_answers_after_a_refusal() {
 #[test]
 fn the_turn_fails_when_the_agent_ends_it_because_of_a_refusal() {
     for reason in ["end_turn", "cancelled"] {
-        let mut turn = Turn::new(Permissions::Edit);
+        let mut turn = LiveTurn::new(Permissions::Edit);
         turn.says("I will use a tool.");
         turn.asks(&["allow_once", "reject_once"]);
         turn.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "failed",
@@ -116,7 +116,7 @@ fn the_turn_fails_when_the_agent_ends_it_because_of_a_refusal() {
 
 #[test]
 fn nothing_is_refused_when_everything_is_allowed() {
-    let mut turn = Turn::new(Permissions::Full);
+    let mut turn = LiveTurn::new(Permissions::Full);
     turn.asks(&["reject_once", "allow_once"]);
     assert_eq!(turn.replies[0]["result"]["outcome"]["optionId"], "id-allow_once");
     let (_, conclusion) = turn.ends("end_turn");
@@ -130,7 +130,7 @@ fn a_turn_says_so_when_it_was_cut_short() {
         ("max_turn_requests", Finish::Stop, true),
         ("end_turn", Finish::Stop, false),
     ] {
-        let mut turn = Turn::new(Permissions::Edit);
+        let mut turn = LiveTurn::new(Permissions::Edit);
         turn.says("So far");
         let (_, conclusion) = turn.ends(reason);
         assert_eq!((conclusion.finish, conclusion.failure.is_some()), (finish, failed), "{reason}");
@@ -154,7 +154,7 @@ fn a_tool_keeps_its_arguments_when_it_is_announced_without_them() {
         vec![partly, runs.clone(), runs.clone(), done.clone()],
         vec![announced, done_with],
     ] {
-        let mut turn = Turn::new(Permissions::Full);
+        let mut turn = LiveTurn::new(Permissions::Full);
         for update in &updates {
             turn.update(update.clone());
         }
@@ -166,7 +166,7 @@ fn a_tool_keeps_its_arguments_when_it_is_announced_without_them() {
         };
         assert_eq!((name.as_str(), seen), ("write_file", &input), "{updates:?}");
     }
-    let mut turn = Turn::new(Permissions::Full);
+    let mut turn = LiveTurn::new(Permissions::Full);
     turn.update(json!({"sessionUpdate": "tool_call", "toolCallId": "t", "status": "in_progress",
         "title": "Writing to a.txt", "locations": [{"path": "/repo/a.txt"}]}));
     let (events, _) = turn.ends("end_turn");
@@ -191,13 +191,13 @@ fn thoughts_and_cached_input_are_counted_once() {
             1000,
         ),
     ] {
-        let mut turn = Turn::new(Permissions::Edit);
+        let mut turn = LiveTurn::new(Permissions::Edit);
         turn.says("Hi");
         turn.hears(&json!({"jsonrpc": "2.0", "id": 3, "result": {"stopReason": "end_turn", "usage": usage}}));
         let counted = concluded(&mut turn.decoder, &mut turn.events).usage;
         assert_eq!((counted.input_tokens, counted.output_tokens, counted.cached_tokens), (input, output, cached));
     }
-    let mut turn = Turn::new(Permissions::Edit);
+    let mut turn = LiveTurn::new(Permissions::Edit);
     turn.update(json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "12345678"}}));
     turn.says("Hi");
     let counts = json!({"quota": {"token_count": {"input_tokens": 5, "output_tokens": 2}}});

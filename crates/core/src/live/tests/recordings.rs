@@ -26,7 +26,7 @@ fn greeting(provider: &str, case: &str) -> Greeting {
 }
 
 struct Replay {
-    line: Line,
+    line: LiveChannel,
     decoder: Decoder,
     events: Vec<Event>,
     /// What the line has written and the recording has not confirmed yet.
@@ -54,11 +54,11 @@ impl Replay {
     }
 
     fn said(&mut self, words: &str) {
-        let busy = *self.line.stage() == Stage::Busy;
+        let busy = *self.line.stage() == ChannelStage::Busy;
         let heard = self.line.hear(format!("{words}\n").as_bytes());
         self.unconfirmed.extend(heard.reply);
         self.events.extend(self.decoder.push(&heard.said));
-        if busy && *self.line.stage() == Stage::Ready {
+        if busy && *self.line.stage() == ChannelStage::Ready {
             assert!(self.decoder.ended(), "both must know that the turn is over");
             let conclusion = concluded(&mut self.decoder, &mut self.events);
             self.turns.push(json!({
@@ -76,12 +76,12 @@ fn replay(provider: &'static str, path: &Path) -> Vec<Value> {
     let case = path.file_stem().unwrap().to_string_lossy().into_owned();
     let recording = fs::read_to_string(path).unwrap();
     let protocol = provider::built_in()[provider].live.as_ref().unwrap().protocol;
-    let (line, unconfirmed) = Line::new(protocol, greeting(provider, &case));
+    let (line, unconfirmed) = LiveChannel::new(protocol, greeting(provider, &case));
     let mut replay = Replay { line, decoder: decoder(provider), events: Vec::new(), unconfirmed, turns: Vec::new() };
     for line in recording.lines() {
         match line.split_at(2) {
             ("> ", words) => {
-                if *replay.line.stage() == Stage::Ready {
+                if *replay.line.stage() == ChannelStage::Ready {
                     replay.decoder = decoder(provider);
                 }
                 replay.told(words);
@@ -89,7 +89,7 @@ fn replay(provider: &'static str, path: &Path) -> Vec<Value> {
             (_, words) => replay.said(words),
         }
     }
-    assert_eq!((replay.line.stage(), replay.unconfirmed.len()), (&Stage::Ready, 0), "{provider} {case}");
+    assert_eq!((replay.line.stage(), replay.unconfirmed.len()), (&ChannelStage::Ready, 0), "{provider} {case}");
     replay.turns
 }
 

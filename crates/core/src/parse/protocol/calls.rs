@@ -2,24 +2,22 @@
 
 use serde_json::Value;
 
-use super::kind;
-use crate::event::{Call, Event};
-use crate::parse::MAX_ANSWER;
-use crate::parse::transcript::Transcript;
+use crate::event::{Event, ToolCall};
+use crate::parse::transcript::{MAX_ANSWER, OutputTranscript};
 
 /// The most calls of one answer.
 const MAX_CALLS: usize = 128;
 
-/// Reads calls into [`Transcript::calls`].
+/// Reads calls into [`OutputTranscript::calls`].
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct ToolCallReader {
     /// Bytes of all arguments so far.
     bytes: usize,
 }
 
-impl Calls {
+impl ToolCallReader {
     /// Takes the calls of a response or chunk; the error names the member that is wrong.
-    pub(super) fn read(&mut self, value: &Value, transcript: &mut Transcript) -> Result<(), String> {
+    pub(super) fn read(&mut self, value: &Value, transcript: &mut OutputTranscript) -> Result<(), String> {
         let calls = match value.get("tool_calls") {
             None | Some(Value::Null) => return Ok(()),
             Some(Value::Array(calls)) => calls,
@@ -31,7 +29,7 @@ impl Calls {
         Ok(())
     }
 
-    fn call(&mut self, position: usize, call: &Value, transcript: &mut Transcript) -> Result<(), String> {
+    fn call(&mut self, position: usize, call: &Value, transcript: &mut OutputTranscript) -> Result<(), String> {
         let path = format!("tool_calls[{position}]");
         if !call.is_object() {
             return Err(format!("`{path}` is {}, not an object", kind(call)));
@@ -48,7 +46,7 @@ impl Calls {
         let Some(known) = transcript.calls.get_mut(index) else {
             let Some(name) = name else { return Err(format!("`{path}` has no name")) };
             let id = id.map_or_else(|| format!("call_{index}"), str::to_owned);
-            let call = Call { id: id.clone(), name: name.to_owned(), arguments: arguments.clone() };
+            let call = ToolCall { id: id.clone(), name: name.to_owned(), arguments: arguments.clone() };
             let index = transcript.calls.len() as u32;
             transcript.calls.push(call);
             transcript.events.push(Event::ToolCall { index, id: Some(id), name: Some(name.to_owned()), arguments });
@@ -69,7 +67,7 @@ impl Calls {
 }
 
 /// Which call it is: by its index, else by its id, else by its place in the list.
-fn index_of(call: &Value, id: Option<&str>, position: usize, known: &[Call], path: &str) -> Result<usize, String> {
+fn index_of(call: &Value, id: Option<&str>, position: usize, known: &[ToolCall], path: &str) -> Result<usize, String> {
     match (call.get("index").filter(|index| !index.is_null()), id) {
         (Some(index), _) => {
             let Some(index) = index.as_u64() else {
@@ -99,5 +97,17 @@ fn arguments(function: &Value, path: &str) -> Result<String, String> {
         Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_))) => {
             Err(format!("`{path}.arguments` is {}, not a string or an object", kind(other)))
         }
+    }
+}
+
+/// The type of a JSON value, with its article.
+pub(super) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
     }
 }

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::*;
-use super::FORMATS;
 
 /// Lines that look like events of every dialect, with parts missing or of the wrong type.
 fn eventish() -> impl Strategy<Value = String> {
@@ -77,7 +76,7 @@ proptest! {
     #[test]
     fn any_bytes_in_any_pieces(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..200) {
         let cut = cut.min(bytes.len());
-        for format in FORMATS.into_iter().chain([Format::Protocol]) {
+        for format in Format::ALL {
             let mut whole = Decoder::new(format, Context::default());
             let mut events = whole.push(&bytes);
             let mut end = whole.conclude(Ending::Code(0), "", "");
@@ -96,7 +95,7 @@ proptest! {
 
     #[test]
     fn malformed_events_never_panic(lines in prop::collection::vec(eventish(), 0..8), stderr in "\\PC{0,40}", exit in -2i32..3) {
-        for format in FORMATS.into_iter().chain([Format::Protocol]) {
+        for format in Format::ALL {
             let mut decoder = Decoder::new(format, Context::default());
             decoder.push(lines.join("\n").as_bytes());
             let ending = if exit < 0 { Ending::Signal(-exit) } else { Ending::Code(exit) };

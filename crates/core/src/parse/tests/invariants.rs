@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 
 use super::super::*;
-use super::FORMATS;
+use super::agent_formats;
 use crate::failure::Category;
 use crate::provider;
+use crate::vocabulary::Normalize;
 
 /// The output of a CLI and what its content is.
 const ANSWERS: [(&[Format], &str, &str); 9] = [
@@ -59,7 +60,7 @@ fn decode(format: Format, stdout: &[u8], stderr: &str, ending: Ending<'_>) -> Co
 /// The same with the rules of each built-in provider.
 fn decode_as_each(stdout: &[u8], stderr: &str, ending: Ending<'_>) -> Vec<(String, Conclusion)> {
     let each = provider::built_in().into_iter().map(|(name, provider)| {
-        let mut decoder = provider.decoder(Normalize::None, Form::Streamed);
+        let mut decoder = provider.decoder(Normalize::None, OutputForm::Streamed);
         let _shown = decoder.push(stdout);
         (name, decoder.conclude(ending, stderr, ""))
     });
@@ -77,7 +78,7 @@ proptest! {
             let said = conclusion.failure.as_ref().map_or(&conclusion.content, |failure| &failure.message);
             prop_assert!(!said.is_empty() || !stdout.is_empty(), "{}", name);
         }
-        for format in FORMATS {
+        for format in agent_formats() {
             decode(format, &stdout, &stderr, ending);
         }
     }

@@ -3,26 +3,27 @@
 use serde_json::{Value, json};
 
 use super::super::*;
+use crate::event::{Finish, ToolCall};
 use crate::failure::Category;
 
-struct Read {
+struct DecodedExecutable {
     shown: Vec<String>,
     conclusion: Conclusion,
 }
 
-fn read(lines: &[Value], ending: Ending<'_>, stderr: &str) -> Read {
+fn read(lines: &[Value], ending: Ending<'_>, stderr: &str) -> DecodedExecutable {
     let stdout: String = lines.iter().map(|line| format!("{line}\n")).collect();
     read_text(&stdout, ending, stderr)
 }
 
-fn read_text(stdout: &str, ending: Ending<'_>, stderr: &str) -> Read {
+fn read_text(stdout: &str, ending: Ending<'_>, stderr: &str) -> DecodedExecutable {
     let mut decoder = Decoder::new(Format::Protocol, Context { program: "ollama".into(), ..Context::default() });
     let mut events = decoder.push(stdout.as_bytes());
     let mut conclusion = decoder.conclude(ending, stderr, "four");
     events.append(&mut conclusion.events);
     let shown =
         events.into_iter().filter_map(|event| if let Event::Text { delta } = event { Some(delta) } else { None });
-    Read { shown: shown.collect(), conclusion }
+    DecodedExecutable { shown: shown.collect(), conclusion }
 }
 
 fn response() -> Value {
@@ -238,7 +239,7 @@ fn decoded(lines: &[Value]) -> (Vec<Event>, Conclusion) {
 fn tool_calls_are_passed_on_when_a_response_or_a_stream_has_them() {
     let call = json!({"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\":1}"}});
     let flat = json!({"id": "c1", "name": "add", "arguments": {"a": 1}});
-    let expected = Call { id: "c1".to_owned(), name: "add".to_owned(), arguments: "{\"a\":1}".to_owned() };
+    let expected = ToolCall { id: "c1".to_owned(), name: "add".to_owned(), arguments: "{\"a\":1}".to_owned() };
     for lines in [
         vec![json!({"content": "", "tool_calls": [call], "finish_reason": "tool_calls"})],
         vec![json!({"content": null, "tool_calls": [call], "finish_reason": "tool_use"})],

@@ -7,23 +7,24 @@ use serde_json::{Value, json};
 
 use super::super::*;
 use crate::provider;
+use crate::vocabulary::Normalize;
 
 /// A recording: what a real CLI printed and how it ended.
-struct Recording {
+struct CliRecording {
     provider: &'static str,
     stdout: Vec<u8>,
     stderr: String,
     ending: Ending<'static>,
 }
 
-fn recordings(folder: &'static str, provider: &'static str) -> Vec<(String, Recording)> {
+fn recordings(folder: &'static str, provider: &'static str) -> Vec<(String, CliRecording)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(folder);
     let mut all: Vec<_> = fs::read_dir(root)
         .unwrap()
         .map(|entry| {
             let path = entry.unwrap().path();
             let exit: i32 = fs::read_to_string(path.join("exit")).unwrap().trim().parse().unwrap();
-            let recording = Recording {
+            let recording = CliRecording {
                 provider,
                 stdout: fs::read(path.join("stdout")).unwrap(),
                 stderr: fs::read(path.join("stderr"))
@@ -38,7 +39,7 @@ fn recordings(folder: &'static str, provider: &'static str) -> Vec<(String, Reco
     all
 }
 
-fn everything() -> Vec<(String, Recording)> {
+fn everything() -> Vec<(String, CliRecording)> {
     let folders = [
         ("claude", "claude"),
         ("codex", "codex"),
@@ -50,9 +51,9 @@ fn everything() -> Vec<(String, Recording)> {
     folders.iter().flat_map(|(folder, provider)| recordings(folder, provider)).collect()
 }
 
-fn decode(recording: &Recording, pieces: &[&[u8]]) -> (Vec<Event>, Conclusion) {
+fn decode(recording: &CliRecording, pieces: &[&[u8]]) -> (Vec<Event>, Conclusion) {
     let provider = &provider::built_in()[recording.provider];
-    let mut decoder = provider.decoder(Normalize::None, Form::Streamed);
+    let mut decoder = provider.decoder(Normalize::None, OutputForm::Streamed);
     let mut events: Vec<Event> = pieces.iter().flat_map(|piece| decoder.push(piece)).collect();
     let mut conclusion = decoder.conclude(recording.ending, &recording.stderr, "");
     events.append(&mut conclusion.events);
@@ -60,7 +61,7 @@ fn decode(recording: &Recording, pieces: &[&[u8]]) -> (Vec<Event>, Conclusion) {
 }
 
 /// What a snapshot holds: everything, with long strings cut.
-fn digest(recording: &Recording) -> Value {
+fn digest(recording: &CliRecording) -> Value {
     let (events, conclusion) = decode(recording, &[&recording.stdout]);
     let mut value = json!({
         "content": conclusion.content,
@@ -95,7 +96,7 @@ fn snapshots(folder: &'static str, provider: &'static str) {
 /// Only after one of these is a turn of a session tried once more.
 #[test]
 fn a_session_is_lost_only_when_its_cli_says_that_it_cannot_be_resumed() {
-    let lost = |(_, recording): &(String, Recording)| {
+    let lost = |(_, recording): &(String, CliRecording)| {
         let failure = decode(recording, &[&recording.stdout]).1.failure;
         failure.is_some_and(|failure| failure.session_lost)
     };
@@ -141,7 +142,7 @@ fn ax_recordings() {
     snapshots("ax", "glm");
 }
 
-/// Shown text is the answer, or ends with it after what was said before a tool; it is never repeated.
+/// AnswerTiming text is the answer, or ends with it after what was said before a tool; it is never repeated.
 #[test]
 fn no_recorded_text_is_counted_twice() {
     for (name, recording) in everything() {

@@ -108,19 +108,19 @@ fn lines(messages: &[Vec<Block>], habits: Habits, size: Option<usize>) -> Vec<Va
     lines
 }
 
-struct Read {
+struct DecodedMessages {
     shown: String,
     thought: String,
     content: String,
 }
 
-fn read(format: Format, lines: &[Value], cut: usize) -> Read {
+fn read(format: Format, lines: &[Value], cut: usize) -> DecodedMessages {
     let bytes: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let mut decoder = Decoder::new(format, Context::default());
     let mut events: Vec<Event> = bytes.as_bytes().chunks(cut).flat_map(|piece| decoder.push(piece)).collect();
     let mut conclusion = decoder.conclude(Ending::Open, "", "");
     events.append(&mut conclusion.events);
-    let mut read = Read { shown: String::new(), thought: String::new(), content: conclusion.content };
+    let mut read = DecodedMessages { shown: String::new(), thought: String::new(), content: conclusion.content };
     for event in events {
         if let Event::Text { delta } = event {
             read.shown += &delta;

@@ -1,8 +1,9 @@
 //! The shapes that output comes in, described ones and odd ones, and how it may end.
 
 use super::super::*;
-use super::FORMATS;
+use super::agent_formats;
 use crate::failure::Category;
+use crate::vocabulary::Normalize;
 
 fn run(format: Format, stdout: &str, ending: Ending<'_>) -> (String, Conclusion) {
     let mut decoder = Decoder::new(format, Context { program: "cli".into(), ..Context::default() });
@@ -73,7 +74,7 @@ fn noise_around_events_is_kept_apart() {
 #[test]
 fn anybodys_response_in_one_object() {
     let choices = r#"{"choices":[{"message":{"content":"Hi"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
-    for format in FORMATS.into_iter().filter(|format| *format != Format::Text) {
+    for format in agent_formats().filter(|format| *format != Format::Text) {
         for (stdout, content) in [
             (r#"{"content": "Hello!"}"#, "Hello!"),
             ("{\n \"response\": \"Hello!\"\n}\n", "Hello!"),
@@ -206,7 +207,7 @@ fn a_line_beyond_the_limit_costs_only_itself() {
 /// As [`run`], with what stood on stderr, and a provider's own rules.
 fn run_as(provider: &str, stdout: &str, stderr: &str, ending: Ending<'_>) -> Conclusion {
     let provider = &crate::provider::built_in()[provider];
-    let mut decoder = provider.decoder(Normalize::None, Form::Streamed);
+    let mut decoder = provider.decoder(Normalize::None, OutputForm::Streamed);
     decoder.push(stdout.as_bytes());
     decoder.conclude(ending, stderr, "")
 }
@@ -272,7 +273,7 @@ fn an_error_that_was_got_over_is_none() {
 #[test]
 fn a_message_of_the_services_own_shape_is_a_response() {
     let stdout = r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"Hello"}],"usage":{"input_tokens":10,"output_tokens":8}}"#;
-    for format in FORMATS.into_iter().filter(|format| *format != Format::Text) {
+    for format in agent_formats().filter(|format| *format != Format::Text) {
         let (_, conclusion) = run(format, stdout, Ending::Code(0));
         assert_eq!((conclusion.content.as_str(), conclusion.failure), ("Hello", None), "{format:?}");
         assert_eq!((conclusion.usage.input_tokens, conclusion.usage.output_tokens), (10, 8), "{format:?}");
@@ -340,11 +341,11 @@ fn an_error_without_a_word_is_given_some() {
 fn of_the_whole_form_the_exit_status_has_the_last_word() {
     let stdout = r#"{"type":"result","subtype":"success","is_error":false,"result":"done"}"#;
     for (form, ending, ends, failure) in [
-        (Form::Streamed, Ending::Code(3), true, None),
-        (Form::Whole, Ending::Code(3), false, Some("a hook failed")),
-        (Form::Whole, Ending::Code(0), false, None),
+        (OutputForm::Streamed, Ending::Code(3), true, None),
+        (OutputForm::Whole, Ending::Code(3), false, Some("a hook failed")),
+        (OutputForm::Whole, Ending::Code(0), false, None),
         // It was waited for in vain.
-        (Form::Whole, Ending::Open, false, None),
+        (OutputForm::Whole, Ending::Open, false, None),
     ] {
         let mut decoder = Decoder::new(Format::Claude, Context { form, ..Context::default() });
         decoder.push(stdout.as_bytes());
