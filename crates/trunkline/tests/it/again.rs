@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::look::{all_gone, processes_of, until};
+use crate::observe::{processes_of, until, until_gone};
 use crate::router::{attempts, pairs, yaml};
 use crate::test_gateway::{TestGateway, which};
 
@@ -59,7 +59,7 @@ fn but_in_a_worktree_of_its_own_it_starts_over_in_a_fresh_one_and_says_so() {
     assert_eq!(attempts(&last), pairs(&[("codex", "server"), ("codex", "ok")]));
     let (first, second) = (&last["trunkline"]["attempts"][0]["workspace"], &last["trunkline"]["workspace"]);
     let (first, second) = (first["branch"].as_str().unwrap(), second["branch"].as_str().unwrap());
-    assert_eq!(gateway.noted("found").trim(), "README.md", "a fresh one");
+    assert_eq!(gateway.read_note("found").trim(), "README.md", "a fresh one");
     assert_eq!(gateway.git(&["show", &format!("{first}:half.txt")]), "half");
     assert_eq!(gateway.git(&["show", &format!("{second}:whole.txt")]), "whole");
     assert_eq!(second, format!("{first}-2"));
@@ -109,11 +109,11 @@ fn nobodys_turn_comes_between_the_tries_of_anothers() {
         .config("router.yaml", "providers: []\nrouting: {backoff: 50ms}\n")
         .start();
     let first = gateway.chat("the FIRST").model("m").header("x-trunkline-session", session).open();
-    gateway.told("started");
+    gateway.wait_for_note("started");
     let second = gateway.chat("the SECOND").model("m").header("x-trunkline-session", session).open();
-    gateway.tell("go");
+    gateway.leave_note("go");
     assert_eq!((first.finish().status, second.finish().status), (200, 200));
-    assert_eq!(gateway.noted("order"), "FIRST\nFIRST\nSECOND\n");
+    assert_eq!(gateway.read_note("order"), "FIRST\nFIRST\nSECOND\n");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn another_try_of_a_conversation_has_a_worktree_where_the_turn_began() {
     let tip = first["trunkline"]["workspace"]["commit"].as_str().unwrap().to_owned();
     let second = gateway.chat("and now?").header("x-trunkline-session", session).send().json();
     assert_eq!(attempts(&second), pairs(&[("codex", "server"), ("codex", "ok")]));
-    assert_eq!(gateway.noted("found"), "README.md\none.txt\n", "not what the failed try left");
+    assert_eq!(gateway.read_note("found"), "README.md\none.txt\n", "not what the failed try left");
     let workspace = &second["trunkline"]["workspace"];
     assert_eq!((workspace["base"].as_str(), workspace["files_changed"].as_u64()), (Some(tip.as_str()), Some(1)));
 }
@@ -142,10 +142,10 @@ fn who_hangs_up_ends_the_whole_ladder() {
     for streamed in [false, true] {
         let ask = line.chat("hi").model("slow");
         let exchange = if streamed { ask.streamed().open() } else { ask.open() };
-        line.told("pid");
+        line.wait_for_note("pid");
         until("it waits for another try", || line.log().contains("trying again in"));
         drop(exchange);
-        let runs = line.noted("slow.runs").lines().count();
+        let runs = line.read_note("slow.runs").lines().count();
         assert_eq!(runs, if streamed { 2 } else { 1 });
         std::fs::remove_file(line.path("seen/pid")).unwrap();
         std::fs::write(line.path("log"), "").unwrap();
@@ -157,9 +157,9 @@ fn who_hangs_up_ends_the_whole_ladder() {
         .config("router.yaml", &yaml(&[("bad", 9, ""), ("hangs", 1, "")], ""))
         .start();
     let exchange = line.chat("hi").model("auto").open();
-    let pid = line.told_pid("pid");
+    let pid = line.wait_for_pid("pid");
     drop(exchange);
-    all_gone(&[pid]);
+    until_gone(&[pid]);
     let gateway = line.gateway_pid();
     let strays = || processes_of(&line.path("repo")).into_iter().filter(|&pid| pid != gateway).count();
     until("nothing else runs", || strays() <= 2);
@@ -176,13 +176,13 @@ fn slow_git(line: TestGateway) -> TestGateway {
 
 /// Hangs up while git adds the worktree of a request, and waits until the gateway has killed it.
 fn give_up_while_it_is_made(line: &TestGateway, session: Option<&str>) {
-    line.tell("hold");
+    line.leave_note("hold");
     let ask = line.chat("hi").model("m");
     let asked = match session {
         Some(session) => ask.header("x-trunkline-session", session).open(),
         None => ask.open(),
     };
-    line.told("adding");
+    line.wait_for_note("adding");
     drop(asked);
     until("the gateway has noticed", || line.get("/v1/runs?limit=1").json()["data"][0]["state"] == "cancelled");
     std::fs::remove_file(line.path("seen/hold")).unwrap();
@@ -209,7 +209,7 @@ fn who_hangs_up_while_a_worktree_is_made_leaves_none() {
         gateway.chat("hi").send().content();
         assert_eq!(folders(&gateway, "worktrees"), usize::from(keep), "one that was worked in is kept as asked");
         gateway.signal(rustix::process::Signal::TERM);
-        assert_eq!(gateway.ended(), Some(0));
+        assert_eq!(gateway.wait_for_exit(), Some(0));
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::look::until;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 fn claude() -> TestGateway {
@@ -72,7 +72,7 @@ fn a_picture_is_a_file_that_codex_can_read_while_it_runs() {
     assert_eq!((argv[1].as_str(), argv[3].as_str()), ("-i", "--json"), "{argv:?}");
     assert!(argv[2].ends_with(".png"), "{argv:?}");
     assert_eq!(fs::read(line.path("seen/picture")).unwrap(), b"\x89PNG\r\n\x1a\n");
-    assert!(line.noted("mode").starts_with("-rw-------"), "{}", line.noted("mode"));
+    assert!(line.read_note("mode").starts_with("-rw-------"), "{}", line.read_note("mode"));
     until("it is gone", || !Path::new(&argv[2]).exists());
 }
 
@@ -94,16 +94,16 @@ fn system_messages_go_to_claude_in_a_private_file() {
         .cli("claude", script)
         .model("m", json!({"driver": "claude", "systemPrompt": "House rules."}))
         .start();
-    gateway.chat("hi").after("system", "You are terse.").send().content();
-    assert_eq!(gateway.noted("system"), "House rules.\n\nYou are terse.");
-    assert!(gateway.noted("mode").starts_with("-rw-------"), "{}", gateway.noted("mode"));
-    assert_eq!(gateway.noted("claude.stdin"), "--- USER TASK ---\nhi");
-    until("it is gone", || !Path::new(&gateway.noted("path")).exists());
+    gateway.chat("hi").preceded_by("system", "You are terse.").send().content();
+    assert_eq!(gateway.read_note("system"), "House rules.\n\nYou are terse.");
+    assert!(gateway.read_note("mode").starts_with("-rw-------"), "{}", gateway.read_note("mode"));
+    assert_eq!(gateway.read_note("claude.stdin"), "--- USER TASK ---\nhi");
+    until("it is gone", || !Path::new(&gateway.read_note("path")).exists());
 }
 
 #[test]
 fn system_messages_go_to_codex_above_the_task() {
     let gateway = codex("note \"$@\"; replay codex/reasoning");
-    gateway.chat("hi").after("developer", "You are terse.").send().content();
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nYou are terse.\n\nhi");
+    gateway.chat("hi").preceded_by("developer", "You are terse.").send().content();
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nYou are terse.\n\nhi");
 }

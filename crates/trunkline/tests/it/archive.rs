@@ -15,7 +15,7 @@ use trunkline_store::{
     FILE, NewSession, Outcome, Owner, Record, SessionKey, Store, Surface, Time, TurnBegun, TurnEnded,
 };
 
-use crate::look::until;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 /// Leaves sessions behind, as a gateway would.
@@ -250,7 +250,7 @@ fn what_is_old_is_forgotten_where_that_is_asked_for() {
     let mut line = TestGateway::new().start();
     line.chat("how are you?").model("agent").send().content();
     line.signal(Signal::TERM);
-    assert_eq!(line.ended(), Some(0));
+    assert_eq!(line.wait_for_exit(), Some(0));
     let remembered = |line: &TestGateway| line.run(&["sessions", "--json"]).exits(0).stdout.contains("how are you?");
     assert!(remembered(&line));
     let line = line.args(&["--retention", "0d"]).start();

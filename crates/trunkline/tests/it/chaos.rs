@@ -8,7 +8,7 @@ use std::thread;
 use serde_json::Value;
 
 use crate::http::Reply;
-use crate::look::{processes_of, until};
+use crate::observe::{processes_of, until};
 use crate::test_gateway::TestGateway;
 
 const REQUESTS: usize = 500;

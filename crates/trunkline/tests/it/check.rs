@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::test_gateway::{Ran, TestGateway};
+use crate::test_gateway::{CommandOutput, TestGateway};
 
 /// The rows of `check` under a heading.
 fn row(check: &str, heading: &str) -> String {
@@ -41,7 +41,7 @@ fn a_name_of_the_router_is_explained_when_it_is_no_model() {
 
 #[test]
 fn a_placeholder_is_an_error_when_it_is_mistyped() {
-    let refused = |ran: Ran| {
+    let refused = |ran: CommandOutput| {
         let ran = ran.exits(3);
         assert!(ran.stderr.contains("{promt}") && ran.stderr.contains("did you mean {prompt}?"), "{ran:?}");
     };

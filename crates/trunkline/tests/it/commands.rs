@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::look::all_gone;
+use crate::observe::until_gone;
 use crate::test_gateway::TestGateway;
 
 /// What `check` shows of a model under one of its headings.
@@ -31,8 +31,8 @@ fn check_shows_exactly_how_a_model_runs() {
     assert_eq!(shown(&check, "prompt"), ["on stdin, then closed"]);
     line.chat("hi").model("g").send().content();
     assert_eq!(line.argv("gemini"), ["-o", "stream-json", "--approval-mode", "auto_edit", "-m", "two words"]);
-    assert_eq!(line.noted("gemini.cwd").trim_end(), repo);
-    let (env, received) = (shown(&check, "env"), line.noted("gemini.env"));
+    assert_eq!(line.read_note("gemini.cwd").trim_end(), repo);
+    let (env, received) = (shown(&check, "env"), line.read_note("gemini.env"));
     assert!(env.contains(&"MINE=1".to_owned()) && env.contains(&"GEMINI_CLI_NO_RELAUNCH=true".to_owned()), "{check}");
     for variable in env.iter().filter(|variable| !variable.starts_with("TRUNKLINE_")) {
         assert!(received.lines().any(|line| line == variable), "{variable} is not in\n{received}");
@@ -107,9 +107,9 @@ fn run_prints_the_answer_and_nothing_else() {
         .model("bad", json!({"driver": "gemini"}));
     let answer = "Hello from the mock.\nSecond line éè 你好 🦀.\n";
     assert_eq!(gateway.run(&["run", "-m", "m", "why?"]).exits(0).stdout, answer);
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nwhy?");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nwhy?");
     assert_eq!(gateway.run_with(&["run", "-m", "m"], b"from stdin").exits(0).stdout, answer);
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nfrom stdin");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nfrom stdin");
     let failed = gateway.run(&["run", "-m", "bad", "why?"]).exits(4);
     assert!(failed.stdout.is_empty() && failed.stderr.contains("gemini failed (unknown): broken"), "{failed:?}");
     let unknown = gateway.run(&["run", "-m", "n", "why?"]).exits(1);
@@ -131,8 +131,8 @@ fn run_can_be_interrupted_without_losing_the_work() {
     let gateway = TestGateway::new()
         .cli("codex", "echo new >new.txt; tell pid $$; hang")
         .model("m", json!({"driver": "codex", "worktree": true}));
-    gateway.interrupted(&["run", "-m", "m", "why?"], "pid", Signal::INT).exits(130);
-    all_gone(&[gateway.told_pid("pid")]);
+    gateway.signalled_after_note(&["run", "-m", "m", "why?"], "pid", Signal::INT).exits(130);
+    until_gone(&[gateway.wait_for_pid("pid")]);
     let branch = gateway.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
     assert_eq!(gateway.git(&["show", &format!("{branch}:new.txt")]), "new");
     assert_eq!(gateway.git(&["worktree", "list"]).lines().count(), 1);
@@ -210,7 +210,7 @@ fn a_signal_is_the_exit_status_when_it_ends_a_command() {
     for (args, signal, status) in
         [(["run", "-m", "m", "why?"], Signal::TERM, 143), (["agent", "-mm", "-p", "why?"], Signal::INT, 130)]
     {
-        gateway.interrupted(&args, "pid", signal).exits(status);
+        gateway.signalled_after_note(&args, "pid", signal).exits(status);
         fs::remove_file(gateway.path("seen/pid")).unwrap();
     }
 }
@@ -218,7 +218,7 @@ fn a_signal_is_the_exit_status_when_it_ends_a_command() {
 #[test]
 fn detach_says_how_to_start_a_gateway_when_none_answers() {
     let gateway = TestGateway::new().cli("codex", "").model("m", json!({"driver": "codex"}));
-    let said = |ran: crate::test_gateway::Ran| {
+    let said = |ran: crate::test_gateway::CommandOutput| {
         assert!(ran.stderr.contains("trunkline serve --state") && !ran.stderr.contains("os error"), "{ran:?}");
     };
     said(gateway.run(&["run", "--detach", "-m", "m", "x"]).exits(1));

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::{Value, json};
 
-use crate::look::until;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 /// What `trunkline check` says to a `models.json`.
@@ -65,7 +65,7 @@ fn without_a_configuration_every_cli_on_the_path_is_a_model() {
     let gateway = TestGateway::new().cli("codex", "note \"$@\"; replay codex/reasoning").cli("ax-glm", "").start();
     assert_eq!(models(&gateway), ["codex", "glm", "agent"]);
     gateway.chat("hi").model("codex").send().content();
-    assert_eq!(gateway.noted("codex.cwd").trim_end(), gateway.repo().to_str().unwrap());
+    assert_eq!(gateway.read_note("codex.cwd").trim_end(), gateway.repo().to_str().unwrap());
 }
 
 #[test]
@@ -104,11 +104,11 @@ fn a_run_on_its_way_outlives_its_model() {
         .model("old", json!({"driver": "codex"}))
         .start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
+    stream.read_until("one");
     let entry = json!({"driver": "codex", "repoPath": gateway.repo()});
     fs::write(gateway.path("config/models.json"), json!({"new": entry}).to_string()).unwrap();
     until("its model is gone", || models(&gateway) == ["new", "agent"]);
-    gateway.tell("go");
+    gateway.leave_note("go");
     let reply = stream.finish();
     assert!(reply.is_done() && reply.streamed_text().ends_with("two"), "{}", reply.body);
     assert_eq!(gateway.chat("hi").model("old").send().error(400)["message"], "Unknown model");
@@ -194,7 +194,7 @@ fn configuration_is_reloaded_and_runs_go_on_when_sighup_comes() {
         .model("old", json!({"driver": "codex"}))
         .start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
+    stream.read_until("one");
     gateway.signal(Signal::HUP);
     until("it is said", || gateway.log().contains("configuration reloaded: nothing changed"));
     let path = gateway.path("config/models.json");
@@ -205,11 +205,11 @@ fn configuration_is_reloaded_and_runs_go_on_when_sighup_comes() {
     fs::write(&path, json!({"old": entry("5m"), "new": entry("1m")}).to_string()).unwrap();
     gateway.signal(Signal::HUP);
     until("it is said what changed", || gateway.log().contains("configuration reloaded: added new; changed old"));
-    gateway.tell("go");
+    gateway.leave_note("go");
     let reply = stream.finish();
     assert!(reply.is_done() && reply.streamed_text().ends_with("two"), "{}", reply.body);
     gateway.signal(Signal::TERM);
-    assert_eq!(gateway.ended(), Some(0));
+    assert_eq!(gateway.wait_for_exit(), Some(0));
 }
 
 #[test]

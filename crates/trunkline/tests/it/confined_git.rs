@@ -10,8 +10,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use trunkline_process::Landlock;
 
-use crate::http::exchange;
-use crate::look::until;
+use crate::http::send_raw;
+use crate::observe::until;
 use crate::test_gateway::{TestGateway, find};
 
 /// A filter that writes outside of every workspace.
@@ -26,7 +26,7 @@ fn gateway(script: &str) -> Option<TestGateway> {
     let entry = |worktree: bool| json!({"driver": "claude", "worktree": worktree, "sandbox": "required"});
     let answer = r#"printf '{"type":"result","subtype":"success","is_error":false,"result":"done"}\n'"#;
     let script = format!("evil={EVIL:?}\n{script}\n{answer}");
-    Some(TestGateway::apart()?.cli("claude", &script).model("m", entry(true)).model("here", entry(false)))
+    Some(TestGateway::outside_tmp()?.cli("claude", &script).model("m", entry(true)).model("here", entry(false)))
 }
 
 fn held(gateway: &TestGateway) {
@@ -157,7 +157,7 @@ fn answer_comes_and_the_worktree_stays_when_saving_takes_longer_than_its_limit()
     line.git(&["config", "--unset", "filter.slow.clean"]);
     let mut line = line;
     line.signal(Signal::TERM);
-    line.ended();
+    line.wait_for_exit();
     line.restart();
     let row = |line: &TestGateway| line.get(&format!("/v1/runs/{}", run["id"].as_str().unwrap())).json();
     until("the row is corrected", || row(&line)["workspace"]["branch"].is_string());
@@ -188,13 +188,13 @@ fn delete_kills_a_git_that_hangs_while_saving_and_while_checking_out() {
         let run = line.get("/v1/runs").json()["data"][0]["id"].as_str().unwrap().to_owned();
         let (address, began) = (line.address().to_owned(), Instant::now());
         let request = format!("DELETE /v1/runs/{run} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-        let deleted = exchange(&address, &request).finish();
+        let deleted = send_raw(&address, &request).finish();
         assert!(began.elapsed() < PROMPTLY, "{filter}: {:?}", began.elapsed());
         assert_eq!(deleted.status, 200, "{filter}: {deleted:?}");
         drop(waiting);
         let mut line = line;
         line.signal(Signal::TERM);
-        line.ended();
+        line.wait_for_exit();
         assert!(began.elapsed() < PROMPTLY * 2, "{filter}");
     }
 }
@@ -208,7 +208,7 @@ fn gateway_stops_promptly_when_a_git_hangs() {
     until("saving has begun", saving);
     let began = Instant::now();
     line.signal(Signal::TERM);
-    line.ended();
+    line.wait_for_exit();
     assert!(began.elapsed() < PROMPTLY, "{:?}", began.elapsed());
     let kept = fs::read_dir(line.path("worktrees")).unwrap().flatten().next().expect("the worktree stays").path();
     assert_eq!(fs::read_to_string(kept.join("new.txt")).unwrap(), "precious\n");

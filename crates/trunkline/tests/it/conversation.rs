@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::look::{all_gone, exists};
+use crate::observe::{exists, until_gone};
 use crate::test_gateway::TestGateway;
 use crate::tty::Tty;
 
@@ -48,7 +48,7 @@ fn the_first_screen_is_no_staircase_when_its_text_is_wrapped() {
     let welcome = &raw[..raw.find("You:").unwrap()];
     assert_eq!(welcome.matches('\n').count(), welcome.matches("\r\n").count(), "{welcome:?}");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
 }
 
 #[test]
@@ -62,14 +62,14 @@ fn a_conversation_on_a_terminal() {
                     · command_execution failed; output: it does not build\n\nAgent: It is done:\n\n• one\n• two\n\n· 3 tokens in, 2 out";
     assert!(tty.screen().contains(expected), "{}", tty.screen());
     assert!(tty.raw().contains("\u{1b}[1mdone\u{1b}[0m"), "{:?}", tty.raw());
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nplease help");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nplease help");
     tty.says("go on");
     assert!(resumes(&gateway), "it remembers");
     tty.says("/clear");
     tty.says("and anew");
     assert!(!resumes(&gateway), "it was told to forget");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
     // The state directory was named, and has to be again.
     let screen = tty.screen().replace('\n', "");
     let told = format!("Go on with: trunkline agent --state {} --resume ", gateway.path("state").display());
@@ -98,10 +98,10 @@ fn commands_of_the_terminal() {
     tty.shows("run a shell command here, past the model");
     assert!(!gateway.path("seen/codex.argv").exists(), "nothing of this is the model's business");
     tty.says("//etc/hosts?");
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\n/etc/hosts?");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\n/etc/hosts?");
     tty.prompts("");
     tty.types("/exit\r");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
     assert!(!tty.screen().contains("Go on with"), "this model keeps no sessions");
 }
 
@@ -112,16 +112,16 @@ fn the_first_interrupt_stops_the_answer_and_the_second_leaves() {
     let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.prompts("");
     tty.types("work\r");
-    let pid = gateway.told_pid("pid");
+    let pid = gateway.wait_for_pid("pid");
     tty.shows("half an answer");
     tty.types("\u{3}");
     tty.prompts("");
     tty.shows("Agent: half an answer\n\n· interrupted");
-    all_gone(&[pid]);
+    until_gone(&[pid]);
     tty.says("go on");
     tty.shows("Agent: again");
     assert!(!resumes(&gateway), "what codex kept of a turn that did not end is not known");
-    assert!(gateway.noted("codex.stdin").ends_with("[User]\nwork\n\n[Assistant]\nhalf an answer\n\n[User]\ngo on"));
+    assert!(gateway.read_note("codex.stdin").ends_with("[User]\nwork\n\n[Assistant]\nhalf an answer\n\n[User]\ngo on"));
     tty.says("and on");
     assert!(resumes(&gateway));
     tty.types("some text");
@@ -129,7 +129,7 @@ fn the_first_interrupt_stops_the_answer_and_the_second_leaves() {
     tty.types("\u{3}");
     tty.prompts("");
     tty.types("\u{3}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
 }
 
 #[test]
@@ -139,16 +139,16 @@ fn a_command_of_ones_own_can_be_interrupted() {
     tty.prompts("");
     let told = gateway.path("seen").display().to_string();
     tty.types(&format!("!echo printed before; echo $$ >'{told}/.pid'; mv '{told}/.pid' '{told}/pid'; sleep 1000\r"));
-    let pid = gateway.told_pid("pid");
+    let pid = gateway.wait_for_pid("pid");
     tty.shows("running echo");
     tty.types("\u{3}");
     tty.prompts("");
     tty.shows("printed before\n[interrupted]");
-    all_gone(&[pid]);
+    until_gone(&[pid]);
     tty.says("!echo $((40+2))");
     tty.shows("42");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
 }
 
 #[test]
@@ -158,17 +158,17 @@ fn a_request_to_end_ends_an_answer_or_a_prompt() {
         let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
         tty.prompts("");
         tty.types("work\r");
-        let pid = gateway.told_pid("pid");
+        let pid = gateway.wait_for_pid("pid");
         tty.shows("half an answer");
         tty.signal(signal);
-        assert_eq!(tty.ended(), Some(status));
+        assert_eq!(tty.wait_for_exit(), Some(status));
         assert!(!exists(pid));
         assert_eq!(steps(&gateway), ["user", "session", "assistant", "interrupted"], "{signal:?}");
         assert!(!session(&gateway).is_empty(), "{signal:?}");
         let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
         tty.prompts("");
         tty.signal(signal);
-        assert_eq!(tty.ended(), Some(status));
+        assert_eq!(tty.wait_for_exit(), Some(status));
         let ended = tty.raw().ends_with('\n');
         assert!(ended || signal == Signal::HUP, "the shell's prompt has a line of its own");
     }
@@ -201,17 +201,17 @@ fn what_is_pasted_while_an_answer_comes_is_one_message() {
     let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.prompts("");
     tty.types("first\r");
-    gateway.told("ready");
+    gateway.wait_for_note("ready");
     tty.tells_pastes(true);
     tty.types("\u{1b}[200~one \\\r!echo two\r/exit\u{1b}[201~");
-    gateway.tell("go");
+    gateway.leave_note("go");
     tty.shows("   : /exit");
     tty.types("\r");
     tty.prompts("");
-    let told = gateway.noted("codex.stdin");
+    let told = gateway.read_note("codex.stdin");
     assert!(told.ends_with("one \\\n!echo two\n/exit"), "{told:?}");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
     tty.tells_pastes(false);
 }
 
@@ -229,7 +229,7 @@ fn a_search_of_what_was_typed_is_ended_by_an_interrupt() {
     tty.types("\u{3}");
     tty.prompts("");
     tty.types("\u{3}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn what_was_typed_is_remembered_and_what_is_pasted_is_one_message() {
     let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.says("first words");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
     let history = gateway.path("state/repl/history");
     assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
     let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
@@ -252,9 +252,9 @@ fn what_was_typed_is_remembered_and_what_is_pasted_is_one_message() {
     tty.types("\u{1b}\rthree\\\rfour\r");
     tty.shows("Agent: yes");
     tty.prompts("");
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\none\ntwo\nthree\nfour");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\none\ntwo\nthree\nfour");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn nothing_an_agent_prints_controls_the_terminal() {
         let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
         tty.says("hi");
         tty.types("\u{4}");
-        assert_eq!(tty.ended(), Some(0));
+        assert_eq!(tty.wait_for_exit(), Some(0));
         let raw = tty.raw();
         assert!(raw.contains("Agent: ") && raw.contains("2Jred") && raw.contains("failed"), "{raw:?}");
         for forbidden in ["\u{1b}]", "\u{1b}[31mred", "\u{7}", "\u{8}", "\u{9b}", "\u{202e}"] {
@@ -283,7 +283,7 @@ fn no_colours_where_none_are_wanted() {
     tty.says("hi");
     tty.shows("Agent: Head\n\nsome code");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
     let raw = tty.raw();
     let looks = raw.split("\u{1b}[").skip(1).filter(|rest| {
         let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
@@ -317,7 +317,7 @@ fn a_model_that_fails_is_told_of_and_the_conversation_goes_on() {
     tty.says("hi");
     tty.shows("Agent: yes");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
 }
 
 #[test]
@@ -329,9 +329,9 @@ fn from_a_pipe_each_line_is_a_message() {
     let hint = "no such command: /nope; /help shows them; to send it as a message, write //nope\n";
     assert!(ran.stderr.contains(hint), "{ran:?}");
     assert!(resumes(&gateway));
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\ntwo");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\ntwo");
     let left = gateway.run_with(&["agent", "-m", "m"], b"/exit\nthree\n").exits(0);
-    assert_eq!((left.stdout.as_str(), gateway.noted("codex.runs").lines().count()), ("", 2));
+    assert_eq!((left.stdout.as_str(), gateway.read_note("codex.runs").lines().count()), ("", 2));
 }
 
 #[test]
@@ -351,11 +351,11 @@ fn a_pipe_ends_as_its_last_turn_did() {
 fn one_task_that_is_stopped_ends_its_line_and_says_so() {
     let stopped = gateway("starts; codex_says half; tell pid $$; hang");
     let args = ["agent", "-m", "m", "-p", "work"];
-    let ran = stopped.interrupted(&args, "pid", Signal::INT).exits(130);
+    let ran = stopped.signalled_after_note(&args, "pid", Signal::INT).exits(130);
     assert!(ran.stderr.ends_with("· interrupted\n"), "{ran:?}");
     // It may have been stopped before it could be shown.
     assert!(["", "half\n"].contains(&ran.stdout.as_str()), "{ran:?}");
-    all_gone(&[stopped.told_pid("pid")]);
+    until_gone(&[stopped.wait_for_pid("pid")]);
     // So says the transcript, too, unless it was stopped before it could be heard of.
     let last = steps(&stopped).pop().unwrap();
     assert!(["interrupted", "failed"].contains(&last.as_str()), "{last}");
@@ -364,11 +364,11 @@ fn one_task_that_is_stopped_ends_its_line_and_says_so() {
 #[test]
 fn a_stderr_that_cannot_be_written_is_no_reason_to_end_badly() {
     let gateway = gateway("note \"$@\"; starts; uses ls no 1; codex_answers yes");
-    assert_eq!(gateway.run_unheard(&["agent", "-m", "m", "-p", "hi"]).exits(0).stdout, "yes\n");
-    assert_eq!(gateway.run_unheard(&["run", "-m", "m", "hi"]).exits(0).stdout, "yes\n");
-    gateway.run_unheard(&["agent", "-m", "n", "-p", "hi"]).exits(1);
-    gateway.run_unheard(&["agent", "-m", "n"]).exits(1);
-    gateway.run_unheard(&["agent", "--resume", "-m", "n"]).exits(1);
+    assert_eq!(gateway.run_with_full_stderr(&["agent", "-m", "m", "-p", "hi"]).exits(0).stdout, "yes\n");
+    assert_eq!(gateway.run_with_full_stderr(&["run", "-m", "m", "hi"]).exits(0).stdout, "yes\n");
+    gateway.run_with_full_stderr(&["agent", "-m", "n", "-p", "hi"]).exits(1);
+    gateway.run_with_full_stderr(&["agent", "-m", "n"]).exits(1);
+    gateway.run_with_full_stderr(&["agent", "--resume", "-m", "n"]).exits(1);
 }
 
 #[test]
@@ -405,7 +405,7 @@ fn another_model_is_told_what_a_session_was_about() {
         .cli("gemini", "note \"$@\"; echo fine")
         .model("n", json!({"driver": "gemini"}));
     let told = |parts: &[&str]| {
-        let told = gateway.noted("gemini.stdin");
+        let told = gateway.read_note("gemini.stdin");
         assert!(parts.iter().all(|part| told.contains(part)), "{told}");
     };
     gateway.run_with(&["agent", "-m", "m"], b"my number is 7\n").exits(0);
@@ -426,9 +426,9 @@ fn one_task_is_an_answer_on_stdout_and_the_rest_on_stderr() {
     let ran = gateway.run(&["agent", "-m", "m", "-p", "do it"]).exits(0);
     assert_eq!(ran.stdout, "First.\n\nDone.\n");
     assert!(ran.stderr.contains("· command_execution(\"ls\")\n· command_execution failed; output: no\n"), "{ran:?}");
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\ndo it");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\ndo it");
     gateway.run_with(&["agent", "-m", "m", "-p", "-"], b"from stdin\xff").exits(0);
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nfrom stdin\u{fffd}");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nfrom stdin\u{fffd}");
     let failed = gateway.run(&["agent", "-m", "bad", "-p", "do it"]).exits(4);
     assert!(failed.stdout.is_empty() && failed.stderr.contains("gemini failed (unknown): broken"), "{failed:?}");
     let unknown = gateway.run(&["agent", "-m", "bda", "-p", "do it"]).exits(1);
@@ -459,7 +459,7 @@ fn a_conversation_is_gone_on_with_later() {
         fs::remove_file(gateway.path("seen/codex.argv")).unwrap();
         gateway.run_with(&args, stdin.as_bytes()).exits(0);
         assert!(resumes(&gateway), "{args:?}");
-        assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
+        assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
     }
     let other = format!("{}-2", &session[..8]);
     let second = json!({"time": "2025-01-01T00:00:00Z", "folder": "/", "model": "m", "session": other, "title": "b"});
@@ -509,7 +509,7 @@ fn what_was_said_is_written_down_for_its_owner_alone() {
     let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
     tty.says("hi");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
     assert!(!tty.screen().contains("Go on with"), "it would not be found");
 }
 
@@ -529,11 +529,11 @@ fn the_built_in_agent_writes_a_program_and_runs_it() {
     }
     assert_eq!(fs::read_to_string(gateway.repo().join("hello.py")).unwrap(), "print('Hello, World!')\n");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
     let mut tty = Tty::open(&gateway, &["agent", "--resume"]);
     tty.shows("Going on with: make a hello world program");
     tty.says("how are you?");
     tty.shows("Agent: I'm doing well, thank you for asking!");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
 }

@@ -5,7 +5,7 @@ use std::process::Child;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_discord::{CHANNEL, Discord, GUILD, TOKEN, USER, mention};
-use crate::look::{all_gone, until};
+use crate::observe::{until, until_gone};
 use crate::test_gateway::TestGateway;
 
 const SESSION: &str = "5e551011-0000-4000-8000-000000000001";
@@ -135,7 +135,7 @@ fn r8_2_r8_3_failures_and_timeouts_are_told_as_it_streams() {
     assert!(told.content.contains("Invalid API key"), "{told:?}");
     let hanging = discord.say(CHANNEL, &mention("hang"));
     discord.answered(hanging, "claude failed: Query timed out");
-    all_gone(&[line.told_pid("hanging")]);
+    until_gone(&[line.wait_for_pid("hanging")]);
 }
 
 /// What the CLI says is shown before it has said all of it.
@@ -145,7 +145,7 @@ fn r8_4_an_answer_is_seen_as_it_grows() {
     let _bridge = Bridge::start(&line, &discord, &[]);
     let asked = discord.say(CHANNEL, &mention("wait"));
     let draft = discord.answered(asked, "one moment");
-    line.tell("go");
+    line.leave_note("go");
     let answer = discord.answered(asked, "heard wait");
     assert_eq!((answer.id, discord.look().said_by_bot(CHANNEL).len()), (draft.id, 1));
 }
@@ -163,10 +163,10 @@ fn stop_ends_the_process() {
     let (line, discord) = world();
     let _bridge = Bridge::start(&line, &discord, &[]);
     let asked = discord.say(CHANNEL, &mention("hang"));
-    let pid = line.told_pid("hanging");
+    let pid = line.wait_for_pid("hanging");
     assert_eq!(discord.command(CHANNEL, USER, "stop", None), "Stopping.");
     discord.answered(asked, "Stopped.");
-    all_gone(&[pid]);
+    until_gone(&[pid]);
 }
 
 #[test]
@@ -174,12 +174,12 @@ fn killed_between_hearing_and_answering_it_answers_once() {
     let (line, discord) = world();
     let mut bridge = Bridge::start(&line, &discord, &[]);
     let asked = discord.say(CHANNEL, &mention("wait"));
-    let pid = line.told_pid("waiting");
+    let pid = line.wait_for_pid("waiting");
     assert_eq!(bridge.signal(Signal::KILL), None);
     discord.cut();
-    all_gone(&[pid]);
+    until_gone(&[pid]);
     let missed = discord.say(CHANNEL, &mention("missed"));
-    line.tell("go");
+    line.leave_note("go");
     let _bridge = Bridge::start(&line, &discord, &[]);
     discord.answered(asked, "heard wait");
     discord.answered(missed, "heard missed");
@@ -191,9 +191,9 @@ fn a_signal_ends_it_and_everything_it_started() {
     let (line, discord) = world();
     let mut bridge = Bridge::start(&line, &discord, &["--drain", "100ms"]);
     discord.say(CHANNEL, &mention("hang"));
-    let pid = line.told_pid("hanging");
+    let pid = line.wait_for_pid("hanging");
     assert_eq!(bridge.signal(Signal::TERM), Some(0));
-    all_gone(&[pid]);
+    until_gone(&[pid]);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn case_30_the_token_is_in_no_log_and_no_child() {
     let log = line.log();
     assert!(log.contains("connected to Discord") && log.contains("TRACE"), "{log}");
     assert!(!log.contains(TOKEN) && !log.contains("fake-token"), "{log}");
-    assert!(!line.noted("claude.env").contains(TOKEN));
+    assert!(!line.read_note("claude.env").contains(TOKEN));
     // A token that Discord refuses is not in the error either.
     discord.look().closes_with = Some(4004);
     let args = ["discord", "--allow-user", "1", "--discord-api", &discord.api, "--discord-gateway", &discord.gateway];

@@ -31,7 +31,7 @@ fn a_cli_is_installed_and_not_logged_in_when_it_has_no_credentials() {
     for cli in clis {
         let row = row(&shown, cli);
         assert!(row.starts_with("! ") && row.contains("1.0, installed, not logged in: "), "{cli}: {shown}");
-        assert_eq!(line.noted(&format!("ran.{cli}")).trim(), "--version", "nothing else was asked of it");
+        assert_eq!(line.read_note(&format!("ran.{cli}")).trim(), "--version", "nothing else was asked of it");
     }
     for (file, text) in [
         (".claude/.credentials.json", "{\"claudeAiOauth\":{}}"),

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::agent::{calls, on, says};
-use crate::look::until;
-use crate::service::Service;
+use crate::agent::{text_reply, tool_calls_reply, with_llm};
+use crate::fake_llm::FakeLlm;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 /// A provider as the adapter protocol describes one, in TOML.
@@ -26,7 +26,7 @@ fn a_provider_is_read_when_its_fields_have_the_adapters_names() {
             TestGateway::new().cli("new-cli", "note \"$@\"; echo mine").config("providers.toml", file).start();
         assert_eq!(gateway.chat("hi").model("new-provider").send().content(), "mine");
         assert_eq!(gateway.argv("new-cli"), ["--print", "--model=large"]);
-        assert_eq!(gateway.noted("new-cli.stdin"), "--- USER TASK ---\nhi");
+        assert_eq!(gateway.read_note("new-cli.stdin"), "--- USER TASK ---\nhi");
         gateway.chat("hi").model("new-provider/small").send().content();
         assert_eq!(gateway.argv("new-cli"), ["--print", "--model=small"]);
         let list = gateway.get("/v1/models").json();
@@ -87,7 +87,7 @@ fn a_field_is_an_error_when_it_is_given_under_two_names() {
 
 #[test]
 fn max_tokens_bound_the_answer_when_the_client_does_not() {
-    let llm = Service::new([says("one"), says("two")]);
+    let llm = FakeLlm::new([text_reply("one"), text_reply("two")]);
     let router = format!(
         "providers:\n  - {{name: exe, type: cli, config: {{path: exe, maxTokens: 100}}}}\n  \
          - {{name: api, type: api, config: {{base_url: '{}', model: m, max_tokens: 200}}}}\n",
@@ -97,7 +97,7 @@ fn max_tokens_bound_the_answer_when_the_client_does_not() {
         .cli("exe", "cat >\"$seen/request\"; answers \"$1\" done")
         .config("router.yaml", &router)
         .start();
-    let asked = |line: &TestGateway| serde_json::from_str::<serde_json::Value>(&line.noted("request")).unwrap();
+    let asked = |line: &TestGateway| serde_json::from_str::<serde_json::Value>(&line.read_note("request")).unwrap();
     line.chat("hi").model("exe").send().content();
     assert_eq!(asked(&line)["max_tokens"], 100);
     line.chat("hi").model("exe").with("max_tokens", 7).send().content();
@@ -129,7 +129,7 @@ fn an_option_is_passed_on_to_the_executable_when_it_is_not_ours() {
         .config("router.yaml", router)
         .start();
     gateway.chat("hi").model("p").send().content();
-    let request: serde_json::Value = serde_json::from_str(&gateway.noted("request")).unwrap();
+    let request: serde_json::Value = serde_json::from_str(&gateway.read_note("request")).unwrap();
     assert_eq!(request["config"], json!({"custom_option": "value", "timout": 5, "a": 1}));
     let log = gateway.log();
     assert!(log.contains("`custom_option` is not a key of ours and is passed on to the executable"), "{log}");
@@ -186,19 +186,19 @@ fn the_agent_reads_elsewhere_when_it_is_allowed_to() {
     let docs = tempfile::tempdir().unwrap();
     let notes = docs.path().canonicalize().unwrap().join("notes.txt");
     fs::write(&notes, "the keeper is Ingrid").unwrap();
-    let read = || calls("Look.", &[("c1", "read_file", json!({"path": notes}))]);
-    let write = || calls("Change.", &[("c2", "write_file", json!({"path": notes, "content": "x"}))]);
-    let llm = Service::new([read(), write(), says("done"), read(), says("done")]);
-    let gateway = on(TestGateway::new(), &llm);
+    let read = || tool_calls_reply("Look.", &[("c1", "read_file", json!({"path": notes}))]);
+    let write = || tool_calls_reply("Change.", &[("c2", "write_file", json!({"path": notes, "content": "x"}))]);
+    let llm = FakeLlm::new([read(), write(), text_reply("done"), read(), text_reply("done")]);
+    let gateway = with_llm(TestGateway::new(), &llm);
     let folder = docs.path().to_str().unwrap();
     gateway.run(&["agent", "--allow-read", folder, "-p", "look there"]).exits(0);
-    let results = crate::agent::told(&llm, 2);
+    let results = crate::agent::request_messages(&llm, 2);
     let results: Vec<&str> = results.iter().filter(|(role, _)| role == "tool").map(|(_, text)| text.as_str()).collect();
     assert_eq!(results[0], "the keeper is Ingrid");
     assert!(results[1].contains("outside the workspace"), "{results:?}");
     assert_eq!(fs::read_to_string(&notes).unwrap(), "the keeper is Ingrid");
     gateway.run(&["agent", "-p", "look there"]).exits(0);
-    let refused = crate::agent::told(&llm, 4);
+    let refused = crate::agent::request_messages(&llm, 4);
     assert!(refused.last().unwrap().1.contains("outside the workspace"), "{refused:?}");
     for wrong in ["/no/such/folder", notes.to_str().unwrap()] {
         let ran = gateway.run(&["agent", "--allow-read", wrong, "-p", "hi"]).exits(2);

@@ -110,7 +110,7 @@ fn a_body_that_is_too_large_is_refused() {
         gateway.address(),
         33 * 1024 * 1024
     );
-    let error = crate::http::exchange(gateway.address(), &head).finish().error(413);
+    let error = crate::http::send_raw(gateway.address(), &head).finish().error(413);
     assert_eq!(error["code"], "request_too_large");
     assert!(!gateway.path("seen/ran").exists());
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::test_gateway::PATIENCE;
+use crate::test_gateway::TEST_TIMEOUT;
 
 /// A chat request that is being put together.
-pub(crate) struct Ask {
+pub(crate) struct RequestBuilder {
     address: String,
     body: Map<String, Value>,
     messages: Vec<Value>,
@@ -17,7 +17,7 @@ pub(crate) struct Ask {
 }
 
 /// A request that was sent. Dropping it hangs up.
-pub(crate) struct Exchange {
+pub(crate) struct PendingReply {
     socket: TcpStream,
     read: Vec<u8>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Reply {
     pub(crate) body: String,
 }
 
-impl Ask {
+impl RequestBuilder {
     pub(crate) fn new(address: &str, model: &str, text: &str) -> Self {
         let mut body = Map::new();
         body.insert("model".into(), model.into());
@@ -47,7 +47,7 @@ impl Ask {
     }
 
     /// Another message, before the user's.
-    pub(crate) fn after(mut self, role: &str, content: impl Into<Value>) -> Self {
+    pub(crate) fn preceded_by(mut self, role: &str, content: impl Into<Value>) -> Self {
         let last = self.messages.len() - 1;
         self.messages.insert(last, json!({"role": role, "content": content.into()}));
         self
@@ -83,7 +83,7 @@ impl Ask {
     }
 
     /// Sends it, and that is all.
-    pub(crate) fn open(mut self) -> Exchange {
+    pub(crate) fn open(mut self) -> PendingReply {
         self.body.insert("messages".into(), self.messages.into());
         let body = serde_json::to_string(&self.body).unwrap();
         let mut head = "POST /v1/chat/completions HTTP/1.1\r\nconnection: close\r\n".to_owned();
@@ -94,21 +94,21 @@ impl Ask {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head.push_str(&format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len()));
-        exchange(&self.address, &(head + &body))
+        send_raw(&self.address, &(head + &body))
     }
 }
 
 /// Sends a request as it stands.
-pub(crate) fn exchange(address: &str, request: &str) -> Exchange {
+pub(crate) fn send_raw(address: &str, request: &str) -> PendingReply {
     let mut socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     socket.write_all(request.as_bytes()).unwrap();
-    Exchange { socket, read: Vec::new() }
+    PendingReply { socket, read: Vec::new() }
 }
 
-impl Exchange {
+impl PendingReply {
     /// Reads until `needle` has come.
-    pub(crate) fn until(&mut self, needle: &str) {
+    pub(crate) fn read_until(&mut self, needle: &str) {
         while !String::from_utf8_lossy(&self.read).contains(needle) {
             let mut more = [0; 65536];
             let count = self.socket.read(&mut more).unwrap();

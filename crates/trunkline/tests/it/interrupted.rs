@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::database::Database;
 use crate::http::Reply;
-use crate::look::{all_gone, until};
+use crate::observe::{until, until_gone};
 use crate::test_gateway::TestGateway;
 
 fn killed(script: &str, phase: &str) -> (TestGateway, Vec<Value>) {
@@ -16,7 +16,7 @@ fn killed(script: &str, phase: &str) -> (TestGateway, Vec<Value>) {
         .args(&["--max-runs", "1"])
         .start();
     let waiting = line.chat(phase).streamed().open();
-    line.told("pid");
+    line.wait_for_note("pid");
     let queued = (phase == "queued").then(|| line.chat("waits").open());
     if queued.is_some() {
         until("it waits", || runs(&line).len() == 2);
@@ -26,7 +26,7 @@ fn killed(script: &str, phase: &str) -> (TestGateway, Vec<Value>) {
     }
     line.kill();
     drop((waiting, queued));
-    all_gone(&[line.told_pid("pid")]);
+    until_gone(&[line.wait_for_pid("pid")]);
     line.restart();
     until("they are known to be interrupted", || runs(&line).iter().all(|run| run["state"] == "interrupted"));
     let runs = runs(&line);
@@ -118,7 +118,7 @@ fn a_session_whose_turn_was_killed_goes_on_with_its_work() {
     assert_eq!(first.content(), "first");
     let session = first.header("x-trunkline-session").unwrap().to_owned();
     let second = line.chat("go on").header("x-trunkline-session", &session).open();
-    line.told("pid");
+    line.wait_for_note("pid");
     line.kill();
     drop(second);
     line.restart();
@@ -132,7 +132,7 @@ fn a_session_whose_turn_was_killed_goes_on_with_its_work() {
 fn a_gateway_of_another_container_is_known_to_be_dead() {
     let mut line = TestGateway::new().cli("codex", "tell pid $$; hang").model("m", json!({"driver": "codex"})).start();
     let waiting = line.chat("hi").open();
-    line.told("pid");
+    line.wait_for_note("pid");
     until("its row says that it runs", || runs(&line)[0]["state"] == "running");
     line.kill();
     drop(waiting);
@@ -150,7 +150,7 @@ fn a_key_is_that_of_the_same_run_after_a_kill() {
     let script = "counted >/dev/null; tell pid $$; hang";
     let mut gateway = TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
     let first = gateway.chat("hi").header("idempotency-key", "k").open();
-    gateway.told("pid");
+    gateway.wait_for_note("pid");
     gateway.kill();
     drop(first);
     gateway.restart();
@@ -165,18 +165,18 @@ fn two_gateways_on_one_state_see_each_others_runs_and_interrupt_none() {
     let slow = "tell pid $$; codex_says one; await go; codex_answers two";
     let gateway = TestGateway::new().cli("codex", slow).model("m", json!({"driver": "codex"})).start();
     let mut stream = gateway.chat("hi").streamed().header("idempotency-key", "k").open();
-    stream.until("one");
-    let other = gateway.beside();
+    stream.read_until("one");
+    let other = gateway.second_gateway();
     let run = runs(&gateway)[0]["id"].as_str().unwrap().to_owned();
     let seen = |path: &str| {
         let address = other.address();
         let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-        crate::http::exchange(address, &request)
+        crate::http::send_raw(address, &request)
     };
     assert_eq!(seen(&format!("/v1/runs/{run}")).finish().json()["state"], "running");
     let following = seen(&format!("/v1/runs/{run}/events"));
     let joining = other.chat("m", "hi").streamed().header("idempotency-key", "k").open();
-    gateway.tell("go");
+    gateway.leave_note("go");
     let last = following.finish().frames().pop().unwrap();
     assert_eq!(last["event"]["type"], "finished");
     let (first, joined) = (stream.finish(), joining.finish());

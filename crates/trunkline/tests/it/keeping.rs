@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::database::Database;
-use crate::look::until;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 fn gateway() -> TestGateway {
@@ -47,7 +47,7 @@ fn case_74_one_that_cannot_be_used_is_refused_with_a_word_about_what_to_do() {
         line.run(&["run", "-m", "m", "hi"]).exits(0);
         let path = line.path("state/trunkline.db");
         spoil(&path);
-        line.give(&line.path("state"));
+        line.chown_to_user(&line.path("state"));
         let content = fs::read(&path).ok();
         for command in [&["serve", "--port", "0"][..], &["serve", "--port", "0"]] {
             let ran = line.run(command).exits(3);

@@ -4,9 +4,9 @@ use std::net::TcpStream;
 
 use serde_json::json;
 
-use crate::http::{Ask, exchange};
-use crate::look::until;
-use crate::metrics::figure;
+use crate::http::{RequestBuilder, send_raw};
+use crate::metrics::metric_value;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 const SLOW: &str = "tell pid $$; await go; codex_answers done";
@@ -24,14 +24,14 @@ fn gateway(script: &str, args: &[&str]) -> TestGateway {
 fn short_of_files(more: u64) -> TestGateway {
     let mut line = gateway("codex_answers done", &["--metrics", "127.0.0.1:0"]);
     ask(&line).send().content();
-    let open = figure(&line, "open_files").unwrap();
+    let open = metric_value(&line, "open_files").unwrap();
     line.kill();
     let line = line.open_files(open + more).start();
     ask(&line).send().content();
     line
 }
 
-fn ask(gateway: &TestGateway) -> Ask {
+fn ask(gateway: &TestGateway) -> RequestBuilder {
     gateway.chat("hi").header("authorization", "Bearer alice")
 }
 
@@ -105,12 +105,12 @@ fn case_70_a_key_that_waits_with_many_does_not_delay_anothers_first() {
     let ask = |key: &str| line.chat("hi").header("authorization", &format!("Bearer {key}")).open();
     let waiting = |count: u64| until("they wait", || line.get("/health").json()["waiting"] == count);
     let first = ask("alice");
-    line.told("pid");
+    line.wait_for_note("pid");
     let many: Vec<_> = (0..20).map(|_| ask("alice")).collect();
     waiting(20);
     let bob = ask("bob");
     waiting(21);
-    line.tell("go");
+    line.leave_note("go");
     let bob = bob.finish().content();
     first.finish().content();
     many.into_iter().for_each(|asked| drop(asked.finish().content()));
@@ -124,7 +124,7 @@ fn a_key_that_has_its_share_of_the_queue_is_told_429_and_a_full_gateway_503() {
     let line = gateway(SLOW, &["--max-runs", "1", "--queue", "2"]);
     let ask = |key: &str| line.chat("hi").header("authorization", &format!("Bearer {key}"));
     let first = ask("alice").open();
-    line.told("pid");
+    line.wait_for_note("pid");
     let second = ask("alice").open();
     let waiting = |count: u64| until("they wait", || line.get("/health").json()["waiting"] == count);
     waiting(1);
@@ -134,7 +134,7 @@ fn a_key_that_has_its_share_of_the_queue_is_told_429_and_a_full_gateway_503() {
     let _bob = ask("bob").open();
     waiting(2);
     assert_eq!(ask("bob").send().error(503)["code"], "overloaded");
-    line.tell("go");
+    line.leave_note("go");
     assert_eq!((first.finish().content(), second.finish().content()), ("done".to_owned(), "done".to_owned()));
 }
 
@@ -146,9 +146,9 @@ fn case_20_a_silent_stream_says_what_it_waits_for() {
         .model("m", json!({"driver": "codex"}))
         .start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until(": running command_execution for ");
-    stream.until(": keep-alive\n\n");
-    gateway.tell("go");
+    stream.read_until(": running command_execution for ");
+    stream.read_until(": keep-alive\n\n");
+    gateway.leave_note("go");
     assert_eq!(stream.finish().streamed_text(), "done");
 }
 
@@ -171,13 +171,13 @@ fn case_53_a_gateway_out_of_descriptors_goes_on_when_there_are_some() {
 #[test]
 fn case_54_a_machine_that_can_start_no_process_says_when_to_come_back() {
     let line = short_of_files(10);
-    let limit = figure(&line, "open_files_limit").unwrap();
+    let limit = metric_value(&line, "open_files_limit").unwrap();
     let mut held = Vec::new();
     let mut refused = None;
     // What a run has just left may still be closed: then there is room for another connection.
     until("there is nothing left for pipes", || {
         // Room for the request itself and for two files more.
-        while figure(&line, "open_files").is_some_and(|open| open + 3 < limit) {
+        while metric_value(&line, "open_files").is_some_and(|open| open + 3 < limit) {
             held.push(connected(&line));
         }
         refused = Some(ask(&line).send()).filter(|reply| reply.status != 200);
@@ -187,7 +187,7 @@ fn case_54_a_machine_that_can_start_no_process_says_when_to_come_back() {
     assert_eq!(refused.error(503)["code"], "overloaded");
     assert_eq!(refused.header("retry-after"), Some("5"));
     drop(held);
-    until("there is room again", || figure(&line, "open_files").is_some_and(|open| open + 8 < limit));
+    until("there is room again", || metric_value(&line, "open_files").is_some_and(|open| open + 8 < limit));
     assert_eq!(ask(&line).send().content(), "done", "its provider is not blamed");
 }
 
@@ -208,7 +208,7 @@ fn the_limit_of_open_files_is_raised_for_us_and_not_for_what_we_start() {
         .nth(3)
         .unwrap()
         .to_owned();
-    assert_eq!(line.told("files").trim(), ours);
+    assert_eq!(line.wait_for_note("files").trim(), ours);
 }
 
 #[test]
@@ -219,9 +219,9 @@ fn case_35_nothing_but_the_api_is_on_its_port() {
             "GET {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer alice\r\nconnection: close\r\n\r\n",
             line.address()
         );
-        exchange(line.address(), &request).finish().error(404);
+        send_raw(line.address(), &request).finish().error(404);
     }
-    exchange(
+    send_raw(
         line.address(),
         &format!("GET /metrics HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", line.address()),
     )

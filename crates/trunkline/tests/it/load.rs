@@ -5,7 +5,7 @@ use std::thread;
 
 use serde_json::json;
 
-use crate::look::{children, until};
+use crate::observe::{children, until};
 use crate::test_gateway::TestGateway;
 
 #[test]
@@ -40,12 +40,12 @@ fn a_full_queue_says_when_to_come_back() {
         .args(&["--max-runs", "1", "--queue", "0"])
         .start();
     let first = gateway.chat("hi").open();
-    gateway.told("pid");
+    gateway.wait_for_note("pid");
     let refused = gateway.chat("hi").send();
     let error = refused.error(503);
     assert_eq!(error["code"], "overloaded");
     assert!(refused.header("retry-after").is_some_and(|seconds| seconds.parse::<u64>().is_ok()), "{refused:?}");
-    gateway.tell("go");
+    gateway.leave_note("go");
     assert_eq!(first.finish().content(), "done");
 }
 
@@ -57,9 +57,9 @@ fn a_request_does_not_wait_for_a_slot_for_ever() {
         .args(&["--max-runs", "1", "--queue-timeout", "100ms"])
         .start();
     let first = gateway.chat("hi").open();
-    gateway.told("pid");
+    gateway.wait_for_note("pid");
     assert_eq!(gateway.chat("hi").send().error(503)["code"], "overloaded");
-    gateway.tell("go");
+    gateway.leave_note("go");
     assert_eq!(first.finish().content(), "done");
 }
 
@@ -73,10 +73,10 @@ fn one_model_cannot_take_every_slot() {
         .args(&["--max-runs", "2", "--max-runs-per-model", "1"])
         .start();
     let first = gateway.chat("hi").model("greedy").open();
-    gateway.told("pid");
+    gateway.wait_for_note("pid");
     let second = gateway.chat("hi").model("greedy").open();
     gateway.chat("hi").model("other").send().content();
-    gateway.tell("go");
+    gateway.leave_note("go");
     assert_eq!(first.finish().content(), "done");
     assert_eq!(second.finish().content(), "done");
 }
@@ -100,7 +100,7 @@ fn async_request_is_refused_when_queue_is_full() {
         .start();
     let later = || gateway.chat("hi").header("prefer", "respond-async");
     assert_eq!(later().send().status, 202);
-    gateway.told("pid");
+    gateway.wait_for_note("pid");
     let waits = later().send();
     assert_eq!(waits.status, 202, "there was one place in the queue");
     for refused in [later().send(), later().header("idempotency-key", "k").send(), gateway.chat("hi").send()] {
@@ -109,7 +109,7 @@ fn async_request_is_refused_when_queue_is_full() {
     }
     let listed = || gateway.get("/v1/runs").json()["data"].as_array().unwrap().len();
     assert_eq!(listed(), 2, "no row is left of those that were refused");
-    gateway.tell("go");
+    gateway.leave_note("go");
     let waited = waits.json()["id"].as_str().unwrap().to_owned();
     until("what was promised is done", || gateway.get(&format!("/v1/runs/{waited}")).json()["state"] == "finished");
     let keyed = later().header("idempotency-key", "k").send();
@@ -134,5 +134,5 @@ fn async_request_is_refused_when_key_has_its_share() {
         assert!(error["message"].as_str().unwrap().contains(why), "{error}");
     }
     assert_eq!(later("bob-key").status, 202, "another key has a share of its own");
-    gateway.tell("go");
+    gateway.leave_note("go");
 }

@@ -7,9 +7,9 @@ mod database;
 #[path = "../../../discord/tests/fake/mod.rs"]
 #[expect(dead_code, reason = "the tests of the bridge itself use the rest")]
 mod fake_discord;
+mod fake_llm;
 mod http;
-mod look;
-mod service;
+mod observe;
 mod test_gateway;
 mod trees;
 mod tty;

@@ -14,8 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use crate::http::{Ask, Reply, exchange};
-use crate::look::{all_gone, children, processes_of, until};
+use crate::http::{Reply, RequestBuilder, send_raw};
+use crate::observe::{children, processes_of, until, until_gone};
 
 /// All that the fake CLIs, and git, need of the system.
 const TOOLS: [&str; 22] = [
@@ -58,19 +58,19 @@ struct GatewayChild {
 }
 
 /// A second gateway.
-pub(crate) struct Beside(GatewayChild);
+pub(crate) struct SecondGateway(GatewayChild);
 
-impl Beside {
+impl SecondGateway {
     pub(crate) fn address(&self) -> &str {
         &self.0.address
     }
 
-    pub(crate) fn chat(&self, model: &str, text: &str) -> Ask {
-        Ask::new(self.address(), model, text)
+    pub(crate) fn chat(&self, model: &str, text: &str) -> RequestBuilder {
+        RequestBuilder::new(self.address(), model, text)
     }
 }
 
-impl Drop for Beside {
+impl Drop for SecondGateway {
     fn drop(&mut self) {
         self.0.child.kill().unwrap();
         self.0.child.wait().unwrap();
@@ -79,7 +79,7 @@ impl Drop for Beside {
 
 /// A command that ran to its end.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -91,7 +91,7 @@ impl TestGateway {
     }
 
     /// As [`new`](Self::new), outside of the folders for temporary files; none where the tests are built inside of one.
-    pub(crate) fn apart() -> Option<Self> {
+    pub(crate) fn outside_tmp() -> Option<Self> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         if ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|temporary| folder.starts_with(temporary)) {
             eprintln!("skipped: {} is a place for temporary files", folder.display());
@@ -130,7 +130,7 @@ impl TestGateway {
     pub(crate) fn unprivileged(mut self) -> Self {
         if rustix::process::geteuid().is_root() {
             self.user = Some(NOBODY);
-            self.give(self.folder.path());
+            self.chown_to_user(self.folder.path());
             // Last: it is the same file as everybody's.
             let binary = self.path("bin/trunkline");
             if fs::hard_link(env!("CARGO_BIN_EXE_trunkline"), &binary).is_err() {
@@ -150,7 +150,7 @@ impl TestGateway {
     }
 
     /// The gateway is started by this command, with its own command line as the last arguments.
-    pub(crate) fn behind(mut self, words: &[&str]) -> Self {
+    pub(crate) fn wrapped_in(mut self, words: &[&str]) -> Self {
         self.behind = words.iter().map(|&word| word.to_owned()).collect();
         self
     }
@@ -161,11 +161,11 @@ impl TestGateway {
     }
 
     /// Gives files to the user that `trunkline` runs as.
-    pub(crate) fn give(&self, path: &Path) {
+    pub(crate) fn chown_to_user(&self, path: &Path) {
         lchown(path, self.user, self.user).unwrap();
         let is_folder = path.symlink_metadata().unwrap().is_dir();
         for entry in is_folder.then(|| fs::read_dir(path).unwrap()).into_iter().flatten() {
-            self.give(&entry.unwrap().path());
+            self.chown_to_user(&entry.unwrap().path());
         }
     }
 
@@ -246,8 +246,8 @@ impl TestGateway {
     }
 
     /// Another gateway in the same world, which ends with the value.
-    pub(crate) fn beside(&self) -> Beside {
-        Beside(self.listening("serve"))
+    pub(crate) fn second_gateway(&self) -> SecondGateway {
+        SecondGateway(self.listening("serve"))
     }
 
     fn listening(&self, name: &str) -> GatewayChild {
@@ -278,11 +278,11 @@ impl TestGateway {
     }
 
     /// Runs `trunkline` with these arguments to its end.
-    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
         self.run_with(args, b"")
     }
 
-    pub(crate) fn run_with(&self, args: &[&str], stdin: &[u8]) -> Ran {
+    pub(crate) fn run_with(&self, args: &[&str], stdin: &[u8]) -> CommandOutput {
         self.write_models();
         let mut command = self.trunkline(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -293,7 +293,7 @@ impl TestGateway {
     }
 
     /// As [`run`](Self::run), where nothing can be written to stderr.
-    pub(crate) fn run_unheard(&self, args: &[&str]) -> Ran {
+    pub(crate) fn run_with_full_stderr(&self, args: &[&str]) -> CommandOutput {
         self.write_models();
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut command = self.trunkline(args);
@@ -301,17 +301,17 @@ impl TestGateway {
     }
 
     /// Runs `trunkline`, sends it a signal once a CLI has told something, and waits for its end.
-    pub(crate) fn interrupted(&self, args: &[&str], told: &str, signal: Signal) -> Ran {
+    pub(crate) fn signalled_after_note(&self, args: &[&str], told: &str, signal: Signal) -> CommandOutput {
         self.write_models();
         let mut command = self.trunkline(args);
         let child = spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
-        self.told(told);
+        self.wait_for_note(told);
         kill_process(Pid::from_child(&child), signal).unwrap();
         ran(child)
     }
 
     /// Runs `trunkline`, sends it a signal once it has said something, and waits for its end.
-    pub(crate) fn interrupted_after(&self, args: &[&str], said: &str, signal: Signal) -> Ran {
+    pub(crate) fn signalled_after_output(&self, args: &[&str], said: &str, signal: Signal) -> CommandOutput {
         self.write_models();
         let mut command = self.trunkline(args);
         let mut child = spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
@@ -327,14 +327,14 @@ impl TestGateway {
     }
 
     /// A request to the gateway with one user message, for the first model unless it says otherwise.
-    pub(crate) fn chat(&self, text: &str) -> Ask {
+    pub(crate) fn chat(&self, text: &str) -> RequestBuilder {
         let model = self.models.keys().next().map_or("codex", String::as_str);
-        Ask::new(self.address(), model, text)
+        RequestBuilder::new(self.address(), model, text)
     }
 
     pub(crate) fn get(&self, path: &str) -> Reply {
         let address = self.address();
-        exchange(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")).finish()
+        send_raw(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")).finish()
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -356,7 +356,7 @@ impl TestGateway {
     }
 
     /// Waits until the gateway has ended; its exit status.
-    pub(crate) fn ended(&mut self) -> Option<i32> {
+    pub(crate) fn wait_for_exit(&mut self) -> Option<i32> {
         let gateway = self.gateway.as_mut().expect("the gateway runs");
         let mut status = None;
         until("the gateway has ended", || {
@@ -371,7 +371,7 @@ impl TestGateway {
     pub(crate) fn kill(&mut self) {
         self.keepers.extend(children(self.gateway_pid()));
         self.signal(Signal::KILL);
-        self.ended();
+        self.wait_for_exit();
     }
 
     pub(crate) fn log(&self) -> String {
@@ -406,30 +406,30 @@ impl TestGateway {
 
     /// The arguments that a CLI noted.
     pub(crate) fn argv(&self, cli: &str) -> Vec<String> {
-        let noted = self.noted(&format!("{cli}.argv"));
+        let noted = self.read_note(&format!("{cli}.argv"));
         noted.split_terminator('\0').map(str::to_owned).collect()
     }
 
     /// A note that is there.
-    pub(crate) fn noted(&self, name: &str) -> String {
+    pub(crate) fn read_note(&self, name: &str) -> String {
         let path = self.path("seen").join(name);
         let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{name}: {error}\n{}", self.log()));
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// A note, once it is there.
-    pub(crate) fn told(&self, name: &str) -> String {
+    pub(crate) fn wait_for_note(&self, name: &str) -> String {
         until(&format!("a CLI told {name}"), || self.path("seen").join(name).exists());
-        self.noted(name).trim_end().to_owned()
+        self.read_note(name).trim_end().to_owned()
     }
 
     /// A note that is a process id.
-    pub(crate) fn told_pid(&self, name: &str) -> u32 {
-        self.told(name).parse().unwrap()
+    pub(crate) fn wait_for_pid(&self, name: &str) -> u32 {
+        self.wait_for_note(name).parse().unwrap()
     }
 
     /// Leaves a note that a CLI awaits.
-    pub(crate) fn tell(&self, name: &str) {
+    pub(crate) fn leave_note(&self, name: &str) {
         fs::write(self.path("seen").join(name), "").unwrap();
     }
 
@@ -508,11 +508,11 @@ impl Drop for TestGateway {
             return;
         }
         until("no process is left", || processes_of(self.folder.path()).is_empty());
-        all_gone(&self.keepers);
+        until_gone(&self.keepers);
     }
 }
 
-impl Ran {
+impl CommandOutput {
     /// Fails the test unless the command ended with this status.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
@@ -521,10 +521,10 @@ impl Ran {
     }
 }
 
-fn ran(child: Child) -> Ran {
+fn ran(child: Child) -> CommandOutput {
     let output = child.wait_with_output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ran { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    CommandOutput { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
 }
 
 /// Starts a command while nobody writes a script.
@@ -551,7 +551,7 @@ fn command(program: &Path) -> Command {
 }
 
 /// Runs a program of the system to its end; whether it did what it was told.
-pub(crate) fn tool(name: &str, args: &[&str]) -> bool {
+pub(crate) fn run_tool(name: &str, args: &[&str]) -> bool {
     spawn(command(&which(name)).args(args).stderr(Stdio::null())).wait().unwrap().success()
 }
 
@@ -568,4 +568,4 @@ pub(crate) fn which(tool: &str) -> PathBuf {
 }
 
 /// How long anything may take before a test gives up; nothing waits for it unless a test fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::test_gateway::PATIENCE;
+use crate::test_gateway::TEST_TIMEOUT;
 
 /// Waits until `happened`, looking often.
 #[track_caller]
 pub(crate) fn until(what: &str, happened: impl FnMut() -> bool) {
-    within(PATIENCE, what, happened);
+    within(TEST_TIMEOUT, what, happened);
 }
 
 /// As [`until`], with a deadline that is part of what is tested.
@@ -31,7 +31,7 @@ pub(crate) fn exists(pid: u32) -> bool {
 }
 
 #[track_caller]
-pub(crate) fn all_gone(pids: &[u32]) {
+pub(crate) fn until_gone(pids: &[u32]) {
     until(&format!("{pids:?} are gone"), || !pids.iter().any(|&pid| exists(pid)));
 }
 
@@ -64,17 +64,17 @@ pub(crate) fn peak_memory(pid: u32) -> u64 {
 }
 
 /// Whether the tests run as root, for a test that needs it. Where they do not, the test is to return, and is left out.
-pub(crate) fn root_for(case: &str) -> bool {
+pub(crate) fn is_root_or_skip(case: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        left_out(&format!("needs root: {}: {case}", thread::current().name().unwrap_or_default()));
+        report_skipped(&format!("needs root: {}: {case}", thread::current().name().unwrap_or_default()));
     }
     root
 }
 
 /// Says that a test is left out, in a line of its own that `cargo xtask test` counts. Not with `println`, which is shown only
 /// if a test fails.
-pub(crate) fn left_out(why: &str) {
+pub(crate) fn report_skipped(why: &str) {
     let gateway = format!("left out: {why}\n");
     let _unread = io::stdout().write_all(gateway.as_bytes());
 }
