@@ -1,4 +1,4 @@
-//! A client of one's own: blocking, HTTP/1.1, a connection for each request. It can hang up in the middle.
+//! A minimal HTTP/1.1 client: blocking, one connection per request. It can disconnect in the middle of a response.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::test_gateway::TEST_TIMEOUT;
 
-/// A chat request that is being put together.
+/// Builder of a chat request.
 pub(crate) struct RequestBuilder {
     address: String,
     body: Map<String, Value>,
@@ -16,13 +16,13 @@ pub(crate) struct RequestBuilder {
     headers: Vec<(String, String)>,
 }
 
-/// A request that was sent. Dropping it hangs up.
+/// A request that was sent and whose reply is still to be read. Dropping it closes the connection.
 pub(crate) struct PendingReply {
     socket: TcpStream,
     read: Vec<u8>,
 }
 
-/// A whole answer.
+/// A complete HTTP response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -46,20 +46,20 @@ impl RequestBuilder {
         self.with("stream", true)
     }
 
-    /// Another message, before the user's.
+    /// Inserts a message before the user's message.
     pub(crate) fn preceded_by(mut self, role: &str, content: impl Into<Value>) -> Self {
         let last = self.messages.len() - 1;
         self.messages.insert(last, json!({"role": role, "content": content.into()}));
         self
     }
 
-    /// These messages and no other.
+    /// Replaces all messages.
     pub(crate) fn with_messages(mut self, messages: Vec<Value>) -> Self {
         self.messages = messages;
         self
     }
 
-    /// Another part of the user's message.
+    /// Adds an image to the user's message.
     pub(crate) fn image(mut self, url: &str) -> Self {
         let message = self.messages.last_mut().unwrap();
         let text = message["content"].take();
@@ -67,6 +67,7 @@ impl RequestBuilder {
         self
     }
 
+    /// Sets a member of the request body.
     pub(crate) fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
         self.body.insert(member.to_owned(), value.into());
         self
@@ -77,12 +78,12 @@ impl RequestBuilder {
         self
     }
 
-    /// Sends it and waits for the end of the answer.
+    /// Sends the request and reads the whole reply.
     pub(crate) fn send(self) -> Reply {
         self.open().finish()
     }
 
-    /// Sends it, and that is all.
+    /// Sends the request without reading the reply.
     pub(crate) fn open(mut self) -> PendingReply {
         self.body.insert("messages".into(), self.messages.into());
         let body = serde_json::to_string(&self.body).unwrap();
@@ -98,7 +99,7 @@ impl RequestBuilder {
     }
 }
 
-/// Sends a request as it stands.
+/// Sends the bytes of a request unchanged.
 pub(crate) fn send_raw(address: &str, request: &str) -> PendingReply {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
@@ -107,7 +108,7 @@ pub(crate) fn send_raw(address: &str, request: &str) -> PendingReply {
 }
 
 impl PendingReply {
-    /// Reads until `needle` has come.
+    /// Reads until the reply contains `needle`.
     pub(crate) fn read_until(&mut self, needle: &str) {
         while !String::from_utf8_lossy(&self.read).contains(needle) {
             let mut more = [0; 65536];
@@ -117,7 +118,7 @@ impl PendingReply {
         }
     }
 
-    /// The status, if it comes soon.
+    /// The status code, or `None` if it does not arrive within 200 ms.
     pub(crate) fn status_soon(mut self) -> Option<u16> {
         self.socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         let mut head = [0; 12];
@@ -125,7 +126,7 @@ impl PendingReply {
         std::str::from_utf8(&head[9..]).unwrap().parse().ok()
     }
 
-    /// The answer, to its end.
+    /// Reads the reply to its end.
     pub(crate) fn finish(mut self) -> Reply {
         self.socket.read_to_end(&mut self.read).unwrap();
         Reply::parse(&self.read)
@@ -154,14 +155,14 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The answer's text; fails the test if there is none.
+    /// The text of the completion; fails the test if there is none.
     #[track_caller]
     pub(crate) fn content(&self) -> String {
         assert_eq!(self.status, 200, "{self:?}");
         self.json()["choices"][0]["message"]["content"].as_str().unwrap_or_else(|| panic!("{self:?}")).to_owned()
     }
 
-    /// The error object; fails the test unless the status is this one.
+    /// The error object; fails the test unless the response has this status.
     #[track_caller]
     pub(crate) fn error(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
@@ -178,14 +179,14 @@ impl Reply {
         data.map(|data| serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}"))).collect()
     }
 
-    /// The text of a stream, joined.
+    /// The concatenated text of a stream.
     #[track_caller]
     pub(crate) fn streamed_text(&self) -> String {
         let frames = self.frames();
         frames.iter().filter_map(|frame| frame["choices"][0]["delta"]["content"].as_str()).collect()
     }
 
-    /// Whether a stream says that it is complete.
+    /// Whether a stream ends with `[DONE]`.
     pub(crate) fn is_done(&self) -> bool {
         self.body.ends_with("data: [DONE]\n\n")
     }
@@ -194,12 +195,12 @@ impl Reply {
 fn unchunk(mut body: &[u8]) -> Vec<u8> {
     let mut whole = Vec::new();
     loop {
-        let gateway = body.windows(2).position(|part| part == b"\r\n").expect("a body that ends with an empty chunk");
-        let length = usize::from_str_radix(std::str::from_utf8(&body[..gateway]).unwrap(), 16).unwrap();
+        let line_end = body.windows(2).position(|part| part == b"\r\n").expect("a body that ends with an empty chunk");
+        let length = usize::from_str_radix(std::str::from_utf8(&body[..line_end]).unwrap(), 16).unwrap();
         if length == 0 {
             return whole;
         }
-        whole.extend_from_slice(&body[gateway + 2..][..length]);
-        body = &body[gateway + 2 + length + 2..];
+        whole.extend_from_slice(&body[line_end + 2..][..length]);
+        body = &body[line_end + 2 + length + 2..];
     }
 }
