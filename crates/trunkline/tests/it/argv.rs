@@ -5,7 +5,7 @@ use trunkline_process::Landlock;
 
 use crate::test_gateway::TestGateway;
 
-/// A CLI that notes what it gets and answers like a real one.
+/// A gateway whose CLI records its arguments and replays a recording; one request was sent to it.
 fn gateway(cli: &str, recording: &str, entry: serde_json::Value) -> TestGateway {
     let gateway = TestGateway::new().cli(cli, &format!("note \"$@\"; replay {recording}")).model("m", entry).start();
     gateway.chat("hi").send().content();
@@ -68,10 +68,10 @@ fn codex() {
 
 #[test]
 fn gemini() {
-    let line =
+    let gateway =
         gateway("gemini", "gemini/ansi-stream-json", json!({"driver": "gemini", "model": "flash", "sandbox": "off"}));
-    assert_eq!(line.argv("gemini"), ["-o", "stream-json", "--approval-mode", "auto_edit", "-m", "flash"]);
-    assert_eq!(line.read_note("gemini.stdin"), "--- USER TASK ---\nhi");
+    assert_eq!(gateway.argv("gemini"), ["-o", "stream-json", "--approval-mode", "auto_edit", "-m", "flash"]);
+    assert_eq!(gateway.read_note("gemini.stdin"), "--- USER TASK ---\nhi");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn ax_glm_and_ax_grok() {
 }
 
 #[test]
-fn a_command_of_ones_own_gets_its_arguments_and_the_prompt_where_it_says() {
+fn custom_command_gets_its_arguments_with_the_prompt_at_its_placeholder() {
     let entry = json!({"driver": "text", "command": "ask", "args": ["--quiet", "--prompt={prompt}"]});
     let gateway = TestGateway::new().cli("ask", "note \"$@\"; echo done").model("m", entry).start();
     assert_eq!(gateway.chat("hi").send().content(), "done");
