@@ -120,9 +120,9 @@ fn tool_results_and_errors_are_returned_to_the_llm() {
     assert!(results[3].contains("end in the middle") && results[4].contains("browse"), "{results:?}");
     let messages = llm.seen()[1].1["messages"].clone();
     let id = |message: &Value| message["id"].as_str().or(message["tool_call_id"].as_str()).unwrap().to_owned();
-    let asked: Vec<String> = messages[2]["tool_calls"].as_array().unwrap().iter().map(id).collect();
+    let called: Vec<String> = messages[2]["tool_calls"].as_array().unwrap().iter().map(id).collect();
     let answered: Vec<String> = messages.as_array().unwrap()[3..].iter().map(id).collect();
-    assert_eq!(asked, answered);
+    assert_eq!(called, answered);
     assert_eq!(fs::read_to_string(gateway.repo().join("notes/a.txt")).unwrap(), "two\n");
 }
 

@@ -122,8 +122,8 @@ fn every_backend_answers_in_the_channel() {
             .env("AGENT_BACKEND", backend);
         let discord = Discord::start();
         let _bridge = Bridge::start(&gateway, &discord, &[]);
-        let asked = discord.say(CHANNEL, &mention("hi"));
-        let answer = discord.answered(asked, "");
+        let message = discord.say(CHANNEL, &mention("hi"));
+        let answer = discord.answered(message, "");
         assert!(!answer.content.contains("failed"), "{backend}: {answer:?}\n{}", gateway.log());
     }
 }
@@ -145,10 +145,10 @@ fn r8_2_r8_3_failures_and_timeouts_are_reported_in_the_channel() {
 fn r8_4_answer_is_shown_while_it_is_written() {
     let (gateway, discord) = gateway_and_discord();
     let _bridge = Bridge::start(&gateway, &discord, &[]);
-    let asked = discord.say(CHANNEL, &mention("wait"));
-    let draft = discord.answered(asked, "one moment");
+    let message = discord.say(CHANNEL, &mention("wait"));
+    let draft = discord.answered(message, "one moment");
     gateway.leave_note("go");
-    let answer = discord.answered(asked, "heard wait");
+    let answer = discord.answered(message, "heard wait");
     assert_eq!((answer.id, discord.look().said_by_bot(CHANNEL).len()), (draft.id, 1));
 }
 
@@ -164,10 +164,10 @@ fn second_bridge_on_the_same_state_is_refused() {
 fn stop_command_ends_the_cli() {
     let (gateway, discord) = gateway_and_discord();
     let _bridge = Bridge::start(&gateway, &discord, &[]);
-    let asked = discord.say(CHANNEL, &mention("hang"));
+    let message = discord.say(CHANNEL, &mention("hang"));
     let pid = gateway.wait_for_pid("hanging");
     assert_eq!(discord.command(CHANNEL, USER, "stop", None), "Stopping.");
-    discord.answered(asked, "Stopped.");
+    discord.answered(message, "Stopped.");
     until_gone(&[pid]);
 }
 
@@ -175,7 +175,7 @@ fn stop_command_ends_the_cli() {
 fn message_is_answered_once_when_the_bridge_is_killed_before_answering() {
     let (gateway, discord) = gateway_and_discord();
     let mut bridge = Bridge::start(&gateway, &discord, &[]);
-    let asked = discord.say(CHANNEL, &mention("wait"));
+    let message = discord.say(CHANNEL, &mention("wait"));
     let pid = gateway.wait_for_pid("waiting");
     assert_eq!(bridge.signal(Signal::KILL), None);
     discord.cut();
@@ -183,7 +183,7 @@ fn message_is_answered_once_when_the_bridge_is_killed_before_answering() {
     let missed = discord.say(CHANNEL, &mention("missed"));
     gateway.leave_note("go");
     let _bridge = Bridge::start(&gateway, &discord, &[]);
-    discord.answered(asked, "heard wait");
+    discord.answered(message, "heard wait");
     discord.answered(missed, "heard missed");
     assert_eq!(discord.look().said_by_bot(CHANNEL), ["heard wait", "heard missed"]);
 }
@@ -202,10 +202,10 @@ fn sigterm_ends_the_bridge_and_all_its_processes() {
 fn case_30_token_is_not_in_the_log_or_the_environment_of_a_child() {
     let (gateway, discord) = gateway_and_discord();
     let mut bridge = Bridge::start(&gateway, &discord, &["-vv"]);
-    let asked = discord.say(CHANNEL, &mention("one"));
-    discord.answered(asked, "heard one");
+    let message = discord.say(CHANNEL, &mention("one"));
+    discord.answered(message, "heard one");
     discord.cut();
-    discord.until("it resumed", |state| (!state.resumed.is_empty()).then_some(()));
+    discord.until("the bridge resumed its connection", |state| (!state.resumed.is_empty()).then_some(()));
     let next = discord.say(CHANNEL, &mention("two"));
     discord.answered(next, "heard two");
     assert_eq!(bridge.signal(Signal::TERM), Some(0));

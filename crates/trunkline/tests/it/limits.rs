@@ -199,8 +199,8 @@ fn open_files_limit_is_raised_for_the_gateway_but_not_for_its_children() {
     let words: Vec<&str> =
         limits.lines().find(|line| line.starts_with("Max open files")).unwrap().split_whitespace().collect();
     assert_eq!(words[3], words[4], "the soft limit equals the hard limit");
-    let ours = std::fs::read_to_string("/proc/self/limits").unwrap();
-    let ours = ours
+    let own_limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let own_limit = own_limits
         .lines()
         .find(|line| line.starts_with("Max open files"))
         .unwrap()
@@ -208,7 +208,7 @@ fn open_files_limit_is_raised_for_the_gateway_but_not_for_its_children() {
         .nth(3)
         .unwrap()
         .to_owned();
-    assert_eq!(gateway.wait_for_note("files").trim(), ours);
+    assert_eq!(gateway.wait_for_note("files").trim(), own_limit);
 }
 
 #[test]

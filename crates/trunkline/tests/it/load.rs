@@ -10,7 +10,8 @@ use crate::test_gateway::TestGateway;
 
 #[test]
 fn never_more_than_max_runs_run_at_once_and_all_requests_are_answered() {
-    // Each running CLI has a folder. It counts the folders and records the count in the name of a file.
+    // Each running CLI has a folder. It counts the folders and records the count in the name of a file. The sleep makes
+    // runs overlap.
     let script = "mkdir \"$seen/slot.$$\"; count=$(ls -d \"$seen\"/slot.* | wc -l); touch \"$seen/count.$count\"; \
                   sleep 0.05; rmdir \"$seen/slot.$$\"; codex_answers \"$TRUNKLINE_RUN\"";
     let gateway = TestGateway::new()
