@@ -1,40 +1,39 @@
-//! The real binary over real sockets: small shell scripts play the CLIs, with the bytes that real ones printed.
+//! Integration tests: the real binary over real sockets. Small shell scripts stand in for the CLIs and replay recorded
+//! output.
 
-#![cfg(test)] // all of this is; it says so once more for clippy's `allow-unwrap-in-tests`
+#![cfg(test)] // redundant in a test target, but clippy's `allow-unwrap-in-tests` needs it
 
 mod database;
 #[cfg(feature = "discord")]
 #[path = "../../../discord/tests/fake/mod.rs"]
 #[expect(dead_code, reason = "the tests of the bridge itself use the rest")]
 mod fake_discord;
+mod fake_llm;
 mod http;
-mod look;
-mod service;
+mod observe;
 mod test_gateway;
 mod trees;
 mod tty;
 
-mod again;
 mod agent;
-mod answers;
 mod architecture;
 mod archive;
 mod argv;
 mod backend;
 mod cancel;
 mod chaos;
+mod chat_content;
 mod check;
 mod commands;
 mod config;
 mod confined_git;
 mod conversation;
+mod database_failures;
 #[cfg(feature = "discord")]
 mod discord;
 mod doctor;
-mod documents;
 mod errors;
-mod interrupted;
-mod keeping;
+mod killed_gateway;
 mod limits;
 mod load;
 mod memory;
@@ -53,6 +52,7 @@ mod registry;
 #[cfg(feature = "discord")]
 mod requirements;
 mod resume;
+mod retries;
 mod router;
 mod runs;
 mod runs_cli;
@@ -63,6 +63,7 @@ mod sessions;
 mod shared;
 mod silence;
 mod spawn;
+mod spec_compat;
 mod standing;
 mod stop;
 mod storage;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::http::{Ask, Reply};
+use crate::http::{Reply, RequestBuilder};
 use crate::test_gateway::TestGateway;
 
 /// Answers with a number that grows, each time it is begun anew in a thread of its own; notes how it was asked.
@@ -18,10 +18,10 @@ fn gateway(entry: Value) -> TestGateway {
 }
 
 /// A request with this history, users and assistants by turns, that ends with a user.
-fn ask(gateway: &TestGateway, said: &[&str]) -> Ask {
+fn ask(gateway: &TestGateway, said: &[&str]) -> RequestBuilder {
     let (last, before) = said.split_last().unwrap();
     let roles = ["user", "assistant"].into_iter().cycle();
-    before.iter().zip(roles).fold(gateway.chat(last), |ask, (text, role)| ask.after(role, *text))
+    before.iter().zip(roles).fold(gateway.chat(last), |ask, (text, role)| ask.preceded_by(role, *text))
 }
 
 /// Whether the agent went on by itself, and what it was told: all that is on its stdin.
@@ -31,7 +31,7 @@ fn told(gateway: &TestGateway, reply: &Reply) -> (bool, String) {
     let session = reply.json()["trunkline"]["session"].take();
     let resumed = session["resumed"].as_bool().unwrap();
     assert_eq!(session["how"], if resumed { json!("history") } else { Value::Null }, "{session}");
-    let asked = gateway.noted("asked");
+    let asked = gateway.read_note("asked");
     let (argv, stdin) = asked.lines().last().unwrap().split_once('|').unwrap();
     assert_eq!(argv.contains(" resume "), resumed, "{argv}");
     (resumed, stdin.trim_end().to_owned())
@@ -49,7 +49,7 @@ fn the_second_request_of_a_conversation_goes_on_with_it() {
     assert_eq!(told(&line, &second), (true, NEW.to_owned()));
     assert_eq!(second.header("x-trunkline-session"), first.header("x-trunkline-session"));
     line.signal(rustix::process::Signal::TERM);
-    line.ended();
+    line.wait_for_exit();
     line.restart();
     let third = ask(&line, &["one", "answer 1", "three", " answer 2\n", "five"]).send();
     assert_eq!(told(&line, &third), (true, "--- USER TASK --- five".to_owned()), "another gateway knows it too");
@@ -71,7 +71,7 @@ fn case_73_who_is_killed_right_after_an_answer_has_not_forgotten_it() {
             gateway.chat("three").header("x-trunkline-session", &by_id).send()
         };
         assert_eq!(second.header("x-trunkline-session"), Some(by_id.as_str()), "{round}: {second:?}");
-        assert!(gateway.noted("asked").lines().last().unwrap().contains(" resume "), "{round}");
+        assert!(gateway.read_note("asked").lines().last().unwrap().contains(" resume "), "{round}");
     }
 }
 
@@ -84,7 +84,7 @@ fn a_stream_is_recognised_by_all_of_it_and_by_its_last_message() {
         let streamed = gateway.chat(how).streamed().send().streamed_text();
         assert!(streamed.contains("let me see") && streamed.contains("it is four"), "{streamed}");
         let kept = if how == "all of it" { streamed.as_str() } else { "it is four" };
-        let next = gateway.chat("and now?").after("user", how).after("assistant", kept).streamed().send();
+        let next = gateway.chat("and now?").preceded_by("user", how).preceded_by("assistant", kept).streamed().send();
         let last = next.frames().pop().unwrap();
         assert_eq!(last["trunkline"]["session"]["how"], "history", "{how}: {last}");
     }
@@ -109,10 +109,14 @@ fn whatever_was_changed_begins_anew() {
 #[test]
 fn instructions_count_and_new_ones_begin_anew() {
     let gateway = gateway(json!({}));
-    gateway.chat("one").after("system", "be brief").send();
+    gateway.chat("one").preceded_by("system", "be brief").send();
     let said = |before: &str, after: Option<&str>| {
-        let ask = gateway.chat("three").after("system", before).after("user", "one").after("assistant", "answer 1");
-        let ask = after.into_iter().fold(ask, |ask, text| ask.after("system", text));
+        let ask = gateway
+            .chat("three")
+            .preceded_by("system", before)
+            .preceded_by("user", "one")
+            .preceded_by("assistant", "answer 1");
+        let ask = after.into_iter().fold(ask, |ask, text| ask.preceded_by("system", text));
         told(&gateway, &ask.send())
     };
     assert!(!said("be long", None).0);
@@ -139,13 +143,13 @@ fn two_who_go_on_at_once_do_not_meet() {
     let script = format!("[ -e \"$seen/slow\" ] && {{ rm \"$seen/slow\"; tell started; await go; }}; {CODEX}");
     let gateway = TestGateway::new().cli("codex", &script).model("m", json!({"driver": "codex"})).start();
     ask(&gateway, &["one"]).send();
-    gateway.tell("slow");
+    gateway.leave_note("slow");
     let said = ["one", "answer 1", "three"];
     let slow = ask(&gateway, &said).open();
-    gateway.told("started");
+    gateway.wait_for_note("started");
     let other = ask(&gateway, &said).send();
     assert_eq!(told(&gateway, &other), (false, ALL.to_owned()), "it does not wait, and is not let in");
-    gateway.tell("go");
+    gateway.leave_note("go");
     assert_eq!(told(&gateway, &slow.finish()), (true, NEW.to_owned()));
 }
 
@@ -166,7 +170,7 @@ fn a_turn_that_failed_was_heard_all_the_same() {
     );
     let gateway = TestGateway::new().cli("codex", &script).model("m", json!({"driver": "codex"})).start();
     ask(&gateway, &["one"]).send();
-    gateway.tell("fail");
+    gateway.leave_note("fail");
     let said = ["one", "answer 1", "three"];
     ask(&gateway, &said).send().error(500);
     assert_eq!(told(&gateway, &ask(&gateway, &said).send()), (false, ALL.to_owned()));
@@ -191,7 +195,7 @@ fn pictures_that_were_shown_are_part_of_what_was_said() {
     ] {
         let gateway = gateway(json!({}));
         gateway.chat("one").image(PICTURE).send().content();
-        let reply = gateway.chat("three").after("user", resent).after("assistant", "answer 1").send();
+        let reply = gateway.chat("three").preceded_by("user", resent).preceded_by("assistant", "answer 1").send();
         assert_eq!(told(&gateway, &reply).0, resumed, "{case}");
         if resumed {
             assert!(!gateway.argv("codex").iter().any(|arg| arg == "-i" || arg == "--image"), "it has seen it: {case}");
@@ -266,7 +270,7 @@ fn who_cannot_remember_is_told_everything() {
     gateway.chat("one").send();
     let reply = ask(&gateway, &["one", "answer", "three"]).send().json();
     assert_eq!((&reply["trunkline"]["session_id"], &reply["trunkline"]["session"]), (&Value::Null, &Value::Null));
-    assert!(gateway.noted("stdin").contains("[User]\none"));
+    assert!(gateway.read_note("stdin").contains("[User]\none"));
 }
 
 #[test]
@@ -278,7 +282,7 @@ fn every_turn_is_kept_whatever_the_door() {
     gateway.run(&["run", "-m", "m", "--session", &id, "five"]).exits(0);
     gateway.signal(rustix::process::Signal::TERM);
     let mut gateway = gateway;
-    gateway.ended();
+    gateway.wait_for_exit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let turns = runtime.block_on(async {
         let store = trunkline_store::Store::open(&gateway.path("state/trunkline.db")).await.unwrap();

@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use crate::http::exchange;
-use crate::look::until;
+use crate::http::send_raw;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 fn told(address: &str, request: &str) -> String {
     let request = format!("{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    exchange(address, &request).finish().body
+    send_raw(address, &request).finish().body
 }
 
 /// The address of its metrics, of a gateway that tells them.
@@ -18,7 +18,7 @@ fn address(line: &TestGateway) -> String {
 }
 
 /// A figure without labels, of a gateway that was started with `--metrics 127.0.0.1:0`; none where it is not said.
-pub(crate) fn figure(line: &TestGateway, name: &str) -> Option<u64> {
+pub(crate) fn metric_value(line: &TestGateway, name: &str) -> Option<u64> {
     let page = told(&address(line), "GET /metrics");
     let value = page.lines().find_map(|line| line.strip_prefix(&format!("trunkline_{name} ")))?;
     Some(value.parse().unwrap())
@@ -27,10 +27,10 @@ pub(crate) fn figure(line: &TestGateway, name: &str) -> Option<u64> {
 #[test]
 fn open_files_are_counted_with_their_limit() {
     let gateway = TestGateway::new().open_files(200).args(&["--metrics", "127.0.0.1:0"]).start();
-    assert_eq!(figure(&gateway, "open_files_limit"), Some(200));
-    let before = figure(&gateway, "open_files").unwrap();
+    assert_eq!(metric_value(&gateway, "open_files_limit"), Some(200));
+    let before = metric_value(&gateway, "open_files").unwrap();
     let _held: Vec<_> = (0..10).map(|_| std::net::TcpStream::connect(gateway.address()).unwrap()).collect();
-    until("they are counted", || figure(&gateway, "open_files").unwrap() >= before + 10);
+    until("they are counted", || metric_value(&gateway, "open_files").unwrap() >= before + 10);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn provider_is_named_when_turn_ends_before_it_ran() {
     let log = gateway.log();
     let address = log.split_once("metrics on http://").unwrap().1.split_once("/metrics").unwrap().0;
     let running = gateway.chat("hi").open();
-    gateway.told("pid");
+    gateway.wait_for_note("pid");
     let waiting = gateway.chat("hi").open();
     until("it waits", || gateway.get("/health").json()["waiting"] == 1);
     drop(waiting);
@@ -83,7 +83,7 @@ fn provider_is_named_when_turn_ends_before_it_ran() {
     let cancelled = r#"trunkline_turns_total{provider="codex",outcome="cancelled"} 2"#;
     until("both are counted", || told(address, "GET /metrics").contains(cancelled));
     assert!(!told(address, "GET /metrics").contains(r#"provider="""#));
-    gateway.tell("go");
+    gateway.leave_note("go");
 }
 
 #[test]

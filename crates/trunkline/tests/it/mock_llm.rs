@@ -4,8 +4,8 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::http::Ask;
-use crate::look::until;
+use crate::http::RequestBuilder;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 fn script(content: &str) -> String {
@@ -13,7 +13,7 @@ fn script(content: &str) -> String {
 }
 
 fn ask(gateway: &TestGateway, text: &str) -> String {
-    Ask::new(gateway.address(), "any", text).send().content()
+    RequestBuilder::new(gateway.address(), "any", text).send().content()
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn answers_from_the_built_in_script_and_ends_well_when_asked_to() {
         assert!(ask(&gateway, "Hello!").contains("mock LLM"));
         assert_eq!(gateway.get("/health").status, 200);
         gateway.signal(signal);
-        assert_eq!(gateway.ended(), Some(0), "{signal:?}");
+        assert_eq!(gateway.wait_for_exit(), Some(0), "{signal:?}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::look::{all_gone, peak_memory, until};
+use crate::observe::{peak_memory, until, until_gone};
 use crate::test_gateway::TestGateway;
 
 /// Prints so many million times the letter x.
@@ -73,7 +73,7 @@ fn case_43_a_cli_that_never_stops_talking_is_stopped() {
     let gateway = text("tell pid $$; exec cat /dev/zero");
     let error = gateway.chat("hi").send().error(500);
     assert!(error["detail"].as_str().unwrap().contains("larger than 64 MiB"), "{error}");
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn ten_thousand_lines_arrive_as_they_are() {
 fn a_cli_stands_still_when_its_client_does_not_read() {
     let line = text("tell pid $$; exec cat /dev/zero");
     let _unread = line.chat("hi").streamed().open();
-    let pid = line.told_pid("pid");
+    let pid = line.wait_for_pid("pid");
     let written = || {
         let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
         io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap().parse::<u64>().unwrap()

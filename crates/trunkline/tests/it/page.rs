@@ -3,8 +3,8 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::http::{Exchange, Reply, exchange};
-use crate::look::all_gone;
+use crate::http::{PendingReply, Reply, send_raw};
+use crate::observe::until_gone;
 use crate::test_gateway::TestGateway;
 
 const ME: &str = "cookie: trunkline_chat=0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f";
@@ -13,20 +13,20 @@ fn gateway(script: &str) -> TestGateway {
     TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).args(&["--grace", "500ms"]).start()
 }
 
-fn post(gateway: &TestGateway, path: &str, body: &Value) -> Exchange {
+fn post(gateway: &TestGateway, path: &str, body: &Value) -> PendingReply {
     let (address, body) = (gateway.address(), body.to_string());
     let head = format!("POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{ME}\r\n");
-    exchange(address, &format!("{head}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()))
+    send_raw(address, &format!("{head}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len()))
 }
 
-fn say(gateway: &TestGateway, message: &str) -> Exchange {
+fn say(gateway: &TestGateway, message: &str) -> PendingReply {
     post(gateway, "/chat", &json!({"message": message, "model": "m"}))
 }
 
 fn shown(gateway: &TestGateway) -> Value {
     let address = gateway.address();
     let request = format!("GET /chat HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{ME}\r\n\r\n");
-    exchange(address, &request).finish().json()
+    send_raw(address, &request).finish().json()
 }
 
 fn names(reply: &Reply) -> Vec<&str> {
@@ -56,16 +56,16 @@ fn whoever_stops_or_hangs_up_stops_the_cli() {
     for stop in [true, false] {
         let gateway = gateway(script);
         let mut talk = say(&gateway, "work");
-        talk.until("half");
-        let family = ["pid", "tool"].map(|name| gateway.told_pid(name));
+        talk.read_until("half");
+        let family = ["pid", "tool"].map(|name| gateway.wait_for_pid(name));
         if stop {
             assert_eq!(post(&gateway, "/stop", &json!({})).finish().json(), json!({"status": "ok"}));
             assert!(talk.finish().body.ends_with("event: done\ndata: {\"interrupted\":true}\n\n"));
         } else {
             drop(talk);
         }
-        all_gone(&family);
-        crate::look::until("the answer is over", || shown(&gateway)["running"] == false);
+        until_gone(&family);
+        crate::observe::until("the answer is over", || shown(&gateway)["running"] == false);
         assert_eq!(shown(&gateway)["items"][2]["type"], "interrupted");
     }
 }
@@ -79,10 +79,10 @@ fn a_conversation_outlives_a_killed_gateway() {
         let mut files = std::fs::read_dir(&folder).into_iter().flatten().flatten();
         files.any(|file| std::fs::read_to_string(file.path()).is_ok_and(|text| text.contains("done")))
     };
-    crate::look::until("it is on disk", is_kept);
+    crate::observe::until("it is on disk", is_kept);
     let before = shown(&gateway);
     gateway.signal(Signal::KILL);
-    gateway.ended();
+    gateway.wait_for_exit();
     gateway.restart();
     assert_eq!(shown(&gateway), before);
 }
@@ -99,5 +99,5 @@ fn a_cli_that_is_not_there_is_told_in_the_stream() {
     assert!(reply.body.contains("\"code\":\"not_found\""), "{reply:?}");
     assert_eq!(shown(&gateway)["items"][1]["code"], "not_found");
     post(&gateway, "/chat", &json!({"message": "again", "model": "there"})).finish();
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nagain", "what nobody heard was not said");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nagain", "what nobody heard was not said");
 }

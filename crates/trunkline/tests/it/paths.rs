@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::database::Database;
-use crate::look::until;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 const CODEX: &str = "note \"$@\"; replay codex/reasoning";
@@ -31,7 +31,7 @@ fn sessions_of_a_folder_are_listed_however_its_path_is_written() {
     for spelling in SPELLINGS {
         let gateway = gateway(spelling);
         gateway.chat("hi").send().content();
-        let worked_in = PathBuf::from(gateway.noted("codex.cwd").trim()).canonicalize().unwrap();
+        let worked_in = PathBuf::from(gateway.read_note("codex.cwd").trim()).canonicalize().unwrap();
         assert_eq!(worked_in, gateway.repo().canonicalize().unwrap(), "{spelling}");
         until(&format!("the session is listed: {spelling}"), || listed(&gateway) == 1);
     }
@@ -55,7 +55,7 @@ fn session_of_an_earlier_version_is_known_when_its_path_has_dots() {
     let mut gateway = gateway("../repo");
     let id = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
     gateway.signal(rustix::process::Signal::TERM);
-    gateway.ended();
+    gateway.wait_for_exit();
     let spelled = "UPDATE sessions SET repo = replace(repo, '/repo', '/config/../repo')";
     Database::open(&gateway.path("state/trunkline.db")).run(spelled);
     gateway.restart();

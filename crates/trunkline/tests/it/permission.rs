@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::look::until;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 /// Asks for a shell with each turn. Refused, it goes on if the turn says so, and else ends its turn, as Qwen Code does.
@@ -49,7 +49,7 @@ fn ready(gateway: &TestGateway) {
 fn a_refused_permission_lets_the_turn_go_on() {
     let line = gateway();
     assert_eq!(line.chat("persist").send().content(), "Done without it.");
-    let reply: Value = serde_json::from_str(&line.noted("reply")).unwrap();
+    let reply: Value = serde_json::from_str(&line.read_note("reply")).unwrap();
     assert_eq!(reply["result"]["outcome"], json!({"outcome": "selected", "optionId": "cancel"}));
 }
 

@@ -16,9 +16,14 @@ fn agents_md_stands_above_the_task() {
         .file("AGENTS.md", "Always answer PONG.\n")
         .model("codex-repo", json!({"driver": "codex", "agentFile": "AGENTS.md"}))
         .start();
-    gateway.chat("Extract data").after("system", "You are terse.").after("user", "From the report:").send().content();
+    gateway
+        .chat("Extract data")
+        .preceded_by("system", "You are terse.")
+        .preceded_by("user", "From the report:")
+        .send()
+        .content();
     assert_eq!(
-        gateway.noted("codex.stdin"),
+        gateway.read_note("codex.stdin"),
         "Always answer PONG.\n\n--- USER TASK ---\nYou are terse.\n\nFrom the report:\n\nExtract data"
     );
 }
@@ -31,16 +36,16 @@ fn agents_md_is_left_to_the_cli_when_it_reads_it_by_itself_and_none_is_named() {
         .file("AGENTS.md", "Always answer PONG.\n")
         .start();
     gateway.chat("Extract data").send().content();
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nExtract data");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nExtract data");
     gateway.chat("Extract data").model("gemini-repo").send().content();
-    assert_eq!(gateway.noted("gemini.stdin"), "Always answer PONG.\n\n--- USER TASK ---\nExtract data");
+    assert_eq!(gateway.read_note("gemini.stdin"), "Always answer PONG.\n\n--- USER TASK ---\nExtract data");
 }
 
 #[test]
 fn without_agents_md_the_prompt_begins_at_the_task() {
     let gateway = codex().start();
     gateway.chat("Extract data").send().content();
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nExtract data");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nExtract data");
 }
 
 #[test]
@@ -68,8 +73,11 @@ fn case_32_an_agent_file_that_leads_out_of_the_repository_is_refused() {
 #[test]
 fn a_conversation_is_labelled() {
     let gateway = codex().start();
-    gateway.chat("and 3+3?").after("user", "2+2?").after("assistant", "4").send().content();
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\n[User]\n2+2?\n\n[Assistant]\n4\n\n[User]\nand 3+3?");
+    gateway.chat("and 3+3?").preceded_by("user", "2+2?").preceded_by("assistant", "4").send().content();
+    assert_eq!(
+        gateway.read_note("codex.stdin"),
+        "--- USER TASK ---\n[User]\n2+2?\n\n[Assistant]\n4\n\n[User]\nand 3+3?"
+    );
 }
 
 #[test]
@@ -78,7 +86,7 @@ fn a_prompt_of_a_megabyte_arrives_whole() {
     let text: String = (0..).map(|number| format!("{number} 你好\n")).take(100_000).collect();
     assert!(text.len() > 1_000_000);
     gateway.chat(&text).send().content();
-    assert!(gateway.noted("codex.stdin") == format!("--- USER TASK ---\n{text}"), "not what was sent");
+    assert!(gateway.read_note("codex.stdin") == format!("--- USER TASK ---\n{text}"), "not what was sent");
 }
 
 #[test]
@@ -86,7 +94,7 @@ fn case_49_a_prompt_that_looks_like_a_flag_is_text() {
     let line =
         codex().cli("ax-glm", "note \"$@\"; replay ax/glm_prompt").model("glm", json!({"driver": "ax-glm"})).start();
     line.chat("--help").send().content();
-    assert_eq!(line.noted("codex.stdin"), "--- USER TASK ---\n--help");
+    assert_eq!(line.read_note("codex.stdin"), "--- USER TASK ---\n--help");
     line.chat("--help").model("glm").send().content();
     assert_eq!(line.argv("ax-glm"), ["--prompt", "\n--- USER TASK ---\n--help"]);
 }
@@ -98,7 +106,7 @@ fn case_49_commands_and_files_in_a_message_are_text_to_gemini() {
         .model("gemini", json!({"driver": "gemini"}))
         .start();
     gateway.chat("/init @/etc/passwd").send().content();
-    assert_eq!(gateway.noted("gemini.stdin"), "--- USER TASK ---\n/init \\@/etc/passwd");
+    assert_eq!(gateway.read_note("gemini.stdin"), "--- USER TASK ---\n/init \\@/etc/passwd");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::look::{all_gone, until};
+use crate::observe::{until, until_gone};
 use crate::test_gateway::TestGateway;
 
 /// A gateway with one provider, `p`, that runs this script.
@@ -26,9 +26,9 @@ fn the_request_has_every_field_that_was_sent_and_no_other() {
     gateway
         .chat("What is 2+2?")
         .model("p")
-        .after("system", "You are terse.")
-        .after("user", "Hi")
-        .after("assistant", "Hello")
+        .preceded_by("system", "You are terse.")
+        .preceded_by("user", "Hi")
+        .preceded_by("assistant", "Hello")
         .with("max_tokens", 0)
         .with("temperature", 0)
         .with("top_p", json!(0.9))
@@ -36,7 +36,7 @@ fn the_request_has_every_field_that_was_sent_and_no_other() {
         .with("metadata", json!({"task_id": "abc"}))
         .send()
         .content();
-    let sent: Value = serde_json::from_str(&gateway.noted("p.stdin")).unwrap();
+    let sent: Value = serde_json::from_str(&gateway.read_note("p.stdin")).unwrap();
     let expected = json!({
         "prompt": "What is 2+2?", "system_prompt": "You are terse.",
         "max_tokens": 0, "temperature": 0, "top_p": 0.9, "tools": tools,
@@ -46,7 +46,7 @@ fn the_request_has_every_field_that_was_sent_and_no_other() {
     assert_eq!(sent, expected);
     assert_eq!(gateway.argv("p"), ["--mine", "generate"]);
     gateway.chat("hi").model("p/qwen3:8b").streamed().send();
-    let sent: Value = serde_json::from_str(&gateway.noted("p.stdin")).unwrap();
+    let sent: Value = serde_json::from_str(&gateway.read_note("p.stdin")).unwrap();
     assert_eq!(sent, json!({"prompt": "hi", "config": {"model": "qwen3:8b", "think": false}}));
     assert_eq!(gateway.argv("p"), ["--mine", "stream"]);
 }
@@ -73,8 +73,8 @@ fn pieces_come_as_they_are_printed() {
                   printf '{\"content\":\"one two\",\"delta\":\" two\",\"done\":true}\\n'";
     let gateway = provider(script, "");
     let mut stream = gateway.chat("hi").model("p").streamed().open();
-    stream.until("\"content\":\"one\"");
-    gateway.tell("go");
+    stream.read_until("\"content\":\"one\"");
+    gateway.leave_note("go");
     assert_eq!(stream.finish().streamed_text(), "one two");
 }
 
@@ -112,14 +112,14 @@ fn its_time_is_limited() {
     let gateway = provider("cat >/dev/null; tell pid $$; hang", ", timeout: 200ms");
     let error = gateway.chat("hi").model("p").send().error(504);
     assert_eq!((&error["code"], &error["detail"]), (&json!("timeout"), &json!("Query timed out")));
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
 }
 
 #[test]
 fn one_that_stays_after_its_answer_does_not_hold_it_back_for_ever() {
     let gateway = provider("cat >/dev/null; answers \"$1\" done; tell pid $$; hang", "");
     assert_eq!(gateway.chat("hi").model("p").send().content(), "done");
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
 }
 
 #[test]
@@ -155,11 +155,11 @@ fn a_model_of_models_json_may_have_one_as_its_driver() {
         .file("AGENTS.md", "Always answer PONG.\n")
         .start();
     assert_eq!(gateway.chat("hi").send().content(), "done");
-    let sent: Value = serde_json::from_str(&gateway.noted("p.stdin")).unwrap();
+    let sent: Value = serde_json::from_str(&gateway.read_note("p.stdin")).unwrap();
     let expected = json!({"prompt": "hi", "system_prompt": "Always answer PONG.\n\nHouse rules.",
         "config": {"model": "llama"}});
     assert_eq!(sent, expected);
-    assert_eq!(gateway.noted("p.cwd").trim_end(), gateway.repo().display().to_string());
+    assert_eq!(gateway.read_note("p.cwd").trim_end(), gateway.repo().display().to_string());
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn an_executable_that_only_generates_is_streamed_as_one_delta() {
         assert_eq!((reply.streamed_text().as_str(), reply.is_done()), ("done", true), "{refusal}: {}", reply.body);
         let last = reply.frames().pop().unwrap();
         assert_eq!(last["trunkline"]["attempts"].as_array().map(Vec::len), Some(1), "{last}");
-        assert_eq!(gateway.noted("p.runs").lines().count(), 2, "{refusal}");
+        assert_eq!(gateway.read_note("p.runs").lines().count(), 2, "{refusal}");
     }
 }
 
@@ -205,7 +205,7 @@ fn an_executable_is_not_run_again_when_its_stream_failed_for_another_reason() {
         let gateway = provider(&format!("cat >/dev/null; counted >/dev/null; {failure}"), "");
         let reply = gateway.chat("hi").model("p").streamed().send();
         assert!(!reply.is_done(), "{}", reply.body);
-        assert_eq!(gateway.noted("p.runs").lines().count(), 1, "{failure}");
+        assert_eq!(gateway.read_note("p.runs").lines().count(), 1, "{failure}");
     }
 }
 

@@ -9,8 +9,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 use trunkline_core::failure::{Category, classify, retry_after};
 
-use crate::look::all_gone;
-use crate::test_gateway::{Ran, TestGateway, which};
+use crate::observe::until_gone;
+use crate::test_gateway::{CommandOutput, TestGateway, which};
 
 /// A provider that keeps every rule; the tests break them one by one.
 const GOOD: &str = r#"#!/bin/sh
@@ -36,7 +36,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 /// Checks a provider made of `script`.
-fn check(gateway: &TestGateway, script: &str, args: &[&str]) -> Ran {
+fn check(gateway: &TestGateway, script: &str, args: &[&str]) -> CommandOutput {
     let program = gateway.path("provider");
     gateway.write_program(&program, script);
     gateway.run(&[&["provider", "check", program.to_str().unwrap()], args].concat())
@@ -59,7 +59,7 @@ fn about<'a>(report: &'a str, case: &str) -> Vec<&'a str> {
 
 /// Fails the test unless the case has this verdict and the report these words about it.
 #[track_caller]
-fn says(ran: &Ran, case: &str, verdict: &str, words: &[&str]) {
+fn says(ran: &CommandOutput, case: &str, verdict: &str, words: &[&str]) {
     let lines = about(&ran.stdout, case);
     assert!(lines[0].starts_with(verdict), "{case} should be {verdict}:\n{}", ran.stdout);
     for word in words {
@@ -308,7 +308,7 @@ fn arguments_and_model_are_passed_on() {
         ["first", "--second", "no-such-command"],
         "the last case is the unknown command"
     );
-    let request: Value = serde_json::from_str(&gateway.noted("provider.stdin")).unwrap();
+    let request: Value = serde_json::from_str(&gateway.read_note("provider.stdin")).unwrap();
     assert_eq!(request["config"]["model"], "m7");
 }
 
@@ -340,6 +340,6 @@ fn what_cannot_be_started_is_said_and_how_to_mend_it() {
 fn it_can_be_interrupted_and_leaves_nothing_behind() {
     let gateway = TestGateway::new().cli("provider", "tell pid $$; hang");
     let program = gateway.path("bin/provider");
-    gateway.interrupted(&["provider", "check", program.to_str().unwrap()], "pid", Signal::INT).exits(130);
-    all_gone(&[gateway.told_pid("pid")]);
+    gateway.signalled_after_note(&["provider", "check", program.to_str().unwrap()], "pid", Signal::INT).exits(130);
+    until_gone(&[gateway.wait_for_pid("pid")]);
 }

@@ -17,8 +17,8 @@ fn a_model_has_its_driver_its_repository_and_its_agent_file() {
     let check = gateway.run(&["check", "codex-repoX"]).exits(0).stdout;
     assert!(check.contains("\ncodex-repoX\n") && check.contains(&format!("  cwd     {repo}\n")), "{check}");
     gateway.chat("hi").model("codex-repoX").send().content();
-    assert_eq!(gateway.noted("codex.stdin"), "Be brief.\n\n--- USER TASK ---\nhi");
-    assert_eq!(gateway.noted("codex.cwd").trim_end(), repo);
+    assert_eq!(gateway.read_note("codex.stdin"), "Be brief.\n\n--- USER TASK ---\nhi");
+    assert_eq!(gateway.read_note("codex.cwd").trim_end(), repo);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::discord::Bridge;
 use crate::fake_discord::{CHANNEL, Discord, TOKEN, mention};
-use crate::look::all_gone;
+use crate::observe::until_gone;
 use crate::test_gateway::TestGateway;
 
 const UUID: &str = "5e551011-0000-4000-8000-000000000001";
@@ -89,13 +89,14 @@ fn called(name: &str, env: &[(&str, &str)]) -> Called {
         let answer = discord.answered(asked, &format!("answer {turn}"));
         assert_eq!(answer.content, format!("answer {turn}"), "{name}");
     }
-    let argv = |turn: u8| gateway.noted(&format!("argv.{turn}")).split_terminator('\0').map(str::to_owned).collect();
+    let argv =
+        |turn: u8| gateway.read_note(&format!("argv.{turn}")).split_terminator('\0').map(str::to_owned).collect();
     Called {
         first: argv(1),
         second: argv(2),
-        stdin: gateway.noted(&format!("{name}.stdin")),
+        stdin: gateway.read_note(&format!("{name}.stdin")),
         repo: gateway.repo().display().to_string(),
-        system: if name == "claude" { gateway.noted("system") } else { String::new() },
+        system: if name == "claude" { gateway.read_note("system") } else { String::new() },
     }
 }
 
@@ -260,7 +261,7 @@ fn r8_3_a_query_that_takes_too_long_is_ended_and_told_so() {
         let told = discord.answered(asked, "failed");
         let first = told.content.lines().next().unwrap();
         assert_eq!(first, format!("⚠️ {} failed: Query timed out", cli.name));
-        all_gone(&[gateway.told_pid("hanging")]);
+        until_gone(&[gateway.wait_for_pid("hanging")]);
     }
     let entry = serde_json::json!({"driver": "claude", "timeout": "1s"});
     let gateway =
@@ -270,7 +271,7 @@ fn r8_3_a_query_that_takes_too_long_is_ended_and_told_so() {
     let asked = discord.say(CHANNEL, &mention("hi"));
     let told = discord.answered(asked, "failed");
     assert_eq!(told.content.lines().next(), Some("⚠️ m failed: Query timed out"));
-    all_gone(&[gateway.told_pid("hanging")]);
+    until_gone(&[gateway.wait_for_pid("hanging")]);
 }
 
 /// What was done unseen is not done again: neither by the same CLI nor by another.
@@ -283,7 +284,7 @@ fn a_whole_turn_that_failed_is_not_tried_again() {
     let asked = discord.say(CHANNEL, &mention("hi"));
     let told = discord.answered(asked, "claude failed: API Error: 529");
     assert!(told.content.contains("it was not tried again"), "{told:?}");
-    assert_eq!(gateway.noted("claude.runs").lines().count(), 1);
+    assert_eq!(gateway.read_note("claude.runs").lines().count(), 1);
 }
 
 /// One that says that it does not know the session has done nothing, and is told everything.
@@ -302,7 +303,7 @@ fn a_whole_turn_whose_session_is_forgotten_begins_anew() {
         let asked = discord.say(CHANNEL, &mention(said));
         discord.answered(asked, answer);
     }
-    let told = gateway.noted("claude.stdin");
+    let told = gateway.read_note("claude.stdin");
     assert!(told.contains("one") && told.contains("answer 1") && told.contains("two"), "{told}");
     assert!(!gateway.argv("claude").iter().any(|arg| arg == "--resume"));
 }

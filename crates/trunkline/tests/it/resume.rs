@@ -26,7 +26,7 @@ fn gateway(cli: &str, script: &str) -> TestGateway {
 }
 
 fn runs(gateway: &TestGateway, cli: &str) -> usize {
-    gateway.noted(&format!("{cli}.runs")).lines().count()
+    gateway.read_note(&format!("{cli}.runs")).lines().count()
 }
 
 /// Begins a session; its name.
@@ -36,7 +36,7 @@ fn begun(gateway: &TestGateway) -> String {
 
 /// Fails a turn of the session, and at once sends another; what is said of the session then.
 fn after_a_failure(gateway: &TestGateway, id: &str) -> Value {
-    gateway.tell("fail");
+    gateway.leave_note("fail");
     gateway.chat("hi").model("m").header("x-trunkline-session", id).send().error(500);
     fs::remove_file(gateway.path("seen/fail")).unwrap();
     gateway.chat("who is it?").model("m").header("x-trunkline-session", id).send().json()["trunkline"]["session"].take()
@@ -74,9 +74,9 @@ fn continues_the_session_at_once_when_the_turn_before_was_given_up() {
             gateway(cli, &format!("note \"$@\"; [ -e \"$seen/fail\" ] && {{ tell pid $$; hang; }}; replay {answers}"));
         let id = begun(&line);
         for _ in 0..3 {
-            line.tell("fail");
+            line.leave_note("fail");
             let given_up = line.chat("hi").model("m").header("x-trunkline-session", &id).open();
-            line.told("pid");
+            line.wait_for_note("pid");
             drop(given_up);
             for note in ["fail", "pid"] {
                 fs::remove_file(line.path("seen").join(note)).unwrap();

@@ -59,7 +59,7 @@ fn an_answer_although_the_first_is_limited_the_second_is_not_there_and_the_third
     let reply = gateway.chat("hi").model("auto:codegen").send();
     assert_eq!((reply.content().as_str(), attempts(&reply.json())), ("done", expected.clone()));
     assert_eq!(header(&reply), (Some("good"), Some("6")));
-    assert!(gateway.noted("good.stdin").contains("\"model\":\"d\""));
+    assert!(gateway.read_note("good.stdin").contains("\"model\":\"d\""));
     let streamed = gateway.chat("hi").model("auto:codegen").streamed().send();
     assert_eq!((streamed.streamed_text().as_str(), streamed.is_done()), ("done", true));
     assert_eq!(header(&streamed), (Some("good"), Some("6")));
@@ -124,7 +124,7 @@ fn each_category_is_tried_again_passed_on_or_ends_as_its_policy_says() {
             assert_eq!(reply.error(status)["code"], category);
         }
         assert_eq!(attempts(&reply.json()), expected, "{category}");
-        assert_eq!(gateway.noted(&format!("{bad}.runs")).lines().count(), tries, "{category}");
+        assert_eq!(gateway.read_note(&format!("{bad}.runs")).lines().count(), tries, "{category}");
         // Alone.
         let reply = gateway.chat("hi").model(&bad).send();
         assert_eq!(reply.error(status)["code"], category);
@@ -187,7 +187,7 @@ fn a_cli_that_keeps_trying_is_not_waited_for_while_another_could_answer() {
         (reply.content().as_str(), attempts(&reply.json())),
         ("done", pairs(&[("claude", "rate_limit"), ("codex", "ok")]))
     );
-    assert_eq!(gateway.noted("claude.runs").lines().count(), 1, "it has tried again itself");
+    assert_eq!(gateway.read_note("claude.runs").lines().count(), 1, "it has tried again itself");
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn session_of_the_body_is_ignored_when_model_keeps_no_sessions() {
     let ask = || gateway.chat("hi").model("up");
     let own = ask().with("metadata", json!({"session_id": "my own id", "chat": "c"})).send();
     assert_eq!((own.content().as_str(), &own.json()["trunkline"]["session_id"]), ("done", &json!(null)));
-    assert!(gateway.noted("up.stdin").contains("my own id"), "it is the provider's to know");
+    assert!(gateway.read_note("up.stdin").contains("my own id"), "it is the provider's to know");
     ask().with("session_id", "s-1").send().content();
     ask().with("metadata", json!({"session_id": 7})).send().content();
     let explicit = ask().header("x-trunkline-session", "s-1").send().error(400);

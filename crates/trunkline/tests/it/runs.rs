@@ -4,8 +4,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::http::{Exchange, Reply, exchange};
-use crate::look::{all_gone, exists, until};
+use crate::http::{PendingReply, Reply, send_raw};
+use crate::observe::{exists, until, until_gone};
 use crate::test_gateway::TestGateway;
 
 /// Says one thing, waits for the test, and says another.
@@ -15,9 +15,9 @@ fn gateway(script: &str) -> TestGateway {
     TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).args(&["--grace", "500ms"])
 }
 
-fn ask(gateway: &TestGateway, method: &str, path: &str, headers: &str) -> Exchange {
+fn ask(gateway: &TestGateway, method: &str, path: &str, headers: &str) -> PendingReply {
     let address = gateway.address();
-    exchange(address, &format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n"))
+    send_raw(address, &format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n"))
 }
 
 fn runs(gateway: &TestGateway, query: &str) -> Vec<Value> {
@@ -91,14 +91,14 @@ fn a_run_has_a_row_and_events_that_can_be_read_from_any_place() {
 fn whoever_looks_on_sees_what_was_and_what_comes() {
     let gateway = gateway(SLOW).start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
+    stream.read_until("one");
     let run = in_state(&gateway, "running");
     let path = format!("/v1/runs/{}/events", id(&run));
     let mut early = ask(&gateway, "GET", &path, "");
-    early.until("one");
+    early.read_until("one");
     let left = ask(&gateway, "GET", &path, "");
     drop(left);
-    gateway.tell("go");
+    gateway.leave_note("go");
     let early = events(&early.finish());
     assert_eq!(text(&early), "one\n\ntwo");
     assert_eq!(stream.finish().streamed_text(), "one\n\ntwo");
@@ -154,8 +154,8 @@ fn case_36_a_run_is_its_owners() {
 fn a_run_can_be_stopped_by_its_name_and_nothing_of_it_is_left() {
     let gateway = gateway("sleep 1000 & tell tool $!; tell pid $$; codex_says one; wait").start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
-    let family = ["pid", "tool"].map(|name| gateway.told_pid(name));
+    stream.read_until("one");
+    let family = ["pid", "tool"].map(|name| gateway.wait_for_pid(name));
     let run = in_state(&gateway, "running");
     let path = format!("/v1/runs/{}", id(&run));
     let stopped = ask(&gateway, "DELETE", &path, "").finish();
@@ -172,7 +172,7 @@ fn a_run_can_be_stopped_by_its_name_and_nothing_of_it_is_left() {
 fn a_run_that_waits_can_be_stopped_and_one_that_is_over_cannot() {
     let gateway = gateway(SLOW).args(&["--max-runs", "1"]).start();
     let first = gateway.chat("first").open();
-    gateway.told("pid");
+    gateway.wait_for_note("pid");
     let second = gateway.chat("second").open();
     let waiting = {
         until("one waits", || runs(&gateway, "?state=queued").len() == 1);
@@ -182,7 +182,7 @@ fn a_run_that_waits_can_be_stopped_and_one_that_is_over_cannot() {
     let stopped = ask(&gateway, "DELETE", &format!("/v1/runs/{}", id(&waiting)), "").finish();
     assert_eq!(stopped.json()["state"], "cancelled");
     assert_eq!(second.finish().error(500)["code"], "cancelled");
-    gateway.tell("go");
+    gateway.leave_note("go");
     let run = first.finish().header("x-trunkline-run").unwrap().to_owned();
     until("it is over", || gateway.get(&format!("/v1/runs/{run}")).json()["state"] == "finished");
     let refused = ask(&gateway, "DELETE", &format!("/v1/runs/{run}"), "").finish();
@@ -193,9 +193,9 @@ fn a_run_that_waits_can_be_stopped_and_one_that_is_over_cannot() {
 fn case_01_a_client_that_hangs_up_cancels_its_run_and_the_row_says_so() {
     let gateway = gateway(SLOW).start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
+    stream.read_until("one");
     drop(stream);
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
     let run = in_state(&gateway, "cancelled");
     let all = events(&gateway.get(&format!("/v1/runs/{}/events", id(&run))));
     assert_eq!((text(&all).as_str(), &all.last().unwrap().1["category"]), ("one", &json!("cancelled")));
@@ -217,12 +217,12 @@ fn a_detached_run_goes_on_without_its_client_and_its_answer_waits() {
             _ => ask,
         };
         let mut stream = ask.open();
-        stream.until("one");
+        stream.read_until("one");
         drop(stream);
         let run = in_state(&gateway, "running");
         assert_eq!(run["detached"], true, "{way}");
-        assert!(exists(gateway.told_pid("pid")));
-        gateway.tell("go");
+        assert!(exists(gateway.wait_for_pid("pid")));
+        gateway.leave_note("go");
         let run = in_state(&gateway, "finished");
         assert_eq!(text(&events(&gateway.get(&format!("/v1/runs/{}/events", id(&run))))), "one\n\ntwo");
     }
@@ -235,7 +235,7 @@ fn a_detached_run_goes_on_without_its_client_and_its_answer_waits() {
 #[test]
 fn a_detached_run_whose_client_stays_is_answered_like_any_other() {
     let gateway = gateway("codex_answers 'Hi.'").start();
-    let detached = |ask: crate::http::Ask| ask.header("x-trunkline-on-disconnect", "detach").send();
+    let detached = |ask: crate::http::RequestBuilder| ask.header("x-trunkline-on-disconnect", "detach").send();
     let whole = detached(gateway.chat("hi"));
     assert_eq!(whole.content(), "Hi.");
     assert_eq!(whole.header("x-trunkline-provider"), Some("codex"));
@@ -253,11 +253,11 @@ fn a_drain_waits_for_detached_runs_and_then_stops_them() {
             .args(&["--drain", "300ms"])
             .start();
     let mut stream = line.chat("hi").streamed().header("x-trunkline-on-disconnect", "detach").open();
-    stream.until("one");
+    stream.read_until("one");
     drop(stream);
     line.signal(Signal::TERM);
-    assert_eq!(line.ended(), Some(0));
-    all_gone(&[line.told_pid("pid")]);
+    assert_eq!(line.wait_for_exit(), Some(0));
+    until_gone(&[line.wait_for_pid("pid")]);
     line.restart();
     assert_eq!(only(&line)["state"], "cancelled");
 }
@@ -267,11 +267,11 @@ fn case_16_a_repeated_request_is_one_run() {
     let mut line = gateway(SLOW).start();
     let ask = |line: &TestGateway| line.chat("hi").header("idempotency-key", "k-1");
     let first = ask(&line).open();
-    line.told("pid");
+    line.wait_for_note("pid");
     let second = ask(&line).open();
     let other = line.chat("something else").header("idempotency-key", "k-1").send();
     assert_eq!(other.error(422)["code"], "idempotency_key_reused");
-    line.tell("go");
+    line.leave_note("go");
     let (first, second) = (first.finish(), second.finish());
     assert_eq!((first.content(), first.header("idempotent-replayed")), ("two".into(), None));
     assert_eq!((first.json(), second.header("idempotent-replayed")), (second.json(), Some("true")));
@@ -280,7 +280,7 @@ fn case_16_a_repeated_request_is_one_run() {
     line.restart();
     let again = ask(&line).send();
     assert_eq!((again.json(), again.header("idempotent-replayed")), (first.json(), Some("true")));
-    assert_eq!(line.noted("codex.runs").lines().count(), 1, "it ran once");
+    assert_eq!(line.read_note("codex.runs").lines().count(), 1, "it ran once");
     line.chat("hi").header("idempotency-key", &"k".repeat(256)).send().error(400);
 }
 
@@ -299,13 +299,13 @@ fn whoever_joins_keeps_a_run_alive_that_its_first_client_left() {
     let gateway = gateway(SLOW).start();
     let ask = || gateway.chat("hi").streamed().header("idempotency-key", "k");
     let mut first = ask().open();
-    first.until("one");
+    first.read_until("one");
     let mut second = ask().open();
-    second.until("one");
+    second.read_until("one");
     drop(first);
-    gateway.tell("go");
+    gateway.leave_note("go");
     assert_eq!(second.finish().streamed_text(), "one\n\ntwo");
-    assert_eq!(gateway.noted("codex.runs").lines().count(), 1);
+    assert_eq!(gateway.read_note("codex.runs").lines().count(), 1);
 }
 
 #[test]
@@ -313,11 +313,11 @@ fn a_run_that_everybody_left_is_stopped_and_its_key_is_free() {
     let gateway = gateway(SLOW).start();
     let ask = || gateway.chat("hi").streamed().header("idempotency-key", "k");
     let mut first = ask().open();
-    first.until("one");
+    first.read_until("one");
     drop(first);
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
     until("it is cancelled", || runs(&gateway, "?state=cancelled").len() == 1);
-    gateway.tell("go");
+    gateway.leave_note("go");
     until("a repetition runs again", || {
         let reply = ask().send();
         reply.is_done() && reply.header("idempotent-replayed").is_none()
@@ -334,7 +334,7 @@ fn two_at_the_same_instant_are_one_run() {
     });
     assert!(replies.iter().all(|reply| reply.json() == replies[0].json()), "{replies:?}");
     assert_eq!(replies.iter().filter(|reply| reply.header("idempotent-replayed").is_none()).count(), 1);
-    assert_eq!(gateway.noted("codex.runs").lines().count(), 1);
+    assert_eq!(gateway.read_note("codex.runs").lines().count(), 1);
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn case_04_a_run_whose_client_does_not_read_is_stopped_all_the_same() {
         while :; do codex_says \"$line\"; done";
     let gateway = TestGateway::new().cli("codex", flood).model("m", json!({"driver": "codex"})).start();
     let mut deaf = gateway.chat("hi").streamed().open();
-    deaf.until("x-trunkline-run: ");
+    deaf.read_until("x-trunkline-run: ");
     let full = || {
         let log =
             fs::read_dir(gateway.path("state/runs")).unwrap().map(|folder| folder.unwrap().path()).next().unwrap();
@@ -371,5 +371,5 @@ fn case_04_a_run_whose_client_does_not_read_is_stopped_all_the_same() {
     let run = gateway.get("/v1/runs").json()["data"][0]["id"].as_str().unwrap().to_owned();
     let stopped = ask(&gateway, "DELETE", &format!("/v1/runs/{run}"), "").finish();
     assert_eq!((stopped.status, &stopped.json()["state"]), (200, &json!("cancelled")), "{stopped:?}");
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
 }

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::look::{all_gone, exists, until};
+use crate::observe::{exists, until, until_gone};
 use crate::test_gateway::TestGateway;
 
 const SLOW: &str = "tell pid $$; codex_says one; await go; codex_answers two";
@@ -52,12 +52,12 @@ fn what_ran_is_listed_and_shown_without_a_gateway() {
 fn a_task_is_left_to_the_gateway_and_come_back_to() {
     let gateway = gateway(SLOW).args(&["--grace", "500ms"]).start();
     let id = gateway.run(&["run", "--detach", "-m", "m", "take your time"]).exits(0).stdout.trim().to_owned();
-    gateway.told("pid");
+    gateway.wait_for_note("pid");
     // Whoever has seen enough leaves it running.
-    let left = gateway.interrupted_after(&["run", "--attach", &id], "one", Signal::INT).exits(0);
+    let left = gateway.signalled_after_output(&["run", "--attach", &id], "one", Signal::INT).exits(0);
     assert!(left.stderr.contains("it goes on"), "{left:?}");
-    assert!(exists(gateway.told_pid("pid")));
-    gateway.tell("go");
+    assert!(exists(gateway.wait_for_pid("pid")));
+    gateway.leave_note("go");
     assert_eq!(gateway.run(&["run", "--attach", &id]).exits(0).stdout, "one\n\ntwo\n");
     let unknown = gateway.run(&["run", "--detach", "-m", "mm", "x"]).exits(1).stderr;
     assert!(unknown.contains("Unknown model (did you mean: m?)"), "{unknown}");
@@ -67,10 +67,10 @@ fn a_task_is_left_to_the_gateway_and_come_back_to() {
 fn a_run_is_stopped_from_the_terminal() {
     let gateway = gateway("tell pid $$; codex_says one; hang").args(&["--grace", "500ms"]).start();
     let id = gateway.run(&["run", "--detach", "-m", "m", "never ends"]).exits(0).stdout.trim().to_owned();
-    let pid = gateway.told_pid("pid");
+    let pid = gateway.wait_for_pid("pid");
     until("it is known", || gateway.run(&["runs", "--status", "running"]).stdout.contains("never ends"));
     gateway.run(&["runs", "cancel", &id]).exits(0);
-    all_gone(&[pid]);
+    until_gone(&[pid]);
     assert!(gateway.run(&["runs", "show", &id]).exits(0).stdout.contains("cancelled"));
     // What it said stays.
     let told = gateway.run(&["run", "--attach", &id]).exits(4);

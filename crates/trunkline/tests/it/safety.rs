@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::http::exchange;
+use crate::http::send_raw;
 use crate::test_gateway::TestGateway;
 
 fn codex() -> TestGateway {
@@ -40,14 +40,14 @@ fn an_agent_cannot_look_into_the_gateway_or_its_keeper() {
     let gateway = TestGateway::new().cli("codex", CURIOUS).model("m", json!({"driver": "codex"})).unprivileged();
     let gateway = gateway.env("XAI_API_KEY", "a key that is none of its business").start();
     assert_eq!(gateway.chat("hi").send().content(), "done");
-    let (others, refused) = (gateway.noted("others"), gateway.noted("refused"));
+    let (others, refused) = (gateway.read_note("others"), gateway.read_note("refused"));
     assert!(
         others.trim_end().ends_with(&format!(" {}", gateway.gateway_pid())),
         "it looked at the right ones: {others}"
     );
     assert_eq!(refused.matches("Permission denied").count(), 10, "{refused}");
-    assert_eq!(gateway.noted("found"), "");
-    assert!(!gateway.noted("own").is_empty(), "what is its own it may read");
+    assert_eq!(gateway.read_note("found"), "");
+    assert!(!gateway.read_note("own").is_empty(), "what is its own it may read");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn case_25_case_26_other_hosts_and_other_sites_are_refused() {
     assert_eq!(page.error(403)["code"], "forbidden_origin");
     let form = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
                 content-type: text/plain\r\ncontent-length: 2\r\n\r\n{}";
-    exchange(gateway.address(), form).finish().error(415);
+    send_raw(gateway.address(), form).finish().error(415);
     assert!(!gateway.path("seen/codex.argv").exists());
     gateway.chat("hi").header("host", "localhost").send().content();
 }
@@ -109,7 +109,7 @@ impl TestGateway {
 }
 
 fn environment(gateway: &TestGateway) -> BTreeMap<String, String> {
-    let noted = gateway.noted("codex.env");
+    let noted = gateway.read_note("codex.env");
     noted.lines().filter_map(|variable| variable.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
 }
 
@@ -124,6 +124,6 @@ fn codex_does_not_write_to_the_users_own_settings() {
     );
     let gateway = gateway.start();
     assert_eq!(gateway.chat("hi").send().content(), "done");
-    assert_eq!(gateway.noted("auth"), "{}");
+    assert_eq!(gateway.read_note("auth"), "{}");
     assert!(!gateway.path("home/.codex/history").exists());
 }

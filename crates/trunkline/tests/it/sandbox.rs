@@ -8,8 +8,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 use trunkline_process::Landlock;
 
-use crate::agent::{calls, on, says, told};
-use crate::service::Service;
+use crate::agent::{request_messages, text_reply, tool_calls_reply, with_llm};
+use crate::fake_llm::FakeLlm;
 use crate::test_gateway::TestGateway;
 
 /// The words of a CLI that tries: `can` and `cannot` print what did not go as they say.
@@ -29,7 +29,7 @@ fn tries(entry: Value, script: &str) -> Option<TestGateway> {
         eprintln!("skipped: {missing}");
         return None;
     }
-    let gateway = TestGateway::apart()?;
+    let gateway = TestGateway::outside_tmp()?;
     let mut entry = entry;
     for (key, value) in [("driver", json!("text")), ("command", json!("tries"))] {
         if entry.get("driver").is_none() || entry["driver"] == "text" {
@@ -165,19 +165,19 @@ fn case_34_the_agents_bash_is_confined_and_check_says_how() {
     if let Err(missing) = Landlock::here() {
         return eprintln!("skipped: {missing}");
     }
-    let Some(line) = TestGateway::apart() else { return };
+    let Some(line) = TestGateway::outside_tmp() else { return };
     let command = |text: &str| json!({"command": text});
-    let asked = calls(
+    let asked = tool_calls_reply(
         "",
         &[
             ("1", "bash", command("echo in > inside && echo done")),
             ("2", "bash", command("echo out > ~/outside || echo refused")),
         ],
     );
-    let llm = Service::new([asked, says("tried")]);
-    let line = on(line, &llm).start();
+    let llm = FakeLlm::new([asked, text_reply("tried")]);
+    let line = with_llm(line, &llm).start();
     assert_eq!(line.chat("try").model("agent").send().content(), "tried");
-    let told = told(&llm, 1);
+    let told = request_messages(&llm, 1);
     let outcomes: Vec<&str> = told.iter().filter(|(role, _)| role == "tool").map(|(_, text)| text.as_str()).collect();
     assert!(outcomes[0].contains("done") && outcomes[1].contains("refused"), "{outcomes:?}");
     assert!(line.repo().join("inside").exists() && !line.path("home/outside").exists());

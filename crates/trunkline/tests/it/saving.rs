@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::look::until;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 /// A repository beside the first, for submodules, and git with a name and the right to use it.

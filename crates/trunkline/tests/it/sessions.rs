@@ -47,7 +47,7 @@ fn a_session_has_a_name_of_ours_and_outlives_the_gateway() {
         assert!(!has(&gateway.argv(cli), resume), "{cli}: {:?}", gateway.argv(cli));
 
         gateway.signal(Signal::TERM);
-        gateway.ended();
+        gateway.wait_for_exit();
         gateway.restart();
         let again = gateway.chat("and now?").header("x-trunkline-session", &id).streamed().send();
         assert_eq!(again.header("x-trunkline-session"), Some(id.as_str()), "{cli}: {again:?}");
@@ -58,7 +58,7 @@ fn a_session_has_a_name_of_ours_and_outlives_the_gateway() {
             "{cli}"
         );
         assert!(has(&gateway.argv(cli), resume), "{cli}: {:?}", gateway.argv(cli));
-        assert!(gateway.noted(&format!("{cli}.stdin")).trim_end().ends_with("and now?"));
+        assert!(gateway.read_note(&format!("{cli}.stdin")).trim_end().ends_with("and now?"));
     }
 }
 
@@ -69,9 +69,9 @@ fn only_what_is_new_is_said_in_a_session() {
         .model("m", json!({"driver": "claude"}))
         .start();
     let id = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
-    let again = gateway.chat("and now?").after("user", "hi").after("assistant", "Hello.");
+    let again = gateway.chat("and now?").preceded_by("user", "hi").preceded_by("assistant", "Hello.");
     assert_eq!(again.header("x-trunkline-session", &id).send().header("x-trunkline-session"), Some(id.as_str()));
-    assert_eq!(gateway.noted("claude.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
+    assert_eq!(gateway.read_note("claude.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
 }
 
 #[test]
@@ -102,13 +102,13 @@ fn case_36_a_session_of_another_key_is_none() {
         assert_eq!(error["message"], format!("there is no session {theirs}"));
     }
     assert!(!gateway.path("seen/codex.argv").exists(), "nothing ran");
-    let told = ask("key-of-ben", "and now?").after("user", "hi").after("assistant", "Hello.");
+    let told = ask("key-of-ben", "and now?").preceded_by("user", "hi").preceded_by("assistant", "Hello.");
     let reply = told.header("x-trunkline-session", &id).send();
     let session = reply.json()["trunkline"]["session"].take();
     assert_eq!((session["resumed"].as_bool(), session["id"] == id), (Some(false), false), "{reply:?}");
     assert!(session["note"].as_str().unwrap().contains("there is no such session"), "{session}");
     assert!(!has(&gateway.argv("codex"), &["resume"]));
-    assert!(gateway.noted("codex.stdin").contains("Hello."), "it is told everything");
+    assert!(gateway.read_note("codex.stdin").contains("Hello."), "it is told everything");
     assert_eq!(ask("key-of-ann", "hi").header("x-trunkline-session", &id).send().status, 200, "it is ann's");
 }
 
@@ -141,7 +141,7 @@ fn who_has_forgotten_a_session_is_told_once_what_was_said_in_it() {
         let id = first.header("x-trunkline-session").unwrap().to_owned();
         let mut ask = gateway.chat("who is it?").header("x-trunkline-session", &id);
         if resent {
-            ask = ask.after("user", "the keeper is Ingrid").after("assistant", first.content());
+            ask = ask.preceded_by("user", "the keeper is Ingrid").preceded_by("assistant", first.content());
         }
         let reply = ask.send();
         let said = reply.json()["trunkline"].take();
@@ -153,11 +153,11 @@ fn who_has_forgotten_a_session_is_told_once_what_was_said_in_it() {
         );
         let note = said["session"]["note"].as_str().unwrap();
         assert!(note.contains("could not be resumed") && note.contains("no rollout found"), "{note}");
-        let told = gateway.noted("codex.stdin");
+        let told = gateway.read_note("codex.stdin");
         let expected =
             format!("[User]\nthe keeper is Ingrid\n\n[Assistant]\n{}\n\n[User]\nwho is it?", first.content());
         assert!(told.ends_with(&expected), "{told}");
-        assert_eq!(gateway.noted("codex.runs").lines().count(), 3);
+        assert_eq!(gateway.read_note("codex.runs").lines().count(), 3);
     }
 }
 
@@ -186,8 +186,8 @@ fn retries_once_when_session_cannot_be_resumed() {
             "{cli}: {last}"
         );
         assert!(reply.body.contains("[notice] the session could not be resumed"), "{cli}: {reply:?}");
-        assert!(gateway.noted(&format!("{cli}.stdin")).contains("the keeper is Ingrid"), "{cli}");
-        assert_eq!(gateway.noted(&format!("{cli}.runs")).lines().count(), 3, "{cli}");
+        assert!(gateway.read_note(&format!("{cli}.stdin")).contains("the keeper is Ingrid"), "{cli}");
+        assert_eq!(gateway.read_note(&format!("{cli}.runs")).lines().count(), 3, "{cli}");
     }
 }
 
@@ -196,7 +196,7 @@ fn who_has_forgotten_a_session_that_nobody_else_knows_fails() {
     let gateway = codex(FORGETFUL);
     let error = gateway.chat("hi").with("session_id", CODEX).send().error(500);
     assert!(error["detail"].as_str().unwrap().contains("no rollout found"), "{error}");
-    assert_eq!(gateway.noted("codex.runs").lines().count(), 1);
+    assert_eq!(gateway.read_note("codex.runs").lines().count(), 1);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_failure_that_is_not_about_the_session_does_not_end_it() {
     gateway.chat("hi").header("x-trunkline-session", &id).send().error(500);
     assert_eq!(gateway.chat("hi").header("x-trunkline-session", &id).send().status, 200);
     assert!(has(&gateway.argv("codex"), &["resume", CODEX, "-"]));
-    assert_eq!(gateway.noted("codex.runs").lines().count(), 3, "nothing was tried again");
+    assert_eq!(gateway.read_note("codex.runs").lines().count(), 3, "nothing was tried again");
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn tokens_of_a_session_are_counted_for_each_turn() {
     let gateway = codex(&script);
     for _ in 0..3 {
         let reply = gateway.chat("hi").with("session_id", SESSION).send().json();
-        assert_eq!(reply["usage"]["prompt_tokens"], 1234, "{}", gateway.noted("total"));
+        assert_eq!(reply["usage"]["prompt_tokens"], 1234, "{}", gateway.read_note("total"));
     }
 }
 
@@ -287,16 +287,16 @@ fn a_session_waits_until_its_folder_is_cleaned_up() {
     let entry = json!({"driver": "codex", "worktree": true});
     let mut line = TestGateway::new().cli("codex", &script).git_script(&git).model("m", entry).start();
     assert!(line.chat("hi").send().content().starts_with("1 in "));
-    line.tell("die");
+    line.leave_note("die");
     let unanswered = line.chat("hi").header("x-trunkline-session", SESSION).open();
-    line.told("died");
+    line.wait_for_note("died");
     line.kill();
     drop(unanswered);
     line.restart();
-    line.told("removing");
+    line.wait_for_note("removing");
     let third = line.chat("hi").header("x-trunkline-session", SESSION).open();
-    line.told("asked");
-    line.tell("go");
+    line.wait_for_note("asked");
+    line.leave_note("go");
     let reply = third.finish();
     assert!(reply.content().starts_with("2 in "), "{reply:?}");
     let branch =

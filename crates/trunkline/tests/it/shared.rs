@@ -5,7 +5,7 @@ use std::process::Child;
 use serde_json::json;
 
 use crate::database::Database;
-use crate::look::until;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 const CODEX: &str = "0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f";
@@ -28,15 +28,15 @@ fn another_process_waits_for_its_turn_in_a_session() {
     let line = gateway(ALONE).start();
     let id = line.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
     let open = line.chat("hi").header("x-trunkline-session", &id).open();
-    line.told("speaking");
+    line.wait_for_note("speaking");
     let run = line.launch(&["run", "-v", "-m", "m", "--session", &id, "hi"]);
     let waits = format!("another process speaks in the session; waiting for it session={id}");
-    until("it says that it waits", || line.log().contains(&waits) || line.noted("codex.runs").lines().count() > 2);
+    until("it says that it waits", || line.log().contains(&waits) || line.read_note("codex.runs").lines().count() > 2);
     assert!(line.log().contains(&format!("process={}", line.gateway_pid())), "{}", line.log());
-    line.tell("go");
+    line.leave_note("go");
     assert_eq!(open.finish().content(), "done");
     assert_eq!(end(run), Some(0), "{}", line.log());
-    assert_eq!(line.noted("codex.runs").lines().count(), 3);
+    assert_eq!(line.read_note("codex.runs").lines().count(), 3);
 }
 
 #[test]
@@ -44,10 +44,10 @@ fn who_waits_too_long_for_another_process_is_told_which() {
     let gateway = gateway(ALONE).args(&["--queue-timeout", "300ms"]).start();
     let id = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
     let run = gateway.launch(&["run", "-m", "m", "--session", &id, "hi"]);
-    gateway.told("speaking");
+    gateway.wait_for_note("speaking");
     let error = gateway.chat("hi").header("x-trunkline-session", &id).send().error(503);
     assert!(error["message"].as_str().unwrap().ends_with(&format!(": process {} speaks in it", run.id())), "{error}");
-    gateway.tell("go");
+    gateway.leave_note("go");
     assert_eq!(end(run), Some(0), "{}", gateway.log());
     assert_eq!(gateway.chat("hi").header("x-trunkline-session", &id).send().content(), "done", "it is free again");
 }
@@ -57,7 +57,7 @@ fn a_process_that_was_killed_keeps_nobody_out_of_its_session() {
     let gateway = gateway(ALONE).args(&["--queue-timeout", "20s"]).start();
     let id = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
     let mut run = gateway.launch(&["run", "-m", "m", "--session", &id, "hi"]);
-    gateway.told("speaking");
+    gateway.wait_for_note("speaking");
     run.kill().unwrap();
     end(run);
     // What it was about is gone with it, but for its mark.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::look::all_gone;
+use crate::observe::until_gone;
 use crate::test_gateway::TestGateway;
 
 fn codex(script: &str) -> TestGateway {
@@ -21,7 +21,7 @@ fn a_cli_that_says_nothing_runs_out_of_time() {
     assert_eq!(error["detail"], "Query timed out");
     assert_eq!(error["code"], "timeout");
     assert_eq!(error["hint"], "the total limit of 300ms passed while starting (timeout)");
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
     assert_eq!(gateway.chat("hi").streamed().send().error(504)["detail"], "Query timed out");
 }
 
@@ -33,7 +33,7 @@ fn a_cli_that_falls_silent_runs_into_the_idle_limit() {
     let error = gateway.chat("hi").send().error(504);
     assert_eq!(error["detail"], "Query timed out");
     assert_eq!(error["hint"], "the idle limit of 300ms passed while waiting for the model (idleTimeout)");
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
     let streamed = gateway.chat("hi").streamed().send();
     assert_eq!(streamed.streamed_text(), "one");
     assert_eq!(streamed.frames().last().unwrap()["error"]["detail"], "Query timed out");
@@ -73,7 +73,7 @@ fn each_phase_runs_into_the_limit_of_its_own() {
             .start();
         let error = gateway.chat("hi").send().error(504);
         assert_eq!(error["hint"], format!("the {hint} ({setting})"));
-        all_gone(&[gateway.told_pid("pid")]);
+        until_gone(&[gateway.wait_for_pid("pid")]);
     }
 }
 
@@ -83,11 +83,11 @@ fn case_71_a_gateway_that_stood_still_blames_no_run() {
         .model("m", json!({"driver": "codex", "timeout": "6s", "idleTimeout": "5s"}))
         .start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
+    stream.read_until("one");
     // Longer than every limit of the run: this is what is tested, not a wait for something.
     gateway.signal(Signal::STOP);
     std::thread::sleep(Duration::from_secs(8));
-    gateway.tell("go");
+    gateway.leave_note("go");
     gateway.signal(Signal::CONT);
     assert!(stream.finish().streamed_text().ends_with("two"));
 }
@@ -96,7 +96,7 @@ fn case_71_a_gateway_that_stood_still_blames_no_run() {
 fn a_cli_that_hangs_after_its_answer_is_not_waited_for() {
     let gateway = codex("codex_answers done; tell pid $$; hang").model("m", json!({"driver": "codex"})).start();
     assert_eq!(gateway.chat("hi").send().content(), "done");
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_cli_that_ignores_the_signal_to_stop_is_killed() {
         .model("m", json!({"driver": "codex", "timeout": "300ms"}))
         .start();
     gateway.chat("hi").send().error(504);
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn case_40_a_daemon_that_keeps_the_output_open_does_not_keep_the_answer() {
         .start();
     for model in ["events", "text"] {
         assert_eq!(gateway.chat("hi").model(model).send().content(), "done");
-        all_gone(&[gateway.told_pid("daemon")]);
+        until_gone(&[gateway.wait_for_pid("daemon")]);
         std::fs::remove_file(gateway.path("seen/daemon")).unwrap();
     }
 }
@@ -134,5 +134,5 @@ fn case_41_a_cli_that_closes_its_output_has_answered() {
         .args(&["--grace", "200ms"])
         .start();
     assert_eq!(gateway.chat("hi").send().content(), "done");
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
 }

@@ -5,8 +5,8 @@ use std::fs;
 use serde_json::json;
 use trunkline_process::Landlock;
 
-use crate::look::{children, until};
-use crate::metrics::figure;
+use crate::metrics::metric_value;
+use crate::observe::{children, until};
 use crate::test_gateway::TestGateway;
 
 #[test]
@@ -61,10 +61,10 @@ fn case_55_a_child_inherits_three_descriptors_and_no_more() {
         .start();
     // The gateway has more of them open meanwhile.
     let _other = line.chat("hi").model("other").open();
-    line.told("other");
+    line.wait_for_note("other");
     assert_eq!(line.chat("hi").send().content(), "done");
     assert_eq!(
-        line.noted("descriptors").split_whitespace().collect::<Vec<_>>(),
+        line.read_note("descriptors").split_whitespace().collect::<Vec<_>>(),
         ["0", "1", "2", "3"],
         "3 is the list's"
     );
@@ -77,7 +77,7 @@ fn case_56_many_runs_leave_no_descriptors_and_no_zombies() {
         .model("m", json!({"driver": "codex", "worktree": true}))
         .args(&["--metrics", "127.0.0.1:0"])
         .start();
-    let open = || figure(&gateway, "open_files").unwrap();
+    let open = || metric_value(&gateway, "open_files").unwrap();
     let ask = || assert_eq!(gateway.chat("hi").send().content(), "done");
     (0..3).for_each(|_| ask());
     let before = open();
@@ -107,7 +107,7 @@ fn case_46_who_must_log_in_first_is_not_tried_twice() {
     let script = "cat >/dev/null; echo ran >>\"$seen/runs\"; echo 'Not logged in. Please run /login' >&2; exit 1";
     let gateway = TestGateway::new().cli("claude", script).model("m", json!({"driver": "claude"})).start();
     assert_eq!(gateway.chat("hi").send().error(500)["code"], "authentication");
-    assert_eq!(gateway.noted("runs"), "ran\n");
+    assert_eq!(gateway.read_note("runs"), "ran\n");
 }
 
 #[test]
@@ -119,27 +119,27 @@ fn what_node_compiled_is_kept_for_the_next_start() {
         return eprintln!("skipped: {missing}");
     }
     let world = |line: TestGateway| line.cli("gemini", gemini).cli("node", "").env("TRUNKLINE_WARM", "8");
-    let (Some(line), Some(own)) = (TestGateway::apart(), TestGateway::apart()) else { return };
+    let (Some(line), Some(own)) = (TestGateway::outside_tmp(), TestGateway::outside_tmp()) else { return };
     let free = json!({"driver": "gemini", "warm": 0, "permissions": "full"});
     let line = world(line).model("m", entry.clone()).model("free", free).start();
     line.chat("hi").model("m").send().content();
-    assert_eq!(line.noted("cache"), "\n", "nothing was there yet");
+    assert_eq!(line.read_note("cache"), "\n", "nothing was there yet");
     let folder =
         || fs::read_dir(line.path("state/compiled")).into_iter().flatten().flatten().next().map(|one| one.path());
     until("it is compiled", || folder().is_some_and(|folder| folder.extension().is_none()));
     line.chat("hi").model("m").send().content();
-    let used = line.noted("cache");
+    let used = line.read_note("cache");
     assert_eq!(used.trim_end(), folder().unwrap().to_str().unwrap());
     assert_eq!(fs::read_to_string(folder().unwrap().join("code")).unwrap(), "/\n", "in nobody's folder");
     line.chat("hi").model("free").send().content();
-    assert_eq!(line.noted("cache"), "\n", "every Node it starts could write there");
+    assert_eq!(line.read_note("cache"), "\n", "every Node it starts could write there");
     // Another program: what was compiled is not of it.
     let line = line.cli("gemini", &format!("{gemini} # updated"));
     line.chat("hi").model("m").send().content();
-    assert_eq!(line.noted("cache"), "\n");
+    assert_eq!(line.read_note("cache"), "\n");
     drop(line);
     let line = world(own).model("m", entry).env("NODE_COMPILE_CACHE", "/users/own").start();
     line.chat("hi").send().content();
-    assert_eq!(line.noted("cache"), "/users/own\n");
+    assert_eq!(line.read_note("cache"), "/users/own\n");
     assert!(!line.path("state/compiled").exists());
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::look::until;
+use crate::observe::until;
 use crate::router::yaml;
 use crate::test_gateway::TestGateway;
 
@@ -20,7 +20,7 @@ fn one_that_fails_again_and_again_is_left_alone_and_everyone_can_see_it() {
     let refused = gateway.chat("hi").model("p").send();
     assert_eq!(refused.error(503)["code"], "circuit_open");
     assert_eq!(refused.header("retry-after"), Some("120"), "never more, or clients do not heed it");
-    assert_eq!(gateway.noted("p.runs").lines().count(), 3, "it was not asked");
+    assert_eq!(gateway.read_note("p.runs").lines().count(), 3, "it was not asked");
     let state = |path: &str, pointer: &str| gateway.get(path).json().pointer(pointer).unwrap().clone();
     assert_eq!(state("/v1/route?model=p", "/candidates/0/circuit/state"), "open");
     assert_eq!(state("/health/providers", "/providers/0/circuit/state"), "open");
@@ -36,7 +36,7 @@ fn and_then_tried_once() {
     for _ in 0..3 {
         gateway.chat("hi").model("p").send().error(500);
     }
-    gateway.tell("well");
+    gateway.leave_note("well");
     until("one may try", || gateway.chat("hi").model("p").send().status == 200);
     let route = gateway.get("/v1/route?model=p").json();
     assert_eq!(route["candidates"][0]["circuit"], json!({"state": "closed", "failures": 0}));
@@ -99,7 +99,7 @@ fn how_providers_are_is_looked_up_at_most_every_few_seconds_and_asked_only_on_de
     for _ in 0..5 {
         gateway.get("/health/providers").json();
     }
-    assert_eq!(gateway.noted("well.runs").lines().count(), 1, "looked at once");
+    assert_eq!(gateway.read_note("well.runs").lines().count(), 1, "looked at once");
     assert!(!gateway.path("seen/asked").exists(), "and not asked");
     let probed = gateway.get("/health/providers?probe=true").json();
     let probe = |name: &str| one(&probed, name)["probe"].clone();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::look::{all_gone, children, exists, processes_of, until, within};
+use crate::observe::{children, exists, processes_of, until, until_gone, within};
 use crate::test_gateway::TestGateway;
 
 /// It takes no more work, and says so. A connection that it had in the moment of the signal is just closed.
@@ -26,7 +26,7 @@ fn case_37_nothing_survives_a_gateway_that_was_killed() {
     let mut gateway = TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
     let _whole = gateway.chat("hi").open();
     let _stream = gateway.chat("hi").streamed().open();
-    let (pid, daemon) = (gateway.told_pid("pid"), gateway.told_pid("daemon"));
+    let (pid, daemon) = (gateway.wait_for_pid("pid"), gateway.wait_for_pid("daemon"));
     let keepers = children(gateway.gateway_pid());
     assert!(!keepers.is_empty() && exists(pid) && exists(daemon));
     gateway.kill();
@@ -41,7 +41,7 @@ fn case_37_what_outlived_its_gateway_and_its_keeper_is_ended_by_the_next_gateway
     let script = "tell pid $$; hang";
     let mut line = TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
     let _stream = line.chat("hi").streamed().open();
-    let pid = line.told_pid("pid");
+    let pid = line.wait_for_pid("pid");
     let keepers: Vec<Pid> =
         children(line.gateway_pid()).into_iter().filter_map(|pid| Pid::from_raw(pid as i32)).collect();
     assert!(!keepers.is_empty());
@@ -61,7 +61,7 @@ fn private_files_of_a_killed_run_are_removed_by_the_next_gateway() {
         .model("m", json!({"driver": "claude", "systemPrompt": "Between us."}))
         .start();
     let _unanswered = gateway.chat("hi").open();
-    let file = std::path::PathBuf::from(gateway.told("file"));
+    let file = std::path::PathBuf::from(gateway.wait_for_note("file"));
     gateway.kill();
     assert!(file.exists());
     gateway.restart();
@@ -75,17 +75,17 @@ fn case_77_the_first_signal_lets_open_answers_end_and_turns_others_away() {
         .model("m", json!({"driver": "codex"}))
         .start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
+    stream.read_until("one");
     gateway.signal(Signal::TERM);
     let address = gateway.address().to_owned();
     until("it accepts no more", || refuses(&address));
     let late = gateway.chat("hi").send();
     assert_eq!(late.error(503)["code"], "shutting_down");
     assert!(late.header("retry-after").is_some(), "{late:?}");
-    gateway.tell("go");
+    gateway.leave_note("go");
     let reply = stream.finish();
     assert!(reply.is_done() && reply.streamed_text().ends_with("two"), "{}", reply.body);
-    assert_eq!(gateway.ended(), Some(0));
+    assert_eq!(gateway.wait_for_exit(), Some(0));
     assert!(TcpStream::connect(address).is_err());
 }
 
@@ -97,14 +97,14 @@ fn case_77_the_second_signal_ends_it_at_once() {
         .args(&["--drain", "1h"])
         .start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
-    let pid = gateway.told_pid("pid");
+    stream.read_until("one");
+    let pid = gateway.wait_for_pid("pid");
     gateway.signal(Signal::TERM);
     let address = gateway.address().to_owned();
     until("it accepts no more", || refuses(&address));
     assert!(exists(pid));
     gateway.signal(Signal::TERM);
-    assert_eq!(gateway.ended(), Some(0));
+    assert_eq!(gateway.wait_for_exit(), Some(0));
     assert!(!exists(pid));
 }
 
@@ -116,20 +116,20 @@ fn case_77_an_answer_that_takes_longer_than_the_drain_ends_in_an_error() {
         .args(&["--drain", "100ms"])
         .start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
+    stream.read_until("one");
     gateway.signal(Signal::INT);
     let reply = stream.finish();
     assert_eq!(reply.frames().last().unwrap()["error"]["code"], "shutting_down");
     assert!(!reply.is_done());
-    assert_eq!(gateway.ended(), Some(0));
-    assert!(!exists(gateway.told_pid("pid")));
+    assert_eq!(gateway.wait_for_exit(), Some(0));
+    assert!(!exists(gateway.wait_for_pid("pid")));
 }
 
 #[test]
 fn an_idle_gateway_ends_at_once() {
     let mut gateway = TestGateway::new().cli("codex", "").start();
     gateway.signal(Signal::TERM);
-    assert_eq!(gateway.ended(), Some(0));
+    assert_eq!(gateway.wait_for_exit(), Some(0));
 }
 
 #[test]
@@ -140,15 +140,15 @@ fn the_second_signal_leaves_a_cli_no_more_than_its_grace() {
         .args(&["--drain", "1h", "--grace", "300ms"])
         .start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
-    let pid = gateway.told_pid("pid");
+    stream.read_until("one");
+    let pid = gateway.wait_for_pid("pid");
     gateway.signal(Signal::TERM);
     let address = gateway.address().to_owned();
     until("it accepts no more", || refuses(&address));
     gateway.signal(Signal::TERM);
-    assert_eq!(gateway.ended(), Some(0));
+    assert_eq!(gateway.wait_for_exit(), Some(0));
     // Its keeper may end a moment later.
-    all_gone(&[pid]);
+    until_gone(&[pid]);
 }
 
 #[test]
@@ -159,13 +159,13 @@ fn the_end_of_stdin_ends_a_gateway_that_was_asked_to_heed_it() {
         .args(&["--until-stdin-closes"])
         .start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
+    stream.read_until("one");
     gateway.close_stdin();
     let address = gateway.address().to_owned();
     until("it accepts no more", || refuses(&address));
-    gateway.tell("go");
+    gateway.leave_note("go");
     assert!(stream.finish().is_done(), "it drains as after a signal");
-    assert_eq!(gateway.ended(), Some(0));
+    assert_eq!(gateway.wait_for_exit(), Some(0));
 }
 
 #[test]
@@ -176,15 +176,15 @@ fn the_end_of_stdin_is_never_the_second_signal() {
         .args(&["--until-stdin-closes", "--drain", "1h"])
         .start();
     let mut stream = line.chat("hi").streamed().open();
-    stream.until("one");
+    stream.read_until("one");
     // Ctrl+C in a terminal ends whoever started the gateway as well.
     line.signal(Signal::INT);
     let address = line.address().to_owned();
     until("it accepts no more", || refuses(&address));
     line.close_stdin();
-    line.tell("go");
+    line.leave_note("go");
     assert!(stream.finish().is_done());
-    assert_eq!(line.ended(), Some(0));
+    assert_eq!(line.wait_for_exit(), Some(0));
 }
 
 #[test]
@@ -194,5 +194,5 @@ fn other_gateways_do_not_mind_the_end_of_stdin() {
     gateway.close_stdin();
     assert_eq!(gateway.chat("hi").send().content(), "two");
     gateway.signal(Signal::TERM);
-    assert_eq!(gateway.ended(), Some(0));
+    assert_eq!(gateway.wait_for_exit(), Some(0));
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::look::until;
-use crate::test_gateway::{TestGateway, tool, which};
+use crate::observe::until;
+use crate::test_gateway::{TestGateway, run_tool, which};
 
 /// Notes each of its runs.
 const COUNTS: &str = "cat >/dev/null; counted >/dev/null; codex_answers done";
@@ -83,7 +83,7 @@ fn on_small_disk(gateway: TestGateway) -> Option<TestGateway> {
     let (unshare, mount, sh) = (which("unshare"), which("mount"), which("sh"));
     let unshare = [unshare.to_str().unwrap(), "--user", "--map-root-user", "--mount"];
     let trial = [&unshare[1..], &["sh", "-c", "mount -t tmpfs none /mnt"]].concat();
-    if !tool("unshare", &trial) {
+    if !run_tool("unshare", &trial) {
         eprintln!("skipped: no namespace with a file system of its own can be made here");
         return None;
     }
@@ -91,7 +91,7 @@ fn on_small_disk(gateway: TestGateway) -> Option<TestGateway> {
     fs::create_dir(&state).unwrap();
     let (mount, state) = (mount.display(), state.display());
     let script = format!("{mount} -t tmpfs -o size=6m,mode=700 none '{state}' && exec \"$0\" \"$@\"");
-    Some(gateway.behind(&[&unshare[..], &[sh.to_str().unwrap(), "-c", &script]].concat()))
+    Some(gateway.wrapped_in(&[&unshare[..], &[sh.to_str().unwrap(), "-c", &script]].concat()))
 }
 
 #[test]
@@ -112,13 +112,13 @@ fn nothing_runs_twice_and_health_is_degraded_while_disk_is_full() {
     let line = line.start();
     line.chat("hi").send().content();
     let filling = line.chat("hi").model("z-fills").open();
-    line.told("full");
+    line.wait_for_note("full");
     until("it is noticed", || line.get("/health").json()["status"] == "degraded");
     let reason = line.get("/health").json()["reason"].as_str().unwrap().to_owned();
     assert!(reason.contains("No space left") || reason.contains("full"), "{reason}");
     refuses_everything(&line);
-    line.tell("free");
-    line.told("freed");
+    line.leave_note("free");
+    line.wait_for_note("freed");
     assert_eq!(filling.finish().status, 200, "a run that goes on is not stopped");
     serves_again(&line);
 }
@@ -130,7 +130,7 @@ fn requests_are_refused_when_the_database_alone_cannot_grow() {
     let gateway = TestGateway::new()
         .cli("codex", COUNTS)
         .model("m", json!({"driver": "codex"}))
-        .behind(&[sh.to_str().unwrap(), "-c", script])
+        .wrapped_in(&[sh.to_str().unwrap(), "-c", script])
         .start();
     // More than a file may have, in the end.
     let long = "x".repeat(900_000);

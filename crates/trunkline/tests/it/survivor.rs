@@ -6,16 +6,16 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::database::Database;
-use crate::http::{Reply, exchange};
-use crate::look::{until, within};
-use crate::test_gateway::{Beside, TestGateway};
+use crate::http::{Reply, send_raw};
+use crate::observe::{until, within};
+use crate::test_gateway::{SecondGateway, TestGateway};
 
 /// How soon the survivor knows.
 const PROMPTLY: Duration = Duration::from_secs(10);
 
-fn asked(other: &Beside, method: &str, path: &str) -> Reply {
+fn asked(other: &SecondGateway, method: &str, path: &str) -> Reply {
     let address = other.address();
-    exchange(address, &format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")).finish()
+    send_raw(address, &format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")).finish()
 }
 
 fn states(reply: &Reply) -> Vec<Value> {
@@ -29,14 +29,14 @@ fn gateway(script: &str) -> TestGateway {
 #[test]
 fn survivor_shows_runs_as_interrupted_when_their_gateway_is_killed() {
     let mut gateway = gateway("echo work >made.txt; codex_says one; tell pid $$; hang");
-    let other = gateway.beside();
+    let other = gateway.second_gateway();
     let waiting = gateway.chat("hi").streamed().open();
-    gateway.told("pid");
+    gateway.wait_for_note("pid");
     let run = gateway.get("/v1/runs").json()["data"][0]["id"].as_str().unwrap().to_owned();
     let path = format!("/v1/runs/{run}");
     until("its row says that it runs", || asked(&other, "GET", &path).json()["state"] == "running");
     assert_eq!(asked(&other, "DELETE", &path).error(409)["code"], "run_elsewhere");
-    let following = exchange(
+    let following = send_raw(
         other.address(),
         &format!("GET {path}/events HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", other.address()),
     );
@@ -57,15 +57,15 @@ fn survivor_shows_runs_as_interrupted_when_their_gateway_is_killed() {
     assert!(listed.stdout.contains("interrupted") && !listed.stdout.contains("running"), "{listed:?}");
     until("no worktree is left", || gateway.git(&["worktree", "list"]).lines().count() == 1);
     drop(waiting);
-    gateway.ended();
+    gateway.wait_for_exit();
 }
 
 #[test]
 fn survivor_saves_the_work_of_a_killed_gateway_without_being_asked() {
     let mut gateway = gateway("echo work >made.txt; codex_says one; tell pid $$; hang");
-    let _other = gateway.beside();
+    let _other = gateway.second_gateway();
     let waiting = gateway.chat("hi").streamed().open();
-    gateway.told("pid");
+    gateway.wait_for_note("pid");
     gateway.kill();
     drop(waiting);
     until("no worktree is left", || gateway.git(&["worktree", "list"]).lines().count() == 1);
@@ -83,10 +83,10 @@ fn session_goes_on_in_the_survivor_when_its_gateway_is_killed() {
         *) codex_answers \"$(cat half.txt)\" ;;
         esac";
     let mut gateway = gateway(script);
-    let other = gateway.beside();
+    let other = gateway.second_gateway();
     let session = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
     let second = gateway.chat("go on").header("x-trunkline-session", &session).open();
-    gateway.told("pid");
+    gateway.wait_for_note("pid");
     gateway.kill();
     drop(second);
     let newest = || asked(&other, "GET", "/v1/runs?limit=1").json()["data"][0]["state"].clone();
@@ -100,7 +100,7 @@ fn session_goes_on_in_the_survivor_when_its_gateway_is_killed() {
 fn runs_command_shows_runs_as_interrupted_when_no_gateway_lives() {
     let mut line = gateway("tell pid $$; hang");
     let waiting = line.chat("hi").open();
-    line.told("pid");
+    line.wait_for_note("pid");
     let listed = |line: &TestGateway, state: &str| {
         line.run(&["runs", "--json", "--status", state]).exits(0).stdout.lines().count()
     };

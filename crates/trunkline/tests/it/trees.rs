@@ -8,8 +8,8 @@ use std::thread;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::http::exchange;
-use crate::look::until;
+use crate::http::send_raw;
+use crate::observe::until;
 use crate::test_gateway::{TestGateway, which};
 
 /// Says where it works, by whose entry in the repository, and what it finds there.
@@ -187,12 +187,12 @@ fn two_turns_at_once_have_each_their_own() {
     let gateway = world(&format!("{script} {LOOKS}"), json!({})).start();
     looks(&gateway);
     ready(&gateway);
-    gateway.tell("two");
+    gateway.leave_note("two");
     let pids = || fs::read_to_string(gateway.path("seen/pids")).unwrap_or_default().lines().count();
     let both = thread::scope(|scope| {
         let both = [0, 1].map(|_| scope.spawn(|| looks(&gateway)));
         until("both work", || pids() == 2);
-        gateway.tell("go");
+        gateway.leave_note("go");
         both.map(|one| one.join().unwrap())
     });
     for looked in &both {
@@ -270,7 +270,7 @@ fn they_go_with_the_gateway() {
     looks(&gateway);
     ready(&gateway);
     gateway.signal(Signal::TERM);
-    assert_eq!(gateway.ended(), Some(0));
+    assert_eq!(gateway.wait_for_exit(), Some(0));
     nothing_is_left(&gateway);
 }
 
@@ -310,7 +310,7 @@ fn one_that_could_not_be_made_is_tried_again() {
         which("git").display()
     );
     let gateway = world(LOOKS, json!({"warm": 1})).git_script(&git).start();
-    gateway.told("failed");
+    gateway.wait_for_note("failed");
     ready(&gateway);
 }
 
@@ -335,13 +335,13 @@ fn private_git_directory_is_removed_when_the_client_disconnects_while_a_patch_is
     let gateway =
         world("tell run \"$TRUNKLINE_RUN\"; await go; codex_answers done", json!({})).git_script(&git).start();
     let asked = gateway.chat("hi").open();
-    let (run, address) = (gateway.told("run"), gateway.address());
-    let patch = exchange(address, &format!("GET /v1/runs/{run}/diff HTTP/1.1\r\nhost: {address}\r\n\r\n"));
-    gateway.told("adding");
+    let (run, address) = (gateway.wait_for_note("run"), gateway.address());
+    let patch = send_raw(address, &format!("GET /v1/runs/{run}/diff HTTP/1.1\r\nhost: {address}\r\n\r\n"));
+    gateway.wait_for_note("adding");
     let left = || fs::read_dir(gateway.path("state/git")).unwrap().count();
     assert_eq!(left(), 1);
     drop(patch);
     until("nothing is left", || left() == 0);
-    gateway.tell("go");
+    gateway.leave_note("go");
     asked.finish().content();
 }

@@ -11,7 +11,7 @@ use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use vt100::{Callbacks, Parser, Screen};
 
-use crate::look::until;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 const ROWS: u16 = 40;
@@ -132,7 +132,7 @@ impl Tty {
 
     /// Waits until the program has ended and all it said was read; its exit status.
     #[track_caller]
-    pub(crate) fn ended(&mut self) -> Option<i32> {
+    pub(crate) fn wait_for_exit(&mut self) -> Option<i32> {
         let mut status = None;
         until("the program has ended", || {
             status = self.child.try_wait().unwrap();

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::look::until;
-use crate::service::{Script, Service, refusal, stream, whole};
+use crate::fake_llm::{FakeLlm, Script, refusal, stream, whole};
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 /// A gateway with the service as its provider `up`.
-fn gateway(service: &Service, more: &str) -> TestGateway {
+fn gateway(service: &FakeLlm, more: &str) -> TestGateway {
     let file = format!(
         "providers:\n- name: up\n  type: api\n  priority: 9\n  config: {{base_url: '{}/', model: gpt-x, api_key_env: UP_KEY}}\n  \
          models: {{fast: gpt-mini}}\n{more}\nrouting: {{backoff: 1ms, max_retries: 1}}\n",
@@ -27,7 +27,7 @@ const OTHER: &str = "- {name: p, type: cli, config: {path: p}}";
 
 #[test]
 fn whole_and_streamed_with_everything_the_client_asked_for() {
-    let service = Service::new([
+    let service = FakeLlm::new([
         whole(json!({"role": "assistant", "content": "Hello"}), "length"),
         stream(
             &[
@@ -43,7 +43,7 @@ fn whole_and_streamed_with_everything_the_client_asked_for() {
     let reply = line
         .chat("hi")
         .model("up")
-        .after("system", "Be terse.")
+        .preceded_by("system", "Be terse.")
         .image("data:image/png;base64,iVBORw0KGgo=")
         .with("temperature", 0)
         .with("max_tokens", 5)
@@ -95,7 +95,7 @@ fn tool_calls_go_through_both_ways() {
         }
         json!({"tool_calls": [call]})
     };
-    let service = Service::new([
+    let service = FakeLlm::new([
         whole(json!({"role": "assistant", "content": null, "tool_calls": [call]}), "tool_calls"),
         stream(
             &[
@@ -138,7 +138,7 @@ fn tool_calls_go_through_both_ways() {
         line.address(),
         text.len()
     );
-    assert_eq!(crate::http::exchange(line.address(), &request).finish().content(), "Sunny.");
+    assert_eq!(crate::http::send_raw(line.address(), &request).finish().content(), "Sunny.");
     assert_eq!(service.seen()[2].1["messages"], history);
 }
 
@@ -173,7 +173,7 @@ fn what_an_upstream_refuses_has_its_category_and_its_own_words() {
         (429, "retry-after: 7200\r\n", json!({"message": "slow down"}), "rate_limit", 429, Some("120")),
         (500, "", json!({"message": "The server had an error"}), "server", 500, None),
     ] {
-        let service = Service::new([refusal(status, headers, error.clone()), refusal(status, headers, error.clone())]);
+        let service = FakeLlm::new([refusal(status, headers, error.clone()), refusal(status, headers, error.clone())]);
         let line = gateway(&service, "");
         let reply = line.chat("hi").model("up").send();
         let shown = reply.error(ours);
@@ -191,7 +191,7 @@ fn one_that_is_down_or_breaks_off_is_passed_over() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}/v1", listener.local_addr().unwrap())
     };
-    let service = Service { url: closed, seen: Arc::default() };
+    let service = FakeLlm { url: closed, seen: Arc::default() };
     let line = gateway(&service, OTHER);
     let reply = line.chat("hi").model("auto").send();
     assert_eq!(reply.content(), "from p");
@@ -201,7 +201,7 @@ fn one_that_is_down_or_breaks_off_is_passed_over() {
 
     let half = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hal\"}}]}\n\n".to_owned();
     let broken = || Script::Says(200, "content-type: text/event-stream\r\n", half.clone());
-    let service = Service::new([broken(), broken(), broken()]);
+    let service = FakeLlm::new([broken(), broken(), broken()]);
     let line = gateway(&service, OTHER);
     let streamed = line.chat("hi").model("auto").streamed().send();
     assert!(!streamed.is_done() && streamed.body.contains("\"code\":\"network\""), "{}", streamed.body);
@@ -211,17 +211,17 @@ fn one_that_is_down_or_breaks_off_is_passed_over() {
 #[test]
 fn who_hangs_up_ends_the_call() {
     let half = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hal\"}}]}\n\n".to_owned();
-    let service = Service::new([Script::Hangs(half, "gone")]);
+    let service = FakeLlm::new([Script::Hangs(half, "gone")]);
     let line = gateway(&service, "");
     let mut stream = line.chat("hi").model("up").streamed().open();
-    stream.until("Hal");
+    stream.read_until("Hal");
     drop(stream);
     until("the service sees it", || service.seen().iter().any(|(told, _)| told == "gone"));
 }
 
 #[test]
 fn a_key_that_is_not_set_is_said_before_anything_is_sent() {
-    let service = Service::new([]);
+    let service = FakeLlm::new([]);
     let file = format!(
         "providers: [{{name: up, type: api, config: {{base_url: '{}', model: m, api_key_env: NO_SUCH_KEY}}}}]\n",
         service.url
@@ -242,7 +242,7 @@ fn another_gateway_is_an_upstream_too() {
         .cli("codex", "cat >/dev/null; codex_answers inner")
         .model("m", json!({"driver": "codex"}))
         .start();
-    let service = Service { url: format!("http://{}/v1", inner.address()), seen: Arc::default() };
+    let service = FakeLlm { url: format!("http://{}/v1", inner.address()), seen: Arc::default() };
     let line = gateway(&service, "");
     assert_eq!(line.chat("hi").model("up/m").send().content(), "inner");
     assert_eq!(line.chat("hi").model("up/m").streamed().send().streamed_text(), "inner");

@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::look::{all_gone, exists, until};
+use crate::observe::{exists, until, until_gone};
 use crate::test_gateway::TestGateway;
 
 /// A claude that remembers all it was ever told, and says it with each answer. Cold, it was told one thing.
@@ -66,12 +66,12 @@ fn each_conversation_has_a_process_of_its_own_and_keeps_it() {
     let mut gateway = claude(json!({}));
     assert_eq!(gateway.chat("first").send().content(), "cold: first");
     ready(&gateway, 1);
-    let one = gateway.told_pid("up.1");
+    let one = gateway.wait_for_pid("up.1");
     let first = gateway.chat("apples").send();
     assert_eq!(first.content(), format!("{one}: apples"));
 
     ready(&gateway, 1);
-    let two = gateway.told_pid("up.2");
+    let two = gateway.wait_for_pid("up.2");
     assert_eq!(gateway.chat("pears").send().content(), format!("{two}: pears"), "nothing of the other conversation");
 
     let session = first.header("x-trunkline-session").unwrap().to_owned();
@@ -85,17 +85,17 @@ fn each_conversation_has_a_process_of_its_own_and_keeps_it() {
     assert!(figures["resident_mib"].is_u64() && figures["mean_boot_ms"].is_u64(), "{figures}");
 
     gateway.signal(Signal::TERM);
-    assert_eq!(gateway.ended(), Some(0));
-    all_gone(&[one, two]);
+    assert_eq!(gateway.wait_for_exit(), Some(0));
+    until_gone(&[one, two]);
 }
 
 #[test]
 fn a_history_that_goes_on_finds_the_process_that_knows_it() {
     let gateway = claude(json!({"warm": 1}));
-    let one = gateway.told_pid("up.1");
+    let one = gateway.wait_for_pid("up.1");
     ready(&gateway, 1);
     let said = gateway.chat("apples").send().content();
-    let on = gateway.chat("pears").after("user", "apples").after("assistant", said).send();
+    let on = gateway.chat("pears").preceded_by("user", "apples").preceded_by("assistant", said).send();
     assert_eq!(on.content(), format!("{one}: apples pears"));
 }
 
@@ -116,20 +116,20 @@ fn a_process_that_does_not_answer_is_no_failure() {
     let reply = gateway.chat("deaf").send();
     assert_eq!(reply.content(), "cold: deaf");
     assert_eq!(reply.json()["trunkline"]["attempts"].as_array().map(Vec::len), Some(1), "{reply:?}");
-    all_gone(&[gateway.told_pid("deaf")]);
+    until_gone(&[gateway.wait_for_pid("deaf")]);
     assert_eq!(warm(&gateway)["lost"], 1);
 }
 
 #[test]
 fn what_has_changed_since_it_started_makes_it_stale() {
     let gateway = claude(json!({"warm": 1}));
-    let old = gateway.told_pid("up.1");
+    let old = gateway.wait_for_pid("up.1");
     ready(&gateway, 1);
     fs::write(gateway.repo().join("CLAUDE.md"), "Be kind.").unwrap();
     assert_eq!(gateway.chat("hello").send().content(), "cold: hello");
-    all_gone(&[old]);
+    until_gone(&[old]);
     ready(&gateway, 1);
-    let new = gateway.told_pid("up.2");
+    let new = gateway.wait_for_pid("up.2");
     assert_eq!(gateway.chat("hello").send().content(), format!("{new}: hello"));
 }
 
@@ -141,21 +141,21 @@ fn one_that_changes_at_its_first_start_what_it_reads_is_started_again() {
     let gateway = TestGateway::new().cli("claude", &writes).model("m", json!({"driver": "claude", "warm": 1}));
     let gateway = gateway.env("TRUNKLINE_WARM", "8").start();
     ready(&gateway, 1);
-    let second = gateway.told_pid("up.2");
+    let second = gateway.wait_for_pid("up.2");
     assert_eq!(gateway.chat("hello").send().content(), format!("{second}: hello"));
 }
 
 #[test]
 fn other_instructions_are_another_kind() {
     let gateway = claude(json!({"warm": 1}));
-    let one = gateway.told_pid("up.1");
+    let one = gateway.wait_for_pid("up.1");
     ready(&gateway, 1);
-    let ask = || gateway.chat("hello").after("system", "Rhyme.").send().content();
+    let ask = || gateway.chat("hello").preceded_by("system", "Rhyme.").send().content();
     assert_eq!(ask(), "cold: hello", "it was greeted without them");
     assert!(exists(one), "and waits for somebody without them");
     assert_eq!(ask(), "cold: hello", "once may be the only time");
     ready(&gateway, 2);
-    let two = gateway.told_pid("up.2");
+    let two = gateway.wait_for_pid("up.2");
     assert_eq!(ask(), format!("{two}: hello"));
 }
 
@@ -173,20 +173,20 @@ fn who_hangs_up_ends_the_turn_and_its_process() {
     let gateway = claude(json!({"warm": 1}));
     ready(&gateway, 1);
     let pending = gateway.chat("hang").streamed().open();
-    let pid = gateway.told_pid("hanging");
+    let pid = gateway.wait_for_pid("hanging");
     drop(pending);
-    all_gone(&[pid]);
+    until_gone(&[pid]);
 }
 
 #[test]
 fn a_process_that_does_not_know_all_is_not_asked() {
     let gateway = claude(json!({"warm": 1}));
-    let one = gateway.told_pid("up.1");
+    let one = gateway.wait_for_pid("up.1");
     ready(&gateway, 1);
     let first = gateway.chat("apples").send();
     let session = first.header("x-trunkline-session").unwrap();
     gateway.run(&["run", "-m", "m", "--session", session, "pears"]).exits(0);
     let on = gateway.chat("plums").header("x-trunkline-session", session).send();
     assert_eq!(on.content(), "cold: plums", "another process has spoken in the session since");
-    all_gone(&[one]);
+    until_gone(&[one]);
 }

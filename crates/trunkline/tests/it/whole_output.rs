@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::look::all_gone;
+use crate::observe::until_gone;
 use crate::test_gateway::TestGateway;
 
 /// Prints an answer of `$1` bytes in the words of a CLI, through a non-blocking stdout, and exits at once.
@@ -107,8 +107,8 @@ fn an_answer_is_whole_when_the_client_reads_it_after_the_cli_has_gone() {
     for (interpreter, script) in interpreters() {
         let line = gateway(&interpreter, script, 1_500_000);
         let mut stream = line.chat("hi").streamed().open();
-        stream.until("xxx");
-        all_gone(&[line.told_pid("pid")]);
+        stream.read_until("xxx");
+        until_gone(&[line.wait_for_pid("pid")]);
         let reply = stream.finish();
         assert!(reply.is_done());
         assert_eq!(reply.streamed_text().len(), 1_500_000);

@@ -6,8 +6,8 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::look::{all_gone, left_out, root_for, until};
-use crate::test_gateway::{TestGateway, tool, which};
+use crate::observe::{is_root_or_skip, report_skipped, until, until_gone};
+use crate::test_gateway::{TestGateway, run_tool, which};
 
 /// Changes one file and adds another, then answers.
 const WORKER: &str = "echo more >>README.md; echo new >new.txt; codex_answers done";
@@ -38,7 +38,7 @@ fn git_adds_the_worktree_before_the_cli_runs_and_removes_it_after() {
     reply.content();
     let run = reply.json()["trunkline"]["run"].as_str().unwrap().to_owned();
     let folder = gateway.path("worktrees").join(run).display().to_string();
-    let (repo, calls) = (gateway.repo().display().to_string(), gateway.noted("calls"));
+    let (repo, calls) = (gateway.repo().display().to_string(), gateway.read_note("calls"));
     let position = |needle: &str| {
         let found = calls.lines().position(|call| call.contains(needle));
         found.unwrap_or_else(|| panic!("no {needle:?} in\n{calls}"))
@@ -144,9 +144,9 @@ fn a_model_of_a_subfolder_runs_in_the_same_subfolder_of_its_worktree() {
         .model("m", json!({"driver": "codex", "repoPath": subfolder, "worktree": true, "agentFile": "AGENTS.md"}))
         .start();
     let workspace = gateway.chat("hi").send().json()["trunkline"]["workspace"].clone();
-    let cwd = gateway.noted("codex.cwd");
+    let cwd = gateway.read_note("codex.cwd");
     assert!(cwd.starts_with(gateway.path("worktrees").to_str().unwrap()) && cwd.trim_end().ends_with("/a"), "{cwd}");
-    assert!(gateway.noted("codex.stdin").starts_with("Rules of a.\n\n---"));
+    assert!(gateway.read_note("codex.stdin").starts_with("Rules of a.\n\n---"));
     let branch = workspace["branch"].as_str().unwrap();
     assert_eq!(gateway.git(&["show", &format!("{branch}:a/b/file.txt")]), "x\ny");
     assert_eq!(worktrees(&gateway), 1);
@@ -189,10 +189,10 @@ fn case_62_a_repository_without_a_commit_is_a_clear_error() {
 fn case_61_a_run_that_was_hung_up_on_keeps_its_work_all_the_same() {
     let gateway = worker("echo new >new.txt; codex_says one; tell pid $$; hang").start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
-    let pid = gateway.told_pid("pid");
+    stream.read_until("one");
+    let pid = gateway.wait_for_pid("pid");
     drop(stream);
-    all_gone(&[pid]);
+    until_gone(&[pid]);
     until("the worktree is gone", || is_empty(gateway.path("worktrees")));
     let branch = gateway.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
     assert_eq!(gateway.git(&["show", &format!("{branch}:new.txt")]), "new");
@@ -260,10 +260,10 @@ fn case_61_the_next_gateway_cleans_up_after_one_that_was_killed() {
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("file.txt"), "file").unwrap();
     let _unanswered = gateway.chat("hi").open();
-    let pid = gateway.told_pid("pid");
+    let pid = gateway.wait_for_pid("pid");
     assert_eq!(worktrees(&gateway), 3);
     gateway.kill();
-    all_gone(&[pid]);
+    until_gone(&[pid]);
     assert_eq!(worktrees(&gateway), 3, "nobody was there to remove it");
     gateway.restart();
     until("it is removed", || worktrees(&gateway) == 2);
@@ -284,9 +284,9 @@ fn case_61_a_worktree_that_was_half_removed_is_not_taken_for_deleted_files() {
     let wrapper = format!("{half}; exec {} \"$@\"", which("git").display());
     let mut gateway = worker(WORKER).git_script(&wrapper).start();
     let _unanswered = gateway.chat("hi").open();
-    let pid = gateway.told_pid("half");
+    let pid = gateway.wait_for_pid("half");
     gateway.kill();
-    all_gone(&[pid]);
+    until_gone(&[pid]);
     gateway.restart();
     until("it is removed", || worktrees(&gateway) == 1 && is_empty(gateway.path("worktrees")));
     let branch = gateway.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
@@ -304,11 +304,11 @@ fn another_trunkline_leaves_the_worktrees_of_the_living_alone() {
         .model("other", json!({"driver": "gemini", "worktree": true}))
         .start();
     let first = gateway.chat("hi").open();
-    gateway.told("pid");
+    gateway.wait_for_note("pid");
     // It takes care of leftovers first, in the same folders.
     gateway.run(&["run", "-m", "other", "hi"]).exits(0);
     assert_eq!(worktrees(&gateway), 2);
-    gateway.tell("go");
+    gateway.leave_note("go");
     assert_eq!(first.finish().json()["trunkline"]["workspace"]["files_changed"], 1);
     assert_eq!(worktrees(&gateway), 1);
 }
@@ -346,7 +346,7 @@ fn the_files_a_run_adds_are_listed_where_the_policy_asks_for_it() {
     let trunkline = &reply.json()["trunkline"];
     let (run, branch) = (trunkline["run"].as_str().unwrap(), trunkline["workspace"]["branch"].as_str().unwrap());
     assert_eq!(gateway.git(&["show", &format!("{branch}:.trunkline/helpers.log")]), format!("{run} new.txt"));
-    assert!(gateway.noted("codex.stdin").contains("You may add helper scripts"));
+    assert!(gateway.read_note("codex.stdin").contains("You may add helper scripts"));
 }
 
 #[test]
@@ -389,24 +389,24 @@ struct Disk(std::path::PathBuf);
 
 impl Disk {
     fn mount(folder: &std::path::Path) -> Option<Self> {
-        if !root_for("a full disk, which has to be mounted") {
+        if !is_root_or_skip("a full disk, which has to be mounted") {
             return None;
         }
-        if tool("mount", &["-t", "tmpfs", "-o", "size=2m", "tmpfs", folder.to_str().unwrap()]) {
+        if run_tool("mount", &["-t", "tmpfs", "-o", "size=2m", "tmpfs", folder.to_str().unwrap()]) {
             return Some(Self(folder.to_owned()));
         }
-        left_out("a full disk: root may not mount one here");
+        report_skipped("a full disk: root may not mount one here");
         None
     }
 
     fn grow(&self) {
-        assert!(tool("mount", &["-o", "remount,size=64m", self.0.to_str().unwrap()]));
+        assert!(run_tool("mount", &["-o", "remount,size=64m", self.0.to_str().unwrap()]));
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        tool("umount", &["-l", self.0.to_str().unwrap()]);
+        run_tool("umount", &["-l", self.0.to_str().unwrap()]);
     }
 }
 
@@ -444,7 +444,7 @@ fn case_62_unusual_repositories_work() {
 
 #[test]
 fn case_62_somebody_elses_repository_is_a_clear_error() {
-    if !root_for("a repository of another user, which has to be given away") {
+    if !is_root_or_skip("a repository of another user, which has to be given away") {
         return;
     }
     let gateway = worker("tell ran");

@@ -1,32 +1,33 @@
-//! Settings in the words of the documents that Trunkline was asked for by.
+//! Compatibility with the documents that specified Trunkline: their field names, files and flags are accepted.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::json;
 
-use crate::agent::{calls, on, says};
-use crate::look::until;
-use crate::service::Service;
+use crate::agent::{text_reply, tool_calls_reply, with_llm};
+use crate::fake_llm::FakeLlm;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
-/// A provider as the adapter protocol describes one, in TOML.
+/// A provider as the adapter protocol describes one, in TOML, with camel case keys.
 const CAMEL: &str = "[new-provider]\ncommand = 'new-cli'\ndefaultArgs = ['--print', '--model={model}']\n\
     outputFormat = 'text'\npromptStyle = 'stdin'\ndefaultModel = 'large'\nmaxTokens = 4096\ntimeout = 120000\n\
     models = [{ modelId = 'large', name = 'Large Model' }, { modelId = 'small', name = 'Small Model' }]\n";
 
+/// The same provider with snake case keys.
 const SNAKE: &str = "[new-provider]\ncommand = 'new-cli'\ndefault_args = ['--print', '--model={model}']\n\
     output_format = 'text'\nprompt_style = 'stdin'\ndefault_model = 'large'\nmax_tokens = 4096\ntimeout = 120000\n\
     models = [{ model_id = 'large', name = 'Large Model' }, { id = 'small', name = 'Small Model' }]\n";
 
 #[test]
-fn a_provider_is_read_when_its_fields_have_the_adapters_names() {
+fn provider_is_read_when_its_fields_have_the_names_of_the_adapter_protocol() {
     for file in [CAMEL, SNAKE] {
         let gateway =
             TestGateway::new().cli("new-cli", "note \"$@\"; echo mine").config("providers.toml", file).start();
         assert_eq!(gateway.chat("hi").model("new-provider").send().content(), "mine");
         assert_eq!(gateway.argv("new-cli"), ["--print", "--model=large"]);
-        assert_eq!(gateway.noted("new-cli.stdin"), "--- USER TASK ---\nhi");
+        assert_eq!(gateway.read_note("new-cli.stdin"), "--- USER TASK ---\nhi");
         gateway.chat("hi").model("new-provider/small").send().content();
         assert_eq!(gateway.argv("new-cli"), ["--print", "--model=small"]);
         let list = gateway.get("/v1/models").json();
@@ -43,7 +44,7 @@ fn a_provider_is_read_when_its_fields_have_the_adapters_names() {
 }
 
 #[test]
-fn the_same_names_are_read_when_the_router_describes_the_provider() {
+fn field_names_of_the_adapter_protocol_are_read_in_the_router_file() {
     let camel = "command: new-cli, defaultArgs: [--print, '--limit={max_tokens}'], outputFormat: text, promptStyle: arg, \
                  defaultModel: large, maxTokens: 4096, timeout: 120000";
     let snake = "command: new-cli, default_args: [--print, '--limit={max_tokens}'], output_format: text, prompt_style: arg, \
@@ -74,7 +75,7 @@ fn the_same_names_are_read_when_the_router_describes_the_provider() {
 }
 
 #[test]
-fn a_field_is_an_error_when_it_is_given_under_two_names() {
+fn field_is_an_error_when_it_is_given_under_two_names() {
     let toml = CAMEL.replace("command =", "program = 'x'\ncommand =");
     let ran = TestGateway::new().config("providers.toml", &toml).run(&["check"]).exits(3);
     assert!(ran.stderr.contains("duplicate field `program`"), "{ran:?}");
@@ -86,30 +87,31 @@ fn a_field_is_an_error_when_it_is_given_under_two_names() {
 }
 
 #[test]
-fn max_tokens_bound_the_answer_when_the_client_does_not() {
-    let llm = Service::new([says("one"), says("two")]);
+fn max_tokens_of_the_configuration_apply_when_the_client_sets_none() {
+    let llm = FakeLlm::new([text_reply("one"), text_reply("two")]);
     let router = format!(
         "providers:\n  - {{name: exe, type: cli, config: {{path: exe, maxTokens: 100}}}}\n  \
          - {{name: api, type: api, config: {{base_url: '{}', model: m, max_tokens: 200}}}}\n",
         llm.url
     );
-    let line = TestGateway::new()
+    let gateway = TestGateway::new()
         .cli("exe", "cat >\"$seen/request\"; answers \"$1\" done")
         .config("router.yaml", &router)
         .start();
-    let asked = |line: &TestGateway| serde_json::from_str::<serde_json::Value>(&line.noted("request")).unwrap();
-    line.chat("hi").model("exe").send().content();
-    assert_eq!(asked(&line)["max_tokens"], 100);
-    line.chat("hi").model("exe").with("max_tokens", 7).send().content();
-    assert_eq!(asked(&line)["max_tokens"], 7);
-    line.chat("hi").model("api").send().content();
-    line.chat("hi").model("api").with("max_tokens", 7).send().content();
+    let request =
+        |gateway: &TestGateway| serde_json::from_str::<serde_json::Value>(&gateway.read_note("request")).unwrap();
+    gateway.chat("hi").model("exe").send().content();
+    assert_eq!(request(&gateway)["max_tokens"], 100);
+    gateway.chat("hi").model("exe").with("max_tokens", 7).send().content();
+    assert_eq!(request(&gateway)["max_tokens"], 7);
+    gateway.chat("hi").model("api").send().content();
+    gateway.chat("hi").model("api").with("max_tokens", 7).send().content();
     let sent: Vec<_> = llm.seen().iter().map(|(_, body)| body["max_tokens"].clone()).collect();
     assert_eq!(sent, [json!(200), json!(7)]);
 }
 
 #[test]
-fn a_bare_number_is_refused_when_it_could_be_seconds_or_milliseconds() {
+fn timeout_without_unit_is_refused_when_it_is_ambiguous() {
     let gateway =
         |timeout: u64| TestGateway::new().cli("codex", "").model("m", json!({"driver": "codex", "timeout": timeout}));
     let ran = gateway(30_000).run(&["check"]).exits(3);
@@ -121,7 +123,7 @@ fn a_bare_number_is_refused_when_it_could_be_seconds_or_milliseconds() {
 }
 
 #[test]
-fn an_option_is_passed_on_to_the_executable_when_it_is_not_ours() {
+fn unknown_option_is_passed_to_the_executable_with_a_warning() {
     let router =
         "providers: [{name: p, type: cli, config: {path: p, custom_option: value, timout: 5, options: {a: 1}}}]\n";
     let gateway = TestGateway::new()
@@ -129,7 +131,7 @@ fn an_option_is_passed_on_to_the_executable_when_it_is_not_ours() {
         .config("router.yaml", router)
         .start();
     gateway.chat("hi").model("p").send().content();
-    let request: serde_json::Value = serde_json::from_str(&gateway.noted("request")).unwrap();
+    let request: serde_json::Value = serde_json::from_str(&gateway.read_note("request")).unwrap();
     assert_eq!(request["config"], json!({"custom_option": "value", "timout": 5, "a": 1}));
     let log = gateway.log();
     assert!(log.contains("`custom_option` is not a key of ours and is passed on to the executable"), "{log}");
@@ -140,7 +142,7 @@ fn an_option_is_passed_on_to_the_executable_when_it_is_not_ours() {
 }
 
 #[test]
-fn the_router_file_of_specular_is_read_when_there_is_no_other() {
+fn router_file_of_specular_is_read_when_there_is_no_other() {
     let router = |name: &str| format!("providers: [{{name: {name}, type: cli, config: {{path: p}}}}]\n");
     let gateway = TestGateway::new().cli("p", "answers \"$1\" done").file(".specular/router.yaml", &router("theirs"));
     let gateway = gateway.file(".specular/models.json", "not for us");
@@ -153,7 +155,7 @@ fn the_router_file_of_specular_is_read_when_there_is_no_other() {
 }
 
 #[test]
-fn the_example_of_a_router_file_is_valid_and_documented() {
+fn example_router_file_is_valid_and_documented() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let example = fs::read_to_string(root.join("examples/router.example.yaml")).unwrap();
     let gateway = TestGateway::new()
@@ -172,7 +174,7 @@ fn the_example_of_a_router_file_is_valid_and_documented() {
 }
 
 #[test]
-fn options_of_the_backend_are_warned_about_when_there_is_no_backend() {
+fn backend_variables_are_warned_about_when_no_backend_is_set() {
     let gateway =
         TestGateway::new().cli("codex", "").env("BACKEND_MODEL", "opus").env("BACKEND_MAX_TURNS", "3").start();
     let expected = "BACKEND_MODEL, BACKEND_MAX_TURNS are set, but AGENT_BACKEND is not: ignored";
@@ -182,23 +184,23 @@ fn options_of_the_backend_are_warned_about_when_there_is_no_backend() {
 }
 
 #[test]
-fn the_agent_reads_elsewhere_when_it_is_allowed_to() {
+fn agent_reads_outside_the_workspace_when_allow_read_is_given() {
     let docs = tempfile::tempdir().unwrap();
     let notes = docs.path().canonicalize().unwrap().join("notes.txt");
     fs::write(&notes, "the keeper is Ingrid").unwrap();
-    let read = || calls("Look.", &[("c1", "read_file", json!({"path": notes}))]);
-    let write = || calls("Change.", &[("c2", "write_file", json!({"path": notes, "content": "x"}))]);
-    let llm = Service::new([read(), write(), says("done"), read(), says("done")]);
-    let gateway = on(TestGateway::new(), &llm);
+    let read = || tool_calls_reply("Look.", &[("c1", "read_file", json!({"path": notes}))]);
+    let write = || tool_calls_reply("Change.", &[("c2", "write_file", json!({"path": notes, "content": "x"}))]);
+    let llm = FakeLlm::new([read(), write(), text_reply("done"), read(), text_reply("done")]);
+    let gateway = with_llm(TestGateway::new(), &llm);
     let folder = docs.path().to_str().unwrap();
     gateway.run(&["agent", "--allow-read", folder, "-p", "look there"]).exits(0);
-    let results = crate::agent::told(&llm, 2);
+    let results = crate::agent::request_messages(&llm, 2);
     let results: Vec<&str> = results.iter().filter(|(role, _)| role == "tool").map(|(_, text)| text.as_str()).collect();
     assert_eq!(results[0], "the keeper is Ingrid");
     assert!(results[1].contains("outside the workspace"), "{results:?}");
     assert_eq!(fs::read_to_string(&notes).unwrap(), "the keeper is Ingrid");
     gateway.run(&["agent", "-p", "look there"]).exits(0);
-    let refused = crate::agent::told(&llm, 4);
+    let refused = crate::agent::request_messages(&llm, 4);
     assert!(refused.last().unwrap().1.contains("outside the workspace"), "{refused:?}");
     for wrong in ["/no/such/folder", notes.to_str().unwrap()] {
         let ran = gateway.run(&["agent", "--allow-read", wrong, "-p", "hi"]).exits(2);
@@ -207,7 +209,7 @@ fn the_agent_reads_elsewhere_when_it_is_allowed_to() {
 }
 
 #[test]
-fn runs_show_the_latest_words_when_a_conversation_is_told_anew() {
+fn runs_show_the_latest_message_when_a_request_contains_a_history() {
     let gateway = TestGateway::new()
         .cli("codex", "cat >/dev/null; codex_answers done")
         .model("m", json!({"driver": "codex"}))

@@ -9,7 +9,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 /// A service on a port of its own: answers each request with the next of its scripts, and keeps what it was sent.
-pub(crate) struct Service {
+pub(crate) struct FakeLlm {
     pub(crate) url: String,
     pub(crate) seen: Arc<Mutex<Vec<(String, Value)>>>,
 }
@@ -21,7 +21,7 @@ pub(crate) enum Script {
     Hangs(String, &'static str),
 }
 
-impl Service {
+impl FakeLlm {
     pub(crate) fn new(scripts: impl IntoIterator<Item = Script>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());

@@ -1,11 +1,11 @@
-//! What an answer tells beside its text, and what a request may bring beside its text.
+//! Content of chat requests and answers other than plain text: usage, reasoning, images and system messages.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::json;
 
-use crate::look::until;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 fn claude() -> TestGateway {
@@ -20,7 +20,7 @@ fn codex(script: &str) -> TestGateway {
 }
 
 #[test]
-fn usage_is_what_the_cli_counted_cache_included() {
+fn usage_includes_cached_tokens_when_the_cli_reports_them() {
     let expected = json!({"prompt_tokens": 4312, "completion_tokens": 6, "total_tokens": 4318,
         "prompt_tokens_details": {"cached_tokens": 4000}});
     let gateway = claude();
@@ -37,7 +37,7 @@ fn usage_is_what_the_cli_counted_cache_included() {
 }
 
 #[test]
-fn usage_that_nobody_counted_is_estimated_and_says_so() {
+fn usage_is_marked_as_estimated_when_the_cli_reports_none() {
     let gateway =
         TestGateway::new().cli("plain", "echo eight").model("m", json!({"driver": "text", "command": "plain"})).start();
     let reply = gateway.chat("four").send().json();
@@ -50,7 +50,7 @@ fn usage_that_nobody_counted_is_estimated_and_says_so() {
 }
 
 #[test]
-fn reasoning_and_tools_are_seen_but_are_no_part_of_the_answer() {
+fn reasoning_and_tools_are_streamed_but_are_no_part_of_the_answer() {
     let gateway = codex("replay codex/multi");
     let answer = "Hello from the mock.\nSecond line éè 你好 🦀.";
     assert_eq!(gateway.chat("hi").send().content(), answer);
@@ -63,21 +63,21 @@ fn reasoning_and_tools_are_seen_but_are_no_part_of_the_answer() {
 }
 
 #[test]
-fn a_picture_is_a_file_that_codex_can_read_while_it_runs() {
-    let line =
+fn image_is_a_private_file_that_exists_while_codex_runs() {
+    let gateway =
         codex("note \"$@\"; cat \"$3\" >\"$seen/picture\"; ls -l \"$3\" >\"$seen/mode\"; replay codex/reasoning");
     let url = "data:image/png;base64,iVBORw0KGgo=";
-    line.chat("what is this?").image(url).send().content();
-    let argv = line.argv("codex");
+    gateway.chat("what is this?").image(url).send().content();
+    let argv = gateway.argv("codex");
     assert_eq!((argv[1].as_str(), argv[3].as_str()), ("-i", "--json"), "{argv:?}");
     assert!(argv[2].ends_with(".png"), "{argv:?}");
-    assert_eq!(fs::read(line.path("seen/picture")).unwrap(), b"\x89PNG\r\n\x1a\n");
-    assert!(line.noted("mode").starts_with("-rw-------"), "{}", line.noted("mode"));
-    until("it is gone", || !Path::new(&argv[2]).exists());
+    assert_eq!(fs::read(gateway.path("seen/picture")).unwrap(), b"\x89PNG\r\n\x1a\n");
+    assert!(gateway.read_note("mode").starts_with("-rw-------"), "{}", gateway.read_note("mode"));
+    until("the image is deleted", || !Path::new(&argv[2]).exists());
 }
 
 #[test]
-fn a_picture_for_a_cli_that_takes_none_is_a_bad_request() {
+fn image_is_a_bad_request_when_the_cli_takes_none() {
     let gateway = claude();
     let error = gateway.chat("what is this?").image("data:image/png;base64,iVBORw0KGgo=").send().error(400);
     assert!(error["message"].as_str().unwrap().contains("claude takes no pictures"), "{error}");
@@ -86,7 +86,7 @@ fn a_picture_for_a_cli_that_takes_none_is_a_bad_request() {
 }
 
 #[test]
-fn system_messages_go_to_claude_in_a_private_file() {
+fn system_messages_are_passed_to_claude_in_a_private_file() {
     let script = "while [ $# -gt 0 ]; do case $1 in --append-system-prompt-file) ls -l \"$2\" >\"$seen/mode\"; \
                   cat \"$2\" >\"$seen/system\"; printf %s \"$2\" >\"$seen/path\";; esac; shift; done; note; \
                   replay claude/slow_streamjson_partial";
@@ -94,16 +94,16 @@ fn system_messages_go_to_claude_in_a_private_file() {
         .cli("claude", script)
         .model("m", json!({"driver": "claude", "systemPrompt": "House rules."}))
         .start();
-    gateway.chat("hi").after("system", "You are terse.").send().content();
-    assert_eq!(gateway.noted("system"), "House rules.\n\nYou are terse.");
-    assert!(gateway.noted("mode").starts_with("-rw-------"), "{}", gateway.noted("mode"));
-    assert_eq!(gateway.noted("claude.stdin"), "--- USER TASK ---\nhi");
-    until("it is gone", || !Path::new(&gateway.noted("path")).exists());
+    gateway.chat("hi").preceded_by("system", "You are terse.").send().content();
+    assert_eq!(gateway.read_note("system"), "House rules.\n\nYou are terse.");
+    assert!(gateway.read_note("mode").starts_with("-rw-------"), "{}", gateway.read_note("mode"));
+    assert_eq!(gateway.read_note("claude.stdin"), "--- USER TASK ---\nhi");
+    until("the file is deleted", || !Path::new(&gateway.read_note("path")).exists());
 }
 
 #[test]
-fn system_messages_go_to_codex_above_the_task() {
+fn system_messages_are_put_above_the_task_for_codex() {
     let gateway = codex("note \"$@\"; replay codex/reasoning");
-    gateway.chat("hi").after("developer", "You are terse.").send().content();
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nYou are terse.\n\nhi");
+    gateway.chat("hi").preceded_by("developer", "You are terse.").send().content();
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nYou are terse.\n\nhi");
 }
