@@ -1,4 +1,4 @@
-//! An OpenAI-compatible service that answers what a test tells it to.
+//! A fake OpenAI-compatible service with scripted responses.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -8,16 +8,17 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-/// A service on a port of its own: answers each request with the next of its scripts, and keeps what it was sent.
+/// A service on its own port. Answers each request with the next script and records the requests.
 pub(crate) struct FakeLlm {
     pub(crate) url: String,
+    /// Head and JSON body of each request.
     pub(crate) seen: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
 pub(crate) enum Script {
-    /// A status, further header lines, and a body.
+    /// Sends a response with this status, additional header lines, and body.
     Says(u16, &'static str, String),
-    /// Sends this much and hangs until the other side hangs up; then says so.
+    /// Sends the beginning of a stream, waits until the client disconnects, and then records the given marker.
     Hangs(String, &'static str),
 }
 
@@ -27,11 +28,11 @@ impl FakeLlm {
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let seen = Arc::new(Mutex::new(Vec::new()));
         let mut scripts: VecDeque<Script> = scripts.into_iter().collect();
-        let kept = Arc::clone(&seen);
+        let requests = Arc::clone(&seen);
         thread::spawn(move || {
             while let Some(script) = scripts.pop_front() {
                 let Ok((socket, _)) = listener.accept() else { return };
-                serve(socket, script, &kept);
+                serve(socket, script, &requests);
             }
         });
         Self { url, seen }
@@ -45,7 +46,7 @@ impl FakeLlm {
 fn serve(mut socket: TcpStream, script: Script, seen: &Mutex<Vec<(String, Value)>>) {
     let mut request = Vec::new();
     let mut piece = [0; 65536];
-    let body = loop {
+    loop {
         let count = socket.read(&mut piece).unwrap();
         assert!(count > 0, "closed in the middle of a request");
         request.extend_from_slice(&piece[..count]);
@@ -54,20 +55,20 @@ fn serve(mut socket: TcpStream, script: Script, seen: &Mutex<Vec<(String, Value)
         let length = head.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
         if body.len() >= length.unwrap_or(0) {
             seen.lock().unwrap().push((head.to_owned(), serde_json::from_str(body).unwrap_or_default()));
-            break script;
+            break;
         }
-    };
-    match body {
+    }
+    match script {
         Script::Says(status, headers, body) => {
             let head =
                 format!("HTTP/1.1 {status} X\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n", body.len());
             socket.write_all((head + &body).as_bytes()).unwrap();
         }
-        Script::Hangs(body, told) => {
+        Script::Hangs(body, marker) => {
             let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
             socket.write_all((head.to_owned() + &body).as_bytes()).unwrap();
             while socket.read(&mut piece).is_ok_and(|count| count > 0) {}
-            seen.lock().unwrap().push((told.to_owned(), Value::Null));
+            seen.lock().unwrap().push((marker.to_owned(), Value::Null));
         }
     }
 }

@@ -1,11 +1,11 @@
-//! `models.json` as the gateway understands it.
+//! Models from `models.json`: lookup, listing and errors.
 
 use serde_json::json;
 
 use crate::test_gateway::TestGateway;
 
 #[test]
-fn a_model_has_its_driver_its_repository_and_its_agent_file() {
+fn model_has_driver_repository_and_agent_file() {
     let gateway = TestGateway::new()
         .cli("codex", "note \"$@\"; replay codex/reasoning")
         .file("RULES.md", "Be brief.")
@@ -22,7 +22,7 @@ fn a_model_has_its_driver_its_repository_and_its_agent_file() {
 }
 
 #[test]
-fn the_models_are_listed_in_openais_shape() {
+fn models_are_listed_in_openai_shape() {
     let gateway = TestGateway::new()
         .cli("codex", "")
         .cli("qwen", "")
@@ -39,7 +39,7 @@ fn the_models_are_listed_in_openais_shape() {
 }
 
 #[test]
-fn an_unknown_model_is_a_bad_request_that_names_near_ones() {
+fn error_suggests_similar_names_when_model_is_unknown() {
     let gateway = TestGateway::new().cli("codex", "").model("codex-repoX", json!({"driver": "codex"})).start();
     let error = gateway.chat("hi").model("codex-repo").send().error(400);
     assert_eq!((error["message"].as_str(), error["param"].as_str()), (Some("Unknown model"), Some("model")));
@@ -47,23 +47,23 @@ fn an_unknown_model_is_a_bad_request_that_names_near_ones() {
 }
 
 #[test]
-fn unknown_model_says_why_and_what_there_is_when_it_is_a_cli_that_is_not_installed() {
-    let line = TestGateway::new().cli("codex", "codex_answers done").start();
+fn error_explains_and_lists_models_when_model_is_a_cli_that_is_not_installed() {
+    let gateway = TestGateway::new().cli("codex", "codex_answers done").start();
     for name in ["claude", "claude/opus"] {
-        let error = line.chat("hi").model(name).send().error(400);
+        let error = gateway.chat("hi").model(name).send().error(400);
         let message = "Unknown model: claude is not installed: there is no program claude on the gateway's PATH";
         assert_eq!((error["message"].as_str(), error["code"].as_str()), (Some(message), Some("model_not_found")));
         assert!(error["detail"].as_str().unwrap().contains("npm install -g @anthropic-ai/claude-code"), "{error}");
         assert_eq!(error["hint"], "models here: codex, agent");
     }
-    let made_up = line.chat("hi").model("made-up").send().error(400);
+    let made_up = gateway.chat("hi").model("made-up").send().error(400);
     assert_eq!((&made_up["message"], &made_up["hint"]), (&json!("Unknown model"), &json!("models here: codex, agent")));
-    let ran = line.run(&["run", "-m", "claude", "hi"]);
+    let ran = gateway.run(&["run", "-m", "claude", "hi"]);
     assert!(ran.code != Some(0) && ran.stderr.contains("claude is not installed"), "{ran:?}");
 }
 
 #[test]
-fn unknown_model_says_how_to_add_it_when_its_cli_is_installed_but_not_configured() {
+fn error_explains_how_to_add_model_when_its_cli_is_installed_but_not_configured() {
     let gateway = TestGateway::new()
         .cli("codex", "codex_answers done")
         .cli("gemini", "exit 1")
@@ -75,7 +75,7 @@ fn unknown_model_says_how_to_add_it_when_its_cli_is_installed_but_not_configured
 }
 
 #[test]
-fn a_model_whose_cli_is_not_installed_says_how_to_get_it() {
+fn error_explains_how_to_install_the_cli_when_it_is_missing() {
     let gateway = TestGateway::new().model("gemini-repoZ", json!({"driver": "gemini"})).start();
     let error = gateway.chat("hi").send().error(500);
     let message = "CLI failed: cannot start gemini: command not found: gemini";

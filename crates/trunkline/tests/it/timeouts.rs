@@ -1,4 +1,4 @@
-//! CLIs that hang, at every point where one can.
+//! Timeouts: CLIs that hang, at every point where one can.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn codex(script: &str) -> TestGateway {
 }
 
 #[test]
-fn a_cli_that_says_nothing_runs_out_of_time() {
+fn run_times_out_when_cli_prints_nothing() {
     let gateway = codex("tell pid $$; hang").model("m", json!({"driver": "codex", "timeout": "300ms"})).start();
     let reply = gateway.chat("hi").send();
     let error = reply.error(504);
@@ -26,7 +26,7 @@ fn a_cli_that_says_nothing_runs_out_of_time() {
 }
 
 #[test]
-fn a_cli_that_falls_silent_runs_into_the_idle_limit() {
+fn run_hits_the_idle_limit_when_cli_stops_printing() {
     let gateway = codex("codex_says one; tell pid $$; hang")
         .model("m", json!({"driver": "codex", "idleTimeout": "300ms"}))
         .start();
@@ -41,7 +41,7 @@ fn a_cli_that_falls_silent_runs_into_the_idle_limit() {
 }
 
 #[test]
-fn a_tool_at_work_is_not_silence() {
+fn idle_limit_does_not_apply_when_a_tool_is_running() {
     let tool = r#"{"type":"item.started","item":{"id":"i","type":"command_execution","command":"make","status":"in_progress"}}"#;
     let gateway = codex(&format!("echo '{tool}'; sleep 1; codex_answers done"))
         .model("m", json!({"driver": "codex", "idleTimeout": "300ms"}))
@@ -50,7 +50,7 @@ fn a_tool_at_work_is_not_silence() {
 }
 
 #[test]
-fn each_phase_runs_into_the_limit_of_its_own() {
+fn run_hits_the_limit_of_its_current_phase() {
     let tool = |id: &str, name: &str| {
         format!(r#"echo '{{"type":"item.started","item":{{"id":"{id}","type":"{name}","status":"in_progress"}}}}';"#)
     };
@@ -78,13 +78,13 @@ fn each_phase_runs_into_the_limit_of_its_own() {
 }
 
 #[test]
-fn case_71_a_gateway_that_stood_still_blames_no_run() {
+fn case_71_run_does_not_time_out_when_gateway_was_suspended() {
     let gateway = codex("codex_says one; tell pid $$; await go; codex_answers two")
         .model("m", json!({"driver": "codex", "timeout": "6s", "idleTimeout": "5s"}))
         .start();
     let mut stream = gateway.chat("hi").streamed().open();
     stream.read_until("one");
-    // Longer than every limit of the run: this is what is tested, not a wait for something.
+    // A fixed sleep: the test is about a suspension that is longer than every limit of the run.
     gateway.signal(Signal::STOP);
     std::thread::sleep(Duration::from_secs(8));
     gateway.leave_note("go");
@@ -93,14 +93,14 @@ fn case_71_a_gateway_that_stood_still_blames_no_run() {
 }
 
 #[test]
-fn a_cli_that_hangs_after_its_answer_is_not_waited_for() {
+fn answer_is_returned_when_cli_hangs_after_it() {
     let gateway = codex("codex_answers done; tell pid $$; hang").model("m", json!({"driver": "codex"})).start();
     assert_eq!(gateway.chat("hi").send().content(), "done");
     until_gone(&[gateway.wait_for_pid("pid")]);
 }
 
 #[test]
-fn a_cli_that_ignores_the_signal_to_stop_is_killed() {
+fn cli_is_killed_when_it_ignores_sigterm() {
     let gateway = codex("trap '' TERM INT HUP; tell pid $$; hang")
         .model("m", json!({"driver": "codex", "timeout": "300ms"}))
         .start();
@@ -109,8 +109,8 @@ fn a_cli_that_ignores_the_signal_to_stop_is_killed() {
 }
 
 #[test]
-fn case_40_a_daemon_that_keeps_the_output_open_does_not_keep_the_answer() {
-    // A double fork into a session of its own, with our pipe still in its hands.
+fn case_40_answer_is_returned_when_a_daemon_keeps_the_output_open() {
+    // A double fork into a new session that still holds our pipe.
     let daemon = "(setsid sh -c 'tell() { echo \"$2\" >\"'\"$seen\"'/.$1\"; mv \"'\"$seen\"'/.$1\" \"'\"$seen\"'/$1\"; }; \
                   tell daemon $$; exec sleep 1000' &); await daemon;";
     let gateway = TestGateway::new()
@@ -127,7 +127,7 @@ fn case_40_a_daemon_that_keeps_the_output_open_does_not_keep_the_answer() {
 }
 
 #[test]
-fn case_41_a_cli_that_closes_its_output_has_answered() {
+fn case_41_answer_is_returned_when_cli_closes_its_output_but_keeps_running() {
     let gateway = TestGateway::new()
         .cli("plain", "echo done; tell pid $$; exec >&- 2>&-; hang")
         .model("m", json!({"driver": "text", "command": "plain"}))

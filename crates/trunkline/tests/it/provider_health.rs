@@ -1,4 +1,4 @@
-//! How things stand: circuits, the order of candidates, and the health of providers.
+//! Circuit breakers, the explained order of candidates, and the health of providers.
 
 use serde_json::{Value, json};
 
@@ -6,21 +6,21 @@ use crate::observe::until;
 use crate::router::yaml;
 use crate::test_gateway::TestGateway;
 
-/// Fails until it is told to be well.
-const ILL: &str = "[ \"$1\" = health ] || cat >/dev/null; counted >/dev/null; [ -e \"$seen/well\" ] || refuses \"$1\" 'something odd'; \
+/// Fails until the test sends `well`.
+const FAILS_UNTIL_WELL: &str = "[ \"$1\" = health ] || cat >/dev/null; counted >/dev/null; [ -e \"$seen/well\" ] || refuses \"$1\" 'something odd'; \
     answers \"$1\" done";
 
 #[test]
-fn one_that_fails_again_and_again_is_left_alone_and_everyone_can_see_it() {
+fn circuit_opens_and_is_reported_when_provider_keeps_failing() {
     let file = yaml(&[("p", 1, "")], ", breaker: {failures: 3, cooldown: 1h}");
-    let gateway = TestGateway::new().cli("p", ILL).config("router.yaml", &file).start();
+    let gateway = TestGateway::new().cli("p", FAILS_UNTIL_WELL).config("router.yaml", &file).start();
     for _ in 0..3 {
         assert_eq!(gateway.chat("hi").model("p").send().error(500)["code"], "unknown");
     }
     let refused = gateway.chat("hi").model("p").send();
     assert_eq!(refused.error(503)["code"], "circuit_open");
-    assert_eq!(refused.header("retry-after"), Some("120"), "never more, or clients do not heed it");
-    assert_eq!(gateway.read_note("p.runs").lines().count(), 3, "it was not asked");
+    assert_eq!(refused.header("retry-after"), Some("120"), "capped, because SDKs ignore longer waits");
+    assert_eq!(gateway.read_note("p.runs").lines().count(), 3, "the provider was not called");
     let state = |path: &str, pointer: &str| gateway.get(path).json().pointer(pointer).unwrap().clone();
     assert_eq!(state("/v1/route?model=p", "/candidates/0/circuit/state"), "open");
     assert_eq!(state("/health/providers", "/providers/0/circuit/state"), "open");
@@ -30,21 +30,21 @@ fn one_that_fails_again_and_again_is_left_alone_and_everyone_can_see_it() {
 }
 
 #[test]
-fn and_then_tried_once() {
+fn circuit_closes_when_a_trial_succeeds_after_the_cooldown() {
     let file = yaml(&[("p", 1, "")], ", breaker: {failures: 3, cooldown: 50ms}");
-    let gateway = TestGateway::new().cli("p", ILL).config("router.yaml", &file).start();
+    let gateway = TestGateway::new().cli("p", FAILS_UNTIL_WELL).config("router.yaml", &file).start();
     for _ in 0..3 {
         gateway.chat("hi").model("p").send().error(500);
     }
     gateway.leave_note("well");
-    until("one may try", || gateway.chat("hi").model("p").send().status == 200);
+    until("a trial succeeds", || gateway.chat("hi").model("p").send().status == 200);
     let route = gateway.get("/v1/route?model=p").json();
     assert_eq!(route["candidates"][0]["circuit"], json!({"state": "closed", "failures": 0}));
     assert_eq!(gateway.chat("hi").model("p").send().content(), "done");
 }
 
 #[test]
-fn the_order_is_explained() {
+fn route_explains_the_order_of_candidates() {
     let file = yaml(&[("low", 1, "codegen: x"), ("high", 9, ""), ("absent", 5, "codegen: y")], ", max_retries: 1");
     let gateway = TestGateway::new()
         .cli("low", "answers \"$1\" low")
@@ -72,7 +72,7 @@ fn the_order_is_explained() {
 }
 
 #[test]
-fn how_providers_are_is_looked_up_at_most_every_few_seconds_and_asked_only_on_demand() {
+fn provider_health_is_cached_and_probed_only_on_demand() {
     let well = "[ \"$1\" = health ] && { counted >/dev/null; echo fine; exit; }; cat >/dev/null; tell asked 1; answers \"$1\" OK";
     let gateway = TestGateway::new()
         .cli("well", well)
@@ -99,8 +99,8 @@ fn how_providers_are_is_looked_up_at_most_every_few_seconds_and_asked_only_on_de
     for _ in 0..5 {
         gateway.get("/health/providers").json();
     }
-    assert_eq!(gateway.read_note("well.runs").lines().count(), 1, "looked at once");
-    assert!(!gateway.path("seen/asked").exists(), "and not asked");
+    assert_eq!(gateway.read_note("well.runs").lines().count(), 1, "health was checked once");
+    assert!(!gateway.path("seen/asked").exists(), "and the provider was not probed");
     let probed = gateway.get("/health/providers?probe=true").json();
     let probe = |name: &str| one(&probed, name)["probe"].clone();
     assert_eq!((&probe("well")["ok"], &probe("well")["message"]), (&json!(true), &json!("OK")));

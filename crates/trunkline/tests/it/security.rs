@@ -1,4 +1,4 @@
-//! Who may come in, and what a child may know.
+//! Access control of the gateway, and the environment and processes a child can see.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ fn codex() -> TestGateway {
 }
 
 #[test]
-fn case_21_with_keys_only_who_has_one_comes_in() {
+fn case_21_request_is_rejected_without_a_valid_key_when_keys_are_set() {
     let gateway = codex().env("TRUNKLINE_API_KEYS", "first-key, second-key").start();
     assert_eq!(gateway.chat("hi").send().error(401)["code"], "invalid_api_key");
     let wrong = gateway.chat("hi").header("authorization", "Bearer third-key").send();
@@ -23,35 +23,35 @@ fn case_21_with_keys_only_who_has_one_comes_in() {
 }
 
 #[test]
-fn case_24_other_machines_are_not_let_in_without_keys() {
+fn case_24_serve_fails_on_a_public_address_when_no_keys_are_set() {
     let ran = codex().run(&["serve", "--port", "0", "--listen", "0.0.0.0"]).exits(3);
     assert!(ran.stderr.contains("no keys") && ran.stdout.is_empty(), "{ran:?}");
 }
 
-/// Tries to read what others of its user were given: its keeper, and whoever started that.
-const CURIOUS: &str = "cat >/dev/null; stat=$(cat /proc/$PPID/stat); stat=${stat##*) }; set -- $stat; gateway=$2; \
+/// Tries to read the memory, environment and files of its keeper and of the gateway, which run as the same user.
+const SNOOPS: &str = "cat >/dev/null; stat=$(cat /proc/$PPID/stat); stat=${stat##*) }; set -- $stat; gateway=$2; \
     tell others \"$PPID $gateway\"; \
     for file in environ mem maps fd/0; do cat /proc/$PPID/$file /proc/$gateway/$file; done >\"$seen/found\" 2>\"$seen/refused\"; \
     cat /proc/$$/environ >\"$seen/own\"; ls /proc/$gateway/fd /proc/$PPID/fd >>\"$seen/found\" 2>>\"$seen/refused\"; \
     codex_answers done";
 
 #[test]
-fn an_agent_cannot_look_into_the_gateway_or_its_keeper() {
-    let gateway = TestGateway::new().cli("codex", CURIOUS).model("m", json!({"driver": "codex"})).unprivileged();
+fn agent_cannot_inspect_the_gateway_or_its_keeper() {
+    let gateway = TestGateway::new().cli("codex", SNOOPS).model("m", json!({"driver": "codex"})).unprivileged();
     let gateway = gateway.env("XAI_API_KEY", "a key that is none of its business").start();
     assert_eq!(gateway.chat("hi").send().content(), "done");
     let (others, refused) = (gateway.read_note("others"), gateway.read_note("refused"));
     assert!(
         others.trim_end().ends_with(&format!(" {}", gateway.gateway_pid())),
-        "it looked at the right ones: {others}"
+        "the script inspected the right processes: {others}"
     );
     assert_eq!(refused.matches("Permission denied").count(), 10, "{refused}");
     assert_eq!(gateway.read_note("found"), "");
-    assert!(!gateway.read_note("own").is_empty(), "what is its own it may read");
+    assert!(!gateway.read_note("own").is_empty(), "it may read its own environment");
 }
 
 #[test]
-fn case_25_case_26_other_hosts_and_other_sites_are_refused() {
+fn case_25_case_26_request_is_rejected_when_host_or_origin_is_foreign() {
     let gateway = codex().start();
     assert_eq!(gateway.chat("hi").header("host", "evil.example").send().error(403)["code"], "forbidden_host");
     let page = gateway.chat("hi").header("origin", "http://evil.example").send();
@@ -64,7 +64,7 @@ fn case_25_case_26_other_hosts_and_other_sites_are_refused() {
 }
 
 #[test]
-fn case_28_a_child_knows_what_it_needs_and_no_more() {
+fn case_28_child_gets_only_the_environment_it_needs() {
     let gateway = codex()
         .model("own", json!({"driver": "codex", "env": {"EXTRA": "yes", "CI": "no"}}))
         .env("OPENAI_API_KEY", "its own key")
@@ -103,8 +103,8 @@ const SECRETS: [&str; 6] = [
 
 impl TestGateway {
     fn start_with_secrets(self) -> Self {
-        let line = SECRETS.iter().fold(self, |line, name| line.env(name, "somebody else's"));
-        line.env("CLAUDECODE", "1").env("TRUNKLINE_PORT", "0").start()
+        let gateway = SECRETS.iter().fold(self, |gateway, name| gateway.env(name, "somebody else's"));
+        gateway.env("CLAUDECODE", "1").env("TRUNKLINE_PORT", "0").start()
     }
 }
 
@@ -114,7 +114,7 @@ fn environment(gateway: &TestGateway) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn codex_does_not_write_to_the_users_own_settings() {
+fn codex_does_not_write_to_the_users_own_home() {
     let gateway = codex();
     std::fs::create_dir(gateway.path("home/.codex")).unwrap();
     std::fs::write(gateway.path("home/.codex/auth.json"), "{}").unwrap();

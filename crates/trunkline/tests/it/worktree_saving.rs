@@ -1,4 +1,4 @@
-//! Nothing an agent did is thrown away: work that a branch cannot hold keeps its worktree, and the receipt is true.
+//! No work of an agent is lost: a worktree is kept if a branch cannot hold its content, and the receipt says so.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
-/// A repository beside the first, for submodules, and git with a name and the right to use it.
+/// Shell function for git with an identity and permission to use local submodules.
 const GIT: &str = "g() { git -c user.name=A -c user.email=a@b -c protocol.file.allow=always \"$@\"; }\n";
 
 fn gateway(script: &str) -> TestGateway {
@@ -21,7 +21,7 @@ fn workspace(gateway: &TestGateway) -> Value {
     gateway.chat("hi").send().json()["trunkline"]["workspace"].clone()
 }
 
-/// The folder that was kept, and the reason.
+/// The path of the kept worktree, and the reason.
 #[track_caller]
 fn kept(workspace: &Value) -> (PathBuf, String) {
     let text = |name: &str| workspace[name].as_str().unwrap_or_else(|| panic!("{workspace}")).to_owned();
@@ -46,8 +46,8 @@ fn nested_repository_is_kept_when_the_agent_committed_it_as_a_link() {
 
 #[test]
 fn submodule_is_kept_when_it_has_new_files_or_a_new_commit() {
-    for more in ["", "; g -C part add .; g -C part commit -qm work"] {
-        let script = format!("g submodule --quiet update --init; echo work >part/work{more}; echo top >top");
+    for commit in ["", "; g -C part add .; g -C part commit -qm work"] {
+        let script = format!("g submodule --quiet update --init; echo work >part/work{commit}; echo top >top");
         let gateway = gateway(&script);
         let other = gateway.path("other");
         gateway.git(&["clone", "-q", ".", other.to_str().unwrap()]);
@@ -92,7 +92,7 @@ fn work_is_saved_under_another_name_when_a_branch_is_in_the_way() {
 }
 
 #[test]
-fn branch_of_the_agents_own_is_not_moved_when_it_has_the_runs_name() {
+fn agents_branch_is_not_moved_when_it_has_the_runs_name() {
     let script = "g commit -q --allow-empty -m mine; git branch trunkline/$TRUNKLINE_RUN; git reset -q --hard HEAD~1; echo work >new.txt";
     let gateway = gateway(script).start();
     let reply = gateway.chat("hi").send().json();
@@ -102,7 +102,7 @@ fn branch_of_the_agents_own_is_not_moved_when_it_has_the_runs_name() {
 }
 
 #[test]
-fn commits_that_head_has_left_are_kept_beside_the_branch() {
+fn unreachable_commits_are_kept_under_separate_refs() {
     let script =
         "echo work >new.txt; git add .; g commit -qm left; git checkout -q --detach HEAD~1; echo more >more.txt";
     let gateway = gateway(script).start();
@@ -124,7 +124,7 @@ fn worktree_is_kept_when_the_run_ignores_its_own_files() {
 }
 
 #[test]
-fn ignored_files_go_with_the_worktree_when_the_repository_ignores_them() {
+fn ignored_files_are_deleted_with_the_worktree_when_the_repository_ignores_them() {
     let gateway = gateway("echo built >out.log; mkdir cache; echo x >cache/x; echo '# more' >>.gitignore");
     let gateway = gateway.file(".gitignore", "*.log\ncache/\n");
     gateway.commit("rules");
@@ -143,7 +143,7 @@ fn ignored_file_is_saved_when_the_agent_has_staged_or_committed_it() {
 }
 
 #[test]
-fn work_is_saved_when_the_agent_broke_the_records_of_its_worktree() {
+fn work_is_saved_when_the_agent_broke_the_git_metadata_of_its_worktree() {
     for script in [
         "echo garbage >\"$dir/index\"; : >\"$dir/index.lock\"",
         "rm -rf \"$dir\"",
@@ -162,7 +162,7 @@ fn work_is_saved_when_the_agent_broke_the_records_of_its_worktree() {
 }
 
 #[test]
-fn folders_that_git_does_not_see_keep_the_worktree() {
+fn worktree_is_kept_when_it_has_folders_that_git_does_not_see() {
     let gateway = gateway("mkdir -p notes/.git; echo work >notes/.git/work; echo x >notes/x").start();
     let saved = workspace(&gateway);
     let (path, reason) = kept(&saved);
@@ -172,21 +172,21 @@ fn folders_that_git_does_not_see_keep_the_worktree() {
 }
 
 #[test]
-fn unreadable_folders_are_saved_like_all_others() {
+fn work_is_saved_when_a_folder_is_unreadable() {
     let gateway = gateway("mkdir closed; echo work >closed/work; chmod 000 closed").start();
     assert_eq!(on_branch(&gateway, &workspace(&gateway), "closed/work"), "work");
     until("the worktree is gone", || fs::read_dir(gateway.path("worktrees")).unwrap().next().is_none());
 }
 
 #[test]
-fn deletion_of_every_file_is_a_change_like_any_other() {
+fn deletion_is_saved_when_every_file_is_deleted() {
     let gateway = gateway("rm README.md").start();
     let saved = workspace(&gateway);
     assert_eq!((&saved["files_changed"], &saved["deletions"]), (&json!(1), &json!(1)), "{saved}");
 }
 
 #[test]
-fn log_of_added_files_is_not_written_when_a_link_is_in_its_place() {
+fn log_of_added_files_is_not_written_when_its_path_is_a_symlink() {
     for link in ["mkdir .trunkline; ln -s \"$OUT/log\" .trunkline/helpers.log", "ln -s \"$OUT\" .trunkline"] {
         let entry = json!({"driver": "codex", "worktree": true, "policy": {"commitHelpers": true}});
         let gateway = gateway(&format!("{link}; echo work >new.txt")).model("m", entry);
@@ -213,7 +213,7 @@ fn receipt_names_added_programs_when_the_policy_forbids_helpers() {
 }
 
 #[test]
-fn session_goes_on_in_the_kept_worktree_when_its_work_could_not_be_saved() {
+fn session_continues_in_the_kept_worktree_when_its_work_could_not_be_saved() {
     let script = "cat >/dev/null; cat new.txt >seen.txt 2>/dev/null; echo work >>new.txt; replay codex/reasoning";
     let gateway = gateway(script);
     gateway.git(&["config", "filter.fail.clean", "false"]);

@@ -1,4 +1,4 @@
-//! How a gateway ends: killed, drained, or told twice.
+//! Shutdown of a gateway: killed, drained, or stopped by a second signal.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,20 +7,21 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::observe::{children, exists, processes_of, until, until_gone, within};
+use crate::observe::{until_gone, children, exists, processes_of, until, within};
 use crate::test_gateway::TestGateway;
 
-/// It takes no more work, and says so. A connection that it had in the moment of the signal is just closed.
-fn refuses(address: &str) -> bool {
+/// Whether the gateway reports that it is draining. A connection that was open when the signal came may just be closed.
+fn is_draining(address: &str) -> bool {
     let mut health = String::new();
     let mut socket = TcpStream::connect(address).unwrap();
     let request = format!("GET /health HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    let _closed_already = socket.write_all(request.as_bytes()).and_then(|()| socket.read_to_string(&mut health));
+    // An error means that the gateway has closed the connection.
+    let _ = socket.write_all(request.as_bytes()).and_then(|()| socket.read_to_string(&mut health));
     health.starts_with("HTTP/1.1 503") && health.contains("\"draining\"")
 }
 
 #[test]
-fn case_37_nothing_survives_a_gateway_that_was_killed() {
+fn case_37_no_process_survives_when_gateway_is_killed() {
     let script = "trap '' TERM INT HUP; (env -i setsid sh -c 'echo $$ >\"$1\"; exec sleep 1000' - \"$seen/daemon\" &); \
                   await daemon; tell pid $$; hang";
     let mut gateway = TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
@@ -30,32 +31,32 @@ fn case_37_nothing_survives_a_gateway_that_was_killed() {
     let keepers = children(gateway.gateway_pid());
     assert!(!keepers.is_empty() && exists(pid) && exists(daemon));
     gateway.kill();
-    // Keepers reap their runs, so these are gone without a trace; the keepers themselves are for init to reap.
+    // Keepers reap their runs, so no zombies of those are left; init reaps the keepers themselves.
     within(Duration::from_secs(2), "the run is gone", || !exists(pid) && !exists(daemon));
     let folder = gateway.path("");
     within(Duration::from_secs(2), "the keepers are gone", || processes_of(&folder).is_empty());
 }
 
 #[test]
-fn case_37_what_outlived_its_gateway_and_its_keeper_is_ended_by_the_next_gateway() {
+fn case_37_next_gateway_kills_processes_when_gateway_and_keeper_were_killed() {
     let script = "tell pid $$; hang";
-    let mut line = TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
-    let _stream = line.chat("hi").streamed().open();
-    let pid = line.wait_for_pid("pid");
+    let mut gateway = TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).start();
+    let _stream = gateway.chat("hi").streamed().open();
+    let pid = gateway.wait_for_pid("pid");
     let keepers: Vec<Pid> =
-        children(line.gateway_pid()).into_iter().filter_map(|pid| Pid::from_raw(pid as i32)).collect();
+        children(gateway.gateway_pid()).into_iter().filter_map(|pid| Pid::from_raw(pid as i32)).collect();
     assert!(!keepers.is_empty());
-    // Stopped first, so that no keeper sees the gateway go.
+    // Stopped first, so that no keeper notices the end of the gateway.
     keepers.iter().for_each(|keeper| kill_process(*keeper, Signal::STOP).unwrap());
-    line.kill();
+    gateway.kill();
     keepers.iter().for_each(|keeper| kill_process(*keeper, Signal::KILL).unwrap());
-    line.restart();
-    // Killed, and now init's to reap.
-    until("the stray is ended", || !processes_of(&line.repo()).contains(&pid));
+    gateway.restart();
+    // It may remain as a zombie until init reaps it.
+    until("the stray process is killed", || !processes_of(&gateway.repo()).contains(&pid));
 }
 
 #[test]
-fn private_files_of_a_killed_run_are_removed_by_the_next_gateway() {
+fn next_gateway_removes_private_files_when_a_run_was_killed() {
     let mut gateway = TestGateway::new()
         .cli("claude", "while [ \"$1\" != --append-system-prompt-file ]; do shift; done; tell file \"$2\"; hang")
         .model("m", json!({"driver": "claude", "systemPrompt": "Between us."}))
@@ -65,11 +66,11 @@ fn private_files_of_a_killed_run_are_removed_by_the_next_gateway() {
     gateway.kill();
     assert!(file.exists());
     gateway.restart();
-    until("it is gone", || !file.exists());
+    until("the file is removed", || !file.exists());
 }
 
 #[test]
-fn case_77_the_first_signal_lets_open_answers_end_and_turns_others_away() {
+fn case_77_first_signal_lets_open_requests_finish_and_rejects_new_ones() {
     let mut gateway = TestGateway::new()
         .cli("codex", "codex_says one; await go; codex_answers two")
         .model("m", json!({"driver": "codex"}))
@@ -78,7 +79,7 @@ fn case_77_the_first_signal_lets_open_answers_end_and_turns_others_away() {
     stream.read_until("one");
     gateway.signal(Signal::TERM);
     let address = gateway.address().to_owned();
-    until("it accepts no more", || refuses(&address));
+    until("the gateway drains", || is_draining(&address));
     let late = gateway.chat("hi").send();
     assert_eq!(late.error(503)["code"], "shutting_down");
     assert!(late.header("retry-after").is_some(), "{late:?}");
@@ -90,7 +91,7 @@ fn case_77_the_first_signal_lets_open_answers_end_and_turns_others_away() {
 }
 
 #[test]
-fn case_77_the_second_signal_ends_it_at_once() {
+fn case_77_gateway_stops_at_once_on_the_second_signal() {
     let mut gateway = TestGateway::new()
         .cli("codex", "codex_says one; tell pid $$; hang")
         .model("m", json!({"driver": "codex"}))
@@ -101,7 +102,7 @@ fn case_77_the_second_signal_ends_it_at_once() {
     let pid = gateway.wait_for_pid("pid");
     gateway.signal(Signal::TERM);
     let address = gateway.address().to_owned();
-    until("it accepts no more", || refuses(&address));
+    until("the gateway drains", || is_draining(&address));
     assert!(exists(pid));
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.wait_for_exit(), Some(0));
@@ -109,7 +110,7 @@ fn case_77_the_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn case_77_an_answer_that_takes_longer_than_the_drain_ends_in_an_error() {
+fn case_77_stream_ends_with_an_error_when_drain_times_out() {
     let mut gateway = TestGateway::new()
         .cli("codex", "codex_says one; tell pid $$; hang")
         .model("m", json!({"driver": "codex"}))
@@ -126,14 +127,14 @@ fn case_77_an_answer_that_takes_longer_than_the_drain_ends_in_an_error() {
 }
 
 #[test]
-fn an_idle_gateway_ends_at_once() {
+fn gateway_stops_at_once_when_idle() {
     let mut gateway = TestGateway::new().cli("codex", "").start();
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.wait_for_exit(), Some(0));
 }
 
 #[test]
-fn the_second_signal_leaves_a_cli_no_more_than_its_grace() {
+fn cli_is_killed_after_its_grace_on_the_second_signal() {
     let mut gateway = TestGateway::new()
         .cli("codex", "trap '' TERM INT HUP; codex_says one; tell pid $$; hang")
         .model("m", json!({"driver": "codex"}))
@@ -144,15 +145,15 @@ fn the_second_signal_leaves_a_cli_no_more_than_its_grace() {
     let pid = gateway.wait_for_pid("pid");
     gateway.signal(Signal::TERM);
     let address = gateway.address().to_owned();
-    until("it accepts no more", || refuses(&address));
+    until("the gateway drains", || is_draining(&address));
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.wait_for_exit(), Some(0));
-    // Its keeper may end a moment later.
+    // The CLI may be killed a moment after the gateway has exited, by its keeper.
     until_gone(&[pid]);
 }
 
 #[test]
-fn the_end_of_stdin_ends_a_gateway_that_was_asked_to_heed_it() {
+fn gateway_drains_when_stdin_closes_and_until_stdin_closes_is_set() {
     let mut gateway = TestGateway::new()
         .cli("codex", "codex_says one; await go; codex_answers two")
         .model("m", json!({"driver": "codex"}))
@@ -162,33 +163,33 @@ fn the_end_of_stdin_ends_a_gateway_that_was_asked_to_heed_it() {
     stream.read_until("one");
     gateway.close_stdin();
     let address = gateway.address().to_owned();
-    until("it accepts no more", || refuses(&address));
+    until("the gateway drains", || is_draining(&address));
     gateway.leave_note("go");
-    assert!(stream.finish().is_done(), "it drains as after a signal");
+    assert!(stream.finish().is_done(), "the gateway drains as after a signal");
     assert_eq!(gateway.wait_for_exit(), Some(0));
 }
 
 #[test]
-fn the_end_of_stdin_is_never_the_second_signal() {
-    let mut line = TestGateway::new()
+fn end_of_stdin_does_not_count_as_the_second_signal() {
+    let mut gateway = TestGateway::new()
         .cli("codex", "codex_says one; await go; codex_answers two")
         .model("m", json!({"driver": "codex"}))
         .args(&["--until-stdin-closes", "--drain", "1h"])
         .start();
-    let mut stream = line.chat("hi").streamed().open();
+    let mut stream = gateway.chat("hi").streamed().open();
     stream.read_until("one");
-    // Ctrl+C in a terminal ends whoever started the gateway as well.
-    line.signal(Signal::INT);
-    let address = line.address().to_owned();
-    until("it accepts no more", || refuses(&address));
-    line.close_stdin();
-    line.leave_note("go");
+    // Ctrl+C in a terminal also ends the parent of the gateway, which closes its stdin.
+    gateway.signal(Signal::INT);
+    let address = gateway.address().to_owned();
+    until("the gateway drains", || is_draining(&address));
+    gateway.close_stdin();
+    gateway.leave_note("go");
     assert!(stream.finish().is_done());
-    assert_eq!(line.wait_for_exit(), Some(0));
+    assert_eq!(gateway.wait_for_exit(), Some(0));
 }
 
 #[test]
-fn other_gateways_do_not_mind_the_end_of_stdin() {
+fn end_of_stdin_is_ignored_when_until_stdin_closes_is_not_set() {
     let mut gateway =
         TestGateway::new().cli("codex", "codex_answers two").model("m", json!({"driver": "codex"})).start();
     gateway.close_stdin();
