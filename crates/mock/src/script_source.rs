@@ -1,6 +1,7 @@
-//! The script that is played now: one that stays, or a file that is read again when it has changed.
+//! Source of the current script: a fixed one, or a file that is reloaded when it has changed.
 //!
-//! The file is looked at on every request rather than watched: who saves it and asks is answered from what was saved.
+//! The file is checked on every request instead of being watched, so a request after a save always uses the saved
+//! version.
 
 use std::fs;
 use std::io;
@@ -8,61 +9,62 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::script::{Script, ScriptError};
+use crate::script::{MockScript, ScriptError};
 
 #[derive(Debug)]
-pub struct Playing {
+pub struct ScriptSource {
     file: Option<PathBuf>,
-    current: Mutex<Current>,
+    current: Mutex<LoadedScript>,
 }
 
 #[derive(Debug)]
-struct Current {
-    script: Arc<Script>,
-    /// The version of the file that was read last, good or bad.
-    version: Option<Version>,
+struct LoadedScript {
+    script: Arc<MockScript>,
+    /// Version of the file that was read last, even if it was invalid.
+    version: Option<FileVersion>,
 }
 
-/// What tells one version of a file from another: device and inode, size, and the time of the last change.
-type Version = (u64, u64, u64, i64, i64);
+/// Identifies a version of a file: device, inode, size, and modification time in seconds and nanoseconds.
+type FileVersion = (u64, u64, u64, i64, i64);
 
-/// Why a file cannot be played.
+/// Error while loading a script from a file.
 #[derive(Debug, thiserror::Error)]
-pub enum PlayError {
+pub enum ScriptSourceError {
     #[error("cannot read the script: {0}")]
     Unreadable(#[from] io::Error),
     #[error(transparent)]
-    Wrong(#[from] ScriptError),
+    Invalid(#[from] ScriptError),
 }
 
-impl From<Script> for Playing {
-    fn from(script: Script) -> Self {
-        Self { file: None, current: Mutex::new(Current { script: Arc::new(script), version: None }) }
+impl From<MockScript> for ScriptSource {
+    fn from(script: MockScript) -> Self {
+        Self { file: None, current: Mutex::new(LoadedScript { script: Arc::new(script), version: None }) }
     }
 }
 
-impl Playing {
-    /// Plays a file, from now on as it changes.
-    pub fn file(path: &Path) -> Result<Self, PlayError> {
+impl ScriptSource {
+    /// Loads a script from a file and follows its changes.
+    pub fn file(path: &Path) -> Result<Self, ScriptSourceError> {
         let version = version(path)?;
-        let script = Arc::new(Script::parse(&fs::read_to_string(path)?)?);
-        let current = Mutex::new(Current { script, version: Some(version) });
+        let script = Arc::new(MockScript::parse(&fs::read_to_string(path)?)?);
+        let current = Mutex::new(LoadedScript { script, version: Some(version) });
         Ok(Self { file: Some(path.to_owned()), current })
     }
 
-    /// The script to answer the next request from. A file that has gone bad is said to be, and changes nothing.
+    /// Returns the script for the next request. If the file has become invalid, logs the error and keeps the last valid
+    /// script.
     #[must_use]
-    pub fn now(&self) -> Arc<Script> {
+    pub fn current(&self) -> Arc<MockScript> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = &self.file {
-            // A file that is gone for a moment is one that an editor replaces.
+            // A file that cannot be read is ignored: an editor may be replacing it.
             let changed = version(path).ok().filter(|version| current.version != Some(*version));
             if changed.is_some() {
                 current.version = changed;
                 match read(path) {
                     Ok(script) => current.script = Arc::new(script),
                     Err(error) => {
-                        tracing::error!("{}: {error}; the last good script stays", path.display());
+                        tracing::error!("{}: {error}; keeping the last valid script", path.display());
                     }
                 }
             }
@@ -71,11 +73,11 @@ impl Playing {
     }
 }
 
-fn read(path: &Path) -> Result<Script, PlayError> {
-    Ok(Script::parse(&fs::read_to_string(path)?)?)
+fn read(path: &Path) -> Result<MockScript, ScriptSourceError> {
+    Ok(MockScript::parse(&fs::read_to_string(path)?)?)
 }
 
-fn version(path: &Path) -> io::Result<Version> {
+fn version(path: &Path) -> io::Result<FileVersion> {
     let file = fs::metadata(path)?;
     Ok((file.dev(), file.ino(), file.size(), file.mtime(), file.mtime_nsec()))
 }
@@ -83,12 +85,12 @@ fn version(path: &Path) -> io::Result<Version> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::Outcome;
+    use crate::script::StepOutcome;
 
-    fn says(playing: &Playing) -> Option<String> {
-        match playing.now().step("anything", 0).outcome {
-            Outcome::Response(response) => response.content,
-            Outcome::Error(_) => None,
+    fn answer_of(source: &ScriptSource) -> Option<String> {
+        match source.current().step("anything", 0).outcome {
+            StepOutcome::Response(response) => response.content,
+            StepOutcome::Error(_) => None,
         }
     }
 
@@ -97,11 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_file_is_read_again_and_a_broken_one_changes_nothing() {
+    fn reloads_a_changed_file_and_keeps_the_last_script_when_it_is_invalid() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("scenarios.json");
         fs::write(&path, script("one")).unwrap();
-        let playing = Playing::file(&path).unwrap();
+        let source = ScriptSource::file(&path).unwrap();
         for (written, expected) in [
             (None, "one"),
             (Some(script("twice two")), "twice two"),
@@ -111,18 +113,18 @@ mod tests {
             if let Some(text) = written {
                 fs::write(&path, text).unwrap();
             }
-            assert_eq!(says(&playing).as_deref(), Some(expected));
+            assert_eq!(answer_of(&source).as_deref(), Some(expected));
         }
         fs::remove_file(&path).unwrap();
-        assert_eq!(says(&playing).as_deref(), Some("three"));
+        assert_eq!(answer_of(&source).as_deref(), Some("three"));
     }
 
     #[test]
-    fn a_file_must_be_good_to_begin_with() {
+    fn loading_fails_when_file_is_missing_or_invalid() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("scenarios.json");
-        assert!(matches!(Playing::file(&path), Err(PlayError::Unreadable(_))));
+        assert!(matches!(ScriptSource::file(&path), Err(ScriptSourceError::Unreadable(_))));
         fs::write(&path, "{}").unwrap();
-        assert!(matches!(Playing::file(&path), Err(PlayError::Wrong(_))));
+        assert!(matches!(ScriptSource::file(&path), Err(ScriptSourceError::Invalid(_))));
     }
 }

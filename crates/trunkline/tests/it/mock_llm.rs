@@ -38,7 +38,7 @@ fn a_file_is_played_as_it_changes() {
     assert_eq!(ask(&line, "hi"), "twenty-two");
     fs::write(&path, "{").unwrap();
     assert_eq!(ask(&line, "hi"), "twenty-two");
-    until("the broken file is reported", || line.log().contains("the last good script stays"));
+    until("the broken file is reported", || line.log().contains("keeping the last valid script"));
 }
 
 #[test]
