@@ -65,7 +65,7 @@ impl DesktopPaths {
     }
 }
 
-/// Creates a folder that other users cannot read: the page's data contains the user's key and conversation.
+/// Creates a folder that other users cannot read: the page's data includes cookies and possibly an API key.
 fn private_folder(path: &Path) -> Result<()> {
     let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
     created.with_context(|| format!("cannot create the folder {}", path.display()))
