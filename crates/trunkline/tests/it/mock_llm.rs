@@ -38,7 +38,7 @@ fn scenario_file_is_reloaded_when_it_changes() {
     assert_eq!(ask(&gateway, "hi"), "twenty-two");
     fs::write(&path, "{").unwrap();
     assert_eq!(ask(&gateway, "hi"), "twenty-two");
-    until("the broken file is reported", || gateway.log().contains("the last good script stays"));
+    until("the broken file is reported", || gateway.log().contains("keeping the last valid script"));
 }
 
 #[test]

@@ -1,35 +1,35 @@
-//! A stand-in for the gateway whose page is not ours: it tries what ours never would.
+//! A fake gateway that serves a page of the test instead of the chat page, for example a hostile one.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Answers with this page, and notes what is asked for.
-pub(crate) struct StandIn(Arc<Mutex<Vec<String>>>);
+/// Serves one page and records the path of every request.
+pub(crate) struct FakeGateway(Arc<Mutex<Vec<String>>>);
 
-impl StandIn {
+impl FakeGateway {
     pub(crate) fn new(port: u16, page: &'static str) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let noted = Arc::clone(&asked);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let recorded = Arc::clone(&requests);
         thread::spawn(move || {
-            for caller in listener.incoming().flatten() {
-                let noted = Arc::clone(&noted);
-                thread::spawn(move || answer(caller, page, &noted));
+            for socket in listener.incoming().flatten() {
+                let recorded = Arc::clone(&recorded);
+                thread::spawn(move || respond(socket, page, &recorded));
             }
         });
-        Self(asked)
+        Self(requests)
     }
 
-    /// The paths that were asked for so far.
-    pub(crate) fn asked(&self) -> Vec<String> {
+    /// Returns the paths of all requests so far.
+    pub(crate) fn requests(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 }
 
-fn answer(caller: TcpStream, page: &str, noted: &Mutex<Vec<String>>) -> Option<()> {
-    let mut lines = BufReader::new(caller.try_clone().ok()?).lines();
+fn respond(mut socket: TcpStream, page: &str, recorded: &Mutex<Vec<String>>) -> Option<()> {
+    let mut lines = BufReader::new(socket.try_clone().ok()?).lines();
     let path = lines.next()?.ok()?.split(' ').nth(1)?.to_owned();
     while !lines.next()?.ok()?.is_empty() {}
     let (kind, body) = match path.as_str() {
@@ -38,10 +38,9 @@ fn answer(caller: TcpStream, page: &str, noted: &Mutex<Vec<String>>) -> Option<(
         "/file" => ("application/octet-stream\r\ncontent-disposition: attachment; filename=evil", "evil"),
         _ => ("text/plain", ""),
     };
-    noted.lock().unwrap().push(path);
+    recorded.lock().unwrap().push(path);
     let length = body.len();
     let head =
         format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
-    let mut caller = caller;
-    caller.write_all((head + body).as_bytes()).ok()
+    socket.write_all((head + body).as_bytes()).ok()
 }

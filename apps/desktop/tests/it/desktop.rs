@@ -1,4 +1,4 @@
-//! A world of its own for each test: home, state, repository, a screen, and everything that runs in it.
+//! Isolated desktop for one test: home, state, repository, screen, and all processes that run in it.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,46 +12,46 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::screen::{Listed, Screen};
+use crate::screen::{ListedWindow, Screen};
 
-/// Nothing takes this long, unless it never comes.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for a condition; far more than any step takes.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(crate) struct World {
+pub(crate) struct TestDesktop {
     folder: TempDir,
     pub(crate) screen: Screen,
     pub(crate) port: u16,
     env: Vec<(String, String)>,
 }
 
-/// A process that runs along, and ends with the test, however that ends.
-pub(crate) struct Company(pub(crate) Child);
+/// A child process that is killed when the test ends.
+pub(crate) struct ChildGuard(pub(crate) Child);
 
-impl Drop for Company {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 }
 
-/// A window that was started.
-pub(crate) struct Window<'a> {
-    world: &'a World,
+/// A running trunkline-desktop process.
+pub(crate) struct DesktopWindow<'a> {
+    desktop: &'a TestDesktop,
     child: Child,
 }
 
-impl World {
+impl TestDesktop {
     pub(crate) fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("trunkline-desktop-").tempdir().unwrap();
-        for name in ["home", "run", "repo", "bin", "elsewhere"] {
+        for name in ["home", "run", "repo", "bin", "screen-home"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        let screen = Screen::new(&folder.path().join("elsewhere"));
+        let screen = Screen::new(&folder.path().join("screen-home"));
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-        let world = Self { folder, screen, port, env: Vec::new() };
-        let opened = world.path("opened");
-        world.program("xdg-open", &format!("printf '%s\\n' \"$#\" \"$@\" >>'{}'", opened.display()));
-        world
+        let desktop = Self { folder, screen, port, env: Vec::new() };
+        let opened = desktop.path("opened");
+        desktop.program("xdg-open", &format!("printf '%s\\n' \"$#\" \"$@\" >>'{}'", opened.display()));
+        desktop
     }
 
     pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
@@ -63,10 +63,10 @@ impl World {
         self.folder.path().join(name)
     }
 
-    /// Puts a shell script on the search path.
+    /// Puts a shell script on PATH.
     pub(crate) fn program(&self, name: &str, script: &str) -> PathBuf {
         let path = self.path("bin").join(name);
-        // Renamed into place: one that is open for writing cannot be started.
+        // Renamed into place: a file that is open for writing cannot be executed.
         let new = self.path("bin").join(format!(".{name}"));
         fs::write(&new, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
@@ -74,18 +74,18 @@ impl World {
         path
     }
 
-    /// What was opened outside of the window: each time the number of arguments, then these.
+    /// Returns the calls of xdg-open: for each the number of arguments, then the arguments.
     pub(crate) fn opened(&self) -> String {
         fs::read_to_string(self.path("opened")).unwrap_or_default()
     }
 
-    /// A command that runs in this world and can be told by it.
+    /// Creates a command in the environment of this desktop, by which [`Self::processes`] recognises it.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = command(program);
         let search = format!("{}:/usr/bin:/bin", self.path("bin").display());
         command.env_clear().env("PATH", search).env("HOME", self.path("home")).env("LANG", "C.UTF-8");
         command.env("DISPLAY", self.screen.display()).env("XDG_RUNTIME_DIR", self.path("run"));
-        // There is no bus unless a test brings one, and nobody who could need more than the screen.
+        // No D-Bus unless a test starts one, and none of the desktop services that would need it.
         command.env("DBUS_SESSION_BUS_ADDRESS", "disabled:");
         command.env("NO_AT_BRIDGE", "1").env("GIO_USE_VFS", "local").env("GSETTINGS_BACKEND", "memory");
         command.envs(self.env.iter().map(|(name, value)| (name, value))).current_dir(self.path("repo"));
@@ -94,43 +94,44 @@ impl World {
         command
     }
 
-    /// Opens the window, with the gateway's real binary.
-    pub(crate) fn open(&self) -> Window<'_> {
+    /// Opens the window with the real gateway binary.
+    pub(crate) fn open(&self) -> DesktopWindow<'_> {
         self.open_with(&["--server", server().to_str().unwrap(), "--port", &self.port.to_string()])
     }
 
-    pub(crate) fn open_with(&self, args: &[&str]) -> Window<'_> {
+    pub(crate) fn open_with(&self, args: &[&str]) -> DesktopWindow<'_> {
         self.open_as(&window_binary(), args)
     }
 
-    pub(crate) fn open_as(&self, binary: &Path, args: &[&str]) -> Window<'_> {
-        // Whoever runs the tests may be deaf to a terminal that goes away; the window is not meant to be.
-        let deaf_to_nothing = ["--default-signal=HUP".as_ref(), binary.as_os_str()];
-        let child = self.command("env".as_ref()).args(deaf_to_nothing).args(args).spawn().unwrap();
-        Window { world: self, child }
+    pub(crate) fn open_as(&self, binary: &Path, args: &[&str]) -> DesktopWindow<'_> {
+        // The test runner may have been started with SIGHUP ignored. The window must not inherit that.
+        let default_hangup = ["--default-signal=HUP".as_ref(), binary.as_os_str()];
+        let child = self.command("env".as_ref()).args(default_hangup).args(args).spawn().unwrap();
+        DesktopWindow { desktop: self, child }
     }
 
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// What is remembered of the window.
-    pub(crate) fn remembered(&self) -> Value {
+    /// Returns the saved window state.
+    pub(crate) fn saved_window(&self) -> Value {
         let path = self.path("home/.local/state/trunkline/desktop/window.json");
         fs::read(path).map(|bytes| serde_json::from_slice(&bytes).unwrap()).unwrap_or_default()
     }
 
-    /// Every process of this world, except for the tools that this test itself started: those with this world's home in
-    /// their environment, the gateway on this world's port, and the children of both. A gateway hides its environment from
-    /// every user but root.
+    /// Returns pid and command line of every process of this desktop, without the tools that the test itself started.
+    /// These are the processes with this desktop's home in their environment, the gateway on this desktop's port, and
+    /// the children of both. The environment of a gateway is readable only by root.
     pub(crate) fn processes(&self) -> Vec<(u32, String)> {
         let home = format!("HOME={}", self.path("home").display());
         let port = format!(" --port {} ", self.port);
-        let (mut found, mut others): (Vec<Process>, Vec<Process>) = Process::all().into_iter().partition(|process| {
-            process.has_variable(&home) || (process.line.contains(" serve ") && process.line.contains(&port))
-        });
+        let (mut found, mut others): (Vec<ProcEntry>, Vec<ProcEntry>) =
+            ProcEntry::all().into_iter().partition(|process| {
+                process.has_variable(&home) || (process.line.contains(" serve ") && process.line.contains(&port))
+            });
         loop {
-            let is_child = |process: &mut Process| {
+            let is_child = |process: &mut ProcEntry| {
                 process.environment.is_none() && found.iter().any(|parent| parent.pid == process.parent)
             };
             let children: Vec<_> = others.extract_if(.., is_child).collect();
@@ -141,49 +142,49 @@ impl World {
         }
     }
 
-    /// The gateways that run in this world; also a child of one that has yet to become another program.
+    /// Returns the gateways that run in this desktop. Can include a child of a gateway between fork and exec.
     pub(crate) fn gateways(&self) -> Vec<u32> {
         let serving = self.processes().into_iter().filter(|(_, line)| line.contains(" serve "));
         serving.map(|(pid, _)| pid).collect()
     }
 
-    /// The only gateway, once it is.
+    /// Waits until exactly one gateway runs and returns its pid.
     pub(crate) fn gateway(&self) -> u32 {
-        until("there is one gateway", || self.gateways().len() == 1);
+        until("exactly one gateway runs", || self.gateways().len() == 1);
         self.gateways()[0]
     }
 
-    /// The body of an answer of the gateway on this port.
+    /// Returns the JSON body of a GET request to the gateway on this port.
     pub(crate) fn get(&self, port: u16, path: &str) -> Option<Value> {
         let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         socket.write_all(format!("GET {path} HTTP/1.0\r\nhost: 127.0.0.1:{port}\r\n\r\n").as_bytes()).ok()?;
-        let mut reply = String::new();
-        socket.read_to_string(&mut reply).ok()?;
-        serde_json::from_str(reply.split_once("\r\n\r\n")?.1).ok()
+        let mut response = String::new();
+        socket.read_to_string(&mut response).ok()?;
+        serde_json::from_str(response.split_once("\r\n\r\n")?.1).ok()
     }
 
-    /// The runs of the gateway on this port that ended well.
+    /// Returns the number of successful runs of the gateway on this port.
     pub(crate) fn answered(&self, port: u16) -> usize {
         let runs = self.get(port, "/v1/runs").unwrap_or_default();
         let runs = runs["data"].as_array().cloned().unwrap_or_default();
         runs.iter().filter(|run| run["state"] == "finished").count()
     }
 
-    /// Starts a gateway as somebody else would, and waits until it answers.
-    pub(crate) fn serve(&self) -> Company {
+    /// Starts a gateway independently of the window and waits until it responds.
+    pub(crate) fn serve(&self) -> ChildGuard {
         let port = self.port.to_string();
-        let gateway = Company(self.command(&server()).args(["serve", "--port", &port]).spawn().unwrap());
-        until("it listens", || self.get(self.port, "/health").is_some());
+        let gateway = ChildGuard(self.command(&server()).args(["serve", "--port", &port]).spawn().unwrap());
+        until("the gateway listens", || self.get(self.port, "/health").is_some());
         gateway
     }
 
-    pub(crate) fn nothing_is_left(&self) {
-        until("nothing is left", || self.processes().is_empty());
+    pub(crate) fn wait_for_no_processes(&self) {
+        until("no process is left", || self.processes().is_empty());
     }
 }
 
-/// A process as `/proc` shows it.
-struct Process {
+/// A process as listed in `/proc`.
+struct ProcEntry {
     pid: u32,
     parent: u32,
     /// The arguments, each followed by a space.
@@ -192,7 +193,7 @@ struct Process {
     environment: Option<Vec<u8>>,
 }
 
-impl Process {
+impl ProcEntry {
     fn all() -> Vec<Self> {
         let entries = fs::read_dir("/proc").unwrap().flatten();
         entries.filter_map(|entry| Self::read(entry.file_name().to_str()?.parse().ok()?)).collect()
@@ -212,7 +213,7 @@ impl Process {
     }
 }
 
-impl Drop for World {
+impl Drop for TestDesktop {
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!("--- log\n{}--- processes\n{:#?}", self.log(), self.processes());
@@ -220,73 +221,73 @@ impl Drop for World {
     }
 }
 
-impl Window<'_> {
+impl DesktopWindow<'_> {
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The window, once it is there.
-    pub(crate) fn listed(&self) -> Listed {
+    /// Waits until the window manager lists the window.
+    pub(crate) fn listed(&self) -> ListedWindow {
         let mut found = None;
-        until("the window is there", || {
-            found = self.world.screen.windows().into_iter().find(|window| window.pid == self.pid());
+        until("the window is listed", || {
+            found = self.desktop.screen.windows().into_iter().find(|window| window.pid == self.pid());
             found.is_some()
         });
         found.unwrap()
     }
 
-    /// The window, once keys go there.
-    pub(crate) fn focused(&self) -> Listed {
+    /// Waits until the window has the keyboard focus.
+    pub(crate) fn focused(&self) -> ListedWindow {
         let listed = self.listed();
-        until("keys go to the window", || self.world.screen.active() == Some(listed.number()));
+        until("the window has the focus", || self.desktop.screen.active() == Some(listed.number()));
         listed
     }
 
-    /// Waits for a title that contains this.
-    pub(crate) fn titled(&self, part: &str) -> Listed {
-        until(&format!("the title has {part:?}"), || self.listed().title.contains(part));
+    /// Waits for a title that contains `part`.
+    pub(crate) fn titled(&self, part: &str) -> ListedWindow {
+        until(&format!("the title contains {part:?}"), || self.listed().title.contains(part));
         self.listed()
     }
 
-    /// Writes a message into the page, sends it, and waits for its answer by the gateway on this port.
-    pub(crate) fn ask(&self, port: u16, message: &str) -> Listed {
-        let (before, mut tries) = (self.world.answered(port), 0);
-        // What is written while there is no page is lost, or half of it.
-        until("there is a page", || self.text().contains("New chat"));
+    /// Types a message into the page, sends it, and waits until the gateway on this port has answered it.
+    pub(crate) fn ask(&self, port: u16, message: &str) -> ListedWindow {
+        let (before, mut tries) = (self.desktop.answered(port), 0);
+        // Text typed before the page is loaded would be lost, at least in part.
+        until("the page is loaded", || self.text().contains("New chat"));
         until("the message is answered", || {
-            // It may not have known any models yet.
+            // The page may not have loaded the models yet, so the message is sent again from time to time.
             if tries % 20 == 0 {
                 self.write(message);
-                self.world.screen.press(&["Return"]);
+                self.desktop.screen.press(&["Return"]);
             }
             tries += 1;
             thread::sleep(Duration::from_millis(150));
-            self.world.answered(port) > before
+            self.desktop.answered(port) > before
         });
         self.shows(1)
     }
 
-    /// Puts the text where messages are written, in place of what is there.
+    /// Replaces the text of the message field.
     pub(crate) fn write(&self, text: &str) {
         let listed = self.listed();
-        self.world.screen.click(&listed, (listed.size.0 / 2, listed.size.1 - 65));
-        self.world.screen.press(&["ctrl+a"]);
-        self.world.screen.write(text);
+        self.desktop.screen.click(&listed, (listed.size.0 / 2, listed.size.1 - 65));
+        self.desktop.screen.press(&["ctrl+a"]);
+        self.desktop.screen.write(text);
     }
 
-    /// What the page shows, as its users can copy it.
+    /// Returns the visible text of the page, as a user can copy it.
     pub(crate) fn text(&self) -> String {
         let window = self.listed();
-        self.world.screen.text_at(&window, (window.size.0 - 60, window.size.1 / 2))
+        self.desktop.screen.text_at(&window, (window.size.0 - 60, window.size.1 / 2))
     }
 
-    /// Waits until so many answers of the embedded agent are shown, and the last has come to its end.
-    pub(crate) fn shows(&self, answers: usize) -> Listed {
+    /// Waits until this many answers of the embedded agent are shown and the last one is complete.
+    pub(crate) fn shows(&self, answers: usize) -> ListedWindow {
         until("the answer is shown", || {
             self.text().matches("I'm doing well, thank you for asking!").count() >= answers
         });
-        // Before that it would ask whether it may be closed.
-        until("the page knows its end", || self.listed().title == "Trunkline");
+        // Until then, closing the window would open the quit dialog.
+        until("the page knows that the answer is complete", || self.listed().title == "Trunkline");
         self.listed()
     }
 
@@ -295,10 +296,10 @@ impl Window<'_> {
         assert!(sent.success());
     }
 
-    /// Waits for its end; its exit status.
-    pub(crate) fn ended(mut self) -> Option<i32> {
+    /// Waits until the window has exited and returns its exit code; `None` if a signal killed it.
+    pub(crate) fn wait_for_exit(mut self) -> Option<i32> {
         let mut status = None;
-        until("the window has ended", || {
+        until("the window has exited", || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
@@ -306,12 +307,12 @@ impl Window<'_> {
     }
 }
 
-impl Drop for Window<'_> {
+impl Drop for DesktopWindow<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             let name = thread::current().name().unwrap_or("test").replace("::", "-");
-            self.world.screen.picture(&format!("failed-{name}"));
-            eprintln!("--- the window {}: {:?}", self.pid(), self.child.try_wait());
+            self.desktop.screen.picture(&format!("failed-{name}"));
+            eprintln!("--- window {}: {:?}", self.pid(), self.child.try_wait());
         }
         if self.child.try_wait().unwrap().is_none() {
             self.child.kill().unwrap();
@@ -320,30 +321,31 @@ impl Drop for Window<'_> {
     }
 }
 
-/// The gateway's binary.
+/// Path of the gateway binary.
 pub(crate) fn server() -> PathBuf {
-    variable("DESKTOP_SERVER").expect("DESKTOP_SERVER names the trunkline binary: run cargo xtask desktop --test")
+    variable("DESKTOP_SERVER")
+        .expect("DESKTOP_SERVER is not set to the trunkline binary: run cargo xtask desktop --test")
 }
 
 pub(crate) fn window_binary() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_trunkline-desktop"))
 }
 
-#[expect(clippy::disallowed_methods, reason = "whoever runs the tests says where the other workspace's binary is")]
+#[expect(clippy::disallowed_methods, reason = "the test runner passes the path of the other workspace's binary")]
 pub(crate) fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from)
 }
 
-#[expect(clippy::disallowed_methods, reason = "tests start what they test, and the tools they look with")]
+#[expect(clippy::disallowed_methods, reason = "tests start the program under test and X11 tools")]
 pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     Command::new(program)
 }
 
-/// Looks often until something is so.
-pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
+/// Polls until the condition holds. `what` describes it for the panic message.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
-    while !so() {
-        assert!(start.elapsed() < PATIENCE, "waited too long until {what}");
+    while !condition() {
+        assert!(start.elapsed() < WAIT_TIMEOUT, "waited too long until {what}");
         thread::sleep(Duration::from_millis(50));
     }
 }

@@ -1,4 +1,4 @@
-//! A fake Ollama on a port of its own, and the provider run against it.
+//! A fake Ollama server, and functions that run the provider against it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,48 +8,48 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// How long anything may take before a test gives up; nothing waits for it unless a test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for a request; reached only when a test fails.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Answers one request.
-pub(crate) struct Fake {
+/// A server that handles one request.
+pub(crate) struct FakeOllama {
     pub(crate) host: String,
-    asked: Receiver<Asked>,
+    requests: Receiver<RecordedRequest>,
 }
 
-/// What was asked of it.
+/// A request that the server received.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    /// Such as `POST /api/generate HTTP/1.1`.
+pub(crate) struct RecordedRequest {
+    /// Request line, such as `POST /api/generate HTTP/1.1`.
     pub(crate) line: String,
     pub(crate) body: Value,
 }
 
-/// What the provider printed and how it ended.
+/// Output and exit code of the provider.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct ProviderRun {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Fake {
-    /// Takes one request and lets `answer` write whatever it likes, byte by byte.
-    pub(crate) fn new(answer: impl FnOnce(&mut TcpStream) + Send + 'static) -> Self {
+impl FakeOllama {
+    /// Reads one request and lets `respond` write arbitrary bytes.
+    pub(crate) fn new(respond: impl FnOnce(&mut TcpStream) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let host = listener.local_addr().unwrap().to_string();
-        let (tell, asked) = channel();
+        let (sender, requests) = channel();
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             stream.set_nodelay(true).unwrap();
-            tell.send(read_request(&mut stream)).unwrap();
-            answer(&mut stream);
+            sender.send(read_request(&mut stream)).unwrap();
+            respond(&mut stream);
         });
-        Self { host, asked }
+        Self { host, requests }
     }
 
-    /// One that answers with a status and a body.
-    pub(crate) fn answering(status: &str, body: impl Into<String>) -> Self {
+    /// Responds with a status and a body.
+    pub(crate) fn responding(status: &str, body: impl Into<String>) -> Self {
         let (status, body) = (status.to_owned(), body.into());
         Self::new(move |stream| {
             write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
@@ -57,7 +57,7 @@ impl Fake {
         })
     }
 
-    /// One that streams these lines, each a chunk of its own.
+    /// Streams these lines, each in an HTTP chunk of its own.
     pub(crate) fn streaming(lines: &[Value]) -> Self {
         let lines: Vec<String> = lines.iter().map(|line| format!("{line}\n")).collect();
         Self::new(move |stream| {
@@ -67,11 +67,12 @@ impl Fake {
         })
     }
 
-    pub(crate) fn asked(&self) -> Asked {
-        self.asked.recv_timeout(PATIENCE).expect("the provider asks")
+    /// Returns the request that the server received.
+    pub(crate) fn request(&self) -> RecordedRequest {
+        self.requests.recv_timeout(REQUEST_TIMEOUT).expect("the provider sends a request")
     }
 
-    pub(crate) fn run(&self, command: &str, request: &Value) -> Ran {
+    pub(crate) fn run(&self, command: &str, request: &Value) -> ProviderRun {
         finish(self.start(command, request))
     }
 
@@ -85,14 +86,14 @@ pub(crate) fn begin_stream(stream: &mut TcpStream) {
         .unwrap();
 }
 
-/// A chunk of HTTP; an empty one is the end.
+/// Sends an HTTP chunk; an empty one ends the body.
 pub(crate) fn send_chunk(stream: &mut TcpStream, bytes: &[u8]) {
     write!(stream, "{:x}\r\n", bytes.len()).unwrap();
     stream.write_all(bytes).unwrap();
     stream.write_all(b"\r\n").unwrap();
 }
 
-fn read_request(stream: &mut TcpStream) -> Asked {
+fn read_request(stream: &mut TcpStream) -> RecordedRequest {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();
@@ -110,28 +111,28 @@ fn read_request(stream: &mut TcpStream) -> Asked {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
     let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
-    Asked { line: line.trim().to_owned(), body }
+    RecordedRequest { line: line.trim().to_owned(), body }
 }
 
-/// The provider, with nothing of the environment of whoever runs the tests.
+/// Starts the provider with an environment of its own, so that settings of the test runner have no effect.
 #[expect(clippy::disallowed_methods, reason = "tests start the provider itself")]
 pub(crate) fn start(arguments: &[&str], env: &[(&str, &str)], stdin: &[u8]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ollama-provider"));
     command.args(arguments).env_clear().envs(env.iter().copied());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // What it does not read it does not need.
-    let _closed_early = child.stdin.take().unwrap().write_all(stdin);
+    // The provider may exit without reading all of its stdin.
+    let _ = child.stdin.take().unwrap().write_all(stdin);
     child
 }
 
-pub(crate) fn finish(child: Child) -> Ran {
+pub(crate) fn finish(child: Child) -> ProviderRun {
     let output = child.wait_with_output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    Ran { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    ProviderRun { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
 }
 
-impl Ran {
-    /// The one JSON object on stdout.
+impl ProviderRun {
+    /// Returns the only JSON object on stdout.
     #[track_caller]
     pub(crate) fn object(&self) -> Value {
         let lines = self.lines();
@@ -145,7 +146,8 @@ impl Ran {
         self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Fails the test unless the provider said on stdout that it failed, and ended so; what it said.
+    /// Asserts that the provider failed with this exit code and reported the error on stdout and stderr. Returns the
+    /// error.
     #[track_caller]
     pub(crate) fn error(&self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{self:?}");

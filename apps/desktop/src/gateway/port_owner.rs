@@ -1,34 +1,38 @@
-//! Whose a listening port is. On a machine with several users, another's gateway must not be told what is said here.
+//! Finds the user who owns a listening port.
+//!
+//! On a machine with several users, prompts must not be sent to a gateway of another user.
 
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt;
 
-/// State of a socket that listens, as the kernel writes it.
-const LISTENING: &str = "0A";
+/// Socket state `TCP_LISTEN` in `/proc/net/tcp`.
+const LISTEN_STATE: &str = "0A";
 
-/// The number of the user who listens on this port of loopback, if that is neither we nor root; root need not trick us.
-pub(super) fn stranger(port: u16) -> Option<u32> {
-    let us = fs::metadata("/proc/self").ok()?.uid();
+/// Returns the uid of the user who listens on this port of loopback, if it is neither ours nor root. Root is trusted:
+/// it can read everything of ours anyway.
+pub(super) fn foreign_uid(port: u16) -> Option<u32> {
+    let own_uid = fs::metadata("/proc/self").ok()?.uid();
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
-    tables.iter().find_map(|table| listener(table, port)).filter(|user| *user != us && *user != 0)
+    tables.iter().find_map(|table| listener_uid(table, port)).filter(|uid| *uid != own_uid && *uid != 0)
 }
 
-/// The user of the socket that takes connections to loopback. The one of that very address comes before one of all addresses.
-fn listener(table: &str, port: u16) -> Option<u32> {
+/// Returns the uid of the socket that accepts connections to loopback. A socket bound to that address takes precedence
+/// over one bound to all addresses, as it does in the kernel.
+fn listener_uid(table: &str, port: u16) -> Option<u32> {
     let loopback = format!("{:08X}", u32::from_le_bytes(Ipv4Addr::LOCALHOST.octets()));
     let mapped = format!("0000000000000000FFFF0000{loopback}");
     let rows = || {
         table.lines().skip(1).filter_map(|row| {
             let mut fields = row.split_whitespace().skip(1);
             let (address, state) = (fields.next()?.split_once(':')?, fields.nth(1)?);
-            let user = fields.nth(3)?.parse::<u32>().ok()?;
-            let ours = u16::from_str_radix(address.1, 16) == Ok(port) && state == LISTENING;
-            ours.then_some((address.0, user))
+            let uid = fields.nth(3)?.parse::<u32>().ok()?;
+            let matches = u16::from_str_radix(address.1, 16) == Ok(port) && state == LISTEN_STATE;
+            matches.then_some((address.0, uid))
         })
     };
     let exact = rows().find(|(address, _)| *address == loopback || *address == mapped);
-    exact.or_else(|| rows().find(|(address, _)| address.bytes().all(|digit| digit == b'0'))).map(|(_, user)| user)
+    exact.or_else(|| rows().find(|(address, _)| address.bytes().all(|digit| digit == b'0'))).map(|(_, uid)| uid)
 }
 
 #[cfg(test)]
@@ -46,16 +50,16 @@ mod tests {
 ";
 
     #[test]
-    fn whoever_takes_the_connection_is_found() {
-        assert_eq!([8765, 8000, 22, 9].map(|port| listener(TABLE, port)), [Some(1001), Some(1003), None, None]);
+    fn finds_the_socket_that_accepts_loopback_connections() {
+        assert_eq!([8765, 8000, 22, 9].map(|port| listener_uid(TABLE, port)), [Some(1001), Some(1003), None, None]);
     }
 
     #[test]
-    fn we_are_no_strangers() {
+    fn own_listener_is_not_foreign() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(stranger(port), None);
+        assert_eq!(foreign_uid(port), None);
         let table = fs::read_to_string("/proc/net/tcp").unwrap();
-        assert!(super::listener(&table, port).is_some(), "the kernel's table is read as it is written");
+        assert!(listener_uid(&table, port).is_some(), "the real table of the kernel is parsed");
     }
 }

@@ -1,4 +1,4 @@
-//! Where things are: what we keep, where we meet other instances of ourselves, and the binary we start.
+//! File locations: saved state, the lock and socket of the instance, and the gateway binary.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -9,22 +9,22 @@ use anyhow::{Context, Result, bail};
 use crate::args::Args;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Places {
-    /// Ours alone: what is remembered of the window, and what the page keeps.
+pub(crate) struct DesktopPaths {
+    /// Private folder for the saved window state and the page's data.
     state: PathBuf,
-    /// Where a second instance finds the first.
+    /// Folder of the instance lock and socket.
     runtime: PathBuf,
-    /// The trunkline binary; a bare name is looked up on the search path when it is started.
+    /// The trunkline binary; a bare name is looked up on PATH when it is started.
     pub(crate) server: PathBuf,
-    /// Where a gateway is started.
+    /// Working directory of a gateway that we start.
     pub(crate) folder: PathBuf,
 }
 
-impl Places {
+impl DesktopPaths {
     pub(crate) fn find(args: &Args) -> Result<Self> {
         let folder = match &args.folder {
             Some(folder) => folder.canonicalize().with_context(|| format!("--folder {}", folder.display()))?,
-            None => std::env::current_dir().context("the current folder is gone")?,
+            None => std::env::current_dir().context("the current folder does not exist")?,
         };
         if !folder.is_dir() {
             bail!("--folder {}: not a folder", folder.display());
@@ -37,16 +37,16 @@ impl Places {
         let state = state.join("desktop");
         private_folder(&state)?;
         let runtime = variable("XDG_RUNTIME_DIR").filter(|path| path.is_dir()).unwrap_or_else(|| state.clone());
-        let server = args.server.clone().unwrap_or_else(|| beside_us().unwrap_or_else(|| "trunkline".into()));
+        let server = args.server.clone().unwrap_or_else(|| bundled_server().unwrap_or_else(|| "trunkline".into()));
         Ok(Self { state, runtime, server, folder })
     }
 
-    pub(crate) fn memory(&self) -> PathBuf {
+    pub(crate) fn saved_window(&self) -> PathBuf {
         self.state.join("window.json")
     }
 
-    /// Cookies and what the page stores.
-    pub(crate) fn web(&self) -> PathBuf {
+    /// Folder for cookies and the page's local storage.
+    pub(crate) fn page_data(&self) -> PathBuf {
         self.state.join("web")
     }
 
@@ -65,18 +65,18 @@ impl Places {
     }
 }
 
-/// What the page keeps is between its user and the gateway.
+/// Creates a folder that other users cannot read: the page's data includes cookies and possibly an API key.
 fn private_folder(path: &Path) -> Result<()> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.with_context(|| format!("cannot make the folder {}", path.display()))
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    created.with_context(|| format!("cannot create the folder {}", path.display()))
 }
 
-/// The binary that came with this one.
-fn beside_us() -> Option<PathBuf> {
+/// Returns the trunkline binary in the same folder as this program.
+fn bundled_server() -> Option<PathBuf> {
     Some(std::env::current_exe().ok()?.with_file_name("trunkline")).filter(|path| path.is_file())
 }
 
-/// A variable that is set and not empty.
+/// Reads an environment variable that is set and not empty.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 pub(crate) fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
