@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use ureq::{Agent, Body, http};
 
 use crate::host::base_url;
-use crate::protocol::{AnswerDelta, AnswerSummary, ContextMessage, ModelAnswer, ProviderError, ProviderRequest};
+use crate::protocol::{AnswerDelta, AnswerSummary, EarlierMessage, ModelAnswer, ProviderError, ProviderRequest};
 
 const DEFAULT_MODEL: &str = "llama3.2:latest";
 
@@ -212,7 +212,7 @@ fn prompt(request: &ProviderRequest) -> Result<String, ProviderError> {
         }
         return Ok(request.prompt.clone());
     }
-    let turns = earlier.iter().map(|ContextMessage { role, content }| format!("[{}]\n{content}\n\n", label(role)));
+    let turns = earlier.iter().map(|EarlierMessage { role, content }| format!("[{}]\n{content}\n\n", label(role)));
     Ok(format!("{}[User]\n{}", turns.collect::<String>(), request.prompt))
 }
 

@@ -19,13 +19,13 @@ pub(crate) struct ProviderRequest {
     pub(crate) temperature: Option<Number>,
     pub(crate) top_p: Option<Number>,
     pub(crate) tools: Option<Vec<Value>>,
-    pub(crate) context: Option<Vec<ContextMessage>>,
+    pub(crate) context: Option<Vec<EarlierMessage>>,
     pub(crate) config: Option<Map<String, Value>>,
 }
 
 /// An earlier turn of the conversation.
 #[derive(Debug, Deserialize)]
-pub(crate) struct ContextMessage {
+pub(crate) struct EarlierMessage {
     pub(crate) role: String,
     pub(crate) content: String,
 }
