@@ -1,4 +1,4 @@
-//! What is let go of when nothing runs: what only makes the next turn faster, and memory that is free.
+//! Frees caches and unused heap while the engine is idle.
 
 use std::time::Duration;
 
@@ -8,34 +8,34 @@ use tokio_util::task::TaskTracker;
 
 use crate::engine::Engine;
 
-/// Memory is given back when no run has ended for so long: much of it is of use for the next one,
-const REST: Duration = Duration::from_secs(5);
+/// Memory is freed when no run has ended for this long, because the next run could reuse much of it,
+const QUIET_TIME: Duration = Duration::from_secs(5);
 
-/// or has been of use for this long.
-const BUSY: Duration = Duration::from_secs(60);
+/// or when runs have kept ending for this long.
+const MAX_BUSY_TIME: Duration = Duration::from_secs(60);
 
-/// After that, what is let go of only when it was not needed for a while.
-const LATER: Duration = Duration::from_secs(20);
+/// Delay of a second pass, for keepers and threads that end only after some idle time.
+const SECOND_PASS_DELAY: Duration = Duration::from_secs(20);
 
-/// How long threads may take to wake and to sleep again.
-const WAKING: Duration = Duration::from_millis(20);
+/// Time for worker threads to wake up, flush their caches and sleep again.
+const WORKER_WAKE_TIME: Duration = Duration::from_millis(20);
 
 impl Engine {
-    /// Gives back what runs took when they are over. Never returns.
+    /// Frees memory after runs have ended. Never returns.
     pub async fn give_back_memory(&self) {
-        let mut goings = self.shared.runs.registry.goings();
-        // Some of it goes only later: keepers and threads that nobody needs any more.
+        let mut ends = self.shared.runs.registry.goings();
+        // Whether a second pass is due, for keepers and threads that end only later.
         let mut again = false;
         loop {
-            let wait = if again { LATER } else { Duration::MAX };
-            match timeout(wait, goings.changed()).await {
+            let wait = if again { SECOND_PASS_DELAY } else { Duration::MAX };
+            match timeout(wait, ends.changed()).await {
                 Ok(Ok(())) => {
                     let since = Instant::now();
-                    // Not told of each: where there are many, that is work of its own.
+                    // One pass for many ends: waking up for each would cost more than it frees.
                     loop {
-                        goings.mark_unchanged();
-                        sleep(REST).await;
-                        if !goings.has_changed().unwrap_or(false) || since.elapsed() >= BUSY {
+                        ends.mark_unchanged();
+                        sleep(QUIET_TIME).await;
+                        if !ends.has_changed().unwrap_or(false) || since.elapsed() >= MAX_BUSY_TIME {
                             break;
                         }
                     }
@@ -46,22 +46,22 @@ impl Engine {
             }
             self.shared.sessions.lighten();
             if let Some(store) = self.shared.store_writer.store() {
-                // One that is busy keeps its memory for now.
-                let _busy = store.shrink().await;
+                // A busy store keeps its memory for now.
+                let _ = store.shrink().await;
             }
-            call_workers_in(&self.shared.tasks.tracker).await;
-            let _it_does_not_panic = tokio::task::spawn_blocking(trunkline_memory::give_back).await;
+            flush_worker_caches(&self.shared.tasks.tracker).await;
+            let _ = tokio::task::spawn_blocking(trunkline_memory::give_back).await;
         }
     }
 }
 
-/// Every thread that runs tasks brings the memory it has kept for itself.
-async fn call_workers_in(tracker: &TaskTracker) {
+/// Makes every worker thread flush its own heap cache.
+async fn flush_worker_caches(tracker: &TaskTracker) {
     trunkline_memory::call_in();
-    // To be woken is enough: on their way back to sleep they hear of it.
+    // Waking a thread is enough: it flushes before it sleeps again.
     let workers = Handle::current().metrics().num_workers();
     for _ in 0..2 * workers {
         tracker.spawn(async {});
     }
-    sleep(WAKING).await;
+    sleep(WORKER_WAKE_TIME).await;
 }

@@ -1,4 +1,4 @@
-//! Whether a CLI has credentials, told from its variables and files: nothing is started, and no tokens are spent.
+//! Detection of a CLI's credentials from variables and files. Starts no process and spends no tokens.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,16 +9,16 @@ use trunkline_core::provider::{Credentials, Login};
 
 use crate::sandbox::expand;
 
-/// More than any file of credentials holds.
+/// Maximum size of a credentials file.
 const MAX_CREDENTIALS_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Whether a run of the model would find credentials; none where its recipe does not say where to look.
+/// Whether a run of the model would find credentials; `None` if the recipe does not say where they are.
 pub(crate) fn is_logged_in(model: &Model, inherited: &[(OsString, OsString)]) -> Option<bool> {
     let login = model.backend.program()?.login.as_ref()?;
     let own = model.env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     let kept = inherited.iter().filter(|(name, _)| name.to_str().is_none_or(|name| !model.env.contains_key(name)));
     let env: Vec<(OsString, OsString)> = kept.cloned().chain(own).collect();
-    Some(has_variable(login, &env) || login.files.iter().any(|file| is_there(file, &env)))
+    Some(has_variable(login, &env) || login.files.iter().any(|file| has_credentials_file(file, &env)))
 }
 
 fn has_variable(login: &Login, env: &[(OsString, OsString)]) -> bool {
@@ -26,8 +26,8 @@ fn has_variable(login: &Login, env: &[(OsString, OsString)]) -> bool {
     login.env.iter().any(is_set)
 }
 
-/// A file that cannot be read may hold them all the same; one that is not there does not.
-fn is_there(file: &Credentials, env: &[(OsString, OsString)]) -> bool {
+/// Whether a credentials file exists. A file that cannot be read counts, because it may hold credentials.
+fn has_credentials_file(file: &Credentials, env: &[(OsString, OsString)]) -> bool {
     let Some(path) = expand(&file.path, env) else { return false };
     let opened = match fs::metadata(&path) {
         Ok(found) if found.is_file() => fs::File::open(path),
@@ -99,7 +99,7 @@ mod tests {
             let home = home(&[(file, text)]);
             assert_eq!(logged_in(cli, home.path(), &[], &[]), Some(expected), "{cli} {file} {text}");
         }
-        // A folder in its place is none.
+        // A folder of that name is no credentials file.
         let folder = home(&[(".codex/auth.json/x", "")]);
         assert_eq!(logged_in("codex", folder.path(), &[], &[]), Some(false));
     }
@@ -112,7 +112,7 @@ mod tests {
             ("claude", "ANTHROPIC_API_KEY", "", false),
             ("claude", "CLAUDE_CODE_USE_BEDROCK", "1", true),
             ("codex", "CODEX_API_KEY", "k", true),
-            // Codex does not look at it.
+            // Codex does not read this variable.
             ("codex", "OPENAI_API_KEY", "k", false),
             ("gemini", "GEMINI_API_KEY", "k", true),
             ("qwen", "OPENAI_API_KEY", "k", true),

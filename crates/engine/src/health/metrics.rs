@@ -1,5 +1,4 @@
-//! What is counted while the engine runs, for whoever watches it. Nothing is started to answer, and nothing bears a name
-//! that a client has chosen.
+//! Counters and gauges of the engine. Reading them starts no process, and no label contains text chosen by a client.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +6,18 @@ use crate::engine::Engine;
 use crate::store_writer::tally::Turns;
 use crate::warm::Figures;
 
-/// How things stand now, and what there was since the engine began.
+/// Present gauges, and counters since the engine started.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
-    /// Runs that are not over, those that wait among them.
+    /// Runs that have not ended, including waiting ones.
     pub runs: usize,
     pub waiting: usize,
     pub turns: Vec<Turns>,
-    /// Lines, by provider.
+    /// Warm processes, by provider.
     pub warm: BTreeMap<String, Figures>,
-    /// Records that the disk was too slow for.
+    /// Records that were lost because the disk was too slow.
     pub records_lost: u64,
-    /// Files that are open, and how many may be.
+    /// Open files, and their limit.
     pub open_files: Option<(u64, u64)>,
 }
 

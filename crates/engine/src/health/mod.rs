@@ -1,8 +1,8 @@
-//! How providers are, on three levels: there (the program is found, the key is set), well (`--version`, an executable's
-//! own `health`, a service's list of models), and answering (one tiny turn, which costs tokens and so only on demand).
+//! Health of providers on three levels: available (the program is found, the key is set), healthy (`--version`, an executable's own
+//! `health`, a service's list of models), and answering (one tiny turn, which costs tokens and is made only on demand).
 //!
-//! All are examined at once, each with a deadline, and what was found is good for some seconds: a monitor that asks
-//! every second starts nothing each time.
+//! All providers are examined concurrently, each with a deadline. Results are cached for some seconds, so that a monitor that polls
+//! every second does not start processes each time.
 
 mod idle;
 mod login;
@@ -34,17 +34,17 @@ use crate::router::explain::{kind, problem};
 use crate::router::models::Models;
 use crate::shared::Shared;
 
-/// How long what was found is good for.
-const FRESH: Duration = Duration::from_secs(10);
+/// Time for which a report is cached.
+const CACHE_TTL: Duration = Duration::from_secs(10);
 
-/// Slow starters take seconds for `--version` alone.
-const VERSION_LIMIT: Duration = Duration::from_secs(20);
+/// Time limit of `--version`: some CLIs take seconds to start.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// An executable's `health`, a service's list.
-const HEALTH_LIMIT: Duration = Duration::from_secs(5);
+/// Time limit of an executable's `health` and of a service's list of models.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most of what a program says that is kept.
-const MAX_WORDS: usize = 200;
+/// Maximum length of a program's message in a report.
+const MAX_MESSAGE_CHARS: usize = 200;
 
 pub(crate) async fn of_all(shared: &Arc<Shared>, models: &Arc<Models>, depth: Depth) -> HealthReport {
     let mut memory = match depth {
@@ -52,7 +52,7 @@ pub(crate) async fn of_all(shared: &Arc<Shared>, models: &Arc<Models>, depth: De
         Depth::Probe => shared.health.cache.probed.lock().await,
     };
     let (at, mut providers) = match &*memory {
-        Some(found) if found.at.elapsed() < FRESH && Arc::ptr_eq(&found.of, models) => {
+        Some(found) if found.at.elapsed() < CACHE_TTL && Arc::ptr_eq(&found.of, models) => {
             (found.at, found.providers.clone())
         }
         Some(_) | None => {
@@ -78,7 +78,7 @@ pub(crate) async fn of_all(shared: &Arc<Shared>, models: &Arc<Models>, depth: De
     HealthReport { status, age_ms: millis(at.elapsed()), providers }
 }
 
-/// A model for each provider: several may have the same.
+/// One model for each provider: several models may share one.
 fn distinct(models: &Models) -> Vec<Arc<Model>> {
     let mut found: Vec<Arc<Model>> = Vec::new();
     for model in models.all() {
@@ -89,7 +89,7 @@ fn distinct(models: &Models) -> Vec<Arc<Model>> {
     found
 }
 
-/// A provider's name, and where a model has its own program for it, that.
+/// Name of a provider, with the program if the model sets its own.
 fn shown_name(model: &Model) -> String {
     let name = model.backend.name();
     model.command.as_ref().map_or_else(|| name.to_owned(), |command| format!("{name} ({command})"))
@@ -155,15 +155,15 @@ async fn examine(shared: &Arc<Shared>, models: &Models, model: &Arc<Model>, dept
     examined
 }
 
-/// The second level of a service: whether it lists its models.
+/// Second level of a service: whether it lists its models.
 async fn of_service(shared: &Shared, api: &Api) -> Result<Option<String>, String> {
-    let listed = shared.upstream.models(api, HEALTH_LIMIT).await;
+    let listed = shared.upstream.models(api, HEALTH_TIMEOUT).await;
     listed
         .map(|count| Some(if count == 1 { "1 model".to_owned() } else { format!("{count} models") }))
         .map_err(|failure| failure.message)
 }
 
-/// The second level of a program: its version, or its own word on its health.
+/// Second level of a program: its version, or its own health report.
 async fn of_program(
     shared: &Shared,
     models: &Models,
@@ -172,8 +172,8 @@ async fn of_program(
     program: PathBuf,
 ) -> Result<Option<String>, String> {
     let (args, limit) = match &provider.health {
-        Some(args) => (args, HEALTH_LIMIT),
-        None => (&provider.version, VERSION_LIMIT),
+        Some(args) => (args, HEALTH_TIMEOUT),
+        None => (&provider.version, VERSION_TIMEOUT),
     };
     let turn = Turn::default();
     let (settings, owner) = (&shared.settings, shared.identity.mark.as_str());
@@ -184,13 +184,13 @@ async fn of_program(
     let first_line = |text: &str| {
         let plain = ansi::strip(text);
         let line = plain.lines().map(str::trim).find(|line| !line.is_empty())?;
-        Some(line.chars().filter(|c| !c.is_control()).take(MAX_WORDS).collect::<String>())
+        Some(line.chars().filter(|c| !c.is_control()).take(MAX_MESSAGE_CHARS).collect::<String>())
     };
     let printed = first_line(&String::from_utf8_lossy(&output.stdout));
     if output.success() {
         return Ok(printed);
     }
-    let said = first_line(&output.stderr).or(printed).unwrap_or_else(|| "it said nothing".to_owned());
+    let said = first_line(&output.stderr).or(printed).unwrap_or_else(|| "no output".to_owned());
     Err(match output.cut {
         Some(Cut::Limit(_)) => format!("{asked} did not end within {} s", limit.as_secs()),
         Some(Cut::TooLong) => format!("{asked} printed without end"),

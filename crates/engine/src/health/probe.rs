@@ -1,4 +1,4 @@
-//! The third level of health: whether a provider answers.
+//! Third level of health: whether a provider answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +11,25 @@ use trunkline_core::provider::Permissions;
 use trunkline_core::turn::{Message, Owner, Role, Shown, Turn};
 
 use super::report::Probed;
-use super::{MAX_WORDS, millis};
+use super::{MAX_MESSAGE_CHARS, millis};
 use crate::attempt::begin::begin;
 use crate::attempt::request::{AttemptRequest, BeginError};
 use crate::router::models::Models;
 use crate::shared::Shared;
 
-const PROBE_LIMIT: Duration = Duration::from_secs(90);
+/// Time limit of a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The third level: one tiny turn, in an empty folder, without anybody to fall back on.
+/// Runs one tiny turn in an empty folder, without fallback.
 pub(super) async fn probe(shared: &Arc<Shared>, models: &Models, model: &Model) -> Probed {
     let began = Instant::now();
-    let answered = timeout(PROBE_LIMIT, ask(shared, models, model)).await;
+    let answered = timeout(PROBE_TIMEOUT, ask(shared, models, model)).await;
     let answered = answered.unwrap_or_else(|_elapsed| Err(Failure::timed_out()));
     let (ok, message, category) = match answered {
         Ok(answer) => (true, answer, None),
         Err(failure) => (false, failure.message, Some(failure.category)),
     };
-    let message = shared.settings.secrets.mask(&message).chars().take(MAX_WORDS).collect();
+    let message = shared.settings.secrets.mask(&message).chars().take(MAX_MESSAGE_CHARS).collect();
     Probed { ok, message, category, duration_ms: millis(began.elapsed()) }
 }
 
@@ -41,7 +42,7 @@ async fn ask(shared: &Arc<Shared>, models: &Models, model: &Model) -> Result<Str
         agent_file: None,
         worktree: false,
         permissions: Permissions::Read,
-        limits: Limits::all(PROBE_LIMIT),
+        limits: Limits::all(PROBE_TIMEOUT),
         ..model.clone()
     });
     let turn = Turn {

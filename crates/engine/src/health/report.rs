@@ -11,19 +11,19 @@ use crate::router::CircuitState;
 use crate::router::models::Models;
 use crate::warm::Figures;
 
-/// How closely to look.
+/// Depth of a health check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// Costs nothing but some processes.
+    /// Starts some processes, and costs nothing else.
     Look,
-    /// Costs tokens.
+    /// Also asks each provider to answer a turn, which costs tokens.
     Probe,
 }
 
 #[derive(Debug, Clone, Serialize)]
 pub struct HealthReport {
     pub status: Status,
-    /// How old the answers are; circuits are always those of now.
+    /// Age of the cached results. The states of circuits are always current.
     pub age_ms: u64,
     pub providers: Vec<Examined>,
 }
@@ -32,66 +32,66 @@ pub struct HealthReport {
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     Ok,
-    /// Some can answer, some cannot.
+    /// Some providers can answer, others cannot.
     Degraded,
-    /// Nobody can.
+    /// No provider can answer.
     Down,
 }
 
-/// One provider.
+/// Health of one provider.
 #[derive(Debug, Clone, Serialize)]
 pub struct Examined {
     pub name: String,
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// The first level: it is there.
+    /// First level: the program is found, the key is set.
     pub available: bool,
-    /// Where: a path or an address.
+    /// Path of the program, or address of the service.
     pub path: Option<String>,
-    /// The second level: what it says of itself.
+    /// Second level: version, or the provider's own report.
     pub version: Option<String>,
-    /// Whether the second level went well; none when the first did not.
+    /// Result of the second level; `None` if the first failed.
     pub healthy: Option<bool>,
-    /// What is wrong on the first or second level.
+    /// Error of the first or second level.
     pub error: Option<String>,
-    /// Whether it has credentials, as far as its files and variables tell; none where its recipe does not say where to look.
+    /// Whether credentials are found in its files and variables; `None` if the recipe does not say where they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logged_in: Option<bool>,
-    /// How to log in, where it is not.
+    /// Instruction for logging in.
     #[serde(skip)]
     pub login: Option<String>,
-    /// The third level; none when it was not asked for.
+    /// Third level; `None` if it was not requested.
     pub probe: Option<Probed>,
     pub circuit: CircuitState,
-    /// Types of events that it has printed and our decoder does not know, and how often: it has changed its words.
+    /// Event types that our decoder does not know, with counts: the CLI has changed its format.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown_events: BTreeMap<String, u64>,
-    /// How processes that are kept ready have done; none where there never was one to want.
+    /// Figures of its warm processes; `None` if there never was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm: Option<Figures>,
-    /// It only stands in for a real one, and says nothing about how things are.
+    /// Whether it is the embedded mock, which does not count for the overall status.
     #[serde(skip)]
     pub stand_in: bool,
     #[serde(skip)]
     pub(super) circuit_name: String,
     #[serde(skip)]
     pub(super) provider: String,
-    /// How it is installed, where it is not.
+    /// Command that installs it.
     #[serde(skip)]
     pub install: Option<String>,
 }
 
-/// How a tiny turn went.
+/// Result of a probe turn.
 #[derive(Debug, Clone, Serialize)]
 pub struct Probed {
     pub ok: bool,
-    /// What it answered, or why it did not.
+    /// The answer, or the error.
     pub message: String,
     pub category: Option<Category>,
     pub duration_ms: u64,
 }
 
-/// What was found last, for each depth. Who comes while somebody looks waits for what they find.
+/// Last results for each depth. A request that comes during a check waits for its result.
 #[derive(Debug, Default)]
 pub(crate) struct HealthCache {
     pub(super) looked: tokio::sync::Mutex<Option<Found>>,
@@ -101,18 +101,18 @@ pub(crate) struct HealthCache {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) at: Instant,
-    /// Of which configuration.
+    /// The configuration that was examined.
     pub(super) of: Arc<Models>,
     pub(super) providers: Vec<Examined>,
 }
 
 impl Examined {
-    /// Whether it is installed and lacks credentials. One that has answered a probe has them, wherever they are.
+    /// Whether the CLI is installed and lacks credentials. A CLI that has answered a probe has credentials, wherever they are.
     pub fn lacks_login(&self) -> bool {
         self.available && self.logged_in == Some(false) && !self.probe.as_ref().is_some_and(|probe| probe.ok)
     }
 
-    /// Whether a turn would be tried on it, and as far as is known, answered.
+    /// Whether a turn would be tried on the provider and, as far as is known, answered.
     pub fn is_well(&self) -> bool {
         self.healthy == Some(true)
             && self.probe.as_ref().is_none_or(|probe| probe.ok || probe.category == Some(Category::Cancelled))

@@ -1,24 +1,24 @@
-//! Events that our decoders do not know. A CLI that is newer than we are may print some: they are kept in its events, said
-//! once in the log, and counted here for whoever looks.
+//! Counters of events that our decoders do not know. A newer CLI may print some: each type is logged once and counted for the health
+//! report.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// More types than any CLI has: what makes new ones up is not counted further.
-const MANY: usize = 1000;
+/// Maximum number of tracked types. A CLI that invents types without end is not counted further.
+const MAX_TRACKED_TYPES: usize = 1000;
 
 #[derive(Debug, Default)]
 pub(crate) struct UnknownEvents {
-    /// How often each type came, by provider and type.
+    /// Count of each type, by provider and type.
     seen: Mutex<BTreeMap<(String, String), u64>>,
 }
 
 impl UnknownEvents {
-    /// Counts events of these types, and says of each new one that it came.
+    /// Counts events of these types, and logs each new type.
     pub(crate) fn note(&self, provider: &str, kinds: Vec<String>) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         for kind in kinds {
-            let full = seen.len() >= MANY;
+            let full = seen.len() >= MAX_TRACKED_TYPES;
             let entry = (provider.to_owned(), kind);
             if let Some(count) = seen.get_mut(&entry) {
                 *count += 1;
@@ -29,7 +29,7 @@ impl UnknownEvents {
         }
     }
 
-    /// The unknown types that a provider has printed, and how often.
+    /// Unknown types of a provider, with counts.
     pub(crate) fn of(&self, provider: &str) -> BTreeMap<String, u64> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let theirs = seen.iter().filter(|((whose, _), _)| whose == provider);
@@ -42,13 +42,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_type_is_counted_for_who_printed_it() {
+    fn types_are_counted_for_each_provider() {
         let drift = UnknownEvents::default();
         drift.note("claude", vec!["new.a".into(), "new.b".into()]);
         drift.note("claude", vec!["new.a".into()]);
-        drift.note("codex", (0..2 * MANY).map(|n| format!("made.up.{n}")).collect());
+        drift.note("codex", (0..2 * MAX_TRACKED_TYPES).map(|n| format!("made.up.{n}")).collect());
         assert_eq!(drift.of("claude"), [("new.a".to_owned(), 2), ("new.b".to_owned(), 1)].into());
-        assert_eq!(drift.of("codex").len(), MANY - 2);
+        assert_eq!(drift.of("codex").len(), MAX_TRACKED_TYPES - 2);
         assert!(drift.of("gemini").is_empty());
     }
 }

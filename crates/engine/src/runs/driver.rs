@@ -21,7 +21,7 @@ use crate::runs::live::ActiveRun;
 use crate::session::SessionThread;
 use crate::shared::Shared;
 use crate::start_error::{StartError, cancelled};
-use crate::store_writer::{Recorder, RunEnd, given_up};
+use crate::store_writer::{Recorder, RunEnd, cancelled_by_client};
 
 /// The longest text that a client is recognised by which keeps all that it was shown.
 const MAX_STREAMED: usize = 1024 * 1024;
@@ -131,7 +131,7 @@ impl RunDriver {
             && let Some(recorder) = &mut self.recorder
         {
             // All that came together, in one go.
-            recorder.hear(self.events.make_contiguous(), &self.by);
+            recorder.events(self.events.make_contiguous(), &self.by);
             self.noted = self.events.len();
         }
         self.noted = self.noted.saturating_sub(1);
@@ -323,7 +323,7 @@ impl RunDriver {
         self.events.push_back(last);
         let Some(mut recorder) = self.recorder.take() else { return };
         let events = self.events.make_contiguous();
-        recorder.hear(&events[self.noted..], &self.by);
+        recorder.events(&events[self.noted..], &self.by);
         self.noted = events.len();
         let result = match events.last() {
             Some(Event::Finished(answer)) => Ok(answer),
@@ -340,7 +340,7 @@ impl Drop for RunDriver {
     fn drop(&mut self) {
         let State::Running(running) = &mut self.state else { return };
         let thread = running.0.thread.take();
-        self.end(thread, Event::Failed(given_up()));
+        self.end(thread, Event::Failed(cancelled_by_client()));
     }
 }
 

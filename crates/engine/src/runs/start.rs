@@ -99,7 +99,7 @@ impl Engine {
         let recorder = match ready.recording {
             Recording::Queued => shared.store_writer.record(begun, log, secrets),
             Recording::Durable => {
-                let recorded = shared.store_writer.record_surely(begun, log, secrets).await;
+                let recorded = shared.store_writer.record_durably(begun, log, secrets).await;
                 recorded.map_err(|error| shared.store_writer.unwritable(error))?
             }
         };
@@ -117,7 +117,7 @@ impl Engine {
         let named = turn.session.is_some();
         let ladder = AttemptLoop::new(Arc::clone(shared), ready.models, run, turn, resolved, reserved);
         if let Some(thread) = ladder.thread.as_ref().filter(|thread| thread.resumes() && !named) {
-            recorder.goes_on(thread.id(), &ladder.turn);
+            recorder.continues(thread.id(), &ladder.turn);
         }
         RunDriver::start(ladder, recorder).await
     }

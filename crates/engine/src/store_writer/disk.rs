@@ -1,8 +1,8 @@
-//! Whether the state folder takes writes: looked at before a run is promised.
+//! Check whether the state folder takes writes, made before a client is told that its run will happen.
 //!
-//! A run that cannot be recorded could be lost, or run twice under one idempotency key. Two things are looked at: a file
-//! is made, filled and removed, which finds a disk that is full, read-only, over its quota or out of inodes; and if the
-//! last record could not be written to the database, another one is tried.
+//! A run that cannot be recorded could be lost, or run twice under one idempotency key. The check has two parts: a file is created,
+//! filled and removed, which detects a disk that is full, read-only, over its quota or out of inodes; and if the last record could
+//! not be written to the database, a test record is tried.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -19,24 +19,24 @@ use trunkline_core::turn::Surface;
 use super::StoreWriter;
 use crate::start_error::StartError;
 
-/// What must fit: the row of a run, and the beginning of its log.
+/// Free space that a run needs at least: its row, and the beginning of its log.
 const PROBE_BYTES: usize = 256 * 1024;
 
 const PROBE_FILE: &str = ".write-test";
 
-/// How long a good result holds for `/health`, which anybody may ask for as often as they like.
+/// Time for which a good result is reused for `/health`, which anyone may request at any rate.
 const GOOD_FOR: Duration = Duration::from_millis(100);
 
-/// When a client may come back.
+/// `Retry-After` of a refused request.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// What is known of the state folder.
+/// State of the check.
 #[derive(Debug)]
 pub(super) struct DiskCheck {
     state: PathBuf,
-    /// The last time that it was found to take writes.
+    /// Time of the last good result.
     last_good: Mutex<Option<Instant>>,
-    /// The log says that it does not: once is enough while it lasts.
+    /// Whether the present failure has been logged.
     reported: AtomicBool,
 }
 
@@ -73,10 +73,10 @@ impl StoreWriter {
     }
 
     async fn storage_trouble(&self) -> Option<String> {
-        // Without a database nothing is promised beyond the answer.
+        // Without a database there is no record to protect.
         self.store()?;
         let trouble = match probe(&self.disk.state) {
-            Err(error) if !is_want_of_files(&error) => Some(error.to_string()),
+            Err(error) if !is_resource_shortage(&error) => Some(error.to_string()),
             Ok(()) | Err(_) => self.trouble().await,
         };
         if trouble.is_none() && self.disk.reported.swap(false, Ordering::Relaxed) {
@@ -95,13 +95,13 @@ impl StoreWriter {
     }
 }
 
-/// Says nothing about the disk; a run that needs files itself finds out, and says so.
-fn is_want_of_files(error: &io::Error) -> bool {
+/// Whether the error is a lack of descriptors or memory, which says nothing about the disk. A run that needs files reports it.
+fn is_resource_shortage(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(code, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
-/// One name for all: what a killed process leaves behind is removed by the next.
+/// All processes use one file name, so that a file left by a killed process is removed by the next check.
 fn probe(state: &Path) -> io::Result<()> {
     static ZEROS: [u8; PROBE_BYTES] = [0; PROBE_BYTES];
     let path = state.join(PROBE_FILE);
@@ -115,7 +115,7 @@ fn probe(state: &Path) -> io::Result<()> {
     };
     let written = file.write_all_at(&ZEROS, 0);
     let removed = match fs::remove_file(&path) {
-        // Another request was faster.
+        // A concurrent check has removed it.
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
     };
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn probe_fails_when_folder_is_no_folder() {
+    fn probe_fails_when_the_state_folder_is_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("state");
         fs::write(&file, "").unwrap();

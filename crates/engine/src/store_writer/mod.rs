@@ -1,7 +1,7 @@
-//! Every turn goes into the archive, by whatever door it came: what was asked, what was done, what came of it.
+//! Records of every turn in the store: the request, its events and its outcome.
 //!
-//! Nobody waits for it: records go into a bounded queue, and a disk that is too slow for them costs records, not time.
-//! Secrets are masked here, over whole texts: the pieces they come in may cut a secret in two.
+//! Turns do not wait for the store: records go into a bounded queue, and a disk that is too slow loses records instead of delaying
+//! answers. Secrets are masked here, over whole texts, because a secret may be split between two pieces of a stream.
 
 mod disk;
 pub(crate) mod tally;
@@ -31,17 +31,17 @@ use crate::runs::log::Log;
 use crate::runs::masking::{head, masked};
 use crate::session::{Sent, whose};
 
-/// A text that is longer than this goes on in another record.
-const PIECE: usize = 16 * 1024;
+/// Text length after which a new record begins.
+const MAX_PIECE_BYTES: usize = 16 * 1024;
 
-/// The most that is kept of a turn's text as it came, of its prompt and of its answer: a CLI may print without end.
-const TEXT: usize = 1024 * 1024;
+/// Maximum length that is recorded of a turn's streamed text, of its prompt and of its answer: a CLI may print without end.
+const MAX_TEXT_BYTES: usize = 1024 * 1024;
 
-/// The most that is kept of any other text of an event.
-const DETAIL: usize = 64 * 1024;
+/// Maximum length of any other text of an event.
+const MAX_DETAIL_BYTES: usize = 64 * 1024;
 
-/// How long whoever reads waits for what is still to be written.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that a reader waits for queued records to be written.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The way into the archive, once there is one.
 pub(crate) struct StoreWriter {
@@ -66,7 +66,7 @@ impl StoreWriter {
         }
     }
 
-    /// Opens it. What is sent from now on is kept. Gives the way into it.
+    /// Records go to this store from now on. Returns the writer.
     pub(crate) fn open(&self, store: &Store) -> Writer {
         let (_, writer) = self.kept.get_or_init(|| {
             let (writer, keeping) = store.writer();
@@ -76,25 +76,25 @@ impl StoreWriter {
         writer.clone()
     }
 
-    /// What is kept, to be read.
+    /// The store, for reading.
     pub(crate) fn store(&self) -> Option<&Store> {
         self.kept.get().map(|(store, _)| store)
     }
 
-    /// Waits until what was sent so far can be read, though not for ever: somebody may keep the database locked.
+    /// Waits until queued records can be read, for at most [`FLUSH_TIMEOUT`]: another process may hold a lock on the database.
     pub(crate) async fn flush(&self) {
         if let Some((_, writer)) = self.kept.get() {
-            // What was lost was said.
-            let _lost_or_late = timeout(PATIENCE, writer.flush()).await;
+            // A loss is logged where it happens.
+            let _ = timeout(FLUSH_TIMEOUT, writer.flush()).await;
         }
     }
 
-    /// How many records the disk was too slow for.
+    /// Number of records lost because the disk was too slow.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Waits until everything is kept.
+    /// Writes all queued records and stops the writer task.
     pub(crate) async fn close(&self) {
         self.stop.cancel();
         self.keeping.close();
@@ -105,18 +105,19 @@ impl StoreWriter {
         }
     }
 
-    /// What an attempt left behind.
+    /// Records the receipt of an attempt.
     pub(crate) async fn note_workspace(&self, run: &str, receipt: &Receipt) {
         if let Some((_, writer)) = self.kept.get() {
             let record = Record::Workspace { run: run.to_owned(), receipt: receipt.clone() };
-            let _closed_at_the_end = writer.send(record).await;
+            // Fails only during shutdown.
+            let _ = writer.send(record).await;
         }
     }
 
-    /// Why the last record could not be written to the disk; none once one could.
+    /// Reason why the last record could not be written; `None` once a record could be written.
     pub(crate) async fn trouble(&self) -> Option<String> {
         let (store, writer) = self.kept.get()?;
-        let _reason = writer.disk_trouble()?;
+        writer.disk_trouble()?;
         match store.try_write().await {
             Ok(()) => {
                 writer.disk_cured();
@@ -142,7 +143,7 @@ impl StoreWriter {
         });
     }
 
-    /// Begins the record of a turn, on its way into the store.
+    /// Begins the record of a turn. The record is queued when this returns.
     pub(crate) fn record(&self, begun: RunStart<'_>, log: Log, secrets: &Secrets) -> Recorder {
         let (recorder, row) = self.recorder(begun, log, secrets);
         if let Some(row) = row {
@@ -152,9 +153,9 @@ impl StoreWriter {
         recorder
     }
 
-    /// Begins the record of a turn that is found by its name later: in the store when this returns. Where another process
-    /// keeps the database locked it is in the journal, and follows.
-    pub(crate) async fn record_surely(
+    /// Begins the record of a turn that a client will look up by its id. The record is in the store when this returns; if another
+    /// process holds a lock on the database, it is in the journal and is written to the store later.
+    pub(crate) async fn record_durably(
         &self,
         begun: RunStart<'_>,
         log: Log,
@@ -162,7 +163,7 @@ impl StoreWriter {
     ) -> Result<Recorder, StoreError> {
         let (mut recorder, row) = self.recorder(begun, log, secrets);
         if let (Some(row), Some(writer)) = (row, recorder.writer.clone())
-            && let Ok(Err(error)) = timeout(PATIENCE, writer.send_surely(row)).await
+            && let Ok(Err(error)) = timeout(FLUSH_TIMEOUT, writer.send_surely(row)).await
         {
             recorder.ended = true;
             return Err(error);
@@ -185,7 +186,7 @@ impl StoreWriter {
             began: Instant::now(),
             events: 0,
             piece: None,
-            room: TEXT,
+            room: MAX_TEXT_BYTES,
             usage: Usage::default(),
             ended: false,
         };
@@ -198,7 +199,7 @@ impl StoreWriter {
                 surface: surface(turn.surface),
                 place: begun.place,
                 model: turn.model.clone(),
-                prompt: secrets.mask(head(&prompt::told(turn), TEXT)),
+                prompt: secrets.mask(head(&prompt::told(turn), MAX_TEXT_BYTES)),
                 time: Time::now(),
                 gateway: begun.gateway.to_owned(),
                 detached: begun.detached,
@@ -208,39 +209,39 @@ impl StoreWriter {
     }
 }
 
-/// A turn that is about to run.
+/// A turn that is about to start.
 pub(crate) struct RunStart<'a> {
     pub(crate) presence: Arc<RunRegistration>,
-    /// One that is in the store already.
+    /// A session that is in the store already.
     pub(crate) session: Option<&'a SessionId>,
-    /// Where it works.
+    /// Folder in which the turn works.
     pub(crate) place: String,
-    /// The provider that is to be asked first.
+    /// Provider of the first candidate.
     pub(crate) provider: String,
     pub(crate) turn: &'a Turn,
-    /// The mark of this process.
+    /// Mark of this gateway process.
     pub(crate) gateway: &'a str,
     pub(crate) detached: bool,
 }
 
-/// The record of one turn: its log, and what the archive has of it. One that is dropped before its end was given up.
+/// The record of one turn: its run log, and its rows in the store. Dropping it before the end records a cancelled turn.
 pub(crate) struct Recorder {
-    /// The provider of the present attempt, or of the one to come.
+    /// Provider of the present attempt, or of the next one.
     provider: String,
     writer: Option<Writer>,
     log: Log,
     presence: Arc<RunRegistration>,
     attempts: u32,
-    /// The last event is in the log, or was to be.
+    /// Whether the last event was passed to the log.
     logged_end: bool,
     lost: Arc<AtomicU64>,
     tally: Arc<TurnCounters>,
     secrets: Secrets,
     began: Instant,
     events: u64,
-    /// A text that may go on.
+    /// Text to which the next delta may be appended.
     piece: Option<Event>,
-    /// How much more text is kept.
+    /// Remaining bytes of text to record.
     room: usize,
     usage: Usage,
     ended: bool,
@@ -251,13 +252,17 @@ impl Recorder {
         Arc::clone(&self.presence)
     }
 
-    /// The turn was found to be part of a session, of which it says less than it seemed.
-    pub(crate) fn goes_on(&self, session: &SessionId, turn: &Turn) {
+    /// Records that the turn continues a session, so its prompt is only the new part.
+    pub(crate) fn continues(&self, session: &SessionId, turn: &Turn) {
         let (run, session) = (self.presence.id.clone(), SessionKey(session.0.clone()));
-        self.send(Record::GoesOn { run, session, prompt: self.secrets.mask(head(&prompt::told(turn), TEXT)) });
+        self.send(Record::GoesOn {
+            run,
+            session,
+            prompt: self.secrets.mask(head(&prompt::told(turn), MAX_TEXT_BYTES)),
+        });
     }
 
-    /// The first attempt runs. While its CLI comes up there is time for the log's file.
+    /// Records that the first attempt has started. Creates the log file while the CLI starts.
     pub(crate) fn started(&mut self, provider: &str) {
         self.log.make();
         provider.clone_into(&mut self.provider);
@@ -265,8 +270,8 @@ impl Recorder {
         self.send(Record::Started { run, provider, time });
     }
 
-    /// Events that came together. They are in the log when this returns, unless the disk is full.
-    pub(crate) fn hear(&mut self, events: &[Event], by: &By) {
+    /// Records a batch of events. They are in the log when this returns, unless the disk is full.
+    pub(crate) fn events(&mut self, events: &[Event], by: &By) {
         let written = self.log.append(events, by);
         self.presence.has_written(written);
         for event in events {
@@ -283,16 +288,16 @@ impl Recorder {
         match (&mut self.piece, event) {
             (Some(Event::Text { delta: text }), Event::Text { delta })
             | (Some(Event::Thinking { delta: text }), Event::Thinking { delta })
-                if text.len() < PIECE =>
+                if text.len() < MAX_PIECE_BYTES =>
             {
                 text.push_str(delta);
                 return;
             }
-            _ => self.let_go(),
+            _ => self.flush_text(),
         }
         match event {
             Event::Text { .. } | Event::Thinking { .. } => self.piece = Some(event.clone()),
-            // They are the end of the record itself.
+            // The end has a record of its own.
             Event::Finished(_) | Event::Failed(_) => {}
             Event::Started { .. }
             | Event::ToolStarted { .. }
@@ -305,12 +310,12 @@ impl Recorder {
         }
     }
 
-    /// Whether there is room for an event; only pieces of text take any.
+    /// Whether an event is within the limit; only text counts.
     fn has_room(&mut self, event: &Event) -> bool {
         let (Event::Text { delta } | Event::Thinking { delta }) = event else { return true };
         let Some(left) = self.room.checked_sub(delta.len()) else {
             if std::mem::take(&mut self.room) > 0 {
-                self.let_go();
+                self.flush_text();
                 self.keep(&Event::Notice { message: "the rest of the text is not kept here".to_owned() });
             }
             return false;
@@ -319,35 +324,36 @@ impl Recorder {
         true
     }
 
-    /// The text so far is whole.
-    fn let_go(&mut self) {
+    /// Records the text collected so far.
+    fn flush_text(&mut self) {
         if let Some(piece) = self.piece.take() {
             self.keep(&piece);
         }
     }
 
     fn keep(&mut self, event: &Event) {
-        let event = masked(event, &self.secrets, DETAIL);
+        let event = masked(event, &self.secrets, MAX_DETAIL_BYTES);
         let sequence = self.events;
         self.events += 1;
         self.send(Record::Event { run: self.presence.id.clone(), sequence, event });
     }
 
-    /// The end, as the record to send: after that of its session, which it belongs to.
+    /// Ends the record. The future sends it; it must run after the record of its session was sent.
     pub(crate) fn end(mut self, end: RunEnd<'_>) -> impl Future<Output = ()> + Send + use<> {
         let (ended, presence) = (self.ended(end), Arc::clone(&self.presence));
         async move {
             if let Some((writer, ended)) = ended {
-                let _closed_at_the_end = writer.send(ended).await;
+                // Fails only during shutdown.
+                let _ = writer.send(ended).await;
             }
-            // Until now it was known to be on its way; from here on its row says how it ended.
+            // From here on queries read the outcome from the row instead of the registry.
             drop(presence);
         }
     }
 
     fn ended(&mut self, end: RunEnd<'_>) -> Option<(Writer, Record)> {
         self.ended = true;
-        self.let_go();
+        self.flush_text();
         self.close_log(end.result);
         self.presence.concludes();
         let (outcome, text) = match end.result {
@@ -358,14 +364,14 @@ impl Recorder {
             Err(failure) => (Outcome::Failed(failure.category), &failure.message),
         };
         let took = self.began.elapsed();
-        // One that ended before any attempt ran is counted with the provider that it was for.
+        // A turn that ended before any attempt is counted for its first candidate.
         let counted = if end.provider.is_empty() { &self.provider } else { end.provider };
         self.tally.ended(counted, outcome.name(), took);
         let ended = TurnEnded {
             run: self.presence.id.clone(),
             provider: end.provider.to_owned(),
             outcome,
-            answer: self.secrets.mask(head(text, TEXT)),
+            answer: self.secrets.mask(head(text, MAX_TEXT_BYTES)),
             usage: self.usage,
             duration: took,
             session: end.session.map(|session| SessionKey(session.0.clone())),
@@ -376,7 +382,7 @@ impl Recorder {
         Some((self.writer.take()?, Record::Ended(ended)))
     }
 
-    /// Whoever looks on learns of the end: from the log, or where that has none, from us.
+    /// Makes the end visible to readers: in the log or, if the log is incomplete, through the registry.
     fn close_log(&mut self, result: Result<&Answer, &Failure>) {
         if self.logged_end && self.log.state() == LogState::Complete {
             return;
@@ -385,7 +391,7 @@ impl Recorder {
             Ok(answer) => Event::Finished(answer.clone()),
             Err(failure) => Event::Failed(failure.clone()),
         };
-        // One that never began needs no file.
+        // A run that never began has no log file.
         if !self.logged_end && !self.log.is_empty() {
             let written = self.log.append([&last], &By::default());
             self.presence.has_written(written);
@@ -396,29 +402,31 @@ impl Recorder {
     fn send(&self, record: Record) {
         let Some(writer) = &self.writer else { return };
         if writer.try_send(record).is_err() && self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::error!("the disk is too slow for the archive: records of turns are lost");
+            tracing::error!("the disk is too slow: records of turns are lost");
         }
     }
 }
 
-/// How a turn ended.
+/// The end of a turn.
 pub(crate) struct RunEnd<'a> {
     pub(crate) provider: &'a str,
     pub(crate) session: Option<&'a SessionId>,
     pub(crate) result: Result<&'a Answer, &'a Failure>,
 }
 
-/// Nobody waited for the end.
-pub(crate) fn given_up() -> Failure {
-    Failure::new(Category::Cancelled, "given up by whoever asked")
+/// The failure of a run whose client disconnected.
+pub(crate) fn cancelled_by_client() -> Failure {
+    Failure::new(Category::Cancelled, "cancelled by the client")
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
         if !self.ended
-            && let Some((writer, ended)) = self.ended(RunEnd { provider: "", session: None, result: Err(&given_up()) })
+            && let Some((writer, ended)) =
+                self.ended(RunEnd { provider: "", session: None, result: Err(&cancelled_by_client()) })
         {
-            let _full_is_full = writer.try_send(ended);
+            // A full queue loses the record.
+            let _ = writer.try_send(ended);
         }
     }
 }

@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Turns of one provider that ended in the same way.
+/// Turns of one provider with the same outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turns {
-    /// The one that was asked last, or was to be asked first.
+    /// The provider of the last attempt, or the first candidate if there was no attempt.
     pub provider: String,
     /// `ok`, or the category of the failure.
     pub outcome: &'static str,
     pub count: u64,
-    /// How long they took together.
+    /// Total duration.
     pub took: Duration,
 }
 
-/// How many turns of a provider ended in which way, and how long they took together.
+/// Count and total duration by outcome.
 type Outcomes = BTreeMap<&'static str, (u64, Duration)>;
 
-/// Turns that are over, by provider.
+/// Outcomes by provider.
 #[derive(Debug, Default)]
 pub(crate) struct TurnCounters(Mutex<BTreeMap<String, Outcomes>>);
 

@@ -51,7 +51,7 @@ async fn a_turn_is_kept_without_secrets_however_they_are_cut() {
         Event::ToolFinished { id: "1".into(), output: format!("{SECRET}\n"), ok: true },
         text("done"),
     ] {
-        recorder.hear(&[event], &By::default());
+        recorder.events(&[event], &By::default());
     }
     let answer = Answer::new(format!("done {SECRET}"), Usage::estimate("1234", "1234"), Finish::Stop);
     recorder.end(RunEnd { provider: "codex", session: None, result: Ok(&answer) }).await;
@@ -86,7 +86,7 @@ async fn a_disk_that_does_not_keep_up_costs_records_and_no_time() {
     let turn = turn();
     let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
     for n in 0..20_000 {
-        recorder.hear(&[Event::Notice { message: n.to_string() }], &By::default());
+        recorder.events(&[Event::Notice { message: n.to_string() }], &By::default());
     }
     assert!(archive.lost.load(Ordering::Relaxed) > 3000);
 }
@@ -96,8 +96,8 @@ async fn without_a_store_nothing_is_kept_and_nothing_waits() {
     let archive = StoreWriter::new(Path::new("/nonexistent"));
     let turn = turn();
     let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
-    recorder.hear(&[text("x")], &By::default());
-    recorder.end(RunEnd { provider: "codex", session: None, result: Err(&given_up()) }).await;
+    recorder.events(&[text("x")], &By::default());
+    recorder.end(RunEnd { provider: "codex", session: None, result: Err(&cancelled_by_client()) }).await;
     archive.close().await;
 }
 
@@ -108,15 +108,15 @@ async fn a_flood_is_kept_in_part() {
     archive.open(&store);
     let turn = turn();
     let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
-    for _ in 0..3 * TEXT / 1000 {
-        recorder.hear(&[text(&"x".repeat(1000))], &By::default());
+    for _ in 0..3 * MAX_TEXT_BYTES / 1000 {
+        recorder.events(&[text(&"x".repeat(1000))], &By::default());
     }
-    recorder.hear(&[Event::Unknown { line: "y".repeat(2 * DETAIL) }], &By::default());
-    recorder.end(RunEnd { provider: "text", session: None, result: Err(&given_up()) }).await;
+    recorder.events(&[Event::Unknown { line: "y".repeat(2 * MAX_DETAIL_BYTES) }], &By::default());
+    recorder.end(RunEnd { provider: "text", session: None, result: Err(&cancelled_by_client()) }).await;
     archive.close().await;
     let events = store.events("r", 0).await.unwrap();
     let kept: usize = events.iter().map(|row| serde_json::to_string(&row.event).unwrap().len()).sum();
-    assert!((TEXT..TEXT + 4 * DETAIL).contains(&kept), "{kept}");
+    assert!((MAX_TEXT_BYTES..MAX_TEXT_BYTES + 4 * MAX_DETAIL_BYTES).contains(&kept), "{kept}");
     assert!(events.iter().any(|row| matches!(&row.event, Event::Notice { .. })));
     assert_eq!(archive.lost.load(Ordering::Relaxed), 0);
 }
