@@ -17,17 +17,28 @@ const MOST: f64 = 1.10;
 /// Memory is given back some seconds after it was last used.
 const SETTLE: Duration = Duration::from_secs(30);
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask memory                                   The full test: 1000 runs, then 200 in parallel
+  cargo xtask memory --sequential 100 --parallel 20    A short version";
+
+/// Check that the gateway frees memory after runs with large output
+///
+/// Each run prints 10 MB. The resident memory of the idle gateway is measured before the runs, after the sequential ones
+/// and after the parallel ones. The command fails if it grew by more than 10 %. Needs 30 GB of free disk space for run
+/// logs.
 #[derive(Debug, Args)]
-pub(crate) struct Memory {
-    /// Runs one after the other, each of which prints 10 MB
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct MemoryArgs {
+    /// Number of runs one after the other
     #[arg(long, default_value_t = 1000)]
     sequential: usize,
-    /// Runs at once
+    /// Number of runs at the same time
     #[arg(long, default_value_t = 200)]
     parallel: usize,
 }
 
-impl Memory {
+impl MemoryArgs {
     pub(crate) fn run(self) -> Result<()> {
         let Built { agent, gateway: binary, .. } = release()?;
         tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(self.measure(&binary, &agent))

@@ -8,14 +8,24 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask test         All tests
+  cargo xtask test --page  The tests of the chat page";
+
+/// Run all tests: the workspace, and the chat page in a browser
+///
+/// Runs `cargo test --workspace`, then tests/page in headless Chromium. Missing programs (git, python3, jq, Node, Chromium)
+/// are installed with apt-get where this user may install them. Tests that need root are skipped and counted.
 #[derive(Debug, Args)]
-pub(crate) struct Test {
-    /// Only the chat page, in a browser
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct TestArgs {
+    /// Run only the tests of the chat page
     #[arg(long)]
     page: bool,
 }
 
-impl Test {
+impl TestArgs {
     pub(crate) fn run(self) -> Result<()> {
         let mut tallies = Vec::new();
         if !self.page {

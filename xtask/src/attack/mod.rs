@@ -21,26 +21,43 @@ use scenario::{Scenario, Way};
 use table::{Outcome, Table};
 use world::World;
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask attack --short                One variant of each scenario
+  cargo xtask attack --only 'clean filter'  All variants of the scenarios with this in their name
+  cargo xtask attack --only hooks --keep    Keep the folders of failed scenarios for inspection";
+
+/// Run hostile agents against a gateway and check that each attack is contained
+///
+/// Each scenario in xtask/src/attack/scenarios.toml is a shell script that runs as the agent of a real gateway. It runs in
+/// several variants: in a worktree and in the checkout, cold and warm, with the sandbox on and required. Afterwards the
+/// command checks for harm outside the workspace, lost work, receipts that are wrong, and hangs.
+///
+/// A control runs the same script with plain git and no protection. A scenario whose control does no harm proves nothing
+/// and counts as a failure.
+///
+/// Needs a kernel with Landlock.
 #[derive(Debug, Args)]
-pub(crate) struct Attack {
-    /// Draws the ways that a short run tries; the same number draws the same
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct AttackArgs {
+    /// Seed that selects the variants of a --short run
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only scenarios whose name contains this
+    /// Run only the scenarios whose name contains NAME
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// One way for each scenario instead of all
+    /// Run one variant of each scenario instead of all
     #[arg(long)]
     short: bool,
-    /// Print the table as Markdown, as docs/SANDBOX.md shows it
+    /// Print the result as the Markdown table of docs/SANDBOX.md
     #[arg(long)]
     markdown: bool,
-    /// Keep the folders of scenarios that were not held
+    /// Keep the folders of scenarios that were not contained
     #[arg(long)]
     keep: bool,
 }
 
-impl Attack {
+impl AttackArgs {
     pub(crate) fn run(self) -> Result<()> {
         if let Err(missing) = Landlock::here() {
             bail!("nothing can be attacked here: {missing}");

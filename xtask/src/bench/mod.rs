@@ -41,21 +41,38 @@ use streams::Streams;
 use subject::Subject;
 use ways::Measured;
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask bench --quick              A first impression in a few minutes, with the dev build
+  cargo xtask bench --only claude,codex  These CLIs; installs them if they are missing
+  cargo xtask bench --only worktree      First token in a worktree of a repository with 20,000 files
+  cargo xtask bench --check              Fail if a ratio is worse than benches/baseline.json";
+
+/// Measure what the gateway adds to the CLIs it runs
+///
+/// Every figure is measured together with its counterpart without the gateway, in turns and in the same run, because other
+/// work on the machine affects both alike. Trust ratios and differences, not milliseconds. docs/BENCHMARKS.md explains the
+/// figures.
+///
+/// Parts: noop (overhead on a program that does nothing), worktree (turns in a large repository), streams (memory of idle
+/// streams), fake (the fake agent: by hand, cold, warm and in a session) and the CLIs claude, codex, gemini, qwen and
+/// opencode. Without --only, all of them run, which takes about half an hour.
 #[derive(Debug, Args)]
-pub(crate) struct Bench {
-    /// How often each way of each CLI is taken, time permitting
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct BenchArgs {
+    /// Rounds of each measurement, as far as --minutes allows
     #[arg(long, default_value_t = 20)]
     rounds: usize,
-    /// How long the real CLIs may take together; each takes five rounds at least
+    /// Time limit for all CLIs together; each runs at least five rounds
     #[arg(long, value_name = "MINUTES", default_value_t = 18)]
     minutes: u64,
-    /// Only these: noop, worktree, streams, fake, claude, codex, gemini, qwen, opencode
+    /// Parts to measure: noop, worktree, streams, fake, claude, codex, gemini, qwen, opencode
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// A look: a few rounds of each, with the build for development, which adds more than the one that is shipped
+    /// Run a few rounds with the dev build, which adds more overhead than the shipped one
     #[arg(long)]
     quick: bool,
-    /// Write everything that was measured here, as JSON
+    /// Write all measurements to FILE as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write docs/BENCHMARKS.md, its plot and the baseline
@@ -74,7 +91,7 @@ const FAKE: &str = "fake";
 const WORKTREE: &str = "worktree";
 const STREAMS: &str = "streams";
 
-impl Bench {
+impl BenchArgs {
     pub(crate) fn run(mut self) -> Result<()> {
         if self.quick {
             (self.rounds, self.minutes) = (self.rounds.min(5), 2);

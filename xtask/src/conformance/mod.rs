@@ -30,24 +30,37 @@ use place::Listening;
 use table::{Outcome, Row, Style, Table};
 use world::{Way, World};
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask conformance                                  Everything; takes several minutes
+  cargo xtask conformance --only claude,codex --case edit  One case with two CLIs
+  cargo xtask conformance --latest --way cold              The newest CLIs, without warm processes
+  cargo xtask conformance --keep                           Keep homes, repositories and logs";
+
+/// Run the real CLIs through the gateway against the mock LLM
+///
+/// Installs the CLIs at the versions pinned in conformance/package.json, runs each case with each CLI, cold and warm, and
+/// prints a table. Also runs the vendors' SDKs against the mock LLM. Needs no account; after the installation, no network
+/// except loopback. A case that fails while others run is retried alone.
 #[derive(Debug, Args)]
-pub(crate) struct Conformance {
-    /// The newest versions of the CLIs instead of the pinned ones
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct ConformanceArgs {
+    /// Install the newest versions of the CLIs instead of the pinned ones
     #[arg(long)]
     latest: bool,
-    /// Only these CLIs
+    /// Run only these CLIs
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only these cases
+    /// Run only these cases
     #[arg(long = "case", value_name = "NAME", value_delimiter = ',')]
     cases: Vec<String>,
-    /// Only this way of running them
+    /// Run the CLIs only cold or only warm
     #[arg(long, value_enum)]
     way: Option<Way>,
-    /// Leave homes, repositories and logs in place
+    /// Keep homes, repositories and logs
     #[arg(long)]
     keep: bool,
-    /// Write the table here as well, as Markdown
+    /// Also write the table to FILE, as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 }
@@ -58,7 +71,7 @@ const AT_ONCE: usize = 3;
 /// Longer than any case takes: each of its few requests ends in less.
 const CASE: Duration = Duration::from_secs(30 * 60);
 
-impl Conformance {
+impl ConformanceArgs {
     pub(crate) fn run(self) -> Result<()> {
         let began = Instant::now();
         let clis = chosen("CLI", &self.only, &clis::ALL, |cli: &Cli| cli.name)?;

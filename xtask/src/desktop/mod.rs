@@ -26,12 +26,24 @@ const TO_TEST: [(&str, &[&str]); 7] = [
     ("dbus-daemon", &["dbus-daemon", "dbus-bin"]),
 ];
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask desktop           Build target/release/trunkline-desktop
+  cargo xtask desktop --bundle  Build the .deb with the window and the gateway
+  cargo xtask desktop --test    Run the tests of the window under Xvfb";
+
+/// Build, package or test the desktop window
+///
+/// The window is a separate workspace, apps/desktop, because it needs GTK and WebKit. Without options, builds it and copies
+/// it to target/release, where `trunkline desktop` finds it. Missing Debian packages are installed where this user may
+/// install them.
 #[derive(Debug, Args)]
-pub(crate) struct Desktop {
-    /// Pack it as a .deb, with the gateway
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct DesktopArgs {
+    /// Build a .deb with the window and the gateway
     #[arg(long)]
     bundle: bool,
-    /// Try it under Xvfb, in a debug build
+    /// Run the tests of the window under Xvfb, in a debug build
     #[arg(long)]
     test: bool,
 }
@@ -65,7 +77,7 @@ impl Profile {
     }
 }
 
-impl Desktop {
+impl DesktopArgs {
     pub(crate) fn run(self) -> Result<()> {
         need_libraries()?;
         let exe = std::env::current_exe()?;

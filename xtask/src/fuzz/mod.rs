@@ -19,20 +19,32 @@ use report::Report;
 
 const TARGETS: [&str; 5] = ["decoders", "sse", "models_json", "router_yaml", "http_body"];
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask fuzz                             All targets, 60 s each
+  cargo xtask fuzz sse decoders --seconds 600  Two targets, 10 minutes each";
+
+/// Fuzz the parsers of untrusted input with libFuzzer
+///
+/// Targets: decoders (output of CLIs), sse (streams of model services), models_json and router_yaml (configuration),
+/// http_body (chat requests). They are built from fuzz/ with coverage instrumentation; a stable toolchain and g++ are
+/// enough. The corpus and the logs are in target/fuzz. Inputs in fuzz/regressions/TARGET run first: add every input that
+/// broke a target.
 #[derive(Debug, Args)]
-pub(crate) struct Fuzz {
-    /// Only these; all if none is named
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct FuzzArgs {
+    /// Targets to run; all if none is given
     #[arg(value_parser = TARGETS)]
     targets: Vec<String>,
-    /// How long each of them is tried
+    /// Duration of each target, in seconds
     #[arg(long, default_value_t = 60)]
     seconds: u32,
-    /// How many at once
+    /// Number of targets that run at the same time
     #[arg(long, default_value_t = 3)]
     jobs: usize,
 }
 
-impl Fuzz {
+impl FuzzArgs {
     pub(crate) fn run(self) -> Result<()> {
         need_package("g++", &["g++"])?;
         let work = Work::build()?;

@@ -22,23 +22,38 @@ use load::Load;
 use table::{Round, Table};
 use world::World;
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask torture                           50 rounds, at most about 5 minutes
+  cargo xtask torture --seed 4711 --rounds 3    Repeat the first rounds of an earlier run";
+
+/// Inject faults into a gateway under load and check that nothing leaks or is lost
+///
+/// A round sends concurrent requests from clients that read, disconnect, read slowly or repeat themselves, and injects one
+/// or two faults: a killed gateway, CLI or keeper, a full disk, too few file descriptors, locked git files, broken
+/// configuration. Afterwards it checks for orphaned processes, zombies, leftover worktrees, lost changes, lost or
+/// duplicated events, a damaged database and hanging requests.
+///
+/// The seed determines clients and faults, so a round can be repeated; the timing is up to the machine. The full disk needs
+/// root.
 #[derive(Debug, Args)]
-pub(crate) struct Torture {
-    /// How many rounds
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct TortureArgs {
+    /// Number of rounds
     #[arg(long, default_value_t = 50)]
     rounds: u32,
-    /// What the rounds are drawn from; the same number gives the same rounds [default: a new one]
+    /// Seed for clients and faults [default: random]
     #[arg(long)]
     seed: Option<u64>,
-    /// No round is begun after so many seconds
+    /// Start no round after this many seconds
     #[arg(long, default_value_t = 300)]
     seconds: u64,
-    /// How many requests at once
+    /// Number of concurrent requests in a round
     #[arg(long, default_value_t = 12)]
     requests: usize,
 }
 
-impl Torture {
+impl TortureArgs {
     pub(crate) fn run(self) -> Result<()> {
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
         let mut world = World::new()?;
