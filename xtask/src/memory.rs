@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::bench::client::Client;
 use crate::bench::gateway::Gateway;
-use crate::bench::{Built, release};
+use crate::bench::{Built, build_shipped};
 
 /// Of what was held before.
 const MOST: f64 = 1.10;
@@ -40,7 +40,7 @@ pub(crate) struct MemoryArgs {
 
 impl MemoryArgs {
     pub(crate) fn run(self) -> Result<()> {
-        let Built { agent, gateway: binary, .. } = release()?;
+        let Built { agent, gateway: binary, .. } = build_shipped()?;
         tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(self.measure(&binary, &agent))
     }
 

@@ -106,7 +106,7 @@ impl BenchArgs {
             true => Vec::new(),
             false => chosen("CLI", &of_clis, &clis::ALL, |cli| cli.name)?,
         };
-        let built = if self.quick { built("dev") } else { release() }?;
+        let built = if self.quick { build("dev") } else { build_shipped() }?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let mut sofar = Sofar::default();
         // Whatever ends it early, what was measured by then took minutes and is shown.
@@ -227,13 +227,13 @@ pub(crate) struct Built {
     pub(crate) least: PathBuf,
 }
 
-/// The gateway as it is shipped.
-pub(crate) fn release() -> Result<Built> {
-    built("release")
+/// Builds the gateway with the profile of the shipped binary.
+pub(crate) fn build_shipped() -> Result<Built> {
+    build("dist")
 }
 
-/// Of this package nothing else: the chore itself would take minutes.
-fn built(profile: &str) -> Result<Built> {
+/// Builds the gateway and the programs it is measured with. Not xtask itself, which would take minutes.
+fn build(profile: &str) -> Result<Built> {
     let ours = ["-p", "xtask", "--bin", "fake-agent", "--bin", "least-gateway"];
     let mut cargo = command(env!("CARGO"));
     cargo.args(["build", "--locked", "--profile", profile, "-p", "trunkline", "--bin", "trunkline"]);

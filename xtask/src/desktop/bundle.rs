@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Built, Profile, root};
+use super::{Built, DesktopProfile, root};
 use crate::test::{command, need_package};
 
 const NAME: &str = "trunkline";
@@ -15,13 +15,13 @@ const NAME: &str = "trunkline";
 const ICONS: &str = "usr/share/icons/hicolor";
 
 /// Makes the package; where it is.
-pub(super) fn pack(built: &Built, profile: Profile) -> Result<PathBuf> {
+pub(super) fn pack(built: &Built, profile: DesktopProfile) -> Result<PathBuf> {
     need_package("dpkg-shlibdeps", &["dpkg-dev"])?;
     let folder = tempfile::tempdir()?;
     let (tree, assets) = (folder.path().join("tree"), root().join("apps/desktop/assets"));
     let programs = [
-        (built.gateway.join(profile.folder()).join(NAME), "usr/bin/trunkline"),
-        (built.window.join(profile.folder()).join("trunkline-desktop"), "usr/bin/trunkline-desktop"),
+        (built.gateway.join(profile.gateway_folder()).join(NAME), "usr/bin/trunkline"),
+        (built.window.join(profile.window_folder()).join("trunkline-desktop"), "usr/bin/trunkline-desktop"),
     ];
     let data = [
         (assets.join("trunkline-desktop.desktop"), "usr/share/applications/trunkline-desktop.desktop".to_owned()),
@@ -45,8 +45,8 @@ pub(super) fn pack(built: &Built, profile: Profile) -> Result<PathBuf> {
     let package = built.window.join(format!("{NAME}_{}_{architecture}.deb", env!("CARGO_PKG_VERSION")));
     // A build for a test is large, and nobody downloads it.
     let how = match profile {
-        Profile::Debug => "-Znone",
-        Profile::Release => "-Zxz",
+        DesktopProfile::Test => "-Znone",
+        DesktopProfile::Shipped => "-Zxz",
     };
     let mut pack = command("dpkg-deb");
     pack.args(["--root-owner-group", how, "--build"]).arg(&tree).arg(&package);

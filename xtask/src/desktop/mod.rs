@@ -55,24 +55,36 @@ struct Built {
     window: PathBuf,
 }
 
+/// The cargo profiles of a bundle: the gateway and the window are separate workspaces with profiles of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Profile {
-    Debug,
-    Release,
+enum DesktopProfile {
+    /// Debug builds, for the tests.
+    Test,
+    /// The optimized builds that are shipped.
+    Shipped,
 }
 
-impl Profile {
-    fn folder(self) -> &'static str {
+impl DesktopProfile {
+    /// The subfolder of the gateway's target directory.
+    fn gateway_folder(self) -> &'static str {
         match self {
-            Self::Debug => "debug",
-            Self::Release => "release",
+            Self::Test => "debug",
+            Self::Shipped => "dist",
         }
     }
 
-    fn args(self) -> &'static [&'static str] {
+    /// The subfolder of the window's target directory.
+    fn window_folder(self) -> &'static str {
         match self {
-            Self::Debug => &[],
-            Self::Release => &["--release"],
+            Self::Test => "debug",
+            Self::Shipped => "release",
+        }
+    }
+
+    fn window_args(self) -> &'static [&'static str] {
+        match self {
+            Self::Test => &[],
+            Self::Shipped => &["--release"],
         }
     }
 }
@@ -87,14 +99,14 @@ impl DesktopArgs {
             test(&built)?;
         }
         if self.bundle {
-            cargo(&["build", "--package", "trunkline", "--locked", "--release"])?;
+            cargo(&["build", "--package", "trunkline", "--locked", "--profile", "dist"])?;
         }
         if self.bundle || !self.test {
-            build_window(&built, Profile::Release)?;
+            build_window(&built, DesktopProfile::Shipped)?;
             println!("{}", beside_the_gateway(&built)?.display());
         }
         if self.bundle {
-            println!("{}", bundle::pack(&built, Profile::Release)?.display());
+            println!("{}", bundle::pack(&built, DesktopProfile::Shipped)?.display());
         }
         Ok(())
     }
@@ -113,10 +125,10 @@ fn need_libraries() -> Result<()> {
     bail!("the window needs GTK 3 and WebKitGTK 4.1; on Debian: apt-get install {}", TO_BUILD.join(" "))
 }
 
-fn build_window(built: &Built, profile: Profile) -> Result<()> {
+fn build_window(built: &Built, profile: DesktopProfile) -> Result<()> {
     let target = built.window.to_string_lossy();
     let args = ["build", "--manifest-path", "apps/desktop/Cargo.toml", "--locked", "--target-dir", &*target];
-    cargo(&[&args, profile.args()].concat())
+    cargo(&[&args, profile.window_args()].concat())
 }
 
 /// Puts the window where `trunkline desktop` finds it, and it finds `trunkline`.
@@ -135,8 +147,8 @@ fn test(built: &Built) -> Result<()> {
         need_package(program, packages)?;
     }
     build("trunkline")?;
-    build_window(built, Profile::Debug)?;
-    let package = bundle::pack(built, Profile::Debug)?;
+    build_window(built, DesktopProfile::Test)?;
+    let package = bundle::pack(built, DesktopProfile::Test)?;
     let mut tests = command(env!("CARGO"));
     tests.args(["test", "--manifest-path", "apps/desktop/Cargo.toml", "--locked", "--target-dir"]).arg(&built.window);
     tests.env("DESKTOP_SERVER", built.gateway.join("debug/trunkline")).env("DESKTOP_PACKAGE", package);
