@@ -9,6 +9,7 @@ mod bare;
 mod baseline;
 mod by_hand;
 pub(crate) mod client;
+mod earlier;
 mod finding;
 pub(crate) mod gateway;
 mod least;
@@ -35,6 +36,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::conformance::place::Listening;
 use crate::conformance::{Programs, chosen, clis};
 use crate::test::command;
+use earlier::earlier_binary;
 use overhead::{Amount, Overhead};
 use report::{Apart, Report};
 use streams::Streams;
@@ -45,8 +47,9 @@ const EXAMPLES: &str = "\
 Examples:
   cargo xtask bench --quick              A first impression in a few minutes, with the dev build
   cargo xtask bench --only claude,codex  These CLIs; installs them if they are missing
-  cargo xtask bench --only worktree      First token in a worktree of a repository with 20,000 files
-  cargo xtask bench --check              Fail if a ratio is worse than benches/baseline.json";
+  cargo xtask bench --check              Fail if a ratio is worse than benches/baseline.json
+  cargo xtask bench --only worktree --before ../old/target/dist/trunkline
+                                         Turns in worktrees, compared with an earlier version";
 
 /// Measure what the gateway adds to the CLIs it runs
 ///
@@ -72,6 +75,13 @@ pub(crate) struct BenchArgs {
     /// Run a few rounds with the dev build, which adds more overhead than the shipped one
     #[arg(long)]
     quick: bool,
+    /// Compare the worktree part with an earlier trunkline binary
+    ///
+    /// Both binaries run in turns in the same run, each in a repository of its own. The result has a line with the ratio
+    /// (median after / median before) for each kind of turn; below 1 is faster than before. Build both with the same
+    /// profile.
+    #[arg(long, value_name = "PATH", conflicts_with = "write")]
+    before: Option<PathBuf>,
     /// Write all measurements to FILE as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -106,6 +116,12 @@ impl BenchArgs {
             true => Vec::new(),
             false => chosen("CLI", &of_clis, &clis::ALL, |cli| cli.name)?,
         };
+        if let Some(before) = &self.before {
+            if !self.wants(WORKTREE) {
+                bail!("--before compares the part {WORKTREE}, which --only leaves out");
+            }
+            self.before = Some(earlier_binary(before)?);
+        }
         let built = if self.quick { build("dev") } else { build_shipped() }?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let mut sofar = Sofar::default();
@@ -130,7 +146,7 @@ impl BenchArgs {
             sofar.overhead = Some(Overhead::measure(built, self.amount()).await?);
         }
         if self.wants(WORKTREE) {
-            let found = worktree::measure(gateway, agent, self.rounds).await?;
+            let found = worktree::measure(gateway, self.before.as_deref(), agent, self.rounds).await?;
             sofar.apart.push(Apart { markdown: found.markdown(), findings: found.findings() });
         }
         if self.wants(STREAMS) {
