@@ -14,10 +14,10 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::client::Client;
-use super::finding::{Bar, Better, Finding, Unit};
-use super::stats::Stats;
-use crate::conformance::place::{Listening, Place, git};
+use super::client::BenchClient;
+use super::figure::{BenchFigure, BenchThreshold, BetterWhen, FigureUnit};
+use super::samples::Samples;
+use crate::conformance::environment::{CliEnvironment, TrunklineChild, git};
 
 const FOLDERS: usize = 400;
 const FILES_PER_FOLDER: usize = 50;
@@ -29,7 +29,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 struct WorktreeTimes {
     /// `git worktree add`.
-    git: Stats,
+    git: Samples,
     /// A spare worktree is ready.
     ready: TurnTimes,
     /// A spare worktree is ready, one commit behind HEAD.
@@ -41,8 +41,8 @@ struct WorktreeTimes {
 /// Seconds to the first token, and to the end of the answer.
 #[derive(Debug, Default)]
 struct TurnTimes {
-    first: Stats,
-    whole: Stats,
+    first: Samples,
+    whole: Samples,
 }
 
 /// Id, title and samples of each kind of turn.
@@ -60,14 +60,19 @@ pub(super) struct WorktreeResult {
 }
 
 impl WorktreeResult {
-    pub(super) fn findings(&self) -> Vec<Finding> {
+    pub(super) fn figures(&self) -> Vec<BenchFigure> {
         let git = &self.after.git;
         let percent = self.after.ready.first.against(git, |turn, git| turn / git * 100.0);
         let times = self.after.behind.first.against(git, |turn, git| turn / git);
-        let what = "first token in a ready worktree of 20,000 files, of `git worktree add`";
+        let what = "first token in a ready worktree of 20,000 files, relative to `git worktree add`";
         let mut all = vec![
-            Finding::new("worktree/ready", what, Unit::Percent, percent, Bar::AtMost(10.0)),
-            Finding::free("worktree/behind", "the same, where HEAD has just moved", times, Better::Less),
+            BenchFigure::new("worktree/ready", what, FigureUnit::Percent, percent, BenchThreshold::AtMost(10.0)),
+            BenchFigure::without_threshold(
+                "worktree/behind",
+                "the same, one commit behind HEAD",
+                times,
+                BetterWhen::Lower,
+            ),
         ];
         all.extend(self.before.iter().flat_map(|before| ratios(&self.after, before)));
         all
@@ -77,7 +82,7 @@ impl WorktreeResult {
     pub(super) fn markdown(&self) -> String {
         let git = &self.after.git;
         let mut table =
-            String::from("| 20,000 files | first token, p50 | of `git worktree add` | whole answer, p50 |\n");
+            String::from("| 20,000 files | first token, p50 | relative to `git worktree add` | whole answer, p50 |\n");
         table.push_str("|---|---|---|---|\n");
         table += &format!("| `git worktree add` alone | {} | | |\n", millis(git));
         for (_, name, turns) in VARIANTS {
@@ -90,7 +95,7 @@ impl WorktreeResult {
 }
 
 /// Median after / median before, of the first token of each kind of turn.
-fn ratios(after: &WorktreeTimes, before: &WorktreeTimes) -> Vec<Finding> {
+fn ratios(after: &WorktreeTimes, before: &WorktreeTimes) -> Vec<BenchFigure> {
     let ratio = |(id, name, turns): (&str, &str, fn(&WorktreeTimes) -> &TurnTimes)| {
         let (after, before) = (&turns(after).first, &turns(before).first);
         let what = format!(
@@ -99,13 +104,13 @@ fn ratios(after: &WorktreeTimes, before: &WorktreeTimes) -> Vec<Finding> {
             millis(before)
         );
         let spread = after.against(before, |after, before| after / before);
-        Finding::free(format!("worktree/{id}/before"), what, spread, Better::Less)
+        BenchFigure::without_threshold(format!("worktree/{id}/before"), what, spread, BetterWhen::Lower)
     };
     VARIANTS.map(ratio).into()
 }
 
-fn millis(stats: &Stats) -> String {
-    format!("{:.1} ms", stats.median() * 1000.0)
+fn millis(samples: &Samples) -> String {
+    format!("{:.1} ms", samples.median() * 1000.0)
 }
 
 /// Measures the current binary, in turns with an earlier one if there is one.
@@ -141,24 +146,24 @@ impl TurnTimes {
 /// A repository, a gateway with two models in it, and the samples taken so far.
 struct WorktreeBench {
     folder: TempDir,
-    place: Place,
-    gateway: Listening,
+    environment: CliEnvironment,
+    gateway: TrunklineChild,
     times: WorktreeTimes,
 }
 
 impl WorktreeBench {
     async fn new(binary: &Path, agent: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let place = Place::new(&[], Path::new("/usr/bin"), folder.path())?;
-        fill(&place.repo)?;
-        let warm = json!({"driver": "codex", "repoPath": place.repo, "worktree": true, "command": agent,
+        let environment = CliEnvironment::new(&[], Path::new("/usr/bin"), folder.path())?;
+        fill(&environment.repo)?;
+        let warm = json!({"driver": "codex", "repoPath": environment.repo, "worktree": true, "command": agent,
             "env": {"FAKE_AGENT": "noop"}});
         let mut cold = warm.clone();
         cold["warm"] = 0.into();
-        let gateway = place
+        let gateway = environment
             .gateway(binary, "gateway", &json!({"warm": warm, "cold": cold}), &[], &[])
             .with_context(|| format!("cannot start {}", binary.display()))?;
-        let bench = Self { folder, place, gateway, times: WorktreeTimes::default() };
+        let bench = Self { folder, environment, gateway, times: WorktreeTimes::default() };
         // The first turn makes the gateway prepare a spare worktree.
         bench.turn("warm").await.with_context(|| format!("first turn of {}", binary.display()))?;
         bench.settle().await.with_context(|| binary.display().to_string())?;
@@ -181,20 +186,20 @@ impl WorktreeBench {
         let worktree = self.folder.path().join("by-hand");
         let worktree = worktree.to_string_lossy();
         let began = Instant::now();
-        git(&self.place.repo, &["worktree", "add", "--quiet", "--detach", &worktree])?;
+        git(&self.environment.repo, &["worktree", "add", "--quiet", "--detach", &worktree])?;
         let took = began.elapsed().as_secs_f64();
-        git(&self.place.repo, &["worktree", "remove", "--force", &worktree])?;
+        git(&self.environment.repo, &["worktree", "remove", "--force", &worktree])?;
         Ok(took)
     }
 
     fn commit(&self, round: usize) -> Result<()> {
-        fs::write(self.place.repo.join("folder-0/file-0.rs"), format!("// {round}\n"))?;
-        commit(&self.place.repo)
+        fs::write(self.environment.repo.join("folder-0/file-0.rs"), format!("// {round}\n"))?;
+        commit(&self.environment.repo)
     }
 
     /// Runs one turn; returns the seconds to its first token and to its end.
     async fn turn(&self, model: &str) -> Result<(f64, f64)> {
-        let mut client = Client::connect(self.gateway.address).await?;
+        let mut client = BenchClient::connect(self.gateway.address).await?;
         let began = Instant::now();
         client.stream(model).await?;
         let mut first = None;
@@ -269,22 +274,22 @@ mod tests {
     #[test]
     fn ratio_is_median_after_by_median_before() {
         let result = WorktreeResult { after: times(0.01), before: Some(times(0.02)) };
-        let findings = result.findings();
-        assert_eq!(findings[0].value(), "1 %");
+        let figures = result.figures();
+        assert_eq!(figures[0].value(), "1 %");
         let compared: Vec<(&str, String, String)> =
-            findings[2..].iter().map(|it| (it.id.as_str(), it.value(), it.range())).collect();
+            figures[2..].iter().map(|it| (it.id.as_str(), it.value(), it.range())).collect();
         let half = || ("0.50×".to_owned(), "0.50–0.50".to_owned());
         let expected = ["worktree/ready/before", "worktree/behind/before", "worktree/cold/before"]
             .map(|id| (id, half().0, half().1));
         assert_eq!(compared, expected);
         let what = "first token, worktree ready: 10.0 ms after, 20.0 ms before; median after / median before";
-        assert_eq!(findings[2].what, what);
+        assert_eq!(figures[2].what, what);
     }
 
     #[test]
     fn nothing_is_compared_without_an_earlier_binary() {
         let result = WorktreeResult { after: times(0.01), before: None };
-        assert_eq!(result.findings().len(), 2);
+        assert_eq!(result.figures().len(), 2);
         assert!(result.markdown().contains("| ready | 10.0 ms | 1.0 % | 20.0 ms |"), "{}", result.markdown());
     }
 }
