@@ -1,4 +1,4 @@
-//! Where a CLI lives while it is tried: a home, a repository, and the gateways that know both.
+//! Home folder and repository of a CLI under test, and the gateways and mock LLMs that are started with them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,47 +12,48 @@ use serde_json::Value;
 
 use crate::test::command;
 
-/// What the repository tells every agent.
+/// Instruction in the repository's `AGENTS.md`.
 pub(crate) const INSTRUCTIONS: &str = "In this repository every lighthouse is painted ochre.";
 
 pub(crate) const README: &str = "# A repository\n\nThe colour of the lighthouse is grey.\n";
 
-pub(crate) struct Place {
+pub(crate) struct CliEnvironment {
     pub(crate) repo: PathBuf,
     home: PathBuf,
     folder: PathBuf,
-    /// Where programs are found.
+    /// Value of `PATH`.
     path: String,
 }
 
-impl Place {
-    /// Makes one, with these files in its home and the programs of `bin` before all others.
+impl CliEnvironment {
+    /// Creates the folders, with these files in the home and `bin` at the front of `PATH`.
     pub(crate) fn new(files: &[(&str, &str)], bin: &Path, folder: &Path) -> Result<Self> {
         let (home, repo) = (folder.join("home"), folder.join("repo"));
         fs::create_dir_all(&repo)?;
-        furnish(&home, files)?;
-        repository(&repo)?;
+        create_home(&home, files)?;
+        create_repository(&repo)?;
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display());
         Ok(Self { repo, home, folder: folder.to_owned(), path })
     }
 
-    /// The same for a CLI that is started without a gateway, with a home like the first: by hand, some write to it what makes
-    /// a process that was started before stale.
-    pub(crate) fn environment_by_hand(&self, files: &[(&str, &str)]) -> Result<Vec<(&'static str, OsString)>> {
+    /// Environment variables for a CLI that is started without a gateway. It has a home of its own: some CLIs write to it,
+    /// and a change in the gateway's home makes its warm processes stale.
+    pub(crate) fn variables_by_hand(&self, files: &[(&str, &str)]) -> Result<Vec<(&'static str, OsString)>> {
         let home = self.folder.join("home-by-hand");
-        furnish(&home, files)?;
-        Ok(environment(&home, &self.path))
+        create_home(&home, files)?;
+        Ok(variables(&home, &self.path))
     }
 
-    /// Another repository like the first, in a folder of its own.
+    /// Creates another repository with the same files.
     pub(crate) fn another_repo(&self, name: &str) -> Result<PathBuf> {
         let repo = self.folder.join("repos").join(name).join("repo");
         fs::create_dir_all(&repo)?;
-        repository(&repo)?;
+        create_repository(&repo)?;
         Ok(repo)
     }
 
-    /// A gateway with these models, for who has one of these keys, or for all. The name tells it from others in the same place.
+    /// Starts a gateway with these models. It accepts these API keys, or every client if there are none. `name` is the
+    /// subfolder for its files.
     pub(crate) fn gateway(
         &self,
         binary: &Path,
@@ -60,88 +61,88 @@ impl Place {
         models: &Value,
         keys: &[&str],
         more: &[&str],
-    ) -> Result<Listening> {
+    ) -> Result<TrunklineChild> {
         let own = self.folder.join(name);
-        let places = ["config", "state", "worktrees"].map(|place| own.join(place));
-        fs::create_dir_all(&places[0])?;
-        fs::write(places[0].join("models.json"), models.to_string())?;
-        // What is seen is to be the CLI's own doing, once.
-        fs::write(places[0].join("router.yaml"), "routing: {max_retries: 0, breaker: {failures: 1000}}\n")?;
-        let [config, state, worktrees] = places.each_ref().map(|place| place.to_str().unwrap_or_default());
+        let folders = ["config", "state", "worktrees"].map(|folder| own.join(folder));
+        fs::create_dir_all(&folders[0])?;
+        fs::write(folders[0].join("models.json"), models.to_string())?;
+        // No retries and no circuit breaker: each request shows the CLI's own behaviour, once.
+        fs::write(folders[0].join("router.yaml"), "routing: {max_retries: 0, breaker: {failures: 1000}}\n")?;
+        let [config, state, worktrees] = folders.each_ref().map(|folder| folder.to_str().unwrap_or_default());
         let mut args = vec!["serve", "-vv", "--config", config, "--state", state, "--worktrees", worktrees];
         args.extend(["--max-runs", "16"]);
         args.extend(more);
-        let mut environment = self.environment();
+        let mut variables = self.variables();
         if !keys.is_empty() {
-            environment.push(("TRUNKLINE_API_KEYS", keys.join(",").into()));
+            variables.push(("TRUNKLINE_API_KEYS", keys.join(",").into()));
         }
-        Listening::start(binary, &args, &environment, own.join("gateway.log"))
+        TrunklineChild::start(binary, &args, &variables, own.join("gateway.log"))
     }
 
-    /// What a gateway is started with, and whoever is compared with it.
-    pub(crate) fn environment(&self) -> Vec<(&'static str, OsString)> {
-        environment(&self.home, &self.path)
+    /// Environment variables of the gateway.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
+        variables(&self.home, &self.path)
     }
 }
 
-/// Makes a home with these files.
-fn furnish(home: &Path, files: &[(&str, &str)]) -> Result<()> {
+/// Creates a home folder with these files.
+fn create_home(home: &Path, files: &[(&str, &str)]) -> Result<()> {
     fs::create_dir_all(home.join("tmp"))?;
     for (name, text) in files {
         let file = home.join(name);
-        fs::create_dir_all(file.parent().expect("it is inside the home"))?;
+        fs::create_dir_all(file.parent().expect("the file is in the home folder"))?;
         fs::write(file, text)?;
     }
     Ok(())
 }
 
-fn environment(home: &Path, path: &str) -> Vec<(&'static str, OsString)> {
+fn variables(home: &Path, path: &str) -> Vec<(&'static str, OsString)> {
     vec![
         ("HOME", home.into()),
         ("PATH", path.into()),
         ("LANG", "C.UTF-8".into()),
         ("TMPDIR", home.join("tmp").into()),
-        // Nobody has business outside: what is asked of the network by TLS ends here.
+        // TLS requests to the internet fail here: no CLI needs it.
         ("HTTPS_PROXY", "http://127.0.0.1:9".into()),
         ("NO_PROXY", "127.0.0.1,localhost".into()),
     ]
 }
 
-/// A `trunkline` that listens. It ends with this value.
-pub(crate) struct Listening {
+/// A trunkline process that listens: a gateway or a mock LLM. Dropping this value kills it.
+pub(crate) struct TrunklineChild {
     process: Child,
     pub(crate) address: SocketAddr,
     log: PathBuf,
 }
 
-impl Listening {
-    /// Starts `trunkline` and waits until it says where it listens.
-    fn start(binary: &Path, args: &[&str], environment: &[(&'static str, OsString)], log: PathBuf) -> Result<Self> {
+impl TrunklineChild {
+    /// Starts trunkline and waits until it prints its address.
+    fn start(binary: &Path, args: &[&str], variables: &[(&'static str, OsString)], log: PathBuf) -> Result<Self> {
         let mut process = command(binary.to_str().context("the target folder's name is not UTF-8")?)
             .args(args)
             .args(["--port", "0"])
             .env_clear()
-            .envs(environment.iter().cloned())
+            .envs(variables.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(fs::File::create(&log)?)
             .spawn()
             .context("cannot start trunkline")?;
-        let mut said = String::new();
-        BufReader::new(process.stdout.take().expect("it is piped")).read_line(&mut said)?;
-        match said.trim().strip_prefix("listening on http://") {
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().expect("stdout is piped")).read_line(&mut line)?;
+        match line.trim().strip_prefix("listening on http://") {
             Some(address) => Ok(Self { address: address.parse()?, process, log }),
-            None => bail!("trunkline does not listen: {said:?}\n{}", fs::read_to_string(&log)?),
+            None => bail!("trunkline did not print its address: {line:?}\n{}", fs::read_to_string(&log)?),
         }
     }
 
-    /// The mock LLM with this script, or with its own.
+    /// Starts the mock LLM with this script, or with its built-in one.
     pub(crate) fn mock(binary: &Path, folder: &Path, script: Option<&Path>) -> Result<Self> {
         let mut args = vec!["mock-llm"];
         if let Some(script) = script {
             args.extend(["--scenarios", script.to_str().context("the repository's name is not UTF-8")?]);
         }
-        Self::start(binary, &args, &environment(folder, "/usr/bin:/bin"), folder.join("mock.log"))
+        Self::start(binary, &args, &variables(folder, "/usr/bin:/bin"), folder.join("mock.log"))
     }
 
     pub(crate) fn log(&self) -> String {
@@ -149,14 +150,15 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for TrunklineChild {
     fn drop(&mut self) {
-        let _ended_already = self.process.kill();
-        let _reaped = self.process.wait();
+        // An error means that the process has already ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
-fn repository(folder: &Path) -> Result<()> {
+fn create_repository(folder: &Path) -> Result<()> {
     fs::write(folder.join("README.md"), README)?;
     fs::write(folder.join("AGENTS.md"), format!("# Instructions\n\n{INSTRUCTIONS}\n"))?;
     git(folder, &["init", "-q", "-b", "main"])?;
@@ -165,7 +167,7 @@ fn repository(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs git in `folder`; what it printed.
+/// Runs git in `folder` and returns its output.
 pub(crate) fn git(folder: &Path, args: &[&str]) -> Result<String> {
     let output = command("git").arg("-C").arg(folder).args(args).output().context("cannot start git")?;
     if !output.status.success() {

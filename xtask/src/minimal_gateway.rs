@@ -1,7 +1,7 @@
-//! The least that a gateway can be: a request is read, the program is run with its prompt, and what it says is the answer.
+//! The smallest possible gateway: it reads a request, runs the program with the prompt and answers with its output.
 //!
-//! Nothing is routed, limited, resumed, logged or kept, nobody is asked who he is, and what a program leaves behind stays.
-//! What this costs is what the machine asks of any gateway; what ours costs beyond it is ours.
+//! There is no routing, authentication, limit, session, log or cleanup of child processes. The cost of this program is the
+//! minimum for any gateway on this machine; anything above it is overhead of trunkline.
 
 use std::env;
 use std::process::Stdio;
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let agent = env::args().nth(1).context("which program?")?;
+    let agent = env::args().nth(1).context("usage: minimal-gateway PROGRAM")?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on http://{}", listener.local_addr()?);
     let mut connections = JoinSet::new();
@@ -33,7 +33,7 @@ async fn main() -> Result<()> {
 }
 
 async fn connection(mut stream: BufReader<TcpStream>, agent: &str) -> Result<()> {
-    while let Some(length) = head(&mut stream).await? {
+    while let Some(length) = read_head(&mut stream).await? {
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await?;
         let request: Value = serde_json::from_slice(&body)?;
@@ -48,8 +48,8 @@ async fn connection(mut stream: BufReader<TcpStream>, agent: &str) -> Result<()>
     Ok(())
 }
 
-/// How long the body is; none when the client has gone.
-async fn head(stream: &mut BufReader<TcpStream>) -> Result<Option<usize>> {
+/// Reads the request head and returns the length of the body; `None` when the client has disconnected.
+async fn read_head(stream: &mut BufReader<TcpStream>) -> Result<Option<usize>> {
     let (mut length, mut line) = (0, String::new());
     loop {
         line.clear();
@@ -64,16 +64,16 @@ async fn head(stream: &mut BufReader<TcpStream>) -> Result<Option<usize>> {
     }
 }
 
-/// The text of the program's message.
-#[expect(clippy::disallowed_methods, reason = "no keeper is part of the least there can be")]
+/// Runs the program and returns the text of its message.
+#[expect(clippy::disallowed_methods, reason = "a minimal gateway has no keeper")]
 async fn answer(agent: &str, mode: &str, prompt: &str) -> Result<String> {
     let mut command = Command::new(agent);
     command.env_clear().env("FAKE_AGENT", mode).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn()?;
-    // Who does not read it need not.
-    let _unread = child.stdin.take().context("it is piped")?.write_all(prompt.as_bytes()).await;
+    // The program may exit without reading its stdin.
+    let _ = child.stdin.take().context("stdin is not piped")?.write_all(prompt.as_bytes()).await;
     let mut output = Vec::new();
-    child.stdout.take().context("it is piped")?.read_to_end(&mut output).await?;
+    child.stdout.take().context("stdout is not piped")?.read_to_end(&mut output).await?;
     child.wait().await?;
     let lines = output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let mut text = String::new();

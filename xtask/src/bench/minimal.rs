@@ -1,4 +1,4 @@
-//! The least that a gateway can be, as a process: what any of them costs on this machine.
+//! Process of the minimal gateway (`src/minimal_gateway.rs`): the lower bound for the cost of any gateway on this machine.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,17 +7,17 @@ use std::process::Stdio;
 use anyhow::{Context, Result};
 use tokio::process::{Child, Command};
 
-use super::gateway::listening;
+use super::gateway::read_address;
 
-pub(crate) struct Least {
+pub(crate) struct MinimalGateway {
     process: Child,
     pub(super) address: SocketAddr,
 }
 
-impl Least {
+impl MinimalGateway {
     pub(crate) async fn start(program: &Path, agent: &Path) -> Result<Self> {
-        let mut process = command(program, agent).spawn().context("the least gateway cannot be started")?;
-        let address = listening(&mut process).await?;
+        let mut process = command(program, agent).spawn().context("cannot start the minimal gateway")?;
+        let address = read_address(&mut process).await?;
         Ok(Self { process, address })
     }
 
@@ -26,7 +26,7 @@ impl Least {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "it is what is measured")]
+#[expect(clippy::disallowed_methods, reason = "the benchmark starts the gateway it measures")]
 fn command(program: &Path, agent: &Path) -> Command {
     let mut command = Command::new(program);
     command.arg(agent).env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);

@@ -1,14 +1,14 @@
-//! Samples and what they come to.
+//! Samples of a measurement, their quantiles, and comparisons with confidence intervals.
 
 use serde_json::{Value, json};
 
-/// What was measured, in seconds unless somebody says otherwise.
+/// Measured values, in seconds unless documented otherwise.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Stats {
+pub(crate) struct Samples {
     samples: Vec<f64>,
 }
 
-/// A figure, and between which others it would likely be if all were measured again.
+/// A value and its 90 % confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) value: f64,
@@ -16,13 +16,13 @@ pub(crate) struct Spread {
     pub(crate) high: f64,
 }
 
-/// How often two sets of samples are drawn anew to see how far a figure moves.
-const DRAWS: usize = 400;
+/// Number of bootstrap resamples.
+const RESAMPLES: usize = 400;
 
-/// The same draws in each run: a spread is not to change while the samples do not.
+/// Seed of the bootstrap: equal samples give an equal spread.
 const SEED: u64 = 8;
 
-impl Stats {
+impl Samples {
     pub(crate) fn push(&mut self, seconds: f64) {
         self.samples.push(seconds);
     }
@@ -46,20 +46,20 @@ impl Stats {
         self.quantile(0.5)
     }
 
-    /// The median of each compared: the figure, and where nine in ten of its like would be.
+    /// Compares the medians of two sets of samples. The spread is a 90 % bootstrap confidence interval.
     pub(crate) fn against(&self, other: &Self, compare: fn(f64, f64) -> f64) -> Spread {
         let mut random = fastrand::Rng::with_seed(SEED);
-        let mut drawn = Self::default();
-        for _ in 0..DRAWS {
-            let (left, right) = (self.drawn(&mut random), other.drawn(&mut random));
-            drawn.push(compare(left.median(), right.median()));
+        let mut resampled = Self::default();
+        for _ in 0..RESAMPLES {
+            let (left, right) = (self.resample(&mut random), other.resample(&mut random));
+            resampled.push(compare(left.median(), right.median()));
         }
         let value = compare(self.median(), other.median());
-        Spread { value, low: drawn.quantile(0.05), high: drawn.quantile(0.95) }
+        Spread { value, low: resampled.quantile(0.05), high: resampled.quantile(0.95) }
     }
 
-    /// As many samples of these, each as likely as any.
-    fn drawn(&self, random: &mut fastrand::Rng) -> Self {
+    /// Draws as many samples as there are, with replacement.
+    fn resample(&self, random: &mut fastrand::Rng) -> Self {
         Self { samples: (0..self.len()).filter_map(|_| random.choice(&self.samples).copied()).collect() }
     }
 
@@ -72,24 +72,24 @@ impl Stats {
 mod tests {
     use super::*;
 
-    fn of(samples: impl IntoIterator<Item = f64>) -> Stats {
-        Stats { samples: samples.into_iter().collect() }
+    fn of(samples: impl IntoIterator<Item = f64>) -> Samples {
+        Samples { samples: samples.into_iter().collect() }
     }
 
     #[test]
-    fn quantiles() {
-        let stats = of((0..101).rev().map(f64::from));
-        assert_eq!((stats.median(), stats.quantile(0.99), stats.quantile(1.0)), (50.0, 99.0, 100.0));
-        assert!(Stats::default().quantile(0.5).is_nan());
+    fn quantile_is_the_nearest_sample_and_nan_without_samples() {
+        let samples = of((0..101).rev().map(f64::from));
+        assert_eq!((samples.median(), samples.quantile(0.99), samples.quantile(1.0)), (50.0, 99.0, 100.0));
+        assert!(Samples::default().quantile(0.5).is_nan());
     }
 
     #[test]
-    fn a_comparison_has_a_spread_that_holds_it() {
+    fn spread_contains_the_ratio_of_the_medians() {
         let (slow, quick) = (of((90..=110).map(f64::from)), of((19..=21).map(f64::from)));
         let ratio = slow.against(&quick, |slow, quick| slow / quick);
         assert_eq!(ratio.value, 5.0);
         assert!(4.5 < ratio.low && ratio.low < 5.0 && 5.0 < ratio.high && ratio.high < 5.7, "{ratio:?}");
-        assert_eq!(ratio, slow.against(&quick, |slow, quick| slow / quick), "the same again");
+        assert_eq!(ratio, slow.against(&quick, |slow, quick| slow / quick), "the spread is deterministic");
         let sure = of([2.0; 20]).against(&of([1.0; 20]), |left, right| left - right);
         assert_eq!(sure, Spread { value: 1.0, low: 1.0, high: 1.0 });
     }
