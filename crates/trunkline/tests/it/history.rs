@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::http::{RequestBuilder, Reply};
+use crate::http::{Reply, RequestBuilder};
 use crate::test_gateway::TestGateway;
 
 /// Answers with an increasing number, in a new thread unless it is resumed. Notes its arguments and stdin.
@@ -115,7 +115,11 @@ fn new_session_starts_when_system_message_changes() {
     let gateway = gateway(json!({}));
     gateway.chat("one").preceded_by("system", "be brief").send();
     let ask_again = |before: &str, after: Option<&str>| {
-        let ask = gateway.chat("three").preceded_by("system", before).preceded_by("user", "one").preceded_by("assistant", "answer 1");
+        let ask = gateway
+            .chat("three")
+            .preceded_by("system", before)
+            .preceded_by("user", "one")
+            .preceded_by("assistant", "answer 1");
         let ask = after.into_iter().fold(ask, |ask, text| ask.preceded_by("system", text));
         resumed_with(&gateway, &ask.send())
     };

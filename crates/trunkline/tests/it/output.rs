@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::observe::{until_gone, peak_memory, until};
+use crate::observe::{peak_memory, until, until_gone};
 use crate::test_gateway::TestGateway;
 
 /// Shell function that prints `$1` million times the letter x.

@@ -16,7 +16,12 @@ fn agents_md_comes_before_the_task() {
         .file("AGENTS.md", "Always answer PONG.\n")
         .model("codex-repo", json!({"driver": "codex", "agentFile": "AGENTS.md"}))
         .start();
-    gateway.chat("Extract data").preceded_by("system", "You are terse.").preceded_by("user", "From the report:").send().content();
+    gateway
+        .chat("Extract data")
+        .preceded_by("system", "You are terse.")
+        .preceded_by("user", "From the report:")
+        .send()
+        .content();
     assert_eq!(
         gateway.read_note("codex.stdin"),
         "Always answer PONG.\n\n--- USER TASK ---\nYou are terse.\n\nFrom the report:\n\nExtract data"
@@ -69,7 +74,10 @@ fn case_32_request_fails_when_agent_file_is_outside_the_repository() {
 fn messages_are_labelled_with_their_role_when_there_is_a_history() {
     let gateway = codex().start();
     gateway.chat("and 3+3?").preceded_by("user", "2+2?").preceded_by("assistant", "4").send().content();
-    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\n[User]\n2+2?\n\n[Assistant]\n4\n\n[User]\nand 3+3?");
+    assert_eq!(
+        gateway.read_note("codex.stdin"),
+        "--- USER TASK ---\n[User]\n2+2?\n\n[Assistant]\n4\n\n[User]\nand 3+3?"
+    );
 }
 
 #[test]

@@ -89,7 +89,8 @@ fn record(name: &str, env: &[(&str, &str)]) -> RecordedCalls {
         let answer = discord.answered(asked, &format!("answer {turn}"));
         assert_eq!(answer.content, format!("answer {turn}"), "{name}");
     }
-    let argv = |turn: u8| gateway.read_note(&format!("argv.{turn}")).split_terminator('\0').map(str::to_owned).collect();
+    let argv =
+        |turn: u8| gateway.read_note(&format!("argv.{turn}")).split_terminator('\0').map(str::to_owned).collect();
     RecordedCalls {
         first: argv(1),
         second: argv(2),

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::http::{PendingReply, Reply, send_raw};
-use crate::observe::{until_gone, exists, until};
+use crate::observe::{exists, until, until_gone};
 use crate::test_gateway::TestGateway;
 
 /// Prints a message, waits for the test, and prints another one.

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::observe::{until_gone, exists, until};
+use crate::observe::{exists, until, until_gone};
 use crate::test_gateway::TestGateway;
 
 const SLOW: &str = "tell pid $$; codex_says one; await go; codex_answers two";

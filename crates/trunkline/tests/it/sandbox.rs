@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use trunkline_process::Landlock;
 
-use crate::agent::{tool_calls_reply, with_llm, text_reply, request_messages};
+use crate::agent::{request_messages, text_reply, tool_calls_reply, with_llm};
 use crate::fake_llm::FakeLlm;
 use crate::test_gateway::TestGateway;
 

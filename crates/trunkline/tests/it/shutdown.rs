@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::observe::{until_gone, children, exists, processes_of, until, within};
+use crate::observe::{children, exists, processes_of, until, until_gone, within};
 use crate::test_gateway::TestGateway;
 
 /// Whether the gateway reports that it is draining. A connection that was open when the signal came may just be closed.

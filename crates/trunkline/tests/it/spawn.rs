@@ -5,8 +5,8 @@ use std::fs;
 use serde_json::json;
 use trunkline_process::Landlock;
 
-use crate::observe::{children, until};
 use crate::metrics::metric_value;
+use crate::observe::{children, until};
 use crate::test_gateway::TestGateway;
 
 #[test]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::fake_llm::{FakeLlm, Script, refusal, stream, whole};
 use crate::observe::until;
-use crate::fake_llm::{Script, FakeLlm, refusal, stream, whole};
 use crate::test_gateway::TestGateway;
 
 /// A gateway with the service as provider `up`, and further providers from `more`.

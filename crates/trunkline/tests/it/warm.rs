@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::observe::{until_gone, exists, until};
+use crate::observe::{exists, until, until_gone};
 use crate::test_gateway::TestGateway;
 
 /// A claude that repeats all messages of its process in each answer. Started cold, it repeats its only message.

@@ -6,7 +6,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::observe::{until_gone, report_skipped, is_root_or_skip, until};
+use crate::observe::{is_root_or_skip, report_skipped, until, until_gone};
 use crate::test_gateway::{TestGateway, run_tool, which};
 
 /// Changes one file and adds another, then answers.
