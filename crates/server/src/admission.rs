@@ -17,7 +17,7 @@ use trunkline_wire::request;
 use uuid::Uuid;
 
 use crate::answer::reply::HttpResponse;
-use crate::answer::{Feed, NoRun, not_started, reply};
+use crate::answer::{AnswerFeed, WithoutRun, reply, start_refusal};
 use crate::app::App;
 use crate::door::Door;
 
@@ -48,7 +48,7 @@ pub(crate) struct IdempotencyKey {
 
 /// A run that was started, or joined, for a request.
 pub(crate) struct StartedRun<R> {
-    pub(crate) feed: Feed<R>,
+    pub(crate) feed: AnswerFeed<R>,
     pub(crate) run: String,
     /// Whether an earlier request with the same idempotency key started the run.
     pub(crate) replayed: bool,
@@ -98,7 +98,7 @@ pub(crate) async fn begin<D: Door>(app: &App<D>, request: AdmittedRequest) -> Re
     let Some(IdempotencyKey { key, request }) = key else {
         let run = Uuid::now_v7().to_string();
         turn.run = Some(run.clone());
-        return Ok(StartedRun { feed: Feed::new(Arc::clone(&app.door), turn), run, replayed: false });
+        return Ok(StartedRun { feed: AnswerFeed::new(Arc::clone(&app.door), turn), run, replayed: false });
     };
     let joined = app.door.once(Once { turn, key, request }).await.map_err(|error| match error {
         NotOnce::OtherRequest => {
@@ -107,7 +107,7 @@ pub(crate) async fn begin<D: Door>(app: &App<D>, request: AdmittedRequest) -> Re
         }
         NotOnce::Start(error) => refusal(app, &error, storage),
     })?;
-    Ok(StartedRun { run: joined.run.clone(), replayed: joined.replayed, feed: Feed::joining(joined) })
+    Ok(StartedRun { run: joined.run.clone(), replayed: joined.replayed, feed: AnswerFeed::joining(joined) })
 }
 
 /// Starts a detached run and answers 202 with the place where its answer will be.
@@ -143,7 +143,7 @@ struct Accepted<'a> {
 
 /// Adds the headers that name the run of an answer, if the answer has a run.
 pub(crate) fn identify(response: &mut HttpResponse, run: &str, replayed: bool) {
-    if response.extensions().get::<NoRun>().is_none() {
+    if response.extensions().get::<WithoutRun>().is_none() {
         name_run(response.headers_mut(), run, replayed);
     }
 }
@@ -167,7 +167,7 @@ fn refusal<D>(app: &App<D>, error: &StartError, storage: StorageStatus) -> ApiEr
         | StartError::Busy { .. }
         | StartError::Limited { .. }
         | StartError::Unavailable { .. }
-        | StartError::Failed { .. } => not_started(error, &app.config.secrets),
+        | StartError::Failed { .. } => start_refusal(error, &app.config.secrets),
     }
 }
 

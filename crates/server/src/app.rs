@@ -28,17 +28,17 @@ pub(crate) struct App<D> {
     pub(crate) door: Arc<D>,
     pub(crate) chats: Arc<Chats>,
     pub(crate) config: ServerConfig,
-    /// When this server began, in seconds since 1970: the `created` of its models.
+    /// Start of this server in seconds since 1970, used as the `created` of its models.
     pub(crate) started: u64,
     pub(crate) wrong_keys: WrongKeys,
-    /// Cancelled when the server begins to stop.
+    /// Cancelled when shutdown begins.
     pub(crate) stopping: CancellationToken,
-    /// Cancelled when open answers have had their time.
+    /// Cancelled when the time for open answers is over.
     pub(crate) expired: CancellationToken,
 }
 
 impl<D: Door> App<D> {
-    /// What an answer that begins now is bound by.
+    /// Context of an answer that begins now.
     pub(crate) fn terms(&self) -> Terms {
         Terms {
             secrets: Arc::clone(&self.config.secrets),
@@ -54,7 +54,7 @@ impl<D: Door> App<D> {
 }
 
 impl<D> App<D> {
-    /// Counts requests without a right key, and tells those that come too often to stay away. A right one is not looked at.
+    /// Counts requests without a valid key, and refuses further ones with 429. Requests with a valid key are not affected.
     pub(crate) fn limit_wrong_keys(
         &self,
         peer: auth::Peer,

@@ -20,34 +20,34 @@ pub trait Door: Send + Sync + 'static {
     type Run: RunEvents;
     type Feed: RunFeed;
 
-    /// The names clients can ask for, in order.
+    /// Names of the models, in order.
     fn models(&self) -> Vec<String>;
 
-    /// The display name of the upstream model behind one of these names.
+    /// Display name of the upstream model of a name.
     fn display_name(&self, model: &str) -> Option<String> {
         let _ = model;
         None
     }
 
-    /// Whether a request may ask for this name: one of the list, or one that the router makes up.
+    /// Whether a name is valid: in the list, or one that the router accepts.
     fn knows(&self, model: &str) -> bool {
         self.models().iter().any(|name| name == model)
     }
 
-    /// Whether some provider behind this name keeps sessions.
+    /// Whether a provider behind this name keeps sessions.
     fn keeps_sessions(&self, _model: &str) -> bool {
         true
     }
 
-    /// Why the state folder takes no writes; none while it does.
+    /// Reason why the state folder takes no writes; `None` while it does.
     fn storage_trouble(&self) -> impl Future<Output = Option<String>> + Send {
         std::future::ready(None)
     }
 
-    /// Starts a turn. Dropping the future gives the turn up.
+    /// Starts a turn. Dropping the future cancels it.
     fn start(&self, turn: Turn) -> impl Future<Output = Result<Self::Run, StartError>> + Send;
 
-    /// Starts a turn that may be asked for again: the same request under the same key is the same run.
+    /// Starts a turn under an idempotency key: the same request under the same key is the same run.
     fn once(&self, once: Once) -> impl Future<Output = Result<Joined<Self::Run>, NotOnce>> + Send {
         let _ = once;
         async { Err(StartError::from(Failure::new(Category::Configuration, "keys are not remembered here")).into()) }
@@ -93,37 +93,37 @@ pub trait Door: Send + Sync + 'static {
         Metrics::default()
     }
 
-    /// How many turns wait to be started.
+    /// Number of turns that wait for a slot.
     fn waiting(&self) -> usize {
         0
     }
 
-    /// How many requests an owner may still make in this minute, if that is limited.
+    /// Requests that a client may still make in this minute; `None` if that is not limited.
     fn allowance(&self, _owner: &Owner) -> Option<Allowance> {
         None
     }
 
-    /// The order in which a turn for this name would be tried, if the name means something.
+    /// The order in which a turn for this name would be tried; `None` for an unknown name.
     fn explain(&self, model: &str) -> Option<Explanation>;
 
     fn health(&self, depth: Depth) -> impl Future<Output = HealthReport> + Send;
 }
 
-/// A turn on its way. Dropping it stops it.
+/// A run in progress. Dropping it stops the run.
 pub trait RunEvents: Send + 'static {
     fn id(&self) -> &str;
 
     fn provider(&self) -> &str;
 
-    /// How many attempts there were so far.
+    /// Number of attempts so far.
     fn attempts(&self) -> usize;
 
-    /// How the turn came to its session, as far as that is known.
+    /// How the turn was matched to its session, if known.
     fn resumption(&self) -> Option<&Resumption> {
         None
     }
 
-    /// What it is doing, and for how long by now, if that is known.
+    /// Present phase and the time spent in it, if known.
     fn phase(&self) -> Option<(Phase, Duration)> {
         None
     }

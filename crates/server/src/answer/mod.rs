@@ -1,7 +1,7 @@
-//! A turn's events become an answer: one response here, a stream of frames in [`crate::streaming`].
+//! Events of a run as an answer: one response here, a stream of frames in [`streaming`].
 //!
-//! The answer owns its run: when the client goes away, hyper drops the handler or the body, and with it the run. Nothing
-//! here is spawned, and nothing else holds it.
+//! The answer owns its run. When the client disconnects, hyper drops the handler or the body, and with it the run. No task is
+//! spawned here, and nothing else holds the run.
 
 pub(crate) mod reply;
 pub(crate) mod streaming;
@@ -26,45 +26,45 @@ use crate::answer::reply::HttpResponse;
 use crate::door::Door;
 use crate::door::RunEvents;
 
-/// What an answer needs besides its events.
+/// Context of an answer.
 pub(crate) struct Terms {
     pub(crate) secrets: Arc<Secrets>,
-    /// When the turn was handed in.
+    /// Start of the request.
     pub(crate) began: Instant,
-    /// How long a stream may be silent.
+    /// Interval of keep-alive comments.
     pub(crate) keep_alive: Duration,
-    /// How many turns wait to be started.
+    /// Number of turns that wait for a slot.
     pub(crate) waiting: Arc<dyn Fn() -> usize + Send + Sync>,
-    /// Cancelled when the server has no more time.
+    /// Cancelled when the drain is over.
     pub(crate) expired: CancellationToken,
 }
 
-/// A turn from the moment it is handed in: waiting for its start, then running.
-pub(crate) enum Feed<R> {
+/// A run from its request on: starting, then running.
+pub(crate) enum AnswerFeed<R> {
     Starting(Pin<Box<dyn Future<Output = Result<R, StartError>> + Send>>),
     Running(R),
-    /// Nothing ever ran: what was tried, in the run it was to be; without a name where there is none.
+    /// The run did not start. Contains its attempts; the id is empty if there is no run.
     Refused {
         run: String,
         attempts: Vec<Attempted>,
     },
 }
 
-/// On an answer: it is no run's.
+/// Response extension: the answer belongs to no run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct NoRun;
+pub(crate) struct WithoutRun;
 
-impl<R: RunEvents> Feed<R> {
+impl<R: RunEvents> AnswerFeed<R> {
     pub(crate) fn new<D: Door<Run = R>>(door: Arc<D>, turn: Turn) -> Self {
         Self::Starting(Box::pin(async move { door.start(turn).await }))
     }
 
-    /// One that may be somebody else's, too.
+    /// A run that other requests may have joined too.
     pub(crate) fn joining(joined: Joined<R>) -> Self {
         Self::Starting(joined.start)
     }
 
-    /// The next event, or why there is no run. Cancel safe.
+    /// The next event, or the error if the run did not start. Cancel safe.
     pub(crate) async fn next(&mut self, secrets: &Secrets) -> Result<Event, ApiError> {
         loop {
             match self {
@@ -79,7 +79,7 @@ impl<R: RunEvents> Feed<R> {
     }
 
     fn refuse(&mut self, error: StartError, secrets: &Secrets) -> ApiError {
-        let told = not_started(&error, secrets);
+        let told = start_refusal(&error, secrets);
         let (run, attempts) = match error {
             StartError::Failed { run, attempts, .. } => (run, attempts),
             StartError::UnknownModel { .. }
@@ -92,12 +92,12 @@ impl<R: RunEvents> Feed<R> {
         told
     }
 
-    /// Whether there is a run that a client could ask about.
+    /// Whether there is a run that the client could query.
     pub(crate) fn has_run(&self) -> bool {
         !matches!(self, Self::Refused { run, .. } if run.is_empty())
     }
 
-    /// Says who runs it, as far as that is known.
+    /// Adds run, provider and attempts to the trace.
     pub(crate) fn describe(&self, trace: &mut Trace) {
         match self {
             Self::Starting(_) => {}
@@ -114,7 +114,7 @@ impl<R: RunEvents> Feed<R> {
         }
     }
 
-    /// What is going on, in words, for who is kept waiting.
+    /// Present phase as text, for keep-alive comments.
     pub(crate) fn doing(&self, waiting: impl FnOnce() -> usize) -> Option<String> {
         match self {
             Self::Starting(_) => Some(waiting())
@@ -134,8 +134,8 @@ impl<R: RunEvents> Feed<R> {
     }
 }
 
-/// Why there is no run, as the client is told.
-pub(crate) fn not_started(error: &StartError, secrets: &Secrets) -> ApiError {
+/// The API error of a run that did not start.
+pub(crate) fn start_refusal(error: &StartError, secrets: &Secrets) -> ApiError {
     match error {
         StartError::UnknownModel { near, models, cli } => {
             let error = ApiError::unknown_model(near).listing_models(models);
@@ -160,8 +160,8 @@ fn unanswered() -> Failure {
     Failure::new(Category::Unknown, "the run ended without an answer")
 }
 
-/// Waits for the end of the turn and answers once.
-pub(crate) async fn whole<R: RunEvents>(mut feed: Feed<R>, head: Head, terms: Terms) -> HttpResponse {
+/// Waits for the end of the run and answers with one response.
+pub(crate) async fn whole<R: RunEvents>(mut feed: AnswerFeed<R>, head: Head, terms: Terms) -> HttpResponse {
     let mut trace = Trace::default();
     let ended = loop {
         let event = tokio::select! {
@@ -187,15 +187,15 @@ pub(crate) async fn whole<R: RunEvents>(mut feed: Feed<R>, head: Head, terms: Te
         }
         Err(error) => reply::error(&error.of_run(&trace)),
     };
-    name(response.headers_mut(), &trace, feed.attempts());
+    describe_in_headers(response.headers_mut(), &trace, feed.attempts());
     if !feed.has_run() {
-        response.extensions_mut().insert(NoRun);
+        response.extensions_mut().insert(WithoutRun);
     }
     response
 }
 
-/// Says in the headers who answers.
-pub(crate) fn name(headers: &mut HeaderMap, trace: &Trace, attempts: usize) {
+/// Adds headers for the provider, the session and the number of attempts.
+pub(crate) fn describe_in_headers(headers: &mut HeaderMap, trace: &Trace, attempts: usize) {
     if attempts > 0 {
         headers.insert("x-trunkline-attempts", HeaderValue::from(attempts));
     }

@@ -1,4 +1,4 @@
-//! Responses of the two kinds that are not streams: JSON, and errors as JSON.
+//! JSON responses, and errors as JSON.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use trunkline_engine::Allowance;
 use trunkline_wire::error::ApiError;
 
-/// The type of every body we send.
+/// Type of every response.
 pub(crate) type HttpResponse = http::Response<Body>;
 
 pub(crate) fn json<T: Serialize>(status: StatusCode, value: &T) -> HttpResponse {
@@ -27,14 +27,14 @@ pub(crate) fn error(error: &ApiError) -> HttpResponse {
     }
     match error.status {
         401 => drop(headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-        // The rest of the body is not going to be read.
+        // The rest of the body will not be read.
         408 | 413 => drop(headers.insert(CONNECTION, HeaderValue::from_static("close"))),
         _ => {}
     }
     response
 }
 
-/// Says how much of a rate is left, as OpenAI does.
+/// Adds OpenAI's rate limit headers.
 pub(crate) fn name_allowance(headers: &mut HeaderMap, allowance: Allowance) {
     let Allowance { limit, remaining, reset } = allowance;
     headers.insert("x-ratelimit-limit-requests", limit.into());
@@ -43,7 +43,7 @@ pub(crate) fn name_allowance(headers: &mut HeaderMap, allowance: Allowance) {
     headers.insert("x-ratelimit-reset-requests", reset);
 }
 
-/// A time as OpenAI writes it: `20ms`, `1.5s`, `6m0s`.
+/// Formats a duration like OpenAI: `20ms`, `1.5s`, `6m0s`.
 fn span(time: Duration) -> String {
     match (time.as_secs(), time.subsec_millis()) {
         (0, millis) => format!("{millis}ms"),

@@ -1,6 +1,6 @@
-//! An answer that is sent while it is made: events become frames, and silence is broken by comments.
+//! A streamed answer: events become frames, and SSE comments keep a silent connection alive.
 //!
-//! What the frames look like is up to [`Frames`]: the API's chunks, or the chat page's own.
+//! [`Frames`] defines the format: the API's chunks, or the chat page's own.
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
@@ -20,37 +20,37 @@ use trunkline_wire::stream::{Chunks, Stream};
 
 use crate::answer::reply;
 use crate::answer::reply::HttpResponse;
-use crate::answer::{Feed, NoRun, Terms, name};
+use crate::answer::{AnswerFeed, Terms, WithoutRun, describe_in_headers};
 use crate::door::RunEvents;
 
-/// How the events of an answer become frames.
+/// Conversion of events into frames.
 pub(crate) trait Frames: Send + 'static {
     fn trace(&mut self) -> &mut Trace;
 
-    /// Appends the frames that an event is worth, possibly none.
+    /// Appends the frames of an event, possibly none.
     fn push(&mut self, event: &Event, out: &mut Vec<u8>) -> Stream;
 
     /// Ends the stream with an error.
     fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>) -> Stream;
 
-    /// Whether an event is reason enough to begin the stream, after which a failure can no longer be a status.
+    /// Whether an event starts the stream. After that a failure can no longer be an HTTP status.
     fn opens(&self, event: &Event) -> bool;
 
-    /// How an error before that is told.
-    fn refuse(&mut self, _error: &ApiError) -> Told {
-        Told::AsStatus
+    /// How an error before the start of the stream is reported.
+    fn refuse(&mut self, _error: &ApiError) -> ErrorReport {
+        ErrorReport::Status
     }
 
-    /// Returns when somebody else ends the answer. Cancel safe.
+    /// Returns when the answer is stopped from outside. Cancel safe.
     fn stopped(&self) -> impl Future<Output = ()> + Send {
         pending()
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
-    AsStatus,
-    InFrames,
+pub(crate) enum ErrorReport {
+    Status,
+    Frames,
 }
 
 impl Frames for Chunks {
@@ -71,17 +71,17 @@ impl Frames for Chunks {
     }
 }
 
-/// Answers with a stream, once there is something to show: a failure before that is a status of its own. But a client
-/// is not left without headers for longer than a stream may be silent.
-pub(crate) async fn streamed<R: RunEvents, F: Frames>(feed: Feed<R>, frames: F, terms: Terms) -> HttpResponse {
+/// Answers with a stream as soon as there is something to show; a failure before that is an HTTP status. The headers are sent at the
+/// latest after the keep-alive interval.
+pub(crate) async fn streamed<R: RunEvents, F: Frames>(feed: AnswerFeed<R>, frames: F, terms: Terms) -> HttpResponse {
     let mut streaming = Streaming { feed, frames, sent: terms.began, terms };
     let mut first = Vec::new();
     let opened = loop {
         match streaming.step().await {
-            Step::Event(event) => {
+            StreamStep::Event(event) => {
                 if let Event::Failed(failure) = &event {
                     let error = ApiError::failed(failure, &streaming.terms.secrets);
-                    if streaming.frames.refuse(&error) == Told::AsStatus {
+                    if streaming.frames.refuse(&error) == ErrorReport::Status {
                         break Err(error);
                     }
                 }
@@ -90,9 +90,9 @@ pub(crate) async fn streamed<R: RunEvents, F: Frames>(feed: Feed<R>, frames: F, 
                     break Ok(stream);
                 }
             }
-            Step::Refused(error) if streaming.frames.refuse(&error) == Told::AsStatus => break Err(error),
-            Step::Refused(error) => break Ok(streaming.fail(error, &mut first)),
-            Step::Silence => {
+            StreamStep::Refused(error) if streaming.frames.refuse(&error) == ErrorReport::Status => break Err(error),
+            StreamStep::Refused(error) => break Ok(streaming.fail(error, &mut first)),
+            StreamStep::Silence => {
                 streaming.keep_alive(&mut first);
                 break Ok(Stream::Open);
             }
@@ -111,41 +111,41 @@ pub(crate) async fn streamed<R: RunEvents, F: Frames>(feed: Feed<R>, frames: F, 
         }
         Err(error) => reply::error(&error.of_run(&trace)),
     };
-    name(response.headers_mut(), &trace, attempts);
+    describe_in_headers(response.headers_mut(), &trace, attempts);
     if no_run {
-        response.extensions_mut().insert(NoRun);
+        response.extensions_mut().insert(WithoutRun);
     }
     response
 }
 
 /// A stream that is being sent.
 struct Streaming<R, F> {
-    feed: Feed<R>,
+    feed: AnswerFeed<R>,
     frames: F,
     terms: Terms,
-    /// When the client last heard from us.
+    /// Time of the last frame.
     sent: Instant,
 }
 
-enum Step {
+enum StreamStep {
     Event(Event),
-    /// There is no run, or no more time for it.
+    /// The run did not start, or the server is out of time.
     Refused(ApiError),
-    /// Nothing happened for as long as we may be silent.
+    /// The keep-alive interval has passed without an event.
     Silence,
 }
 
 impl<R: RunEvents, F: Frames> Streaming<R, F> {
-    async fn step(&mut self) -> Step {
+    async fn step(&mut self) -> StreamStep {
         tokio::select! {
             biased;
-            () = self.terms.expired.cancelled() => Step::Refused(ApiError::stopping()),
-            () = self.frames.stopped() => Step::Event(Event::Failed(Failure::new(Category::Cancelled, "stopped"))),
+            () = self.terms.expired.cancelled() => StreamStep::Refused(ApiError::stopping()),
+            () = self.frames.stopped() => StreamStep::Event(Event::Failed(Failure::new(Category::Cancelled, "stopped"))),
             event = self.feed.next(&self.terms.secrets) => match event {
-                Ok(event) => Step::Event(event),
-                Err(error) => Step::Refused(error),
+                Ok(event) => StreamStep::Event(event),
+                Err(error) => StreamStep::Refused(error),
             },
-            () = sleep_until(self.sent + self.terms.keep_alive) => Step::Silence,
+            () = sleep_until(self.sent + self.terms.keep_alive) => StreamStep::Silence,
         }
     }
 
@@ -162,7 +162,7 @@ impl<R: RunEvents, F: Frames> Streaming<R, F> {
         self.frames.fail(&error, frames)
     }
 
-    /// Says that the stream lives, and to who looks closely, what it waits for.
+    /// Writes a keep-alive comment, with the present phase of the run.
     fn keep_alive(&self, frames: &mut Vec<u8>) {
         if let Some(doing) = self.feed.doing(&*self.terms.waiting) {
             sse::comment(&doing, frames);
@@ -170,14 +170,14 @@ impl<R: RunEvents, F: Frames> Streaming<R, F> {
         frames.extend_from_slice(sse::KEEP_ALIVE);
     }
 
-    /// The frames of the next step that has any.
+    /// Frames of the next step that produces any.
     async fn next_frames(&mut self) -> (Vec<u8>, Stream) {
         let mut frames = Vec::new();
         loop {
             let stream = match self.step().await {
-                Step::Event(event) => self.push(&event, &mut frames),
-                Step::Refused(error) => self.fail(error, &mut frames),
-                Step::Silence => {
+                StreamStep::Event(event) => self.push(&event, &mut frames),
+                StreamStep::Refused(error) => self.fail(error, &mut frames),
+                StreamStep::Silence => {
                     self.keep_alive(&mut frames);
                     Stream::Open
                 }
@@ -189,7 +189,7 @@ impl<R: RunEvents, F: Frames> Streaming<R, F> {
         }
     }
 
-    /// The body that begins with `first`. It ends with the last frame, and the run is dropped before that is sent.
+    /// The response body, which begins with `first`. It ends with the last frame; the run is dropped before that frame is sent.
     fn body(mut self, first: Vec<u8>, stream: Stream) -> Body {
         self.sent = Instant::now();
         let rest = (stream == Stream::Open).then_some(self);
@@ -206,7 +206,7 @@ impl<R: RunEvents, F: Frames> Streaming<R, F> {
     }
 }
 
-/// Whether an event is something to show, or the end.
+/// Whether an event is visible to the client, or the end.
 const fn is_visible(event: &Event) -> bool {
     match event {
         Event::Text { .. }

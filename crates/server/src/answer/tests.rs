@@ -45,26 +45,26 @@ fn head() -> Head {
     Head { id: "cmpl-1".into(), created: 7, model: "m".into() }
 }
 
-async fn whole(feed: Feed<Scripted>, terms: Terms) -> HttpResponse {
+async fn whole(feed: AnswerFeed<Scripted>, terms: Terms) -> HttpResponse {
     super::whole(feed, head(), terms).await
 }
 
-async fn streamed(feed: Feed<Scripted>, usage: UsageChunk, terms: Terms) -> HttpResponse {
+async fn streamed(feed: AnswerFeed<Scripted>, usage: UsageChunk, terms: Terms) -> HttpResponse {
     let chunks = Chunks::new(head(), usage, Arc::clone(&terms.secrets));
     streaming::streamed(feed, chunks, terms).await
 }
 
-/// A running feed, with the first of its events already there.
-fn feed(events: impl IntoIterator<Item = Event>) -> (mpsc::UnboundedSender<Event>, Feed<Scripted>) {
+/// A running feed with its first events.
+fn feed(events: impl IntoIterator<Item = Event>) -> (mpsc::UnboundedSender<Event>, AnswerFeed<Scripted>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     for event in events {
         sender.send(event).unwrap();
     }
-    (sender, Feed::Running(Scripted(receiver)))
+    (sender, AnswerFeed::Running(Scripted(receiver)))
 }
 
-fn refused(error: StartError) -> Feed<Scripted> {
-    Feed::Starting(Box::pin(async move { Err(error) }))
+fn refused(error: StartError) -> AnswerFeed<Scripted> {
+    AnswerFeed::Starting(Box::pin(async move { Err(error) }))
 }
 
 fn started() -> Event {
@@ -104,7 +104,7 @@ async fn error(response: HttpResponse) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn one_whole_answer() {
+async fn whole_answer_is_one_response() {
     let (_run, feed) = feed([started(), text("he"), text("llo"), finished("hello")]);
     let response = whole(feed, terms()).await;
     assert_eq!((header(&response, "x-trunkline-provider"), header(&response, "x-trunkline-session")), ("fake", "s-1"));
@@ -114,14 +114,14 @@ async fn one_whole_answer() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_that_fails() {
+async fn failure_of_a_whole_answer_is_a_status() {
     let (_run, feed) = feed([started(), text("he"), failed(Category::Timeout)]);
     let (status, error) = error(whole(feed, terms()).await).await;
     assert_eq!((status, &error["message"], &error["code"]), (504, &"CLI failed: no".into(), &"timeout".into()));
 }
 
 #[tokio::test]
-async fn a_run_that_never_starts() {
+async fn refusal_is_a_status_when_the_run_never_starts() {
     let busy = || StartError::Busy { message: "full".into(), retry_after: Duration::from_secs(3) };
     let invalid = || StartError::from(Failure::new(Category::Validation, "too long"));
     let unknown = || StartError::UnknownModel { near: vec!["n".into()], models: vec!["n".into()], cli: None };
@@ -135,7 +135,7 @@ async fn a_run_that_never_starts() {
 }
 
 #[tokio::test]
-async fn a_run_that_just_ends_is_a_failure() {
+async fn run_that_ends_without_an_answer_is_a_failure() {
     let (run, feed) = feed([started()]);
     drop(run);
     let (status, error) = error(whole(feed, terms()).await).await;
@@ -143,7 +143,7 @@ async fn a_run_that_just_ends_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_stream_begins_with_the_first_thing_to_show() {
+async fn stream_starts_with_the_first_visible_event() {
     let (run, feed) = feed([started(), Event::Notice { message: "hm".into() }, text("a")]);
     let response = streamed(feed, UsageChunk::No, terms()).await;
     assert_eq!(header(&response, "content-type"), "text/event-stream");
@@ -163,7 +163,7 @@ async fn a_stream_begins_with_the_first_thing_to_show() {
 }
 
 #[tokio::test]
-async fn case_19_an_early_failure_is_a_status() {
+async fn case_19_failure_is_a_status_before_the_stream_starts() {
     let (_run, feed) = feed([started(), Event::Unknown { line: "?".into() }, failed(Category::RateLimit)]);
     let response = streamed(feed, UsageChunk::Wanted, terms()).await;
     assert_eq!((header(&response, "retry-after"), header(&response, "x-trunkline-provider")), ("1", "fake"));
@@ -171,7 +171,7 @@ async fn case_19_an_early_failure_is_a_status() {
 }
 
 #[tokio::test]
-async fn a_late_failure_is_a_frame() {
+async fn failure_is_a_frame_after_the_stream_has_started() {
     let (_run, feed) = feed([text("a"), failed(Category::Server)]);
     let response = streamed(feed, UsageChunk::No, terms()).await;
     assert_eq!(response.status(), 200);
@@ -181,7 +181,7 @@ async fn a_late_failure_is_a_frame() {
 }
 
 #[tokio::test]
-async fn the_usage_chunk_comes_when_asked_for() {
+async fn usage_chunk_is_sent_when_requested() {
     for (usage, expected) in [(UsageChunk::Wanted, 1), (UsageChunk::No, 0)] {
         let (_run, feed) = feed([text("a"), finished("a")]);
         let body = body(streamed(feed, usage, terms()).await).await;
@@ -191,14 +191,14 @@ async fn the_usage_chunk_comes_when_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_20_silence_is_broken_by_comments() {
+async fn case_20_silent_stream_is_kept_alive_by_comments() {
     let began = Instant::now();
     let (run, feed) = feed([]);
     let response = streamed(feed, UsageChunk::No, terms()).await;
     assert_eq!((began.elapsed(), response.status().as_u16()), (KEEP_ALIVE, 200));
     let mut body = response.into_body();
     assert_eq!(next_frame(&mut body).await.as_deref(), Some(": keep-alive\n\n"));
-    // RunEvents that show nothing do not count as a sign of life.
+    // Invisible events do not reset the keep-alive timer.
     tokio::time::sleep(KEEP_ALIVE / 2).await;
     run.send(Event::Unknown { line: "?".into() }).unwrap();
     assert_eq!(next_frame(&mut body).await.as_deref(), Some(": keep-alive\n\n"));
@@ -209,8 +209,8 @@ async fn case_20_silence_is_broken_by_comments() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_wait_for_a_slot_is_a_silent_stream() {
-    let waiting: Feed<Scripted> = Feed::Starting(Box::pin(async {
+async fn stream_starts_with_comments_while_waiting_for_a_slot() {
+    let waiting: AnswerFeed<Scripted> = AnswerFeed::Starting(Box::pin(async {
         tokio::time::sleep(KEEP_ALIVE * 3 / 2).await;
         Err(StartError::Busy { message: "full".into(), retry_after: Duration::from_secs(1) })
     }));
@@ -221,7 +221,7 @@ async fn a_long_wait_for_a_slot_is_a_silent_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_after_a_silence_says_what_was_tried_too() {
+async fn refusal_after_a_keep_alive_lists_the_attempts() {
     let attempt = Attempted {
         provider: "p".into(),
         model: "m".into(),
@@ -233,7 +233,7 @@ async fn a_refusal_after_a_silence_says_what_was_tried_too() {
     };
     let failure = Failure::new(Category::NotFound, "not there");
     let error = StartError::Failed { failure, run: "run-1".into(), attempts: vec![attempt] };
-    let late: Feed<Scripted> = Feed::Starting(Box::pin(async move {
+    let late: AnswerFeed<Scripted> = AnswerFeed::Starting(Box::pin(async move {
         tokio::time::sleep(2 * KEEP_ALIVE).await;
         Err(error)
     }));
@@ -249,7 +249,7 @@ async fn a_refusal_after_a_silence_says_what_was_tried_too() {
 }
 
 #[tokio::test]
-async fn a_server_out_of_time_ends_its_answers() {
+async fn answers_end_with_an_error_when_the_drain_is_over() {
     let terms_of_end = terms();
     let expired = terms_of_end.expired.clone();
     let (run, running) = feed([text("a")]);
@@ -266,7 +266,7 @@ async fn a_server_out_of_time_ends_its_answers() {
 }
 
 #[tokio::test]
-async fn an_answer_nobody_reads_drops_its_run() {
+async fn dropping_the_answer_drops_the_run() {
     let (run, running) = feed([text("a")]);
     let response = streamed(running, UsageChunk::No, terms()).await;
     assert!(!run.is_closed());

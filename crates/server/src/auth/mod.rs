@@ -1,7 +1,7 @@
-//! Who may come in: keys, and the two ways a web page could reach a server on the user's own machine.
+//! Authentication by keys, and protection against web pages that try to reach a server on the user's own machine.
 //!
-//! A page may name us by a host of its own (DNS rebinding) or send requests across sites (CSRF). Both are refused by the
-//! headers browsers cannot forge, with keys and without.
+//! A page may use a host name of its own that resolves to us (DNS rebinding), or send requests across sites (CSRF). Both are refused
+//! by headers that a page cannot forge, with keys and without.
 
 pub(crate) mod wrong_keys;
 
@@ -15,20 +15,20 @@ use trunkline_wire::error::ApiError;
 
 use crate::config::ServerConfig;
 
-/// Names under which people pass keys in addresses, where logs and histories keep them.
+/// Query parameters in which clients pass keys, where logs and histories would keep them.
 const KEY_PARAMETERS: [&str; 5] = ["api_key", "api-key", "apikey", "key", "access_token"];
 
-/// The longest name of a host that an error repeats.
+/// Maximum length of a host name that an error message repeats.
 const MAX_HOST_BYTES: usize = 253;
 
-/// The keys that open the door, as digests: of equal length, and useless to who reads them.
+/// Valid keys, stored as digests: of equal length, and useless to an attacker who reads them.
 #[derive(Clone, Default)]
 pub struct Keys {
     digests: Vec<[u8; blake3::OUT_LEN]>,
 }
 
 impl Keys {
-    /// Empty keys are no keys.
+    /// Creates the set of valid keys. Empty strings are ignored.
     pub fn new<K: AsRef<str>>(keys: impl IntoIterator<Item = K>) -> Self {
         let digest = |key: K| {
             let key = key.as_ref().trim();
@@ -37,7 +37,7 @@ impl Keys {
         Self { digests: keys.into_iter().filter_map(digest).collect() }
     }
 
-    /// Adds a key by its BLAKE3 digest in hexadecimal, as a file of hashes has it, and says whom it opens for.
+    /// Adds a key by its hexadecimal BLAKE3 digest, and returns the client that it identifies.
     pub fn add_digest(&mut self, hexadecimal: &str) -> Result<Owner, BadDigest> {
         let digest = blake3::Hash::from_hex(hexadecimal.trim()).map_err(|_| BadDigest)?;
         self.digests.push(*digest.as_bytes());
@@ -49,8 +49,8 @@ impl Keys {
         self.digests.is_empty()
     }
 
-    /// Takes the same time whatever the key has in common with ours.
-    fn open_for(&self, key: &str) -> bool {
+    /// Checks a key in constant time.
+    fn accepts(&self, key: &str) -> bool {
         let digest = blake3::hash(key.as_bytes());
         let one_of = |found: Choice, known: &[u8; blake3::OUT_LEN]| found | known.ct_eq(digest.as_bytes());
         self.digests.iter().fold(Choice::from(0), one_of).into()
@@ -67,30 +67,30 @@ impl std::fmt::Debug for Keys {
 #[error("not a BLAKE3 digest: 64 hexadecimal digits are expected")]
 pub struct BadDigest;
 
-/// A server that others can reach, and that asks nobody for a key, would run agents for anyone.
+/// Error for a server without keys on a public address: it would run agents for anyone.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} can be reached from other machines, and there are no keys: set keys or listen on 127.0.0.1")]
 pub struct OpenToAll(pub SocketAddr);
 
-/// The rule that any bind but loopback needs keys.
+/// Checks that every address except loopback has keys.
 pub fn check_bind(address: SocketAddr, keys: &Keys) -> Result<(), OpenToAll> {
     if address.ip().to_canonical().is_loopback() || !keys.is_empty() { Ok(()) } else { Err(OpenToAll(address)) }
 }
 
-/// A connection's two ends.
+/// The two ends of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
-    /// The client's own address.
+    /// Address of the client.
     pub(crate) from: IpAddr,
-    /// Ours: what it dialled.
+    /// Our address, to which the client connected.
     pub(crate) dialled: IpAddr,
 }
 
-/// Whether a request may go on to its handler, and whose it is.
+/// Decides whether a request reaches its handler. Returns its client.
 pub(crate) fn admit<B>(config: &ServerConfig, peer: Peer, request: &Request<B>) -> Result<Owner, ApiError> {
     let headers = request.headers();
     let host = text(headers, HOST.as_str());
-    // A target in absolute form overrides `Host`; both must be ours.
+    // A target in absolute form overrides `Host`; both must name us.
     let named = [host, request.uri().authority().map(http::uri::Authority::as_str)];
     if host.is_none() || !named.into_iter().flatten().all(|name| is_ours(name, config, peer)) {
         return Err(unknown_host(named.into_iter().flatten().find(|name| !is_ours(name, config, peer))));
@@ -99,7 +99,7 @@ pub(crate) fn admit<B>(config: &ServerConfig, peer: Peer, request: &Request<B>) 
     if peer.dialled.to_canonical().is_loopback() || is_pages(path) {
         refuse_other_sites(headers, host.unwrap_or_default(), path)?;
     }
-    // The page itself holds nothing; it asks for a key when it needs one.
+    // The page contains no data, and asks for a key when it needs one.
     let open = is_health(path) || path == "/";
     if config.keys.is_empty() || open { Ok(Owner::default()) } else { check_key(&config.keys, request) }
 }
@@ -108,7 +108,7 @@ pub(crate) fn is_health(path: &str) -> bool {
     matches!(path, "/health" | "/health/")
 }
 
-/// The chat page's own endpoints. They know their visitors by a cookie, which browsers send by themselves.
+/// Whether a path is an endpoint of the chat page. These identify visitors by a cookie, which browsers send by themselves.
 fn is_pages(path: &str) -> bool {
     matches!(path.strip_suffix('/').unwrap_or(path), "/chat" | "/clear" | "/stop")
 }
@@ -123,7 +123,7 @@ fn refuse_other_sites(headers: &HeaderMap, host: &str, path: &str) -> Result<(),
     }
     match fetch_site(headers) {
         FetchSite::Absent | FetchSite::Own => Ok(()),
-        // A link to the page; the page itself holds nothing.
+        // A link to the page, which contains no data.
         FetchSite::Sibling if path == "/" => Ok(()),
         FetchSite::Sibling | FetchSite::Foreign => {
             Err(ApiError::forbidden("forbidden_origin", "requests from other sites are refused"))
@@ -134,13 +134,13 @@ fn refuse_other_sites(headers: &HeaderMap, host: &str, path: &str) -> Result<(),
 /// The relation that a browser reports between a request and the page it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FetchSite {
-    /// No browser, or one that does not say.
+    /// Not a browser, or one that does not send the header.
     Absent,
-    /// A page of ours, or an address that the user typed.
+    /// Our own page, or an address that the user typed.
     Own,
     /// Another port or subdomain of the same site.
     Sibling,
-    /// Another site, or something that no browser says.
+    /// Another site, or an unknown value.
     Foreign,
 }
 
@@ -155,9 +155,9 @@ fn fetch_site(headers: &HeaderMap) -> FetchSite {
     }
 }
 
-/// Refuses a GET that costs something, unless it was meant: any page can make a browser send one, with an image or a
-/// prefetch. Programs send what they like and are let through.
-pub(crate) fn refuse_unmeant(headers: &HeaderMap) -> Result<(), ApiError> {
+/// Refuses a GET with a cost unless the user meant it: any page can make a browser send one through an image or a prefetch. Requests
+/// of programs pass.
+pub(crate) fn refuse_unintended(headers: &HeaderMap) -> Result<(), ApiError> {
     let browser = text(headers, USER_AGENT.as_str()).is_some_and(|agent| agent.starts_with("Mozilla/"));
     let ahead = ["sec-purpose", "purpose", "x-moz"].iter().any(|name| headers.contains_key(*name));
     match fetch_site(headers) {
@@ -170,7 +170,7 @@ pub(crate) fn refuse_unmeant(headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-/// Names the option that makes a host known. A name that is no name is not repeated.
+/// Error for an unknown host, with the option that allows it. An invalid name is not repeated.
 fn unknown_host(named: Option<&str>) -> ApiError {
     let plain = |name: &&str| {
         (1..=MAX_HOST_BYTES).contains(&name.len())
@@ -211,24 +211,24 @@ fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<Owner, ApiError> {
         return Err(incorrect_key("one in the address is not accepted, send it as Authorization: Bearer"));
     }
     match given_key(request.headers()) {
-        Some(key) if keys.open_for(key) => Ok(owner_of(&blake3::hash(key.as_bytes()))),
+        Some(key) if keys.accepts(key) => Ok(owner_of(&blake3::hash(key.as_bytes()))),
         Some(_) => Err(incorrect_key("it is not one of this gateway's keys")),
         None => Err(incorrect_key("there is none, send Authorization: Bearer YOUR_KEY")),
     }
 }
 
-/// Begins with OpenAI's words: clients tell a wrong key from a wrong request by them.
+/// Starts with OpenAI's wording, by which clients recognise a wrong key.
 fn incorrect_key(why: &str) -> ApiError {
     ApiError::unauthorized(format!("Incorrect API key provided: {why}"))
 }
 
-/// Whoever holds a key, told apart from the others by half of its digest's digest: nothing that is kept elsewhere.
+/// The client of a key: half of the digest of its digest, a value that is stored nowhere else.
 fn owner_of(digest: &blake3::Hash) -> Owner {
     let digest = blake3::hash(digest.as_bytes());
     Owner::of_key(&digest.to_hex()[..32])
 }
 
-/// The key that a request comes with, whether it opens or not.
+/// The key of a request, valid or not.
 pub(crate) fn given_key(headers: &HeaderMap) -> Option<&str> {
     let bearer = text(headers, AUTHORIZATION.as_str()).and_then(|value| {
         let (scheme, key) = value.split_once(' ')?;
@@ -237,7 +237,7 @@ pub(crate) fn given_key(headers: &HeaderMap) -> Option<&str> {
     bearer.or_else(|| text(headers, "x-api-key"))
 }
 
-/// A header's value, unless it is there twice or is not text.
+/// Value of a header, unless the header is repeated or not text.
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

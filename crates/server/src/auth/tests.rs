@@ -14,7 +14,7 @@ fn status(config: &ServerConfig, dialled: &str, target: &str, headers: &[(&str, 
 }
 
 #[test]
-fn only_our_own_names_are_answered_to() {
+fn unknown_hosts_are_refused() {
     let config = ServerConfig { hosts: vec!["gate.example".into()], ..ServerConfig::default() };
     for (dialled, host, expected) in [
         (LOOPBACK, "localhost", 200),
@@ -41,7 +41,7 @@ fn only_our_own_names_are_answered_to() {
 }
 
 #[test]
-fn other_web_pages_are_refused() {
+fn requests_of_other_web_pages_are_refused() {
     let config = ServerConfig::default();
     for (header, value, expected) in [
         ("origin", "http://localhost:8765", 200),
@@ -75,7 +75,7 @@ fn other_web_pages_are_refused() {
 }
 
 #[test]
-fn case_21_a_key_opens() {
+fn case_21_request_is_admitted_with_a_valid_key() {
     let mut keys = Keys::new(["first-key", " second-key\n", ""]);
     keys.add_digest(blake3::hash(b"third-key").to_hex().as_str()).unwrap();
     let config = ServerConfig { keys, ..ServerConfig::default() };
@@ -106,14 +106,14 @@ fn case_21_a_key_opens() {
 }
 
 #[test]
-fn digests_are_checked_and_never_shown() {
+fn digests_are_validated_and_never_shown() {
     assert!(Keys::default().add_digest("abc").is_err());
     assert_eq!(format!("{:?}", Keys::new(["secret"])), "Keys(1)");
     assert!(Keys::new(["", "  "]).is_empty());
 }
 
 #[test]
-fn case_24_only_loopback_may_do_without_keys() {
+fn case_24_keys_are_required_except_on_loopback() {
     for (address, keyed, allowed) in [
         ("127.0.0.1:0", false, true),
         ("[::1]:0", false, true),
@@ -128,7 +128,7 @@ fn case_24_only_loopback_may_do_without_keys() {
 }
 
 #[test]
-fn a_request_is_whose_key_it_comes_with() {
+fn client_is_identified_by_its_key() {
     let owner = |keys: &[&str], key: &str| {
         let config = ServerConfig { keys: Keys::new(keys), ..ServerConfig::default() };
         let request = Request::builder().uri("/v1/models").header("host", "localhost").header("x-api-key", key);
@@ -153,17 +153,17 @@ fn costly_get_is_refused_when_a_page_can_have_caused_it() {
         (&[("sec-fetch-site", "same-site")], false),
         (&[("sec-fetch-site", "cross-site")], false),
         (&[("sec-fetch-site", "none"), ("sec-purpose", "prefetch")], false),
-        // A browser that does not say where a request comes from.
+        // A browser that does not send Sec-Fetch-Site.
         (&[("user-agent", "Mozilla/5.0 (Macintosh)")], false),
     ] {
         let mut map = HeaderMap::new();
         headers.iter().for_each(|(name, value)| drop(map.insert(*name, value.parse().unwrap())));
-        assert_eq!(refuse_unmeant(&map).is_ok(), accepted, "{headers:?}");
+        assert_eq!(refuse_unintended(&map).is_ok(), accepted, "{headers:?}");
     }
 }
 
 #[test]
-fn unknown_host_is_told_the_option_that_makes_it_known() {
+fn error_for_an_unknown_host_names_the_option_that_allows_it() {
     let message = |host: Option<&str>| unknown_host(host).message;
     assert!(message(Some("gate.lan:8765")).ends_with("--host gate.lan"));
     for odd in [None, Some(""), Some("<script>"), Some("a b")] {

@@ -1,4 +1,4 @@
-//! Reading a request body: JSON, unencoded, bounded in size, and not for ever.
+//! Reading of a request body: uncompressed JSON, bounded in size and time.
 
 use axum::body::Body;
 use http::HeaderMap;
@@ -9,7 +9,7 @@ use trunkline_wire::error::ApiError;
 
 use crate::config::HttpLimits;
 
-/// The whole body, or why not. Refuses by the headers alone where they suffice, so that nothing is read in vain.
+/// Reads the whole body. Refuses it by its headers alone if possible.
 pub(crate) async fn read_json(headers: &HeaderMap, mut body: Body, limits: &HttpLimits) -> Result<Vec<u8>, ApiError> {
     check_headers(headers)?;
     let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
@@ -35,7 +35,8 @@ pub(crate) async fn read_json(headers: &HeaderMap, mut body: Body, limits: &Http
     }
 }
 
-/// A browser cannot send `application/json` across sites without asking first: requiring it is part of our defence.
+/// Requires `application/json`, which a browser cannot send across sites without a preflight request: part of the protection against
+/// CSRF.
 fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media = content_type.split(';').next().unwrap_or_default().trim();
@@ -56,7 +57,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn case_08_only_plain_json_is_read() {
+    fn case_08_body_is_refused_unless_it_is_uncompressed_json() {
         for (content_type, encoding, accepted) in [
             (Some("application/json"), None, true),
             (Some("Application/JSON; charset=utf-8"), Some("identity"), true),

@@ -1,12 +1,12 @@
-//! Where requests end, checked on the bytes themselves: hyper removes what contradicts the framing it has chosen.
+//! Check of request framing on the raw bytes, because hyper silently removes headers that contradict the framing it has chosen.
 //!
-//! Two servers that disagree about where a request ends can be made to disagree about what the next one is (request
-//! smuggling). So a request with both `Content-Length` and `Transfer-Encoding`, or with any `Transfer-Encoding` other
-//! than a single `chunked`, is refused, and its connection closed. Everything else that is malformed (two different
-//! lengths, folded lines, spaces before a colon) hyper refuses by itself, with 400 as well.
+//! Two servers that disagree about the end of a request also disagree about the next request (request smuggling). So a request with
+//! both `Content-Length` and `Transfer-Encoding`, or with any `Transfer-Encoding` other than a single `chunked`, is refused and its
+//! connection is closed. hyper refuses everything else that is malformed (two different lengths, folded lines, spaces before a
+//! colon), also with 400.
 //!
-//! [`Framing`] follows the requests of a connection as far as their lengths say. After one with a `Transfer-Encoding` it
-//! stops: the connection is closed after that request, so no other one follows.
+//! [`Framing`] follows the requests of a connection by their lengths. It stops after a request with `Transfer-Encoding`: the
+//! connection is closed after that request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,23 +16,23 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How a request says where it ends.
+/// Framing of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// By its length, or it has no body.
+    /// `Content-Length`, or no body.
     Length,
-    /// By its last chunk.
+    /// `Transfer-Encoding: chunked`.
     Chunked,
-    /// Both, or in a way that is not ours to read.
+    /// Both, or an unknown transfer encoding.
     Ambiguous(&'static str),
 }
 
-/// The verdicts on requests that were read and not yet answered, in order.
+/// Verdicts on requests that were read and not yet answered, in order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Verdicts(Arc<Mutex<VecDeque<Verdict>>>);
 
 impl Verdicts {
-    /// The verdict on the next request. Without one the head was not understood here, though it was elsewhere.
+    /// The verdict on the next request. Without one, hyper has parsed a head that this module has not recognised.
     pub(crate) fn next(&self) -> Verdict {
         let next = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         next.unwrap_or(Verdict::Ambiguous("the request's framing cannot be told"))
@@ -43,7 +43,7 @@ impl Verdicts {
     }
 }
 
-/// A socket whose requests are looked at while they are read.
+/// A socket whose requests are checked while they are read.
 pub(crate) struct Framed<S> {
     socket: S,
     framing: Framing,
@@ -51,28 +51,28 @@ pub(crate) struct Framed<S> {
 }
 
 impl<S> Framed<S> {
-    /// `max_head` is how many bytes a head may have: hyper gives up before that.
+    /// `max_head` is the maximum size of a head in bytes; hyper refuses larger ones earlier.
     pub(crate) fn new(socket: S, max_head: usize) -> (Self, Verdicts) {
         let verdicts = Verdicts::default();
-        let framing = Framing { state: State::Head(Vec::new()), max_head };
+        let framing = Framing { state: FramingState::Head(Vec::new()), max_head };
         (Self { socket, framing, verdicts: verdicts.clone() }, verdicts)
     }
 }
 
-/// Follows requests through the bytes of a connection.
+/// Parser of the request boundaries on a connection.
 #[derive(Debug)]
 struct Framing {
-    state: State,
+    state: FramingState,
     max_head: usize,
 }
 
 #[derive(Debug)]
-enum State {
-    /// The head so far.
+enum FramingState {
+    /// Inside a head; its bytes so far.
     Head(Vec<u8>),
-    /// How many bytes of a body are to come.
+    /// Inside a body; its remaining bytes.
     Body(u64),
-    /// Nothing that follows is looked at.
+    /// The rest of the connection is ignored.
     Over,
 }
 
@@ -80,16 +80,16 @@ impl Framing {
     fn read(&mut self, mut bytes: &[u8], verdicts: &Verdicts) {
         while !bytes.is_empty() {
             match &mut self.state {
-                State::Over => return,
-                State::Body(left) => {
+                FramingState::Over => return,
+                FramingState::Body(left) => {
                     let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                     *left -= taken as u64;
                     bytes = &bytes[taken..];
                     if *left == 0 {
-                        self.state = State::Head(Vec::new());
+                        self.state = FramingState::Head(Vec::new());
                     }
                 }
-                State::Head(head) => {
+                FramingState::Head(head) => {
                     let line = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
                     let (first, rest) = bytes.split_at(line);
                     head.extend_from_slice(first);
@@ -101,12 +101,12 @@ impl Framing {
                         let (verdict, length) = judge(head);
                         verdicts.push(verdict);
                         self.state = match (verdict, length) {
-                            (Verdict::Length, 0) => State::Head(Vec::new()),
-                            (Verdict::Length, length) => State::Body(length),
-                            (Verdict::Chunked | Verdict::Ambiguous(_), _) => State::Over,
+                            (Verdict::Length, 0) => FramingState::Head(Vec::new()),
+                            (Verdict::Length, length) => FramingState::Body(length),
+                            (Verdict::Chunked | Verdict::Ambiguous(_), _) => FramingState::Over,
                         };
                     } else if head.len() > self.max_head {
-                        self.state = State::Over;
+                        self.state = FramingState::Over;
                     }
                 }
             }
@@ -114,7 +114,7 @@ impl Framing {
     }
 }
 
-/// How a head says where its request ends, and its length.
+/// The framing of a head, and the length of its body.
 fn judge(head: &[u8]) -> (Verdict, u64) {
     let (mut lengths, mut encodings) = (Vec::new(), Vec::new());
     for line in head.split(|byte| *byte == b'\n').skip(1) {
@@ -138,7 +138,7 @@ fn judge(head: &[u8]) -> (Verdict, u64) {
     }
 }
 
-/// The one length that all of them say.
+/// The length, if all headers agree.
 fn length_of(lengths: &[&[u8]]) -> Option<u64> {
     let (first, others) = lengths.split_first()?;
     let digits = !first.is_empty() && first.iter().all(u8::is_ascii_digit) && others.iter().all(|other| other == first);

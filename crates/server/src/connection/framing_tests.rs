@@ -1,8 +1,8 @@
 use super::*;
 
-/// The verdicts on what is read in pieces of this size.
+/// The verdicts when the bytes are read in pieces of this size.
 fn verdicts(bytes: &[u8], piece: usize) -> Vec<Verdict> {
-    let (mut framing, seen) = (Framing { state: State::Head(Vec::new()), max_head: 1000 }, Verdicts::default());
+    let (mut framing, seen) = (Framing { state: FramingState::Head(Vec::new()), max_head: 1000 }, Verdicts::default());
     bytes.chunks(piece).for_each(|piece| framing.read(piece, &seen));
     seen.0.lock().unwrap().drain(..).collect()
 }
@@ -50,7 +50,7 @@ fn request_is_ambiguous_when_it_has_two_framings_or_an_unknown_one() {
 #[test]
 fn later_request_is_judged_by_its_own_head_when_connection_is_kept() {
     let both = "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n";
-    // A body that looks like a request is none.
+    // A body that looks like a request is not one.
     let body = request(both, "");
     let first = request(&format!("Content-Length: {}\r\n", body.len()), &body);
     let all = format!("{first}\r\n{}{}", request("", ""), request(both, ""));

@@ -39,7 +39,7 @@ pub(crate) async fn handle<D: Door>(
         Err(error) => reply::error(&error),
         Ok(_) if app.stopping.is_cancelled() && !auth::is_health(&path) => reply::error(&ApiError::stopping()),
         Ok(owner) => {
-            // For the handlers that need to know whose the request is.
+            // Handlers read the client from the extensions.
             request.extensions_mut().insert(owner);
             match AssertUnwindSafe(routes.oneshot(request)).catch_unwind().await {
                 Ok(Ok(response)) => response,
@@ -55,7 +55,7 @@ pub(crate) async fn handle<D: Door>(
     tracing::debug!(request = ?id, %method, path, status, ?elapsed, "answered");
     response.headers_mut().insert("x-request-id", id);
     if verdict != Verdict::Length {
-        // What follows such a request on its connection is not looked at.
+        // The rest of the connection is not parsed after such a request.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
@@ -68,13 +68,13 @@ fn check_framing(verdict: Verdict) -> Result<(), ApiError> {
     }
 }
 
-/// hyper looks at its buffer's limit between reads only, so a head of up to twice that size gets through.
+/// Checks the size of the head. hyper checks its limit only between reads, so a head of up to twice the size passes.
 fn check_size(headers: &HeaderMap, limits: &HttpLimits) -> Result<(), ApiError> {
     let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if size > limits.header_bytes { Err(ApiError::headers_too_large(limits.header_bytes)) } else { Ok(()) }
 }
 
-/// The client's own id when it is a plain word, else a new one.
+/// The client's own request id if it is a plain word, otherwise a new one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     let plain = |c: &u8| c.is_ascii_alphanumeric() || b"-_.:".contains(c);
     match headers.get("x-request-id") {

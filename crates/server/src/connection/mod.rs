@@ -1,7 +1,7 @@
-//! Connections: how many, how long they may be silent, and how they end.
+//! Connections: their limits, timeouts and shutdown.
 //!
-//! Not `axum::serve`, which installs no timer and waits for open streams as long as their clients like. Half-closing is
-//! not supported on purpose: a client that sends FIN is gone, and its run stops.
+//! `axum::serve` is not used: it installs no timers, and its shutdown waits for open streams without a limit. Half-closed
+//! connections are deliberately not supported: a client that sends FIN has disconnected, and its run stops.
 
 mod accept;
 pub(crate) mod body;
@@ -37,19 +37,19 @@ use framing::{Framed, Verdict};
 use handler::handle;
 use stall::StallGuard;
 
-/// What the last frames get to reach their clients once the drain is over.
-const FLUSH: Duration = Duration::from_secs(2);
+/// Time for the last frames to reach their clients after the drain.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The same when there is no time at all: enough for who reads.
-const LAST_FLUSH: Duration = Duration::from_millis(100);
+/// The same after a second signal.
+const FORCED_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How many may be told at once that the server goes down.
-const MOST_LATE: usize = 256;
+/// Connections that are served at once during the drain, to answer that the server is stopping.
+const MAX_LATE_CONNECTIONS: usize = 256;
 
-/// How long we go on reading from a client that was refused while it was still sending.
-const LINGER: Duration = Duration::from_secs(2);
+/// Time for which the rest of a refused body is read.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Accepts until told to stop, then drains; leaves no connection behind.
+/// Accepts connections until shutdown, then drains. Returns when no connection is left.
 pub(crate) async fn run<D: Door>(listener: TcpListener, app: &Arc<App<D>>, routes: Router, stop: &ServerShutdown) {
     let mut connections = JoinSet::new();
     let limit = app.config.limits.connections;
@@ -58,21 +58,21 @@ pub(crate) async fn run<D: Door>(listener: TcpListener, app: &Arc<App<D>>, route
         () = stop.now.cancelled() => {}
         () = stop.gently.cancelled() => {}
         () = accept(&listener, &mut connections, limit, |socket, from| {
-            connection(socket, from, Arc::clone(app), routes.clone(), Came::InTime)
+            connection(socket, from, Arc::clone(app), routes.clone(), Arrival::Serving)
         }) => {}
     }
     drain(listener, connections, app, routes, stop).await;
 }
 
-/// When a connection was made.
+/// Whether a connection was accepted before or during shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Came {
-    InTime,
-    /// The server was on its way out: there is nothing here but the news of that.
-    Late,
+enum Arrival {
+    Serving,
+    /// During the drain: every request is answered with 503.
+    Draining,
 }
 
-/// Lets open answers end by themselves, then tells them to, then ends them. Whoever comes meanwhile is told to come back.
+/// Lets open answers finish, then asks them to end, then aborts them. New connections get 503 meanwhile.
 async fn drain<D: Door>(
     listener: TcpListener,
     mut connections: JoinSet<()>,
@@ -82,8 +82,8 @@ async fn drain<D: Door>(
 ) {
     app.stopping.cancel();
     let mut late = JoinSet::new();
-    let turn_away = accept(&listener, &mut late, MOST_LATE, |socket, from| {
-        connection(socket, from, Arc::clone(app), routes.clone(), Came::Late)
+    let turn_away = accept(&listener, &mut late, MAX_LATE_CONNECTIONS, |socket, from| {
+        connection(socket, from, Arc::clone(app), routes.clone(), Arrival::Draining)
     });
     tokio::select! {
         () = turn_away => {}
@@ -95,11 +95,11 @@ async fn drain<D: Door>(
     app.expired.cancel();
     tokio::select! {
         () = all_ended(&mut connections) => {}
-        () = sleep(FLUSH) => {}
-        () = async { stop.now.cancelled().await; sleep(LAST_FLUSH).await } => {}
+        () = sleep(FLUSH_TIMEOUT) => {}
+        () = async { stop.now.cancelled().await; sleep(FORCED_FLUSH_TIMEOUT).await } => {}
     }
     connections.shutdown().await;
-    let _in_time = timeout(LAST_FLUSH, all_ended(&mut late)).await;
+    let _ = timeout(FORCED_FLUSH_TIMEOUT, all_ended(&mut late)).await;
     late.shutdown().await;
 }
 
@@ -109,13 +109,13 @@ async fn all_ended(connections: &mut JoinSet<()>) {
     }
 }
 
-async fn connection<D: Door>(socket: TcpStream, from: IpAddr, app: Arc<App<D>>, routes: Router, came: Came) {
+async fn connection<D: Door>(socket: TcpStream, from: IpAddr, app: Arc<App<D>>, routes: Router, arrival: Arrival) {
     let Ok(dialled) = socket.local_addr() else { return };
     let peer = Peer { from, dialled: dialled.ip() };
-    // Every frame is a write of its own and must not wait for the one before.
-    let _best_effort = socket.set_nodelay(true);
+    // Each frame is one write, and must not wait for the acknowledgement of the one before. Best effort.
+    let _ = socket.set_nodelay(true);
     let limits = &app.config.limits;
-    // hyper takes up to twice its buffer before it says that a head is too large.
+    // hyper accepts up to twice its buffer size before it refuses a head as too large.
     let (mut io, verdicts) = Framed::new(StallGuard::new(socket, limits.write_stall), 4 * limits.header_bytes);
     let refused = AtomicBool::new(false);
     let service = service_fn(|request: http::Request<Incoming>| {
@@ -131,7 +131,7 @@ async fn connection<D: Door>(socket: TcpStream, from: IpAddr, app: Arc<App<D>>, 
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
-        .keep_alive(came == Came::InTime)
+        .keep_alive(arrival == Arrival::Serving)
         .header_read_timeout(limits.header_read)
         .max_headers(limits.headers)
         .max_buf_size(limits.header_bytes);
@@ -139,7 +139,7 @@ async fn connection<D: Door>(socket: TcpStream, from: IpAddr, app: Arc<App<D>>, 
         let mut open = pin!(http.serve_connection(TokioIo::new(&mut io), service));
         let ended = tokio::select! {
             ended = open.as_mut() => ended,
-            () = app.stopping.cancelled(), if came == Came::InTime => {
+            () = app.stopping.cancelled(), if arrival == Arrival::Serving => {
                 open.as_mut().graceful_shutdown();
                 open.await
             }
@@ -153,15 +153,15 @@ async fn connection<D: Door>(socket: TcpStream, from: IpAddr, app: Arc<App<D>>, 
     }
 }
 
-/// The refusals that are made by a request's head, or in the middle of its body.
+/// Statuses with which a request is refused before its body was read to the end.
 fn leaves_body_unread(status: StatusCode) -> bool {
     matches!(status.as_u16(), 401 | 429 | 403 | 404 | 405 | 408 | 413 | 415 | 431)
 }
 
-/// Reads on for a while after the last answer. Closing a socket with unread bytes resets it, and a client that was
-/// refused in the middle of its body would see the reset instead of the reason.
+/// Reads the rest of a refused request for a while. Closing a socket with unread bytes resets the connection, and the client would see
+/// the reset instead of the error.
 async fn linger(io: &mut (impl AsyncRead + Unpin)) {
     let mut unread = [0; 8192];
     let read_to_end = async { while io.read(&mut unread).await.is_ok_and(|count| count > 0) {} };
-    let _in_time = timeout(LINGER, read_to_end).await;
+    let _ = timeout(LINGER_TIMEOUT, read_to_end).await;
 }

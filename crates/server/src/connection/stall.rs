@@ -1,7 +1,6 @@
-//! A socket that gives up when its reader takes nothing.
+//! A socket with a time limit for writes that make no progress.
 //!
-//! Backpressure stops an agent whose client stopped reading; without this limit it would stand still for ever, and so
-//! would its slot.
+//! Backpressure stops an agent whose client has stopped reading. Without this limit the agent and its slot would be blocked forever.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +13,7 @@ use tokio::time::{Sleep, sleep};
 pub(crate) struct StallGuard<S> {
     socket: S,
     limit: Duration,
-    /// Runs while a write waits.
+    /// Timer that runs while a write is blocked.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
@@ -23,7 +22,7 @@ impl<S> StallGuard<S> {
         Self { socket, limit, stalled: None }
     }
 
-    /// Passes on what a write came to; any progress starts the clock anew.
+    /// Passes on the result of a write. Progress resets the timer.
     fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;
@@ -81,7 +80,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
-    async fn a_reader_that_takes_nothing_is_given_up() {
+    async fn connection_fails_when_the_client_stops_reading() {
         let (ours, _theirs) = tokio::io::duplex(4);
         let mut guard = StallGuard::new(ours, LIMIT);
         let began = Instant::now();
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_reader_is_not() {
+    async fn connection_survives_a_slow_reader() {
         let (ours, mut theirs) = tokio::io::duplex(4);
         let mut guard = StallGuard::new(ours, LIMIT);
         let read = async {

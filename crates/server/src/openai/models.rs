@@ -1,4 +1,4 @@
-//! What can be asked for.
+//! `GET /v1/models`.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use crate::door::Door;
 #[derive(Serialize)]
 struct ModelList {
     object: &'static str,
-    data: Vec<Model>,
+    data: Vec<ModelObject>,
 }
 
 #[derive(Serialize)]
-struct Model {
+struct ModelObject {
     id: String,
     object: &'static str,
     created: u64,
     owned_by: &'static str,
-    /// The display name of the upstream model, where its provider says.
+    /// Display name of the upstream model, if the provider has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
 }
@@ -36,8 +36,8 @@ pub(crate) async fn list<D: Door>(State(app): State<Arc<App<D>>>) -> HttpRespons
     reply::json(StatusCode::OK, &ModelList { object: "list", data })
 }
 
-/// Finds every name that a chat request could have. The id is everything after `/models/`, percent-decoded: names may
-/// hold `/` and `:`.
+/// Returns one model. Accepts every name that a chat request accepts. The id is everything after `/models/`, percent-decoded: names
+/// may contain `/` and `:`.
 pub(crate) async fn one<D: Door>(
     State(app): State<Arc<App<D>>>,
     id: Result<Path<String>, PathRejection>,
@@ -52,6 +52,6 @@ pub(crate) async fn one<D: Door>(
     }
 }
 
-fn model<D: Door>(app: &App<D>, id: String) -> Model {
-    Model { name: app.door.display_name(&id), id, object: "model", created: app.started, owned_by: "trunkline" }
+fn model<D: Door>(app: &App<D>, id: String) -> ModelObject {
+    ModelObject { name: app.door.display_name(&id), id, object: "model", created: app.started, owned_by: "trunkline" }
 }

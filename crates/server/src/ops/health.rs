@@ -1,4 +1,4 @@
-//! Whether this server lives, and how its providers are.
+//! Liveness of the server, and health of its providers.
 
 use std::sync::Arc;
 
@@ -18,17 +18,16 @@ use crate::door::Door;
 #[derive(Serialize)]
 struct Health {
     status: &'static str,
-    /// Why the status is `degraded`.
+    /// Reason of the status `degraded`.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     version: &'static str,
     models: usize,
-    /// How many turns wait to be started.
+    /// Number of turns that wait for a slot.
     waiting: usize,
 }
 
-/// Liveness: 503 only while the server stops, so that clients go elsewhere. One that cannot keep runs is alive, and
-/// `degraded`.
+/// Liveness: 503 only during shutdown, so that clients use another server. A server that cannot record runs is `degraded`.
 pub(crate) async fn health<D: Door>(State(app): State<Arc<App<D>>>) -> HttpResponse {
     let reason = app.door.storage_trouble().await.map(|reason| app.config.secrets.mask(&reason));
     let (code, status) = match (app.stopping.is_cancelled(), &reason) {
@@ -41,22 +40,22 @@ pub(crate) async fn health<D: Door>(State(app): State<Arc<App<D>>>) -> HttpRespo
 }
 
 #[derive(Deserialize)]
-pub(crate) struct How {
+pub(crate) struct HealthQuery {
     probe: Option<bool>,
 }
 
-/// Looks at the providers; with `?probe=true` asks each of them a tiny question, which costs tokens.
+/// Reports the health of all providers. With `?probe=true` each runs a tiny turn, which costs tokens.
 pub(crate) async fn providers<D: Door>(
     State(app): State<Arc<App<D>>>,
     headers: HeaderMap,
-    how: Result<Query<How>, QueryRejection>,
+    how: Result<Query<HealthQuery>, QueryRejection>,
 ) -> HttpResponse {
     let Ok(Query(how)) = how else {
         return reply::error(&ApiError::invalid("invalid_value", "probe is true or false").about("probe"));
     };
     let depth = if how.probe == Some(true) { Depth::Probe } else { Depth::Look };
     if depth == Depth::Probe
-        && let Err(error) = auth::refuse_unmeant(&headers)
+        && let Err(error) = auth::refuse_unintended(&headers)
     {
         return reply::error(&error);
     }
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stopping_server_is_not_healthy() {
+    async fn health_is_503_during_shutdown() {
         let stop = ServerShutdown::default();
         let app = Arc::new(App {
             chats: Arc::new(crate::pages::Chats::new(None)),

@@ -1,4 +1,4 @@
-//! What is counted, as Prometheus reads it, on a port of its own: that of the API has nothing but the API.
+//! Metrics in Prometheus' text format, on a port of their own: the API's port serves only the API.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -21,11 +21,12 @@ use crate::door::Door;
 /// Scrapes that may be connected at once.
 const MAX_CONNECTIONS: usize = 16;
 
-/// How long a head may take, and how long one may stay connected.
-const HEAD: Duration = Duration::from_secs(5);
-const STAY: Duration = Duration::from_secs(300);
+/// Timeout for reading a request's head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum duration of a connection.
+const MAX_CONNECTION_TIME: Duration = Duration::from_secs(300);
 
-const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+const CONTENT_TYPE_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Answers every scrape. Runs until it is dropped, and its connections with it.
 pub async fn serve_metrics<D: Door + Clone>(listener: TcpListener, door: D) {
@@ -39,9 +40,9 @@ async fn watched<D: Door>(socket: TcpStream, door: D) {
         async move { Ok::<_, Infallible>(response) }
     });
     let mut server = http1::Builder::new();
-    let connection = server.timer(TokioTimer::new()).header_read_timeout(HEAD);
-    // Whoever hangs up, or stays too long, has what they came for.
-    let _over = timeout(STAY, connection.serve_connection(TokioIo::new(socket), answer)).await;
+    let connection = server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    // A scraper that disconnects or stays too long has its answer.
+    let _ = timeout(MAX_CONNECTION_TIME, connection.serve_connection(TokioIo::new(socket), answer)).await;
 }
 
 fn respond<D: Door>(request: &Request<Incoming>, door: &D) -> Response<Body> {
@@ -52,14 +53,14 @@ fn respond<D: Door>(request: &Request<Incoming>, door: &D) -> Response<Body> {
     };
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
-    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(TYPE));
+    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(CONTENT_TYPE_TEXT));
     response
 }
 
-/// One figure of a line of a provider.
+/// Reads one figure of a provider's warm processes.
 type Of = fn(&Figures) -> Option<f64>;
 
-/// What is told of lines: its name, whether it only grows, what it is.
+/// Metrics of warm processes: name, whether it is a counter, description.
 const WARM: [(&str, bool, &str, Of); 11] = [
     ("hits_total", true, "Turns that found a process ready.", |of| Some(of.hits as f64)),
     ("resumed_total", true, "Turns that went on in the process of their session.", |of| Some(of.resumed as f64)),
@@ -79,7 +80,7 @@ fn seconds(millis: Option<u64>) -> Option<f64> {
 }
 
 fn text(metrics: &Metrics) -> String {
-    let mut page = Page::default();
+    let mut page = MetricsText::default();
     page.about("info", false, "The version that runs.");
     page.sample("info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     page.about("runs", false, "Runs that are not over, those that wait among them.");
@@ -116,19 +117,19 @@ fn text(metrics: &Metrics) -> String {
 }
 
 #[derive(Default)]
-struct Page(String);
+struct MetricsText(String);
 
-impl Page {
+impl MetricsText {
     fn about(&mut self, name: &str, grows: bool, what: &str) {
         let kind = if grows { "counter" } else { "gauge" };
-        let _a_string_takes_it =
-            write!(self.0, "# HELP trunkline_{name} {what}\n# TYPE trunkline_{name} {kind}\n").is_ok();
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, "# HELP trunkline_{name} {what}\n# TYPE trunkline_{name} {kind}\n").is_ok();
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         let labels: Vec<String> = labels.iter().map(|(label, text)| format!("{label}=\"{}\"", escaped(text))).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        let _a_string_takes_it = writeln!(self.0, "trunkline_{name}{labels} {value}").is_ok();
+        let _ = writeln!(self.0, "trunkline_{name}{labels} {value}").is_ok();
     }
 }
 
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_prometheus_reads_it() {
+    fn metrics_are_in_the_text_format_of_prometheus() {
         let took = Duration::from_millis(1500);
         let turns = vec![Turns { provider: "a\"b\\c".into(), outcome: "ok", count: 2, took }];
         let figures = Figures { hits: 3, mean_boot_ms: Some(250), resident_mib: 1, ..Figures::default() };

@@ -1,4 +1,4 @@
-//! `GET /v1/route?model=…`: the order in which a turn would be tried now, and why.
+//! `GET /v1/route?model=…`: the order in query a turn would be tried now, and why.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use crate::app::App;
 use crate::door::Door;
 
 #[derive(Deserialize)]
-pub(crate) struct Which {
+pub(crate) struct RouteQuery {
     model: Option<String>,
 }
 
 pub(crate) async fn explain<D: Door>(
     State(app): State<Arc<App<D>>>,
-    which: Result<Query<Which>, QueryRejection>,
+    query: Result<Query<RouteQuery>, QueryRejection>,
 ) -> HttpResponse {
-    let Some(model) = which.ok().and_then(|Query(which)| which.model).filter(|model| !model.is_empty()) else {
+    let Some(model) = query.ok().and_then(|Query(query)| query.model).filter(|model| !model.is_empty()) else {
         let message = "which model? ask for /v1/route?model=…";
         return reply::error(&ApiError::invalid("missing_required_parameter", message).about("model"));
     };

@@ -1,4 +1,4 @@
-//! The page's endpoints: `POST /chat`, `GET /chat`, `POST /stop`, `POST /clear`.
+//! Endpoints of the page: `POST /chat`, `GET /chat`, `POST /stop`, `POST /clear`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use trunkline_wire::stream::Stream;
 
 use super::cookie::Visitor;
 use super::talk::{Answering, Chat};
-use crate::answer::Feed;
+use crate::answer::AnswerFeed;
 use crate::answer::reply;
 use crate::answer::reply::HttpResponse;
-use crate::answer::streaming::{Frames, Told, streamed};
+use crate::answer::streaming::{ErrorReport, Frames, streamed};
 use crate::app::App;
 use crate::connection::body;
 use crate::door::Door;
 
-/// The model that is asked when nobody says which.
+/// Model of a message that names none.
 const DEFAULT_MODEL: &str = "agent";
 
 #[derive(Deserialize)]
-struct Said {
+struct ChatMessage {
     message: String,
     model: Option<String>,
 }
@@ -48,7 +48,7 @@ pub(crate) async fn say<D: Door>(State(app): State<Arc<App<D>>>, request: Reques
     let (head, body) = request.into_parts();
     let visitor = Visitor::of(&head.headers);
     let mut response = match begin(&app, visitor, &head, body).await {
-        Ok((feed, telling)) => streamed(feed, telling, app.terms()).await,
+        Ok((feed, frames)) => streamed(feed, frames, app.terms()).await,
         Err(error) => reply::error(&error),
     };
     if response.status().is_success() {
@@ -57,7 +57,7 @@ pub(crate) async fn say<D: Door>(State(app): State<Arc<App<D>>>, request: Reques
     response
 }
 
-/// The conversation so far.
+/// Returns the conversation so far.
 pub(crate) async fn show<D: Door>(State(app): State<Arc<App<D>>>, request: Request) -> HttpResponse {
     let visitor = Visitor::of(request.headers());
     let chat = chat_of(&app, visitor, request.headers()).await;
@@ -75,10 +75,10 @@ pub(crate) async fn clear<D: Door>(State(app): State<Arc<App<D>>>, request: Requ
     command(&app, request, |chat| chat.clear(&app.chats)).await
 }
 
-/// Does something to the conversation of a request that says nothing else.
+/// Applies `then` to the conversation of a request without content.
 async fn command<D: Door>(app: &App<D>, request: Request, then: impl FnOnce(&Arc<Chat>)) -> HttpResponse {
     let (head, body) = request.into_parts();
-    // Nothing needs no type; whoever sends a body says that it is JSON, which other sites cannot.
+    // An empty body needs no type. A body must be declared as JSON, which pages of other sites cannot do.
     if has_body(&head.headers)
         && let Err(error) = body::read_json(&head.headers, body, &app.config.limits).await
     {
@@ -89,7 +89,7 @@ async fn command<D: Door>(app: &App<D>, request: Request, then: impl FnOnce(&Arc
     reply::json(StatusCode::OK, &OK)
 }
 
-/// A type alone is no body: `curl -d ''` sends one.
+/// Whether a request has a body. A content type alone does not count: `curl -d ''` sends one.
 fn has_body(headers: &HeaderMap) -> bool {
     let empty = headers.get(CONTENT_LENGTH).is_none_or(|length| length == "0");
     headers.contains_key(TRANSFER_ENCODING) || !empty
@@ -100,7 +100,7 @@ async fn begin<D: Door>(
     visitor: Visitor,
     head: &Parts,
     body: axum::body::Body,
-) -> Result<(Feed<D::Run>, Telling), ApiError> {
+) -> Result<(AnswerFeed<D::Run>, ChatFrames), ApiError> {
     if app.stopping.is_cancelled() {
         return Err(ApiError::stopping());
     }
@@ -115,11 +115,11 @@ async fn begin<D: Door>(
     turn.owner = head.extensions.get().cloned().unwrap_or_default();
     turn.surface = Surface::Page;
     let words = Words::new(model, Arc::clone(&app.config.secrets));
-    Ok((Feed::new(Arc::clone(&app.door), turn), Telling { words, answering, began: false }))
+    Ok((AnswerFeed::new(Arc::clone(&app.door), turn), ChatFrames { words, answering, began: false }))
 }
 
-fn parse(body: &[u8]) -> Result<Said, ApiError> {
-    let Object(said): Object<Said> = serde_json::from_slice(body).map_err(|error| {
+fn parse(body: &[u8]) -> Result<ChatMessage, ApiError> {
+    let Object(said): Object<ChatMessage> = serde_json::from_slice(body).map_err(|error| {
         let code = if error.is_data() { "invalid_value" } else { "invalid_json" };
         ApiError::invalid(code, format!("the body is not {{\"message\": \"…\"}}: {error}"))
     })?;
@@ -144,20 +144,20 @@ fn chat_of<D>(app: &App<D>, visitor: Visitor, headers: &HeaderMap) -> impl Futur
     async move { app.chats.open(&id).await }
 }
 
-/// The page is told what happens, and the conversation hears of it.
-struct Telling {
+/// Writes the page's frames, and records the answer in the conversation.
+struct ChatFrames {
     words: Words,
     answering: Answering,
-    /// Something came of the turn: it was heard, by a model at least.
+    /// Whether the turn has begun.
     began: bool,
 }
 
-/// What a refusal says of the conversation: one that blames the request may mean the session.
+/// Category of a refusal for the conversation: an error of the request may concern its session.
 const fn blamed(error: &ApiError) -> Category {
     if error.status == 400 { Category::Validation } else { Category::Cancelled }
 }
 
-impl Frames for Telling {
+impl Frames for ChatFrames {
     fn trace(&mut self) -> &mut Trace {
         &mut self.words.trace
     }
@@ -177,18 +177,18 @@ impl Frames for Telling {
         Stream::Ended
     }
 
-    /// Whatever comes from a run is a sign that there is one.
+    /// Any event of a run starts the stream.
     fn opens(&self, _event: &Event) -> bool {
         true
     }
 
-    /// What is wrong with the question, or with the moment, is a status; what a CLI said is part of the conversation.
-    fn refuse(&mut self, error: &ApiError) -> Told {
+    /// An error of the request or of the server is a status; an error of the CLI is part of the conversation.
+    fn refuse(&mut self, error: &ApiError) -> ErrorReport {
         if error.is_of_a_cli() {
-            return Told::InFrames;
+            return ErrorReport::Frames;
         }
         self.answering.withdraw(blamed(error));
-        Told::AsStatus
+        ErrorReport::Status
     }
 
     async fn stopped(&self) {
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_type_alone_is_no_body() {
+    fn content_type_without_content_is_no_body() {
         for (name, value, expected) in [
             ("content-type", "text/plain", false),
             ("content-length", "0", false),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agent_is_asked_unless_there_is_none() {
+    fn default_model_is_the_agent_if_there_is_one() {
         for (names, expected) in
             [(vec!["codex", "agent"], Some("agent")), (vec!["codex", "claude"], Some("codex")), (vec![], None)]
         {

@@ -1,7 +1,7 @@
-//! Every conversation: the few that are used of late in memory, all of them on disk, one file each.
+//! All conversations: the recently used ones in memory, all of them on disk, one file each.
 //!
-//! Files are read and written where no connection waits for them. Changes are noted, and written by [`Chats::keep`],
-//! which runs as long as the server does; what changes often is written once.
+//! File access does not block connections. Changes are queued and written by [`Chats::keep`], which runs as long as the server;
+//! frequent changes of one conversation are written once.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -15,33 +15,33 @@ use tokio_util::sync::CancellationToken;
 
 use super::cookie::ChatId;
 use super::disk;
-use super::talk::{Chat, Kept};
+use super::talk::{Chat, SavedChat};
 
-/// How much of an answer may be lost when the gateway is killed.
-const MOMENT: Duration = Duration::from_secs(1);
+/// Delay before a growing answer is saved: the most that is lost when the gateway is killed.
+const SAVE_DELAY: Duration = Duration::from_secs(1);
 
-/// How many conversations are held in memory while nobody uses them.
-const MAX_IDLE: usize = 64;
+/// Idle conversations that are kept in memory.
+const MAX_IDLE_CHATS: usize = 64;
 
-/// How many are kept on disk; the oldest go.
+/// Conversations that are kept on disk; the oldest are removed.
 const MAX_FILES: usize = 1000;
 
-/// How many files may be written before they are counted again.
+/// Number of writes after which the files are counted again.
 const COUNT_EVERY: usize = 256;
 
 pub(crate) struct Chats {
-    /// None: they end with the server.
+    /// `None` if conversations end with the server.
     folder: Option<PathBuf>,
-    open: Mutex<Open>,
+    open: Mutex<OpenChat>,
     changed: Mutex<HashSet<ChatId>>,
     wake: Notify,
     later: Notify,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenChat {
     chats: HashMap<ChatId, (Arc<Chat>, u64)>,
-    /// Counts up with every use.
+    /// Sequence number of the last use.
     clock: u64,
 }
 
@@ -50,17 +50,17 @@ impl Chats {
         Self { folder, open: Mutex::default(), changed: Mutex::default(), wake: Notify::new(), later: Notify::new() }
     }
 
-    /// The conversation of that name: as it is, as it was left, or a new one.
+    /// The conversation with this id: from memory, from disk, or a new one.
     pub(crate) async fn open(&self, id: &ChatId) -> Arc<Chat> {
         if let Some(chat) = lock(&self.open).get(id) {
             return chat;
         }
         let kept = self.load(id).await;
-        // Somebody may have been faster: theirs is the one.
+        // A concurrent request may have loaded it first; its value is used.
         lock(&self.open).insert(id, kept)
     }
 
-    /// Notes that a conversation is to be saved.
+    /// Queues a conversation to be saved.
     pub(crate) fn changed(&self, chat: &Chat) {
         if self.folder.is_none() {
             chat.saved(chat.unsaved().0);
@@ -70,14 +70,14 @@ impl Chats {
         self.wake.notify_one();
     }
 
-    /// Notes that a conversation goes on: it is saved with the next one, or in a moment.
+    /// Queues a conversation whose answer is growing: it is saved with the next one, or after [`SAVE_DELAY`].
     pub(crate) fn grows(&self, chat: &Chat) {
         if self.folder.is_some() && lock(&self.changed).insert(chat.id.clone()) {
             self.later.notify_one();
         }
     }
 
-    /// Saves what changes, until `ended` and once more.
+    /// Saves queued conversations until `ended`, and once more after it.
     pub(crate) async fn keep(&self, ended: &CancellationToken) {
         let Some(folder) = &self.folder else { return };
         let mut written = COUNT_EVERY;
@@ -101,13 +101,13 @@ impl Chats {
         }
     }
 
-    /// Returns a moment after something has grown.
+    /// Returns [`SAVE_DELAY`] after an answer has grown.
     async fn moment(&self) {
         self.later.notified().await;
-        tokio::time::sleep(MOMENT).await;
+        tokio::time::sleep(SAVE_DELAY).await;
     }
 
-    /// Writes everything that has changed; how many that was.
+    /// Writes all queued conversations, and returns their number.
     async fn save(&self) -> usize {
         let changed = std::mem::take(&mut *lock(&self.changed));
         let Some(folder) = &self.folder else { return 0 };
@@ -119,26 +119,26 @@ impl Chats {
             let written =
                 spawn_blocking(move || if kept.is_empty() { disk::remove(&path) } else { disk::write(&path, &kept) });
             report(written.await.map_err(io::Error::other).flatten());
-            // Also when it failed: it stays in memory as long as others do.
+            // Also after an error: the conversation stays in memory like others.
             chat.saved(changes);
         }
         count
     }
 
-    async fn load(&self, id: &ChatId) -> Kept {
-        let Some(folder) = &self.folder else { return Kept::default() };
+    async fn load(&self, id: &ChatId) -> SavedChat {
+        let Some(folder) = &self.folder else { return SavedChat::default() };
         let path = disk::path(folder, id);
         match spawn_blocking(move || disk::read(&path)).await.map_err(io::Error::other).flatten() {
             Ok(kept) => kept.unwrap_or_default().settled(),
             Err(error) => {
-                tracing::warn!(chat = id.as_str(), %error, "a conversation cannot be read and begins anew");
-                Kept::default()
+                tracing::warn!(chat = id.as_str(), %error, "a conversation cannot be read; starting a new one");
+                SavedChat::default()
             }
         }
     }
 }
 
-impl Open {
+impl OpenChat {
     fn get(&mut self, id: &ChatId) -> Option<Arc<Chat>> {
         self.clock += 1;
         let (chat, used) = self.chats.get_mut(id)?;
@@ -146,19 +146,19 @@ impl Open {
         Some(Arc::clone(chat))
     }
 
-    fn insert(&mut self, id: &ChatId, kept: Kept) -> Arc<Chat> {
+    fn insert(&mut self, id: &ChatId, kept: SavedChat) -> Arc<Chat> {
         if let Some(chat) = self.get(id) {
             return chat;
         }
         let chat = Arc::new(Chat::new(id.clone(), kept));
         self.chats.insert(id.clone(), (Arc::clone(&chat), self.clock));
-        if self.chats.len() > MAX_IDLE {
+        if self.chats.len() > MAX_IDLE_CHATS {
             self.forget_one();
         }
         chat
     }
 
-    /// Drops the one that was used longest ago, of those that nobody has in hand.
+    /// Evicts the least recently used conversation that is not in use.
     fn forget_one(&mut self) {
         let idle = self.chats.iter().filter(|(_, (chat, _))| Arc::strong_count(chat) == 1 && chat.is_idle());
         if let Some(oldest) = idle.min_by_key(|(_, (_, used))| *used).map(|(id, _)| id.clone()) {

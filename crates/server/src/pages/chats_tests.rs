@@ -7,7 +7,7 @@ use trunkline_wire::page::Word;
 use super::super::cookie::Visitor;
 use crate::config::ServerConfig;
 
-fn somebody() -> ChatId {
+fn new_visitor() -> ChatId {
     Visitor::of_browser(&HeaderMap::new()).chat(&ServerConfig::default(), &HeaderMap::new())
 }
 
@@ -15,7 +15,7 @@ fn chats(folder: Option<&std::path::Path>) -> Arc<Chats> {
     Arc::new(Chats::new(folder.map(|folder| folder.join("chats"))))
 }
 
-/// Asks, is interrupted, and saves.
+/// Sends a message, drops the answer, and saves.
 async fn talk(chats: &Arc<Chats>, id: &ChatId, text: &str) {
     drop(chats.open(id).await.ask(chats, "m", text).unwrap());
     chats.save().await;
@@ -26,9 +26,9 @@ async fn shown(chats: &Chats, id: &ChatId) -> String {
 }
 
 #[tokio::test]
-async fn a_conversation_outlives_its_server() {
+async fn conversation_survives_a_restart() {
     let home = tempfile::tempdir().unwrap();
-    let (first, id) = (chats(Some(home.path())), somebody());
+    let (first, id) = (chats(Some(home.path())), new_visitor());
     talk(&first, &id, "hello").await;
     let path = disk::path(&home.path().join("chats"), &id);
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -36,15 +36,15 @@ async fn a_conversation_outlives_its_server() {
     let kept = shown(&chats(Some(home.path())), &id).await;
     assert!(kept.ends_with(expected), "{kept}");
     assert_eq!(kept, shown(&first, &id).await, "and is the same one");
-    assert_eq!(shown(&chats(Some(home.path())), &somebody()).await, r#"{"items":[],"running":false}"#);
+    assert_eq!(shown(&chats(Some(home.path())), &new_visitor()).await, r#"{"items":[],"running":false}"#);
     first.open(&id).await.clear(&first);
     first.save().await;
     assert!(!path.exists());
 }
 
 #[tokio::test]
-async fn a_cleared_conversation_is_another_one() {
-    let (chats, somebody) = (chats(None), somebody());
+async fn cleared_conversation_gets_a_new_id() {
+    let (chats, somebody) = (chats(None), new_visitor());
     let mut ids = std::collections::HashSet::new();
     for _ in 0..2 {
         for _ in 0..2 {
@@ -58,9 +58,9 @@ async fn a_cleared_conversation_is_another_one() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_killed_leaves_an_interrupted_answer() {
+async fn answer_is_interrupted_when_the_server_was_killed() {
     let home = tempfile::tempdir().unwrap();
-    let (killed, id) = (chats(Some(home.path())), somebody());
+    let (killed, id) = (chats(Some(home.path())), new_visitor());
     let (_turn, answering) = killed.open(&id).await.ask(&killed, "m", "hello").unwrap();
     killed.save().await;
     assert!(shown(&killed, &id).await.ends_with("\"running\":true}"));
@@ -70,9 +70,9 @@ async fn a_server_that_was_killed_leaves_an_interrupted_answer() {
 }
 
 #[tokio::test]
-async fn what_was_shown_is_saved_before_its_answer_ends() {
+async fn growing_answer_is_saved_before_its_end() {
     let home = tempfile::tempdir().unwrap();
-    let (chats, id, never) = (chats(Some(home.path())), somebody(), CancellationToken::new());
+    let (chats, id, never) = (chats(Some(home.path())), new_visitor(), CancellationToken::new());
     let (_turn, answering) = chats.open(&id).await.ask(&chats, "m", "hello").unwrap();
     chats.wake.notified().await;
     chats.save().await;
@@ -88,14 +88,14 @@ async fn what_was_shown_is_saved_before_its_answer_ends() {
     };
     tokio::select! {
         () = chats.keep(&never) => unreachable!("it was not told to end"),
-        saved = tokio::time::timeout(Duration::from_secs(20), saved) => saved.expect("it is saved in a moment"),
+        saved = tokio::time::timeout(Duration::from_secs(20), saved) => saved.expect("saved within the delay"),
     }
 }
 
 #[tokio::test]
-async fn a_bad_file_is_a_fresh_conversation() {
+async fn unreadable_file_starts_a_new_conversation() {
     let home = tempfile::tempdir().unwrap();
-    let id = somebody();
+    let id = new_visitor();
     let path = disk::path(&home.path().join("chats"), &id);
     std::fs::create_dir(path.parent().unwrap()).unwrap();
     for bad in ["", "{", "[]", r#"{"items": 7}"#] {
@@ -105,29 +105,29 @@ async fn a_bad_file_is_a_fresh_conversation() {
 }
 
 #[tokio::test]
-async fn memory_is_bounded_and_nothing_is_lost_by_it() {
+async fn idle_conversations_are_evicted_without_loss() {
     let home = tempfile::tempdir().unwrap();
     for (folder, kept) in [(Some(home.path()), true), (None, false)] {
         let chats = chats(folder);
-        let (oldest, busy) = (somebody(), somebody());
+        let (oldest, busy) = (new_visitor(), new_visitor());
         let (_turn, _answering) = chats.open(&busy).await.ask(&chats, "m", "busy").unwrap();
         talk(&chats, &oldest, "oldest").await;
-        for _ in 0..2 * MAX_IDLE {
-            talk(&chats, &somebody(), "another").await;
+        for _ in 0..2 * MAX_IDLE_CHATS {
+            talk(&chats, &new_visitor(), "another").await;
         }
-        assert_eq!(lock(&chats.open).chats.len(), MAX_IDLE);
+        assert_eq!(lock(&chats.open).chats.len(), MAX_IDLE_CHATS);
         assert!(shown(&chats, &busy).await.ends_with("\"running\":true}"), "one that is used stays");
         assert_eq!(shown(&chats, &oldest).await.contains("oldest"), kept);
     }
 }
 
 #[tokio::test]
-async fn files_are_bounded_too() {
+async fn oldest_files_are_removed_beyond_the_limit() {
     let home = tempfile::tempdir().unwrap();
     let chats = chats(Some(home.path()));
     let folder = home.path().join("chats");
     for number in 0..10 {
-        let id = somebody();
+        let id = new_visitor();
         talk(&chats, &id, &format!("number {number}")).await;
         let file = std::fs::File::open(disk::path(&folder, &id)).unwrap();
         file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(number)).unwrap();
@@ -142,9 +142,9 @@ async fn files_are_bounded_too() {
 }
 
 #[tokio::test]
-async fn only_so_much_is_said_in_one() {
+async fn message_is_refused_when_the_conversation_is_too_long() {
     let chats = chats(None);
-    let chat = chats.open(&somebody()).await;
+    let chat = chats.open(&new_visitor()).await;
     let long = "x".repeat(1024 * 1024);
     for _ in 0..2 {
         drop(Arc::clone(&chat).ask(&chats, "m", &long).unwrap());

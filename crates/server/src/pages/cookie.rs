@@ -1,5 +1,5 @@
-//! Which conversation a request is about: a browser's own, told by a cookie, or the one that all clients without cookies
-//! share; and its key's own, if keys are needed.
+//! The conversation of a request: identified by a cookie for browsers, shared by all clients without cookies, and separate for each
+//! key if keys are required.
 
 use http::HeaderMap;
 use http::header::{COOKIE, HeaderValue, ORIGIN, SET_COOKIE, USER_AGENT};
@@ -8,26 +8,26 @@ use uuid::Uuid;
 use crate::auth;
 use crate::config::ServerConfig;
 
-const NAME: &str = "trunkline_chat";
+const COOKIE_NAME: &str = "trunkline_chat";
 
-const A_YEAR: u32 = 365 * 24 * 60 * 60;
+const COOKIE_MAX_AGE_SECONDS: u32 = 365 * 24 * 60 * 60;
 
-/// The conversation of all clients that keep no cookies. No cookie can name it: it is no UUID.
+/// Id of the conversation of all clients without cookies. No cookie can name it, because it is not a UUID.
 const SHARED: &str = "shared";
 
-/// Where a request comes from, as far as we know it.
+/// Origin of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Visitor {
-    /// A browser that has our cookie.
+    /// A browser with our cookie.
     Known(Uuid),
-    /// A browser that has none, and gets one.
+    /// A browser without our cookie, which gets one.
     New(Uuid),
-    /// A program that keeps no cookies.
+    /// A program without cookies.
     Shared,
 }
 
 impl Visitor {
-    /// The browser of the cookie, a new browser, or a program that keeps no cookies.
+    /// Identifies the visitor of a request.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         match Self::of_browser(headers) {
             Self::New(_) if !is_browser(headers) => Self::Shared,
@@ -35,20 +35,21 @@ impl Visitor {
         }
     }
 
-    /// The same for a request that only a browser has a use for: the page. Its script comes back with the cookie.
+    /// Identifies the visitor of the page itself, which only a browser loads. The page's script returns with the cookie.
     pub(crate) fn of_browser(headers: &HeaderMap) -> Self {
         from_cookies(headers).map_or_else(|| Self::New(Uuid::new_v4()), Self::Known)
     }
 
-    /// The cookie that makes a new one known. Scripts cannot read it, and no other site can have it sent.
+    /// Adds the cookie of a new browser. Scripts cannot read it, and requests from other sites do not carry it.
     pub(crate) fn introduce(self, headers: &mut HeaderMap) {
         if let Self::New(id) = self {
-            let cookie = format!("{NAME}={id}; Path=/; Max-Age={A_YEAR}; HttpOnly; SameSite=Strict");
+            let cookie =
+                format!("{COOKIE_NAME}={id}; Path=/; Max-Age={COOKIE_MAX_AGE_SECONDS}; HttpOnly; SameSite=Strict");
             headers.append(SET_COOKIE, HeaderValue::from_str(&cookie).expect("hexadecimal is a header value"));
         }
     }
 
-    /// The name of this visitor's conversation, fit to be a file's. Whoever comes with another key has another one.
+    /// Id of the visitor's conversation, usable as a file name. Each key has its own conversation.
     pub(crate) fn chat(self, config: &ServerConfig, headers: &HeaderMap) -> ChatId {
         let key = (!config.keys.is_empty()).then(|| auth::given_key(headers)).flatten();
         let (name, bytes) = match &self {
@@ -65,8 +66,8 @@ impl Visitor {
     }
 }
 
-/// Whether a request without our cookie comes from a browser all the same: one that has cookies, says where its page is
-/// from, or calls itself one. Such a browser must never join the conversation that others share.
+/// Whether a request without our cookie comes from a browser: it has other cookies, sends an origin, or has a browser's user agent. A
+/// browser must never join the shared conversation.
 fn is_browser(headers: &HeaderMap) -> bool {
     let tells = |name: &http::HeaderName| {
         name == COOKIE
@@ -78,7 +79,7 @@ fn is_browser(headers: &HeaderMap) -> bool {
     headers.keys().any(tells) || agent.is_some_and(|agent| agent.starts_with(b"Mozilla/"))
 }
 
-/// Letters, digits and hyphens.
+/// Id of a conversation: letters, digits and hyphens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ChatId(String);
 
@@ -91,11 +92,11 @@ impl ChatId {
 fn from_cookies(headers: &HeaderMap) -> Option<Uuid> {
     let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.filter(|(name, _)| *name == NAME).find_map(|(_, value)| uuid_v4(value))
+    pairs.filter(|(name, _)| *name == COOKIE_NAME).find_map(|(_, value)| uuid_v4(value))
 }
 
 fn uuid_v4(text: &str) -> Option<Uuid> {
-    // Only the one form that we write: others are as valid, but nobody has them from us.
+    // Only the notation that we write ourselves is accepted.
     let id = Uuid::try_parse(text).ok()?;
     (id.get_version_num() == 4 && id.to_string() == text).then_some(id)
 }
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_we_gave_is_recognised() {
+    fn only_our_own_cookies_are_accepted() {
         for (cookie, known) in [
             (format!("trunkline_chat={ID}"), true),
             (format!("a=b; trunkline_chat={ID};c=d"), true),
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_visitor_is_somebody_else_each_time() {
+    fn each_new_browser_gets_its_own_cookie() {
         let none = HeaderMap::new();
         assert_ne!(Visitor::of_browser(&none), Visitor::of_browser(&none));
         let mut answer = HeaderMap::new();
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_program_shares_when_there_is_no_cookie() {
+    fn only_programs_share_the_conversation_without_a_cookie() {
         for (name, value, shares) in [
             ("user-agent", "curl/8.5.0", true),
             ("accept", "*/*", true),
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_is_its_keys_own() {
+    fn each_key_has_its_own_conversation() {
         let chat = |config: &ServerConfig, key: &str| {
             let headers = headers(&[("cookie", &format!("trunkline_chat={ID}")), ("authorization", key)]);
             Visitor::of(&headers).chat(config, &headers).0

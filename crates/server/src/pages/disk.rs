@@ -1,4 +1,4 @@
-//! Conversations as files that only their owner can read. Everything here blocks.
+//! Conversations as files that only the user of the gateway can read. All functions block.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::cookie::ChatId;
-use super::talk::Kept;
+use super::talk::SavedChat;
 
-/// No conversation is this long: what is read is not to fill the memory.
-const MAX_FILE: u64 = 32 * 1024 * 1024;
+/// Maximum size of a file that is read.
+const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
 
 pub(crate) fn path(folder: &Path, id: &ChatId) -> PathBuf {
     folder.join(format!("{}.json", id.as_str()))
 }
 
-/// None when there is no such file.
-pub(crate) fn read(path: &Path) -> io::Result<Option<Kept>> {
+/// Reads a conversation; `None` if there is no such file.
+pub(crate) fn read(path: &Path) -> io::Result<Option<SavedChat>> {
     let file = match fs::File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
     let mut bytes = Vec::new();
-    file.take(MAX_FILE).read_to_end(&mut bytes)?;
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
     Ok(Some(serde_json::from_slice(&bytes)?))
 }
 
-/// Whole or not at all.
-pub(crate) fn write(path: &Path, kept: &Kept) -> io::Result<()> {
+/// Writes a file atomically.
+pub(crate) fn write(path: &Path, kept: &SavedChat) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
@@ -46,7 +46,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the conversations that nobody said anything in for so long; how many.
+/// Removes conversations without a message for `age`, and returns their number.
 pub fn forget(folder: &Path, age: Duration) -> io::Result<usize> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -64,7 +64,7 @@ pub fn forget(folder: &Path, age: Duration) -> io::Result<usize> {
     Ok(forgotten)
 }
 
-/// Removes the oldest files beyond `limit`, and what a gateway that was killed left half-written.
+/// Removes the oldest files beyond `limit`, and partial files that a killed gateway left.
 pub(crate) fn bound(folder: &Path, limit: usize) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

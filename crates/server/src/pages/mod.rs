@@ -1,6 +1,6 @@
-//! The chat page: one file without anything from elsewhere, and the endpoints it talks to.
+//! The chat page: one HTML file without external resources, and its endpoints.
 //!
-//! The page may run its own script and style, which the policy knows by their digests, and may call nobody but us.
+//! The content security policy allows only the page's own script and style, by their digests, and connections to this server.
 
 mod chat;
 mod chats;
@@ -31,7 +31,7 @@ use crate::answer::reply::HttpResponse;
 
 const HTML: &str = include_str!("index.html");
 
-/// What goes with the page, made once.
+/// Headers of the page, computed once.
 static HEADERS: LazyLock<[(HeaderName, HeaderValue); 6]> = LazyLock::new(|| {
     let policy = format!(
         "default-src 'none'; script-src {}; style-src {}; img-src data:; connect-src 'self'; frame-ancestors 'none'; \
@@ -58,7 +58,7 @@ pub(crate) async fn page(request: Request) -> HttpResponse {
     let mut response = Response::new(if known { Body::empty() } else { Body::from(HTML) });
     *response.status_mut() = if known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
     response.headers_mut().extend(HEADERS.iter().cloned());
-    // Before the page asks for anything, so that its first questions are of one visitor.
+    // Set with the page itself, so that its first requests belong to one visitor.
     Visitor::of_browser(request.headers()).introduce(response.headers_mut());
     response
 }
@@ -68,7 +68,7 @@ fn names(given: &HeaderValue, etag: &HeaderValue) -> bool {
     given.split(',').map(str::trim).any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == etag)
 }
 
-/// The digests of every inline element of that kind, as a policy names them.
+/// Digests of all inline elements of that kind, in the notation of the policy.
 fn sources(html: &str, element: &str) -> String {
     let (start, end) = (format!("<{element}>"), format!("</{element}>"));
     let texts = html.split(&start).skip(1).filter_map(|rest| rest.split_once(&end)).map(|(text, _)| text);
@@ -82,14 +82,14 @@ mod tests {
 
     #[test]
     fn digests_are_those_that_browsers_compute() {
-        // The example of the specification.
+        // The example in the specification.
         let html = "<script>alert('Hello, world.');</script><style></style>";
         assert_eq!(sources(html, "script"), "'sha256-qznLcsROx4GACP2dm0UCKCzCG+HiZ1guq6ZZDob/Tng='");
         assert_eq!(sources(html, "style"), "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='");
     }
 
     #[test]
-    fn the_page_is_small_and_asks_nobody_else() {
+    fn page_is_small_and_has_no_external_resources() {
         assert!(HTML.len() < 60_000, "{} bytes", HTML.len());
         for trap in ["src=", "@import", "url(", "innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval("] {
             assert!(!HTML.contains(trap), "{trap}");
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_page_is_recognised() {
+    fn cached_page_is_recognised_by_its_etag() {
         let etag = HeaderValue::from_static("\"a\"");
         for (given, known) in [("\"a\"", true), ("\"b\", W/\"a\"", true), ("*", true), ("\"b\"", false), ("a", false)] {
             assert_eq!(names(&HeaderValue::from_static(given), &etag), known, "{given}");

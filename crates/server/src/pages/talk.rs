@@ -1,4 +1,4 @@
-//! One conversation: what was said, what is shown of it, and the answer that is on its way. One at a time.
+//! One conversation: its messages, its transcript, and at most one answer in progress.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,29 +14,29 @@ use uuid::Uuid;
 
 use super::chats::Chats;
 use super::cookie::ChatId;
-use super::transcript::{Item, Transcript};
+use super::transcript::{ChatTranscript, Item};
 
-/// How much may be said in one conversation, in bytes: all of it may have to be told to a model again.
-const MAX_SAID: usize = 2 * 1024 * 1024;
+/// Maximum length of a conversation in bytes: all of it may have to be sent to a model again.
+const MAX_CONVERSATION_BYTES: usize = 2 * 1024 * 1024;
 
-/// What outlives the gateway.
+/// The part of a conversation that is saved.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub(crate) struct Kept {
-    /// Tells this conversation from the one before it; given with the first question.
+pub(crate) struct SavedChat {
+    /// Id of the conversation, assigned with its first message. A cleared conversation gets a new one.
     #[serde(default)]
     id: Option<String>,
     conversation: Conversation,
-    items: Transcript,
-    /// How much was said, in bytes.
+    items: ChatTranscript,
+    /// Total length of the messages, in bytes.
     said: usize,
 }
 
-impl Kept {
+impl SavedChat {
     pub(crate) fn is_empty(&self) -> bool {
         self.items.items().is_empty()
     }
 
-    /// A gateway that was killed left an answer without an end.
+    /// Marks an answer without an end as interrupted: the gateway was killed.
     pub(crate) fn settled(mut self) -> Self {
         if !self.items.is_settled() {
             self.items.interrupt();
@@ -50,10 +50,10 @@ impl Kept {
     }
 }
 
-/// A conversation as the page loads it.
+/// A conversation in the form that the page loads.
 #[derive(Debug, Serialize)]
-pub(crate) struct Shown {
-    /// Another one after a clear: a page that shows the old rows knows that they are gone.
+pub(crate) struct ChatView {
+    /// Changes with a clear, so that a page with the old messages knows that they are gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     items: Vec<Item>,
@@ -62,31 +62,31 @@ pub(crate) struct Shown {
 
 pub(crate) struct Chat {
     pub(crate) id: ChatId,
-    state: Mutex<State>,
+    state: Mutex<ChatState>,
 }
 
-struct State {
-    kept: Kept,
-    /// The answer that is on its way, by number.
+struct ChatState {
+    kept: SavedChat,
+    /// The answer in progress, by number.
     answer: Option<(u64, CancellationToken)>,
     answers: u64,
     changes: u64,
-    /// The changes that are on disk.
+    /// Number of the last change that is on disk.
     saved: u64,
 }
 
 impl Chat {
-    pub(crate) fn new(id: ChatId, kept: Kept) -> Self {
-        Self { id, state: Mutex::new(State { kept, answer: None, answers: 0, changes: 0, saved: 0 }) }
+    pub(crate) fn new(id: ChatId, kept: SavedChat) -> Self {
+        Self { id, state: Mutex::new(ChatState { kept, answer: None, answers: 0, changes: 0, saved: 0 }) }
     }
 
-    pub(crate) fn shown(&self) -> Shown {
+    pub(crate) fn shown(&self) -> ChatView {
         let state = self.state();
         let id = state.kept.id.clone().filter(|_| !state.kept.is_empty());
-        Shown { id, items: state.kept.items.items().to_vec(), running: state.answer.is_some() }
+        ChatView { id, items: state.kept.items.items().to_vec(), running: state.answer.is_some() }
     }
 
-    /// Asks the next thing, unless an answer is on its way.
+    /// Adds a message, unless an answer is in progress.
     pub(crate) fn ask(
         self: Arc<Self>,
         chats: &Arc<Chats>,
@@ -99,7 +99,7 @@ impl Chat {
                 let error = ApiError::conflict("answer_running", "an answer is still running in this conversation");
                 return Err(error.hint("wait for its end, or stop it with POST /stop"));
             }
-            if state.kept.said + text.len() > MAX_SAID {
+            if state.kept.said + text.len() > MAX_CONVERSATION_BYTES {
                 let error = ApiError::invalid("conversation_too_long", "this conversation has become too long");
                 return Err(error.hint("begin a new one: POST /clear"));
             }
@@ -117,7 +117,7 @@ impl Chat {
         Ok((turn, Answering { chats: Arc::clone(chats), chat: self, number, stop, asked: text.len() }))
     }
 
-    /// Ends the answer that is on its way; what was shown of it stays.
+    /// Stops the answer in progress. Its visible part stays.
     pub(crate) fn stop(self: &Arc<Self>, chats: &Chats) {
         let stopped = {
             let mut state = self.state();
@@ -130,11 +130,11 @@ impl Chat {
         chats.changed(self);
     }
 
-    /// Forgets everything, and ends the answer that is on its way.
+    /// Clears the conversation, and stops the answer in progress.
     pub(crate) fn clear(self: &Arc<Self>, chats: &Chats) {
         let stopped = {
             let mut state = self.state();
-            state.kept = Kept::default();
+            state.kept = SavedChat::default();
             state.changes += 1;
             state.answer.take()
         };
@@ -144,14 +144,14 @@ impl Chat {
         chats.changed(self);
     }
 
-    /// Whether nothing is lost with this value.
+    /// Whether everything is saved and no answer is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
         state.answer.is_none() && state.saved == state.changes
     }
 
-    /// What is to be saved, and under which number of changes.
-    pub(crate) fn unsaved(&self) -> (u64, Kept) {
+    /// The state to save, and the number of its last change.
+    pub(crate) fn unsaved(&self) -> (u64, SavedChat) {
         let state = self.state();
         (state.changes, state.kept.clone())
     }
@@ -160,18 +160,18 @@ impl Chat {
         self.state().saved = changes;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ChatState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// An answer on its way. When it is dropped before its end, it was interrupted.
+/// An answer in progress. Dropping it before its end marks it as interrupted.
 pub(crate) struct Answering {
     chats: Arc<Chats>,
     chat: Arc<Chat>,
     number: u64,
     stop: CancellationToken,
-    /// The length of what was asked.
+    /// Length of the message.
     asked: usize,
 }
 
@@ -181,7 +181,7 @@ impl Answering {
         self.stop.cancelled().await;
     }
 
-    /// Takes in an event and what is shown of it.
+    /// Records an event and its visible form.
     pub(crate) fn hear(&self, event: &Event, words: &[Word]) {
         let worth_saving = matches!(event, Event::ToolFinished { .. } | Event::Finished(_) | Event::Failed(_));
         self.change(|state| {
@@ -201,7 +201,7 @@ impl Answering {
         }
     }
 
-    /// The answer ends with an error that is not an event of its run: the server stops, or nothing ever ran.
+    /// Ends the answer with an error that is not an event of its run: the server stops, or the run did not start.
     pub(crate) fn fail(&self, words: &[Word], began: bool, why: Category) {
         self.change(|state| {
             if began {
@@ -216,7 +216,7 @@ impl Answering {
         self.chats.changed(&self.chat);
     }
 
-    /// The question was refused, and is the page's to ask again.
+    /// Removes a message that was refused. The page offers it again.
     pub(crate) fn withdraw(&self, why: Category) {
         self.change(|state| {
             state.kept.conversation.withdraw(why);
@@ -227,8 +227,8 @@ impl Answering {
         self.chats.changed(&self.chat);
     }
 
-    /// Changes the conversation, unless it has gone on without this answer.
-    fn change(&self, change: impl FnOnce(&mut State)) -> bool {
+    /// Changes the conversation, unless another answer has replaced this one.
+    fn change(&self, change: impl FnOnce(&mut ChatState)) -> bool {
         let mut state = self.chat.state();
         let current = state.answer.as_ref().is_some_and(|(number, _)| *number == self.number);
         if current {

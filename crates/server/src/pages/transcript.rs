@@ -1,20 +1,20 @@
-//! What a conversation looks like: what was asked and all that was shown, for a page that is loaded again.
+//! Visible transcript of a conversation, for a page that is loaded again.
 //!
-//! It is bounded. What nobody misses goes first: long outputs of old tools, then old thoughts, then the oldest turns.
+//! The size is bounded. Long outputs of old tools are shortened first, then old thinking, then the oldest turns are removed.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trunkline_core::event::{Receipt, Usage};
 use trunkline_wire::page::{Word, cut};
 
-/// How large a transcript may be, in bytes of text.
-const MAX_SIZE: usize = 2 * 1024 * 1024;
+/// Maximum size of a transcript, in bytes of text.
+const MAX_TRANSCRIPT_BYTES: usize = 2 * 1024 * 1024;
 
-/// What is left of an old tool's input or output when room is needed.
-const SHORT: usize = 1024;
+/// Size to which inputs and outputs of old tools are shortened.
+const SHORTENED_BYTES: usize = 1024;
 
-/// How much of a tool's input is kept.
-const MAX_INPUT: usize = 64 * 1024;
+/// Maximum size of a tool's input.
+const MAX_INPUT_BYTES: usize = 64 * 1024;
 
 /// One row of the page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub(crate) enum Item {
         id: String,
         name: String,
         input: Value,
-        /// None while it runs, and for ever if the answer was cut off.
+        /// `None` while the tool runs, and forever if the answer was interrupted.
         output: Option<String>,
         ok: Option<bool>,
     },
@@ -57,28 +57,28 @@ pub(crate) enum Item {
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Transcript {
+pub(crate) struct ChatTranscript {
     items: Vec<Item>,
 }
 
-impl Transcript {
+impl ChatTranscript {
     pub(crate) fn items(&self) -> &[Item] {
         &self.items
     }
 
     pub(crate) fn ask(&mut self, text: &str, model: &str) {
         self.items.push(Item::User { text: text.to_owned(), model: model.to_owned() });
-        self.bound(MAX_SIZE);
+        self.bound(MAX_TRANSCRIPT_BYTES);
     }
 
-    /// The last question was never answered, and never will be.
+    /// Removes the last message, which will not be answered.
     pub(crate) fn withdraw(&mut self) {
         if let Some(asked) = self.items.iter().rposition(Item::is_asked) {
             self.items.truncate(asked);
         }
     }
 
-    /// Adds what the page was told.
+    /// Adds an event of the page.
     pub(crate) fn add(&mut self, word: &Word) {
         match (word, self.items.last_mut()) {
             (Word::Text(more), Some(Item::Text { content }))
@@ -86,7 +86,7 @@ impl Transcript {
             (Word::Text(content), _) => self.items.push(Item::Text { content: content.clone() }),
             (Word::Thinking(content), _) => self.items.push(Item::Thinking { content: content.clone() }),
             (Word::Tool { id, name, input }, _) => {
-                let (id, name, input) = (id.clone(), name.clone(), shortened(input, MAX_INPUT));
+                let (id, name, input) = (id.clone(), name.clone(), shortened(input, MAX_INPUT_BYTES));
                 self.items.push(Item::Tool { id, name, input, output: None, ok: None });
             }
             (Word::ToolResult { id, output, ok, .. }, _) => self.end_tool(id, output, *ok),
@@ -100,11 +100,11 @@ impl Transcript {
             (Word::Done(done), _) if done.usage.is_some() => {
                 self.items.push(Item::Done { model: done.model.clone(), usage: done.usage });
             }
-            // The error before it has said all.
+            // The error before it is enough.
             (Word::Done(_), _) => {}
         }
         if matches!(word, Word::ToolResult { .. } | Word::Done(_)) {
-            self.bound(MAX_SIZE);
+            self.bound(MAX_TRANSCRIPT_BYTES);
         }
     }
 
@@ -112,7 +112,7 @@ impl Transcript {
         self.items.push(Item::Interrupted);
     }
 
-    /// Whether the last answer has come to an end of some kind.
+    /// Whether the last answer has ended.
     pub(crate) fn is_settled(&self) -> bool {
         match self.items.last() {
             None | Some(Item::Error { .. } | Item::Interrupted | Item::Done { .. }) => true,
@@ -127,7 +127,7 @@ impl Transcript {
         }
     }
 
-    /// The last tool of that name that still runs: ids are the CLIs' own and may come again.
+    /// Ends the last running tool with this id: ids come from CLIs and may repeat.
     fn end_tool(&mut self, ended: &str, result: &str, success: bool) {
         for item in self.items.iter_mut().rev() {
             if let Item::Tool { id, output: output @ None, ok, .. } = item
@@ -152,7 +152,7 @@ impl Transcript {
             }
         }
         while size > limit {
-            // Never the last question and what follows it.
+            // The last message and its answer always stay.
             let Some(next) = self.items.iter().skip(1).position(Item::is_asked) else { return };
             size -= self.items.drain(..=next).map(|item| item.size()).sum::<usize>();
         }
@@ -176,14 +176,14 @@ impl Item {
 
     fn shorten_output(&mut self) {
         if let Self::Tool { output: Some(output), .. } = self {
-            *output = cut(output, SHORT);
+            *output = cut(output, SHORTENED_BYTES);
         }
     }
 
     fn shorten_rest(&mut self) {
         match self {
-            Self::Tool { input, .. } => *input = shortened(input, SHORT),
-            Self::Thinking { content } => *content = cut(content, SHORT),
+            Self::Tool { input, .. } => *input = shortened(input, SHORTENED_BYTES),
+            Self::Thinking { content } => *content = cut(content, SHORTENED_BYTES),
             Self::User { .. }
             | Self::Text { .. }
             | Self::Notice { .. }
@@ -204,7 +204,7 @@ fn weight(input: &Value) -> usize {
     }
 }
 
-/// The same input with its long texts cut; as one text if it is large by their number.
+/// The input with its long texts shortened; one text if there are too many of them.
 fn shortened(input: &Value, limit: usize) -> Value {
     if weight(input) <= limit {
         return input.clone();

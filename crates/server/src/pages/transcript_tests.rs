@@ -15,14 +15,14 @@ fn result(id: &str, output: &str) -> Word {
 }
 
 fn kept(words: &[Word]) -> Value {
-    let mut transcript = Transcript::default();
+    let mut transcript = ChatTranscript::default();
     transcript.ask("hi", "m");
     words.iter().for_each(|word| transcript.add(word));
     serde_json::to_value(&transcript.items()[1..]).unwrap()
 }
 
 #[test]
-fn what_was_shown_is_kept() {
+fn visible_events_are_kept() {
     let running =
         json!({"type": "tool", "id": "t", "name": "bash", "input": {"command": "ls"}, "output": null, "ok": null});
     let mut ended = running.clone();
@@ -50,8 +50,8 @@ fn what_was_shown_is_kept() {
 }
 
 #[test]
-fn a_question_that_was_withdrawn_was_never_there() {
-    let mut transcript = Transcript::default();
+fn withdrawn_message_is_removed() {
+    let mut transcript = ChatTranscript::default();
     transcript.ask("one", "m");
     transcript.add(&text("1"));
     let before = transcript.clone();
@@ -62,26 +62,26 @@ fn a_question_that_was_withdrawn_was_never_there() {
 }
 
 #[test]
-fn old_outputs_go_first_and_old_turns_last() {
+fn old_outputs_are_shortened_first_and_old_turns_removed_last() {
     let long = "x".repeat(50_000);
-    let mut transcript = Transcript::default();
+    let mut transcript = ChatTranscript::default();
     for turn in 0..3 {
         transcript.ask(&format!("question {turn}"), "m");
         for word in [Word::Thinking(long.clone()), tool("t"), result("t", &long), text(&long)] {
             transcript.add(&word);
         }
     }
-    let sizes = |transcript: &Transcript| transcript.items.iter().map(Item::size).collect::<Vec<_>>();
+    let sizes = |transcript: &ChatTranscript| transcript.items.iter().map(Item::size).collect::<Vec<_>>();
     let whole = sizes(&transcript);
 
     let mut shorter = transcript.clone();
     shorter.bound(420_000);
     let mut expected = whole.clone();
-    expected[2] = expected[2] - long.len() + SHORT;
+    expected[2] = expected[2] - long.len() + SHORTENED_BYTES;
     assert_eq!(sizes(&shorter), expected, "one output is enough");
 
     shorter.bound(260_000);
-    assert_eq!((shorter.items.len(), shorter.items[1].size()), (12, SHORT), "then thoughts");
+    assert_eq!((shorter.items.len(), shorter.items[1].size()), (12, SHORTENED_BYTES), "then thoughts");
 
     shorter.bound(120_000);
     assert_eq!(shorter.items.len(), 8, "then turns");
@@ -92,7 +92,7 @@ fn old_outputs_go_first_and_old_turns_last() {
 }
 
 #[test]
-fn inputs_keep_their_shape_as_long_as_they_can() {
+fn inputs_keep_their_structure_if_possible() {
     let long = "é".repeat(1000);
     for (input, limit, members) in [
         (json!({"path": "a", "content": long}), 5000, Some(2000)),

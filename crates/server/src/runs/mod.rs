@@ -1,4 +1,4 @@
-//! `/v1/runs`: which runs there are, what happened in one, what it changed, and how to stop it. Only one's own.
+//! `/v1/runs`: the runs of a client, their events and diffs, and cancellation.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,12 +24,13 @@ use crate::answer::reply::HttpResponse;
 use crate::app::App;
 use crate::door::{Door, RunFeed};
 
-const LIMIT: u32 = 20;
-const MOST: u32 = 100;
+/// Default number of runs in a list.
+const DEFAULT_LIMIT: u32 = 20;
+const MAX_LIMIT: u32 = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Which {
+pub(crate) struct RunQuery {
     state: Option<String>,
     model: Option<String>,
     session: Option<String>,
@@ -38,21 +39,21 @@ pub(crate) struct Which {
 }
 
 #[derive(Serialize)]
-struct Page {
+struct RunPage {
     object: &'static str,
-    data: Vec<Shown>,
-    /// What to ask for as `after`, if there is more.
+    data: Vec<RunObject>,
+    /// Value of `after` for the next page, if there is one.
     next: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct RunObject {
     object: &'static str,
     #[serde(flatten)]
     run: RunRow,
 }
 
-impl From<RunRow> for Shown {
+impl From<RunRow> for RunObject {
     fn from(run: RunRow) -> Self {
         Self { object: "run", run }
     }
@@ -61,9 +62,9 @@ impl From<RunRow> for Shown {
 pub(crate) async fn list<D: Door>(
     State(app): State<Arc<App<D>>>,
     Extension(owner): Extension<Owner>,
-    which: Result<Query<Which>, QueryRejection>,
+    query: Result<Query<RunQuery>, QueryRejection>,
 ) -> HttpResponse {
-    match page(&app, &owner, which).await {
+    match page(&app, &owner, query).await {
         Ok(page) => reply::json(StatusCode::OK, &page),
         Err(error) => reply::error(&error),
     }
@@ -72,10 +73,10 @@ pub(crate) async fn list<D: Door>(
 async fn page<D: Door>(
     app: &App<D>,
     owner: &Owner,
-    which: Result<Query<Which>, QueryRejection>,
-) -> Result<Page, ApiError> {
-    let Query(which) = which.map_err(|error| ApiError::invalid("invalid_value", error.body_text()))?;
-    let state = match which.state.as_deref().map(|name| (name, RunState::from_name(name))) {
+    query: Result<Query<RunQuery>, QueryRejection>,
+) -> Result<RunPage, ApiError> {
+    let Query(query) = query.map_err(|error| ApiError::invalid("invalid_value", error.body_text()))?;
+    let state = match query.state.as_deref().map(|name| (name, RunState::from_name(name))) {
         None => None,
         Some((_, Some(state))) => Some(state),
         Some((name, None)) => {
@@ -84,18 +85,18 @@ async fn page<D: Door>(
             return Err(ApiError::invalid("invalid_value", message).about("state"));
         }
     };
-    let limit = which.limit.unwrap_or(LIMIT);
-    if !(1..=MOST).contains(&limit) {
-        return Err(ApiError::invalid("invalid_value", format!("limit is 1 to {MOST}")).about("limit"));
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(ApiError::invalid("invalid_value", format!("limit is 1 to {MAX_LIMIT}")).about("limit"));
     }
-    let Which { model, session, after, .. } = which;
-    // One more than is shown, to know whether there are more.
+    let RunQuery { model, session, after, .. } = query;
+    // One more than requested, to know whether there is another page.
     let wanted = Runs { state, model, session, after, limit: limit + 1, ..Runs::default() };
     let mut runs = app.door.runs(owner, wanted).await.map_err(|error| refused(&error))?;
     let more = runs.len() > limit as usize;
     runs.truncate(limit as usize);
     let next = runs.last().filter(|_| more).map(|last| last.id.clone());
-    Ok(Page { object: "list", data: runs.into_iter().map(Shown::from).collect(), next })
+    Ok(RunPage { object: "list", data: runs.into_iter().map(RunObject::from).collect(), next })
 }
 
 pub(crate) async fn one<D: Door>(
@@ -104,22 +105,22 @@ pub(crate) async fn one<D: Door>(
     Path(id): Path<String>,
 ) -> HttpResponse {
     match app.door.run(&owner, &id).await {
-        Ok(run) => reply::json(StatusCode::OK, &Shown::from(run)),
+        Ok(run) => reply::json(StatusCode::OK, &RunObject::from(run)),
         Err(error) => reply::error(&refused(&error)),
     }
 }
 
-/// Stops a run; answers when nothing of it is left. What had ended by itself cannot be stopped any more.
+/// Cancels a run, and answers when nothing of it is left. A run that has ended by itself is a conflict.
 pub(crate) async fn cancel<D: Door>(
     State(app): State<Arc<App<D>>>,
     Extension(owner): Extension<Owner>,
     Path(id): Path<String>,
 ) -> HttpResponse {
     match app.door.cancel(&owner, &id).await {
-        Ok(Cancelled::Stopped(run)) => reply::json(StatusCode::OK, &Shown::from(*run)),
-        // It is as was asked for.
+        Ok(Cancelled::Stopped(run)) => reply::json(StatusCode::OK, &RunObject::from(*run)),
+        // It is cancelled already.
         Ok(Cancelled::WasOver(run)) if run.state == RunState::Cancelled => {
-            reply::json(StatusCode::OK, &Shown::from(*run))
+            reply::json(StatusCode::OK, &RunObject::from(*run))
         }
         Ok(Cancelled::WasOver(run)) => {
             reply::error(&ApiError::conflict("run_over", format!("the run is over: {}", run.state.name())))
@@ -152,7 +153,7 @@ pub(crate) async fn diff<D: Door>(
     }
 }
 
-/// What happened, from the event after `Last-Event-ID` on, and then what happens.
+/// Streams the events after `Last-Event-ID`, then new events as they come.
 pub(crate) async fn events<D: Door>(
     State(app): State<Arc<App<D>>>,
     Extension(owner): Extension<Owner>,
@@ -170,22 +171,22 @@ pub(crate) async fn events<D: Door>(
     let first = tokio::select! {
         biased;
         first = feed.next() => first,
-        // There is nothing to say yet.
+        // No event is available yet.
         () = std::future::ready(()) => None,
     };
     if first.is_none() && feed.is_over() {
-        // A browser that has read everything comes again, unless it is told that there is no more.
+        // A browser reconnects after the last event, unless it gets 204.
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         return response;
     }
-    let telling = Telling { feed, terms: app.terms(), sent: Instant::now() };
-    let frames = stream::unfold((first, telling), |(first, mut telling)| async move {
+    let frames_of_run = EventFrames { feed, terms: app.terms(), sent: Instant::now() };
+    let frames = stream::unfold((first, frames_of_run), |(first, mut frames_of_run)| async move {
         let frames = match first {
             Some(entry) => frame(&entry),
-            None => telling.next().await?,
+            None => frames_of_run.next().await?,
         };
-        Some((Ok::<_, Infallible>(Bytes::from(frames)), (None, telling)))
+        Some((Ok::<_, Infallible>(Bytes::from(frames)), (None, frames_of_run)))
     });
     let mut response = Response::new(Body::from_stream(frames));
     let headers = response.headers_mut();
@@ -194,14 +195,14 @@ pub(crate) async fn events<D: Door>(
     response
 }
 
-/// RunEvents on their way to a client.
-struct Telling<F> {
+/// Frames of a run's events.
+struct EventFrames<F> {
     feed: F,
     terms: Terms,
     sent: Instant,
 }
 
-impl<F: RunFeed> Telling<F> {
+impl<F: RunFeed> EventFrames<F> {
     async fn next(&mut self) -> Option<Vec<u8>> {
         let frames = tokio::select! {
             biased;

@@ -1,4 +1,4 @@
-//! What is refused, with which status, and always in one shape.
+//! Refused requests: their statuses and the common shape of errors.
 
 use serde_json::{Value, json};
 use trunkline_server::auth::Keys;
@@ -8,7 +8,7 @@ use crate::support::{Reply, TestServer, chat, get, request};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
-/// The `error` member, after checking what all errors have in common.
+/// The `error` member, after checks that apply to all errors.
 fn error(reply: &Reply) -> Value {
     assert_eq!(reply.header("content-type"), Some("application/json"), "{reply:?}");
     assert!(reply.header("x-request-id").is_some(), "{reply:?}");
@@ -20,7 +20,7 @@ fn error(reply: &Reply) -> Value {
 }
 
 #[tokio::test]
-async fn case_12_each_mistake_has_its_status_and_code() {
+async fn case_12_each_error_has_its_status_and_code() {
     let limits = HttpLimits { body: 1000, ..HttpLimits::default() };
     let server = TestServer::with_limits(limits).await;
     let post = |target: &str, headers: &str, body: &str| request("POST", target, headers, body);
@@ -72,7 +72,7 @@ async fn case_12_each_mistake_has_its_status_and_code() {
 }
 
 #[tokio::test]
-async fn an_unknown_model_is_told_as_agreed() {
+async fn error_for_an_unknown_model_has_the_prescribed_text() {
     let server = TestServer::start(ServerConfig::default()).await;
     let reply = server.ask(&chat(r#"{"model":"script","messages":[{"role":"user","content":"x"}]}"#)).await;
     let expected = json!({"error": {
@@ -83,7 +83,7 @@ async fn an_unknown_model_is_told_as_agreed() {
 }
 
 #[tokio::test]
-async fn keys_are_asked_for_everywhere_but_health() {
+async fn key_is_required_everywhere_except_health() {
     let server = TestServer::start(ServerConfig { keys: Keys::new(["open-sesame"]), ..ServerConfig::default() }).await;
     for (target, headers, status) in [
         ("/v1/models", "", 401),
@@ -128,7 +128,7 @@ async fn models_are_listed_and_found() {
 }
 
 #[tokio::test]
-async fn a_sane_request_id_is_echoed() {
+async fn request_id_is_echoed_when_it_is_a_plain_word() {
     let server = TestServer::start(ServerConfig::default()).await;
     for (id, echoed) in [("abc-123_x.y:z", true), ("two words", false), (&"x".repeat(129), false), ("<script>", false)]
     {
@@ -140,7 +140,7 @@ async fn a_sane_request_id_is_echoed() {
 }
 
 #[tokio::test]
-async fn case_38_a_panic_is_one_requests_own() {
+async fn case_38_panic_fails_only_its_own_request() {
     let server = TestServer::start(ServerConfig::default()).await;
     for stream in ["false", "true"] {
         let body = format!(r#"{{"model":"panic","messages":[{{"role":"user","content":"x"}}],"stream":{stream}}}"#);
@@ -152,7 +152,7 @@ async fn case_38_a_panic_is_one_requests_own() {
 }
 
 #[tokio::test]
-async fn right_key_is_let_in_while_wrong_keys_come_from_its_address() {
+async fn valid_key_is_accepted_while_wrong_keys_come_from_its_address() {
     let server = TestServer::start(ServerConfig { keys: Keys::new(["open-sesame"]), ..ServerConfig::default() }).await;
     let ask = |key: &str| request("GET", "/v1/models", &format!("Authorization: Bearer {key}\r\n"), "");
     let mut statuses = Vec::new();
@@ -166,14 +166,14 @@ async fn right_key_is_let_in_while_wrong_keys_come_from_its_address() {
         statuses.push(reply.status);
     }
     assert_eq!((statuses.first(), statuses.last()), (Some(&401), Some(&429)), "a flood is still limited");
-    // A key that was not used before.
+    // A valid key that was not used before.
     assert_eq!(server.ask(&ask("open-sesame")).await.status, 200);
     assert_eq!(server.ask(&ask("guess-again")).await.status, 429);
     assert_eq!(server.ask(&ask("open-sesame")).await.status, 200);
 }
 
 #[tokio::test]
-async fn probe_is_refused_when_another_page_asks_for_it() {
+async fn probe_is_refused_when_another_site_requests_it() {
     let server = TestServer::start(ServerConfig::default()).await;
     for (headers, status) in [
         ("User-Agent: curl/8.5.0\r\n", 200),
@@ -194,7 +194,7 @@ async fn probe_is_refused_when_another_page_asks_for_it() {
 }
 
 #[tokio::test]
-async fn body_is_refused_when_it_is_no_object() {
+async fn body_is_refused_when_it_is_not_an_object() {
     let server = TestServer::start(ServerConfig::default()).await;
     for target in ["/v1/chat/completions", "/chat"] {
         for body in

@@ -1,4 +1,4 @@
-//! The chat page and its endpoints over the wire.
+//! The chat page and its endpoints over real sockets.
 
 use std::path::Path;
 use std::time::Duration;
@@ -36,7 +36,7 @@ async fn shown(server: &TestServer, who: &str) -> Value {
     server.ask(&request("GET", "/chat", who, "")).await.json()
 }
 
-/// The names of the frames, and their data.
+/// Names and data of the frames.
 fn frames(reply: &Reply) -> Vec<(String, Value)> {
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/event-stream")), "{reply:?}");
     let frame = |frame: &str| {
@@ -55,7 +55,7 @@ fn told(turn: &Turn) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn the_page_comes_with_its_policy() {
+async fn page_has_its_content_security_policy() {
     let server = TestServer::start(ServerConfig { keys: Keys::new(["k"]), ..ServerConfig::default() }).await;
     let page = server.ask(&get("/")).await;
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
@@ -79,7 +79,7 @@ async fn the_page_comes_with_its_policy() {
 }
 
 #[tokio::test]
-async fn the_cookie_is_given_once() {
+async fn cookie_is_set_once() {
     let server = TestServer::start(ServerConfig::default()).await;
     for target in ["/", "/chat"] {
         let given = server.ask(&request("GET", target, BROWSER, "")).await.header("set-cookie").unwrap().to_owned();
@@ -107,7 +107,7 @@ async fn clients_share_one_conversation_when_they_keep_no_cookies() {
     assert_eq!(told(&server.turns()[1]), ["hello", "hi", "and now?"]);
     let shared = server.ask(&get("/chat")).await;
     assert_eq!((kinds(&shared.json()).len(), shared.header("set-cookie")), (6, None));
-    // A browser has its own from its first request on, with a cookie or without.
+    // A browser has its own conversation from its first request on, with a cookie or without.
     for browser in [BROWSER, "Sec-Fetch-Mode: cors\r\n", "Origin: http://localhost\r\n", ME] {
         assert_eq!(shown(&server, browser).await["items"], json!([]), "{browser}");
     }
@@ -121,7 +121,7 @@ async fn clients_share_one_conversation_when_they_keep_no_cookies() {
 }
 
 #[tokio::test]
-async fn the_shared_conversation_is_its_keys_own_when_keys_are_needed() {
+async fn shared_conversation_is_separate_for_each_key() {
     let server = TestServer::start(ServerConfig { keys: Keys::new(["one", "two"]), ..ServerConfig::default() }).await;
     let with = |key: &str| format!("Authorization: Bearer {key}\r\n");
     play(&server.script(), [finished("hi")]).await;
@@ -131,7 +131,7 @@ async fn the_shared_conversation_is_its_keys_own_when_keys_are_needed() {
 }
 
 #[tokio::test]
-async fn each_mistake_has_its_status_and_code() {
+async fn each_error_of_the_page_has_its_status_and_code() {
     let server = TestServer::with_limits(HttpLimits { body: 1000, ..HttpLimits::default() }).await;
     let chat = |headers: &str, body: &str| request("POST", "/chat", headers, body);
     let long = json!({"message": "x".repeat(1000)}).to_string();
@@ -164,7 +164,7 @@ async fn each_mistake_has_its_status_and_code() {
 }
 
 #[tokio::test]
-async fn an_answer_is_told_as_it_happens() {
+async fn answer_is_streamed_as_it_comes() {
     let server = TestServer::start(ServerConfig::default()).await;
     let run = server.script();
     let mut client = server.connect().await;
@@ -197,7 +197,7 @@ async fn an_answer_is_told_as_it_happens() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_and_kept() {
+async fn failure_is_shown_and_saved() {
     let server = TestServer::start(ServerConfig::default()).await;
     let failure = || Event::Failed(Failure::new(Category::Quota, "no credit").hint("pay"));
     let error = json!({"message": "no credit", "code": "quota", "hint": "pay"});
@@ -213,7 +213,7 @@ async fn a_failure_is_told_and_kept() {
 }
 
 #[tokio::test]
-async fn one_answer_at_a_time() {
+async fn message_is_refused_while_an_answer_is_running() {
     let server = TestServer::start(ServerConfig::default()).await;
     let (mine, yours) = (server.script(), server.script());
     let mut client = server.connect().await;
@@ -233,9 +233,9 @@ async fn one_answer_at_a_time() {
     assert_eq!(kinds(&shown(&server, ME).await), ["user", "text", "done", "user", "text", "done"]);
 }
 
-/// How an answer is brought to an early end, and what is kept of it.
+/// Ways to end an answer early, and what is saved of it.
 #[tokio::test]
-async fn an_answer_can_be_ended() {
+async fn answer_can_be_ended_early() {
     let server = TestServer::start(ServerConfig::default()).await;
     for (how, kept) in [
         (Some("/stop"), vec!["user", "text", "interrupted"]),
@@ -271,7 +271,7 @@ async fn an_answer_can_be_ended() {
 }
 
 #[tokio::test]
-async fn silence_and_the_end_of_the_server_are_told() {
+async fn stream_has_keep_alive_comments_and_an_error_at_shutdown() {
     let limits =
         HttpLimits { keep_alive: Duration::from_millis(20), drain: Duration::from_millis(50), ..HttpLimits::default() };
     let mut server = TestServer::with_limits(limits).await;
@@ -293,7 +293,7 @@ fn stored(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_conversation_is_there_after_a_restart() {
+async fn conversation_is_restored_after_a_restart() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("state/chats");
     let config = || ServerConfig { chats: Some(folder.clone()), ..ServerConfig::default() };
@@ -314,7 +314,7 @@ async fn a_conversation_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_conversation_belongs_to_its_key() {
+async fn conversation_belongs_to_its_key() {
     let server = TestServer::start(ServerConfig { keys: Keys::new(["one", "two"]), ..ServerConfig::default() }).await;
     let with = |key: &str| format!("Authorization: Bearer {key}\r\n{ME}");
     for (request, status) in [

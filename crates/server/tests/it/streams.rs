@@ -1,4 +1,4 @@
-//! Answers over the wire, and clients that go away or stop reading.
+//! Answers over real sockets, and clients that disconnect or stop reading.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn play(run: &Sender<Event>, events: impl IntoIterator<Item = Event>) {
 }
 
 #[tokio::test]
-async fn one_response() {
+async fn whole_answer_is_one_response() {
     let server = TestServer::start(ServerConfig::default()).await;
     let run = server.script();
     let started = Event::Started { session: Some(SessionId("s-1".into())), model: None };
@@ -31,7 +31,7 @@ async fn one_response() {
 }
 
 #[tokio::test]
-async fn the_session_header_wins() {
+async fn session_header_takes_precedence_over_the_body() {
     let server = TestServer::start(ServerConfig::default()).await;
     play(&server.script(), [finished("")]).await;
     let request = ask_scripted(r#","session_id":"body""#).replacen("\r\n", "\r\nx-trunkline-session: header\r\n", 1);
@@ -40,7 +40,7 @@ async fn the_session_header_wins() {
 }
 
 #[tokio::test]
-async fn a_stream_is_sent_as_it_happens() {
+async fn stream_is_sent_as_events_come() {
     let server = TestServer::start(ServerConfig::default()).await;
     let run = server.script();
     let mut client = server.connect().await;
@@ -51,14 +51,14 @@ async fn a_stream_is_sent_as_it_happens() {
     play(&run, [text("two")]).await;
     client.until("\"two\"").await;
     play(&run, [finished("onetwo")]).await;
-    // The script is still there: the end of the body does not wait for it.
+    // The script is still open: the end of the body does not wait for it.
     let reply = client.reply().await;
     assert!(reply.body.contains("\"choices\":[],\"usage\":{") && reply.body.ends_with("data: [DONE]\n\n"), "{reply:?}");
     soon(run.closed()).await;
 }
 
 #[tokio::test]
-async fn a_failure_is_a_status_or_a_frame() {
+async fn failure_is_a_status_before_and_a_frame_after_the_first_event() {
     let server = TestServer::start(ServerConfig::default()).await;
     let failed = || Event::Failed(Failure::new(Category::Quota, "out of credit"));
     play(&server.script(), [failed()]).await;
@@ -72,7 +72,7 @@ async fn a_failure_is_a_status_or_a_frame() {
 }
 
 #[tokio::test]
-async fn a_silent_stream_says_that_it_lives() {
+async fn silent_stream_is_kept_alive() {
     let limits = HttpLimits { keep_alive: Duration::from_millis(30), ..HttpLimits::default() };
     let server = TestServer::with_limits(limits).await;
     let run = server.script();
@@ -84,7 +84,7 @@ async fn a_silent_stream_says_that_it_lives() {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_drops_its_run() {
+async fn run_is_dropped_when_the_client_disconnects() {
     let server = TestServer::start(ServerConfig::default()).await;
     // Before anything was sent, and in the middle of a stream.
     for (members, events, seen) in [
@@ -108,7 +108,7 @@ async fn a_client_that_hangs_up_drops_its_run() {
 }
 
 #[tokio::test]
-async fn case_04_a_client_that_stops_reading_is_given_up() {
+async fn case_04_connection_is_closed_when_the_client_stops_reading() {
     let limits = HttpLimits { write_stall: Duration::from_millis(100), ..HttpLimits::default() };
     let server = TestServer::with_limits(limits).await;
     let run = server.script();
@@ -120,7 +120,7 @@ async fn case_04_a_client_that_stops_reading_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_long_stream_outlives_the_header_timer() {
+async fn stream_may_last_longer_than_the_head_timeout() {
     let limits = HttpLimits {
         header_read: Duration::from_millis(50),
         body_idle: Duration::from_millis(50),
