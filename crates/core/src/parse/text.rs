@@ -96,7 +96,7 @@ mod tests {
             pieces.iter().for_each(|piece| text.push(piece.as_bytes(), &mut transcript));
             assert_eq!(text.finish(&mut transcript), "\t\u{e}");
             let shown = transcript.events.iter().map(|event| format!("{event:?}")).collect::<String>();
-            assert_eq!(shown, r#"TextParser { delta: "\t\u{e}" }"#, "{pieces:?}");
+            assert_eq!(shown, r#"Text { delta: "\t\u{e}" }"#, "{pieces:?}");
         }
     }
 
