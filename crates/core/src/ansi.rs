@@ -1,14 +1,15 @@
-//! Terminal escapes out of text: CSI, OSC, DCS and its kin, charset choices, single escapes. All begin with ESC: the
-//! one-character introducers of old mean nothing in UTF-8.
+//! Removes terminal escape sequences from text: CSI, OSC, DCS and similar strings, charset selections, single escapes.
+//! All of them begin with ESC. The one-character introducers (C1) are not recognised: in UTF-8 they are ordinary
+//! characters.
 //!
-//! Written here because the crates for it drop tabs and carriage returns too, which belong to an answer.
+//! Crates for this purpose drop tabs and carriage returns too, which belong to an answer.
 
-/// A filter that can be fed in pieces: a sequence cut in two is still recognised.
+/// Filter that takes text in pieces. A sequence that is split between two pieces is still recognised.
 #[derive(Debug, Clone, Default)]
 pub struct Ansi {
     state: AnsiState,
-    /// Characters swallowed by the present string sequence: an unterminated one must not eat the rest of the output.
-    swallowed: usize,
+    /// Characters dropped by the current string sequence. An unterminated one must not drop the rest of the output.
+    dropped: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,18 +17,19 @@ enum AnsiState {
     #[default]
     Text,
     Escape,
-    /// `ESC (` and its kin: one more character follows.
+    /// After `ESC (` and similar introducers: one more character follows.
     Intermediate,
     Csi,
-    /// OSC, DCS, SOS, PM, APC: up to BEL or `ESC \`.
+    /// Inside OSC, DCS, SOS, PM or APC, which end with BEL or `ESC \`.
     String,
     StringEscape,
 }
 
-const LONGEST_STRING: usize = 64 * 1024;
+/// Longer string sequences are treated as unterminated.
+const MAX_STRING_CHARS: usize = 64 * 1024;
 
 impl Ansi {
-    /// The text of this piece without its escapes.
+    /// Returns this piece of text without escape sequences.
     pub fn push(&mut self, text: &str) -> String {
         if self.state == AnsiState::Text && !text.contains('\u{1b}') {
             return text.to_owned();
@@ -49,7 +51,7 @@ impl Ansi {
             (AnsiState::Escape, '[') => AnsiState::Csi,
             (AnsiState::Escape, ']' | 'P' | 'X' | '^' | '_') => self.begin_string(),
             (AnsiState::Escape | AnsiState::Intermediate, ' '..='/') => AnsiState::Intermediate,
-            // A sequence that was begun is over where another begins.
+            // A new sequence ends an unfinished one.
             (AnsiState::Escape | AnsiState::Intermediate | AnsiState::Csi, '\u{1b}') => AnsiState::Escape,
             (AnsiState::Escape | AnsiState::Intermediate, '0'..='~') => AnsiState::Text,
             (AnsiState::Csi, '@'..='~') => AnsiState::Text,
@@ -58,15 +60,15 @@ impl Ansi {
                 AnsiState::Text
             }
             (AnsiState::String | AnsiState::StringEscape, '\u{1b}') => AnsiState::StringEscape,
-            (AnsiState::String | AnsiState::StringEscape, c) if c == '\n' || self.swallowed >= LONGEST_STRING => {
+            (AnsiState::String | AnsiState::StringEscape, c) if c == '\n' || self.dropped >= MAX_STRING_CHARS => {
                 plain.push(c);
                 AnsiState::Text
             }
             (AnsiState::String | AnsiState::StringEscape, _) => {
-                self.swallowed += 1;
+                self.dropped += 1;
                 AnsiState::String
             }
-            // Not a sequence after all: the character stands for itself.
+            // Not an escape sequence: keep the character.
             (AnsiState::Escape | AnsiState::Intermediate | AnsiState::Csi, c) => {
                 plain.push(c);
                 AnsiState::Text
@@ -75,12 +77,12 @@ impl Ansi {
     }
 
     fn begin_string(&mut self) -> AnsiState {
-        self.swallowed = 0;
+        self.dropped = 0;
         AnsiState::String
     }
 }
 
-/// `text` without terminal escapes.
+/// Returns `text` without terminal escape sequences.
 #[must_use]
 pub fn strip(text: &str) -> String {
     Ansi::default().push(text)
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_escape() {
+    fn removes_each_kind_of_escape_sequence() {
         for (text, plain) in [
             ("\u{1b}[32mgreen\u{1b}[0m", "green"),
             ("\u{1b}[2K\u{1b}[1Gline", "line"),
@@ -103,7 +105,7 @@ mod tests {
             ("a\u{1b}(Bb", "ab"),
             ("a\u{1b}7b\u{1b}8c\u{1b}=d", "abcd"),
             ("\u{1b}[?25h\u{1b}[0m", ""),
-            // In UTF-8 these are characters, mostly of a text that was decoded wrongly once, and begin nothing.
+            // In UTF-8 these are characters, mostly from a text that was decoded with the wrong charset.
             ("\u{e2}\u{80}\u{9d} said \u{9b}31m he \u{90}", "\u{e2}\u{80}\u{9d} said \u{9b}31m he \u{90}"),
             ("tab\there\r\nbell\u{7}", "tab\there\r\nbell\u{7}"),
             ("cut \u{1b}[3", "cut "),
@@ -117,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn case_47_the_same_text_however_cut(text in "[a-z\u{1b}\\[\\]();0-9m\u{7}\n\\\\é]{0,40}", cut in 0usize..40) {
+        fn case_47_text_is_the_same_when_split_anywhere(text in "[a-z\u{1b}\\[\\]();0-9m\u{7}\n\\\\é]{0,40}", cut in 0usize..40) {
             let cut = text.char_indices().map(|(i, _)| i).nth(cut).unwrap_or(text.len());
             let mut ansi = Ansi::default();
             let mut joined = ansi.push(&text[..cut]);

@@ -1,6 +1,6 @@
-//! How long a run may take: in all, and without a word in each of its phases.
+//! Time limits of a run: in total, and for silence in each phase.
 //!
-//! What is said here is data; a clock that applies it is `trunkline-process`'s.
+//! This module holds the values only. The clock that applies them is in `trunkline-process`.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use crate::provider::Provider;
 
 // Aliases for the users in other crates. TODO: rename them there.
 #[doc(hidden)]
-pub use self::{LimitKind as Limit, RequestedLimits as Asked, RunLimits as Limits};
+pub use self::{LimitKind as Limit, RequestedLimits as Asked, RunLimits as Limits, format_duration as span};
 
-/// The limits of one run. `Duration::MAX` means none.
+/// Time limits of one run. `Duration::MAX` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunLimits {
-    /// From start to end.
+    /// From the start of the run to its end.
     pub total: Duration,
     /// From the start to the first byte on stdout.
     pub startup: Duration,
-    /// Between two signs of life while the model is waited for.
+    /// Between two signs of life while the run waits for the model.
     pub idle: Duration,
-    /// The same while a tool is at work: a build or a test run may be silent for long.
+    /// Between two signs of life while a tool runs: a build or a test run may be silent for long.
     pub tool: Duration,
-    /// The same while the context is compacted.
+    /// Between two signs of life while the context is compacted.
     pub compact: Duration,
 }
 
-/// Which of the [`RunLimits`] was passed.
+/// One of the [`RunLimits`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitKind {
     Total,
@@ -37,7 +37,7 @@ pub enum LimitKind {
     Compact,
 }
 
-/// What somebody wrote about limits, as far as they did.
+/// Limits that a configuration sets. The others have defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestedLimits {
     pub total: Option<Duration>,
@@ -57,48 +57,48 @@ impl RunLimits {
     const COMPACT: Duration = Duration::from_secs(15 * 60);
     const REQUEST: Duration = Duration::from_secs(2 * 60);
 
-    /// The same limit for everything: only the whole counts.
+    /// The same limit for every phase, so that only the total counts.
     #[must_use]
     pub const fn all(limit: Duration) -> Self {
         Self { total: limit, startup: limit, idle: limit, tool: limit, compact: limit }
     }
 
-    /// The limits of a provider's run, where nothing else is said. One that prints nothing until it has an answer is
-    /// limited only in all. None outlasts the whole.
+    /// Limits of a run of `provider`: the requested ones, else defaults. If the provider prints nothing until it has an
+    /// answer, the start-up and idle limits default to the total. No limit is longer than the total.
     #[must_use]
-    pub fn of(provider: &Provider, asked: RequestedLimits) -> Self {
-        let total = asked.total.or(provider.timeout.map(|span| span.time)).unwrap_or(Self::TOTAL);
+    pub fn of(provider: &Provider, requested: RequestedLimits) -> Self {
+        let total = requested.total.or(provider.timeout.map(|span| span.time)).unwrap_or(Self::TOTAL);
         let (startup, idle) = if provider.buffers_output { (total, total) } else { (Self::STARTUP, Self::IDLE) };
-        Self::all(total).with(asked, startup, idle)
+        Self::all(total).with(requested, startup, idle)
     }
 
-    /// The limits of a turn of the built-in agent: its LLM may be silent for as long as a request may take. Its tools have
-    /// a limit of their own.
+    /// Limits of a turn of the built-in agent. Its LLM may be silent for as long as one request may take. Its tools have
+    /// time limits of their own.
     #[must_use]
-    pub fn of_agent(asked: RequestedLimits) -> Self {
-        let total = asked.total.unwrap_or(Self::TOTAL);
-        Self { idle: asked.idle.unwrap_or(Self::REQUEST), ..Self::all(total) }
+    pub fn of_agent(requested: RequestedLimits) -> Self {
+        let total = requested.total.unwrap_or(Self::TOTAL);
+        Self { idle: requested.idle.unwrap_or(Self::REQUEST), ..Self::all(total) }
     }
 
-    /// The limit of one request to an executable or a service: only in all.
+    /// Limits of one request to an executable or a service: only the total counts.
     #[must_use]
     pub fn of_request(total: Option<Duration>) -> Self {
         Self::all(total.unwrap_or(Self::REQUEST))
     }
 
-    fn with(self, asked: RequestedLimits, startup: Duration, idle: Duration) -> Self {
-        let within = |asked: Option<Duration>, usual: Duration| asked.unwrap_or(usual).min(self.total);
+    fn with(self, requested: RequestedLimits, startup: Duration, idle: Duration) -> Self {
+        let within = |requested: Option<Duration>, default: Duration| requested.unwrap_or(default).min(self.total);
         Self {
             total: self.total,
-            startup: within(asked.startup, startup),
-            idle: within(asked.idle, idle),
-            tool: within(asked.tool, Self::TOOL),
-            compact: within(asked.compact, Self::COMPACT),
+            startup: within(requested.startup, startup),
+            idle: within(requested.idle, idle),
+            tool: within(requested.tool, Self::TOOL),
+            compact: within(requested.compact, Self::COMPACT),
         }
     }
 
-    /// How long a run may be silent in a phase, and what that is called. None once it has said its last word: how it is
-    /// parted from has times of its own.
+    /// Returns how long a run may be silent in this phase, and which limit that is. None after the end of the turn: how
+    /// long the process may take to exit is not decided here.
     #[must_use]
     pub fn silence(&self, phase: &Phase) -> Option<(Duration, LimitKind)> {
         match phase {
@@ -106,7 +106,7 @@ impl RunLimits {
             Phase::Thinking => Some((self.idle, LimitKind::Idle)),
             Phase::Tool { .. } => Some((self.tool, LimitKind::Tool)),
             Phase::Compacting => Some((self.compact, LimitKind::Compact)),
-            // What it announced to wait is not silence.
+            // The announced delay does not count as silence.
             Phase::Retrying { wait } => Some((self.idle.saturating_add(*wait), LimitKind::Idle)),
             Phase::Ended => None,
         }
@@ -135,7 +135,7 @@ impl LimitKind {
         }
     }
 
-    /// What it is set by.
+    /// Configuration key that sets this limit.
     #[must_use]
     pub const fn setting(self) -> &'static str {
         match self {
@@ -148,7 +148,7 @@ impl LimitKind {
     }
 }
 
-/// A limit that was passed, and what went on then: the words of an error's hint.
+/// Exceeded limit, and the phase of the run at that time. Displayed as the hint of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overrun {
     pub limit: LimitKind,
@@ -159,13 +159,19 @@ pub struct Overrun {
 impl fmt::Display for Overrun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { limit, value, phase } = self;
-        write!(f, "the {} limit of {} passed while {phase} ({})", limit.name(), span(*value), limit.setting())
+        write!(
+            f,
+            "the {} limit of {} passed while {phase} ({})",
+            limit.name(),
+            format_duration(*value),
+            limit.setting()
+        )
     }
 }
 
-/// A time as it is written in a configuration.
+/// Formats a duration as it is written in a configuration: `300ms`, `90s`, `2m`, `1h`.
 #[must_use]
-pub fn span(time: Duration) -> String {
+pub fn format_duration(time: Duration) -> String {
     let (seconds, millis) = (time.as_secs(), time.subsec_millis());
     match (seconds, millis) {
         (0, millis) => format!("{millis}ms"),
@@ -185,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn each_phase_has_its_own_patience() {
+    fn each_phase_has_its_own_limit() {
         let limits = RunLimits {
             total: seconds(100),
             startup: seconds(1),
@@ -206,9 +212,9 @@ mod tests {
     }
 
     #[test]
-    fn an_overrun_names_limit_value_phase_and_setting() {
+    fn overrun_names_limit_value_phase_and_key() {
         let bash = Phase::Tool { names: vec!["Bash".to_owned()] };
-        for (limit, value, phase, words) in [
+        for (limit, value, phase, text) in [
             (
                 LimitKind::Tool,
                 seconds(3600),
@@ -235,7 +241,7 @@ mod tests {
                 "the compaction limit of 1.5s passed while compacting its context (compactTimeout)",
             ),
         ] {
-            assert_eq!(Overrun { limit, value, phase }.to_string(), words);
+            assert_eq!(Overrun { limit, value, phase }.to_string(), text);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A CLI we can run, as data: its argv recipe, how the prompt reaches it, what it prints, how it is stopped.
+//! Recipes of CLIs: arguments, delivery of the prompt, output format, stop signal and more.
 //!
-//! Nothing here looks at `PATH` or starts anything: [`Provider::command`] renders a command line and that is all. The
-//! built-in providers are `providers.toml` beside this file; a user's own file has the same shape.
+//! Nothing here searches `PATH` or starts a process: [`Provider::command`] only renders a command line. The built-in
+//! providers are in `providers.toml` next to this file; a user's own file has the same format.
 
 mod arguments;
 mod checks;
@@ -21,7 +21,7 @@ use crate::protocol;
 use crate::vocabulary::PromptDelivery;
 pub use arguments::{Placeholder, UnknownPlaceholder, unknown_placeholders};
 pub use checks::UnreadableLive;
-pub use command::{CommandLine, MAX_ARGUMENT, Values};
+pub use command::{CommandLine, MAX_ARGUMENT_BYTES, Values};
 pub use login::{Credentials, Login};
 pub use offered::OfferedModel;
 pub use overlay::{Grants, Overlay};
@@ -42,7 +42,7 @@ pub const PLACEHOLDERS: [&str; Placeholder::NAMES.len()] = Placeholder::NAMES;
 
 const BUILT_IN: &str = include_str!("providers.toml");
 
-/// The built-in providers, by name.
+/// Returns the built-in providers by name.
 #[must_use]
 pub fn built_in() -> BTreeMap<String, Provider> {
     static PARSED: LazyLock<BTreeMap<String, Provider>> =
@@ -50,12 +50,12 @@ pub fn built_in() -> BTreeMap<String, Provider> {
     PARSED.clone()
 }
 
-/// A provider that is nothing but a program, its arguments and its output format. The prompt goes to stdin unless an
-/// argument has a place for it.
+/// Creates a provider from a program, its arguments and its output format. The prompt goes to stdin unless an argument
+/// contains `{prompt}`.
 #[must_use]
 pub fn plain(name: &str, program: &str, args: &[String], format: Format) -> Provider {
     let bare = "[p]\nprogram = \"p\"\nformat = \"text\"\nargs = []\n";
-    let mut provider = parse(bare).expect("the text is fixed").remove("p").expect("it has this one provider");
+    let mut provider = parse(bare).expect("the recipe is valid").remove("p").expect("the recipe is named p");
     provider.name = name.to_owned();
     provider.program = program.to_owned();
     provider.format = format;
@@ -67,32 +67,32 @@ pub fn plain(name: &str, program: &str, args: &[String], format: Format) -> Prov
     provider
 }
 
-/// An executable of the provider protocol: its subcommands follow its own arguments.
+/// Creates a provider for an executable that speaks the provider protocol. The subcommands follow its own arguments.
 #[must_use]
 pub fn executable(name: &str, program: &str, args: &[String]) -> Provider {
-    let with = |command: &str| args.iter().cloned().chain([command.to_owned()]).collect::<Vec<String>>();
+    let with_command = |command: &str| args.iter().cloned().chain([command.to_owned()]).collect::<Vec<String>>();
     let mut provider = plain(name, program, &[], Format::Protocol);
     provider.prompt = PromptDelivery::Request;
-    provider.args = vec![with(protocol::STREAM)];
-    provider.whole = Some(vec![with(protocol::GENERATE)]);
-    provider.health = Some(with(protocol::HEALTH));
+    provider.args = vec![with_command(protocol::STREAM)];
+    provider.whole = Some(vec![with_command(protocol::GENERATE)]);
+    provider.health = Some(with_command(protocol::HEALTH));
     provider
 }
 
-/// Every variable that carries a built-in provider's credentials.
+/// Returns every variable that holds credentials of a built-in provider.
 pub fn built_in_keys() -> &'static [String] {
     static KEYS: LazyLock<Vec<String>> =
         LazyLock::new(|| built_in().into_values().flat_map(|provider| provider.keys).collect());
     &KEYS
 }
 
-/// Reads a file of providers: a table each.
+/// Parses a file of providers, with one table for each.
 pub fn parse(toml: &str) -> Result<BTreeMap<String, Provider>, toml::de::Error> {
     let mut providers: BTreeMap<String, Provider> = toml::from_str(toml)?;
     for (name, provider) in &mut providers {
         provider.name.clone_from(name);
     }
-    Ok(providers.into_iter().map(|(name, provider)| (name, provider.with_a_place_for_the_prompt())).collect())
+    Ok(providers.into_iter().map(|(name, provider)| (name, provider.with_prompt_argument())).collect())
 }
 
 #[cfg(test)]

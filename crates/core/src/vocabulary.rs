@@ -1,5 +1,5 @@
-//! The small types that all of this crate shares: levels, kinds and modes. They stand below everything else here: this
-//! module imports nothing of the crate.
+//! Small types that the other modules of this crate share: levels, kinds and modes. This module is below all others: it
+//! imports nothing from the crate.
 
 mod escape;
 mod names;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use escape::PromptEscape;
 pub(crate) use names::named_enum;
 
-/// Level of what an agent may do without asking.
+/// What an agent may do without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Permissions {
@@ -22,19 +22,19 @@ pub enum Permissions {
     Full,
 }
 
-/// Permissions as a CLI is told them: the model's level, and for `edit` whether the kernel confines the run as well.
+/// Permissions that are passed to a CLI: the level of the model, and for `edit` whether the kernel confines the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CliPermissions {
     Read,
     #[default]
     Edit,
-    /// `edit` in a run that the kernel keeps from writing outside the workspace: commands need no approval.
+    /// `edit` in a run that the kernel confines to the workspace: commands need no approval.
     EditConfined,
     Full,
 }
 
 impl CliPermissions {
-    /// The level that the flags are for.
+    /// Level that selects the flags of the CLI.
     #[must_use]
     pub fn level(self) -> Permissions {
         match self {
@@ -44,7 +44,7 @@ impl CliPermissions {
         }
     }
 
-    /// The level by which a question of the CLI is answered while it runs.
+    /// Level that decides about permission requests of a running CLI.
     #[must_use]
     pub fn answers(self) -> Permissions {
         match self {
@@ -55,29 +55,29 @@ impl CliPermissions {
     }
 }
 
-/// How the prompt reaches the CLI.
+/// How a CLI receives the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptDelivery {
     #[default]
     Stdin,
-    /// As the `{prompt}` of an argument.
+    /// In an argument, as `{prompt}`.
     Arg,
-    /// As a request of the provider protocol, on stdin.
+    /// On stdin, as a request of the provider protocol.
     Request,
 }
 
-/// Which of a provider's forms to run.
+/// Form of a CLI's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutputForm {
-    /// It prints as it works.
+    /// Printed while the CLI works.
     #[default]
     Streamed,
-    /// It prints everything at the end, if it can.
+    /// Printed at the end, if the CLI has such a form.
     Whole,
 }
 
-/// The signal a CLI ends most cleanly on.
+/// Signal that makes a CLI exit cleanly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum StopSignal {
@@ -86,7 +86,7 @@ pub enum StopSignal {
     Int,
 }
 
-/// What a resumable session's id looks like; anything else is refused before it reaches the CLI.
+/// Syntax of a CLI's session ids. Other ids are refused before they reach the CLI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionKind {
@@ -107,20 +107,20 @@ pub enum UsageScope {
     Session,
 }
 
-/// What is done to a plain-text answer.
+/// Post-processing of a plain-text answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Normalize {
     #[default]
     None,
-    /// Only the last non-empty block, for CLIs that print their log before their answer.
+    /// Keeps only the last block of lines that are not blank, for CLIs that print a log before the answer.
     LastBlock,
 }
 
-/// Whether the CLI takes system prompts apart from the task.
+/// Where system messages go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SystemPlacement {
-    /// Under the header, above the user's text.
+    /// Into the prompt, between the header and the user's text.
     Inline,
-    /// In [`Prompt::system`](crate::prompt::Prompt::system).
+    /// Into [`Prompt::system`](crate::prompt::Prompt::system), for a CLI that takes them separately.
     Apart,
 }

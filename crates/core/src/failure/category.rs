@@ -1,10 +1,10 @@
-//! The kinds of failure, and what may follow on each.
+//! Categories of failures, and whether a retry or a fallback may follow each.
 
 use crate::vocabulary::named_enum;
 
 named_enum! {
-    /// Why a turn failed. Each question about it is one `match` without `_`, so that a new category does not compile until
-    /// it has answered them all.
+    /// Category of a failure. Every policy that depends on it is a `match` without `_`, so that a new category does not
+    /// compile until each policy handles it.
     pub enum Category {
         Quota = "quota",
         RateLimit = "rate_limit",
@@ -16,12 +16,12 @@ named_enum! {
         NotFound = "not_found",
         Configuration = "configuration",
         Unknown = "unknown",
-        /// The caller went away or asked to stop.
+        /// The client disconnected or cancelled the turn.
         Cancelled = "cancelled",
     }
 }
 
-/// What a router may do after a failure, while nothing has been shown to the caller.
+/// What a router may do after a failure, as long as the caller has seen nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailurePolicy {
     pub retry: bool,

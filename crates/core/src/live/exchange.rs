@@ -1,46 +1,48 @@
-//! What the protocols share: the greeting, the meaning of a message, its bytes.
+//! Types that all live protocols share: the greeting, and the meaning of a received message.
 
 use serde_json::Value;
 
 use crate::vocabulary::Permissions;
 
-/// Method of the note that follows a request for permission in what a decoder reads, when the request was refused: a CLI
-/// does not always say itself why it stops there.
+/// Method of a note that is added to the decoder's input after a refused permission request. A CLI does not always report
+/// why it stops there.
 pub(crate) const PERMISSION_REFUSED: &str = "trunkline/permission_refused";
 
-/// What a process is told before its first turn, beside its arguments.
+/// Settings that a process gets before its first turn, in addition to its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Greeting {
-    /// Where the conversation is about.
+    /// Working directory of the conversation.
     pub cwd: String,
-    /// The model, where it is not an argument.
+    /// Model, if no argument sets it.
     pub model: Option<String>,
-    /// The protocol's name for what may be done without asking, where it is not an argument.
+    /// The protocol's name of the permission level, if no argument sets it.
     pub mode: Option<String>,
-    /// The model that it is to fail with once, before it is ready.
+    /// Model without a server for a first prompt that fails, before the process is ready.
     pub primer: Option<String>,
-    /// Standing instructions, where they are taken apart from the prompt.
+    /// System prompt, if the protocol takes it separately.
     pub system: Option<String>,
-    /// What is answered when it asks whether it may do something.
+    /// Permissions that decide about requests of the process.
     pub permissions: Permissions,
 }
 
-/// What a speaker makes of one of the other side's messages.
+/// Meaning of a message from the process.
 pub(super) enum MessageMeaning {
-    /// It is about the turn.
-    Said,
-    /// It is about the turn, which is over with it.
-    SaidLast,
-    /// It is about the turn, and so is this note of ours.
-    SaidWith(Value),
-    /// It was for us, or is about nothing.
-    Nothing,
+    /// Part of the turn.
+    ForTurn,
+    /// Last message of the turn.
+    EndsTurn,
+    /// Part of the turn, together with a note of ours for the decoder.
+    ForTurnWithNote(Value),
+    /// Not part of a turn.
+    Ignored,
+    /// The greeting was accepted.
     Ready,
+    /// The process cannot be used, with the reason.
     Broken(String),
 }
 
-/// A message as the bytes of its line.
-pub(super) fn words(message: &Value) -> Vec<u8> {
+/// Serializes a message as one line.
+pub(super) fn to_line(message: &Value) -> Vec<u8> {
     let mut bytes = message.to_string().into_bytes();
     bytes.push(b'\n');
     bytes

@@ -1,22 +1,23 @@
-//! A process that takes turns over its stdio, without the process: what is written to it, and which of its words belong
-//! to a turn.
+//! Conversations with a process that is kept for several turns: what to write to its stdin, and which of its output
+//! belongs to a turn. The process itself is elsewhere.
 //!
-//! A one-shot run is a command line, and its output is all about one turn. A process that stays must be greeted first,
-//! told the turn, answered when it asks, and heard out until the turn is over though the process is not. That is a
-//! [`LiveChannel`]: bytes in, bytes to write out, and the bytes that a [`Decoder`](crate::parse::Decoder) reads as it reads any
-//! output. What a step of an agent means is known there and only there; here is known who is speaking about what.
+//! A process for one turn is a command line, and all of its output is about that turn. A kept process needs a greeting, the
+//! prompt of each turn, and answers to its requests, and it must be read until the turn is over although the process is
+//! not. A [`LiveChannel`] does this: it takes bytes from the process, and returns the bytes to write and the bytes of the
+//! turn. A [`Decoder`](crate::parse::Decoder) reads the latter like any other output. Only the decoder knows what a step of
+//! the agent means; the channel knows only which messages belong to which turn.
 //!
 //! ```text
-//! Booting ──the greeting is answered──▶ Ready ──say──▶ Busy ──its last word──▶ Ready
-//!    └──────────── refused, or not understood ─────▶ Broken ◀──────┘
+//! Booting ──greeting accepted──▶ Ready ──say──▶ Busy ──end of the turn──▶ Ready
+//!    └────────── greeting refused ──────────▶ Broken ◀─────┘
 //! ```
 //!
-//! Three protocols are spoken: Claude Code's stream of JSON messages (`claude`), Codex's app-server (`app_server`) and
-//! the Agent Client Protocol (`acp`). Each is a state machine without I/O and without a clock; like a decoder, it takes
-//! any bytes and cannot fail. What a provider speaks, and what it is told in which way, is data: [`LiveRecipe`].
+//! There are three protocols: Claude Code's stream of JSON messages (`claude`), Codex's app-server (`app_server`) and the
+//! Agent Client Protocol (`acp`). Each is a state machine without I/O and without a clock. Like a decoder, it takes any
+//! bytes and cannot fail. The protocol of a provider and its settings are data: [`LiveRecipe`].
 //!
-//! A line is one conversation's. Nothing here can make a process forget, so whoever keeps lines must never let another
-//! conversation have one that was spoken to.
+//! A channel belongs to one conversation. A process cannot be made to forget, so a channel that has had a turn must never
+//! be given to another conversation.
 
 mod acp;
 mod app_server;
@@ -41,38 +42,39 @@ pub use self::{
     ChannelOutput as Heard, ChannelStage as Stage, LiveChannel as Line, LiveProtocol as Protocol, LiveRecipe as Recipe,
 };
 
-/// Where a line is.
+/// State of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChannelStage {
-    /// It has been greeted and has not answered all of it.
+    /// The greeting was sent and is not fully answered.
     Booting,
-    /// It waits for a turn.
+    /// The process waits for a turn.
     Ready,
-    /// A turn is on its way.
+    /// A turn is in flight.
     Busy,
-    /// It takes no turn, and why.
+    /// The process takes no turns, with the reason.
     Broken(String),
 }
 
-/// What came of some bytes.
+/// Result of reading bytes from the process.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChannelOutput {
-    /// The lines that are about the turn, for a decoder.
+    /// Lines of the turn, for the decoder.
     pub said: Vec<u8>,
-    /// What the process waits for.
+    /// Bytes to write to the process.
     pub reply: Vec<u8>,
 }
 
-/// One process that stays, as a conversation.
+/// Conversation with a kept process.
 #[derive(Debug)]
 pub struct LiveChannel {
     lines: Lines,
     stage: ChannelStage,
-    speaker: ProtocolState,
-    /// It has said anything since it was told a turn, or need not.
+    protocol: ProtocolState,
+    /// The process has sent a message since the turn was sent, or its protocol does not require one.
     answers: bool,
 }
 
+/// State machine of the protocol.
 #[derive(Debug)]
 enum ProtocolState {
     Claude(claude::ClaudeLive),
@@ -81,24 +83,24 @@ enum ProtocolState {
 }
 
 impl LiveChannel {
-    /// A line to a process that was just started, and what to write to it.
+    /// Creates a channel to a process that was just started. Also returns the greeting to write.
     #[must_use]
     pub fn new(protocol: LiveProtocol, greeting: Greeting) -> (Self, Vec<u8>) {
-        let (speaker, words) = match protocol {
+        let (protocol, greeting) = match protocol {
             LiveProtocol::Claude => {
-                let (claude, words) = claude::ClaudeLive::greet(greeting);
-                (ProtocolState::Claude(claude), words)
+                let (claude, line) = claude::ClaudeLive::greet(greeting);
+                (ProtocolState::Claude(claude), line)
             }
             LiveProtocol::AppServer => {
-                let (server, words) = app_server::AppServerLive::greet(greeting);
-                (ProtocolState::AppServer(server), words)
+                let (server, line) = app_server::AppServerLive::greet(greeting);
+                (ProtocolState::AppServer(server), line)
             }
             LiveProtocol::Acp => {
-                let (acp, words) = acp::AcpLive::greet(greeting);
-                (ProtocolState::Acp(acp), words)
+                let (acp, line) = acp::AcpLive::greet(greeting);
+                (ProtocolState::Acp(acp), line)
             }
         };
-        (Self { lines: Lines::default(), stage: ChannelStage::Booting, speaker, answers: true }, words)
+        (Self { lines: Lines::default(), stage: ChannelStage::Booting, protocol, answers: true }, greeting)
     }
 
     #[must_use]
@@ -106,90 +108,92 @@ impl LiveChannel {
         &self.stage
     }
 
-    /// Tells it a turn: what to write. `session` is a conversation of its own that it is to go on with, and is not in yet.
-    /// Nothing, if it cannot take one.
+    /// Starts a turn and returns the bytes to write. `session` is a session of the CLI to resume, if the process is not in it
+    /// yet. Returns none if the process cannot take the turn.
     pub fn say(&mut self, prompt: &str, session: Option<&str>) -> Option<Vec<u8>> {
         if self.stage != ChannelStage::Ready {
             return None;
         }
-        let words = match &mut self.speaker {
-            ProtocolState::Claude(claude) if session.is_none() => Some(claude.say(prompt)),
-            ProtocolState::AppServer(server) => Some(server.say(prompt, session)),
-            ProtocolState::Acp(acp) if session.is_none() => Some(acp.say(prompt)),
-            // They go on with what is over only when they are started for it.
+        let line = match &mut self.protocol {
+            ProtocolState::Claude(claude) if session.is_none() => Some(claude.send_prompt(prompt)),
+            ProtocolState::AppServer(server) => Some(server.send_prompt(prompt, session)),
+            ProtocolState::Acp(acp) if session.is_none() => Some(acp.send_prompt(prompt)),
+            // These resume a session only if they were started with it.
             ProtocolState::Claude(_) | ProtocolState::Acp(_) => None,
         }?;
         self.stage = ChannelStage::Busy;
-        // By this protocol the first word may be the model's, which may think for as long as it likes.
-        self.answers = matches!(self.speaker, ProtocolState::Acp(_));
-        Some(words)
+        // ACP does not confirm a prompt: the first message may come from the model, which may think for long.
+        self.answers = matches!(self.protocol, ProtocolState::Acp(_));
+        Some(line)
     }
 
-    /// Whether it has shown that it has heard its turn. One whose protocol confirms what it is told, and that does not, is
-    /// not going to.
+    /// Whether the process has shown that it received the turn. If its protocol confirms turns and this one was not
+    /// confirmed in time, the process hangs.
     #[must_use]
     pub fn answers(&self) -> bool {
         self.answers
     }
 
-    /// Asks it to leave off: what to write. The turn is over when it says so.
+    /// Interrupts the turn and returns the bytes to write. The turn is over when the process reports its end.
     pub fn interrupt(&mut self) -> Vec<u8> {
         if self.stage != ChannelStage::Busy {
             return Vec::new();
         }
-        match &mut self.speaker {
+        match &mut self.protocol {
             ProtocolState::Claude(claude) => claude.interrupt(),
             ProtocolState::AppServer(server) => server.interrupt(),
             ProtocolState::Acp(acp) => acp.interrupt(),
         }
     }
 
-    /// Takes the next bytes, cut anywhere.
+    /// Takes the next bytes from the process, split anywhere.
     pub fn hear(&mut self, bytes: &[u8]) -> ChannelOutput {
-        let mut whole = Vec::new();
-        self.lines.push(bytes, |line| whole.push(line));
-        let mut heard = ChannelOutput::default();
-        for line in whole {
+        let mut complete = Vec::new();
+        self.lines.push(bytes, |line| complete.push(line));
+        let mut output = ChannelOutput::default();
+        for line in complete {
             match line {
-                OutputLine::Whole(line) => self.line(&line, &mut heard),
+                OutputLine::Whole(line) => self.receive_line(&line, &mut output),
                 OutputLine::Overlong { head, bytes } if self.stage == ChannelStage::Busy => {
-                    pass(&format!("{head}… [a line of {bytes} bytes was left out]"), &mut heard);
+                    pass(&format!("{head}… [a line of {bytes} bytes was left out]"), &mut output);
                 }
                 OutputLine::Overlong { .. } => {}
             }
         }
-        heard
+        output
     }
 
-    fn line(&mut self, line: &str, heard: &mut ChannelOutput) {
+    fn receive_line(&mut self, line: &str, output: &mut ChannelOutput) {
         let busy = self.stage == ChannelStage::Busy;
         let Ok(message) = serde_json::from_str::<Value>(line) else {
-            // Noise, or JSON that only a decoder can read.
+            // Noise, or JSON that only the decoder can repair.
             if busy && !line.trim().is_empty() {
-                pass(line, heard);
+                pass(line, output);
             }
             return;
         };
         self.answers = true;
-        let meaning = match &mut self.speaker {
-            ProtocolState::Claude(claude) => claude.hear(&message, &mut heard.reply),
-            ProtocolState::AppServer(server) => server.hear(&message, &mut heard.reply),
-            ProtocolState::Acp(acp) => acp.hear(&message, &mut heard.reply),
+        let meaning = match &mut self.protocol {
+            ProtocolState::Claude(claude) => claude.receive(&message, &mut output.reply),
+            ProtocolState::AppServer(server) => server.receive(&message, &mut output.reply),
+            ProtocolState::Acp(acp) => acp.receive(&message, &mut output.reply),
         };
         match meaning {
-            MessageMeaning::Said | MessageMeaning::SaidLast if busy => {
-                pass(line, heard);
-                if matches!(meaning, MessageMeaning::SaidLast) {
+            MessageMeaning::ForTurn | MessageMeaning::EndsTurn if busy => {
+                pass(line, output);
+                if matches!(meaning, MessageMeaning::EndsTurn) {
                     self.stage = ChannelStage::Ready;
                 }
             }
-            MessageMeaning::SaidWith(note) if busy => {
-                pass(line, heard);
-                pass(&note.to_string(), heard);
+            MessageMeaning::ForTurnWithNote(note) if busy => {
+                pass(line, output);
+                pass(&note.to_string(), output);
             }
-            // Of a turn that is over, or was never asked for.
-            MessageMeaning::Said | MessageMeaning::SaidLast | MessageMeaning::SaidWith(_) | MessageMeaning::Nothing => {
-            }
+            // A message of a turn that is over, or that was never sent.
+            MessageMeaning::ForTurn
+            | MessageMeaning::EndsTurn
+            | MessageMeaning::ForTurnWithNote(_)
+            | MessageMeaning::Ignored => {}
             MessageMeaning::Ready if self.stage == ChannelStage::Booting => self.stage = ChannelStage::Ready,
             MessageMeaning::Ready => {}
             MessageMeaning::Broken(why) => self.stage = ChannelStage::Broken(why),
@@ -197,9 +201,10 @@ impl LiveChannel {
     }
 }
 
-fn pass(line: &str, heard: &mut ChannelOutput) {
-    heard.said.extend_from_slice(line.as_bytes());
-    heard.said.push(b'\n');
+/// Adds a line to the output for the decoder.
+fn pass(line: &str, output: &mut ChannelOutput) {
+    output.said.extend_from_slice(line.as_bytes());
+    output.said.push(b'\n');
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Protocols that a process is kept with.
+//! Protocols of kept processes.
 
 use crate::vocabulary::named_enum;
 
 named_enum! {
-    /// Protocol that a kept process speaks over its stdio.
+    /// Protocol between us and a kept process, over its stdio.
     pub enum LiveProtocol {
         /// Claude Code's `--input-format stream-json`.
         Claude = "claude",

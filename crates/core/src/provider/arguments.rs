@@ -1,4 +1,4 @@
-//! Arguments as a recipe has them: groups with placeholders; and what is not a placeholder though it looks like one.
+//! Arguments of a recipe: groups, placeholders, and words in braces that are not placeholders.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::near::near;
 use crate::vocabulary::named_enum;
 
 named_enum! {
-    /// Name that may stand in braces in an argument.
+    /// Placeholder in an argument: a name in braces.
     pub enum Placeholder {
         Prompt = "prompt",
         Cwd = "cwd",
@@ -26,7 +26,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// Name that may stand in braces alone in a group: it stands for a whole list of arguments.
+    /// Placeholder that is a group by itself and stands for a list of arguments.
     pub(super) enum GroupPlaceholder {
         Permissions = "permissions",
         Extra = "extra",
@@ -40,7 +40,7 @@ impl Placeholder {
 }
 
 impl GroupPlaceholder {
-    /// The placeholder that this group consists of, if it is one.
+    /// Returns the placeholder that this group consists of.
     pub(super) fn of(group: &[String]) -> Option<Self> {
         let [only] = group else { return None };
         let name = only.strip_prefix('{')?.strip_suffix('}')?;
@@ -48,14 +48,14 @@ impl GroupPlaceholder {
     }
 }
 
-/// Longer words in braces are something else.
-const MAX_NAME: usize = 24;
+/// Longer words in braces are not taken for placeholders.
+const MAX_NAME_BYTES: usize = 24;
 
-/// A word in braces that is no placeholder, and is passed on as it stands.
+/// Word in braces that is not a placeholder. It is passed to the CLI unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownPlaceholder {
     pub argument: String,
-    /// The placeholders that were perhaps meant; a typo, then, if there are any.
+    /// Similar placeholders. If there are any, the word is a typo.
     pub near: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for UnknownPlaceholder {
     }
 }
 
-/// The words in braces of these arguments that are no placeholders.
+/// Returns the words in braces in these arguments that are not placeholders.
 pub fn unknown_placeholders<'a>(args: impl IntoIterator<Item = &'a str>) -> Vec<UnknownPlaceholder> {
     args.into_iter().flat_map(words_in_braces).filter_map(unknown_placeholder).collect()
 }
@@ -86,30 +86,31 @@ fn unknown_placeholder(word: &str) -> Option<UnknownPlaceholder> {
     Some(UnknownPlaceholder { argument: format!("{{{word}}}"), near: near(name, known()) })
 }
 
-/// Words between braces that could be names; JSON, shell lists and the like are not.
+/// Returns the words in braces that could be names, unlike JSON or lists of a shell.
 fn words_in_braces(arg: &str) -> Vec<&str> {
     let after = arg.split('{').skip(1);
     let words = after.filter_map(|rest| rest.split_once('}')).map(|(word, _)| word);
     let is_name = |word: &&str| {
         let name = word.trim();
-        (2..=MAX_NAME).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_' || c == '-')
+        (2..=MAX_NAME_BYTES).contains(&name.len())
+            && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_' || c == '-')
     };
     words.filter(is_name).collect()
 }
 
-/// Whether an argument of these groups has a place for the value.
+/// Whether an argument of these groups contains the placeholder.
 pub(super) fn has_place(groups: &[Vec<String>], wanted: Placeholder) -> bool {
     groups.iter().flatten().any(|arg| placeholder(arg) == Some(wanted))
 }
 
-/// The placeholder in the first `{…}` of an argument.
+/// Returns the placeholder in the first `{…}` of an argument.
 pub(super) fn placeholder(arg: &str) -> Option<Placeholder> {
     let (_, rest) = arg.split_once('{')?;
     let (name, _) = rest.split_once('}')?;
     Placeholder::from_name(name)
 }
 
-/// Groups of arguments; one that is written without its brackets is a group of its own.
+/// Deserializes groups of arguments. An argument without brackets is a group by itself.
 pub(super) fn groups<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<String>>, D::Error> {
     let written: Vec<ArgumentGroup> = Vec::deserialize(deserializer)?;
     Ok(written
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_the_near_ones_when_a_placeholder_is_mistyped() {
+    fn suggests_similar_placeholders_when_one_is_mistyped() {
         for (arg, words, close) in [
             ("{promt}", vec!["{promt}"], vec!["prompt"]),
             ("--ask={Prompt}", vec!["{Prompt}"], vec!["prompt"]),
@@ -150,14 +151,14 @@ mod tests {
             ("a{b", vec![], vec![]),
         ] {
             let found = unknown_placeholders([arg]);
-            assert_eq!(found.iter().map(|none| none.argument.as_str()).collect::<Vec<_>>(), words, "{arg}");
-            assert_eq!(found.iter().flat_map(|none| none.near.clone()).collect::<Vec<_>>(), close, "{arg}");
+            assert_eq!(found.iter().map(|unknown| unknown.argument.as_str()).collect::<Vec<_>>(), words, "{arg}");
+            assert_eq!(found.iter().flat_map(|unknown| unknown.near.clone()).collect::<Vec<_>>(), close, "{arg}");
         }
         assert!(unknown_placeholders(["{promt}"])[0].to_string().ends_with("did you mean {prompt}?"));
     }
 
     #[test]
-    fn built_in_recipes_have_nothing_but_placeholders() {
+    fn built_in_recipes_have_only_known_placeholders() {
         for (name, provider) in super::super::built_in() {
             assert_eq!(provider.no_placeholders(), [], "{name}");
         }

@@ -1,4 +1,4 @@
-//! What a recipe and a run are checked for before anything is started.
+//! Checks of a recipe and of a run before a process is started.
 
 use super::arguments::{Placeholder, UnknownPlaceholder, unknown_placeholders};
 use super::recipe::Provider;
@@ -7,7 +7,10 @@ use crate::live::LiveProtocol;
 use crate::parse::Format;
 use crate::vocabulary::{PromptDelivery, SessionKind};
 
-/// A recipe whose decoder cannot read its kept process: a warm turn would never end.
+/// Maximum length of a session id that is a word.
+const MAX_SESSION_ID_BYTES: usize = 128;
+
+/// Error for a recipe whose decoder cannot read the protocol of its kept process: a warm turn would never end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("format {:?} cannot read the protocol {:?} of `live`", .format.name(), .protocol.name())]
 pub struct UnreadableLive {
@@ -16,7 +19,7 @@ pub struct UnreadableLive {
 }
 
 impl UnreadableLive {
-    /// The way out of it.
+    /// How to fix the recipe.
     #[must_use]
     pub fn hint(&self) -> String {
         let fit = Format::ALL.into_iter().filter(|format| format.reads(self.protocol)).map(Format::name);
@@ -25,13 +28,15 @@ impl UnreadableLive {
 }
 
 impl Provider {
-    /// Refuses a session id that this CLI would misread.
+    /// Refuses a session id that does not have the syntax of this CLI, which could read it as something else.
     pub fn check_session(&self, id: &str) -> Result<(), Failure> {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let valid = match self.session {
             SessionKind::None => false,
             SessionKind::Uuid => is_uuid(id),
-            SessionKind::Word => !id.is_empty() && id.len() <= 128 && !id.starts_with('-') && id.chars().all(word),
+            SessionKind::Word => {
+                !id.is_empty() && id.len() <= MAX_SESSION_ID_BYTES && !id.starts_with('-') && id.chars().all(word)
+            }
         };
         if valid {
             return Ok(());
@@ -43,7 +48,7 @@ impl Provider {
         Err(Failure::new(Category::Validation, message))
     }
 
-    /// Checks that the decoder of its format understands what it prints when it is kept.
+    /// Checks that the decoder of the recipe's format understands the protocol of a kept process.
     pub fn check_live(&self) -> Result<(), UnreadableLive> {
         let format = self.format;
         match self.live.as_ref().map(|live| live.protocol).filter(|protocol| !format.reads(*protocol)) {
@@ -52,7 +57,7 @@ impl Provider {
         }
     }
 
-    /// The words in braces of its arguments, in all of its forms, that are no placeholders.
+    /// Returns the words in braces in all arguments of the recipe that are not placeholders.
     #[must_use]
     pub fn no_placeholders(&self) -> Vec<UnknownPlaceholder> {
         if self.prompt == PromptDelivery::Request {
@@ -63,8 +68,8 @@ impl Provider {
         unknown_placeholders(groups.flatten().map(String::as_str))
     }
 
-    /// The same, with the prompt as the last argument where it is to be one and none has a place for it.
-    pub(super) fn with_a_place_for_the_prompt(mut self) -> Self {
+    /// Adds `{prompt}` as the last argument if the prompt is passed in an argument and none contains it.
+    pub(super) fn with_prompt_argument(mut self) -> Self {
         if self.loses_the_prompt() {
             let groups = std::iter::once(&mut self.args).chain(self.whole.as_mut());
             groups.for_each(|groups| groups.push(vec!["{prompt}".to_owned()]));
@@ -72,7 +77,7 @@ impl Provider {
         self
     }
 
-    /// Whether the prompt would go nowhere: it is to be an argument, and no argument has a place for it.
+    /// Whether the prompt would be lost: it is passed in an argument, and no argument contains `{prompt}`.
     #[must_use]
     pub fn loses_the_prompt(&self) -> bool {
         self.prompt == PromptDelivery::Arg && !self.has_placeholder(Placeholder::Prompt)

@@ -1,4 +1,4 @@
-//! A recipe and the values of a run, rendered as a command line. Pure: no `PATH` look-up, no I/O.
+//! Renders a recipe and the values of a run as a command line. Pure: no search of `PATH`, no I/O.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -9,14 +9,14 @@ use crate::failure::{Category, Failure};
 use crate::live;
 use crate::vocabulary::{CliPermissions, OutputForm, PromptDelivery};
 
-/// The longest single argument Linux takes, less its terminating NUL.
-pub const MAX_ARGUMENT: usize = 131_071;
+/// Maximum length of an argument on Linux, without its terminating NUL.
+pub const MAX_ARGUMENT_BYTES: usize = 131_071;
 
-/// The values of one run that a recipe's placeholders stand for.
+/// Values of one run for the placeholders of a recipe.
 #[derive(Debug, Clone, Default)]
 pub struct Values<'a> {
     pub prompt: &'a str,
-    /// The same as a request of the provider protocol.
+    /// The turn as a request of the provider protocol.
     pub request: &'a str,
     pub cwd: &'a str,
     pub model: Option<&'a str>,
@@ -27,26 +27,26 @@ pub struct Values<'a> {
     pub system_file: Option<&'a str>,
     pub images: &'a [String],
     pub permissions: CliPermissions,
-    /// The folder of the recipe's own files.
+    /// Folder with the files of the recipe.
     pub files: Option<&'a str>,
     /// The user's home folder.
     pub home: Option<&'a str>,
-    /// The model's own additional arguments.
+    /// Additional arguments of the model.
     pub extra: &'a [String],
 }
 
-/// A rendered command line. The program is a name still, not a path.
+/// Rendered command line. The program is a name that was not searched for yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
     pub program: String,
     pub args: Vec<String>,
     pub stdin: Option<String>,
-    /// What is set on top of the inherited environment.
+    /// Variables in addition to the inherited environment.
     pub env: BTreeMap<String, String>,
 }
 
 impl Provider {
-    /// Renders one turn as a command line. Pure: no `PATH` look-up, no I/O.
+    /// Renders the command line of one turn.
     pub fn command(&self, form: OutputForm, values: &Values<'_>) -> Result<CommandLine, Failure> {
         let groups = match form {
             OutputForm::Streamed => &self.args,
@@ -55,7 +55,7 @@ impl Provider {
         self.render(groups, values)
     }
 
-    /// Renders the start of a process that stays, and what it is told before its first turn.
+    /// Renders the command line of a process that is kept, and the greeting that it gets before its first turn.
     pub fn live_command(
         &self,
         live: &live::LiveRecipe,
@@ -81,7 +81,7 @@ impl Provider {
         let mut extra_placed = false;
         for group in groups {
             match GroupPlaceholder::of(group) {
-                // An executable's arguments are its own, whatever stands in them.
+                // An executable gets its arguments unchanged.
                 _ if self.prompt == PromptDelivery::Request => args.extend_from_slice(group),
                 Some(GroupPlaceholder::Permissions) => {
                     args.extend(self.permissions.of(values.permissions).args.iter().cloned());
@@ -93,17 +93,17 @@ impl Provider {
                 None => self.fill(group, &prompt, values, &mut args)?,
             }
         }
-        // What is added to an executable's own arguments stands before its command.
+        // Additional arguments of an executable go before its subcommand, which is the last argument.
         match args.pop_if(|_| self.prompt == PromptDelivery::Request) {
             Some(command) => args.extend(values.extra.iter().cloned().chain([command])),
             None if extra_placed => {}
             None => args.extend_from_slice(values.extra),
         }
-        if let Some(long) = args.iter().find(|arg| arg.len() > MAX_ARGUMENT) {
+        if let Some(long) = args.iter().find(|arg| arg.len() > MAX_ARGUMENT_BYTES) {
             return Err(Failure::new(
                 Category::Validation,
                 format!(
-                    "the prompt is too long for {}: {} bytes in one argument, at most {MAX_ARGUMENT}",
+                    "the prompt is too long for {}: {} bytes in one argument, at most {MAX_ARGUMENT_BYTES}",
                     self.name,
                     long.len()
                 ),
@@ -120,7 +120,7 @@ impl Provider {
         Ok(CommandLine { program: self.program.clone(), args, stdin, env })
     }
 
-    /// Adds a group to `args`, once for each value of its placeholder, or not at all when there is none.
+    /// Adds a group to `args`, once for each value of its placeholder, or not at all if there is no value.
     fn fill(&self, group: &[String], prompt: &str, values: &Values<'_>, args: &mut Vec<String>) -> Result<(), Failure> {
         let Some(first) = group.iter().find_map(|arg| placeholder(arg)) else {
             args.extend_from_slice(group);
@@ -140,7 +140,7 @@ impl Provider {
         Ok(())
     }
 
-    /// A value that stands alone as an argument can never be read as a flag.
+    /// Makes sure that a value that is a whole argument cannot be read as a flag.
     fn guard(
         &self,
         placeholder: Placeholder,
@@ -150,7 +150,7 @@ impl Provider {
     ) -> Result<String, Failure> {
         let name = placeholder.name();
         if value.contains('\0') {
-            return Err(Failure::new(Category::Validation, format!("the {name} holds a NUL character")));
+            return Err(Failure::new(Category::Validation, format!("the {name} contains a NUL character")));
         }
         if !alone || !value.starts_with('-') || before.is_some_and(|arg| arg == "--") {
             return Ok(value);

@@ -1,18 +1,18 @@
-//! The models that a provider says it has, with the names people know them by.
+//! Models of a provider, with display names.
 
 use serde::Deserialize;
 use serde::de::Deserializer;
 
-/// One model of a provider's own.
+/// Model of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferedModel {
-    /// The provider's name for it.
+    /// Id that the provider uses.
     pub id: String,
-    /// The name for people.
+    /// Display name.
     pub name: Option<String>,
 }
 
-/// As it is written: its id alone, or with a name.
+/// Model in a file: an id, or a table with an id and a name.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "each is a model's id, or a table with `id` and `name`")]
 enum ModelEntry {

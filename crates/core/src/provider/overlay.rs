@@ -1,6 +1,6 @@
-//! A recipe with some of its fields written anew: how a user changes a provider, or adds one, without a build.
+//! Overlays: fields that replace those of a recipe, so that a user can change or add a provider without a build.
 //!
-//! It says nothing about where the fields come from: the router's file reads them, a test may read them from TOML.
+//! The fields come from a file of the router; tests read them from TOML.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -17,7 +17,7 @@ use crate::live;
 use crate::parse::Format;
 use crate::vocabulary::{PromptDelivery, PromptEscape, SessionKind, StopSignal, UsageScope};
 
-/// The fields of a [`Provider`] that were written; the others stay as they are.
+/// Fields that replace those of a [`Provider`]. Absent fields keep the values of the recipe.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Overlay {
@@ -32,14 +32,14 @@ pub struct Overlay {
     pub models: Option<Vec<OfferedModel>>,
     pub max_tokens: Option<NonZeroU64>,
     pub login: Option<Login>,
-    /// Level by level: one that is not written keeps the recipe's grant.
+    /// A level without a grant keeps the grant of the recipe.
     pub permissions: Grants,
-    /// Added to the recipe's.
+    /// Added to those of the recipe.
     pub env: BTreeMap<String, String>,
     pub keys: Option<Vec<String>>,
     pub home: Option<Home>,
     pub settings: Option<SettingsFile>,
-    /// Added to the recipe's.
+    /// Added to those of the recipe.
     pub files: BTreeMap<String, String>,
     pub reads_agents_md: Option<bool>,
     pub state: Option<Vec<String>>,
@@ -52,13 +52,13 @@ pub struct Overlay {
     pub session: Option<SessionKind>,
     pub usage: Option<UsageScope>,
     pub version: Option<Vec<String>>,
-    /// Added to the recipe's.
+    /// Added to those of the recipe.
     pub noise: Vec<String>,
-    /// Looked at before the recipe's.
+    /// Checked before those of the recipe.
     pub failures: Vec<FailureRule>,
 }
 
-/// The grants that were written.
+/// Grants that replace those of a recipe.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Grants {
@@ -69,7 +69,7 @@ pub struct Grants {
 }
 
 impl Overlay {
-    /// What may be written, by name.
+    /// Names of all fields.
     pub const FIELDS: [&'static str; 30] = [
         "program",
         "native",
@@ -103,18 +103,18 @@ impl Overlay {
         "failures",
     ];
 
-    /// `recipe` with these fields in place of its own.
+    /// Returns `recipe` with these fields in place of its own.
     #[must_use]
     pub fn over(self, mut recipe: Provider) -> Provider {
         let (new_args, new_program) = (self.args.is_some(), self.program.is_some());
-        let writes_live = self.live.is_some();
+        let new_live = self.live.is_some();
         set(&mut recipe.program, self.program);
         set(&mut recipe.native, self.native);
         set(&mut recipe.format, self.format);
         set(&mut recipe.args, self.args);
         set(&mut recipe.permissions.read, self.permissions.read);
         if self.permissions.edit.is_some() {
-            // The recipe's may allow more than the `edit` that was written.
+            // The recipe's grant may allow more than the new `edit`.
             recipe.permissions.edit_confined = None;
         }
         set(&mut recipe.permissions.edit, self.permissions.edit);
@@ -142,12 +142,12 @@ impl Overlay {
         recipe.files.extend(self.files);
         recipe.noise.extend(self.noise);
         recipe.failures.splice(0..0, self.failures);
-        // The recipe's whole form belongs to the arguments that were replaced.
+        // The whole form of the recipe belongs to the arguments that are replaced.
         recipe.whole = if new_args { self.whole } else { self.whole.or(recipe.whole) };
-        // So does its way to stay, which another program may not have either.
+        // So does the kept process, which another program may not support.
         recipe.live = if new_args || new_program { self.live } else { self.live.or(recipe.live) };
-        // And a format that is written without one is about the output of a single turn.
-        if !writes_live && recipe.check_live().is_err() {
+        // A new format without a new `live` is about the output of a single turn.
+        if !new_live && recipe.check_live().is_err() {
             recipe.live = None;
         }
         recipe.prompt = match self.prompt {
@@ -160,9 +160,9 @@ impl Overlay {
     }
 }
 
-fn set<T>(field: &mut T, written: Option<T>) {
-    if let Some(written) = written {
-        *field = written;
+fn set<T>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
         toml::from_str(toml).unwrap()
     }
 
-    /// A field that a provider has and an overlay lacks would be refused here, or left behind.
+    /// A field of a provider that an overlay lacks is refused or lost here.
     #[test]
     fn every_built_in_provider_can_be_written_as_an_overlay() {
         let mut written: BTreeMap<String, toml::Table> = toml::from_str(BUILT_IN).unwrap();
@@ -193,21 +193,21 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_fields_is_whole() {
+    fn the_list_of_fields_is_complete() {
         let refusal = toml::from_str::<Overlay>("nonsense = 1").unwrap_err().to_string();
         let named: Vec<&str> = refusal.split('`').skip(3).step_by(2).collect();
         assert_eq!(named, Overlay::FIELDS);
     }
 
     #[test]
-    fn nothing_written_changes_nothing() {
+    fn an_empty_overlay_changes_nothing() {
         for (_, provider) in built_in() {
             assert_eq!(Overlay::default().over(provider.clone()), provider);
         }
     }
 
     #[test]
-    fn what_is_not_written_stays() {
+    fn absent_fields_keep_the_values_of_the_recipe() {
         let claude = built_in().remove("claude").unwrap();
         let changed = overlay(
             "program = 'my-claude'\nfailures = [{ contains = 'closed for today', is = 'quota' }]\n\
@@ -252,14 +252,14 @@ mod tests {
             assert_eq!(provider.check_live(), Ok(()), "{name}");
         }
         let plain_gemini = overlay("format = 'text'").over(built_in().remove("gemini").unwrap());
-        assert_eq!(plain_gemini.live, None, "a recipe's own way to stay goes with its format");
+        assert_eq!(plain_gemini.live, None, "the kept process of a recipe goes with its format");
         let error = UnreadableLive { format: Format::Text, protocol: LiveProtocol::AppServer };
         assert_eq!(error.to_string(), "format \"text\" cannot read the protocol \"app-server\" of `live`");
         assert_eq!(error.hint(), "use one of the formats codex, or remove `live`");
     }
 
     #[test]
-    fn the_recipes_confined_grant_is_dropped_when_edit_is_written() {
+    fn the_confined_grant_of_the_recipe_is_dropped_when_edit_is_replaced() {
         let claude = built_in().remove("claude").unwrap();
         let confined =
             |toml: &str| overlay(toml).over(claude.clone()).permissions.of(CliPermissions::EditConfined).args.clone();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prompt_follows_the_arguments() {
+    fn delivery_of_the_prompt_follows_from_the_arguments() {
         for (recipe, toml, delivery, lost) in [
             ("glm", "", PromptDelivery::Arg, false),
             ("glm", "args = [['run']]", PromptDelivery::Stdin, false),
@@ -282,7 +282,7 @@ mod tests {
             assert_eq!((changed.prompt, changed.loses_the_prompt()), (delivery, lost), "{recipe}: {toml}");
         }
         let gemini = overlay("args = [['run']]").over(built_in().remove("gemini").unwrap());
-        assert_eq!(gemini.whole, None, "the old whole form would not fit the new arguments");
-        assert_eq!(gemini.live, None, "nor would its way to stay");
+        assert_eq!(gemini.whole, None, "the old whole form does not fit the new arguments");
+        assert_eq!(gemini.live, None, "the old kept process does not fit the new arguments");
     }
 }

@@ -1,4 +1,4 @@
-//! Permissions: the levels of a model, and the flags and variables by which a CLI is told them.
+//! Flags and variables that pass the permissions to a CLI.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use crate::vocabulary::CliPermissions;
 
+/// Grants of a recipe for each permission level.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PermissionTable {
@@ -13,13 +14,14 @@ pub struct PermissionTable {
     pub read: Grant,
     #[serde(default)]
     pub edit: Grant,
-    /// `edit` where the kernel confines the run; `edit` itself where this is missing.
+    /// Grant for `edit` if the kernel confines the run; `edit` if absent.
     #[serde(default)]
     pub edit_confined: Option<Grant>,
     #[serde(default)]
     pub full: Grant,
 }
 
+/// Arguments and variables that grant a permission level.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
@@ -31,8 +33,8 @@ pub struct Grant {
 
 impl PermissionTable {
     #[must_use]
-    pub fn of(&self, told: CliPermissions) -> &Grant {
-        match told {
+    pub fn of(&self, permissions: CliPermissions) -> &Grant {
+        match permissions {
             CliPermissions::Read => &self.read,
             CliPermissions::Edit => &self.edit,
             CliPermissions::EditConfined => self.edit_confined.as_ref().unwrap_or(&self.edit),

@@ -1,4 +1,4 @@
-//! A provider as data: everything that a recipe says.
+//! Provider: the recipe of a CLI.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -15,75 +15,75 @@ use crate::parse::{Context, Decoder, Format};
 use crate::span::TimeSpan;
 use crate::vocabulary::{Normalize, OutputForm, PromptDelivery, PromptEscape, SessionKind, StopSignal, UsageScope};
 
-/// One CLI agent. A CLI that prints a known [`Format`] needs no Rust at all.
+/// Recipe of a CLI agent. A CLI that prints a known [`Format`] needs no code.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provider {
     #[serde(skip)]
     pub name: String,
-    /// Other names a model may call it by.
+    /// Other names of the provider.
     #[serde(default)]
     pub aliases: Vec<String>,
     #[serde(alias = "command")]
     pub program: String,
-    /// Where the real program lies beside a launcher script, relative to the folder of the launcher.
+    /// Paths of the real program, relative to the folder of its launcher script.
     #[serde(default)]
     pub native: Vec<String>,
-    /// How to get it, for the error of a missing program.
+    /// Installation command, for the error about a missing program.
     #[serde(default)]
     pub install: Option<String>,
     #[serde(alias = "output_format", alias = "outputFormat")]
     pub format: Format,
-    /// The streamed form: groups of arguments. A group whose `{placeholder}` has no value is left out whole; one whose
-    /// placeholder has several (`{image}`, `{tool}`) is repeated.
+    /// Arguments of the streamed form, in groups. A group whose `{placeholder}` has no value is left out; a group whose
+    /// placeholder has several values (`{image}`, `{tool}`) is repeated.
     #[serde(deserialize_with = "arguments::groups", alias = "default_args", alias = "defaultArgs")]
     pub args: Vec<Vec<String>>,
-    /// The form that prints everything at the end.
+    /// Arguments of the form that prints everything at the end.
     #[serde(default)]
     pub whole: Option<Vec<Vec<String>>>,
-    /// How it is kept, and told one turn after the other, where it can be.
+    /// How the process is kept for several turns, if the CLI supports it.
     #[serde(default)]
     pub live: Option<live::LiveRecipe>,
     #[serde(default, alias = "prompt_style", alias = "promptStyle")]
     pub prompt: PromptDelivery,
-    /// The models it is known to have.
+    /// Known models.
     #[serde(default)]
     pub models: Vec<OfferedModel>,
-    /// The one it is told to use where nothing else names one.
+    /// Model for turns that name none.
     #[serde(default, alias = "defaultModel")]
     pub default_model: Option<String>,
-    /// The longest answer it is asked for, where it can be told.
+    /// Maximum length of an answer, for a CLI with an option for it.
     #[serde(default, alias = "maxTokens")]
     pub max_tokens: Option<NonZeroU64>,
-    /// The longest run, where its model does not say.
+    /// Time limit of a run if the model sets none.
     #[serde(default)]
     pub timeout: Option<TimeSpan>,
-    /// How to tell that a user is logged in.
+    /// Where the CLI keeps its credentials.
     #[serde(default)]
     pub login: Option<Login>,
-    /// What `read`, `edit` and `full` mean to this CLI.
+    /// Flags for `read`, `edit` and `full`.
     #[serde(default)]
     pub permissions: PermissionTable,
-    /// Switches set for every run: telemetry, updates and relaunching off.
+    /// Variables for every run, for example to switch off telemetry and updates.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Variables that carry this provider's credentials: other providers' children do not see them.
+    /// Variables that hold credentials of this provider. Processes of other providers do not get them.
     #[serde(default)]
     pub keys: Vec<String>,
-    /// A private home under our state directory, for a CLI that writes to the user's configuration.
+    /// Private home in our state directory, for a CLI that changes the user's configuration.
     #[serde(default)]
     pub home: Option<Home>,
-    /// Settings that only a file can carry.
+    /// Settings that the CLI reads only from a file.
     #[serde(default)]
     pub settings: Option<SettingsFile>,
-    /// Files that its arguments name, by plain file name. They are written to a folder of ours, which `{files}` stands for.
+    /// Content of files that the arguments refer to, by file name. They are written to the folder `{files}`.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// The CLI reads `AGENTS.md` of its folder by itself: the prompt carries it only for a model that names it.
+    /// The CLI reads `AGENTS.md` in its folder by itself. The prompt contains the file only if the model names it.
     #[serde(default)]
     pub reads_agents_md: bool,
-    /// Where it keeps its own state: what it may write whatever its permissions. `~/` is the home, `${NAME:-else}` a
-    /// variable; a folder, which is made where it is missing, ends in a slash.
+    /// State of the CLI, which it may write with any permissions. `~/` is the home, `${NAME:-else}` a variable. A path with
+    /// a slash at its end is a folder, which is created if it is missing.
     #[serde(default)]
     pub state: Vec<String>,
     /// The CLI has a sandbox of its own for its tools, which does not work inside ours. Such a run is not confined by us
@@ -110,49 +110,49 @@ pub struct Provider {
     pub usage: UsageScope,
     #[serde(default = "version_flag")]
     pub version: Vec<String>,
-    /// How it is asked whether it is well, if it can be: arguments, and the exit status is the answer.
+    /// Arguments of a health check, if the program has one. The exit status is the result.
     #[serde(default)]
     pub health: Option<Vec<String>>,
-    /// Beginnings of stderr lines that say nothing about a failure.
+    /// Beginnings of stderr lines that are not about a failure.
     #[serde(default)]
     pub noise: Vec<String>,
-    /// The CLI's own wordings, before the general patterns.
+    /// Error messages of the CLI and their categories. They are checked before the general patterns.
     #[serde(default)]
     pub failures: Vec<FailureRule>,
 }
 
-/// A folder of its own for a CLI's state, named by a variable, with the user's credentials linked in.
+/// Private folder for the state of a CLI, with links to the user's credentials. A variable passes its path.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Home {
     pub env: String,
-    /// Where the user's own lies when the variable is not set, relative to `HOME`.
+    /// The user's folder if the variable is not set, relative to `HOME`.
     pub default: String,
-    /// Credentials, which the CLI renews.
+    /// Files that are linked: credentials, which the CLI renews.
     #[serde(default)]
     pub link: Vec<String>,
-    /// Settings that a run changes: the user's own file stays as it is.
+    /// Files that are copied: settings, which a run may change without changing the user's file.
     #[serde(default)]
     pub copy: Vec<String>,
-    /// State, which the private home has of its own; `*` stands for any characters, and a name may be one of a subfolder.
-    /// Where this is given, everything else in the user's folder is linked as well, for reading.
+    /// Names that the private home does not share; `*` matches any characters, and a name may contain a subfolder. If this
+    /// is set, everything else in the user's folder is linked for reading.
     #[serde(default)]
     pub state: Option<Vec<String>>,
 }
 
-/// A settings file of ours, named by a variable. Not used where the user or the system has one already.
+/// Settings file whose path is passed in a variable. Not used if the user or the system has one already.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SettingsFile {
     pub env: String,
     pub content: String,
-    /// Where the CLI looks when the variable is not set, if anywhere.
+    /// Path that the CLI reads if the variable is not set; empty if there is none.
     #[serde(default)]
     pub system: String,
 }
 
 impl Provider {
-    /// What makes events of what it prints, in one turn.
+    /// Creates a decoder for the output of one turn.
     #[must_use]
     pub fn decoder(&self, normalize: Normalize, form: OutputForm) -> Decoder {
         let context = Context {
@@ -165,7 +165,7 @@ impl Provider {
         Decoder::new(self.format, context)
     }
 
-    /// Whether each form of the recipe has a place for this value.
+    /// Whether each form of the recipe contains the placeholder.
     #[must_use]
     pub fn has_placeholder(&self, placeholder: Placeholder) -> bool {
         has_place(&self.args, placeholder) && self.whole.as_ref().is_none_or(|whole| has_place(whole, placeholder))
@@ -178,13 +178,13 @@ impl Provider {
         Placeholder::from_name(name).is_some_and(|placeholder| self.has_placeholder(placeholder))
     }
 
-    /// Whether it prints nothing until it is done: silence is no sign of death then.
+    /// Whether the CLI prints nothing until it is done in this form, so that silence does not mean that it hangs.
     #[must_use]
     pub fn is_silent(&self, form: OutputForm) -> bool {
         form == OutputForm::Whole && self.whole.is_some()
     }
 
-    /// Whether it may have worked on the repository without a word about it. An executable of the protocol does no work.
+    /// Whether the CLI may change the repository without an event about it. A protocol executable changes nothing.
     #[must_use]
     pub fn hides_its_work(&self, form: OutputForm) -> bool {
         self.is_silent(form) && self.prompt != PromptDelivery::Request

@@ -1,4 +1,4 @@
-//! Keys of a recipe that have a new name. The old one is read for one more release, with a warning that names the new one.
+//! Renamed keys of recipes. The old names work for one more release, with a warning that names the new one.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,21 +1,21 @@
-//! Keeping a prompt from becoming a command of the CLI.
+//! Escapes prompts, so that a CLI does not read parts of them as commands.
 
 use serde::Deserialize;
 
-/// What must be done to a prompt so that this CLI takes it as text and nothing else.
+/// Changes to a prompt that make a CLI take all of it as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PromptEscape {
-    /// A prompt that begins with `/` would be run as a command: a line break goes before it.
+    /// Puts a line break before a prompt that begins with `/`, which would be run as a command.
     #[serde(default)]
     pub slash: bool,
-    /// `@name` would be replaced by that file's content: a backslash goes before it.
+    /// Puts a backslash before each `@`: `@name` would be replaced by the content of that file.
     #[serde(default)]
     pub at: bool,
 }
 
 impl PromptEscape {
-    /// The prompt as a CLI takes it for text.
+    /// Returns the escaped prompt.
     #[must_use]
     pub fn text(self, prompt: &str) -> String {
         let mut text = if self.at { escape_at(prompt) } else { prompt.to_owned() };
@@ -26,7 +26,7 @@ impl PromptEscape {
     }
 }
 
-/// Puts a backslash before each `@` that has none.
+/// Puts a backslash before each `@` that does not follow one.
 fn escape_at(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len() + 8);
     let mut previous = ' ';

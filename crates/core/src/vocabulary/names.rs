@@ -1,7 +1,7 @@
-//! Enums whose variants have names in files, on the wire and in messages: each list of names is written once.
+//! Enums with names for files, wire formats and messages. Each list of names is written once.
 
-/// Defines a fieldless enum from one table of variants and names. The enum is read from and written as these names.
-/// `ALL` lists the variants, `NAMES` their names in the same order, and `name` returns the name of one of them.
+/// Defines a fieldless enum from a table of variants and names, and serializes it as these names. `ALL` lists the
+/// variants, `NAMES` their names in the same order, and `name` returns the name of a variant.
 macro_rules! named_enum {
     (
         $(#[$attribute:meta])*
