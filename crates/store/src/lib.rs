@@ -20,12 +20,15 @@
 mod archive;
 mod bridge;
 mod chain;
+mod columns;
 mod condition;
 mod error;
 mod opening;
 mod prune;
 mod repeat;
 mod run;
+mod run_index;
+mod runs;
 mod schema;
 mod session;
 mod session_turn;
@@ -33,17 +36,16 @@ mod store;
 mod time;
 mod transaction;
 
-pub use archive::{
-    EventRow, Keeping, Kept, NotQueued, OnItsWay, Outcome, Record, Selection, Surface, TurnBegun, TurnEnded, TurnRow,
-    Writer,
-};
+pub use archive::{EventRow, Keeping, Kept, NotQueued, OnItsWay, Record, Selection, Writer};
 pub use bridge::{Binding, InboxRow, InboxState};
 pub use chain::Hash;
 pub use condition::Condition;
 pub use error::StoreError;
 pub use prune::Pruned;
 pub use repeat::{Claim, Claimed};
-pub use run::{LogState, RunFailure, RunRow, RunState, Runs};
+pub use run::{LogState, Outcome, RunFailure, RunState, Surface};
+pub use run_index::{RunRow, TurnBegun, TurnEnded, TurnRow};
+pub use runs::Runs;
 pub use session::{Filter, NewSession, Owner, SessionKey, SessionRow};
 pub use session_turn::{Leads, SessionTurn};
 pub use store::{FILE, Store};

@@ -5,7 +5,8 @@
 
 use sqlx::{Connection, SqliteConnection};
 
-/// Step by step: the first makes version 1.
+/// The migrations in order: the first makes version 1. One of a few lines, such as a new column, is written here as a
+/// string; a longer one has a file.
 const MIGRATIONS: [&str; 2] =
     [include_str!("../migrations/0001_first.sql"), include_str!("../migrations/0002_runs.sql")];
 

@@ -27,7 +27,7 @@ impl fmt::Display for SessionKey {
 }
 
 /// Whose a session is; opaque here. Nobody sees another's.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Owner(String);
 

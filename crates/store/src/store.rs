@@ -161,18 +161,13 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use trunkline_core::event::Usage;
-
-    use crate::archive::{Outcome, Record, Surface, TurnBegun, TurnEnded};
+    use crate::archive::Record;
     use crate::run::RunState;
+    use crate::run_index::{TurnBegun, TurnEnded};
     use crate::session::{NewSession, Owner};
-    use crate::time::Time;
 
     fn turn(run: &str, prompt: String) -> Record {
-        let (session, place, model, time) = (None, String::new(), String::new(), Time::now());
-        let (run, owner, surface) = (run.to_owned(), Owner::local(), Surface::Run);
-        let (gateway, detached) = (String::new(), false);
-        Record::Begun(TurnBegun { run, session, owner, surface, place, model, prompt, time, gateway, detached })
+        Record::Begun(TurnBegun { run: run.to_owned(), prompt, ..TurnBegun::default() })
     }
 
     /// SQLite answers a full disk and its own limit on pages alike. The limit is the connection's, and goes with it.
@@ -245,18 +240,7 @@ mod tests {
         tasks.spawn(keeping.run(stop.clone()));
         writer.send_surely(turn("r", String::new())).await.unwrap();
         fill(&store).await;
-        let ended = TurnEnded {
-            run: "r".to_owned(),
-            provider: "p".to_owned(),
-            outcome: Outcome::Ok,
-            answer: "x".repeat(60_000),
-            usage: Usage::default(),
-            duration: Duration::ZERO,
-            session: None,
-            time: Time::now(),
-            attempts: 1,
-            log: None,
-        };
+        let ended = TurnEnded { run: "r".to_owned(), answer: "x".repeat(60_000), ..TurnEnded::default() };
         writer.send(Record::Ended(ended)).await.unwrap();
         writer.flush().await.unwrap();
         assert!(writer.disk_trouble().is_some());

@@ -3,10 +3,11 @@
 use std::io::Write;
 
 use serde::Serialize;
-use sqlx::{FromRow, Row};
+use sqlx::{AssertSqlSafe, FromRow, Row};
 
-use super::read::{EventRow, TurnRow};
+use super::read::EventRow;
 use crate::error::StoreError;
+use crate::run_index::TurnRow;
 use crate::session::{Owner, SessionKey};
 use crate::store::Store;
 use crate::time::Time;
@@ -33,19 +34,21 @@ struct Line<'a> {
 impl Store {
     /// Writes the turns in the order they were begun in; says how many.
     pub async fn export(&self, selection: &Selection, to: &mut impl Write) -> Result<u64, StoreError> {
+        let query = format!(
+            "SELECT id, {} FROM turns WHERE id > ?1 AND (?2 IS NULL OR owner = ?2) AND (?3 IS NULL OR session = ?3)
+             AND (?4 IS NULL OR begun >= ?4) ORDER BY id LIMIT ?5",
+            TurnRow::COLUMNS
+        );
         let (mut last, mut written) = (0_i64, 0);
         loop {
-            let rows = sqlx::query(
-                "SELECT * FROM turns WHERE id > ?1 AND (?2 IS NULL OR owner = ?2) AND (?3 IS NULL OR session = ?3)
-                 AND (?4 IS NULL OR begun >= ?4) ORDER BY id LIMIT ?5",
-            )
-            .bind(last)
-            .bind(selection.owner.as_ref().map(Owner::as_str))
-            .bind(selection.session.as_ref().map(|session| session.0.as_str()))
-            .bind(selection.since.map(Time::millis))
-            .bind(PAGE)
-            .fetch_all(self.reading())
-            .await?;
+            let rows = sqlx::query(AssertSqlSafe(query.as_str()))
+                .bind(last)
+                .bind(selection.owner.as_ref().map(Owner::as_str))
+                .bind(selection.session.as_ref().map(|session| session.0.as_str()))
+                .bind(selection.since.map(Time::millis))
+                .bind(PAGE)
+                .fetch_all(self.reading())
+                .await?;
             let Some(end) = rows.last() else { return Ok(written) };
             last = end.try_get("id")?;
             for row in &rows {

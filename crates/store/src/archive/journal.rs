@@ -13,9 +13,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 
-use super::TurnBegun;
 use super::row::Row;
 use super::write::{Age, write};
+use crate::run_index::{TurnBegun, TurnContinued};
 use crate::session::SessionKey;
 use crate::store::Store;
 
@@ -95,7 +95,7 @@ impl Journal {
     pub(super) fn note(&self, row: Row, sent: impl FnOnce(Row, Noted)) {
         let mut pages = self.lock();
         let mut noted = Noted::default();
-        if let (Some(beside), false) = (&self.beside, matches!(row, Row::Event { .. })) {
+        if let (Some(beside), false) = (&self.beside, matches!(row, Row::Event(_))) {
             match pages.append(beside, &row) {
                 Ok(Some(page)) => noted.0[page] = 1,
                 Ok(None) => pages.fails(beside, &"there is too much already"),
@@ -263,13 +263,14 @@ fn forget_what_was_gone_on_with(rows: &mut [Row]) {
     let mut open = HashMap::new();
     for row in &*rows {
         match row {
-            Row::Begun(TurnBegun { run, session: Some(session), .. }) | Row::GoesOn { run, session, .. } => {
+            Row::Begun(TurnBegun { run, session: Some(session), .. })
+            | Row::GoesOn(TurnContinued { run, session, .. }) => {
                 open.insert(run.clone(), session.clone());
             }
             Row::Ended(ended) => {
                 open.remove(&ended.run);
             }
-            Row::Begun(_) | Row::Session { .. } | Row::Started { .. } | Row::Workspace { .. } | Row::Event { .. } => {}
+            Row::Begun(_) | Row::Session { .. } | Row::Started(_) | Row::Workspace(_) | Row::Event(_) => {}
         }
     }
     let spoken_in: HashSet<SessionKey> = open.into_values().collect();
@@ -293,6 +294,7 @@ fn create(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run_index::TurnStarted;
     use crate::time::Time;
 
     #[test]
@@ -300,7 +302,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::beside(Some(&folder.path().join("db")));
         for length in [10, 1_000_000, 10] {
-            let row = Row::Started { run: "r".repeat(length), provider: String::new(), time: Time::now() };
+            let started = TurnStarted { run: "r".repeat(length), provider: String::new(), time: Time::now() };
+            let row = Row::Started(started);
             journal.note(row, |_, noted| assert_eq!(noted.0, [1, 0]));
             assert!(journal.lock().buffer.capacity() <= KEPT, "{length}");
         }

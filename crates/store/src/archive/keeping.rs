@@ -12,14 +12,14 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::TurnEnded;
 use super::bound;
 use super::journal::{Journal, Noted};
 use super::merge::{Merging, Numbered};
-use super::row::Row;
+use super::row::{EventRecord, Row};
 use super::write::{Age, write};
 use super::writer::{Incoming, Message, Queued, Told};
 use crate::error::StoreError;
+use crate::run_index::TurnEnded;
 use crate::store::Store;
 
 /// A transaction is made of this many records at most,
@@ -188,7 +188,7 @@ impl Keeping {
 
     fn push(&mut self, run: String, numbered: &Numbered) {
         let event = bound::event(&numbered.event);
-        self.batch.push(Row::Event { run, sequence: numbered.sequence, event });
+        self.batch.push(Row::Event(EventRecord { run, sequence: numbered.sequence, event }));
     }
 
     async fn commit(&mut self, stop: &CancellationToken) {
@@ -268,10 +268,10 @@ impl Keeping {
                 }
                 Row::Session { .. }
                 | Row::Begun(_)
-                | Row::Started { .. }
-                | Row::GoesOn { .. }
-                | Row::Workspace { .. }
-                | Row::Event { .. }
+                | Row::Started(_)
+                | Row::GoesOn(_)
+                | Row::Workspace(_)
+                | Row::Event(_)
                 | Row::Ended(_) => batch.push(row),
             }
         }

@@ -2,7 +2,8 @@
 
 use trunkline_core::event::Event;
 
-use super::{Record, bound};
+use super::bound;
+use super::record::Record;
 use crate::session_turn::SessionTurn;
 
 /// What every record weighs besides its texts.

@@ -15,10 +15,11 @@ use super::bound;
 use super::journal::{Journal, Noted};
 use super::keeping::Keeping;
 use super::merge::is_piece;
-use super::row::Row;
+use super::record::Record;
+use super::row::{EventRecord, Row};
 use super::weight;
-use super::{Record, TurnBegun, TurnEnded};
 use crate::error::StoreError;
+use crate::run_index::{TurnBegun, TurnContinued, TurnEnded, TurnStarted, TurnWorkspace};
 use crate::session::first_words;
 use crate::session_turn::{Leads, SessionTurn};
 use crate::store::Store;
@@ -249,14 +250,16 @@ fn bounded(record: Record) -> Bounded {
         Record::Ended(ended) => {
             Bounded::Row(Row::Ended(TurnEnded { answer: bound::text(ended.answer, bound::TEXT), ..ended }))
         }
-        Record::Started { run, provider, time } => Bounded::Row(Row::Started { run, provider, time }),
+        Record::Started { run, provider, time } => Bounded::Row(Row::Started(TurnStarted { run, provider, time })),
         Record::GoesOn { run, session, prompt } => {
-            Bounded::Row(Row::GoesOn { run, session, prompt: bound::text(prompt, bound::TEXT) })
+            let prompt = bound::text(prompt, bound::TEXT);
+            Bounded::Row(Row::GoesOn(TurnContinued { run, session, prompt }))
         }
-        Record::Workspace { run, receipt } => Bounded::Row(Row::Workspace { run, receipt }),
+        Record::Workspace { run, receipt } => Bounded::Row(Row::Workspace(TurnWorkspace { run, receipt })),
         Record::Event { run, sequence, event } if is_piece(&event) => Bounded::Piece { run, sequence, event },
         Record::Event { run, sequence, event } => {
-            Bounded::Row(Row::Event { run, sequence, event: bound::event(&event) })
+            let event = bound::event(&event);
+            Bounded::Row(Row::Event(EventRecord { run, sequence, event }))
         }
     }
 }

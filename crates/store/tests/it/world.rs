@@ -37,8 +37,7 @@ pub(crate) fn begun(run: &str, session: Option<&SessionKey>) -> Record {
         model: "m".into(),
         prompt: format!("prompt of {run}"),
         time: Time::now(),
-        gateway: String::new(),
-        detached: false,
+        ..TurnBegun::default()
     })
 }
 
@@ -54,10 +53,9 @@ pub(crate) fn ended(run: &str) -> Record {
         answer: format!("answer of {run}"),
         usage: Usage { input_tokens: 10, output_tokens: 5, cached_tokens: 2, estimated: false },
         duration: Duration::from_millis(1234),
-        session: None,
         time: Time::now(),
         attempts: 1,
-        log: None,
+        ..TurnEnded::default()
     })
 }
 
