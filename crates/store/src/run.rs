@@ -48,11 +48,11 @@ impl RunState {
         }
     }
 
-    pub(crate) const fn of(outcome: Outcome) -> Self {
+    pub(crate) const fn of(outcome: RunOutcome) -> Self {
         match outcome {
-            Outcome::Ok => Self::Finished,
-            Outcome::Failed(Category::Cancelled) => Self::Cancelled,
-            Outcome::Failed(_) => Self::Failed,
+            RunOutcome::Ok => Self::Finished,
+            RunOutcome::Failed(Category::Cancelled) => Self::Cancelled,
+            RunOutcome::Failed(_) => Self::Failed,
         }
     }
 }
@@ -112,13 +112,13 @@ impl Surface {
 
 /// Outcome of a run that is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Outcome {
+pub enum RunOutcome {
     #[default]
     Ok,
     Failed(Category),
 }
 
-impl Outcome {
+impl RunOutcome {
     /// `ok`, or the category of the failure.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -135,13 +135,13 @@ impl Outcome {
     }
 }
 
-impl Serialize for Outcome {
+impl Serialize for RunOutcome {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }
 }
 
-impl<'de> Deserialize<'de> for Outcome {
+impl<'de> Deserialize<'de> for RunOutcome {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(|name| Self::from_name(&name))
     }

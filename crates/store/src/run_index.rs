@@ -20,8 +20,8 @@ use sqlx::sqlite::SqliteRow;
 use trunkline_core::event::{Receipt, Usage};
 
 use crate::columns::{read_columns, write_columns};
-use crate::run::{LogState, Outcome, RunFailure, RunState, Surface};
-use crate::session::{Owner, SessionKey};
+use crate::run::{LogState, RunFailure, RunOutcome, RunState, Surface};
+use crate::session::{ClientId, SessionKey};
 use crate::time::{Time, millis_of};
 
 /// A turn that was accepted. Inserts its row.
@@ -30,7 +30,7 @@ pub struct TurnBegun {
     pub run: String,
     /// None for a turn without a session.
     pub session: Option<SessionKey>,
-    pub owner: Owner,
+    pub owner: ClientId,
     pub surface: Surface,
     /// Place on that surface: a folder, a channel.
     pub place: String,
@@ -104,7 +104,7 @@ write_columns!(TurnWorkspace, left =>
 pub struct TurnEnded {
     pub run: String,
     pub provider: String,
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// The answer, or the message of the failure.
     pub answer: String,
     pub usage: Usage,
@@ -160,8 +160,8 @@ pub struct RunRow {
     pub workspace: Option<Receipt>,
     pub detached: bool,
     pub log: Option<LogState>,
-    #[serde(skip, default = "Owner::local")]
-    pub owner: Owner,
+    #[serde(skip, default = "ClientId::local")]
+    pub owner: ClientId,
     /// Mark of the process that runs it, or did.
     #[serde(skip)]
     pub gateway: Option<String>,
@@ -190,7 +190,7 @@ read_columns!(RunRow, row =>
     },
     detached: "detached" => row.try_get("detached")?,
     log: "log" => row.try_get::<Option<&str>, _>("log")?.map(LogState::from_name),
-    owner: "owner" => Owner::new(row.try_get::<String, _>("owner")?),
+    owner: "owner" => ClientId::new(row.try_get::<String, _>("owner")?),
     gateway: "gateway" => row.try_get("gateway")?,
 );
 
@@ -208,7 +208,7 @@ impl RunRow {
 pub struct TurnRow {
     pub run: String,
     pub session: Option<SessionKey>,
-    pub owner: Owner,
+    pub owner: ClientId,
     /// None if only a later version knows the surface.
     pub surface: Option<Surface>,
     pub place: String,
@@ -217,7 +217,7 @@ pub struct TurnRow {
     pub begun: Time,
     pub provider: Option<String>,
     /// None while it runs, and for good if the gateway ended before the turn did.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<RunOutcome>,
     pub answer: Option<String>,
     pub usage: Usage,
     #[serde(rename = "duration_ms", serialize_with = "as_millis")]
@@ -227,14 +227,14 @@ pub struct TurnRow {
 read_columns!(TurnRow, row =>
     run: "run" => row.try_get("run")?,
     session: "session" => row.try_get::<Option<String>, _>("session")?.map(SessionKey),
-    owner: "owner" => Owner::new(row.try_get::<String, _>("owner")?),
+    owner: "owner" => ClientId::new(row.try_get::<String, _>("owner")?),
     surface: "surface" => Surface::from_name(row.try_get("surface")?),
     place: "place" => row.try_get("place")?,
     model: "model" => row.try_get("model")?,
     prompt: "prompt" => row.try_get("prompt")?,
     begun: "begun" => Time::from_millis(row.try_get("begun")?),
     provider: "provider" => row.try_get("provider")?,
-    outcome: "outcome" => row.try_get::<Option<&str>, _>("outcome")?.map(Outcome::from_name),
+    outcome: "outcome" => row.try_get::<Option<&str>, _>("outcome")?.map(RunOutcome::from_name),
     answer: "answer" => row.try_get("answer")?,
     usage: "input_tokens, output_tokens, cached_tokens, estimated" => usage(row)?,
     duration: "duration" => {
@@ -251,8 +251,8 @@ pub(crate) fn receipt_json(receipt: &Receipt) -> String {
 }
 
 fn failure(row: &SqliteRow) -> sqlx::Result<Option<RunFailure>> {
-    let outcome = row.try_get::<Option<&str>, _>("outcome")?.map(Outcome::from_name);
-    let Some(Outcome::Failed(category)) = outcome else { return Ok(None) };
+    let outcome = row.try_get::<Option<&str>, _>("outcome")?.map(RunOutcome::from_name);
+    let Some(RunOutcome::Failed(category)) = outcome else { return Ok(None) };
     let message = row.try_get::<Option<String>, _>("failure")?.unwrap_or_default();
     Ok(Some(RunFailure { category, message }))
 }

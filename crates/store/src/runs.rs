@@ -6,14 +6,14 @@ use trunkline_core::failure::Failure;
 use crate::error::StoreError;
 use crate::run::RunState;
 use crate::run_index::{RunRow, receipt_json};
-use crate::session::Owner;
+use crate::session::ClientId;
 use crate::store::Store;
 use crate::time::Time;
 
 /// Filter for [`Store::runs`]. A field that is `None` matches every run.
 #[derive(Debug, Clone, Default)]
-pub struct Runs {
-    pub owner: Option<Owner>,
+pub struct RunFilter {
+    pub owner: Option<ClientId>,
     pub state: Option<RunState>,
     pub model: Option<String>,
     pub session: Option<String>,
@@ -26,14 +26,14 @@ pub struct Runs {
 
 impl Store {
     /// Lists runs, the newest first: names of runs sort by time.
-    pub async fn runs(&self, filter: &Runs) -> Result<Vec<RunRow>, StoreError> {
+    pub async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
         let query = select(
             "(?1 IS NULL OR owner = ?1) AND (?2 IS NULL OR state = ?2)
              AND (?3 IS NULL OR model = ?3) AND (?4 IS NULL OR session = ?4) AND (?5 IS NULL OR run < ?5)
              AND (?6 IS NULL OR substr(run, 1, length(?6)) = ?6) ORDER BY run DESC LIMIT ?7",
         );
         let query = sqlx::query_as(query)
-            .bind(filter.owner.as_ref().map(Owner::as_str))
+            .bind(filter.owner.as_ref().map(ClientId::as_str))
             .bind(filter.state.map(RunState::name))
             .bind(&filter.model)
             .bind(&filter.session)
@@ -44,9 +44,9 @@ impl Store {
     }
 
     /// Returns a run; with an owner, only if it belongs to that owner.
-    pub async fn run(&self, id: &str, owner: Option<&Owner>) -> Result<Option<RunRow>, StoreError> {
+    pub async fn run(&self, id: &str, owner: Option<&ClientId>) -> Result<Option<RunRow>, StoreError> {
         let query = sqlx::query_as(select("run = ?1 AND (?2 IS NULL OR owner = ?2)"));
-        Ok(query.bind(id).bind(owner.map(Owner::as_str)).fetch_optional(self.reading()).await?)
+        Ok(query.bind(id).bind(owner.map(ClientId::as_str)).fetch_optional(self.reading()).await?)
     }
 
     /// Lists the runs that are queued or running according to their rows, the oldest first.

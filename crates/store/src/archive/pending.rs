@@ -1,25 +1,27 @@
-//! A record as the queue, the journal and the database take it.
+//! A record as it is queued, written to the journal, and written to the database.
 
 use serde::{Deserialize, Serialize};
 
-use super::bound::Bounded;
+use super::bound::BoundedEvent;
 use crate::columns::write_columns;
 use crate::run_index::{TurnBegun, TurnContinued, TurnEnded, TurnStarted, TurnWorkspace, number};
-use crate::session_turn::{Leads, SessionTurn};
+use crate::session_turn::{ChainCondition, SessionTurn};
 
 /// A record whose texts are bounded, and whose text deltas are merged.
 ///
 /// The journal holds these as JSON. Names of variants and fields are its format, which a later version has to read.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Row {
+pub(super) enum PendingRecord {
     Session {
         turn: SessionTurn,
+        /// Only the process that made the record can evaluate it.
         #[serde(skip)]
-        leads: Leads,
+        condition: ChainCondition,
     },
     Begun(TurnBegun),
     Started(TurnStarted),
-    GoesOn(TurnContinued),
+    #[serde(rename = "GoesOn")]
+    Continued(TurnContinued),
     Workspace(TurnWorkspace),
     /// Not in the journal: the run's log has it.
     #[serde(skip)]
@@ -32,7 +34,7 @@ pub(super) enum Row {
 pub(super) struct EventRecord {
     pub(super) run: String,
     pub(super) sequence: u64,
-    pub(super) event: Bounded,
+    pub(super) event: BoundedEvent,
 }
 
 write_columns!(EventRecord, record =>
@@ -42,14 +44,14 @@ write_columns!(EventRecord, record =>
     cut: record.event.cut.map(|size| number(size as u64)),
 );
 
-impl Row {
+impl PendingRecord {
     /// The name of the session or run that the record is about.
     pub(super) fn subject(&self) -> &str {
         match self {
             Self::Session { turn, .. } => &turn.id.0,
             Self::Begun(begun) => &begun.run,
             Self::Started(started) => &started.run,
-            Self::GoesOn(continued) => &continued.run,
+            Self::Continued(continued) => &continued.run,
             Self::Workspace(left) => &left.run,
             Self::Event(record) => &record.run,
             Self::Ended(ended) => &ended.run,
@@ -63,14 +65,14 @@ mod tests {
     use trunkline_core::event::Receipt;
 
     use super::*;
-    use crate::session::{Owner, SessionKey};
+    use crate::session::{ClientId, SessionKey};
     use crate::time::Time;
 
     /// Journals of older versions have to be read.
     #[test]
-    fn journal_format_stays_the_same() {
+    fn journal_format_is_unchanged() {
         let (run, time) = (|| "r".to_owned(), Time::from_millis(7));
-        let begun = TurnBegun { run: run(), owner: Owner::local(), time, ..TurnBegun::default() };
+        let begun = TurnBegun { run: run(), owner: ClientId::local(), time, ..TurnBegun::default() };
         let ended = TurnEnded { run: run(), time, ..TurnEnded::default() };
         let receipt = Receipt { base: "b".into(), ..Receipt::default() };
         let receipt_json = serde_json::to_value(&receipt).unwrap();
@@ -78,41 +80,41 @@ mod tests {
         let (session, prompt) = (SessionKey("s".into()), "p".to_owned());
         let cases = [
             (
-                Row::Started(TurnStarted { run: run(), provider: "p".into(), time }),
+                PendingRecord::Started(TurnStarted { run: run(), provider: "p".into(), time }),
                 json!({"Started": {
                     "run": "r", "provider": "p", "time": 7,
                 }}),
             ),
             (
-                Row::GoesOn(TurnContinued { run: run(), session, prompt }),
+                PendingRecord::Continued(TurnContinued { run: run(), session, prompt }),
                 json!({"GoesOn": {
                     "run": "r", "session": "s", "prompt": "p",
                 }}),
             ),
             (
-                Row::Workspace(TurnWorkspace { run: run(), receipt }),
+                PendingRecord::Workspace(TurnWorkspace { run: run(), receipt }),
                 json!({"Workspace": {
                     "run": "r", "receipt": receipt_json,
                 }}),
             ),
             (
-                Row::Begun(begun),
+                PendingRecord::Begun(begun),
                 json!({"Begun": {
                     "run": "r", "session": null, "owner": "local", "surface": "http", "place": "", "model": "",
                     "prompt": "", "time": 7, "gateway": "", "detached": false,
                 }}),
             ),
             (
-                Row::Ended(ended),
+                PendingRecord::Ended(ended),
                 json!({"Ended": {
                     "run": "r", "provider": "", "outcome": "ok", "answer": "", "usage": usage,
                     "duration": {"secs": 0, "nanos": 0}, "session": null, "time": 7, "attempts": 0, "log": null,
                 }}),
             ),
         ];
-        for (row, expected) in cases {
-            assert_eq!(serde_json::to_value(&row).unwrap(), expected);
-            let read: Row = serde_json::from_value(expected).unwrap();
+        for (record, expected) in cases {
+            assert_eq!(serde_json::to_value(&record).unwrap(), expected);
+            let read: PendingRecord = serde_json::from_value(expected).unwrap();
             assert_eq!(read.subject(), "r");
         }
     }

@@ -8,7 +8,7 @@ use crate::time::Time;
 
 /// A record for the archive. The caller names its run and numbers its events.
 #[derive(Debug, Clone)]
-pub enum Record {
+pub enum ArchiveRecord {
     Begun(TurnBegun),
     /// The first attempt has started: the run is no longer queued.
     Started {

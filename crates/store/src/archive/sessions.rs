@@ -1,19 +1,19 @@
-//! Writes what turns have made of their sessions to the database.
+//! Writes the effects of turns on their sessions: the session itself, and the chains that lead to it.
 
 use super::statement::Statement;
-use super::write::{Age, split_repeats};
-use crate::chain::Hash;
+use super::write::{RecordOrigin, split_repeats};
+use crate::chain::HistoryHash;
 use crate::columns::write_columns;
 use crate::error::StoreError;
 use crate::run_index::number;
-use crate::session_turn::{Leads, SessionTurn};
+use crate::session_turn::{ChainCondition, SessionTurn};
 use crate::transaction::Transaction;
 
-/// A turn that is over, and whether its histories lead to its session.
+/// A turn that is over, and the condition for storing its chains.
 #[derive(Clone, Copy)]
 pub(super) struct EndedTurn<'a> {
     pub(super) turn: &'a SessionTurn,
-    pub(super) leads: &'a Leads,
+    pub(super) condition: &'a ChainCondition,
 }
 
 write_columns!(SessionTurn, turn =>
@@ -30,21 +30,21 @@ write_columns!(SessionTurn, turn =>
 );
 
 /// The session of a turn, to remove the chains that lead to it.
-struct Unchained<'a>(&'a SessionTurn);
+struct ClearedSession<'a>(&'a SessionTurn);
 
-write_columns!(Unchained<'_>, unchained =>
-    id: &unchained.0.id.0,
-    owner: unchained.0.owner.as_str(),
+write_columns!(ClearedSession<'_>, session =>
+    id: &session.0.id.0,
+    owner: session.0.owner.as_str(),
 );
 
 /// A history that leads to the session of a turn.
-struct Chain<'a> {
+struct ChainRow<'a> {
     turn: &'a SessionTurn,
-    hash: &'a Hash,
+    hash: &'a HistoryHash,
     messages: usize,
 }
 
-write_columns!(Chain<'_>, chain =>
+write_columns!(ChainRow<'_>, chain =>
     owner: chain.turn.owner.as_str(),
     model: &chain.turn.asked,
     hash: chain.hash.as_slice(),
@@ -54,12 +54,16 @@ write_columns!(Chain<'_>, chain =>
 );
 
 /// Returns how many sessions were changed.
-pub(super) async fn write(transaction: &mut Transaction, ended: &[EndedTurn<'_>], age: Age) -> Result<u64, StoreError> {
+pub(super) async fn write(
+    transaction: &mut Transaction,
+    ended: &[EndedTurn<'_>],
+    origin: RecordOrigin,
+) -> Result<u64, StoreError> {
     let mut changed = 0;
     for part in split_repeats(ended, |ended| ended.turn.id.0.as_str()) {
-        // Asked only now that no other process can write: see `Leads`.
-        let turns: Vec<_> = part.iter().map(|ended| (ended.turn, ended.leads.hold())).collect();
-        let turns = write_sessions(transaction, turns, age, &mut changed).await?;
+        // Evaluated only now that no other process can write: see `ChainCondition`.
+        let turns: Vec<_> = part.iter().map(|ended| (ended.turn, ended.condition.holds())).collect();
+        let turns = write_sessions(transaction, turns, origin, &mut changed).await?;
         write_chains(transaction, &turns).await?;
     }
     Ok(changed)
@@ -69,25 +73,25 @@ pub(super) async fn write(transaction: &mut Transaction, ended: &[EndedTurn<'_>]
 async fn write_sessions<'a>(
     transaction: &mut Transaction,
     turns: Vec<(&'a SessionTurn, bool)>,
-    age: Age,
+    origin: RecordOrigin,
     changed: &mut u64,
 ) -> Result<Vec<(&'a SessionTurn, bool)>, StoreError> {
-    match age {
-        Age::New => {
-            let note = Statement::insert::<SessionTurn>(
+    match origin {
+        RecordOrigin::Live => {
+            let upsert = Statement::insert::<SessionTurn>(
                 "sessions",
                 "new",
                 "(id) DO UPDATE SET used = max(used, excluded.used), native = coalesce(excluded.native, native),
                  turns = turns + excluded.turns WHERE owner = excluded.owner",
             );
             let records: Vec<_> = turns.iter().map(|(turn, _)| *turn).collect();
-            *changed += note.execute(transaction, &records).await?;
+            *changed += upsert.execute(transaction, &records).await?;
             Ok(turns)
         }
-        Age::Left => {
+        RecordOrigin::Recovered => {
             // A record of an ended process may have been written before, or the session may have been used since: then
             // the record is out of date.
-            let note = Statement::insert::<SessionTurn>(
+            let upsert = Statement::insert::<SessionTurn>(
                 "sessions",
                 "new",
                 "(id) DO UPDATE SET used = excluded.used, native = coalesce(excluded.native, native),
@@ -95,7 +99,7 @@ async fn write_sessions<'a>(
             );
             let mut latest = Vec::new();
             for turn in turns {
-                if note.execute(transaction, &[turn.0]).await? > 0 {
+                if upsert.execute(transaction, &[turn.0]).await? > 0 {
                     latest.push(turn);
                 }
             }
@@ -107,21 +111,23 @@ async fn write_sessions<'a>(
 
 /// Replaces the chains of each session by those of its turn.
 async fn write_chains(transaction: &mut Transaction, turns: &[(&SessionTurn, bool)]) -> Result<(), StoreError> {
-    let remove = Statement::new::<Unchained<'_>>(
+    let remove = Statement::new::<ClearedSession<'_>>(
         "DELETE FROM chains WHERE session IN
          (SELECT sessions.id FROM new CROSS JOIN sessions ON sessions.id = new.id AND sessions.owner = new.owner)",
     );
-    let sessions: Vec<_> = turns.iter().map(|(turn, _)| Unchained(turn)).collect();
+    let sessions: Vec<_> = turns.iter().map(|(turn, _)| ClearedSession(turn)).collect();
     remove.execute(transaction, &sessions.iter().collect::<Vec<_>>()).await?;
-    let add = Statement::insert::<Chain<'_>>(
+    let add = Statement::insert::<ChainRow<'_>>(
         "chains",
         "new CROSS JOIN sessions ON sessions.id = new.session AND sessions.owner = new.owner",
         "(owner, model, hash, session) DO UPDATE SET messages = excluded.messages, created = excluded.created",
     );
     let chains: Vec<_> = turns
         .iter()
-        .filter(|(_, lead)| *lead)
-        .flat_map(|(turn, _)| turn.chains.iter().map(move |(hash, messages)| Chain { turn, hash, messages: *messages }))
+        .filter(|(_, valid)| *valid)
+        .flat_map(|(turn, _)| {
+            turn.chains.iter().map(move |(hash, messages)| ChainRow { turn, hash, messages: *messages })
+        })
         .collect();
     add.execute(transaction, &chains.iter().collect::<Vec<_>>()).await?;
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::row::{EventRecord, Row};
+use super::pending::{EventRecord, PendingRecord};
 use super::sessions::{self, EndedTurn};
 use super::statement::Statement;
 use crate::columns::WriteColumns;
@@ -11,17 +11,17 @@ use crate::run_index::{TurnBegun, TurnContinued, TurnEnded, TurnStarted, TurnWor
 use crate::store::Store;
 use crate::transaction::Transaction;
 
-/// Whether records are written by the process that made them.
+/// Whether the process that made the records also writes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Age {
-    New,
-    /// They are from the journal of a process that has ended.
-    Left,
+pub(super) enum RecordOrigin {
+    Live,
+    /// They were found in the journal of a process that has ended.
+    Recovered,
 }
 
 /// The records of a batch by kind, in the order in which a run sends them.
 #[derive(Default)]
-struct Kinds<'a> {
+struct BatchByKind<'a> {
     sessions: Vec<EndedTurn<'a>>,
     begun: Vec<&'a TurnBegun>,
     started: Vec<&'a TurnStarted>,
@@ -31,50 +31,50 @@ struct Kinds<'a> {
     ended: Vec<&'a TurnEnded>,
 }
 
-/// Writes all records of a batch or none, and returns how many rows of the database were changed. Never fails because of
-/// what a record holds.
-pub(super) async fn write(store: &Store, batch: &[Row], age: Age) -> Result<u64, StoreError> {
+/// Writes all records of a batch or none, and returns how many rows of the database were changed. The content of a record
+/// never makes it fail.
+pub(super) async fn write(store: &Store, batch: &[PendingRecord], origin: RecordOrigin) -> Result<u64, StoreError> {
     let mut transaction = store.transaction().await?;
-    let kinds = Kinds::of(batch);
+    let kinds = BatchByKind::of(batch);
     // Sessions come first: turns refer to them.
-    let mut changed = sessions::write(&mut transaction, &kinds.sessions, age).await?;
+    let mut changed = sessions::write(&mut transaction, &kinds.sessions, origin).await?;
     changed += kinds.write_turns(&mut transaction).await?;
     transaction.commit().await?;
     Ok(changed)
 }
 
-impl<'a> Kinds<'a> {
-    fn of(batch: &'a [Row]) -> Self {
+impl<'a> BatchByKind<'a> {
+    fn of(batch: &'a [PendingRecord]) -> Self {
         let mut kinds = Self::default();
-        for row in batch {
-            match row {
-                Row::Session { turn, leads } => kinds.sessions.push(EndedTurn { turn, leads }),
-                Row::Begun(begun) => kinds.begun.push(begun),
-                Row::Started(started) => kinds.started.push(started),
-                Row::GoesOn(continued) => kinds.continued.push(continued),
-                Row::Workspace(left) => kinds.workspaces.push(left),
-                Row::Event(record) => kinds.events.push(record),
-                Row::Ended(ended) => kinds.ended.push(ended),
+        for record in batch {
+            match record {
+                PendingRecord::Session { turn, condition } => kinds.sessions.push(EndedTurn { turn, condition }),
+                PendingRecord::Begun(begun) => kinds.begun.push(begun),
+                PendingRecord::Started(started) => kinds.started.push(started),
+                PendingRecord::Continued(continued) => kinds.continued.push(continued),
+                PendingRecord::Workspace(left) => kinds.workspaces.push(left),
+                PendingRecord::Event(event) => kinds.events.push(event),
+                PendingRecord::Ended(ended) => kinds.ended.push(ended),
             }
         }
         kinds
     }
 
     async fn write_turns(&self, transaction: &mut Transaction) -> Result<u64, StoreError> {
-        let begin = Statement::insert::<TurnBegun>("turns", "new", "(run) DO NOTHING");
-        let start = Statement::update::<TurnStarted>("turns", "turns.state = 'queued'");
-        let go_on = Statement::update::<TurnContinued>("turns", "true");
-        let leave = Statement::update::<TurnWorkspace>("turns", "true");
+        let insert = Statement::insert::<TurnBegun>("turns", "new", "(run) DO NOTHING");
+        let mark_started = Statement::update::<TurnStarted>("turns", "turns.state = 'queued'");
+        let set_session = Statement::update::<TurnContinued>("turns", "true");
+        let set_workspace = Statement::update::<TurnWorkspace>("turns", "true");
         // Events of a turn that has been deleted are left out.
         let source = "new CROSS JOIN turns ON turns.run = new.turn";
-        let event = Statement::insert::<EventRecord>("events", source, "(turn, sequence) DO NOTHING");
-        let end = Statement::update::<TurnEnded>("turns", "true");
-        Ok(in_order(transaction, &begin, &self.begun, |begun| &begun.run).await?
-            + in_order(transaction, &start, &self.started, |started| &started.run).await?
-            + in_order(transaction, &go_on, &self.continued, |continued| &continued.run).await?
-            + in_order(transaction, &leave, &self.workspaces, |left| &left.run).await?
-            + event.execute(transaction, &self.events).await?
-            + in_order(transaction, &end, &self.ended, |ended| &ended.run).await?)
+        let add_events = Statement::insert::<EventRecord>("events", source, "(turn, sequence) DO NOTHING");
+        let finish = Statement::update::<TurnEnded>("turns", "true");
+        Ok(in_order(transaction, &insert, &self.begun, |begun| &begun.run).await?
+            + in_order(transaction, &mark_started, &self.started, |started| &started.run).await?
+            + in_order(transaction, &set_session, &self.continued, |continued| &continued.run).await?
+            + in_order(transaction, &set_workspace, &self.workspaces, |left| &left.run).await?
+            + add_events.execute(transaction, &self.events).await?
+            + in_order(transaction, &finish, &self.ended, |ended| &ended.run).await?)
     }
 }
 

@@ -1,6 +1,14 @@
-//! Keeps what is queued for the archive: one task, many records in one transaction.
+//! The task that writes queued records to the database: many records in one transaction.
 //!
-//! What a disk refuses is lost, and loudly; whoever starts turns can see that it does ([`Writer::disk_trouble`]).
+//! | The database is | The task |
+//! |---|---|
+//! | locked by another process | retries until it is free. Records wait in the queue and in the journal |
+//! | locked when the task is to stop | leaves the rest in the journal, for the next process to open the database |
+//! | refused by the disk (full, read-only) | loses the batch, except for ends of turns, which it retries |
+//! | damaged | loses the batch, and has the file checked by the next process to open it |
+//!
+//! A loss is logged once until a write succeeds. Callers that start turns can see a failing disk
+//! ([`Writer::disk_trouble`]).
 //!
 //! [`Writer::disk_trouble`]: super::Writer::disk_trouble
 
@@ -13,103 +21,104 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::bound;
-use super::journal::{Journal, Noted};
-use super::merge::{Merging, Numbered};
-use super::row::{EventRecord, Row};
-use super::write::{Age, write};
-use super::writer::{Incoming, Message, Queued, Told};
+use super::journal::{Journal, JournalCounts};
+use super::merge::{DeltaMerger, NumberedEvent};
+use super::pending::{EventRecord, PendingRecord};
+use super::write::{RecordOrigin, write};
+use super::writer::{CommitReply, QueuedMessage, WriterMessage, WriterQueue};
 use crate::error::StoreError;
 use crate::run_index::TurnEnded;
 use crate::store::Store;
 
-/// A transaction is made of this many records at most,
-const BATCH: usize = 2048;
+/// Limit of the records in one transaction.
+const MAX_BATCH_RECORDS: usize = 2048;
 
-/// of no more than this most of the time,
-const USUAL: usize = 64;
+/// Size of most batches. Memory for more is released after a batch.
+const USUAL_BATCH_RECORDS: usize = 64;
 
-/// and of what comes within this time after the first.
-const GATHER: Duration = Duration::from_millis(25);
+/// Time after the first record of a batch in which others are added to it.
+const BATCH_DELAY: Duration = Duration::from_millis(25);
 
-/// How many ends of turns are kept for a disk that takes no writes,
+/// Limit of the ends of turns that are retried because the disk refused them.
 const MAX_PARKED: usize = 256;
 
-/// how much of the answer of each,
+/// Limit of the answer of each of them.
 const MAX_PARKED_BYTES: usize = 64 * 1024;
 
-/// and how often they are tried again.
-const RETRY: Duration = Duration::from_secs(1);
+/// Interval at which they are retried.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The other end of a [`Writer`](super::Writer), to be [run](Self::run) by whoever made both.
+/// The receiving end of a [`Writer`](super::Writer). The caller that created both has to [run](Self::run) it.
 #[derive(Debug)]
-pub struct Keeping {
-    incoming: Incoming,
+pub struct WriterTask {
+    queue: WriterQueue,
     store: Store,
     journal: Arc<Journal>,
-    merging: Merging,
-    batch: Vec<Row>,
-    /// Ends of turns that the disk refused: without them a turn that is over would seem to go on.
-    parked: Vec<Row>,
-    /// How much room the batch took.
-    taken: usize,
-    /// What of the batch is in the journal.
-    noted: Noted,
-    kept: Kept,
-    /// Who is to be told when the batch is kept.
-    told: Vec<Told>,
-    /// Why records were lost since somebody last asked.
+    merger: DeltaMerger,
+    batch: Vec<PendingRecord>,
+    /// Ends of turns that the disk refused. If they were lost, the turns would seem to be running forever.
+    parked: Vec<PendingRecord>,
+    /// Room that the batch takes in the queue.
+    batch_bytes: usize,
+    /// The journal's share of the batch.
+    batch_counts: JournalCounts,
+    totals: ArchiveTotals,
+    /// Senders that wait for the batch.
+    replies: Vec<CommitReply>,
+    /// Reason why records were lost since the last flush.
     lost: Option<String>,
-    /// Whether the last transaction failed: that is said once, or the log would fill the disk as well.
+    /// Whether the last transaction failed. Only the first failure is logged, because the log may be on the same disk.
     failing: bool,
-    /// Somebody kept the database locked to the end: the rest is left in the journal.
+    /// Whether the database was locked until the end, so that the rest is left in the journal.
     late: bool,
 }
 
-impl Drop for Keeping {
-    /// Nobody is to wait for room any more.
+impl Drop for WriterTask {
+    /// Senders must not wait for room any more.
     fn drop(&mut self) {
-        self.incoming.room.close();
+        self.queue.room.close();
     }
 }
 
-/// What was kept from beginning to end.
+/// Totals of a [`WriterTask`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Kept {
-    /// Records in the database; pieces of a text are one.
+pub struct ArchiveTotals {
+    /// Records that were written. Merged deltas count as one.
     pub rows: u64,
-    /// Records the database would not take.
+    /// Records that the database refused.
     pub lost: u64,
 }
 
-impl Keeping {
-    pub(super) fn new(store: Store, incoming: Incoming, journal: Arc<Journal>) -> Self {
+impl WriterTask {
+    pub(super) fn new(store: Store, queue: WriterQueue, journal: Arc<Journal>) -> Self {
         Self {
-            incoming,
+            queue,
             store,
             journal,
-            merging: Merging::default(),
+            merger: DeltaMerger::default(),
             batch: Vec::new(),
             parked: Vec::new(),
-            taken: 0,
-            noted: Noted::default(),
-            told: Vec::new(),
-            kept: Kept::default(),
+            batch_bytes: 0,
+            batch_counts: JournalCounts::default(),
+            replies: Vec::new(),
+            totals: ArchiveTotals::default(),
             lost: None,
             failing: false,
             late: false,
         }
     }
 
-    /// Keeps what is sent until all [`Writer`](super::Writer)s are gone or `stop` is cancelled, and then what is still queued.
-    pub async fn run(mut self, stop: CancellationToken) -> Kept {
+    /// Writes records until all [`Writer`](super::Writer)s are dropped or `stop` is cancelled, and then what is still
+    /// queued.
+    pub async fn run(mut self, stop: CancellationToken) -> ArchiveTotals {
         while let Some(first) = self.next(&stop).await {
-            let until = Instant::now() + GATHER;
+            let until = Instant::now() + BATCH_DELAY;
             let mut flush = self.take(first);
-            while flush.is_none() && self.batch.len() < BATCH {
+            while flush.is_none() && self.batch.len() < MAX_BATCH_RECORDS {
                 let message = async {
                     tokio::select! {
                         biased;
-                        message = self.incoming.queue.recv() => message,
+                        message = self.queue.messages.recv() => message,
                         () = stop.cancelled() => None,
                     }
                 };
@@ -119,105 +128,105 @@ impl Keeping {
                 }
             }
             self.commit(&stop).await;
-            if let Some(flushed) = flush {
+            if let Some(reply) = flush {
                 let result = self.lost.take().map_or(Ok(()), |why| Err(StoreError::Lost(why)));
-                let _nobody_waits = flushed.send(result);
+                let _ = reply.send(result);
             }
         }
-        self.complete();
+        self.close_texts();
         self.commit(&stop).await;
         self.journal.close();
-        self.kept
+        self.totals
     }
 
-    /// Cancel safe.
-    async fn next(&mut self, stop: &CancellationToken) -> Option<Queued> {
-        let Incoming { queue, room, .. } = &mut self.incoming;
-        if !queue.is_closed() {
+    /// Returns the next message. While ends of turns are parked, a flush makes up for a missing one. Cancel safe.
+    async fn next(&mut self, stop: &CancellationToken) -> Option<QueuedMessage> {
+        let WriterQueue { messages, room, .. } = &mut self.queue;
+        if !messages.is_closed() {
             tokio::select! {
-                message = queue.recv() => return message,
-                () = sleep(RETRY), if !self.parked.is_empty() => {
-                    let (retry, _nobody_waits) = oneshot::channel();
-                    return Some(Queued(Message::Flush(retry), 0));
+                message = messages.recv() => return message,
+                () = sleep(RETRY_INTERVAL), if !self.parked.is_empty() => {
+                    let (reply, _) = oneshot::channel();
+                    return Some(QueuedMessage { message: WriterMessage::Flush(reply), bytes: 0 });
                 }
                 () = stop.cancelled() => {
                     room.close();
-                    queue.close();
+                    messages.close();
                 }
             }
         }
-        queue.recv().await
+        messages.recv().await
     }
 
-    /// Adds a message to the batch; gives whoever waits for it to be kept.
-    fn take(&mut self, Queued(message, taken): Queued) -> Option<Told> {
-        self.taken += taken;
+    /// Adds a message to the batch. Returns the sender of a flush.
+    fn take(&mut self, QueuedMessage { message, bytes }: QueuedMessage) -> Option<CommitReply> {
+        self.batch_bytes += bytes;
         match message {
-            Message::Flush(flushed) => {
-                self.complete();
-                return Some(flushed);
+            WriterMessage::Flush(reply) => {
+                self.close_texts();
+                return Some(reply);
             }
-            Message::Piece { run, sequence, event } => {
-                if let Some(complete) = self.merging.add(&run, sequence, event) {
-                    self.push(run, &complete);
+            WriterMessage::Delta { run, sequence, event } => {
+                if let Some(complete) = self.merger.add(&run, sequence, event) {
+                    self.push_event(run, &complete);
                 }
             }
-            Message::Row(row, noted) => {
-                self.noted.add(noted);
-                if let Some(complete) = self.merging.end(row.subject()) {
-                    self.push(row.subject().to_owned(), &complete);
+            WriterMessage::Record(record, counts) => {
+                self.batch_counts.add(counts);
+                if let Some(complete) = self.merger.end(record.subject()) {
+                    self.push_event(record.subject().to_owned(), &complete);
                 }
-                self.batch.push(row);
+                self.batch.push(record);
             }
-            Message::Told(row, noted, told) => {
-                self.noted.add(noted);
-                self.batch.push(row);
-                self.told.push(told);
+            WriterMessage::Awaited(record, counts, reply) => {
+                self.batch_counts.add(counts);
+                self.batch.push(record);
+                self.replies.push(reply);
             }
         }
         None
     }
 
-    /// What is open becomes a row as it is.
-    fn complete(&mut self) {
-        let open: Vec<_> = self.merging.drain().collect();
+    /// Adds all open texts to the batch.
+    fn close_texts(&mut self) {
+        let open: Vec<_> = self.merger.drain().collect();
         for (run, numbered) in open {
-            self.push(run, &numbered);
+            self.push_event(run, &numbered);
         }
     }
 
-    fn push(&mut self, run: String, numbered: &Numbered) {
+    fn push_event(&mut self, run: String, numbered: &NumberedEvent) {
         let event = bound::event(&numbered.event);
-        self.batch.push(Row::Event(EventRecord { run, sequence: numbered.sequence, event }));
+        self.batch.push(PendingRecord::Event(EventRecord { run, sequence: numbered.sequence, event }));
     }
 
     async fn commit(&mut self, stop: &CancellationToken) {
-        let taken = std::mem::take(&mut self.taken);
+        let bytes = std::mem::take(&mut self.batch_bytes);
         if self.batch.is_empty() && self.parked.is_empty() {
-            self.incoming.room.add_permits(taken);
+            self.queue.room.add_permits(bytes);
             return;
         }
-        let (mut batch, noted) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.noted));
+        let (mut batch, counts) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.batch_counts));
         batch.splice(0..0, self.parked.drain(..));
         let result = if self.late { Err(StoreError::Closed) } else { self.write(&batch, stop).await };
-        for told in self.told.drain(..) {
+        for reply in self.replies.drain(..) {
             let result = result.as_ref().map_or_else(|error| Err(StoreError::Lost(error.to_string())), |_| Ok(()));
-            let _nobody_waits = told.send(result);
+            let _ = reply.send(result);
         }
         match result {
             Ok(changed) => {
-                self.kept.rows += batch.len() as u64;
-                // What belongs to a turn that was lost is written nowhere, and says nothing about the disk.
+                self.totals.rows += batch.len() as u64;
+                // Records of a turn that was lost change no row, so they do not show that the disk accepts writes.
                 self.failing &= changed == 0;
                 if changed > 0 {
-                    self.incoming.trouble.set(None);
+                    self.queue.disk_error.set(None);
                 }
             }
-            // What comes after it must not be there before it, either.
+            // Later records must not be written before this batch.
             Err(StoreError::Busy(_) | StoreError::Closed) => self.late = true,
             Err(error) => {
                 if matches!(error, StoreError::Disk(_)) {
-                    self.incoming.trouble.set(Some(error.to_string()));
+                    self.queue.disk_error.set(Some(error.to_string()));
                     self.park(&mut batch);
                 }
                 if !batch.is_empty() {
@@ -225,67 +234,70 @@ impl Keeping {
                 }
             }
         }
-        self.incoming.room.add_permits(taken);
-        // What is lost goes, too: the journal would have no room for what can be kept.
+        self.queue.room.add_permits(bytes);
+        // Lost records leave the journal, too: it needs the room for records that can be written.
         if !self.late {
-            self.journal.settle(noted);
+            self.journal.settle(counts);
         }
-        // The same memory for the next one, unless that was an exception.
+        // Reuse the memory for the next batch, unless this one was exceptionally large.
         self.batch = batch;
         self.batch.clear();
-        self.batch.shrink_to(USUAL);
-        self.told.shrink_to(USUAL);
+        self.batch.shrink_to(USUAL_BATCH_RECORDS);
+        self.replies.shrink_to(USUAL_BATCH_RECORDS);
     }
 
-    /// Others may keep the lock for as long as they like: what waits is on disk, and in order. Once nothing more is to come
-    /// it is not waited for any longer than SQLite does.
-    async fn write(&self, batch: &[Row], stop: &CancellationToken) -> Result<u64, StoreError> {
+    /// Writes a batch. While another process holds the lock, retries without limit: the records are in the journal, and
+    /// order is kept. Once `stop` is cancelled, the wait is no longer than SQLite's own timeout.
+    async fn write(&self, batch: &[PendingRecord], stop: &CancellationToken) -> Result<u64, StoreError> {
         loop {
-            let result = write(&self.store, batch, Age::New).await;
+            let result = write(&self.store, batch, RecordOrigin::Live).await;
             let Err(error @ StoreError::Busy(_)) = result else {
-                if self.incoming.stuck.swap(false, Ordering::Relaxed) {
+                if self.queue.blocked.swap(false, Ordering::Relaxed) {
                     tracing::info!("the database is free again");
                 }
                 return result;
             };
-            if !self.incoming.stuck.swap(true, Ordering::Relaxed) {
-                tracing::error!("{error}; another process keeps it locked, what is said meanwhile is written later");
+            if !self.queue.blocked.swap(true, Ordering::Relaxed) {
+                tracing::error!("{error}; another process keeps it locked, records are written once it is free");
             }
             if stop.is_cancelled() {
-                tracing::error!("what waits for the database is left to the next one to open it");
+                tracing::error!("the database is locked: queued records are left in the journal for the next start");
                 return Err(error);
             }
         }
     }
 
-    /// Takes the ends of turns out of a batch that the disk refused.
-    fn park(&mut self, batch: &mut Vec<Row>) {
-        for row in std::mem::take(batch) {
-            match row {
-                Row::Ended(ended) if self.parked.len() < MAX_PARKED => {
+    /// Moves the ends of turns out of a batch that the disk refused, to retry them.
+    fn park(&mut self, batch: &mut Vec<PendingRecord>) {
+        for record in std::mem::take(batch) {
+            match record {
+                PendingRecord::Ended(ended) if self.parked.len() < MAX_PARKED => {
                     let answer = bound::text(ended.answer, MAX_PARKED_BYTES);
-                    self.parked.push(Row::Ended(TurnEnded { answer, ..ended }));
+                    self.parked.push(PendingRecord::Ended(TurnEnded { answer, ..ended }));
                 }
-                Row::Session { .. }
-                | Row::Begun(_)
-                | Row::Started(_)
-                | Row::GoesOn(_)
-                | Row::Workspace(_)
-                | Row::Event(_)
-                | Row::Ended(_) => batch.push(row),
+                PendingRecord::Session { .. }
+                | PendingRecord::Begun(_)
+                | PendingRecord::Started(_)
+                | PendingRecord::Continued(_)
+                | PendingRecord::Workspace(_)
+                | PendingRecord::Event(_)
+                | PendingRecord::Ended(_) => batch.push(record),
             }
         }
     }
 
     fn lose(&mut self, count: usize, why: &StoreError) {
-        self.kept.lost += count as u64;
+        self.totals.lost += count as u64;
         if !self.failing {
-            tracing::error!("the archive lost {count} records, {} in all, and may lose more: {why}", self.kept.lost);
+            tracing::error!(
+                "the archive lost {count} records, {} in total, and may lose more: {why}",
+                self.totals.lost
+            );
         }
         self.failing = true;
         self.lost = Some(why.to_string());
         if matches!(why, StoreError::Broken(_)) {
-            self.store.suspect();
+            self.store.mark_suspect();
         }
     }
 }
