@@ -1,4 +1,4 @@
-//! What every test needs: keepers, a folder, a script to run, and a look at `/proc`.
+//! Test fixture: keepers, a folder, scripts to run, and helpers that read `/proc`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,17 +7,18 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use trunkline_core::limits::Limits;
-use trunkline_process::{Exit, KeeperProgram, Keepers, Running, Spec, Step, StopSignal};
+use trunkline_process::{KeeperProgram, Keepers, ProcessEvent, ProcessExit, RunningProcess, Spec, StopSignal};
 
-/// Long enough for a loaded machine; nothing waits for it unless a test fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Long enough for a loaded machine. Reached only by a test that fails.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(crate) struct Stage {
+/// Keepers and a folder for one test.
+pub(crate) struct KeeperTest {
     pub(crate) keepers: Keepers,
     folder: TempDir,
 }
 
-impl Stage {
+impl KeeperTest {
     pub(crate) fn new() -> Self {
         let path = env!("CARGO_BIN_EXE_trunkline-keeper").into();
         let keepers = Keepers::new(KeeperProgram { path, args: Vec::new() }, 0).unwrap();
@@ -36,7 +37,7 @@ impl Stage {
             cwd: self.folder().into(),
             stdin: Vec::new(),
             stop: StopSignal::Term,
-            grace: PATIENCE,
+            grace: TEST_TIMEOUT,
             limits: Limits::NONE,
             confinement: None,
         }
@@ -46,53 +47,53 @@ impl Stage {
         self.spec("/bin/sh", &["-c", script])
     }
 
-    /// The processes that run in this stage's folder, zombies excepted.
+    /// Lists the processes that run in this test's folder, zombies excluded.
     pub(crate) fn residents(&self) -> Vec<u32> {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let at_home =
+        let inside =
             entries.filter(|entry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == self.folder()));
-        at_home.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+        inside.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     }
 
-    pub(crate) async fn start(&self, script: &str) -> Running {
+    pub(crate) async fn start(&self, script: &str) -> RunningProcess {
         self.keepers.spawn(self.script(script)).await.unwrap()
     }
 }
 
-/// All that is printed, to the end.
-pub(crate) async fn hear(running: &mut Running) -> (String, Exit) {
+/// Reads all output up to the end of the program.
+pub(crate) async fn read_all(running: &mut RunningProcess) -> (String, ProcessExit) {
     let mut text = Vec::new();
     loop {
         match running.next().await {
-            Step::Stdout(chunk) => text.extend(chunk),
-            Step::Exited(exit) => return (String::from_utf8(text).unwrap(), exit),
-            Step::Limit(limit) => panic!("{limit:?} after {text:?}"),
+            ProcessEvent::Stdout(chunk) => text.extend(chunk),
+            ProcessEvent::Exited(exit) => return (String::from_utf8(text).unwrap(), exit),
+            ProcessEvent::Limit(limit) => panic!("{limit:?} after {text:?}"),
         }
     }
 }
 
-/// Reads until `lines` whole lines are there.
-pub(crate) async fn lines(running: &mut Running, lines: usize) -> Vec<String> {
+/// Reads until `lines` whole lines have arrived.
+pub(crate) async fn lines(running: &mut RunningProcess, lines: usize) -> Vec<String> {
     let mut text = String::new();
     while text.matches('\n').count() < lines {
         match running.next().await {
-            Step::Stdout(chunk) => text.push_str(std::str::from_utf8(&chunk).unwrap()),
-            step @ (Step::Exited(_) | Step::Limit(_)) => panic!("{step:?} after {text:?}"),
+            ProcessEvent::Stdout(chunk) => text.push_str(std::str::from_utf8(&chunk).unwrap()),
+            step @ (ProcessEvent::Exited(_) | ProcessEvent::Limit(_)) => panic!("{step:?} after {text:?}"),
         }
     }
     text.lines().map(Into::into).collect()
 }
 
-/// Reads the pids that a script prints, one a line.
-pub(crate) async fn pids(running: &mut Running, count: usize) -> Vec<u32> {
+/// Reads the pids that a script prints, one per line.
+pub(crate) async fn pids(running: &mut RunningProcess, count: usize) -> Vec<u32> {
     lines(running, count).await.iter().map(|line| line.parse().unwrap()).collect()
 }
 
-/// Waits until `happened`, looking often; panics after [`PATIENCE`].
+/// Polls until `happened` returns true. Panics after [`TEST_TIMEOUT`].
 pub(crate) async fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let start = Instant::now();
     while !happened() {
-        assert!(start.elapsed() < PATIENCE, "waited too long until {what}");
+        assert!(start.elapsed() < TEST_TIMEOUT, "waited too long until {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -101,13 +102,13 @@ pub(crate) async fn all_gone(pids: &[u32]) {
     until(&format!("{pids:?} are gone"), || pids.iter().all(|&pid| state(pid).is_none())).await;
 }
 
-/// The one-letter state of a process, zombies included.
+/// Returns the one-letter state of a process, zombies included.
 pub(crate) fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat[stat.rfind(')')? + 2..].chars().next()
 }
 
-/// The children of a process, of all its threads.
+/// Lists the children of all threads of a process.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());

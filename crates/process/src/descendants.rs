@@ -1,7 +1,7 @@
-//! Who descends from whom, and how to end them: what both a keeper and the gateway do to processes left over.
+//! Finds, kills and reaps descendant processes, for keepers and for the gateway.
 //!
-//! A descendant is found by walking `/proc`, never by process group, session or environment, all of which a process may
-//! leave. It is killed through a pidfd whose ancestry was checked after opening it, so a reused pid is never hit. There
+//! A descendant is found by walking `/proc`, never by process group, session or environment: a process can leave all of
+//! these. It is killed through a pidfd whose ancestry was checked after opening it, so a reused pid is never hit. There
 //! is no SIGSTOP pass: a pending SIGKILL makes `fork` fail just as well, and killing parents before children leaves no
 //! supervisor alive to restart what was killed.
 
@@ -17,17 +17,17 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, pidfd_open, pidfd_send_signal, wait, waitpid,
 };
 
-/// The longest pause before looking again at processes that should be dying.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Longest pause between two checks of processes that should be dying.
+const MAX_PAUSE: Duration = Duration::from_millis(20);
 
 /// A process and the parent under which it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Member {
+pub(crate) struct Descendant {
     pub(crate) pid: Pid,
     parent: Pid,
 }
 
-/// Reaps one child that has ended, if there is one; `Err` once there are no children at all.
+/// Reaps one child that has ended, if there is one. `Err` if there are no children at all.
 pub(crate) fn reap_any() -> Result<Option<(Pid, WaitStatus)>, NoChildren> {
     loop {
         match wait(WaitOptions::NOHANG) {
@@ -38,19 +38,20 @@ pub(crate) fn reap_any() -> Result<Option<(Pid, WaitStatus)>, NoChildren> {
     }
 }
 
-/// Nothing is left to wait for; and since every orphan below a subreaper becomes its child, nothing descends from it.
+/// This process has no children. Every orphan below a subreaper becomes its child, so a subreaper without children has no
+/// descendants either.
 #[derive(Debug)]
 pub(crate) struct NoChildren;
 
-/// Sends SIGKILL to everything that descends from this process, parents first. Does not wait.
-pub(crate) fn kill_descendants() -> Vec<Member> {
-    let family = descendants(getpid());
-    family.iter().for_each(|&member| kill(member));
-    family
+/// Sends SIGKILL to all descendants of this process, parents first. Does not wait.
+pub(crate) fn kill_all() -> Vec<Descendant> {
+    let all = below(getpid());
+    all.iter().for_each(|&descendant| kill(descendant));
+    all
 }
 
-/// Kills and reaps until nothing descends from this process; gives up, with `false`, after `patience`.
-pub(crate) fn end_descendants(patience: Duration) -> bool {
+/// Kills and reaps until this process has no descendants. Returns false if some are left after `timeout`.
+pub(crate) fn end_all(timeout: Duration) -> bool {
     let start = Instant::now();
     loop {
         loop {
@@ -60,17 +61,19 @@ pub(crate) fn end_descendants(patience: Duration) -> bool {
                 Err(NoChildren) => return true,
             }
         }
-        if start.elapsed() > patience {
+        if start.elapsed() > timeout {
             return false;
         }
-        let family = kill_descendants();
-        pause(family.first());
+        let killed = kill_all();
+        pause(killed.first());
     }
 }
 
-/// Kills and reaps the children of this process that `strays` names, with all that descends from them, until it names
-/// none. They must be unreaped, and nobody else may reap them meanwhile: that is what keeps their pids theirs.
-pub(crate) fn end_strays(patience: Duration, mut strays: impl FnMut() -> Vec<Pid>) -> bool {
+/// Kills and reaps the children of this process that `strays` returns, with all their descendants, until it returns none.
+/// Returns false if some are left after `timeout`.
+///
+/// The children must be unreaped, and no other code may reap them meanwhile. Otherwise their pids could be reused.
+pub(crate) fn end_strays(timeout: Duration, mut strays: impl FnMut() -> Vec<Pid>) -> bool {
     let start = Instant::now();
     let us = getpid();
     loop {
@@ -78,56 +81,55 @@ pub(crate) fn end_strays(patience: Duration, mut strays: impl FnMut() -> Vec<Pid
         if found.is_empty() {
             return true;
         }
-        if start.elapsed() > patience {
+        if start.elapsed() > timeout {
             return false;
         }
         for &pid in &found {
-            kill(Member { pid, parent: us });
-            descendants(pid).into_iter().for_each(kill);
+            kill(Descendant { pid, parent: us });
+            below(pid).into_iter().for_each(kill);
         }
-        pause(found.first().map(|&pid| Member { pid, parent: us }).as_ref());
+        pause(found.first().map(|&pid| Descendant { pid, parent: us }).as_ref());
         for &pid in &found {
-            // Still running, or reaped in an earlier round: either way the next look tells.
+            // An error means that it still runs or was reaped in an earlier round. The next round shows which.
             let _ = waitpid(Some(pid), WaitOptions::NOHANG);
         }
     }
 }
 
-/// Everything below `root`, parents before their children.
-fn descendants(root: Pid) -> Vec<Member> {
-    let mut family: Vec<Member> = Vec::new();
+/// Lists the descendants of `root`, parents before their children.
+fn below(root: Pid) -> Vec<Descendant> {
+    let mut all: Vec<Descendant> = Vec::new();
     let mut table = None;
     let mut parent = root;
     let mut next = 0;
     loop {
         for pid in children_by(parent, &mut table) {
-            if !family.iter().any(|member| member.pid == pid) {
-                family.push(Member { pid, parent });
+            if !all.iter().any(|descendant| descendant.pid == pid) {
+                all.push(Descendant { pid, parent });
             }
         }
-        let Some(member) = family.get(next) else { return family };
-        parent = member.pid;
+        let Some(descendant) = all.get(next) else { return all };
+        parent = descendant.pid;
         next += 1;
     }
 }
 
-/// The memory of everything below `root` that is not on disk or swapped out, in bytes. Pages that several share are
-/// counted for each.
-pub(crate) fn resident(root: Pid) -> u64 {
+/// Sums up the resident memory of the descendants of `root`, in bytes. A page that several share is counted for each.
+pub(crate) fn resident_bytes(root: Pid) -> u64 {
     let page = rustix::param::page_size() as u64;
-    let pages = |member: Member| {
-        let statm = fs::read_to_string(format!("/proc/{}/statm", member.pid)).unwrap_or_default();
+    let pages = |descendant: Descendant| {
+        let statm = fs::read_to_string(format!("/proc/{}/statm", descendant.pid)).unwrap_or_default();
         statm.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0)
     };
-    descendants(root).into_iter().map(pages).sum::<u64>().saturating_mul(page)
+    below(root).into_iter().map(pages).sum::<u64>().saturating_mul(page)
 }
 
-/// The children of a process, of all its threads; zombies too.
+/// Lists the children of all threads of a process, zombies included.
 pub(crate) fn children(parent: Pid) -> Vec<Pid> {
     children_by(parent, &mut None)
 }
 
-/// As [`children`], reading the whole process table into `table` at most once, where the kernel keeps no child lists.
+/// As [`children`]. Where the kernel keeps no lists of children, reads the whole process table into `table`, at most once.
 fn children_by(parent: Pid, table: &mut Option<HashMap<Pid, Vec<Pid>>>) -> Vec<Pid> {
     if table.is_none() && Path::new("/proc/thread-self/children").exists() {
         return listed_children(parent);
@@ -158,7 +160,7 @@ fn parent_of(pid: Pid) -> Option<Pid> {
     parent_in(&String::from_utf8_lossy(&stat))
 }
 
-/// The fourth field of `stat`; the second, the name, may itself hold spaces and parentheses.
+/// Returns the fourth field of `stat`. The second, the name, may contain spaces and parentheses.
 fn parent_in(stat: &str) -> Option<Pid> {
     stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().nth(1).and_then(parse_pid)
 }
@@ -167,20 +169,20 @@ fn parse_pid(text: &str) -> Option<Pid> {
     Pid::from_raw(text.parse().ok()?)
 }
 
-fn kill(member: Member) {
-    let Ok(pidfd) = pidfd_open(member.pid, PidfdFlags::empty()) else { return };
-    // Its parent may have died since, which made it ours.
-    if parent_of(member.pid).is_some_and(|parent| parent == member.parent || parent == getpid()) {
+fn kill(descendant: Descendant) {
+    let Ok(pidfd) = pidfd_open(descendant.pid, PidfdFlags::empty()) else { return };
+    // Its parent may have died since, which made it a child of this process.
+    if parent_of(descendant.pid).is_some_and(|parent| parent == descendant.parent || parent == getpid()) {
         let _ = pidfd_send_signal(&pidfd, Signal::KILL);
     }
 }
 
-/// Waits until `member` has ended, but not for long: it may be uninterruptible, or somebody else's.
-fn pause(member: Option<&Member>) {
-    let pidfd = member.and_then(|member| pidfd_open(member.pid, PidfdFlags::empty()).ok());
+/// Waits until the process has ended, but no longer than [`MAX_PAUSE`]: it may be uninterruptible, or another user's.
+fn pause(descendant: Option<&Descendant>) {
+    let pidfd = descendant.and_then(|descendant| pidfd_open(descendant.pid, PidfdFlags::empty()).ok());
     let mut ends: Vec<PollFd<'_>> =
         pidfd.iter().map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)).collect();
-    let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN.as_nanos() as _ };
+    let timeout = Timespec { tv_sec: 0, tv_nsec: MAX_PAUSE.as_nanos() as _ };
     let _ = poll(&mut ends, Some(&timeout));
 }
 
@@ -189,14 +191,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parent_of_a_process_with_an_odd_name() {
+    fn parent_is_parsed_when_name_has_parentheses() {
         assert_eq!(parent_in("7 (a) b (c)) S 3 7 7 0"), Pid::from_raw(3));
         assert_eq!(parent_in("1 (init) S 0 1 1"), None);
         assert_eq!(parent_in("nonsense"), None);
     }
 
     #[test]
-    fn both_ways_of_looking_agree_about_us() {
+    fn child_lists_and_process_table_agree() {
         let us = getpid();
         let parent = parent_of(us).unwrap();
         assert!(process_table().get(&parent).unwrap().contains(&us));

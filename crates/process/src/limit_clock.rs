@@ -1,43 +1,47 @@
-//! When a run has taken too long. Pure: it is told what happened and when, and says what is due next. Times are those of
-//! the [`Pulse`](crate::pulse::Pulse): what nobody watched has not passed.
+//! Decides when a program has exceeded one of its limits.
+//!
+//! Pure: the caller reports what happened and when, and asks which limit is next. Times are those of the
+//! [`AwakeClock`](crate::awake::AwakeClock), so time during which this process was stopped does not count.
 
 use std::time::Duration;
 
 use trunkline_core::limits::{Limit, Limits, Overrun};
 use trunkline_core::phase::Phase;
 
-/// The limits of one run and what is needed to apply them.
+/// The limits of one program, and the state needed to apply them.
 #[derive(Debug)]
-pub(crate) struct Clock {
+pub(crate) struct LimitClock {
     limits: Limits,
     started: Duration,
+    /// Time of the last sign of life.
     last_sign: Duration,
     phase: Phase,
-    /// A limit fires once, and is the last: the caller will end the run, and that has deadlines of its own.
+    /// Whether a limit was exceeded. It fires once and is the last: the caller ends the program, which has deadlines of
+    /// its own.
     fired: bool,
 }
 
-impl Clock {
+impl LimitClock {
     pub(crate) fn start(limits: Limits, now: Duration) -> Self {
         Self { limits, started: now, last_sign: now, phase: Phase::Starting, fired: false }
     }
 
-    /// The run printed something on stdout.
-    pub(crate) fn spoke(&mut self, now: Duration) {
+    /// Notes output on stdout. The first output ends the startup phase.
+    pub(crate) fn note_stdout(&mut self, now: Duration) {
         if self.phase == Phase::Starting {
             self.phase = Phase::Thinking;
         }
         self.last_sign = now;
     }
 
-    /// The run printed something on stderr: it lives, but it has not begun to answer.
-    pub(crate) fn stirred(&mut self, now: Duration) {
+    /// Notes output on stderr: a sign of life, but not the beginning of an answer.
+    pub(crate) fn note_stderr(&mut self, now: Duration) {
         if self.phase != Phase::Starting {
             self.last_sign = now;
         }
     }
 
-    /// What is printed says that this goes on now.
+    /// Notes the phase that the program's output shows it to be in. A new phase is a sign of life.
     pub(crate) fn enter(&mut self, phase: Phase, now: Duration) {
         if self.phase != phase {
             self.phase = phase;
@@ -45,7 +49,7 @@ impl Clock {
         }
     }
 
-    /// The limit that will be passed first if nothing happens.
+    /// Returns the limit that will be exceeded first if nothing else happens, and when.
     pub(crate) fn next(&self) -> Option<(Duration, Limit)> {
         if self.fired {
             return None;
@@ -56,12 +60,12 @@ impl Clock {
         [total, silence].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    pub(crate) fn total_is_over(&self, now: Duration) -> bool {
+    pub(crate) fn is_total_exceeded(&self, now: Duration) -> bool {
         !self.fired && now.saturating_sub(self.started) >= self.limits.total
     }
 
-    /// Notes that a limit was passed, and what went on then.
-    pub(crate) fn passed(&mut self, limit: Limit) -> Overrun {
+    /// Notes that a limit was exceeded, and returns it with the phase at that moment.
+    pub(crate) fn exceed(&mut self, limit: Limit) -> Overrun {
         self.fired = true;
         Overrun { limit, value: self.limits.of_kind(limit), phase: self.phase.clone() }
     }
@@ -75,7 +79,7 @@ mod tests {
         Duration::from_secs(n)
     }
 
-    fn clock() -> Clock {
+    fn clock() -> LimitClock {
         let limits = Limits {
             total: seconds(1000),
             startup: seconds(5),
@@ -83,7 +87,7 @@ mod tests {
             tool: seconds(60),
             compact: seconds(30),
         };
-        Clock::start(limits, seconds(100))
+        LimitClock::start(limits, seconds(100))
     }
 
     fn bash() -> Phase {
@@ -91,23 +95,23 @@ mod tests {
     }
 
     #[test]
-    fn startup_until_the_first_word_then_idle_then_total() {
+    fn startup_limit_applies_until_first_output_then_idle_then_total() {
         let mut clock = clock();
         assert_eq!(clock.next(), Some((seconds(105), Limit::Startup)));
-        clock.stirred(seconds(104));
+        clock.note_stderr(seconds(104));
         assert_eq!(clock.next(), Some((seconds(105), Limit::Startup)), "stderr is not an answer");
-        clock.spoke(seconds(104));
+        clock.note_stdout(seconds(104));
         assert_eq!(clock.next(), Some((seconds(114), Limit::Idle)));
-        clock.stirred(seconds(108));
+        clock.note_stderr(seconds(108));
         assert_eq!(clock.next(), Some((seconds(118), Limit::Idle)), "stderr is a sign of life");
-        clock.spoke(seconds(1095));
+        clock.note_stdout(seconds(1095));
         assert_eq!(clock.next(), Some((seconds(1100), Limit::Total)));
     }
 
     #[test]
-    fn each_phase_has_its_own_limit_and_begins_anew() {
+    fn each_phase_has_its_own_limit_counted_from_its_start() {
         let mut clock = clock();
-        clock.spoke(seconds(100));
+        clock.note_stdout(seconds(100));
         for (phase, at, limit, kind) in [
             (bash(), 101, 60, Limit::Tool),
             (Phase::Thinking, 150, 10, Limit::Idle),
@@ -122,23 +126,23 @@ mod tests {
     }
 
     #[test]
-    fn the_same_phase_again_is_no_sign_of_life() {
+    fn repeated_phase_is_no_sign_of_life() {
         let mut clock = clock();
         clock.enter(bash(), seconds(100));
         clock.enter(bash(), seconds(150));
         assert_eq!(clock.next(), Some((seconds(160), Limit::Tool)));
-        clock.stirred(seconds(155));
-        assert_eq!(clock.next(), Some((seconds(215), Limit::Tool)), "but what a tool prints is one");
+        clock.note_stderr(seconds(155));
+        assert_eq!(clock.next(), Some((seconds(215), Limit::Tool)), "output of a tool is one");
     }
 
     #[test]
-    fn a_limit_fires_once_and_none_is_none() {
+    fn limit_fires_once_and_never_when_there_is_none() {
         let mut clock = clock();
-        assert!(clock.total_is_over(seconds(1100)) && !clock.total_is_over(seconds(1099)));
+        assert!(clock.is_total_exceeded(seconds(1100)) && !clock.is_total_exceeded(seconds(1099)));
         clock.enter(bash(), seconds(101));
-        assert_eq!(clock.passed(Limit::Tool), Overrun { limit: Limit::Tool, value: seconds(60), phase: bash() });
+        assert_eq!(clock.exceed(Limit::Tool), Overrun { limit: Limit::Tool, value: seconds(60), phase: bash() });
         assert_eq!(clock.next(), None);
-        assert!(!clock.total_is_over(seconds(1100)));
-        assert_eq!(Clock::start(Limits::NONE, seconds(100)).next(), None);
+        assert!(!clock.is_total_exceeded(seconds(1100)));
+        assert_eq!(LimitClock::start(Limits::NONE, seconds(100)).next(), None);
     }
 }

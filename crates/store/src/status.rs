@@ -1,4 +1,4 @@
-//! How the file is, for somebody who wants to know: looked at, not changed, and not made where there is none.
+//! Checks the database file without changing or creating it, for `trunkline doctor`.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -8,43 +8,43 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use crate::error::StoreError;
+use crate::integrity::{damage, foreign_key_violations};
 use crate::opening;
-use crate::schema::{self, KNOWN};
-use crate::store::{foreign, sound};
+use crate::schema::{self, KNOWN_VERSION};
 
-/// What was found.
+/// Status of a database file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Condition {
-    /// The version of its tables.
+pub struct DatabaseStatus {
+    /// Version of its tables.
     pub version: Option<i64>,
-    /// In bytes, with its log.
+    /// Size in bytes, write-ahead log included.
     pub size: u64,
-    /// How much room there is on its disk.
+    /// Free bytes on its disk.
     pub free: Option<u64>,
-    /// What is wrong with it; nothing if it is well.
+    /// Problems that were found.
     pub wrong: Vec<String>,
 }
 
-impl Condition {
-    /// Reads all of the file; none if there is no such file.
+impl DatabaseStatus {
+    /// Checks all of the file. None if it does not exist.
     pub async fn of(path: &Path) -> Option<Self> {
         let size_of = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
         let log = opening::with_suffix(path, "-wal");
         fs::symlink_metadata(path).ok()?;
         let free = path.parent().and_then(|folder| statvfs(folder).ok()).map(|disk| disk.f_bavail * disk.f_frsize);
-        let mut condition = Self { version: None, size: size_of(path) + size_of(&log), free, wrong: Vec::new() };
+        let mut status = Self { version: None, size: size_of(path) + size_of(&log), free, wrong: Vec::new() };
         if let Err(error) = OpenOptions::new().append(true).open(path) {
-            condition.wrong.push(format!("cannot be written: {error}"));
+            status.wrong.push(format!("cannot be written: {error}"));
         }
         if let Some(folder) = path.parent()
             && let Err(error) = access(folder, Access::WRITE_OK | Access::EXEC_OK)
         {
-            condition.wrong.push(format!("its folder cannot be written: {error}"));
+            status.wrong.push(format!("its folder cannot be written: {error}"));
         }
-        if let Err(error) = condition.read(path).await {
-            condition.wrong.push(error.to_string());
+        if let Err(error) = status.read(path).await {
+            status.wrong.push(error.to_string());
         }
-        Some(condition)
+        Some(status)
     }
 
     async fn read(&mut self, path: &Path) -> Result<(), StoreError> {
@@ -59,11 +59,12 @@ impl Condition {
     async fn read_all(&mut self, connection: &mut SqliteConnection) -> Result<(), StoreError> {
         let version = schema::version(connection).await?;
         self.version = Some(version);
-        if version > KNOWN {
-            self.wrong.push(format!("was written by a newer version of trunkline (this one knows format {KNOWN})"));
+        if version > KNOWN_VERSION {
+            self.wrong
+                .push(format!("was written by a newer version of trunkline (this one knows format {KNOWN_VERSION})"));
         }
-        self.wrong.extend(sound(&mut *connection).await?);
-        self.wrong.extend(foreign(&mut *connection).await?);
+        self.wrong.extend(damage(&mut *connection).await?);
+        self.wrong.extend(foreign_key_violations(&mut *connection).await?);
         Ok(())
     }
 }
