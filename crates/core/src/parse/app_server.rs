@@ -104,7 +104,7 @@ fn read_transient_error(params: &Value, transcript: &mut OutputTranscript) {
         transcript.notice(text);
     }
     let details = error.get("additionalDetails").and_then(Value::as_str);
-    transcript.transient_error = Some(ReportedError { text: details.unwrap_or(&reported.text).to_owned(), ..error });
+    transcript.transient_error = Some(ReportedError { text: details.unwrap_or(&reported.text).to_owned(), ..reported });
 }
 
 fn read_end(turn: &Value, transcript: &mut OutputTranscript) {
@@ -133,7 +133,7 @@ fn turn_error(error: &Value) -> ReportedError {
     let status = info.and_then(Value::as_object).and_then(|info| info.values().next());
     let status = status.and_then(|info| info.get("httpStatusCode")).and_then(Value::as_u64);
     let reported = codex::error_from_text(text);
-    ReportedError { status: reported.status.or(status), ..error }
+    ReportedError { status: reported.status.or(status), ..reported }
 }
 
 /// Converts the names of an object's members, its type and its status to snake case.
