@@ -44,7 +44,7 @@ fn stream(turn: &Turn) {
     chunks.push(&Event::Text { delta: text.clone() }, &mut out);
     let end = Event::Finished(Answer::new(text, Usage::default(), Finish::Stop));
     assert!(matches!(chunks.push(&end, &mut out), Stream::Ended));
-    let frames = trunkline_wire::sse::Decoder::default().push(&out);
+    let frames = trunkline_wire::sse::SseDecoder::default().push(&out);
     let (done, frames) = frames.split_last().expect("the stream has frames");
     assert_eq!(done, "[DONE]");
     for frame in frames {

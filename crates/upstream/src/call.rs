@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use trunkline_core::api::Api;
 use trunkline_core::event::Event;
 use trunkline_core::failure::{Category, Failure, Rule};
-use trunkline_wire::upstream::Reader;
+use trunkline_wire::upstream::UpstreamReader;
 
 use crate::address::Address;
 use crate::client::{Upstream, UpstreamTimeouts, deadline, refused};
@@ -38,7 +38,7 @@ struct CallProgress {
 struct OpenAnswer {
     address: Address,
     response: Response,
-    reader: Reader,
+    reader: UpstreamReader,
     deadline: Instant,
     silence: Duration,
     prompt: String,
@@ -101,7 +101,7 @@ async fn send(
             failed(address.for_display(failure))
         }
         Ok(Ok(response)) => {
-            let reader = Reader::new(&rules);
+            let reader = UpstreamReader::new(&rules);
             CallProgress {
                 events: Vec::new(),
                 answer: Some(OpenAnswer {

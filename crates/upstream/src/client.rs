@@ -8,7 +8,7 @@ use reqwest::{Client, Method, RequestBuilder, Response};
 use tokio::time::{Instant, timeout_at};
 use trunkline_core::api::Api;
 use trunkline_core::failure::{Category, Failure, Rule};
-use trunkline_wire::upstream::{self, Headers};
+use trunkline_wire::upstream::{self, UpstreamHeaders};
 
 use crate::address::Address;
 use crate::call::UpstreamCall;
@@ -166,10 +166,10 @@ pub(crate) async fn refused(mut response: Response, deadline: Instant, rules: &[
     upstream::failure(status, &headers(response.headers()), &body, rules)
 }
 
-fn headers<'h>(headers: &'h HeaderMap) -> Headers<'h> {
+fn headers<'h>(headers: &'h HeaderMap) -> UpstreamHeaders<'h> {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let text = |value: Option<&'h HeaderValue>| value.and_then(|value| value.to_str().ok());
-    Headers {
+    UpstreamHeaders {
         retry_after: text(headers.get(RETRY_AFTER)),
         retry_after_ms: text(headers.get("retry-after-ms")),
         date: text(headers.get(DATE)),

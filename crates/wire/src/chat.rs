@@ -22,12 +22,12 @@ use crate::object::Object;
 #[derive(Debug, Deserialize)]
 pub struct ChatRequest {
     pub model: Option<String>,
-    pub messages: Option<List<Object<ChatMessage>, 16_384>>,
+    pub messages: Option<BoundedList<Object<ChatMessage>, 16_384>>,
     pub stream: Option<bool>,
     pub stream_options: Option<Object<StreamOptions>>,
     pub n: Option<u64>,
     pub user: Option<String>,
-    pub modalities: Option<List<String, 8>>,
+    pub modalities: Option<BoundedList<String, 8>>,
     pub audio: Option<IgnoredAny>,
     /// Our extension: the session to resume. Raw JSON, because it may be any value for models that keep no sessions.
     pub session_id: Option<Box<RawValue>>,
@@ -73,7 +73,7 @@ pub struct ChatMessage {
     pub role: String,
     pub content: Option<Content>,
     pub refusal: Option<String>,
-    pub tool_calls: Option<List<Object<ToolCall>, 1024>>,
+    pub tool_calls: Option<BoundedList<Object<ChatToolCall>, 1024>>,
     /// In a tool's message: the call it answers.
     pub tool_call_id: Option<String>,
     /// The deprecated predecessor of `tool_calls`, for a single call.
@@ -84,12 +84,12 @@ pub struct ChatMessage {
 #[derive(Debug)]
 pub enum Content {
     Text(String),
-    Parts(List<Object<Part>, 4096>),
+    Parts(BoundedList<Object<ContentPart>, 4096>),
 }
 
 /// One part of a message. A flat struct rather than an enum, so that a parse error can name the path inside it.
 #[derive(Debug, Deserialize)]
-pub struct Part {
+pub struct ContentPart {
     #[serde(rename = "type")]
     pub kind: String,
     pub text: Option<String>,
@@ -105,7 +105,7 @@ pub struct ImageUrl {
 /// A call in the message history: of a function, or of a custom tool that takes free text.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "WireToolCall")]
-pub struct ToolCall {
+pub struct ChatToolCall {
     pub id: String,
     pub function: Function,
 }
@@ -124,7 +124,7 @@ struct WireToolCall {
     custom: Option<Object<Function>>,
 }
 
-impl TryFrom<WireToolCall> for ToolCall {
+impl TryFrom<WireToolCall> for ChatToolCall {
     type Error = &'static str;
 
     fn try_from(call: WireToolCall) -> Result<Self, Self::Error> {
@@ -186,9 +186,9 @@ fn unreadable(path: &str, error: &serde_json::Error) -> ApiError {
 
 /// A list of at most `MAX` elements; parsing fails at the first element beyond that.
 #[derive(Debug)]
-pub struct List<T, const MAX: usize>(pub Vec<T>);
+pub struct BoundedList<T, const MAX: usize>(pub Vec<T>);
 
-impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for List<T, MAX> {
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedList<T, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(ListVisitor(PhantomData))
     }
@@ -197,7 +197,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for List<T, MA
 struct ListVisitor<T, const MAX: usize>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for ListVisitor<T, MAX> {
-    type Value = List<T, MAX>;
+    type Value = BoundedList<T, MAX>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an array of at most {MAX} elements")
@@ -211,7 +211,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for ListVisitor<T,
             }
             list.push(element);
         }
-        Ok(List(list))
+        Ok(BoundedList(list))
     }
 }
 
@@ -354,7 +354,7 @@ pub struct Extension {
     /// How the turn got its session; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Resumption>,
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<AttemptObject>,
     pub workspace: Option<Receipt>,
     /// Set when the CLI reported no usage and it was estimated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -366,7 +366,7 @@ pub struct Extension {
 
 /// One attempt at the turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Attempt {
+pub struct AttemptObject {
     pub provider: String,
     pub model: String,
     /// `ok`, or the name of a failure's category.
@@ -387,7 +387,7 @@ pub struct Attempt {
 
 /// One step of a streamed answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Chunk {
+pub struct ChatChunk {
     pub id: String,
     pub object: String,
     pub created: u64,

@@ -25,7 +25,7 @@ pub const CUT: &str = "\n… (cut)";
 
 /// One frame of the chat page.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Word {
+pub enum PageEvent {
     Text(String),
     Thinking(String),
     Tool {
@@ -42,13 +42,13 @@ pub enum Word {
     },
     Notice(String),
     Workspace(Receipt),
-    Error(Trouble),
-    Done(Done),
+    Error(PageError),
+    Done(PageDone),
 }
 
 /// Human-readable reason why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Trouble {
+pub struct PageError {
     pub message: String,
     pub code: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ pub struct Trouble {
 
 /// Payload of the last frame. Empty after an error.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Done {
+pub struct PageDone {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ pub struct Done {
     pub interrupted: bool,
 }
 
-impl Word {
+impl PageEvent {
     /// Appends the encoded frame to `out`.
     pub fn frame(&self, out: &mut Vec<u8>) {
         match self {
@@ -87,7 +87,7 @@ impl Word {
     }
 }
 
-impl Trouble {
+impl PageError {
     /// Prefers the CLI's own message (`detail`) to the gateway's.
     #[must_use]
     pub fn of(error: &ApiError) -> Self {
@@ -101,7 +101,7 @@ impl Trouble {
 
 /// Turns the events of one answer into frames.
 #[derive(Debug)]
-pub struct Words {
+pub struct PageEvents {
     pub trace: Trace,
     model: String,
     secrets: Arc<Secrets>,
@@ -110,32 +110,32 @@ pub struct Words {
     delivered: DeliveredText,
 }
 
-impl Words {
+impl PageEvents {
     #[must_use]
     pub fn new(model: String, secrets: Arc<Secrets>) -> Self {
         Self { trace: Trace::default(), model, secrets, running: HashMap::new(), delivered: DeliveredText::default() }
     }
 
-    /// Returns the frames for an event, possibly none. The last frame of the last event is [`Word::Done`].
-    pub fn of(&mut self, event: &Event) -> Vec<Word> {
+    /// Returns the frames for an event, possibly none. The last frame of the last event is [`PageEvent::Done`].
+    pub fn of(&mut self, event: &Event) -> Vec<PageEvent> {
         self.trace.observe(event);
         self.delivered.observe(event);
         match event {
             Event::Text { delta } if delta.is_empty() => Vec::new(),
-            Event::Text { delta } => vec![Word::Text(delta.clone())],
-            Event::Thinking { delta } => vec![Word::Thinking(delta.clone())],
+            Event::Text { delta } => vec![PageEvent::Text(delta.clone())],
+            Event::Thinking { delta } => vec![PageEvent::Thinking(delta.clone())],
             Event::ToolStarted { id, name, input } => {
                 self.running.insert(id.clone(), name.clone());
-                vec![Word::Tool { id: id.clone(), name: name.clone(), input: input.clone() }]
+                vec![PageEvent::Tool { id: id.clone(), name: name.clone(), input: input.clone() }]
             }
             Event::ToolFinished { id, output, ok } => {
                 let name = self.running.remove(id).unwrap_or_default();
-                vec![Word::ToolResult { id: id.clone(), name, output: cut(output, MAX_OUTPUT), ok: *ok }]
+                vec![PageEvent::ToolResult { id: id.clone(), name, output: cut(output, MAX_OUTPUT), ok: *ok }]
             }
-            Event::Notice { message } => vec![Word::Notice(message.clone())],
+            Event::Notice { message } => vec![PageEvent::Notice(message.clone())],
             // A worktree without changes is not worth showing.
             Event::Workspace(receipt) if receipt.branch.is_some() || receipt.path.is_some() => {
-                vec![Word::Workspace(receipt.clone())]
+                vec![PageEvent::Workspace(receipt.clone())]
             }
             Event::Started { .. }
             | Event::ToolCall { .. }
@@ -143,11 +143,11 @@ impl Words {
             | Event::Workspace(_)
             | Event::Attempted(_) => Vec::new(),
             Event::Finished(answer) => {
-                let late = self.delivered.missing(answer).map(Word::Text);
+                let late = self.delivered.missing(answer).map(PageEvent::Text);
                 late.into_iter().chain([self.done(answer.usage)]).collect()
             }
             Event::Failed(failure) if failure.category == Category::Cancelled => {
-                vec![Word::Done(Done { interrupted: true, ..Done::default() })]
+                vec![PageEvent::Done(PageDone { interrupted: true, ..PageDone::default() })]
             }
             Event::Failed(failure) => self.failed(&ApiError::failed(failure, &self.secrets)),
         }
@@ -155,12 +155,12 @@ impl Words {
 
     /// Returns the last frames of an answer that failed.
     #[must_use]
-    pub fn failed(&self, error: &ApiError) -> Vec<Word> {
-        vec![Word::Error(Trouble::of(error)), Word::Done(Done::default())]
+    pub fn failed(&self, error: &ApiError) -> Vec<PageEvent> {
+        vec![PageEvent::Error(PageError::of(error)), PageEvent::Done(PageDone::default())]
     }
 
-    fn done(&self, usage: Usage) -> Word {
-        Word::Done(Done {
+    fn done(&self, usage: Usage) -> PageEvent {
+        PageEvent::Done(PageDone {
             model: Some(self.model.clone()),
             usage: Some(usage),
             session: self.trace.session.as_ref().map(ToString::to_string),

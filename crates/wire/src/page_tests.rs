@@ -4,7 +4,7 @@ use trunkline_core::event::{Answer, Finish, SessionId};
 use trunkline_core::failure::Failure;
 
 fn frames_of(events: &[Event]) -> String {
-    let mut words = Words::new("m".into(), Arc::new(Secrets::new(["hunter2-hunter2".to_owned()])));
+    let mut words = PageEvents::new("m".into(), Arc::new(Secrets::new(["hunter2-hunter2".to_owned()])));
     let mut out = Vec::new();
     for event in events {
         words.of(event).iter().for_each(|word| word.frame(&mut out));
@@ -85,7 +85,7 @@ fn done_frame_has_the_session() {
 
 #[test]
 fn error_has_the_gateways_message_when_there_is_no_detail() {
-    let trouble = Trouble::of(&ApiError::stopping());
+    let trouble = PageError::of(&ApiError::stopping());
     assert_eq!((trouble.message.as_str(), trouble.code.as_str()), ("the server is shutting down", "shutting_down"));
 }
 

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use trunkline_core::event::{Call, SessionId};
 use trunkline_core::turn::{Image, Json, Message, OnDisconnect, Options, Role, Shown, Turn};
 
-use crate::chat::{ChatMessage, ChatRequest, Content, Function, List, Part};
+use crate::chat::{BoundedList, ChatMessage, ChatRequest, Content, ContentPart, Function};
 use crate::error::ApiError;
 use crate::upstream;
 
@@ -117,7 +117,7 @@ impl ChatRequest {
 
 /// Whether a value is an array of objects. The objects themselves are passed to the provider unchecked.
 fn is_list_of_objects(value: &RawValue) -> bool {
-    let list = serde_json::from_str::<List<&RawValue, MAX_TOOLS>>(value.get());
+    let list = serde_json::from_str::<BoundedList<&RawValue, MAX_TOOLS>>(value.get());
     list.is_ok_and(|list| list.0.iter().all(|element| element.get().starts_with('{')))
 }
 
@@ -189,7 +189,7 @@ fn convert(message: ChatMessage, path: &str) -> Result<Message, ApiError> {
     Ok(Message { role, text: texts.join("\n"), images, calls, call_id: message.tool_call_id })
 }
 
-fn take_part(part: Part, path: &str, texts: &mut Vec<String>, images: &mut Vec<Image>) -> Result<(), ApiError> {
+fn take_part(part: ContentPart, path: &str, texts: &mut Vec<String>, images: &mut Vec<Image>) -> Result<(), ApiError> {
     match part.kind.as_str() {
         "text" | "input_text" | "output_text" => {
             let text = part.text.ok_or_else(|| missing(&format!("{path}.text")))?;

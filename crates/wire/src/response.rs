@@ -3,7 +3,7 @@
 use trunkline_core::event::{Answer, Attempted, Call, Event, Finish, Receipt, Resumption, SessionId, Usage};
 
 use crate::chat::{
-    AssistantMessage, Attempt, CalledFunction, ChatResponse, Choice, Extension, FinishReason, MessageCall,
+    AssistantMessage, AttemptObject, CalledFunction, ChatResponse, Choice, Extension, FinishReason, MessageCall,
     PromptTokens, TokenCounts,
 };
 
@@ -69,7 +69,7 @@ impl Trace {
             provider: self.provider.clone(),
             session_id: self.session.clone(),
             session: self.resumption.clone().filter(|resumption| Some(&resumption.id) == self.session.as_ref()),
-            attempts: self.attempts.iter().map(Attempt::from).collect(),
+            attempts: self.attempts.iter().map(AttemptObject::from).collect(),
             workspace: self.workspace.clone(),
             usage_estimated: answer.is_some_and(|answer| answer.usage.estimated),
             metadata: answer.map(|answer| answer.metadata.clone()).unwrap_or_default(),
@@ -99,7 +99,7 @@ pub fn whole(head: Head, trace: &Trace, answer: Answer) -> ChatResponse {
     }
 }
 
-impl From<&Attempted> for Attempt {
+impl From<&Attempted> for AttemptObject {
     fn from(attempt: &Attempted) -> Self {
         Self {
             provider: attempt.provider.clone(),

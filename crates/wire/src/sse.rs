@@ -41,15 +41,15 @@ pub fn comment(text: &str, out: &mut Vec<u8>) {
 }
 
 /// Decodes frames from bytes that arrive in arbitrary pieces. Buffers at most one incomplete frame; the caller must limit
-/// its size ([`Decoder::pending`]).
+/// its size ([`SseDecoder::pending`]).
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct SseDecoder {
     line: Vec<u8>,
     data: Option<String>,
     after_cr: bool,
 }
 
-impl Decoder {
+impl SseDecoder {
     /// Returns the payloads that `bytes` completes, in order. Lines end in LF, CRLF or CR, also across pieces.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<String> {
         let mut frames = Vec::new();
@@ -121,7 +121,7 @@ mod tests {
             ("data: unfinished\n", vec![]),
             ("data\n\n\n", vec![]),
         ] {
-            assert_eq!(Decoder::default().push(bytes.as_bytes()), frames, "{bytes:?}");
+            assert_eq!(SseDecoder::default().push(bytes.as_bytes()), frames, "{bytes:?}");
         }
     }
 
@@ -138,7 +138,7 @@ mod tests {
             }
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.sort_unstable();
-            let mut decoder = Decoder::default();
+            let mut decoder = SseDecoder::default();
             let mut read = Vec::new();
             let mut from = 0;
             for cut in cuts.into_iter().chain([bytes.len()]) {

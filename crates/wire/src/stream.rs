@@ -1,7 +1,7 @@
 //! Encoder that turns events into a stream of chunks: a state machine without clock or socket.
 //!
 //! Deltas are the hot path: a frame is a precomputed prefix, one escaped string and a constant suffix. The few other
-//! frames of an answer are serialised as [`Chunk`]s.
+//! frames of an answer are serialised as [`ChatChunk`]s.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use trunkline_core::event::{Answer, Event};
 use trunkline_core::secret::Secrets;
 
-use crate::chat::{Chunk, ChunkChoice, Delta, FinishReason, TokenCounts};
+use crate::chat::{ChatChunk, ChunkChoice, Delta, FinishReason, TokenCounts};
 use crate::delivered::DeliveredText;
 use crate::error::ApiError;
 use crate::response::{Head, Trace};
@@ -203,13 +203,13 @@ impl Chunks {
         frame(&last, out);
         if self.usage == UsageChunk::Wanted {
             let usage = Some(Some(TokenCounts::from(answer.usage)));
-            frame(&Chunk { usage, ..self.chunk(Vec::new()) }, out);
+            frame(&ChatChunk { usage, ..self.chunk(Vec::new()) }, out);
         }
         out.extend_from_slice(sse::DONE);
     }
 
-    fn chunk(&self, choices: Vec<ChunkChoice>) -> Chunk {
-        Chunk {
+    fn chunk(&self, choices: Vec<ChunkChoice>) -> ChatChunk {
+        ChatChunk {
             id: self.head.id.clone(),
             object: "chat.completion.chunk".to_owned(),
             created: self.head.created,
@@ -221,7 +221,7 @@ impl Chunks {
     }
 }
 
-fn frame(chunk: &Chunk, out: &mut Vec<u8>) {
+fn frame(chunk: &ChatChunk, out: &mut Vec<u8>) {
     out.extend_from_slice(b"data: ");
     json(out, chunk);
     out.extend_from_slice(b"\n\n");

@@ -39,14 +39,14 @@ fn play(usage: UsageChunk, events: &[Event]) -> Vec<String> {
     let ends: Vec<Stream> = events.iter().map(|event| chunks.push(event, &mut out)).collect();
     let ended = events.iter().position(|event| matches!(event, Event::Finished(_) | Event::Failed(_)));
     assert_eq!(ends.iter().position(|end| *end == Stream::Ended), ended);
-    sse::Decoder::default().push(&out)
+    sse::SseDecoder::default().push(&out)
 }
 
 /// Texts of all deltas, as (member, text). Frames that are not chunks are skipped.
 fn deltas(frames: &[String]) -> Vec<(&'static str, String)> {
     frames
         .iter()
-        .filter_map(|frame| serde_json::from_str::<Chunk>(frame).ok())
+        .filter_map(|frame| serde_json::from_str::<ChatChunk>(frame).ok())
         .flat_map(|chunk| chunk.choices)
         .filter(|choice| choice.delta.role.is_none())
         .flat_map(|choice| {
@@ -84,7 +84,7 @@ fn stream_has_no_usage_chunk_by_default() {
 #[test]
 fn stream_ends_with_usage_chunk_when_client_asks_for_it() {
     let frames = play(UsageChunk::Wanted, &[text("a"), finished("a")]);
-    let read: Vec<Chunk> = frames[..frames.len() - 1].iter().map(|f| serde_json::from_str(f).unwrap()).collect();
+    let read: Vec<ChatChunk> = frames[..frames.len() - 1].iter().map(|f| serde_json::from_str(f).unwrap()).collect();
     let (last, steps) = read.split_last().unwrap();
     assert!(steps.iter().all(|chunk| chunk.usage == Some(None) && chunk.choices.len() == 1));
     assert!(last.choices.is_empty());

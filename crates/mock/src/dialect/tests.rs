@@ -182,7 +182,7 @@ fn chat_streamed() {
 #[test]
 fn our_own_upstream_reader_parses_the_chat_stream() {
     use trunkline_core::event::{Event, Finish};
-    let mut reader = trunkline_wire::upstream::Reader::new(&[]);
+    let mut reader = trunkline_wire::upstream::UpstreamReader::new(&[]);
     let mut events: Vec<Event> =
         ApiDialect::Chat.events(&reply()).iter().flat_map(|frame| reader.push(frame)).collect();
     assert!(reader.ended());

@@ -151,7 +151,7 @@ async fn stream_starts_with_the_first_visible_event() {
     assert_eq!((header(&response, "x-trunkline-provider"), header(&response, "x-trunkline-session")), ("fake", "s-1"));
     let mut body = response.into_body();
     let first = next_frame(&mut body).await.unwrap();
-    assert_eq!(sse::Decoder::default().push(first.as_bytes()).len(), 3, "role, notice, text: {first}");
+    assert_eq!(sse::SseDecoder::default().push(first.as_bytes()).len(), 3, "role, notice, text: {first}");
     run.send(text("b")).unwrap();
     assert!(next_frame(&mut body).await.unwrap().contains("\"content\":\"b\""));
     run.send(finished("ab")).unwrap();
@@ -175,7 +175,7 @@ async fn failure_is_a_frame_after_the_stream_has_started() {
     let (_run, feed) = feed([text("a"), failed(Category::Server)]);
     let response = streamed(feed, UsageChunk::No, terms()).await;
     assert_eq!(response.status(), 200);
-    let frames = sse::Decoder::default().push(body(response).await.as_bytes());
+    let frames = sse::SseDecoder::default().push(body(response).await.as_bytes());
     let last: Value = serde_json::from_str(frames.last().unwrap()).unwrap();
     assert_eq!(last["error"]["code"], "server");
 }

@@ -13,7 +13,7 @@ use trunkline_core::failure::Category;
 use trunkline_core::turn::Surface;
 use trunkline_wire::error::ApiError;
 use trunkline_wire::object::Object;
-use trunkline_wire::page::Words;
+use trunkline_wire::page::PageEvents;
 use trunkline_wire::response::Trace;
 use trunkline_wire::stream::Stream;
 
@@ -114,7 +114,7 @@ async fn begin<D: Door>(
     let (mut turn, answering) = chat.ask(&app.chats, &model, &said.message)?;
     turn.owner = head.extensions.get().cloned().unwrap_or_default();
     turn.surface = Surface::Page;
-    let words = Words::new(model, Arc::clone(&app.config.secrets));
+    let words = PageEvents::new(model, Arc::clone(&app.config.secrets));
     Ok((AnswerFeed::new(Arc::clone(&app.door), turn), ChatFrames { words, answering, began: false }))
 }
 
@@ -146,7 +146,7 @@ fn chat_of<D>(app: &App<D>, visitor: Visitor, headers: &HeaderMap) -> impl Futur
 
 /// Writes the page's frames, and records the answer in the conversation.
 struct ChatFrames {
-    words: Words,
+    words: PageEvents,
     answering: Answering,
     /// Whether the turn has begun.
     began: bool,

@@ -2,7 +2,7 @@ use super::*;
 use http::HeaderMap;
 use std::os::unix::fs::PermissionsExt;
 use trunkline_core::event::Event;
-use trunkline_wire::page::Word;
+use trunkline_wire::page::PageEvent;
 
 use super::super::cookie::Visitor;
 use crate::config::ServerConfig;
@@ -80,7 +80,7 @@ async fn growing_answer_is_saved_before_its_end() {
     let saved = async {
         for piece in ["one ", "two"] {
             let event = Event::Text { delta: piece.into() };
-            answering.hear(&event, &[Word::Text(piece.into())]);
+            answering.hear(&event, &[PageEvent::Text(piece.into())]);
         }
         while !std::fs::read_to_string(&path).unwrap().contains("one two") {
             tokio::time::sleep(Duration::from_millis(10)).await;

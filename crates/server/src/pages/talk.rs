@@ -9,7 +9,7 @@ use trunkline_core::event::Event;
 use trunkline_core::failure::Category;
 use trunkline_core::turn::Turn;
 use trunkline_wire::error::ApiError;
-use trunkline_wire::page::Word;
+use trunkline_wire::page::PageEvent;
 use uuid::Uuid;
 
 use super::chats::Chats;
@@ -182,7 +182,7 @@ impl Answering {
     }
 
     /// Records an event and its visible form.
-    pub(crate) fn hear(&self, event: &Event, words: &[Word]) {
+    pub(crate) fn hear(&self, event: &Event, words: &[PageEvent]) {
         let worth_saving = matches!(event, Event::ToolFinished { .. } | Event::Finished(_) | Event::Failed(_));
         self.change(|state| {
             state.kept.conversation.hear(event);
@@ -202,7 +202,7 @@ impl Answering {
     }
 
     /// Ends the answer with an error that is not an event of its run: the server stops, or the run did not start.
-    pub(crate) fn fail(&self, words: &[Word], began: bool, why: Category) {
+    pub(crate) fn fail(&self, words: &[PageEvent], began: bool, why: Category) {
         self.change(|state| {
             if began {
                 state.kept.conversation.interrupt();

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trunkline_core::event::{Receipt, Usage};
-use trunkline_wire::page::{Word, cut};
+use trunkline_wire::page::{PageEvent, cut};
 
 /// Maximum size of a transcript, in bytes of text.
 const MAX_TRANSCRIPT_BYTES: usize = 2 * 1024 * 1024;
@@ -79,31 +79,31 @@ impl ChatTranscript {
     }
 
     /// Adds an event of the page.
-    pub(crate) fn add(&mut self, word: &Word) {
+    pub(crate) fn add(&mut self, word: &PageEvent) {
         match (word, self.items.last_mut()) {
-            (Word::Text(more), Some(Item::Text { content }))
-            | (Word::Thinking(more), Some(Item::Thinking { content })) => content.push_str(more),
-            (Word::Text(content), _) => self.items.push(Item::Text { content: content.clone() }),
-            (Word::Thinking(content), _) => self.items.push(Item::Thinking { content: content.clone() }),
-            (Word::Tool { id, name, input }, _) => {
+            (PageEvent::Text(more), Some(Item::Text { content }))
+            | (PageEvent::Thinking(more), Some(Item::Thinking { content })) => content.push_str(more),
+            (PageEvent::Text(content), _) => self.items.push(Item::Text { content: content.clone() }),
+            (PageEvent::Thinking(content), _) => self.items.push(Item::Thinking { content: content.clone() }),
+            (PageEvent::Tool { id, name, input }, _) => {
                 let (id, name, input) = (id.clone(), name.clone(), shortened(input, MAX_INPUT_BYTES));
                 self.items.push(Item::Tool { id, name, input, output: None, ok: None });
             }
-            (Word::ToolResult { id, output, ok, .. }, _) => self.end_tool(id, output, *ok),
-            (Word::Notice(message), _) => self.items.push(Item::Notice { message: message.clone() }),
-            (Word::Workspace(receipt), _) => self.items.push(Item::Workspace(receipt.clone())),
-            (Word::Error(trouble), _) => {
+            (PageEvent::ToolResult { id, output, ok, .. }, _) => self.end_tool(id, output, *ok),
+            (PageEvent::Notice(message), _) => self.items.push(Item::Notice { message: message.clone() }),
+            (PageEvent::Workspace(receipt), _) => self.items.push(Item::Workspace(receipt.clone())),
+            (PageEvent::Error(trouble), _) => {
                 let (message, code, hint) = (trouble.message.clone(), trouble.code.clone(), trouble.hint.clone());
                 self.items.push(Item::Error { message, code, hint });
             }
-            (Word::Done(done), _) if done.interrupted => self.interrupt(),
-            (Word::Done(done), _) if done.usage.is_some() => {
+            (PageEvent::Done(done), _) if done.interrupted => self.interrupt(),
+            (PageEvent::Done(done), _) if done.usage.is_some() => {
                 self.items.push(Item::Done { model: done.model.clone(), usage: done.usage });
             }
             // The error before it is enough.
-            (Word::Done(_), _) => {}
+            (PageEvent::Done(_), _) => {}
         }
-        if matches!(word, Word::ToolResult { .. } | Word::Done(_)) {
+        if matches!(word, PageEvent::ToolResult { .. } | PageEvent::Done(_)) {
             self.bound(MAX_TRANSCRIPT_BYTES);
         }
     }

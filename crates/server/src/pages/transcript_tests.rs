@@ -1,20 +1,20 @@
 use super::*;
 use serde_json::json;
-use trunkline_wire::page::{Done, Trouble};
+use trunkline_wire::page::{PageDone, PageError};
 
-fn text(content: &str) -> Word {
-    Word::Text(content.into())
+fn text(content: &str) -> PageEvent {
+    PageEvent::Text(content.into())
 }
 
-fn tool(id: &str) -> Word {
-    Word::Tool { id: id.into(), name: "bash".into(), input: json!({"command": "ls"}) }
+fn tool(id: &str) -> PageEvent {
+    PageEvent::Tool { id: id.into(), name: "bash".into(), input: json!({"command": "ls"}) }
 }
 
-fn result(id: &str, output: &str) -> Word {
-    Word::ToolResult { id: id.into(), name: "bash".into(), output: output.into(), ok: true }
+fn result(id: &str, output: &str) -> PageEvent {
+    PageEvent::ToolResult { id: id.into(), name: "bash".into(), output: output.into(), ok: true }
 }
 
-fn kept(words: &[Word]) -> Value {
+fn kept(words: &[PageEvent]) -> Value {
     let mut transcript = ChatTranscript::default();
     transcript.ask("hi", "m");
     words.iter().for_each(|word| transcript.add(word));
@@ -27,9 +27,9 @@ fn visible_events_are_kept() {
         json!({"type": "tool", "id": "t", "name": "bash", "input": {"command": "ls"}, "output": null, "ok": null});
     let mut ended = running.clone();
     (ended["output"], ended["ok"]) = ("a".into(), true.into());
-    let trouble = Trouble { message: "no".into(), code: "server".into(), hint: None };
+    let trouble = PageError { message: "no".into(), code: "server".into(), hint: None };
     let usage = Usage::default();
-    let done = Done { model: Some("m".into()), usage: Some(usage), ..Done::default() };
+    let done = PageDone { model: Some("m".into()), usage: Some(usage), ..PageDone::default() };
     for (words, items) in [
         (vec![text("a"), text("b")], json!([{"type": "text", "content": "ab"}])),
         (
@@ -39,11 +39,14 @@ fn visible_events_are_kept() {
         (vec![tool("t"), result("t", "a"), result("t", "late"), result("x", "?")], json!([ended])),
         (vec![tool("t"), result("t", "a"), tool("t"), result("t", "a")], json!([ended, ended])),
         (
-            vec![Word::Error(trouble), Word::Done(Done::default())],
+            vec![PageEvent::Error(trouble), PageEvent::Done(PageDone::default())],
             json!([{"type": "error", "message": "no", "code": "server"}]),
         ),
-        (vec![Word::Done(Done { interrupted: true, ..Done::default() })], json!([{"type": "interrupted"}])),
-        (vec![Word::Done(done)], json!([{"type": "done", "model": "m", "usage": usage}])),
+        (
+            vec![PageEvent::Done(PageDone { interrupted: true, ..PageDone::default() })],
+            json!([{"type": "interrupted"}]),
+        ),
+        (vec![PageEvent::Done(done)], json!([{"type": "done", "model": "m", "usage": usage}])),
     ] {
         assert_eq!(kept(&words), items, "{words:?}");
     }
@@ -56,7 +59,7 @@ fn withdrawn_message_is_removed() {
     transcript.add(&text("1"));
     let before = transcript.clone();
     transcript.ask("two", "m");
-    transcript.add(&Word::Notice("hm".into()));
+    transcript.add(&PageEvent::Notice("hm".into()));
     transcript.withdraw();
     assert_eq!(transcript, before);
 }
@@ -67,7 +70,7 @@ fn old_outputs_are_shortened_first_and_old_turns_removed_last() {
     let mut transcript = ChatTranscript::default();
     for turn in 0..3 {
         transcript.ask(&format!("question {turn}"), "m");
-        for word in [Word::Thinking(long.clone()), tool("t"), result("t", &long), text(&long)] {
+        for word in [PageEvent::Thinking(long.clone()), tool("t"), result("t", &long), text(&long)] {
             transcript.add(&word);
         }
     }

@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use trunkline_core::event::Usage;
 
-use crate::chat::List;
+use crate::chat::BoundedList;
 
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
@@ -21,7 +21,7 @@ pub(super) struct UpstreamChunk<'a> {
     pub(super) object: Lenient<String>,
     pub(super) model: Lenient<String>,
     #[serde(borrow)]
-    choices: Lenient<List<UpstreamChoice<'a>, 128>>,
+    choices: Lenient<BoundedList<UpstreamChoice<'a>, 128>>,
     usage: Lenient<UpstreamUsage>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct UpstreamMessage<'a> {
     reasoning_content: Lenient<String>,
     reasoning: Lenient<String>,
     #[serde(borrow)]
-    tool_calls: Lenient<List<ToolCallPiece<'a>, 1024>>,
+    tool_calls: Lenient<BoundedList<ToolCallPiece<'a>, 1024>>,
     #[serde(borrow)]
     function_call: Lenient<UpstreamFunction<'a>>,
 }
@@ -199,7 +199,8 @@ fn texts_of(content: &RawValue) -> (String, String) {
     if let Ok(text) = serde_json::from_str::<String>(json) {
         return (String::new(), text);
     }
-    let parts = serde_json::from_str::<List<UpstreamPart<'_>, 4096>>(json).map(|list| list.0).unwrap_or_default();
+    let parts =
+        serde_json::from_str::<BoundedList<UpstreamPart<'_>, 4096>>(json).map(|list| list.0).unwrap_or_default();
     let (mut thought, mut answer) = (String::new(), String::new());
     for part in parts {
         answer.extend(part.text.0);
@@ -213,7 +214,8 @@ fn texts_of(content: &RawValue) -> (String, String) {
 fn thinking_of(thinking: &RawValue) -> String {
     let json = thinking.get();
     serde_json::from_str::<String>(json).unwrap_or_else(|_| {
-        let parts = serde_json::from_str::<List<UpstreamPart<'_>, 4096>>(json).map(|list| list.0).unwrap_or_default();
+        let parts =
+            serde_json::from_str::<BoundedList<UpstreamPart<'_>, 4096>>(json).map(|list| list.0).unwrap_or_default();
         parts.into_iter().filter_map(|part| part.text.0).collect()
     })
 }

@@ -31,7 +31,7 @@ const NAMES: [(&str, Category); 5] = [
 
 /// The response headers that determine when to retry.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Headers<'a> {
+pub struct UpstreamHeaders<'a> {
     pub retry_after: Option<&'a str>,
     pub retry_after_ms: Option<&'a str>,
     /// The upstream's clock: a date in `retry-after` is relative to it.
@@ -42,7 +42,7 @@ pub struct Headers<'a> {
 
 /// Converts a response with an error status.
 #[must_use]
-pub fn failure(status: u16, headers: &Headers<'_>, body: &[u8], rules: &[Rule]) -> Failure {
+pub fn failure(status: u16, headers: &UpstreamHeaders<'_>, body: &[u8], rules: &[Rule]) -> Failure {
     let text = String::from_utf8_lossy(body);
     let error = UpstreamError::parse(&text);
     if let Some(failure) = &error.gateway_failure {
@@ -168,7 +168,7 @@ impl UpstreamError {
     }
 }
 
-impl Headers<'_> {
+impl UpstreamHeaders<'_> {
     fn wait(&self) -> Option<Duration> {
         let number = |text: Option<&str>, unit: f64| {
             let seconds =

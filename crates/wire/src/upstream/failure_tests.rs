@@ -1,7 +1,7 @@
 use super::*;
 
 fn failure_of(status: u16, body: &str) -> Failure {
-    failure(status, &Headers::default(), body.as_bytes(), &[])
+    failure(status, &UpstreamHeaders::default(), body.as_bytes(), &[])
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn errors_of_known_servers_are_classified() {
 fn failure_is_copied_when_upstream_is_another_trunkline() {
     let body = r#"{"error":{"message":"CLI failed","type":"cli_error","code":"quota","param":null,"detail":"weekly limit",
         "hint":"wait","retry_after_ms":3600000}}"#;
-    let headers = Headers { retry_after: Some("120"), ..Headers::default() };
+    let headers = UpstreamHeaders { retry_after: Some("120"), ..UpstreamHeaders::default() };
     let expected =
         Failure::new(Category::Quota, "weekly limit").hint("wait").retry_after(Some(Duration::from_hours(1)));
     assert_eq!(failure(429, &headers, body.as_bytes(), &[]), expected);
@@ -159,31 +159,31 @@ fn failure_is_copied_when_upstream_is_another_trunkline() {
 #[test]
 fn wait_is_taken_from_the_headers_before_the_message() {
     let body = br#"{"error":{"message":"Please try again in 20s","code":"rate_limit_exceeded"}}"#;
-    let none = Headers::default();
+    let none = UpstreamHeaders::default();
     let date = Some("Wed, 21 Oct 2015 07:28:00 GMT");
     for (headers, body, millis) in [
         (none, body.as_slice(), Some(20_000)),
         (none, b"slow down", Some(1000)),
-        (Headers { retry_after: Some("7"), ..none }, body, Some(7000)),
-        (Headers { retry_after: Some(" 1.5 "), ..none }, body, Some(1500)),
-        (Headers { retry_after: Some("7"), retry_after_ms: Some("250"), ..none }, body, Some(250)),
-        (Headers { retry_after: date, now: 1_445_412_450, ..none }, body, Some(30_000)),
+        (UpstreamHeaders { retry_after: Some("7"), ..none }, body, Some(7000)),
+        (UpstreamHeaders { retry_after: Some(" 1.5 "), ..none }, body, Some(1500)),
+        (UpstreamHeaders { retry_after: Some("7"), retry_after_ms: Some("250"), ..none }, body, Some(250)),
+        (UpstreamHeaders { retry_after: date, now: 1_445_412_450, ..none }, body, Some(30_000)),
         (
-            Headers { retry_after: date, date: Some("Wed, 21 Oct 2015 07:27:50 GMT"), now: 0, ..none },
+            UpstreamHeaders { retry_after: date, date: Some("Wed, 21 Oct 2015 07:27:50 GMT"), now: 0, ..none },
             body,
             Some(10_000),
         ),
-        (Headers { retry_after: date, now: 1_545_412_450, ..none }, body, Some(0)),
-        (Headers { retry_after: Some("-1"), ..none }, body, Some(20_000)),
-        (Headers { retry_after: Some("soon"), ..none }, body, Some(20_000)),
-        (Headers { retry_after: Some("99999999999"), ..none }, body, Some(2_592_000_000)),
-        (Headers { retry_after: Some("NaN"), retry_after_ms: Some("inf"), ..none }, body, Some(20_000)),
+        (UpstreamHeaders { retry_after: date, now: 1_545_412_450, ..none }, body, Some(0)),
+        (UpstreamHeaders { retry_after: Some("-1"), ..none }, body, Some(20_000)),
+        (UpstreamHeaders { retry_after: Some("soon"), ..none }, body, Some(20_000)),
+        (UpstreamHeaders { retry_after: Some("99999999999"), ..none }, body, Some(2_592_000_000)),
+        (UpstreamHeaders { retry_after: Some("NaN"), retry_after_ms: Some("inf"), ..none }, body, Some(20_000)),
     ] {
         let failure = failure(429, &headers, body, &[]);
         assert_eq!(failure.retry_after.map(|wait| wait.as_millis()), millis, "{headers:?}");
     }
     assert_eq!(failure_of(500, "no").retry_after, None);
-    let unavailable = failure(503, &Headers { retry_after: Some("5"), ..none }, b"", &[]);
+    let unavailable = failure(503, &UpstreamHeaders { retry_after: Some("5"), ..none }, b"", &[]);
     assert_eq!((unavailable.category, unavailable.retry_after), (Category::Server, Some(Duration::from_secs(5))));
 }
 
@@ -191,11 +191,11 @@ fn wait_is_taken_from_the_headers_before_the_message() {
 fn category_is_taken_from_the_providers_rules_first() {
     let rules = [Rule { contains: "loading model".into(), is: Category::Server, weak: false, session_lost: false }];
     let body = br#"{"error":{"message":"Loading model","type":"invalid_request_error"}}"#;
-    assert_eq!(failure(400, &Headers::default(), body, &rules).category, Category::Server);
-    assert_eq!(failure(400, &Headers::default(), body, &[]).category, Category::Validation);
+    assert_eq!(failure(400, &UpstreamHeaders::default(), body, &rules).category, Category::Server);
+    assert_eq!(failure(400, &UpstreamHeaders::default(), body, &[]).category, Category::Validation);
     let weak = [Rule { contains: "loading model".into(), is: Category::Server, weak: true, session_lost: false }];
     assert_eq!(
-        failure(400, &Headers::default(), body, &weak).category,
+        failure(400, &UpstreamHeaders::default(), body, &weak).category,
         Category::Validation,
         "the status wins over a weak rule"
     );
@@ -249,7 +249,7 @@ proptest::proptest! {
         body in proptest::collection::vec(proptest::num::u8::ANY, 0..80),
         wait in "\\PC{0,20}",
     ) {
-        let headers = Headers { retry_after: Some(&wait), retry_after_ms: Some(&wait), date: Some(&wait), now: i64::MIN };
+        let headers = UpstreamHeaders { retry_after: Some(&wait), retry_after_ms: Some(&wait), date: Some(&wait), now: i64::MIN };
         assert!(!failure(status, &headers, &body, &[]).message.is_empty());
     }
 

@@ -24,7 +24,7 @@ const MAX_EXCERPT: usize = 2000;
 
 /// Decoder for one answer.
 #[derive(Debug)]
-pub struct Reader {
+pub struct UpstreamReader {
     rules: Vec<Rule>,
     format: BodyFormat,
     /// The beginning of the body, for the error message if the body is not an answer.
@@ -45,11 +45,11 @@ pub struct Reader {
 #[derive(Debug)]
 enum BodyFormat {
     Unknown,
-    Stream(sse::Decoder),
+    Stream(sse::SseDecoder),
     Whole(Vec<u8>),
 }
 
-impl Reader {
+impl UpstreamReader {
     /// Creates a reader that classifies failures by the upstream's own `rules` first.
     #[must_use]
     pub fn new(rules: &[Rule]) -> Self {
@@ -78,7 +78,7 @@ impl Reader {
             bytes = &bytes[start..];
             self.format = match bytes[0] {
                 b'{' | b'[' => BodyFormat::Whole(Vec::new()),
-                _ => BodyFormat::Stream(sse::Decoder::default()),
+                _ => BodyFormat::Stream(sse::SseDecoder::default()),
             };
         }
         let room = MAX_EXCERPT.saturating_sub(self.head.len());

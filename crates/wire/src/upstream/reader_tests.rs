@@ -4,7 +4,7 @@ use trunkline_core::event::Call;
 
 /// Decodes a body that arrives in these pieces and checks that exactly one final event comes last.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Event> {
-    let mut reader = Reader::new(&[]);
+    let mut reader = UpstreamReader::new(&[]);
     let mut events: Vec<Event> = Vec::new();
     for piece in pieces {
         events.extend(reader.push(piece));
@@ -298,7 +298,7 @@ fn body_that_is_not_a_complete_answer_fails() {
 #[test]
 fn bytes_are_ignored_after_the_end() {
     for end in ["data: [DONE]\n\n", "data: {\"error\":\"boom\"}\n\n"] {
-        let mut reader = Reader::new(&[]);
+        let mut reader = UpstreamReader::new(&[]);
         let first = reader.push(b"data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n");
         assert_eq!(first, [Event::Text { delta: "a".into() }], "text arrives before the end");
         assert!(!reader.ended());
@@ -313,7 +313,7 @@ fn bytes_are_ignored_after_the_end() {
 #[test]
 fn answer_is_finished_before_its_end_marker() {
     let finish = OPENAI.find("data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"gpt-x\",\"choices\":[],").unwrap();
-    let mut reader = Reader::new(&[]);
+    let mut reader = UpstreamReader::new(&[]);
     for (bytes, finished, ended) in
         [(&OPENAI[..100], false, false), (&OPENAI[100..finish], true, false), (&OPENAI[finish..], true, true)]
     {
@@ -330,14 +330,14 @@ fn unparsable_frames_are_reported_and_skipped() {
 
 #[test]
 fn size_of_frames_and_answers_is_limited() {
-    let mut reader = Reader::new(&[]);
+    let mut reader = UpstreamReader::new(&[]);
     reader.push(b"data: ");
     let piece = vec![b'x'; 1024 * 1024];
     let pushed = (0..100).take_while(|_| reader.push(&piece).is_empty() && !reader.ended()).count();
     assert_eq!(pushed, 15, "sixteen MiB and a field name are too many");
     assert_eq!(reader.conclude("").pop().unwrap().end().unwrap().unwrap_err().category, Category::Server);
 
-    let mut reader = Reader::new(&[]);
+    let mut reader = UpstreamReader::new(&[]);
     let frame =
         format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "x".repeat(4 * 1024 * 1024));
     let pushed = (0..100)
@@ -353,7 +353,7 @@ fn size_of_frames_and_answers_is_limited() {
         (Category::Server, "the upstream's answer is larger than 64 MiB")
     );
 
-    let mut reader = Reader::new(&[]);
+    let mut reader = UpstreamReader::new(&[]);
     reader.push(b"{\"x\":\"");
     let pushed = (0..100)
         .take_while(|_| {
