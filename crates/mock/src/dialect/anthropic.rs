@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{MockReply, MockRequest, arguments_object, halves, is_true, message_entry, model, required_list, texts};
+use super::exchange::{
+    MockReply, MockRequest, arguments_object, halves, is_true, message_entry, model, required_list, texts,
+};
 use crate::history::{HistoryEntry, MockHistory};
 use crate::tools::{OfferedTool, ToolInput};
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trunkline_wire::sse;
 
-use super::{MockReply, MockRequest, frame, halves, is_true, message_entry, model, required_list, texts};
+use super::exchange::{MockReply, MockRequest, frame, halves, is_true, message_entry, model, required_list, texts};
 use crate::history::{HistoryEntry, MockHistory};
 use crate::tools::{CallArguments, MockCall, OfferedTool, ToolInput};
 

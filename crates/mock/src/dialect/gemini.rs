@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MockReply, MockRequest, arguments_object, message_entry, required_list, texts};
+use super::exchange::{MockReply, MockRequest, arguments_object, message_entry, required_list, texts};
 use crate::history::{HistoryEntry, MockHistory};
 use crate::tools::{OfferedTool, ToolInput};
 

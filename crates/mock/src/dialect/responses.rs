@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MockReply, MockRequest, halves, is_true, message_entry, model, required_list, texts};
+use super::exchange::{MockReply, MockRequest, halves, is_true, message_entry, model, required_list, texts};
 use crate::history::{HistoryEntry, MockHistory};
 use crate::tools::{CallArguments, MockCall, OfferedTool, ToolInput};
 

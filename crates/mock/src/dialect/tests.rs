@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
+use super::exchange::*;
 use super::*;
-use crate::tools::ToolInput;
+use crate::tools::{CallArguments, MockCall, OfferedTool, ToolInput};
 
 fn reply() -> MockReply {
     MockReply {
