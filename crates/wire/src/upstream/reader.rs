@@ -83,7 +83,7 @@ impl UpstreamReader {
         }
         let room = MAX_EXCERPT.saturating_sub(self.head.len());
         self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        // In slices, so that decoding stops soon after an error or the end, however large the piece is.
+        // In slices: only the frames of one slice are held at a time, and decoding stops within a slice of the end.
         for slice in bytes.chunks(64 * 1024) {
             if self.ended() {
                 break;
