@@ -63,10 +63,10 @@ impl ClaudeLive {
                 json!({"subtype": "success", "request_id": id, "response": {"behavior": "allow", "updatedInput": input}})
             }
             (Some("can_use_tool"), Permissions::Read | Permissions::Edit) => {
-                let denied = json!({"behavior": "deny", "message": "nobody is there to allow this"});
+                let denied = json!({"behavior": "deny", "message": "the permissions of this model do not allow this"});
                 json!({"subtype": "success", "request_id": id, "response": denied})
             }
-            _ => json!({"subtype": "error", "request_id": id, "error": "not offered here"}),
+            _ => json!({"subtype": "error", "request_id": id, "error": "not supported"}),
         };
         to_line(&json!({"type": "control_response", "response": response}))
     }

@@ -51,7 +51,7 @@ impl Rpc {
 
     /// Answer to a method that we do not support.
     pub(super) fn unsupported(&self, id: &Value, method: &str) -> Vec<u8> {
-        self.to_line(json!({"id": id, "error": {"code": -32601, "message": format!("{method} is not offered here")}}))
+        self.to_line(json!({"id": id, "error": {"code": -32601, "message": format!("{method} is not supported")}}))
     }
 
     /// Answer to a request that is refused.

@@ -1,16 +1,18 @@
-//! The tool calls of a turn over the Agent Client Protocol.
+//! State of a turn over the Agent Client Protocol.
 
 use serde_json::Value;
 
-/// State of a turn beside its transcript.
+/// State of an ACP turn that other formats do not have.
 #[derive(Debug, Default)]
 pub(super) struct AcpProgress {
     pub(super) calls: Vec<AcpToolCall>,
-    /// The refused permission after which the agent has said nothing yet.
+    /// Title of the tool whose permission was refused, as long as the agent has sent no text after it.
     pub(super) refused: Option<String>,
+    /// Length of the reasoning, for an estimate of its tokens.
     pub(super) thought_chars: u64,
 }
 
+/// Tool call that was announced.
 #[derive(Debug)]
 pub(super) struct AcpToolCall {
     pub(super) id: String,
@@ -19,11 +21,12 @@ pub(super) struct AcpToolCall {
     pub(super) state: AcpCallState,
 }
 
+/// State of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AcpCallState {
-    /// The model is still writing its arguments.
+    /// The model still writes its arguments.
     Announced,
     Running,
-    /// Kept, because some agents report the failure of a refused call and some do not.
-    Over,
+    /// Kept in the list, because some agents report the failure of a refused call and some do not.
+    Finished,
 }

@@ -1,4 +1,4 @@
-//! What a decoder is given, and what it gives at the end.
+//! Input of a decoder besides the bytes, and its result.
 
 use serde_json::{Map, Value};
 
@@ -6,50 +6,50 @@ use crate::event::{Answer, Event, Finish, SessionId, ToolCall, Usage};
 use crate::failure::{Failure, FailureRule};
 use crate::vocabulary::{Normalize, OutputForm};
 
-/// What a decoder must know beside the bytes.
+/// Settings of a decoder.
 #[derive(Debug, Clone, Default)]
 pub struct Context {
-    /// Who printed it, for messages.
+    /// Name of the program, for messages.
     pub program: String,
     pub rules: Vec<FailureRule>,
     pub noise: Vec<String>,
     pub normalize: Normalize,
-    /// How it was asked to print. Of the whole form, the exit status has the last word.
+    /// Form of the output. In the whole form, the exit status decides whether the turn succeeded.
     pub form: OutputForm,
 }
 
-/// How the process ended.
+/// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending<'a> {
     Code(i32),
     Signal(i32),
-    /// It was stopped for time: the limit that fired, in words.
+    /// Stopped because it exceeded a time limit, with a description of the limit.
     TimedOut(&'a str),
-    /// It was stopped because nobody wants the answer any more.
+    /// Stopped because the client cancelled the turn.
     Cancelled,
-    /// It was not waited for: its last event had come.
+    /// Not awaited, because the terminal event was read.
     Open,
 }
 
-/// What a whole output came to.
+/// Result of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conclusion {
-    /// Events that only the end brought out.
+    /// Events that are known only at the end of the output.
     pub events: Vec<Event>,
-    /// The final message; after a failure, what there was of it.
+    /// The final message; after a failure, the part that was read.
     pub content: String,
     pub usage: Usage,
     pub finish: Finish,
     pub session: Option<SessionId>,
     pub failure: Option<Failure>,
-    /// Calls that the client is asked to make.
+    /// Calls that the client has to make.
     pub calls: Vec<ToolCall>,
-    /// What it said about its answer.
+    /// Values that the provider reports about its answer.
     pub metadata: Map<String, Value>,
 }
 
 impl Conclusion {
-    /// The answer, or why there is none.
+    /// Returns the answer or the failure.
     pub fn result(self) -> Result<Answer, Failure> {
         let Self { content, usage, finish, calls, metadata, failure, .. } = self;
         match failure {

@@ -1,5 +1,5 @@
-//! OpenCode `run --format json`: steps of whole parts. There is no terminal event: the end is the end of the output,
-//! and a turn went well when its last step stopped by itself after saying something.
+//! OpenCode `run --format json`: steps of complete parts. There is no terminal event: a turn succeeded if its last step
+//! finished by itself and there was a message.
 
 use std::time::Duration;
 
@@ -7,31 +7,32 @@ use serde_json::Value;
 
 use crate::event::{Finish, Usage};
 use crate::failure::retry_after;
-use crate::parse::fields::nested;
+use crate::parse::fields::nested_error;
 use crate::parse::transcript::{OutputTranscript, ReportedError};
 
+/// Parser of OpenCode's events.
 #[derive(Debug, Default)]
 pub(super) struct OpencodeParser {
     step: u64,
 }
 
 impl OpencodeParser {
-    pub(super) fn value(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
+    pub(super) fn read_event(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
         let part = value.get("part");
         let session = value.get("sessionID").and_then(Value::as_str);
         if part.is_some() && transcript.session.as_ref().is_some_and(|known| session.is_some_and(|id| id != known.0)) {
-            // A sub-agent's own steps: what they came to reaches the main one as a tool's output.
+            // Steps of a sub-agent are ignored: its result is the output of a tool of the main agent.
             return true;
         }
         match (kind, part) {
             ("step_start", Some(_)) => {
                 self.step += 1;
-                // It goes on after all.
-                if let Some(fault) = transcript.fault.take() {
-                    transcript.transient = Some(fault);
+                // OpenCode continues after the error.
+                if let Some(reported) = transcript.error.take() {
+                    transcript.transient_error = Some(reported);
                 }
-                // The last step must stop by itself: until it has, this is not an answer.
+                // The turn is complete only when its last step finishes by itself.
                 transcript.stopped = false;
             }
             ("text", Some(part)) => {
@@ -47,7 +48,7 @@ impl OpencodeParser {
             ("tool_use", Some(part)) => read_tool(part, transcript),
             ("step_finish", Some(part)) => read_finish(part, transcript),
             ("error", None) if value.get("error").is_some_and(Value::is_object) => {
-                transcript.fault = value.get("error").map(read_error);
+                transcript.error = value.get("error").map(read_error);
             }
             _ => return false,
         }
@@ -98,8 +99,8 @@ fn read_error(error: &Value) -> ReportedError {
     let data = error.get("data").unwrap_or(&Value::Null);
     let text = data.get("message").or_else(|| error.get("message")).and_then(Value::as_str);
     let text = text.unwrap_or("opencode reported an error without a message");
-    let body = data.get("responseBody").and_then(Value::as_str).and_then(nested);
-    let inner = text.trim_start().starts_with('{').then(|| nested(text)).flatten();
+    let body = data.get("responseBody").and_then(Value::as_str).and_then(nested_error);
+    let inner = text.trim_start().starts_with('{').then(|| nested_error(text)).flatten();
     let kind = body.and_then(|body| body.kind).or_else(|| inner.as_ref()?.kind.clone());
     let name = error.get("name").and_then(Value::as_str).filter(|name| *name != "APIError" && *name != "UnknownError");
     ReportedError {

@@ -1,22 +1,22 @@
-//! `tool_calls` of a protocol executable: in OpenAI's form or flat, whole or in pieces, once or in every chunk.
+//! `tool_calls` of a protocol executable: in OpenAI's form or flat, complete or in pieces, once or in every chunk.
 
 use serde_json::Value;
 
 use crate::event::{Event, ToolCall};
-use crate::parse::transcript::{MAX_ANSWER, OutputTranscript};
+use crate::parse::transcript::{MAX_ANSWER_BYTES, OutputTranscript};
 
-/// The most calls of one answer.
+/// Maximum number of calls in one answer.
 const MAX_CALLS: usize = 128;
 
 /// Reads calls into [`OutputTranscript::calls`].
 #[derive(Debug, Default)]
 pub(super) struct ToolCallReader {
-    /// Bytes of all arguments so far.
-    bytes: usize,
+    /// Length of all arguments so far.
+    argument_bytes: usize,
 }
 
 impl ToolCallReader {
-    /// Takes the calls of a response or chunk; the error names the member that is wrong.
+    /// Reads the calls of a response or chunk. The error names the wrong member.
     pub(super) fn read(&mut self, value: &Value, transcript: &mut OutputTranscript) -> Result<(), String> {
         let calls = match value.get("tool_calls") {
             None | Some(Value::Null) => return Ok(()),
@@ -24,12 +24,12 @@ impl ToolCallReader {
             Some(other) => return Err(format!("`tool_calls` is {}, not an array", kind(other))),
         };
         for (position, call) in calls.iter().enumerate() {
-            self.call(position, call, transcript)?;
+            self.read_call(position, call, transcript)?;
         }
         Ok(())
     }
 
-    fn call(&mut self, position: usize, call: &Value, transcript: &mut OutputTranscript) -> Result<(), String> {
+    fn read_call(&mut self, position: usize, call: &Value, transcript: &mut OutputTranscript) -> Result<(), String> {
         let path = format!("tool_calls[{position}]");
         if !call.is_object() {
             return Err(format!("`{path}` is {}, not an object", kind(call)));
@@ -39,8 +39,8 @@ impl ToolCallReader {
         let name = string(function, "name", &path)?.filter(|name| !name.is_empty());
         let arguments = arguments(function, &path)?;
         let index = index_of(call, id, position, &transcript.calls, &path)?;
-        self.bytes = self.bytes.saturating_add(arguments.len());
-        if index >= MAX_CALLS || self.bytes > MAX_ANSWER {
+        self.argument_bytes = self.argument_bytes.saturating_add(arguments.len());
+        if index >= MAX_CALLS || self.argument_bytes > MAX_ANSWER_BYTES {
             return Err(format!("`{path}` is one call too many, or too long"));
         }
         let Some(known) = transcript.calls.get_mut(index) else {
@@ -52,7 +52,7 @@ impl ToolCallReader {
             transcript.events.push(Event::ToolCall { index, id: Some(id), name: Some(name.to_owned()), arguments });
             return Ok(());
         };
-        // With its name again it is the whole call so far; without, a piece of its arguments.
+        // A call with a name is the complete call so far; without a name it is a piece of the arguments.
         let more = match name {
             Some(_) => arguments.strip_prefix(known.arguments.as_str()).unwrap_or_default().to_owned(),
             None => arguments,
@@ -66,7 +66,7 @@ impl ToolCallReader {
     }
 }
 
-/// Which call it is: by its index, else by its id, else by its place in the list.
+/// Returns the index of a call: its own, else that of its id, else its position in the list.
 fn index_of(call: &Value, id: Option<&str>, position: usize, known: &[ToolCall], path: &str) -> Result<usize, String> {
     match (call.get("index").filter(|index| !index.is_null()), id) {
         (Some(index), _) => {
@@ -88,7 +88,7 @@ fn string<'v>(value: &'v Value, name: &str, path: &str) -> Result<Option<&'v str
     }
 }
 
-/// The arguments as JSON text; an object is taken as well.
+/// Returns the arguments as JSON text. They may also be an object.
 fn arguments(function: &Value, path: &str) -> Result<String, String> {
     match function.get("arguments").or_else(|| function.get("input")) {
         None | Some(Value::Null) => Ok(String::new()),
@@ -100,7 +100,7 @@ fn arguments(function: &Value, path: &str) -> Result<String, String> {
     }
 }
 
-/// The type of a JSON value, with its article.
+/// Type of a JSON value, with an article.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
