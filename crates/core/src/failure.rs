@@ -24,7 +24,7 @@ pub struct Failure {
     pub category: Category,
     /// Message of the CLI, or ours if the CLI gave none.
     pub message: String,
-    /// What the user can do about it.
+    /// Advice for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     #[serde(rename = "retry_after_ms", default, serialize_with = "as_millis", deserialize_with = "from_millis")]
