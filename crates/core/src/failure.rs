@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize, Serializer};
 
 pub use category::{Category, FailurePolicy};
-pub use classify::{FailureRule, classify, classify_session, retry_after};
+pub(crate) use classify::classify_session;
+pub use classify::{FailureRule, classify, retry_after};
 
 // Aliases for the users in other crates. TODO: rename them there.
 #[doc(hidden)]

@@ -15,7 +15,7 @@ pub mod conversation;
 pub mod event;
 pub mod failure;
 pub mod limits;
-pub mod lines;
+mod lines;
 pub mod live;
 pub mod model;
 pub mod near;
