@@ -136,12 +136,12 @@ pub struct Attempted {
     pub duration: Duration,
     /// Receipt of this attempt's workspace, if another attempt followed in another workspace.
     pub workspace: Option<Receipt>,
-    /// What enforced the permissions; none if there were none to enforce.
+    /// Enforcement of the permissions; none if there were none to enforce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Enforcement>,
 }
 
-/// What enforces the permissions `read` and `edit` of a run.
+/// Mechanism that enforces the permissions `read` and `edit` of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Enforcement {
@@ -251,7 +251,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// How a turn got its session.
+/// Session of a turn, and whether it was resumed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumption {
     /// Our id of the session.
@@ -261,14 +261,14 @@ pub struct Resumption {
     pub native: Option<SessionId>,
     /// Whether the provider continued the session from its own memory.
     pub resumed: bool,
-    /// How the session was found; none if it is new.
+    /// Way in which the session was found; none if it is new.
     pub how: Option<FoundBy>,
     /// Why a new session was begun although the client asked to continue one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// How a session was found.
+/// Way in which a session was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundBy {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize, Serializer};
 
 pub use category::{Category, FailurePolicy};
-pub use classify::{FailureRule, classify, classify_session, retry_after};
+pub(crate) use classify::classify_session;
+pub use classify::{FailureRule, classify, retry_after};
 
 // Aliases for the users in other crates. TODO: rename them there.
 #[doc(hidden)]
@@ -24,7 +25,7 @@ pub struct Failure {
     pub category: Category,
     /// Message of the CLI, or ours if the CLI gave none.
     pub message: String,
-    /// What the user can do about it.
+    /// Advice for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     #[serde(rename = "retry_after_ms", default, serialize_with = "as_millis", deserialize_with = "from_millis")]

@@ -6,7 +6,7 @@
 //! - A [`provider::Provider`] is a recipe: how to start a CLI for a turn. [`live`] is the conversation with a CLI that is
 //!   kept for several turns.
 //! - A [`parse::Decoder`] turns the output of a CLI into [`event::Event`]s.
-//! - A [`failure::Failure`] says what went wrong, and whether a retry or a fallback may follow.
+//! - A [`failure::Failure`] describes an error, and its category decides whether a retry or a fallback may follow.
 //! - [`vocabulary`] holds the small types that the other modules share. It imports none of them.
 
 pub mod ansi;
@@ -15,7 +15,7 @@ pub mod conversation;
 pub mod event;
 pub mod failure;
 pub mod limits;
-pub mod lines;
+mod lines;
 pub mod live;
 pub mod model;
 pub mod near;

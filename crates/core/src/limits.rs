@@ -136,8 +136,7 @@ impl LimitKind {
     }
 
     /// Configuration key that sets this limit.
-    #[must_use]
-    pub const fn setting(self) -> &'static str {
+    const fn setting(self) -> &'static str {
         match self {
             Self::Total => "timeout",
             Self::Startup => "startupTimeout",

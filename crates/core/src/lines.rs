@@ -2,19 +2,15 @@
 
 use memchr::memchr;
 
-// Aliases for the users in other crates. TODO: rename them there.
-#[doc(hidden)]
-pub use self::OutputLine as Line;
-
 /// Longer lines are counted but not stored.
-pub const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+pub(crate) const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Bytes of an overlong line that are kept.
 const OVERLONG_HEAD_BYTES: usize = 200;
 
 /// Collects bytes into lines. Memory is bounded by the limit.
 #[derive(Debug)]
-pub struct Lines {
+pub(crate) struct Lines {
     pending: Vec<u8>,
     /// Bytes of the current line that were not stored.
     dropped: usize,
@@ -23,7 +19,7 @@ pub struct Lines {
 
 /// Line of output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OutputLine {
+pub(crate) enum OutputLine {
     /// The line without its line break; invalid UTF-8 is replaced.
     Whole(String),
     /// A line longer than the limit: its beginning, and its length.
@@ -38,12 +34,12 @@ impl Default for Lines {
 
 impl Lines {
     #[must_use]
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { pending: Vec::new(), dropped: 0, limit }
     }
 
     /// Takes the next bytes and passes every line that they complete to `each`.
-    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(OutputLine)) {
+    pub(crate) fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(OutputLine)) {
         while let Some(end) = memchr(b'\n', bytes) {
             self.keep(&bytes[..end]);
             each(self.take());
@@ -54,12 +50,12 @@ impl Lines {
 
     /// Whether the current, unfinished line is already longer than the limit.
     #[must_use]
-    pub fn overflows(&self) -> bool {
+    pub(crate) fn overflows(&self) -> bool {
         self.dropped > 0
     }
 
     /// Returns the text after the last line break, if there is any.
-    pub fn finish(&mut self) -> Option<OutputLine> {
+    pub(crate) fn finish(&mut self) -> Option<OutputLine> {
         (!self.pending.is_empty() || self.dropped > 0).then(|| self.take())
     }
 
@@ -87,19 +83,19 @@ impl Lines {
 
 /// Decodes bytes that may end in the middle of a character. The incomplete character is kept for the next call.
 #[derive(Debug, Default)]
-pub struct TextCarry {
+pub(crate) struct TextCarry {
     rest: Vec<u8>,
 }
 
 impl TextCarry {
-    pub fn push(&mut self, bytes: &[u8]) -> String {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         self.rest.extend_from_slice(bytes);
         let split = self.rest.len() - incomplete_suffix(&self.rest);
         let rest = self.rest.split_off(split);
         into_text(std::mem::replace(&mut self.rest, rest))
     }
 
-    pub fn finish(&mut self) -> String {
+    pub(crate) fn finish(&mut self) -> String {
         into_text(std::mem::take(&mut self.rest))
     }
 }

@@ -60,7 +60,7 @@ pub struct Model {
     pub normalize: Normalize,
     /// Whether the history that a client sends is used to find and resume its session.
     pub resume: bool,
-    /// What happens to a run whose client disconnects, unless the request sets it.
+    /// Fate of a run whose client disconnects, unless the request sets it.
     pub on_disconnect: OnDisconnect,
     /// Number of warm processes; none derives it from the model's use.
     pub warm: Option<u32>,

@@ -83,22 +83,22 @@ impl Phases {
     }
 
     /// Something was printed.
-    pub fn heard(&mut self) {
+    pub(crate) fn heard(&mut self) {
         self.heard = true;
     }
 
     /// A piece of the answer came. The model has the results of its tools, so tools whose end was not reported are over.
-    pub fn spoke(&mut self) {
+    pub(crate) fn spoke(&mut self) {
         self.thought();
         self.tools.clear();
     }
 
     /// The model works again.
-    pub fn thought(&mut self) {
+    pub(crate) fn thought(&mut self) {
         (self.heard, self.compacting, self.retrying) = (true, false, None);
     }
 
-    pub fn tool_started(&mut self, id: &str, name: &str) {
+    pub(crate) fn tool_started(&mut self, id: &str, name: &str) {
         self.thought();
         if !id.is_empty() {
             self.tools.retain(|(known, _)| known != id);
@@ -110,7 +110,7 @@ impl Phases {
     }
 
     /// A tool ended. Without an id it is taken to be the oldest.
-    pub fn tool_finished(&mut self, id: &str) {
+    pub(crate) fn tool_finished(&mut self, id: &str) {
         self.heard = true;
         if let Some(at) = self.tools.iter().position(|(known, _)| id.is_empty() || known == id) {
             self.tools.remove(at);
@@ -118,15 +118,15 @@ impl Phases {
     }
 
     /// Compaction of the context began, or ended.
-    pub fn compacting(&mut self, begins: bool) {
+    pub(crate) fn compacting(&mut self, begins: bool) {
         (self.heard, self.compacting) = (true, begins);
     }
 
-    pub fn retrying(&mut self, wait: Duration) {
+    pub(crate) fn retrying(&mut self, wait: Duration) {
         (self.heard, self.retrying) = (true, Some(wait));
     }
 
-    pub fn ended(&mut self) {
+    pub(crate) fn ended(&mut self) {
         self.ended = true;
     }
 

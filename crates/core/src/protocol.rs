@@ -7,9 +7,9 @@ use crate::prompt::message_text;
 use crate::turn::{Json, Message, Options, Role};
 
 /// Subcommands of an executable.
-pub const GENERATE: &str = "generate";
-pub const STREAM: &str = "stream";
-pub const HEALTH: &str = "health";
+pub(crate) const GENERATE: &str = "generate";
+pub(crate) const STREAM: &str = "stream";
+pub(crate) const HEALTH: &str = "health";
 
 /// Request to an executable. Absent options are not sent; 0, false and an empty list are.
 #[derive(Debug, Serialize)]

@@ -35,7 +35,7 @@ pub struct Turn {
     pub on_disconnect: Option<OnDisconnect>,
 }
 
-/// What happens to a run whose client disconnects before its end.
+/// Fate of a run whose client disconnects before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDisconnect {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use escape::PromptEscape;
 pub(crate) use names::named_enum;
 
-/// What an agent may do without asking.
+/// Permission level: the actions that an agent may take without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Permissions {
@@ -55,7 +55,7 @@ impl CliPermissions {
     }
 }
 
-/// How a CLI receives the prompt.
+/// Way in which a CLI receives the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptDelivery {
@@ -116,7 +116,7 @@ pub enum Normalize {
     LastBlock,
 }
 
-/// Where system messages go.
+/// Place of system messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SystemPlacement {
     /// Into the prompt, between the header and the user's text.

@@ -21,7 +21,7 @@ named_enum! {
     }
 }
 
-/// What a router may do after a failure, as long as the caller has seen nothing.
+/// Actions that a router may take after a failure, as long as the caller has seen nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailurePolicy {
     pub retry: bool,

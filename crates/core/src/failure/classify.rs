@@ -135,7 +135,7 @@ pub fn classify(text: &str, rules: &[FailureRule]) -> Category {
 /// Like [`classify`], and whether the rule that matched means that the session cannot be resumed. No general pattern
 /// means that.
 #[must_use]
-pub fn classify_session(text: &str, rules: &[FailureRule]) -> (Category, bool) {
+pub(crate) fn classify_session(text: &str, rules: &[FailureRule]) -> (Category, bool) {
     let text = text.to_lowercase();
     let ruled = |weak: bool| {
         let rule = rules.iter().find(|rule| rule.weak == weak && text.contains(&rule.contains.to_lowercase()));

@@ -126,7 +126,7 @@ impl AppServerLive {
         if method == "turn/completed" { MessageMeaning::EndsTurn } else { MessageMeaning::ForTurn }
     }
 
-    /// Answers a request of Codex. It is told never to ask for approval; if it does, its permissions decide.
+    /// Answers a request of Codex. Codex is configured never to ask for approval; if it does, its permissions decide.
     fn answer_request(&self, id: &Value, method: &str) -> Vec<u8> {
         if !method.ends_with("/requestApproval") {
             return self.rpc.unsupported(id, method);

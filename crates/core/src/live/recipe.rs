@@ -7,8 +7,8 @@ use serde::Deserialize;
 use super::protocol::LiveProtocol;
 use crate::vocabulary::{Permissions, PromptEscape, UsageScope};
 
-/// How a process of a provider is started and kept for several turns. Values in its arguments and in its greeting are
-/// fixed when it starts.
+/// Recipe of a process that is kept for several turns. Values in its arguments and in its greeting are fixed when it
+/// starts.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LiveRecipe {
@@ -26,7 +26,7 @@ pub struct LiveRecipe {
     /// Changes to the prompt that keep the kept process from reading parts of it as commands.
     #[serde(default, alias = "inert")]
     pub escape: PromptEscape,
-    /// What a kept process counts, if it differs from a process for one turn.
+    /// Scope of the token counts, if it differs from a process for one turn.
     #[serde(default)]
     pub usage: Option<UsageScope>,
     /// A kept process has a cost that a process for one turn does not have: it is kept only for a model with `warm`.

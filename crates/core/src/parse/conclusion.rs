@@ -18,7 +18,7 @@ pub struct Context {
     pub form: OutputForm,
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending<'a> {
     Code(i32),

@@ -48,7 +48,7 @@ pub struct Decoder {
     source: DecoderSource,
 }
 
-/// How the output is split.
+/// Splitter of the output, with its parser.
 #[derive(Debug)]
 enum DecoderSource {
     Text(text::TextParser),

@@ -113,7 +113,7 @@ pub(super) enum TextOwner<'a> {
     Current,
 }
 
-/// How a complete block repeats the text of deltas.
+/// Text of deltas that a complete block repeats.
 #[derive(Debug, Clone, Copy)]
 enum TextRepeat {
     /// The block repeats the next `written` bytes of the deltas; its text from `rest` on is new.

@@ -69,7 +69,7 @@ fn with_message(failure: Failure, context: &Context, stderr: &Stderr) -> Failure
         return failure;
     }
     let message = match bounded(&stderr.text, MAX_MESSAGE_BYTES) {
-        "" => format!("{} failed and did not say why", context.program),
+        "" => format!("{} failed without an error message", context.program),
         text => text.to_owned(),
     };
     Failure { message, ..failure }

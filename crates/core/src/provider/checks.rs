@@ -19,7 +19,7 @@ pub struct UnreadableLive {
 }
 
 impl UnreadableLive {
-    /// How to fix the recipe.
+    /// Advice for fixing the recipe.
     #[must_use]
     pub fn hint(&self) -> String {
         let fit = Format::ALL.into_iter().filter(|format| format.reads(self.protocol)).map(Format::name);

@@ -10,7 +10,7 @@ use crate::live;
 use crate::vocabulary::{CliPermissions, OutputForm, PromptDelivery};
 
 /// Maximum length of an argument on Linux, without its terminating NUL.
-pub const MAX_ARGUMENT_BYTES: usize = 131_071;
+pub(super) const MAX_ARGUMENT_BYTES: usize = 131_071;
 
 /// Values of one run for the placeholders of a recipe.
 #[derive(Debug, Clone, Default)]

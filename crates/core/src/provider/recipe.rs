@@ -41,7 +41,7 @@ pub struct Provider {
     /// Arguments of the form that prints everything at the end.
     #[serde(default)]
     pub whole: Option<Vec<Vec<String>>>,
-    /// How the process is kept for several turns, if the CLI supports it.
+    /// Recipe of a process that is kept for several turns, if the CLI supports it.
     #[serde(default)]
     pub live: Option<live::LiveRecipe>,
     #[serde(default, alias = "prompt_style", alias = "promptStyle")]
@@ -58,7 +58,7 @@ pub struct Provider {
     /// Time limit of a run if the model sets none.
     #[serde(default)]
     pub timeout: Option<TimeSpan>,
-    /// Where the CLI keeps its credentials.
+    /// Places of the CLI's credentials.
     #[serde(default)]
     pub login: Option<Login>,
     /// Flags for `read`, `edit` and `full`.

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::arguments::placeholder;
+use super::command::MAX_ARGUMENT_BYTES;
 use super::*;
 use crate::failure::Category;
 use crate::vocabulary::{CliPermissions, OutputForm, Permissions};

@@ -113,23 +113,23 @@ proptest! {
         let mut whole = busy(protocol);
         let expected = whole.hear(&bytes);
         let mut pieces = busy(protocol);
-        let (mut said, mut reply, mut rest) = (Vec::new(), Vec::new(), bytes.as_slice());
+        let (mut turn_output, mut reply, mut rest) = (Vec::new(), Vec::new(), bytes.as_slice());
         for cut in cuts.iter().cycle() {
             let (piece, after) = rest.split_at((*cut).min(rest.len()));
             let output = pieces.hear(piece);
-            said.extend(output.said);
+            turn_output.extend(output.said);
             reply.extend(output.reply);
             rest = after;
             if rest.is_empty() {
                 break;
             }
         }
-        prop_assert_eq!((&said, &reply), (&expected.said, &expected.reply));
+        prop_assert_eq!((&turn_output, &reply), (&expected.said, &expected.reply));
         prop_assert_eq!(pieces.stage(), whole.stage());
 
         // The turn has at most one end, and the channel takes another turn only when it is over.
         let mut decoder = decoder(provider);
-        let mut events = decoder.push(&said);
+        let mut events = decoder.push(&turn_output);
         concluded(&mut decoder, &mut events);
         prop_assert!(!events.iter().any(|event| matches!(event, Event::Finished(_) | Event::Failed(_))));
         prop_assert_eq!(pieces.say("again", None).is_some(), *whole.stage() == ChannelStage::Ready);

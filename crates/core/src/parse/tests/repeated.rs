@@ -13,7 +13,7 @@ enum Block {
     Tool,
 }
 
-/// How a CLI prints a message.
+/// Style in which a CLI prints a message.
 #[derive(Debug, Clone, Copy)]
 struct Habits {
     /// `message_start` comes before the deltas.

@@ -333,7 +333,7 @@ fn an_error_without_a_message_gets_one() {
     let failure = |stderr| run_as("claude", stdout, stderr, Ending::Code(0)).failure.unwrap().message;
     assert_eq!(
         (failure(""), failure("no such thing")),
-        ("claude failed and did not say why".into(), "no such thing".into())
+        ("claude failed without an error message".into(), "no such thing".into())
     );
 }
 
