@@ -99,33 +99,24 @@ impl RunningProcess {
     /// Waits up to `linger` for the program to end by itself, then stops it. Its output is discarded. Returns when all its
     /// processes are dead, so that none of them writes to its files any more.
     ///
-    /// If the future is dropped, this continues in the background, as when the handle is dropped.
+    /// If the future is dropped, the program is stopped at once in the background, as when the handle is dropped.
     pub async fn finish(mut self, linger: Duration) -> ProcessExit {
         self.driver().end(linger, &mut |_| ()).await
-    }
-
-    /// As [`finish`](Self::finish), in the background.
-    pub fn release(mut self, linger: Duration) {
-        self.hand_over(linger);
     }
 
     fn driver(&mut self) -> &mut ProcessDriver {
         self.driver.as_mut().expect("taken only when the handle is consumed or dropped")
     }
+}
 
-    fn hand_over(&mut self, linger: Duration) {
+impl Drop for RunningProcess {
+    fn drop(&mut self) {
         if let Some(mut driver) = self.driver.take()
             && !driver.is_over()
         {
             driver.set_stopping();
             let janitor = Arc::clone(driver.janitor());
-            janitor.spawn(async move { driver.end(linger, &mut |_| ()).await });
+            janitor.spawn(async move { driver.end(Duration::ZERO, &mut |_| ()).await });
         }
-    }
-}
-
-impl Drop for RunningProcess {
-    fn drop(&mut self) {
-        self.hand_over(Duration::ZERO);
     }
 }

@@ -27,7 +27,7 @@
 //! - Memory is bounded: a program that is more than [`MAX_UNREAD_BYTES`] ahead of its reader is stopped (`SIGSTOP`) until
 //!   less than [`LOW_UNREAD_BYTES`] are unread. Dropping the spool continues a stopped program.
 //! - If the end cannot be known from inotify, because the program opened `/dev/stdout` a second time or the kernel dropped
-//!   events, the end of the program's last process counts instead. The driver sees to that.
+//!   events, the end of the program's last process counts instead (`driver.rs`).
 //!
 //! A program that opens `/dev/stdout` again and truncates it removes what was not read yet, as it does when a shell
 //! redirects its output to a file.

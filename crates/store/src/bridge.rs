@@ -104,12 +104,6 @@ impl Store {
         Ok(query.bind(place).fetch_all(self.reading()).await?)
     }
 
-    /// Returns a received message.
-    pub async fn inbox_message(&self, message: &str) -> Result<Option<InboxRow>, StoreError> {
-        let query = sqlx::query_as("SELECT * FROM inbox WHERE message = ?1").bind(message);
-        Ok(query.fetch_optional(self.reading()).await?)
-    }
-
     /// Moves a message to a later state. False if it does not exist or its state is later already. An answered or failed
     /// message stays so, and its payload is deleted.
     pub async fn inbox_state(
@@ -155,12 +149,6 @@ impl Store {
         let query =
             sqlx::query_scalar("SELECT place FROM bindings WHERE substr(place, 1, length(?1)) = ?1 ORDER BY place");
         Ok(query.bind(prefix).fetch_all(self.reading()).await?)
-    }
-
-    /// Removes the binding of a place. False if there was none.
-    pub async fn clear_binding(&self, place: &str) -> Result<bool, StoreError> {
-        let query = sqlx::query("DELETE FROM bindings WHERE place = ?1").bind(place);
-        Ok(query.execute(self.writing()).await?.rows_affected() > 0)
     }
 }
 

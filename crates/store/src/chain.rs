@@ -5,37 +5,11 @@ use serde_json::Value;
 use crate::error::StoreError;
 use crate::session::{ClientId, SessionKey};
 use crate::store::Store;
-use crate::time::Time;
 
 /// Hash of a history: a sequence of messages.
 pub type HistoryHash = [u8; 32];
 
 impl Store {
-    /// Stores that a history of `messages` messages leads to a session of this client.
-    pub async fn chain_remember(
-        &self,
-        owner: &ClientId,
-        model: &str,
-        hash: &HistoryHash,
-        messages: usize,
-        session: &SessionKey,
-    ) -> Result<(), StoreError> {
-        let query = sqlx::query(
-            "INSERT INTO chains (owner, model, hash, messages, created, session)
-             SELECT ?1, ?2, ?3, ?4, ?5, id FROM sessions WHERE id = ?6 AND owner = ?1
-             ON CONFLICT (owner, model, hash, session) DO UPDATE
-             SET messages = excluded.messages, created = excluded.created",
-        )
-        .bind(owner.as_str())
-        .bind(model)
-        .bind(hash.as_slice())
-        .bind(i64::try_from(messages).unwrap_or(i64::MAX))
-        .bind(Time::now().millis())
-        .bind(&session.0);
-        let done = query.execute(self.writing()).await?;
-        if done.rows_affected() == 0 { Err(StoreError::NoSuchSession) } else { Ok(()) }
-    }
-
     /// Returns the session that the first known hash leads to, and the index of that hash. With the longest history first,
     /// this finds the longest known part of a history. A history that leads to several sessions leads to none: the same
     /// messages may belong to different conversations.

@@ -35,12 +35,10 @@ pub enum StoreError {
     /// Another process kept the write lock for too long.
     #[error("the database is busy: {0}")]
     Busy(#[source] sqlx::Error),
-    /// Damage that was found while the file was in use. If the archive or a check finds it, the next process to open the
-    /// file checks all of it and refuses it.
+    /// Damage that was found while the file was in use. If the writer task finds it, the next process to open the file
+    /// checks all of it and refuses it.
     #[error("the database is damaged: {0}")]
     Broken(#[source] sqlx::Error),
-    #[error("there is no such session")]
-    NoSuchSession,
     #[error("the database: {0}")]
     Database(#[source] sqlx::Error),
     /// The output of an export cannot be written.
@@ -86,7 +84,6 @@ impl StoreError {
             }
             Self::Newer { .. }
             | Self::Broken(_)
-            | Self::NoSuchSession
             | Self::Database(_)
             | Self::Write(_)
             | Self::Closed

@@ -14,13 +14,19 @@
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
-//! use trunkline_store::{ClientId, NewSession, Store};
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let folder = folder.path();
+//! use tokio_util::sync::CancellationToken;
+//! use trunkline_store::{ArchiveRecord, ClientId, DATABASE_FILE, RunState, Store, TurnBegun};
 //!
-//! let store = Store::in_memory().await?;
-//! let owner = ClientId::local();
-//! let new = NewSession { owner: &owner, model: "m", provider: "codex", repo: "/repo".as_ref(), begins: "Hi", parent: None };
-//! let session = store.session_begin(&new).await?;
-//! assert_eq!(store.session(&session.id, &owner).await?, Some(session));
+//! let store = Store::open(&folder.join(DATABASE_FILE)).await?;
+//! let (writer, task) = store.writer();
+//! let begun = TurnBegun { run: "run-1".into(), owner: ClientId::local(), prompt: "Hi".into(), ..TurnBegun::default() };
+//! writer.send(ArchiveRecord::Begun(begun)).await?;
+//! drop(writer); // the task ends when all writers are dropped
+//! task.run(CancellationToken::new()).await;
+//! let run = store.run("run-1", Some(&ClientId::local())).await?;
+//! assert_eq!(run.map(|run| run.state), Some(RunState::Queued));
 //! # Ok::<_, trunkline_store::StoreError>(()) }).unwrap();
 //! ```
 
@@ -41,6 +47,8 @@ mod session;
 mod session_turn;
 mod status;
 mod store;
+#[cfg(any(test, feature = "test-util"))]
+mod test_util;
 mod time;
 mod transaction;
 
@@ -53,10 +61,12 @@ pub use prune::Pruned;
 pub use run::{LogState, RunFailure, RunOutcome, RunState, Surface};
 pub use run_index::{RunRow, TurnBegun, TurnEnded, TurnRow};
 pub use runs::RunFilter;
-pub use session::{ClientId, NewSession, SessionFilter, SessionKey, SessionRow};
+pub use session::{ClientId, SessionFilter, SessionKey, SessionRow};
 pub use session_turn::{ChainCondition, SessionTurn};
 pub use status::DatabaseStatus;
 pub use store::{DATABASE_FILE, Store};
+#[cfg(any(test, feature = "test-util"))]
+pub use test_util::NewSession;
 pub use time::Time;
 
 // TODO rename users, then remove these aliases.

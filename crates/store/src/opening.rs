@@ -56,7 +56,6 @@ pub(crate) async fn prepare(path: &Path) -> Result<(), StoreError> {
         | StoreError::Newer { .. }
         | StoreError::Damaged { .. }
         | StoreError::Busy(_)
-        | StoreError::NoSuchSession
         | StoreError::Database(_)
         | StoreError::Write(_)
         | StoreError::Closed

@@ -50,19 +50,6 @@ impl ClientId {
     }
 }
 
-/// A session to be created.
-#[derive(Debug, Clone, Copy)]
-pub struct NewSession<'a> {
-    pub owner: &'a ClientId,
-    pub model: &'a str,
-    pub provider: &'a str,
-    pub repo: &'a Path,
-    /// The first message. Its first line becomes the title.
-    pub begins: &'a str,
-    /// The session this one was forked from.
-    pub parent: Option<&'a SessionKey>,
-}
-
 /// A session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SessionRow {
@@ -81,14 +68,6 @@ pub struct SessionRow {
     pub turns: u64,
 }
 
-impl SessionRow {
-    /// Position for [`SessionFilter::before`], to list the sessions after this one.
-    #[must_use]
-    pub fn position(&self) -> (Time, SessionKey) {
-        (self.used, self.id.clone())
-    }
-}
-
 /// Filter for [`Store::sessions`]. A field that is `None` matches every session.
 #[derive(Debug, Clone, Default)]
 pub struct SessionFilter {
@@ -98,28 +77,9 @@ pub struct SessionFilter {
     pub model: Option<String>,
     /// Limit of the number of sessions.
     pub limit: Option<u32>,
-    /// Only sessions that are listed after this [position](SessionRow::position).
-    pub before: Option<(Time, SessionKey)>,
 }
 
 impl Store {
-    /// Creates a session.
-    pub async fn session_begin(&self, new: &NewSession<'_>) -> Result<SessionRow, StoreError> {
-        let row = sqlx::query_as(
-            "INSERT INTO sessions (id, owner, model, provider, repo, title, parent, created, used)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, (SELECT id FROM sessions WHERE id = ?7 AND owner = ?2), ?8, ?8) RETURNING *",
-        )
-        .bind(uuid::Uuid::now_v7().to_string())
-        .bind(new.owner.as_str())
-        .bind(new.model)
-        .bind(new.provider)
-        .bind(path_text(new.repo))
-        .bind(first_words(new.begins))
-        .bind(new.parent.map(|parent| parent.0.as_str()))
-        .bind(Time::now().millis());
-        Ok(row.fetch_one(self.writing()).await?)
-    }
-
     /// Returns a session, if it exists and belongs to this client.
     pub async fn session(&self, id: &SessionKey, owner: &ClientId) -> Result<Option<SessionRow>, StoreError> {
         let row = sqlx::query_as("SELECT * FROM sessions WHERE id = ?1 AND owner = ?2").bind(&id.0).bind(&owner.0);
@@ -145,29 +105,16 @@ impl Store {
         Ok(rows.bind(prefix).bind(limit).fetch_all(self.reading()).await?)
     }
 
-    /// Notes that a turn succeeded. From now on the session can be resumed by the provider's id.
-    pub async fn session_succeeded(&self, id: &SessionKey, native: Option<&SessionId>) -> Result<(), StoreError> {
-        let query = sqlx::query(
-            "UPDATE sessions SET turns = turns + 1, used = max(used, ?2), native = coalesce(?3, native) WHERE id = ?1",
-        );
-        let native = native.map(|native| native.0.as_str());
-        let done = query.bind(&id.0).bind(Time::now().millis()).bind(native).execute(self.writing()).await?;
-        if done.rows_affected() == 0 { Err(StoreError::NoSuchSession) } else { Ok(()) }
-    }
-
     /// Lists sessions, the one used last first.
     pub async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionRow>, StoreError> {
         let rows = sqlx::query_as(
             "SELECT * FROM sessions
              WHERE (?1 IS NULL OR owner = ?1) AND (?2 IS NULL OR repo IN (SELECT value FROM json_each(?2))) AND (?3 IS NULL OR model = ?3)
-               AND (?4 IS NULL OR (used, id) < (?4, ?5))
-             ORDER BY used DESC, id DESC LIMIT ?6",
+             ORDER BY used DESC, id DESC LIMIT ?4",
         )
         .bind(filter.owner.as_ref().map(ClientId::as_str))
         .bind(filter.repos.as_deref().map(texts_json))
         .bind(&filter.model)
-        .bind(filter.before.as_ref().map(|(used, _)| used.millis()))
-        .bind(filter.before.as_ref().map(|(_, id)| id.0.as_str()))
         .bind(filter.limit.map_or(-1, i64::from));
         Ok(rows.fetch_all(self.reading()).await?)
     }
@@ -177,12 +124,6 @@ impl Store {
         let repos: Vec<String> =
             sqlx::query_scalar("SELECT DISTINCT repo FROM sessions").fetch_all(self.reading()).await?;
         Ok(repos.into_iter().map(PathBuf::from).collect())
-    }
-
-    /// Deletes a session with its turns and chains. False if this client has no such session.
-    pub async fn session_delete(&self, id: &SessionKey, owner: &ClientId) -> Result<bool, StoreError> {
-        let query = sqlx::query("DELETE FROM sessions WHERE id = ?1 AND owner = ?2").bind(&id.0).bind(&owner.0);
-        Ok(query.execute(self.writing()).await?.rows_affected() > 0)
     }
 }
 

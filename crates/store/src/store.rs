@@ -8,9 +8,7 @@ use sqlx::Connection;
 use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
 
 use crate::error::StoreError;
-use crate::integrity;
 use crate::opening;
-use crate::schema;
 use crate::transaction::Transaction;
 
 /// Name of the database file in the state folder.
@@ -44,12 +42,13 @@ impl Store {
         Ok(Self { writing, reading, path: Some(path.into()), _anchor: None })
     }
 
-    /// Creates a database in memory that ends with its last clone, for tests.
+    /// Creates a database in memory that ends with its last clone.
+    #[cfg(any(test, feature = "test-util"))]
     pub async fn in_memory() -> Result<Self, StoreError> {
         let name = format!("file:trunkline-{}", uuid::Uuid::now_v7());
         let options = opening::options().filename(name).in_memory(true).shared_cache(true);
         let anchor = pool(1).connect_with(options.clone()).await?;
-        let migrated = schema::migrate(&mut *anchor.acquire().await?).await?;
+        let migrated = crate::schema::migrate(&mut *anchor.acquire().await?).await?;
         migrated.expect("a new database has no newer version");
         // Connections to a shared cache do not wait for each other, so there is only one.
         let one = pool(1).connect_with(options).await?;
@@ -60,17 +59,6 @@ impl Store {
     pub async fn close(&self) {
         self.reading.close().await;
         self.writing.close().await;
-    }
-
-    /// Lists everything that is wrong with the file, in SQLite's words. Reads all of it. A damaged file is refused by the
-    /// next process to open it.
-    pub async fn check(&self) -> Result<Vec<String>, StoreError> {
-        let damage = integrity::damage(self.reading()).await?;
-        if !damage.is_empty() {
-            self.mark_suspect();
-            return Ok(damage);
-        }
-        integrity::foreign_key_violations(self.reading()).await
     }
 
     /// Marks the file as possibly damaged, so that the next process to open it checks it.
@@ -134,7 +122,8 @@ mod tests {
     use crate::archive::ArchiveRecord;
     use crate::run::RunState;
     use crate::run_index::{TurnBegun, TurnEnded};
-    use crate::session::{ClientId, NewSession};
+    use crate::session::ClientId;
+    use crate::test_util::NewSession;
 
     fn turn(run: &str, prompt: String) -> ArchiveRecord {
         ArchiveRecord::Begun(TurnBegun { run: run.to_owned(), prompt, ..TurnBegun::default() })

@@ -131,14 +131,14 @@ async fn output_is_still_read_after_handle_is_dropped() {
 }
 
 #[tokio::test]
-async fn released_program_may_end_by_itself() {
+async fn finish_lets_program_end_by_itself() {
     let test = KeeperTest::new();
     let script = "echo answer; while ! test -e go; do sleep 0.01; done; head -c 1000000 /dev/zero; echo >ended";
     let mut running = test.start(script).await;
     lines(&mut running, 1).await;
-    running.release(Duration::from_secs(60));
     std::fs::write(test.folder().join("go"), "").unwrap();
-    until("the program has ended", || test.folder().join("ended").exists()).await;
+    assert_eq!(running.finish(Duration::from_secs(60)).await, ProcessExit::Code(0));
+    assert!(test.folder().join("ended").exists());
     test.keepers.shutdown().await;
 }
 
@@ -216,8 +216,7 @@ async fn shutdown_does_not_wait_for_linger() {
     let mut running = test.start("trap 'exit 1' TERM; echo; sleep 1000 & wait").await;
     lines(&mut running, 1).await;
     let main = running.pid();
-    running.release(Duration::from_secs(1000));
-    test.keepers.shutdown().await;
+    tokio::join!(running.finish(Duration::from_secs(1000)), test.keepers.shutdown());
     assert_eq!(state(main), None);
 }
 

@@ -84,14 +84,11 @@ async fn apply(store: &Store, model: &mut StoreModel, step: StoreStep) -> Result
         }
         StoreStep::Succeed { session, native: named } => {
             let key = model.named(session);
-            let done = store.session_succeeded(&key, named.map(native).as_ref()).await;
-            match model.sessions.get_mut(&key) {
-                None => assert!(matches!(done, Err(StoreError::NoSuchSession)), "{done:?}"),
-                Some(known) => {
-                    done?;
-                    known.turns += 1;
-                    known.native = named.or(known.native);
-                }
+            let done = store.session_succeeded(&key, named.map(native).as_ref()).await?;
+            assert_eq!(done, model.sessions.contains_key(&key));
+            if let Some(known) = model.sessions.get_mut(&key) {
+                known.turns += 1;
+                known.native = named.or(known.native);
             }
         }
         StoreStep::Delete { session, owner: at } => {
@@ -107,12 +104,10 @@ async fn apply(store: &Store, model: &mut StoreModel, step: StoreStep) -> Result
         }
         StoreStep::Remember { owner: at, model: which, hash, session } => {
             let key = model.named(session);
-            let done = store.chain_remember(&owner(at), MODELS[which], &[hash; 32], 1, &key).await;
-            if model.of(&key, at).is_some() {
-                done?;
+            let done = store.chain_remember(&owner(at), MODELS[which], &[hash; 32], 1, &key).await?;
+            assert_eq!(done, model.of(&key, at).is_some());
+            if done {
                 model.chains.entry((at, which, hash)).or_default().insert(key);
-            } else {
-                assert!(matches!(done, Err(StoreError::NoSuchSession)), "{done:?}");
             }
         }
         StoreStep::Find { owner: at, model: which, hashes } => {

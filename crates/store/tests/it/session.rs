@@ -1,7 +1,7 @@
 //! Tests sessions and the chains that lead to them.
 
 use trunkline_core::event::SessionId;
-use trunkline_store::{NewSession, SessionFilter, SessionKey, Store, StoreError};
+use trunkline_store::{NewSession, SessionFilter, SessionKey, Store};
 
 use crate::fixture::{begin, new, owner};
 
@@ -41,12 +41,11 @@ async fn session_can_be_resumed_once_a_turn_has_succeeded() {
     store.session_succeeded(&session.id, None).await.unwrap();
     let after = store.session(&session.id, &ours).await.unwrap().unwrap();
     assert_eq!((after.turns, after.native), (2, Some(native)), "a turn without an id keeps the present one");
-    let unknown = store.session_succeeded(&SessionKey("none".into()), None).await;
-    assert!(matches!(unknown, Err(StoreError::NoSuchSession)), "{unknown:?}");
+    assert!(!store.session_succeeded(&SessionKey("none".into()), None).await.unwrap());
 }
 
 #[tokio::test]
-async fn sessions_are_listed_page_by_page() {
+async fn sessions_are_listed_by_last_use_and_filtered() {
     let store = Store::in_memory().await.unwrap();
     let (ours, theirs) = (owner("a"), owner("b"));
     let mut expected = Vec::new();
@@ -55,16 +54,10 @@ async fn sessions_are_listed_page_by_page() {
         expected.insert(0, store.session_begin(&new(&ours, model)).await.unwrap().id);
         begin(&store, &theirs).await;
     }
-    let mut filter = SessionFilter { owner: Some(ours.clone()), limit: Some(3), ..SessionFilter::default() };
-    let mut listed = Vec::new();
-    loop {
-        let page = store.sessions(&filter).await.unwrap();
-        let Some(last) = page.last() else { break };
-        filter.before = Some(last.position());
-        listed.extend(page.into_iter().map(|session| session.id));
-    }
+    let filter = SessionFilter { owner: Some(ours.clone()), limit: Some(7), ..SessionFilter::default() };
+    let listed: Vec<_> = store.sessions(&filter).await.unwrap().into_iter().map(|session| session.id).collect();
     // Several have the same millisecond: their ids decide.
-    assert_eq!(listed, expected);
+    assert_eq!(listed, expected[..7]);
     let count = async |filter: SessionFilter| store.sessions(&filter).await.unwrap().len();
     assert_eq!(count(SessionFilter::default()).await, 20);
     assert_eq!(count(SessionFilter { model: Some("n".into()), ..SessionFilter::default() }).await, 5);
@@ -97,8 +90,7 @@ async fn longest_known_chain_of_the_client_is_found() {
     assert_eq!(find(&ours, "m", &[9]).await, None);
     assert_eq!(find(&ours, "n", &[1, 2]).await, None);
     assert_eq!(find(&theirs, "m", &[1, 2]).await, None);
-    let not_theirs = store.chain_remember(&theirs, "m", &hash(1), 1, &first).await;
-    assert!(matches!(not_theirs, Err(StoreError::NoSuchSession)), "{not_theirs:?}");
+    assert!(!store.chain_remember(&theirs, "m", &hash(1), 1, &first).await.unwrap(), "not their session");
     store.chain_remember(&ours, "m", &hash(2), 2, &first).await.unwrap();
     assert_eq!(find(&ours, "m", &[2]).await, None, "the same messages may belong to different conversations");
     assert_eq!(find(&ours, "m", &[2, 1]).await, Some((1, first.clone())));
