@@ -1,18 +1,23 @@
 //! The built-in coding agent: an LLM, a loop and four tools.
 //!
-//! [`Work`] is one turn: it asks the model and runs its calls, and hands out what happens as events, like any other
-//! provider. What is to be done next is decided by [`steps`], which does no I/O; [`transcript`] keeps the conversation
-//! such that a service takes it, whatever interrupted it; [`record`] keeps it on disk; [`tools`] do the work.
+//! [`AgentTurn`] is one turn: it calls the model, runs the tools that the model requests, and reports both as events, like
+//! every other provider. [`steps`] decides what to do next and does no I/O. [`transcript`] keeps the messages in an order
+//! that LLM services accept, even after an interrupt. [`transcript_file`] stores them on disk. [`tools`] contains the four
+//! tools.
 
-pub mod record;
+mod agent_turn;
 pub mod steps;
 pub mod tools;
 pub mod transcript;
-mod work;
+pub mod transcript_file;
 
-pub use work::{Agent, Work};
+pub use agent_turn::{AgentConfig, AgentTurn};
 
-/// What the model is told about itself.
+// TODO rename users
+#[doc(hidden)]
+pub use {AgentConfig as Agent, AgentTurn as Work, transcript_file as record};
+
+/// Default system prompt.
 pub const SYSTEM_PROMPT: &str = "\
 You are a coding assistant. You help the user by reading, writing, and editing files, and running shell commands.
 

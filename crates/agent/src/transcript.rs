@@ -1,39 +1,45 @@
-//! The conversation as the API wants it: every call is followed by its result before anything else is said.
+//! Messages of a session in the order that the API requires: each tool call is followed by its result before any other
+//! message.
 //!
-//! A service refuses a history in which that does not hold, and an interrupt, a crash or a model that makes up ids can
-//! all break it. So nothing is added here but through methods that keep it.
+//! Services refuse a history that breaks this rule. An interrupt, a crash or a model that invents ids can all break it, so
+//! that messages are only added through methods that preserve it.
 
-use trunkline_core::event::Call;
+use trunkline_core::event::ToolCall;
 use trunkline_core::turn::{Message, Role};
 
-/// The result of a call that was stopped, or never begun.
+// TODO rename users
+#[doc(hidden)]
+pub use self::AgentTranscript as Transcript;
+
+/// Result of a call that was stopped, or never started.
 pub const INTERRUPTED: &str = "[interrupted]";
 
+/// Messages of a session, always valid except for open calls at the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Transcript {
+pub struct AgentTranscript {
     messages: Vec<Message>,
     /// Calls of the last assistant message that have no result yet, in order.
-    open: Vec<Call>,
+    open: Vec<ToolCall>,
 }
 
-impl Transcript {
+impl AgentTranscript {
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// The calls that wait for their results.
+    /// Calls that have no result yet.
     #[must_use]
-    pub fn open(&self) -> &[Call] {
+    pub fn open(&self) -> &[ToolCall] {
         &self.open
     }
 
-    /// Adds a message from elsewhere: a client's history, a file. What cannot stand where it is said is left out: a
-    /// result nobody asked for. Calls that have no result by then get one that says so.
+    /// Adds a message from a client's history or a file. A result without a matching call is dropped. Open calls get the
+    /// result [`INTERRUPTED`] before any other message.
     pub fn add(&mut self, message: Message) {
         match message.role {
             Role::Tool => {
-                let answers = |call: &Call| message.call_id.as_ref().is_none_or(|id| *id == call.id);
+                let answers = |call: &ToolCall| message.call_id.as_ref().is_none_or(|id| *id == call.id);
                 let Some(at) = self.open.iter().position(answers) else { return };
                 let call = self.open.remove(at);
                 self.messages.push(Message { call_id: Some(call.id), calls: Vec::new(), ..message });
@@ -48,11 +54,11 @@ impl Transcript {
         }
     }
 
-    /// The model has spoken. Its calls get ids where it has given none, or one twice. What it got wrong is run as it is, so
-    /// that it can be told, but kept as a service takes it.
-    pub fn answer(&mut self, text: &str, mut calls: Vec<Call>) {
+    /// Adds an answer of the model. Calls with a missing or repeated id get a new one. A malformed call is run as it is, so
+    /// that the model reads the error, but stored in a form that services accept.
+    pub fn answer(&mut self, text: &str, mut calls: Vec<ToolCall>) {
         self.close();
-        // An empty message is refused by some services, and says nothing to any.
+        // Some services refuse an empty message.
         if text.is_empty() && calls.is_empty() {
             return;
         }
@@ -64,12 +70,12 @@ impl Transcript {
                 rest[0].id = fresh.unwrap_or_default();
             }
         }
-        let told = calls.iter().map(acceptable).collect();
+        let stored = calls.iter().map(acceptable).collect();
         self.open = calls;
-        self.messages.push(Message { calls: told, ..Message::new(Role::Assistant, text) });
+        self.messages.push(Message { calls: stored, ..Message::new(Role::Assistant, text) });
     }
 
-    /// The result of the call that is next.
+    /// Adds the result of the next open call.
     pub fn result(&mut self, output: &str) {
         if !self.open.is_empty() {
             let call = self.open.remove(0);
@@ -77,7 +83,7 @@ impl Transcript {
         }
     }
 
-    /// Gives every call that still waits a result, so that something else can be said.
+    /// Gives every open call a result, so that another message can follow.
     pub fn close(&mut self) {
         while !self.open.is_empty() {
             self.result(INTERRUPTED);
@@ -85,20 +91,20 @@ impl Transcript {
     }
 }
 
-/// A call as every service takes it back: some refuse a history with arguments that are no JSON object, or with a name
-/// that no function can have.
-fn acceptable(call: &Call) -> Call {
+/// A call in a form that every service accepts: some refuse a history with arguments that are not a JSON object, or with
+/// an invalid function name.
+fn acceptable(call: &ToolCall) -> ToolCall {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     let name: String = call.name.chars().map(|c| if allowed(c) { c } else { '_' }).take(64).collect();
     let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&call.arguments).is_ok();
-    Call {
+    ToolCall {
         id: call.id.clone(),
         name: if name.is_empty() { "unnamed".to_owned() } else { name },
         arguments: if object { call.arguments.clone() } else { "{}".to_owned() },
     }
 }
 
-impl Extend<Message> for Transcript {
+impl Extend<Message> for AgentTranscript {
     fn extend<M: IntoIterator<Item = Message>>(&mut self, messages: M) {
         messages.into_iter().for_each(|message| self.add(message));
     }
@@ -110,8 +116,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) fn call(id: &str) -> Call {
-        Call { id: id.into(), name: "bash".into(), arguments: "{}".into() }
+    pub(crate) fn call(id: &str) -> ToolCall {
+        ToolCall { id: id.into(), name: "bash".into(), arguments: "{}".into() }
     }
 
     fn user(text: &str) -> Message {
@@ -122,7 +128,8 @@ pub(crate) mod tests {
         Message { call_id: id.map(str::to_owned), ..Message::new(Role::Tool, text) }
     }
 
-    /// What a service checks: after calls come their results, each once and nothing between, and no result comes alone.
+    /// The check of a service: each call is followed by exactly one result, with no other message between, and each result
+    /// has a call.
     pub(crate) fn is_valid(messages: &[Message]) -> bool {
         let mut open: Vec<&str> = Vec::new();
         for message in messages {
@@ -144,37 +151,42 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn calls_get_an_id_of_their_own() {
-        let mut transcript = Transcript::default();
+    fn calls_get_a_new_id_when_it_is_missing_or_repeated() {
+        let mut transcript = AgentTranscript::default();
         transcript.answer("", vec![call("a"), call("a"), call(""), call("call_0_1")]);
         let ids: Vec<&str> = transcript.open().iter().map(|call| call.id.as_str()).collect();
         assert_eq!(ids, ["a", "call_0_1", "call_0_2", "call_0_3"]);
     }
 
     #[test]
-    fn a_result_belongs_to_a_call() {
-        let mut transcript = Transcript::default();
-        transcript.extend([result(Some("a"), "nobody asked"), user("go")]);
+    fn result_is_dropped_when_it_has_no_call() {
+        let mut transcript = AgentTranscript::default();
+        transcript.extend([result(Some("a"), "no call"), user("go")]);
         transcript.answer("", vec![call("a"), call("b")]);
-        transcript.extend([result(Some("b"), "two"), result(Some("x"), "who?"), result(None, "one"), user("next")]);
-        let said: Vec<&str> = transcript.messages().iter().map(|message| message.text.as_str()).collect();
-        assert_eq!(said, ["go", "", "two", "one", "next"]);
+        transcript.extend([
+            result(Some("b"), "two"),
+            result(Some("x"), "unknown id"),
+            result(None, "one"),
+            user("next"),
+        ]);
+        let texts: Vec<&str> = transcript.messages().iter().map(|message| message.text.as_str()).collect();
+        assert_eq!(texts, ["go", "", "two", "one", "next"]);
         assert!(is_valid(transcript.messages()));
     }
 
     #[test]
-    fn what_was_interrupted_has_a_result_that_says_so() {
-        let mut transcript = Transcript::default();
+    fn open_calls_get_a_result_when_interrupted() {
+        let mut transcript = AgentTranscript::default();
         transcript.answer("let me see", vec![call("a"), call("b")]);
         transcript.result("done");
         transcript.add(user("stop"));
-        let said: Vec<&str> = transcript.messages().iter().map(|message| message.text.as_str()).collect();
-        assert_eq!(said, ["let me see", "done", INTERRUPTED, "stop"]);
+        let texts: Vec<&str> = transcript.messages().iter().map(|message| message.text.as_str()).collect();
+        assert_eq!(texts, ["let me see", "done", INTERRUPTED, "stop"]);
     }
 
     #[test]
-    fn a_call_is_run_as_it_came_and_kept_as_a_service_takes_it() {
-        for (name, arguments, kept) in [
+    fn malformed_call_is_run_unchanged_and_stored_in_accepted_form() {
+        for (name, arguments, expected) in [
             ("bash", "{\"command\": 1}", ("bash", "{\"command\": 1}")),
             ("bash", "{\"command\": \"ls", ("bash", "{}")),
             ("bash", "[1]", ("bash", "{}")),
@@ -182,15 +194,15 @@ pub(crate) mod tests {
             ("", "{}", ("unnamed", "{}")),
             ("my tool.é", "{}", ("my_tool__", "{}")),
         ] {
-            let mut transcript = Transcript::default();
-            transcript.answer("", vec![Call { id: "a".into(), name: name.into(), arguments: arguments.into() }]);
-            let (open, told) = (&transcript.open()[0], &transcript.messages()[0].calls[0]);
+            let mut transcript = AgentTranscript::default();
+            transcript.answer("", vec![ToolCall { id: "a".into(), name: name.into(), arguments: arguments.into() }]);
+            let (open, stored) = (&transcript.open()[0], &transcript.messages()[0].calls[0]);
             assert_eq!((open.name.as_str(), open.arguments.as_str()), (name, arguments));
-            assert_eq!((told.name.as_str(), told.arguments.as_str()), kept);
+            assert_eq!((stored.name.as_str(), stored.arguments.as_str()), expected);
         }
     }
 
-    fn anything() -> impl Strategy<Value = Message> {
+    fn any_message() -> impl Strategy<Value = Message> {
         let id = prop_oneof![Just(""), Just("a"), Just("b"), Just("call_1_0")];
         let role = prop_oneof![Just(Role::User), Just(Role::System), Just(Role::Assistant), Just(Role::Tool)];
         (role, "[a-z]{0,3}", prop::collection::vec(id.clone(), 0..4), prop::option::of(id)).prop_map(
@@ -204,8 +216,8 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_added_it_stays_valid(messages in prop::collection::vec(anything(), 0..12)) {
-            let mut transcript = Transcript::default();
+        fn transcript_is_valid_whatever_is_added(messages in prop::collection::vec(any_message(), 0..12)) {
+            let mut transcript = AgentTranscript::default();
             transcript.extend(messages);
             transcript.close();
             prop_assert!(is_valid(transcript.messages()), "{:?}", transcript.messages());

@@ -39,9 +39,9 @@ impl Engine {
 
     /// Persists sessions and runs in `store` from now on. Without a store, sessions last as long as this process.
     pub fn remember_in(&self, store: Store) {
-        self.shared.sessions.book.mask(self.shared.settings.secrets.clone());
+        self.shared.sessions.registry.set_secrets(self.shared.settings.secrets.clone());
         let writer = self.shared.store_writer.open(&store);
-        self.shared.sessions.book.keep_in(store, writer);
+        self.shared.sessions.registry.set_store(store, writer);
     }
 
     pub fn models(&self) -> Arc<Models> {

@@ -1,4 +1,4 @@
-//! `bash`: a command in the workspace, heard for as long as it may run, and ended with all that it started.
+//! `bash`: runs a command in the workspace, with a time limit, and ends it with all its child processes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,37 +7,38 @@ use tokio_util::sync::CancellationToken;
 use trunkline_core::limits::Limits;
 use trunkline_process::{Exit, SpawnError, Spec, Step, StopSignal};
 
-use super::transcript::Transcript;
-use super::{Answer, Shell};
+use super::outcome::ToolResult;
+use super::output::OutputBuffer;
+use super::shell::Shell;
 use crate::transcript::INTERRUPTED;
 
-/// Runs the command, its one argument, under bash or what else there is, with one pipe for all it prints.
+/// Runs its one argument as a command, in bash or else in sh, with one pipe for stdout and stderr.
 ///
-/// It stays instead of becoming the shell: a command that sends its output elsewhere would close the pipe, and a program
-/// without output is taken for one that hangs.
+/// The script does not `exec` the shell: a command that redirects its output would close the pipe, and a process with a
+/// closed output counts as hanging.
 const SCRIPT: &str = r#"exec 2>&1
 if command -v bash >/dev/null; then bash -c -- "$1"; else sh -c -- "$1"; fi
 exit $?"#;
 
-/// How long a command may take to clean up once its time is over.
-const GRACE: Duration = Duration::from_millis(500);
+/// Time that a command has to clean up after its time limit.
+const GRACE_PERIOD: Duration = Duration::from_millis(500);
 
 /// How a command ended.
-enum End {
+enum CommandEnd {
     Exit(Exit),
     TimedOut,
-    /// Somebody has had enough.
+    /// The turn was cancelled.
     Stopped,
 }
 
-/// Runs a command. Dropping the future ends it, with everything it started.
+/// Runs a command. Dropping the future ends it with all its child processes.
 pub(super) async fn run(
     shell: &Shell,
     folder: &Path,
     command: &str,
     time_limit: Duration,
     stop: &CancellationToken,
-) -> Answer {
+) -> ToolResult {
     if command.trim().is_empty() {
         return Err("the command is empty".into());
     }
@@ -51,35 +52,35 @@ pub(super) async fn run(
         cwd: folder.into(),
         stdin: Vec::new(),
         stop: StopSignal::Term,
-        grace: GRACE,
+        grace: GRACE_PERIOD,
         limits: Limits { total: time_limit, ..Limits::NONE },
         confinement: shell.confinement.clone(),
     };
     let mut running = shell.keepers.spawn(spec).await.map_err(|error| not_started(error, command))?;
-    let mut transcript = Transcript::default();
+    let mut output = OutputBuffer::default();
     let end = loop {
         match stop.run_until_cancelled(running.next()).await {
-            Some(Step::Stdout(chunk)) => transcript.push(&chunk),
-            Some(Step::Exited(exit)) => break End::Exit(exit),
-            Some(Step::Limit(_)) => break End::TimedOut,
-            None => break End::Stopped,
+            Some(Step::Stdout(chunk)) => output.push(&chunk),
+            Some(Step::Exited(exit)) => break CommandEnd::Exit(exit),
+            Some(Step::Limit(_)) => break CommandEnd::TimedOut,
+            None => break CommandEnd::Stopped,
         }
     };
-    // What it left running must not write to files that the next call reads.
-    running.stop_hearing(|chunk| transcript.push(chunk)).await;
-    tell(transcript.into_text(), &end, time_limit)
+    // Background processes must not write to files that the next call reads.
+    running.stop_hearing(|chunk| output.push(chunk)).await;
+    report(output.into_text(), &end, time_limit)
 }
 
-/// What the model is told of a command that ran.
-fn tell(mut output: String, end: &End, time_limit: Duration) -> Answer {
+/// Adds the end of a command to its output.
+fn report(mut output: String, end: &CommandEnd, time_limit: Duration) -> ToolResult {
     let last = match end {
-        End::Exit(Exit::Code(0)) if output.is_empty() => return Ok("(no output)".into()),
-        End::Exit(Exit::Code(0)) => return Ok(output),
-        End::Exit(Exit::Code(code)) => format!("[exit code: {code}]"),
-        // As shells say it.
-        End::Exit(Exit::Signal(signal)) => format!("[exit code: {}]", 128 + signal),
-        End::TimedOut => format!("[timed out after {time_limit:?}]"),
-        End::Stopped => INTERRUPTED.to_owned(),
+        CommandEnd::Exit(Exit::Code(0)) if output.is_empty() => return Ok("(no output)".into()),
+        CommandEnd::Exit(Exit::Code(0)) => return Ok(output),
+        CommandEnd::Exit(Exit::Code(code)) => format!("[exit code: {code}]"),
+        // The convention of shells.
+        CommandEnd::Exit(Exit::Signal(signal)) => format!("[exit code: {}]", 128 + signal),
+        CommandEnd::TimedOut => format!("[timed out after {time_limit:?}]"),
+        CommandEnd::Stopped => INTERRUPTED.to_owned(),
     };
     if !output.is_empty() && !output.ends_with('\n') {
         output.push('\n');
@@ -112,20 +113,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endings() {
+    fn output_ends_with_exit_code_or_reason() {
         let limit = Duration::from_secs(30);
         for (output, end, expected) in [
-            ("", End::Exit(Exit::Code(0)), Ok("(no output)")),
-            ("a", End::Exit(Exit::Code(0)), Ok("a")),
-            ("", End::Exit(Exit::Code(1)), Err("[exit code: 1]")),
-            ("a", End::Exit(Exit::Code(127)), Err("a\n[exit code: 127]")),
-            ("a\n", End::Exit(Exit::Signal(9)), Err("a\n[exit code: 137]")),
-            ("", End::TimedOut, Err("[timed out after 30s]")),
-            ("a", End::TimedOut, Err("a\n[timed out after 30s]")),
-            ("a", End::Stopped, Err("a\n[interrupted]")),
+            ("", CommandEnd::Exit(Exit::Code(0)), Ok("(no output)")),
+            ("a", CommandEnd::Exit(Exit::Code(0)), Ok("a")),
+            ("", CommandEnd::Exit(Exit::Code(1)), Err("[exit code: 1]")),
+            ("a", CommandEnd::Exit(Exit::Code(127)), Err("a\n[exit code: 127]")),
+            ("a\n", CommandEnd::Exit(Exit::Signal(9)), Err("a\n[exit code: 137]")),
+            ("", CommandEnd::TimedOut, Err("[timed out after 30s]")),
+            ("a", CommandEnd::TimedOut, Err("a\n[timed out after 30s]")),
+            ("a", CommandEnd::Stopped, Err("a\n[interrupted]")),
         ] {
             let expected = expected.map(str::to_owned).map_err(str::to_owned);
-            assert_eq!(tell(output.into(), &end, limit), expected);
+            assert_eq!(report(output.into(), &end, limit), expected);
         }
     }
 }

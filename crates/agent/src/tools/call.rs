@@ -1,4 +1,4 @@
-//! Which tools there are, and what a model asks of one of them. Pure.
+//! Definitions of the tools, and parsing of tool calls. Pure.
 
 use serde_json::Value;
 use serde_json::error::Category;
@@ -7,13 +7,13 @@ use trunkline_core::near::near;
 use trunkline_core::provider::Permissions;
 use trunkline_core::turn::Json;
 
-/// The tools as a model is told of them, in the order of [`Tool::ALL`]. As text, for the order of the arguments: a model
-/// writes them in that order.
+/// Definitions of the tools, in the order of [`AgentTool::ALL`]. They are kept as text to preserve the order of the
+/// arguments, in which a model writes them.
 const DEFINITIONS: &str = include_str!("definitions.json");
 
-/// A call that can be made.
+/// A tool call with valid arguments.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum ToolRequest {
     Read { path: String },
     Write { path: String, content: String },
     Edit { path: String, old: String, new: String },
@@ -21,58 +21,58 @@ pub(super) enum Call {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tool {
+enum AgentTool {
     ReadFile,
     WriteFile,
     EditFile,
     Bash,
 }
 
-/// Which tools may be used.
+/// Tools that may be used.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Allowed<'a> {
+pub(super) struct AllowedTools<'a> {
     pub(super) permissions: Permissions,
-    /// Only these of them; all, where none is named.
+    /// Restricts the tools to these names; all if empty.
     pub(super) only: &'a [String],
 }
 
-/// The definitions of the allowed tools.
-pub(super) fn definitions(allowed: Allowed<'_>) -> Option<Json> {
-    let all: Vec<&RawValue> = serde_json::from_str(DEFINITIONS).expect("compiled in, and tested");
-    let offered = all.into_iter().zip(Tool::ALL).filter(|(_, tool)| tool.is_allowed(allowed));
+/// Definitions of the allowed tools; `None` if there are none.
+pub(super) fn definitions(allowed: AllowedTools<'_>) -> Option<Json> {
+    let all: Vec<&RawValue> = serde_json::from_str(DEFINITIONS).expect("the definitions are valid JSON");
+    let offered = all.into_iter().zip(AgentTool::ALL).filter(|(_, tool)| tool.is_allowed(allowed));
     let offered: Vec<&RawValue> = offered.map(|(definition, _)| definition).collect();
-    (!offered.is_empty()).then(|| to_raw_value(&offered).expect("made of JSON").into())
+    (!offered.is_empty()).then(|| to_raw_value(&offered).expect("a list of JSON values serializes").into())
 }
 
-/// The names of the allowed tools.
-pub(super) fn names(allowed: Allowed<'_>) -> Vec<&'static str> {
-    Tool::ALL.into_iter().filter(|tool| tool.is_allowed(allowed)).map(Tool::name).collect()
+/// Names of the allowed tools.
+pub(super) fn names(allowed: AllowedTools<'_>) -> Vec<&'static str> {
+    AgentTool::ALL.into_iter().filter(|tool| tool.is_allowed(allowed)).map(AgentTool::name).collect()
 }
 
-/// Reads a call, or says what is wrong with it.
-pub(super) fn parse(name: &str, arguments: &str, allowed: Allowed<'_>) -> Result<Call, String> {
-    let tool = Tool::named(name, allowed)?;
+/// Parses a call. The error describes what is wrong with it.
+pub(super) fn parse(name: &str, arguments: &str, allowed: AllowedTools<'_>) -> Result<ToolRequest, String> {
+    let tool = AgentTool::named(name, allowed)?;
     Ok(match tool {
-        Tool::ReadFile => {
+        AgentTool::ReadFile => {
             let [path] = strings(name, arguments, ["path"])?;
-            Call::Read { path }
+            ToolRequest::Read { path }
         }
-        Tool::WriteFile => {
+        AgentTool::WriteFile => {
             let [path, content] = strings(name, arguments, ["path", "content"])?;
-            Call::Write { path, content }
+            ToolRequest::Write { path, content }
         }
-        Tool::EditFile => {
+        AgentTool::EditFile => {
             let [path, old, new] = strings(name, arguments, ["path", "old_string", "new_string"])?;
-            Call::Edit { path, old, new }
+            ToolRequest::Edit { path, old, new }
         }
-        Tool::Bash => {
+        AgentTool::Bash => {
             let [command] = strings(name, arguments, ["command"])?;
-            Call::Bash { command }
+            ToolRequest::Bash { command }
         }
     })
 }
 
-impl Tool {
+impl AgentTool {
     const ALL: [Self; 4] = [Self::ReadFile, Self::WriteFile, Self::EditFile, Self::Bash];
 
     const fn name(self) -> &'static str {
@@ -84,7 +84,7 @@ impl Tool {
         }
     }
 
-    fn is_allowed(self, allowed: Allowed<'_>) -> bool {
+    fn is_allowed(self, allowed: AllowedTools<'_>) -> bool {
         let named = allowed.only.is_empty() || allowed.only.iter().any(|name| name == self.name());
         named && self.is_permitted(allowed.permissions)
     }
@@ -96,7 +96,7 @@ impl Tool {
         }
     }
 
-    fn named(name: &str, allowed: Allowed<'_>) -> Result<Self, String> {
+    fn named(name: &str, allowed: AllowedTools<'_>) -> Result<Self, String> {
         let names = names(allowed);
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let Some(tool) = Self::ALL.into_iter().find(|tool| tool.name() == name) else {
@@ -112,12 +112,13 @@ impl Tool {
     }
 }
 
-/// The arguments of these names, all of them strings, and no others. Says everything that is wrong, to be mended at once.
+/// Parses arguments with exactly these names, all strings. The error lists everything that is wrong, so that the model can
+/// fix it in one step.
 fn strings<const N: usize>(tool: &str, arguments: &str, names: [&str; N]) -> Result<[String; N], String> {
     let takes = format!("{tool} takes one JSON object with {}, all strings", quoted(&names));
     let value = match serde_json::from_str(arguments) {
         Ok(value) => value,
-        // What some models send when they have nothing to say.
+        // Some models send an empty text instead of an empty object.
         Err(_) if arguments.trim().is_empty() => Value::Object(serde_json::Map::new()),
         Err(error) if error.classify() == Category::Eof => {
             return Err(format!(
@@ -170,25 +171,25 @@ mod tests {
 
     use super::*;
 
-    const fn anything(permissions: Permissions) -> Allowed<'static> {
-        Allowed { permissions, only: &[] }
+    const fn all_tools(permissions: Permissions) -> AllowedTools<'static> {
+        AllowedTools { permissions, only: &[] }
     }
 
     #[test]
-    fn only_what_is_named_is_offered_and_taken() {
+    fn offers_and_accepts_only_allowed_tools() {
         let only = ["bash".to_owned(), "read_file".to_owned()];
-        let allowed = Allowed { permissions: Permissions::Edit, only: &only };
+        let allowed = AllowedTools { permissions: Permissions::Edit, only: &only };
         let offered: Value = serde_json::from_str(definitions(allowed).unwrap().as_str()).unwrap();
         let names: Vec<&Value> = offered.as_array().unwrap().iter().map(|tool| &tool["function"]["name"]).collect();
         assert_eq!(names, ["read_file", "bash"]);
         let refused = parse("write_file", "{}", allowed).unwrap_err();
         assert_eq!(refused, "write_file is not allowed here; the tools are: read_file, bash");
-        let reading = Allowed { permissions: Permissions::Read, only: &only };
+        let reading = AllowedTools { permissions: Permissions::Read, only: &only };
         assert!(parse("bash", "{}", reading).unwrap_err().contains("read-only"));
     }
 
     #[test]
-    fn the_definitions_are_openais_and_in_order() {
+    fn definitions_have_openai_format_and_argument_order() {
         let tool = |name: &str, description: &str, takes: &[(&str, &str)]| {
             let names: Vec<&str> = takes.iter().map(|(name, _)| *name).collect();
             let properties: serde_json::Map<String, Value> = takes
@@ -218,36 +219,36 @@ mod tests {
         for (permissions, expected) in
             [(Permissions::Read, json!([read])), (Permissions::Edit, all.clone()), (Permissions::Full, all)]
         {
-            let found: Value = serde_json::from_str(definitions(anything(permissions)).unwrap().as_str()).unwrap();
+            let found: Value = serde_json::from_str(definitions(all_tools(permissions)).unwrap().as_str()).unwrap();
             assert_eq!(found, expected, "{permissions:?}");
         }
     }
 
-    /// Calls made as the definitions say are understood: the two lists of names are one.
+    /// The definitions and the parser must agree on names.
     #[test]
-    fn what_is_defined_can_be_called() {
+    fn every_defined_tool_can_be_called() {
         let all: Value = serde_json::from_str(DEFINITIONS).unwrap();
-        let calls: Vec<Call> = (all.as_array().unwrap().iter())
+        let calls: Vec<ToolRequest> = (all.as_array().unwrap().iter())
             .map(|tool| {
                 let required = tool["function"]["parameters"]["required"].as_array().unwrap();
                 let arguments: serde_json::Map<String, Value> =
                     required.iter().map(|name| (name.as_str().unwrap().to_owned(), name.clone())).collect();
                 let name = tool["function"]["name"].as_str().unwrap();
-                parse(name, &Value::Object(arguments).to_string(), anything(Permissions::Edit)).unwrap()
+                parse(name, &Value::Object(arguments).to_string(), all_tools(Permissions::Edit)).unwrap()
             })
             .collect();
         let (path, content, command) = ("path".to_owned(), "content".to_owned(), "command".to_owned());
         let expected = [
-            Call::Read { path: path.clone() },
-            Call::Write { path: path.clone(), content },
-            Call::Edit { path, old: "old_string".into(), new: "new_string".into() },
-            Call::Bash { command },
+            ToolRequest::Read { path: path.clone() },
+            ToolRequest::Write { path: path.clone(), content },
+            ToolRequest::Edit { path, old: "old_string".into(), new: "new_string".into() },
+            ToolRequest::Bash { command },
         ];
         assert_eq!(calls, expected);
     }
 
     #[test]
-    fn what_is_wrong_with_a_call() {
+    fn error_lists_everything_that_is_wrong_with_a_call() {
         let edit = "edit_file takes one JSON object with `path`, `old_string`, `new_string`, all strings";
         let read = "read_file takes one JSON object with `path`, all strings";
         for (name, arguments, expected) in [
@@ -286,19 +287,19 @@ mod tests {
                     .into(),
             ),
         ] {
-            assert_eq!(parse(name, arguments, anything(Permissions::Full)), Err(expected), "{name} {arguments}");
+            assert_eq!(parse(name, arguments, all_tools(Permissions::Full)), Err(expected), "{name} {arguments}");
         }
     }
 
     #[test]
-    fn a_read_only_workspace_can_only_be_read() {
+    fn only_read_file_is_allowed_when_workspace_is_read_only() {
         for name in ["write_file", "edit_file", "bash"] {
             let expected = format!("{name} is not allowed: the workspace is read-only, and read_file is the only tool");
-            assert_eq!(parse(name, "{}", anything(Permissions::Read)), Err(expected));
+            assert_eq!(parse(name, "{}", all_tools(Permissions::Read)), Err(expected));
         }
         let unknown = "there is no tool `ls`; the tools are: read_file".to_owned();
-        assert_eq!(parse("ls", "{}", anything(Permissions::Read)), Err(unknown));
-        let call = Call::Read { path: "a".into() };
-        assert_eq!(parse("read_file", r#"{"path": "a"}"#, anything(Permissions::Read)), Ok(call));
+        assert_eq!(parse("ls", "{}", all_tools(Permissions::Read)), Err(unknown));
+        let call = ToolRequest::Read { path: "a".into() };
+        assert_eq!(parse("read_file", r#"{"path": "a"}"#, all_tools(Permissions::Read)), Ok(call));
     }
 }

@@ -1,15 +1,15 @@
-//! Where to cut text that is too long: between lines if a line ends nearby, else between characters.
+//! Truncation of long text: between lines if a line ends near the limit, otherwise between characters.
 
-/// How far from the limit a line may end to be worth the cut.
-const NEAR: usize = 4096;
+/// Maximum distance from the limit to the end of a line.
+const MAX_LINE_DISTANCE_BYTES: usize = 4096;
 
-/// The beginning of `bytes`, without a last line or character that may not be whole.
+/// The beginning of `bytes`, without a last line or character that may be incomplete.
 pub(super) fn head(bytes: &[u8]) -> &[u8] {
-    let near = bytes.len().saturating_sub(NEAR);
+    let near = bytes.len().saturating_sub(MAX_LINE_DISTANCE_BYTES);
     if let Some(end) = memchr::memrchr(b'\n', &bytes[near..]) {
         return &bytes[..=near + end];
     }
-    // The last character begins at most three bytes before the end. Only one that was cut is left out.
+    // An incomplete last character begins at most three bytes before the end.
     let from = bytes.len().saturating_sub(3);
     let cut = bytes[from..].iter().rposition(|&byte| byte >= 0xc0).map(|start| from + start);
     match cut {
@@ -18,9 +18,9 @@ pub(super) fn head(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// The end of `bytes`, without a first line or character that may not be whole.
+/// The end of `bytes`, without a first line or character that may be incomplete.
 pub(super) fn tail(bytes: &[u8]) -> &[u8] {
-    let near = bytes.len().min(NEAR);
+    let near = bytes.len().min(MAX_LINE_DISTANCE_BYTES);
     if let Some(end) = memchr::memchr(b'\n', &bytes[..near]) {
         return &bytes[end + 1..];
     }
@@ -28,7 +28,7 @@ pub(super) fn tail(bytes: &[u8]) -> &[u8] {
     &bytes[whole..]
 }
 
-/// The length of the character that begins with this byte.
+/// Length of the character that begins with this byte.
 const fn length(first: u8) -> usize {
     match first {
         0xf0.. => 4,
@@ -43,8 +43,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_and_tails() {
-        let long = "x".repeat(2 * NEAR);
+    fn cuts_at_a_line_end_when_it_is_near() {
+        let long = "x".repeat(2 * MAX_LINE_DISTANCE_BYTES);
         for (text, cut_head, cut_tail) in [
             ("one\ntwo\nth", "one\ntwo\n", "two\nth"),
             ("one\n", "one\n", ""),
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn no_character_is_cut() {
+    fn cuts_between_characters() {
         for whole in ["aé", "a€", "a😀", "abc"] {
             let bytes = whole.as_bytes();
             assert_eq!(head(bytes), bytes, "{whole}");
@@ -71,6 +71,6 @@ mod tests {
         for whole in ["éa", "€a", "😀a"] {
             assert_eq!(tail(&whole.as_bytes()[1..]), b"a", "{whole}");
         }
-        assert_eq!(head(b"a\xff\xff\xff\xff"), b"a\xff\xff\xff", "nonsense loses a byte at most");
+        assert_eq!(head(b"a\xff\xff\xff\xff"), b"a\xff\xff\xff", "invalid text loses one byte at most");
     }
 }

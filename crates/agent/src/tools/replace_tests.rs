@@ -1,4 +1,4 @@
-//! Tables for what can be told apart, properties for what must not be touched.
+//! Tables of edits and refusals, and properties of the untouched part of a file.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ fn edited(file: &str, old: &str, new: &str) -> Result<String, String> {
 }
 
 #[test]
-fn replacements() {
+fn replaces_a_unique_match_and_keeps_line_endings() {
     for (file, old, new, expected) in [
         ("one two three", "two", "2", "one 2 three"),
         ("one two three", "two ", "", "one three"),
@@ -31,16 +31,16 @@ fn replacements() {
         ("a\r\nb\r\nc\r\n", "\nb\n", "\n", "a\r\nc\r\n"),
         ("a\r\nb\r\nc", "a\nb\nc", "x", "x"),
         ("a\r\nb", "a", "\n", "\r\n\r\nb"),
-        // Where they are mixed, each line keeps its own, and new ones are like their neighbours.
+        // With mixed line endings each line keeps its own, and new lines end like their neighbours.
         ("a\r\nb\nc\r\n", "a\nb\nc", "x\ny\nz", "x\r\ny\nz\r\n"),
         ("a\r\nb\nc\r\n", "a\nb\nc", "0\na\nb\nc", "0\r\na\r\nb\nc\r\n"),
         ("a\r\nb\nc\n", "b", "b\nb", "a\r\nb\nb\nc\n"),
         ("a\nb\r\nc\r\n", "b", "b\nb", "a\nb\r\nb\r\nc\r\n"),
-        // A \r\n is meant as such.
+        // A \r\n of the model is taken literally.
         ("a\r\nb\na\nb\n", "a\r\nb", "x", "x\na\nb\n"),
         ("a\nb\n", "b", "b\r\nc", "a\nb\r\nc\n"),
         ("a\nb\n", "a\nb", "a\r\nc", "a\nc\n"),
-        // A \r alone is a character like any other.
+        // A single \r is an ordinary character.
         ("a\rb\r\nc", "a\rb", "d", "d\r\nc"),
         ("a\r\r\nb", "\nb", "\nc", "a\r\r\nc"),
     ] {
@@ -49,7 +49,7 @@ fn replacements() {
 }
 
 #[test]
-fn refusals() {
+fn refusal_explains_why_there_is_no_unique_match() {
     let advice = "use read_file, and copy the text exactly as it is";
     let code = "fn main() {\n    let a = 1;\n\tlet b = 2;\n}\n";
     for (file, old, new, expected) in [
@@ -62,30 +62,30 @@ fn refusals() {
             "old_string and new_string differ only in line endings, which an edit keeps; use bash (sed)".into(),
         ),
         ("", "a", "b", "the file is empty; use write_file".into()),
-        ("a\nb\n", "c", "d", format!("old_string is not there; {advice}")),
+        ("a\nb\n", "c", "d", format!("old_string was not found; {advice}")),
         (
             "a\nb\na\n",
             "a",
             "c",
-            "old_string is there 2 times, at lines 1 and 3; include more of the text around the one you mean".into(),
+            "old_string occurs 2 times, at lines 1 and 3; include more of the text around the one you mean".into(),
         ),
         (
             "aaa",
             "aa",
             "b",
-            "old_string is there 2 times, at line 1; include more of the text around the one you mean".into(),
+            "old_string occurs 2 times, at line 1; include more of the text around the one you mean".into(),
         ),
         (
             "a\nb\r\na\r\nb",
             "a\nb",
             "c",
-            "old_string is there 2 times, at lines 1 and 3; include more of the text around the one you mean".into(),
+            "old_string occurs 2 times, at lines 1 and 3; include more of the text around the one you mean".into(),
         ),
         (
             &"x\n".repeat(12),
             "x",
             "y",
-            "old_string is there 12 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and more; \
+            "old_string occurs 12 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and more; \
              include more of the text around the one you mean"
                 .into(),
         ),
@@ -93,13 +93,13 @@ fn refusals() {
             "a\nb\nc\n",
             "b\r\nc",
             "d",
-            "old_string has \\r\\n where the file has \\n, on lines 2 to 3; use \\n, which stands for both".into(),
+            "old_string has \\r\\n where the file has \\n, on lines 2 to 3; use \\n, which matches both".into(),
         ),
         (
             code,
             "  let a = 1;\n  let b = 2;",
             "x",
-            "old_string is not there exactly, only with other whitespace, on lines 2 to 3:\n    \
+            "old_string was not found exactly, only with other whitespace, on lines 2 to 3:\n    \
              let a = 1;\n\tlet b = 2;"
                 .into(),
         ),
@@ -107,33 +107,33 @@ fn refusals() {
             code,
             "let a = 1; ",
             "x",
-            "old_string is not there exactly, only with other whitespace, on line 2:\n    let a = 1;".into(),
+            "old_string was not found exactly, only with other whitespace, on line 2:\n    let a = 1;".into(),
         ),
         (
             code,
             "let a = 1;\nlet c = 3;",
             "x",
-            format!("old_string is not there: its first line is, at line 2, but not what follows; {advice}"),
+            format!("old_string was not found: its first line is at line 2, but the rest does not follow; {advice}"),
         ),
-        (code, " \n \n \n", "x", format!("old_string is not there; {advice}")),
+        (code, " \n \n \n", "x", format!("old_string was not found; {advice}")),
     ] {
         assert_eq!(edited(file, old, new), Err(expected), "{file:?}: {old:?} -> {new:?}");
     }
 }
 
 #[test]
-fn a_flood_of_matches_is_not_counted() {
-    let said = edited(&"x".repeat(1 << 20), "x", "y").unwrap_err();
-    assert!(said.starts_with("old_string is there 100 or more times, at line 1;"), "{said}");
+fn stops_counting_matches_at_the_limit() {
+    let message = edited(&"x".repeat(1 << 20), "x", "y").unwrap_err();
+    assert!(message.starts_with("old_string occurs 100 or more times, at line 1;"), "{message}");
 }
 
 #[test]
-fn a_long_quote_is_cut() {
-    let said = edited(&"é x\n".repeat(2000), &"é  x\n".repeat(2000), "y").unwrap_err();
-    assert!(said.ends_with("\n[and so on]") && said.len() < LONGEST_QUOTE + 200, "{said}");
+fn quote_is_truncated_when_it_is_too_long() {
+    let message = edited(&"é x\n".repeat(2000), &"é  x\n".repeat(2000), "y").unwrap_err();
+    assert!(message.ends_with("\n[truncated]") && message.len() < MAX_QUOTE_BYTES + 200, "{message}");
 }
 
-/// Anything but `<` and `>`, which are kept for what is looked for; line endings of both kinds are frequent.
+/// Any bytes except `<` and `>`, which mark the match. Line endings of both kinds are frequent.
 fn surroundings() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         Just(b"\r\n".to_vec()),
@@ -144,13 +144,13 @@ fn surroundings() -> impl Strategy<Value = Vec<u8>> {
     vec(byte, 0..30).prop_map(|parts| parts.concat().into_iter().filter(|b| !b"<>".contains(b)).collect())
 }
 
-fn flat(bytes: &[u8]) -> Vec<u8> {
-    Flat::new(bytes).bytes.into_owned()
+fn normalized(bytes: &[u8]) -> Vec<u8> {
+    NormalizedText::new(bytes).bytes.into_owned()
 }
 
 proptest! {
     #[test]
-    fn what_is_not_matched_is_not_touched(
+    fn bytes_outside_the_match_are_unchanged(
         before in surroundings(), after in surroundings(), old in "<[a-c\n]{0,8}>", new in "[a-c\n]{0,8}", crlf in any::<bool>(),
     ) {
         let written = if crlf { old.replace('\n', "\r\n") } else { old.clone() };
@@ -158,30 +158,30 @@ proptest! {
         let edited = replace(&file, &old, &new).unwrap();
         prop_assert!(edited.starts_with(&before) && edited.ends_with(&after));
         let middle = &edited[before.len()..edited.len() - after.len()];
-        prop_assert_eq!(flat(middle), new.as_bytes());
+        prop_assert_eq!(normalized(middle), new.as_bytes());
     }
 
     #[test]
-    fn without_a_match_there_is_no_edit(file in surroundings(), old in "<[a-c\n]{0,8}>", new in "[a-c\n]{0,8}") {
+    fn refuses_edit_without_a_match(file in surroundings(), old in "<[a-c\n]{0,8}>", new in "[a-c\n]{0,8}") {
         prop_assert!(replace(&file, &old, &new).is_err());
     }
 
     #[test]
-    fn an_edit_can_be_taken_back(
+    fn reverse_edit_restores_the_file(
         before in "[a-c\n]{0,20}", after in "[a-c\n]{0,20}", old in "<[a-c\n]{0,8}>", new in "<[d-f\n]{0,8}>", crlf in any::<bool>(),
     ) {
         prop_assume!(old != new);
-        // The last line tells what the others are like, even if the match has all the rest.
+        // The last line ending shows the style of the file, even if the match covers everything else.
         let file = format!("{before}{old}{after}\n");
         let file = if crlf { file.replace('\n', "\r\n") } else { file };
-        let there = replace(file.as_bytes(), &old, &new).unwrap();
-        prop_assert_eq!(Flat::new(&there).crlf.len(), if crlf { there.iter().filter(|&&b| b == b'\n').count() } else { 0 });
-        let back = replace(&there, &new, &old).unwrap();
+        let edited = replace(file.as_bytes(), &old, &new).unwrap();
+        prop_assert_eq!(NormalizedText::new(&edited).crlf.len(), if crlf { edited.iter().filter(|&&b| b == b'\n').count() } else { 0 });
+        let back = replace(&edited, &new, &old).unwrap();
         prop_assert_eq!(String::from_utf8(back).unwrap(), file);
     }
 
     #[test]
-    fn nothing_breaks_it(file in vec(any::<u8>(), 0..60), old in "[a\r\n é]{0,4}", new in "[a\r\n é]{0,4}") {
+    fn never_panics(file in vec(any::<u8>(), 0..60), old in "[a\r\n é]{0,4}", new in "[a\r\n é]{0,4}") {
         let _ = replace(&file, &old, &new);
     }
 }

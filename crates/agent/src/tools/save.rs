@@ -1,4 +1,4 @@
-//! Puts new content in place of a file at once: whoever looks sees all of the old or all of the new.
+//! Replaces the content of a file atomically: readers see either the old or the new content.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -7,41 +7,42 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
-/// What a new file may have, less the umask.
-const NEW_FILE: u32 = 0o666;
+/// Mode of a new file, before the umask.
+const NEW_FILE_MODE: u32 = 0o666;
 
-/// Writes `content` to `path`, which must not be a link. `existing` is the file that is there now, if any: its mode is
-/// kept. Nothing happens if the caller has `gone` in the meantime.
+/// Writes `content` to `path`, which must not be a link. The mode and owner of an `existing` file are kept. The file stays
+/// unchanged if `cancelled` is cancelled before the content is in place.
 pub(super) fn save(
     path: &Path,
     existing: Option<&Metadata>,
     content: &[u8],
-    gone: &CancellationToken,
+    cancelled: &CancellationToken,
 ) -> io::Result<()> {
     if existing.is_some() {
-        // Taking its place needs no right to write to it; but a file is write-protected for a reason.
+        // A rename needs no write permission for the file, but write protection is to be respected.
         OpenOptions::new().write(true).open(path)?;
     }
     let folder = path.parent().ok_or(io::ErrorKind::IsADirectory)?;
-    let mut beside = tempfile::Builder::new()
+    let mut temporary = tempfile::Builder::new()
         .prefix(".trunkline-")
-        .permissions(Permissions::from_mode(NEW_FILE))
+        .permissions(Permissions::from_mode(NEW_FILE_MODE))
         .tempfile_in(folder)?;
-    beside.write_all(content)?;
+    temporary.write_all(content)?;
     if let Some(existing) = existing {
-        take_after(beside.as_file(), existing)?;
+        copy_attributes(temporary.as_file(), existing)?;
     }
-    if gone.is_cancelled() {
-        return Err(io::Error::other("no longer wanted"));
+    if cancelled.is_cancelled() {
+        return Err(io::Error::other("the call was cancelled"));
     }
-    beside.persist(path)?;
+    temporary.persist(path)?;
     Ok(())
 }
 
-/// Gives a file the owner, as far as we may, and the mode of another.
-fn take_after(file: &File, other: &Metadata) -> io::Result<()> {
+/// Copies the mode of another file, and its owner if this process is allowed to.
+fn copy_attributes(file: &File, other: &Metadata) -> io::Result<()> {
     let own = file.metadata()?;
     if (own.uid(), own.gid()) != (other.uid(), other.gid()) {
+        // Only root may change the owner.
         let _ = fchown(file, Some(other.uid()), Some(other.gid()));
     }
     file.set_permissions(fs::Permissions::from_mode(other.mode() & 0o7777))
@@ -52,14 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unwanted_file_is_not_written() {
+    fn file_is_unchanged_when_call_is_cancelled() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
         fs::write(&path, "old").unwrap();
-        let gone = CancellationToken::new();
-        gone.cancel();
-        save(&path, Some(&path.metadata().unwrap()), b"new", &gone).unwrap_err();
+        let cancelled = CancellationToken::new();
+        cancelled.cancel();
+        save(&path, Some(&path.metadata().unwrap()), b"new", &cancelled).unwrap_err();
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
     }
 }

@@ -12,7 +12,7 @@ use trunkline_process::{Keepers, Running, SpawnError, Spec};
 use crate::attempt::resources::AttemptResources;
 use crate::router::RetryPolicy;
 use crate::router::models::Models;
-use crate::session::{self, Place};
+use crate::session::{self, SessionPlace};
 use crate::worktree::{After, Wanted};
 
 /// Everything that is needed to begin one attempt.
@@ -27,7 +27,7 @@ pub(crate) struct AttemptRequest<'a> {
     /// The session and its guard, held until nothing of the attempt is left.
     pub(crate) session: Option<(SessionId, Arc<session::SessionGuard>)>,
     /// Worktree and commit at which the session continues.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<SessionPlace>,
     /// Whether an earlier attempt of the same turn was made.
     pub(crate) again: bool,
     /// Set when another candidate could take over: the policy that decides whether it does.

@@ -44,7 +44,7 @@ impl Engine {
                 Ok(Err(_)) => return,
                 Err(_elapsed) => again = false,
             }
-            self.shared.sessions.lighten();
+            self.shared.sessions.free_unused();
             if let Some(store) = self.shared.store_writer.store() {
                 // A busy store keeps its memory for now.
                 let _ = store.shrink().await;

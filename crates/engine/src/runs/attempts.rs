@@ -18,8 +18,8 @@ use crate::attempt::request::{AttemptRequest, BeginError};
 use crate::router::models::Models;
 use crate::router::{Candidate, Exposure, Failed, Next, Pass, Refused, Why, circuit_of, next};
 use crate::sandbox;
-use crate::session::resolve::Resolved;
-use crate::session::{Place, SessionThread, end_of_past};
+use crate::session::resolve::ResolvedSession;
+use crate::session::{SessionPlace, SessionThread, end_of_past};
 use crate::shared::Shared;
 use crate::start_error::StartError;
 
@@ -59,7 +59,7 @@ pub(crate) struct AttemptLoop {
     /// The session is held from the first attempt to the last: nobody's turn comes between them.
     pub(crate) thread: Option<SessionThread>,
     /// Where the session had left off when the turn began: each attempt starts there.
-    place: Option<Place>,
+    place: Option<SessionPlace>,
     /// What was taken for the first attempt before the run was promised.
     reserved: Option<Reserved>,
     /// The attempt before, while something of it may still run.
@@ -83,12 +83,12 @@ impl AttemptLoop {
         models: Arc<Models>,
         run: String,
         mut turn: Turn,
-        resolved: Resolved,
+        resolved: ResolvedSession,
         reserved: Option<Reserved>,
     ) -> Self {
         shared.routing.retries.earn();
         let notice = resolved.notice();
-        let Resolved { candidates, thread } = resolved;
+        let ResolvedSession { candidates, thread } = resolved;
         // From here on it is the provider's own name.
         turn.session = thread.as_ref().and_then(|thread| thread.native().cloned());
         let mut ladder = Self {
@@ -157,7 +157,7 @@ impl AttemptLoop {
             match self.begin(&model, permit).await {
                 Ok(attempt) => {
                     if let Some(thread) = &mut self.thread {
-                        thread.begun_by(&model);
+                        thread.attempt_started(&model);
                     }
                     return Ok(Running { attempt, pass, model, began });
                 }
@@ -186,7 +186,7 @@ impl AttemptLoop {
             models: &self.models,
             id: &self.attempt_id(),
             run: &self.run,
-            session: self.thread.as_ref().map(|thread| (thread.id().clone(), thread.lock())),
+            session: self.thread.as_ref().map(|thread| (thread.id().clone(), thread.guard())),
             place: self.place.clone(),
             again: !self.attempts.is_empty(),
             standby: another.then(|| Arc::clone(self.models.policy())),
@@ -291,15 +291,15 @@ impl AttemptLoop {
         let Some(thread) = &mut self.thread else { return false };
         let why = format!("the session could not be resumed: {}", brief(&failure.message));
         if end_of_past(&self.turn.messages).is_some() {
-            thread.anew(why, Some(&self.turn.messages));
+            thread.start_over(why, Some(&self.turn.messages));
         } else {
-            self.shared.sessions.settled(thread.id()).await;
+            self.shared.sessions.wait_until_written(thread.id()).await;
             self.shared.store_writer.flush().await;
-            let mut said: Vec<Message> = self.shared.sessions.book.said(thread.id()).await;
+            let mut said: Vec<Message> = self.shared.sessions.registry.archived_messages(thread.id()).await;
             if said.is_empty() {
                 return false;
             }
-            thread.anew(why, None);
+            thread.start_over(why, None);
             said.append(&mut self.turn.messages);
             self.turn.messages = said;
         }

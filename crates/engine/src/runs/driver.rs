@@ -241,7 +241,7 @@ impl RunDriver {
             Event::Started { session: Some(native), model } => {
                 let thread = ladder.thread.as_mut().filter(|_| running.model.backend.resumes());
                 let session = thread.map(|thread| {
-                    thread.hear(native);
+                    thread.set_native(native);
                     self.by.session = Some(thread.resumption());
                     thread.id().clone()
                 });
@@ -305,7 +305,7 @@ impl RunDriver {
     fn finished(&mut self, answer: Answer) {
         let State::Running(running) = std::mem::replace(&mut self.state, State::Done) else { return };
         let (mut ladder, running) = *running;
-        let resumption = ladder.thread.as_ref().filter(|thread| thread.is_named()).map(SessionThread::resumption);
+        let resumption = ladder.thread.as_ref().filter(|thread| thread.is_resumable()).map(SessionThread::resumption);
         if resumption.is_some() && !self.named {
             // A provider that was asked to go on need not say with what.
             let session = resumption.as_ref().map(|resumption| resumption.id.clone());
@@ -353,7 +353,7 @@ fn conclude(
     result: Result<&Answer, &Failure>,
     streamed: &str,
 ) {
-    let session = thread.as_ref().filter(|thread| thread.is_named()).map(|thread| thread.id().clone());
+    let session = thread.as_ref().filter(|thread| thread.is_resumable()).map(|thread| thread.id().clone());
     let recorded = recorder.end(RunEnd { provider, session: session.as_ref(), result });
     let tracker = &shared.tasks.tracker;
     match (thread, result) {

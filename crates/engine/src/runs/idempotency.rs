@@ -11,7 +11,7 @@ use super::attached::Run;
 use super::detached::Keyed;
 use super::follow::Follow;
 use crate::engine::Engine;
-use crate::session::whose;
+use crate::session::store_client_id;
 use crate::start_error::StartError;
 
 /// How long a key means the same request.
@@ -57,7 +57,7 @@ impl Engine {
         let ready = self.ready(&turn)?;
         let one_at_a_time = self.shared.runs.claiming.lock().await;
         let run = turn.run.get_or_insert_with(super::name).clone();
-        let (owner, key) = (whose(&turn.owner), *blake3::hash(key.as_bytes()).as_bytes());
+        let (owner, key) = (store_client_id(&turn.owner), *blake3::hash(key.as_bytes()).as_bytes());
         if let Some(store) = self.shared.store_writer.store() {
             let claim = Claim { owner: &owner, key: &key, request: &request, run: &run, since: Time::ago(KEPT) };
             loop {

@@ -6,7 +6,7 @@ use trunkline_store::{RunRow, Runs, Store, StoreError};
 use super::follow::Follow;
 use super::sweep::{self, run_seen, runs_seen};
 use crate::engine::Engine;
-use crate::session::whose;
+use crate::session::store_client_id;
 
 /// Why there is nothing to say about a run.
 #[derive(Debug, thiserror::Error)]
@@ -34,11 +34,11 @@ impl Engine {
     /// The runs of an owner, the newest first.
     pub async fn runs(&self, owner: &Owner, which: Runs) -> Result<Vec<RunRow>, NoRun> {
         let store = self.memory().await?;
-        Ok(runs_seen(store, &self.shared.settings.state, Runs { owner: Some(whose(owner)), ..which }).await?)
+        Ok(runs_seen(store, &self.shared.settings.state, Runs { owner: Some(store_client_id(owner)), ..which }).await?)
     }
 
     pub async fn run(&self, owner: &Owner, id: &str) -> Result<RunRow, NoRun> {
-        let row = self.memory().await?.run(id, Some(&whose(owner))).await?.ok_or(NoRun::Unknown)?;
+        let row = self.memory().await?.run(id, Some(&store_client_id(owner))).await?.ok_or(NoRun::Unknown)?;
         Ok(run_seen(&self.shared.settings.state, row))
     }
 

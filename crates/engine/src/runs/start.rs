@@ -15,7 +15,7 @@ use crate::admission::Reserved;
 use crate::engine::Engine;
 use crate::router::Candidate;
 use crate::router::models::Models;
-use crate::session::resolve::Resolver;
+use crate::session::resolve::SessionResolver;
 use crate::start_error::StartError;
 use crate::store_writer::{RunEnd, RunStart};
 
@@ -104,7 +104,8 @@ impl Engine {
             }
         };
         let reserved = Mutex::new(ready.reserved);
-        let resolver = Resolver { sessions: &shared.sessions, admission: &shared.admission, turn: &turn, reserved };
+        let resolver =
+            SessionResolver { sessions: &shared.sessions, admission: &shared.admission, turn: &turn, reserved };
         let resolved = match resolver.resolve(ready.candidates).await {
             Ok(resolved) => resolved,
             Err(error) => {

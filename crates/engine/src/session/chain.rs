@@ -1,30 +1,30 @@
-//! Which conversation a client means that names none, but sends all that was said in it.
+//! Finds the session of a request that sends its history instead of a session id.
 //!
-//! Everything that was said so far comes to one hash, message by message. After a turn we note the hash of all of it,
-//! answer included: the conversation's *head*. A request whose past has that hash goes on with that conversation, unless
-//! something else was said in it since: then its head is another. Pure: no clock, no disk, no lock.
+//! The messages of a session are hashed one after the other into a chain. After each turn the hash over all messages,
+//! including the answer, is recorded: the session's *head*. A request whose past has that hash continues the session. A
+//! session that has had another turn since has another head and is not found. Pure: no clock, no disk, no lock.
 
 use std::collections::{HashMap, HashSet};
 
 use trunkline_core::event::{Answer, SessionId};
-use trunkline_core::turn::{Message, Owner, Role};
+use trunkline_core::turn::{ClientId, Message, Role};
 
-/// A hash of messages, one after the other.
-pub(crate) type Hash = [u8; blake3::OUT_LEN];
+/// Hash of a sequence of messages.
+pub(crate) type ChainHash = [u8; blake3::OUT_LEN];
 
-/// Messages in their order, as one hash.
+/// Hash and length of a sequence of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Chain {
-    pub(crate) hash: Hash,
+pub(crate) struct MessageChain {
+    pub(crate) hash: ChainHash,
     pub(crate) messages: usize,
 }
 
-impl Chain {
+impl MessageChain {
     pub(crate) fn over(messages: &[Message]) -> Self {
         messages.iter().fold(Self::default(), Self::then)
     }
 
-    /// The same and one message more. Every part has its length before it, so that none can pass for another's.
+    /// The chain extended by one message. Every part is preceded by its length, so that the parts cannot be confused.
     pub(crate) fn then(self, message: &Message) -> Self {
         let Message { role, text, images, calls, call_id } = message;
         let mut hasher = blake3::Hasher::new();
@@ -39,7 +39,7 @@ impl Chain {
             hasher.update(&(bytes.len() as u64).to_le_bytes());
             hasher.update(bytes);
         };
-        // Clients differ in what they keep of the blanks around a text.
+        // Clients differ in how they trim texts.
         part(text.trim().as_bytes());
         part(&images.len().to_le_bytes());
         for image in images {
@@ -56,74 +56,75 @@ impl Chain {
     }
 }
 
-/// Where the past of a request ends: behind its last answer, if a user says something after it.
+/// Number of messages in a request's past: all up to its last answer, if a user message follows it.
 pub(crate) fn end_of_past(messages: &[Message]) -> Option<usize> {
     let end = messages.iter().rposition(|message| message.role == Role::Assistant)? + 1;
     messages[end..].iter().any(|message| message.role == Role::User).then_some(end)
 }
 
-/// What a request says was said before, if it says so.
-pub(crate) fn past(messages: &[Message]) -> Option<Chain> {
-    Some(Chain::over(&messages[..end_of_past(messages)?]))
+/// MessageChain over the past of a request, if it has one.
+pub(crate) fn past(messages: &[Message]) -> Option<MessageChain> {
+    Some(MessageChain::over(&messages[..end_of_past(messages)?]))
 }
 
-/// How a client may tell of a turn when it comes back: some keep the final message, some everything that was streamed.
-pub(crate) fn heads(asked: Chain, answer: &Answer, streamed: &str) -> Vec<Chain> {
-    let said = |text: &str| {
+/// Chains that may precede the client's next message. Some clients keep the final message, others all streamed text.
+pub(crate) fn heads(asked: MessageChain, answer: &Answer, streamed: &str) -> Vec<MessageChain> {
+    let followed_by = |text: &str| {
         let message = Message { calls: answer.calls.clone(), ..Message::new(Role::Assistant, text) };
         asked.then(&message)
     };
-    let mut heads = vec![said(&answer.content)];
+    let mut heads = vec![followed_by(&answer.content)];
     if !streamed.trim().is_empty() && streamed.trim() != answer.content.trim() {
-        heads.push(said(streamed));
+        heads.push(followed_by(streamed));
     }
     heads
 }
 
-/// The heads of conversations: each has one, by one or two names, or none while somebody speaks in it.
+/// Heads of sessions. A session has one or two equivalent heads, and none during a turn.
 #[derive(Debug, Default)]
-pub(crate) struct Heads {
-    /// The same may have been said in several: in thousands, where a script asks the same each time.
-    by_hash: HashMap<(Owner, String, Hash), HashSet<SessionId>>,
-    of_session: HashMap<SessionId, (Owner, String, Vec<Chain>)>,
+pub(crate) struct SessionHeads {
+    /// By client, model and hash. Several sessions may share a head: thousands, if a script sends the same request each time.
+    by_hash: HashMap<(ClientId, String, ChainHash), HashSet<SessionId>>,
+    of_session: HashMap<SessionId, (ClientId, String, Vec<MessageChain>)>,
 }
 
-/// Whose head something is.
+/// Sessions that have a given head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found<'a> {
+pub(crate) enum HeadMatch<'a> {
     One(&'a SessionId),
     Several,
-    Nobody,
+    None,
 }
 
-impl Heads {
-    /// The one it is the head of. Several are nobody's: the same words are not the same conversation.
-    pub(crate) fn find(&self, owner: &Owner, model: &str, hash: &Hash) -> Found<'_> {
+impl SessionHeads {
+    /// Sessions of a client and model with this head. Callers must not pick one of several: equal messages do not make two
+    /// sessions the same.
+    pub(crate) fn find(&self, owner: &ClientId, model: &str, hash: &ChainHash) -> HeadMatch<'_> {
         let mut sessions = self.by_hash.get(&(owner.clone(), model.to_owned(), *hash)).into_iter().flatten();
         match (sessions.next(), sessions.next()) {
-            (Some(one), None) => Found::One(one),
-            (Some(_), Some(_)) => Found::Several,
-            (None, _) => Found::Nobody,
+            (Some(one), None) => HeadMatch::One(one),
+            (Some(_), Some(_)) => HeadMatch::Several,
+            (None, _) => HeadMatch::None,
         }
     }
 
-    /// Whether this is a head of that very conversation.
-    pub(crate) fn is(&self, session: &SessionId, owner: &Owner, model: &str, hash: &Hash) -> bool {
-        self.of_session.get(session).is_some_and(|(whose, of, heads)| {
-            whose == owner && of == model && heads.iter().any(|head| head.hash == *hash)
+    /// Whether the session has this head.
+    pub(crate) fn is(&self, session: &SessionId, owner: &ClientId, model: &str, hash: &ChainHash) -> bool {
+        self.of_session.get(session).is_some_and(|(its_owner, its_model, heads)| {
+            its_owner == owner && its_model == model && heads.iter().any(|head| head.hash == *hash)
         })
     }
 
-    /// Gives back the memory of those that are gone.
+    /// Frees the memory of removed sessions.
     pub(crate) fn shrink(&mut self) {
         self.by_hash.shrink_to_fit();
         self.of_session.shrink_to_fit();
     }
 
-    /// Something is being said in it: from now on it has no head. Returns what it had.
-    pub(crate) fn take(&mut self, session: &SessionId) -> Vec<Chain> {
+    /// Removes the heads of a session at the start of a turn, and returns them.
+    pub(crate) fn take(&mut self, session: &SessionId) -> Vec<MessageChain> {
         let Some((owner, model, heads)) = self.of_session.remove(session) else { return Vec::new() };
-        let mut key = (owner, model, Hash::default());
+        let mut key = (owner, model, ChainHash::default());
         for head in &heads {
             key.2 = head.hash;
             if let Some(sessions) = self.by_hash.get_mut(&key) {
@@ -136,7 +137,7 @@ impl Heads {
         heads
     }
 
-    pub(crate) fn set(&mut self, session: &SessionId, owner: &Owner, model: &str, heads: Vec<Chain>) {
+    pub(crate) fn set(&mut self, session: &SessionId, owner: &ClientId, model: &str, heads: Vec<MessageChain>) {
         self.take(session);
         if heads.is_empty() {
             return;

@@ -1,7 +1,7 @@
-//! Whatever clients send, a conversation is gone on with only by who shows all of it and nothing else.
+//! Whatever clients send, a session is continued only by a request whose history is exactly the session's messages.
 
 use proptest::prelude::*;
-use trunkline_core::event::{Call, Finish, Usage};
+use trunkline_core::event::{Finish, ToolCall, Usage};
 use trunkline_core::turn::Image;
 
 use super::*;
@@ -19,8 +19,8 @@ fn answer(text: &str) -> Answer {
 }
 
 #[test]
-fn what_differs_in_anything_but_blanks_has_another_hash() {
-    let call = |id: &str, name: &str| Call { id: id.into(), name: name.into(), arguments: "{}".into() };
+fn hashes_differ_unless_messages_differ_only_in_surrounding_whitespace() {
+    let call = |id: &str, name: &str| ToolCall { id: id.into(), name: name.into(), arguments: "{}".into() };
     let image = |extension| Image { extension, bytes: vec![1, 2] };
     let all = [
         vec![user("a"), user("b")],
@@ -40,173 +40,178 @@ fn what_differs_in_anything_but_blanks_has_another_hash() {
     ];
     for (index, one) in all.iter().enumerate() {
         for other in &all[..index] {
-            assert_ne!(Chain::over(one).hash, Chain::over(other).hash, "{one:?} {other:?}");
+            assert_ne!(MessageChain::over(one).hash, MessageChain::over(other).hash, "{one:?} {other:?}");
         }
     }
-    assert_eq!(Chain::over(&[user(" a\n")]), Chain::over(&[user("a")]));
+    assert_eq!(MessageChain::over(&[user(" a\n")]), MessageChain::over(&[user("a")]));
 }
 
 #[test]
-fn the_past_ends_behind_the_last_answer() {
-    let talk = [user("1"), assistant("a"), user("2")];
-    for (messages, end) in [
-        (&talk[..], Some(2)),
-        (&talk[..1], None),
-        (&talk[..2], None),
+fn past_ends_after_last_answer_when_user_message_follows() {
+    let messages = [user("1"), assistant("a"), user("2")];
+    for (request, end) in [
+        (&messages[..], Some(2)),
+        (&messages[..1], None),
+        (&messages[..2], None),
         (&[user("1"), assistant("a"), Message::new(Role::System, "s")], None),
         (&[user("1"), assistant("a"), user("2"), user("3")], Some(2)),
         (&[user("1"), assistant("a"), user("2"), assistant("b"), user("3")], Some(4)),
     ] {
-        assert_eq!(end_of_past(messages), end, "{messages:?}");
+        assert_eq!(end_of_past(request), end, "{request:?}");
     }
 }
 
 #[test]
-fn both_ways_to_tell_of_an_answer_lead_to_it() {
-    let asked = Chain::over(&[user("1")]);
+fn head_matches_final_message_and_streamed_text() {
+    let asked = MessageChain::over(&[user("1")]);
     let heads = heads(asked, &answer("it is 4"), "let me see\n\nit is 4");
-    let told = |text: &str| past(&[user("1"), assistant(text), user("2")]).unwrap();
-    assert_eq!(heads, [told("it is 4"), told("let me see\n\nit is 4")]);
+    let past_with = |text: &str| past(&[user("1"), assistant(text), user("2")]).unwrap();
+    assert_eq!(heads, [past_with("it is 4"), past_with("let me see\n\nit is 4")]);
     assert_eq!(super::heads(asked, &answer("4"), "4\n").len(), 1);
     assert_eq!(super::heads(asked, &answer("4"), "").len(), 1);
 }
 
-/// What a client may do next.
+/// One request of a client.
 #[derive(Debug, Clone)]
-struct Step {
-    who: usize,
-    /// Which of the histories that were ever shown is gone on from.
+struct ClientRequest {
+    /// Index into [`CLIENTS`].
+    client: usize,
+    /// The earlier history that the request continues.
     from: usize,
-    change: Change,
-    says: u8,
-    answers: u8,
-    end: End,
+    edit: HistoryEdit,
+    question: u8,
+    answer: u8,
+    end: RequestEnd,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Change {
-    /// Nothing: it goes on where it was.
+enum HistoryEdit {
+    /// The history is unchanged.
     None,
-    /// A message is worded anew.
-    Edit(usize),
-    /// Messages are left out at the end.
+    /// One message is changed.
+    Change(usize),
+    /// Messages are removed at the end.
     Cut(usize),
-    /// Begins with nothing.
-    Anew,
+    /// The request has no history.
+    Clear,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum End {
+enum RequestEnd {
     Answers,
     Fails,
-    /// Still speaking while others come.
+    /// The turn is still running while later requests arrive.
     Later,
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    let change = prop_oneof![
-        4 => Just(Change::None),
-        1 => (0..6_usize).prop_map(Change::Edit),
-        1 => (1..3_usize).prop_map(Change::Cut),
-        1 => Just(Change::Anew),
+fn request() -> impl Strategy<Value = ClientRequest> {
+    let edit = prop_oneof![
+        4 => Just(HistoryEdit::None),
+        1 => (0..6_usize).prop_map(HistoryEdit::Change),
+        1 => (1..3_usize).prop_map(HistoryEdit::Cut),
+        1 => Just(HistoryEdit::Clear),
     ];
-    let end = prop_oneof![4 => Just(End::Answers), 1 => Just(End::Fails), 1 => Just(End::Later)];
-    (0..3_usize, any::<usize>(), change, 0..2_u8, 0..2_u8, end)
-        .prop_map(|(who, from, change, says, answers, end)| Step { who, from, change, says, answers, end })
+    let end = prop_oneof![4 => Just(RequestEnd::Answers), 1 => Just(RequestEnd::Fails), 1 => Just(RequestEnd::Later)];
+    (0..3_usize, any::<usize>(), edit, 0..2_u8, 0..2_u8, end).prop_map(|(client, from, edit, question, answer, end)| {
+        ClientRequest { client, from, edit, question, answer, end }
+    })
 }
 
-/// Clients, the heads they are found by, and what was really said in each conversation.
+/// The heads under test, and the true messages of each session.
 #[derive(Default)]
-struct World {
-    heads: Heads,
-    /// Owner, model, what was said, and whether somebody speaks in it now.
+struct SessionModel {
+    heads: SessionHeads,
+    /// Client, messages, and whether a turn is running.
     sessions: HashMap<SessionId, (usize, Vec<Message>, bool)>,
-    shown: Vec<(usize, Vec<Message>)>,
-    open: Vec<(usize, SessionId, Vec<Message>, u8)>,
+    /// Histories that clients have received.
+    histories: Vec<Vec<Message>>,
+    /// Running turns, with the answers that they will get.
+    running: Vec<(usize, SessionId, Vec<Message>, u8)>,
     resumed: usize,
 }
 
-/// Two owners; one of them has two models.
-const WHO: [(&str, &str); 3] = [("1", "m"), ("1", "n"), ("2", "m")];
+/// Client and model: two clients, of which one uses two models.
+const CLIENTS: [(&str, &str); 3] = [("1", "m"), ("1", "n"), ("2", "m")];
 
-impl World {
-    fn ask(&mut self, step: &Step) {
-        let mut history = match step.change {
-            Change::Anew => Vec::new(),
-            Change::None | Change::Edit(_) | Change::Cut(_) => {
-                let shown = &self.shown;
-                if shown.is_empty() { Vec::new() } else { shown[step.from % shown.len()].1.clone() }
+impl SessionModel {
+    fn send(&mut self, request: &ClientRequest) {
+        let mut history = match request.edit {
+            HistoryEdit::Clear => Vec::new(),
+            HistoryEdit::None | HistoryEdit::Change(_) | HistoryEdit::Cut(_) => {
+                let histories = &self.histories;
+                if histories.is_empty() { Vec::new() } else { histories[request.from % histories.len()].clone() }
             }
         };
-        match step.change {
-            Change::Edit(at) if !history.is_empty() => {
+        match request.edit {
+            HistoryEdit::Change(at) if !history.is_empty() => {
                 let at = at % history.len();
                 history[at].text.push('!');
             }
-            Change::Cut(count) => history.truncate(history.len().saturating_sub(count)),
-            Change::Edit(_) | Change::None | Change::Anew => {}
+            HistoryEdit::Cut(count) => history.truncate(history.len().saturating_sub(count)),
+            HistoryEdit::Change(_) | HistoryEdit::None | HistoryEdit::Clear => {}
         }
-        let asked = [history, vec![user(&step.says.to_string())]].concat();
-        let (owner, model) = (Owner::of_key(WHO[step.who].0), WHO[step.who].1);
+        let asked = [history, vec![user(&request.question.to_string())]].concat();
+        let (key, model) = CLIENTS[request.client];
+        let owner = ClientId::of_key(key);
         let found = past(&asked).and_then(|past| match self.heads.find(&owner, model, &past.hash) {
-            Found::One(session) => Some(session.clone()),
-            Found::Several | Found::Nobody => None,
+            HeadMatch::One(session) => Some(session.clone()),
+            HeadMatch::Several | HeadMatch::None => None,
         });
         let session = match found {
             Some(session) => {
-                let (who, said, speaking) = &self.sessions[&session];
-                assert_eq!((*who, *speaking), (step.who, false), "another's, or not free");
-                assert_eq!(said, &asked[..end_of_past(&asked).unwrap()], "something else was said in it");
+                let (client, messages, running) = &self.sessions[&session];
+                assert_eq!((*client, *running), (request.client, false), "wrong client, or a turn is running");
+                assert_eq!(messages, &asked[..end_of_past(&asked).unwrap()], "the session has other messages");
                 self.heads.take(&session);
                 self.resumed += 1;
                 session
             }
             None => SessionId(self.sessions.len().to_string()),
         };
-        self.sessions.insert(session.clone(), (step.who, asked.clone(), true));
-        match step.end {
-            End::Answers => self.answer(step.who, session, asked, step.answers),
-            // What was asked was heard: nobody's history is what it remembers now.
-            End::Fails => {
-                self.sessions.insert(session, (step.who, vec![user("unknown")], false));
+        self.sessions.insert(session.clone(), (request.client, asked.clone(), true));
+        match request.end {
+            RequestEnd::Answers => self.answer(request.client, session, asked, request.answer),
+            // The provider has received the request, so that its state matches no client's history.
+            RequestEnd::Fails => {
+                self.sessions.insert(session, (request.client, vec![user("unknown")], false));
             }
-            End::Later => self.open.push((step.who, session, asked, step.answers)),
+            RequestEnd::Later => self.running.push((request.client, session, asked, request.answer)),
         }
     }
 
-    fn answer(&mut self, who: usize, session: SessionId, asked: Vec<Message>, says: u8) {
-        let heads = heads(Chain::over(&asked), &answer(&says.to_string()), "");
-        self.heads.set(&session, &Owner::of_key(WHO[who].0), WHO[who].1, heads);
-        let said = [asked, vec![assistant(&says.to_string())]].concat();
-        self.shown.push((who, said.clone()));
-        self.sessions.insert(session, (who, said, false));
+    fn answer(&mut self, client: usize, session: SessionId, asked: Vec<Message>, text: u8) {
+        let heads = heads(MessageChain::over(&asked), &answer(&text.to_string()), "");
+        self.heads.set(&session, &ClientId::of_key(CLIENTS[client].0), CLIENTS[client].1, heads);
+        let messages = [asked, vec![assistant(&text.to_string())]].concat();
+        self.histories.push(messages.clone());
+        self.sessions.insert(session, (client, messages, false));
     }
 }
 
 proptest! {
     #[test]
-    fn only_the_right_conversation_is_gone_on_with(steps in proptest::collection::vec(step(), 1..40)) {
-        let mut world = World::default();
-        for step in &steps {
-            world.ask(step);
-            if step.from % 3 == 0 && let Some((who, session, asked, says)) = world.open.pop() {
-                world.answer(who, session, asked, says);
+    fn continues_only_the_session_with_that_history(requests in proptest::collection::vec(request(), 1..40)) {
+        let mut model = SessionModel::default();
+        for request in &requests {
+            model.send(request);
+            if request.from % 3 == 0 && let Some((client, session, asked, text)) = model.running.pop() {
+                model.answer(client, session, asked, text);
             }
         }
     }
 
-    /// The same is not kept by finding nothing at all.
+    /// The test above would also pass if no session were ever found.
     #[test]
-    fn who_goes_on_undisturbed_is_always_recognised(said in proptest::collection::vec((0..3_u8, 0..3_u8), 2..10)) {
-        let mut world = World::default();
-        for (turn, (says, answers)) in said.iter().enumerate() {
-            let step = Step {
-                who: 0, from: usize::MAX, change: Change::None, says: *says, answers: *answers, end: End::Answers,
-            };
-            let last = world.shown.len().saturating_sub(1);
-            world.ask(&Step { from: last, ..step });
-            prop_assert_eq!(world.resumed, turn);
-            prop_assert_eq!(world.sessions.len(), 1);
+    fn always_finds_the_session_of_a_client_that_continues_its_own_history(
+        turns in proptest::collection::vec((0..3_u8, 0..3_u8), 2..10)
+    ) {
+        let mut model = SessionModel::default();
+        for (turn, (question, answer)) in turns.iter().enumerate() {
+            let from = model.histories.len().saturating_sub(1);
+            let (edit, end) = (HistoryEdit::None, RequestEnd::Answers);
+            model.send(&ClientRequest { client: 0, from, edit, question: *question, answer: *answer, end });
+            prop_assert_eq!(model.resumed, turn);
+            prop_assert_eq!(model.sessions.len(), 1);
         }
     }
 }

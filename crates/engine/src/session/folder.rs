@@ -1,8 +1,8 @@
-//! Folders under their several names.
+//! Comparison of folders.
 
 use std::path::Path;
 
-/// Whether both name one folder, be it through links. One that is gone has no other name than its own.
+/// Whether both paths lead to the same folder, with symlinks resolved. Paths that do not exist are compared as they are.
 #[must_use]
 pub fn same_folder(one: &Path, other: &Path) -> bool {
     one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_the_same_under_every_name() {
+    fn paths_are_the_same_folder_when_links_and_dots_resolve_to_it() {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &str| root.path().join(name);
         fs::create_dir_all(path("shop")).unwrap();

@@ -1,7 +1,9 @@
-//! One process at a time in a session: several may share a state folder, a gateway and `trunkline run` for one.
+//! Leases that admit one process at a time to a session. Several processes may share a state folder, for example a gateway
+//! and `trunkline run`.
 //!
-//! A file for each session that somebody speaks in, locked as long as they do. The kernel gives a lock back with the
-//! process that had it, however that ended, so nobody waits for the dead. Who has it stands in the file.
+//! Each session with a running turn has a file that stays locked for the duration of the turn. The kernel releases the
+//! lock when the process ends for any reason, so that no process waits for a dead one. The file contains the name of the
+//! holder.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -14,17 +16,20 @@ use trunkline_core::event::SessionId;
 
 use crate::runs::gateway_process::GatewayProcess;
 
-/// Between two looks at a lock that another process has, at first and at most.
-const LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
+/// First interval between attempts to take a lock that another process holds. It doubles after each attempt.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Longest interval between attempts to take a lock.
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(super) struct Leases {
     folder: PathBuf,
-    /// That there are none here was said.
-    told: AtomicBool,
+    /// Whether the log contains the warning that files cannot be locked here.
+    warned: AtomicBool,
 }
 
-/// Keeps other processes out until it is dropped.
+/// Keeps other processes out of a session until it is dropped.
 #[derive(Debug)]
 pub(super) struct Lease {
     path: PathBuf,
@@ -33,20 +38,20 @@ pub(super) struct Lease {
 
 impl Leases {
     pub(super) fn new(folder: PathBuf) -> Self {
-        Self { folder, told: AtomicBool::new(false) }
+        Self { folder, warned: AtomicBool::new(false) }
     }
 
-    /// Waits until no other process has the session. None where files cannot be locked: nobody is kept out then. Cancel
-    /// safe.
+    /// Waits until no other process holds the session. `None` if files cannot be locked here, in which case other
+    /// processes are not kept out. Cancel safe.
     pub(super) async fn wait(&self, session: &SessionId) -> Option<Lease> {
-        let (mut look, most) = LOOK;
+        let mut interval = MIN_POLL_INTERVAL;
         let mut waiting = false;
         loop {
             match self.take(session) {
                 Ok(Some(lease)) => return Some(lease),
                 Ok(None) => {}
                 Err(error) => {
-                    if !self.told.swap(true, Ordering::Relaxed) {
+                    if !self.warned.swap(true, Ordering::Relaxed) {
                         let folder = self.folder.display();
                         tracing::warn!(%error, "cannot lock files in {folder}: other processes are not kept out of a session");
                     }
@@ -55,20 +60,20 @@ impl Leases {
             }
             if !std::mem::replace(&mut waiting, true) {
                 let process = self.holder(session).unwrap_or_default();
-                tracing::info!(%session, process, "another process speaks in the session; waiting for it");
+                tracing::info!(%session, process, "another process uses the session; waiting for it");
             }
-            tokio::time::sleep(look).await;
-            look = (look * 2).min(most);
+            tokio::time::sleep(interval).await;
+            interval = (interval * 2).min(MAX_POLL_INTERVAL);
         }
     }
 
-    /// The process that has it, or had it last.
+    /// Process id of the live process that holds the session, or held it last.
     pub(super) fn holder(&self, session: &SessionId) -> Option<u32> {
-        let noted = fs::read_to_string(self.file(session)).ok()?;
-        GatewayProcess::from_name(noted.trim()).filter(|owner| owner.lives()).map(|owner| owner.pid)
+        let name = fs::read_to_string(self.file(session)).ok()?;
+        GatewayProcess::from_name(name.trim()).filter(|holder| holder.lives()).map(|holder| holder.pid)
     }
 
-    /// None if another process has it.
+    /// `None` if another process holds the session.
     fn take(&self, session: &SessionId) -> io::Result<Option<Lease>> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let path = self.file(session);
@@ -80,19 +85,19 @@ impl Leases {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
-            // Whoever had it may have removed it in between: a lock on what is gone keeps nobody out.
-            let is_it = fs::metadata(&path).is_ok_and(|found| file.metadata().is_ok_and(|f| f.ino() == found.ino()));
-            if !is_it {
+            // The former holder may have removed the file between open and lock: a lock on a removed file has no effect.
+            let is_current =
+                fs::metadata(&path).is_ok_and(|found| file.metadata().is_ok_and(|f| f.ino() == found.ino()));
+            if !is_current {
                 continue;
             }
-            // Who it is, for whoever asks; the lock holds without.
-            let _or_the_disk_is_full =
-                file.set_len(0).and_then(|()| file.write_all(GatewayProcess::this_process().name().as_bytes()));
+            // The name is informational: the lock holds even if a full disk prevents the write.
+            let _ = file.set_len(0).and_then(|()| file.write_all(GatewayProcess::this_process().name().as_bytes()));
             return Ok(Some(Lease { path, _locked: file }));
         }
     }
 
-    /// An id comes from a CLI, or from a client: it is no name for a file.
+    /// Ids come from CLIs and clients and may contain anything, so that the file is named after a hash.
     fn file(&self, session: &SessionId) -> PathBuf {
         self.folder.join(&blake3::hash(session.0.as_bytes()).to_hex()[..32])
     }
@@ -100,7 +105,7 @@ impl Leases {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // While it is locked: the next one makes another.
-        let _it_stays = fs::remove_file(&self.path);
+        // Removed while it is locked: the next holder creates another file. A file that stays is harmless.
+        let _ = fs::remove_file(&self.path);
     }
 }

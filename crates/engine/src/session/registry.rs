@@ -1,7 +1,7 @@
-//! The book of conversations: our name for each, whose it is, whom it is with, and by what a client finds it.
+//! Registry of sessions: the id of each, its client, its provider with the provider's own id, and its heads.
 //!
-//! What counts is in the store, which other processes read and write too. What is in memory besides is what is said just
-//! now, and what the store would not take: without one, a gateway remembers until it ends.
+//! The store is authoritative; other processes read and write it too. Memory additionally holds running turns and
+//! updates that the store does not have yet. Without a store, sessions last until the process ends.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -11,246 +11,250 @@ use std::time::Duration;
 
 use trunkline_core::event::SessionId;
 use trunkline_core::secret::Secrets;
-use trunkline_core::turn::{Message, Owner, Role};
+use trunkline_core::turn::{ClientId, Message, Role};
 use trunkline_store::{Leads, Outcome, SessionKey, SessionRow, SessionTurn, Store, StoreError, Time, Writer};
 
-use super::chain::{Chain, Found, Heads};
+use super::chain::{HeadMatch, MessageChain, SessionHeads};
 use crate::runs::masking::head;
 
-/// How many conversations are kept in memory; the oldest go first.
-const MANY: usize = 4096;
+/// Sessions held in memory; the oldest is evicted first.
+const MAX_CACHED_SESSIONS: usize = 4096;
 
-/// How long a turn waits for the store before it does without.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// Time that a turn waits for the store before it continues without.
+const STORE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How long another process may take to write down what it has just answered.
-const LATE: Duration = Duration::from_millis(60);
+/// Time that another process may need to write the turn that it has just finished.
+const OTHER_WRITER_DELAY: Duration = Duration::from_millis(60);
 
-/// How much of its first message a title is made of.
-const BEGINS: usize = 4096;
+/// Maximum length of the first message's start, from which the title is made.
+const MAX_FIRST_MESSAGE_BYTES: usize = 4096;
 
-/// The most of an archived conversation that is told again, in bytes: the latest of it.
-const RETOLD: usize = 256 * 1024;
+/// Maximum size of an archived history that is sent to a provider again. The latest messages are kept.
+const MAX_REPLAYED_BYTES: usize = 256 * 1024;
 
-/// A conversation that can be gone on with.
+/// A session that can be continued.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct KnownSession {
     pub(crate) id: SessionId,
-    pub(crate) owner: Owner,
-    /// By which name the model was asked for at first.
+    pub(crate) owner: ClientId,
+    /// Model name that the first turn requested.
     pub(crate) model: String,
     pub(crate) provider: String,
     pub(crate) repo: PathBuf,
-    /// What the provider calls it; none until a turn has succeeded.
+    /// The provider's id for the session; `None` until a turn has succeeded.
     pub(crate) native: Option<SessionId>,
 }
 
-/// What a turn has made of a conversation.
+/// State of a session after a turn.
 #[derive(Debug, Clone)]
-pub(crate) struct After {
-    pub(crate) known: Known,
+pub(crate) struct SessionUpdate {
+    pub(crate) known: KnownSession,
     pub(crate) succeeded: bool,
-    /// The name the model was asked for by now.
+    /// Model name that this turn requested.
     pub(crate) asked: String,
-    /// What the conversation began with.
-    pub(crate) begins: String,
-    /// By what a client finds it that names none.
-    pub(crate) heads: Vec<Chain>,
+    /// First user message of the session.
+    pub(crate) first_message: String,
+    /// Heads by which a request without a session id finds the session.
+    pub(crate) heads: Vec<MessageChain>,
 }
 
 #[derive(Default)]
 pub(crate) struct SessionRegistry {
-    memory: Mutex<Memory>,
-    /// Where they are kept, and the way there.
-    kept: OnceLock<(Store, Writer)>,
-    /// What is not to be written.
+    cache: Mutex<SessionCache>,
+    store: OnceLock<(Store, Writer)>,
+    /// Values that must not be written to the store.
     secrets: OnceLock<Secrets>,
-    /// The store has failed, and that was said.
-    troubled: AtomicBool,
+    /// Whether the store has failed. The failure is in the log.
+    store_failing: AtomicBool,
 }
 
 #[derive(Default)]
-struct Memory {
-    sessions: HashMap<SessionId, Entry>,
-    /// In the order they came.
+struct SessionCache {
+    sessions: HashMap<SessionId, CachedSession>,
+    /// Ids in order of insertion.
     order: VecDeque<SessionId>,
-    heads: Heads,
-    /// Those a turn is on its way in.
-    speaking: HashSet<SessionId>,
+    heads: SessionHeads,
+    /// Sessions with a running or claimed turn.
+    active: HashSet<SessionId>,
 }
 
-struct Entry {
-    known: Known,
-    /// How many turns were noted.
-    noted: u64,
-    /// How many of them the store has. Less, and it does not have the conversation as it is here.
-    kept: u64,
+struct CachedSession {
+    known: KnownSession,
+    /// Number of turns that this process has recorded.
+    recorded: u64,
+    /// Number of these turns that the store has. If smaller than `recorded`, the store's copy is outdated.
+    saved: u64,
 }
 
-impl Entry {
+impl CachedSession {
     fn is_unsaved(&self) -> bool {
-        self.kept < self.noted
+        self.saved < self.recorded
     }
 }
 
-/// What a turn came to, and the how manieth it is that this process noted.
-pub(crate) struct Noted {
-    after: After,
+/// A session update with its sequence number within this process.
+pub(crate) struct NumberedUpdate {
+    update: SessionUpdate,
     number: u64,
 }
 
-/// What a turn came to, on its way into the store.
-pub(crate) struct OnItsWay {
-    book: Arc<SessionRegistry>,
-    noted: Arc<Noted>,
-    /// None where there is no store.
-    way: Option<trunkline_store::OnItsWay>,
+/// A session update that is being written to the store.
+pub(crate) struct InFlightUpdate {
+    registry: Arc<SessionRegistry>,
+    update: Arc<NumberedUpdate>,
+    /// `None` without a store.
+    write: Option<trunkline_store::OnItsWay>,
 }
 
-impl OnItsWay {
-    /// Waits until it is there, or cannot be.
-    pub(crate) async fn kept(self) {
-        if let Some(way) = self.way {
-            self.book.has_kept(&self.noted, way.kept().await).await;
+impl InFlightUpdate {
+    /// Waits until the update is in the store, or the write has failed.
+    pub(crate) async fn saved(self) {
+        if let Some(write) = self.write {
+            self.registry.write_finished(&self.update, write.kept().await).await;
         }
     }
 }
 
-/// Somebody is about to speak in a conversation.
-pub(crate) struct Claim<'a> {
-    book: &'a SessionRegistry,
+/// Reservation of a session for a turn that is about to start. Dropping it releases the session.
+pub(crate) struct SessionClaim<'a> {
+    registry: &'a SessionRegistry,
     pub(crate) id: SessionId,
-    spoken: bool,
+    turn_started: bool,
 }
 
-impl Claim<'_> {
-    /// The turn is on its way.
-    pub(crate) fn spoken(mut self) {
-        self.spoken = true;
+impl SessionClaim<'_> {
+    /// Keeps the session reserved, because the turn has started.
+    pub(crate) fn turn_started(mut self) {
+        self.turn_started = true;
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for SessionClaim<'_> {
     fn drop(&mut self) {
-        if !self.spoken {
-            self.book.memory().speaking.remove(&self.id);
+        if !self.turn_started {
+            self.registry.cache().active.remove(&self.id);
         }
     }
 }
 
 impl SessionRegistry {
-    /// From now on these are written nowhere.
-    pub(crate) fn mask(&self, secrets: Secrets) {
-        let _the_first_ones_stay = self.secrets.set(secrets);
+    /// Masks these values in everything that is written from now on. Later calls have no effect.
+    pub(crate) fn set_secrets(&self, secrets: Secrets) {
+        let _ = self.secrets.set(secrets);
     }
 
-    /// From now on everything is kept there, too.
-    pub(crate) fn keep_in(&self, store: Store, writer: Writer) {
-        let _the_first_one_stays = self.kept.set((store, writer));
+    /// Saves every update in this store from now on. Later calls have no effect.
+    pub(crate) fn set_store(&self, store: Store, writer: Writer) {
+        let _ = self.store.set((store, writer));
     }
 
-    /// Waits for what another process may be about to write. False if there is nobody to wait for.
+    /// Waits for a turn that another process may be writing. False without a store, which makes waiting pointless.
     pub(crate) async fn wait_for_others(&self) -> bool {
         if self.store().is_some() {
-            tokio::time::sleep(LATE).await;
+            tokio::time::sleep(OTHER_WRITER_DELAY).await;
         }
         self.store().is_some()
     }
 
-    /// A conversation of this owner, by our name for it.
-    pub(crate) async fn find(&self, id: &SessionId, owner: &Owner) -> Option<Known> {
-        let (remembered, unsaved) = match self.memory().sessions.get(id) {
-            Some(entry) => (Some(entry.known.clone()).filter(|known| known.owner == *owner), entry.is_unsaved()),
+    /// A session of this client, by its id.
+    pub(crate) async fn find(&self, id: &SessionId, owner: &ClientId) -> Option<KnownSession> {
+        let (remembered, unsaved) = match self.cache().sessions.get(id) {
+            Some(cached) => (Some(cached.known.clone()).filter(|known| known.owner == *owner), cached.is_unsaved()),
             None => (None, false),
         };
         let Some(store) = self.store().filter(|_| !unsaved) else { return remembered };
-        match store.session(&key(id), &whose(owner)).await {
-            Ok(row) => row.map(|row| known(row, owner)),
+        match store.session(&key(id), &store_client_id(owner)).await {
+            Ok(row) => row.map(|row| known_session(row, owner)),
             Err(error) => {
-                self.trouble(&error);
+                self.store_failed(&error);
                 remembered
             }
         }
     }
 
-    /// A conversation of this owner, by the provider's name for it.
-    pub(crate) async fn by_native(&self, provider: &str, native: &SessionId, owner: &Owner) -> Option<SessionId> {
-        let is_it = |known: &Known| {
+    /// Id of a session of this client, by the provider's id.
+    pub(crate) async fn by_native(&self, provider: &str, native: &SessionId, owner: &ClientId) -> Option<SessionId> {
+        let matches = |known: &KnownSession| {
             known.provider == provider && known.native.as_ref() == Some(native) && known.owner == *owner
         };
         let remembered = {
-            let memory = self.memory();
-            memory.order.iter().rev().find(|id| memory.sessions.get(id).is_some_and(|e| is_it(&e.known))).cloned()
+            let cache = self.cache();
+            cache.order.iter().rev().find(|id| cache.sessions.get(id).is_some_and(|e| matches(&e.known))).cloned()
         };
         match (remembered, self.store()) {
             (Some(id), _) => Some(id),
             (None, None) => None,
-            (None, Some(store)) => match store.session_by_native(provider, native, &whose(owner)).await {
+            (None, Some(store)) => match store.session_by_native(provider, native, &store_client_id(owner)).await {
                 Ok(row) => row.map(|row| SessionId(row.id.0)),
                 Err(error) => {
-                    self.trouble(&error);
+                    self.store_failed(&error);
                     None
                 }
             },
         }
     }
 
-    /// The conversation that this was said in and nothing else. Who comes with the same while it is claimed finds
-    /// nothing. Whether it is still so is to be asked again, when nobody else can speak in it.
-    pub(crate) async fn by_history(&self, owner: &Owner, model: &str, past: &Chain) -> Option<Claim<'_>> {
-        let remembered = match self.memory().heads.find(owner, model, &past.hash) {
-            Found::One(id) => Some(id.clone()),
-            Found::Several => return None,
-            Found::Nobody => None,
+    /// Claims the session whose messages are exactly this past. A second request with the same past finds nothing while
+    /// the claim is held. The caller must check the head again once it holds the session's lock.
+    pub(crate) async fn by_history(
+        &self,
+        owner: &ClientId,
+        model: &str,
+        past: &MessageChain,
+    ) -> Option<SessionClaim<'_>> {
+        let remembered = match self.cache().heads.find(owner, model, &past.hash) {
+            HeadMatch::One(id) => Some(id.clone()),
+            HeadMatch::Several => return None,
+            HeadMatch::None => None,
         };
         let id = match remembered {
             Some(id) => id,
             None => self.head_in_store(owner, model, past).await?,
         };
-        let free = self.memory().speaking.insert(id.clone());
-        free.then_some(Claim { book: self, id, spoken: false })
+        let free = self.cache().active.insert(id.clone());
+        free.then_some(SessionClaim { registry: self, id, turn_started: false })
     }
 
-    /// Whether exactly this, and nothing else, was said in a conversation.
-    pub(crate) async fn is_head(&self, id: &SessionId, owner: &Owner, model: &str, past: &Chain) -> bool {
-        let remembered = self.memory().heads.is(id, owner, model, &past.hash);
-        if self.is_unsaved(id) || self.store().is_none() || self.troubled.load(Ordering::Relaxed) {
+    /// Whether the session's messages are exactly this past.
+    pub(crate) async fn is_head(&self, id: &SessionId, owner: &ClientId, model: &str, past: &MessageChain) -> bool {
+        let remembered = self.cache().heads.is(id, owner, model, &past.hash);
+        if self.is_unsaved(id) || self.store().is_none() || self.store_failing.load(Ordering::Relaxed) {
             return remembered;
         }
         self.head_in_store(owner, model, past).await.as_ref() == Some(id)
     }
 
-    /// Something is about to be said in it, and that is on record before it is: whatever ends this process, nobody finds
-    /// it by what was said before. False where another process was first.
-    pub(crate) async fn take_head(&self, id: &SessionId, owner: &Owner, model: &str, past: &Chain) -> bool {
-        let Some(store) = self.with_all_of(id).await else { return true };
-        let (whose, key) = (whose(owner), key(id));
-        match tokio::time::timeout(PATIENCE, store.chain_take(&whose, model, &past.hash, &key)).await {
+    /// Removes a head from the store before a turn starts, so that the outdated head is not found even if this process is
+    /// killed. False if another process has removed it first.
+    pub(crate) async fn take_head(&self, id: &SessionId, owner: &ClientId, model: &str, past: &MessageChain) -> bool {
+        let Some(store) = self.up_to_date_store(id).await else { return true };
+        let (client, key) = (store_client_id(owner), key(id));
+        match tokio::time::timeout(STORE_TIMEOUT, store.chain_take(&client, model, &past.hash, &key)).await {
             Ok(Ok(taken)) => taken,
             Ok(Err(error)) => {
-                self.trouble(&error);
+                self.store_failed(&error);
                 false
             }
             Err(_elapsed) => false,
         }
     }
 
-    /// The same for a conversation that is named.
+    /// Removes all heads of a session from the store.
     pub(crate) async fn forget_heads(&self, id: &SessionId) {
-        let Some(store) = self.with_all_of(id).await else { return };
-        if let Ok(Err(error)) = tokio::time::timeout(PATIENCE, store.chains_forget(&key(id))).await {
-            self.trouble(&error);
+        let Some(store) = self.up_to_date_store(id).await else { return };
+        if let Ok(Err(error)) = tokio::time::timeout(STORE_TIMEOUT, store.chains_forget(&key(id))).await {
+            self.store_failed(&error);
         }
     }
 
-    /// Lets go of what the store has as it is here, and in which nobody speaks: it is found there as well.
-    pub(crate) fn lighten(&self) {
-        if self.store().is_none() || self.troubled.load(Ordering::Relaxed) {
+    /// Evicts sessions that the store has in full and that have no running turn.
+    pub(crate) fn free_unused(&self) {
+        if self.store().is_none() || self.store_failing.load(Ordering::Relaxed) {
             return;
         }
-        let mut memory = self.memory();
-        let Memory { sessions, order, heads, speaking } = &mut *memory;
-        for (id, _) in sessions.extract_if(|id, entry| !entry.is_unsaved() && !speaking.contains(id)) {
+        let mut cache = self.cache();
+        let SessionCache { sessions, order, heads, active } = &mut *cache;
+        for (id, _) in sessions.extract_if(|id, cached| !cached.is_unsaved() && !active.contains(id)) {
             heads.take(&id);
         }
         order.retain(|id| sessions.contains_key(id));
@@ -259,99 +263,103 @@ impl SessionRegistry {
         heads.shrink();
     }
 
-    /// The store, if it has this conversation as it is here. What is on its way there is waited for, though not for long.
-    async fn with_all_of(&self, id: &SessionId) -> Option<&Store> {
-        let (store, writer) = self.kept.get().filter(|_| !self.troubled.load(Ordering::Relaxed))?;
+    /// The store, if it has the latest state of this session. Waits for in-flight writes for at most [`STORE_TIMEOUT`].
+    async fn up_to_date_store(&self, id: &SessionId) -> Option<&Store> {
+        let (store, writer) = self.store.get().filter(|_| !self.store_failing.load(Ordering::Relaxed))?;
         if writer.is_stuck() {
             return None;
         }
         if !self.is_unsaved(id) {
             return Some(store);
         }
-        tokio::time::timeout(PATIENCE, writer.flush()).await.is_ok_and(|flushed| flushed.is_ok()).then_some(store)
+        tokio::time::timeout(STORE_TIMEOUT, writer.flush()).await.is_ok_and(|flushed| flushed.is_ok()).then_some(store)
     }
 
     fn is_unsaved(&self, id: &SessionId) -> bool {
-        self.memory().sessions.get(id).is_some_and(Entry::is_unsaved)
+        self.cache().sessions.get(id).is_some_and(CachedSession::is_unsaved)
     }
 
     fn store(&self) -> Option<&Store> {
-        self.kept.get().map(|(store, _)| store)
+        self.store.get().map(|(store, _)| store)
     }
 
-    async fn head_in_store(&self, owner: &Owner, model: &str, past: &Chain) -> Option<SessionId> {
-        match self.store()?.chain_find(&whose(owner), model, &[past.hash]).await {
+    async fn head_in_store(&self, owner: &ClientId, model: &str, past: &MessageChain) -> Option<SessionId> {
+        match self.store()?.chain_find(&store_client_id(owner), model, &[past.hash]).await {
             Ok(found) => found.map(|(_, key)| SessionId(key.0)),
             Err(error) => {
-                self.trouble(&error);
+                self.store_failed(&error);
                 None
             }
         }
     }
 
-    /// A turn is on its way in it: nobody finds it by what was said before. Returns by what it was found.
-    pub(crate) fn speak(&self, id: &SessionId) -> Vec<Chain> {
-        let mut memory = self.memory();
-        memory.speaking.insert(id.clone());
-        memory.heads.take(id)
+    /// Marks the start of a turn: the session is no longer found by its history. Returns its heads, for
+    /// [`restore`](Self::restore).
+    pub(crate) fn start_turn(&self, id: &SessionId) -> Vec<MessageChain> {
+        let mut cache = self.cache();
+        cache.active.insert(id.clone());
+        cache.heads.take(id)
     }
 
-    /// The turn never began: all is as it was.
-    pub(crate) fn unspoken(&self, id: &SessionId, owner: &Owner, model: &str, heads: Vec<Chain>) {
-        let mut memory = self.memory();
-        memory.speaking.remove(id);
-        memory.heads.set(id, owner, model, heads);
+    /// Restores the state before [`start_turn`](Self::start_turn) for a turn that never reached a provider.
+    pub(crate) fn restore(&self, id: &SessionId, owner: &ClientId, model: &str, heads: Vec<MessageChain>) {
+        let mut cache = self.cache();
+        cache.active.remove(id);
+        cache.heads.set(id, owner, model, heads);
     }
 
-    /// What a turn came to, at once: the next may begin. [`keep`](Self::keep) is to follow.
-    pub(crate) fn note(&self, after: After) -> Noted {
-        let After { known, asked, heads, .. } = &after;
-        let mut memory = self.memory();
-        memory.speaking.remove(&known.id);
-        memory.heads.set(&known.id, &known.owner, asked, heads.clone());
-        let (noted, kept) = memory.sessions.get(&known.id).map_or((0, 0), |entry| (entry.noted, entry.kept));
-        let number = noted + 1;
-        if memory.sessions.insert(known.id.clone(), Entry { known: known.clone(), noted: number, kept }).is_none() {
-            memory.order.push_back(known.id.clone());
+    /// Records the result of a turn in memory. The next turn may start at once. [`save`](Self::save) must follow.
+    pub(crate) fn record(&self, update: SessionUpdate) -> NumberedUpdate {
+        let SessionUpdate { known, asked, heads, .. } = &update;
+        let mut cache = self.cache();
+        cache.active.remove(&known.id);
+        cache.heads.set(&known.id, &known.owner, asked, heads.clone());
+        let (recorded, saved) = cache.sessions.get(&known.id).map_or((0, 0), |cached| (cached.recorded, cached.saved));
+        let number = recorded + 1;
+        let cached = CachedSession { known: known.clone(), recorded: number, saved };
+        if cache.sessions.insert(known.id.clone(), cached).is_none() {
+            cache.order.push_back(known.id.clone());
         }
-        if memory.order.len() > MANY
-            && let Some(oldest) = memory.order.pop_front()
+        if cache.order.len() > MAX_CACHED_SESSIONS
+            && let Some(oldest) = cache.order.pop_front()
         {
-            memory.sessions.remove(&oldest);
-            memory.heads.take(&oldest);
+            cache.sessions.remove(&oldest);
+            cache.heads.take(&oldest);
         }
-        drop(memory);
-        Noted { after, number }
+        drop(cache);
+        NumberedUpdate { update, number }
     }
 
-    /// Sends what a turn came to on its way into the store: at once, and on disk, if there is room, for which the future
-    /// waits. The next turn may begin meanwhile: then nobody is to find the conversation by what was said before it.
-    pub(crate) fn keep(self: &Arc<Self>, mut noted: Noted) -> impl Future<Output = OnItsWay> + Send + use<> {
-        // It may be long, and is not to wait with the rest.
-        let begins = std::mem::take(&mut noted.after.begins);
-        let (book, noted) = (Arc::clone(self), Arc::new(noted));
-        let sent = self.kept.get().map(|(_, writer)| {
-            let (book, noted) = (Arc::clone(self), Arc::clone(&noted));
-            let turn = self.turn(&noted.after, &begins);
-            writer.send_session(turn, Leads::when(move || book.they_lead(&noted.after)))
+    /// Queues an update for the store. It is queued at once if the queue has room; the future waits for room otherwise.
+    /// If the next turn starts before the write, the heads of this update are not written: they are outdated.
+    pub(crate) fn save(
+        self: &Arc<Self>,
+        mut update: NumberedUpdate,
+    ) -> impl Future<Output = InFlightUpdate> + Send + use<> {
+        // The first message may be long and is not needed after the row has been built.
+        let first_message = std::mem::take(&mut update.update.first_message);
+        let (registry, update) = (Arc::clone(self), Arc::new(update));
+        let queued = self.store.get().map(|(_, writer)| {
+            let (registry, update) = (Arc::clone(self), Arc::clone(&update));
+            let turn = self.store_row(&update.update, &first_message);
+            writer.send_session(turn, Leads::when(move || registry.heads_are_current(&update.update)))
         });
         async move {
-            let way = match sent {
-                Some(sent) => Some(sent.await),
+            let write = match queued {
+                Some(queued) => Some(queued.await),
                 None => None,
             };
-            OnItsWay { book, noted, way }
+            InFlightUpdate { registry, update, write }
         }
     }
 
-    /// The same in the store's words.
-    fn turn(&self, after: &After, begins: &str) -> SessionTurn {
-        let After { known, succeeded, asked, heads, begins: _ } = after;
-        // Of which the first words are kept.
-        let begins = head(begins.trim_start(), BEGINS);
+    /// Converts an update to the store's type.
+    fn store_row(&self, update: &SessionUpdate, first_message: &str) -> SessionTurn {
+        let SessionUpdate { known, succeeded, asked, heads, first_message: _ } = update;
+        let begins = head(first_message.trim_start(), MAX_FIRST_MESSAGE_BYTES);
         SessionTurn {
             id: key(&known.id),
-            owner: whose(&known.owner),
+            owner: store_client_id(&known.owner),
             model: known.model.clone(),
             provider: known.provider.clone(),
             repo: known.repo.to_string_lossy().into_owned(),
@@ -364,62 +372,62 @@ impl SessionRegistry {
         }
     }
 
-    /// Nobody has begun to speak since.
-    fn they_lead(&self, after: &After) -> bool {
-        let After { known, asked, heads, .. } = after;
-        let memory = self.memory();
-        heads.iter().all(|head| memory.heads.is(&known.id, &known.owner, asked, &head.hash))
+    /// Whether no turn has started in the session since this update.
+    fn heads_are_current(&self, update: &SessionUpdate) -> bool {
+        let SessionUpdate { known, asked, heads, .. } = update;
+        let cache = self.cache();
+        heads.iter().all(|head| cache.heads.is(&known.id, &known.owner, asked, &head.hash))
     }
 
-    async fn has_kept(&self, noted: &Noted, result: Result<(), StoreError>) {
+    async fn write_finished(&self, update: &NumberedUpdate, result: Result<(), StoreError>) {
         if let Err(error) = result {
-            return self.trouble(&error);
+            return self.store_failed(&error);
         }
-        if self.troubled.swap(false, Ordering::Relaxed) {
+        if self.store_failing.swap(false, Ordering::Relaxed) {
             tracing::info!("sessions are remembered again");
         }
-        let (id, spoken) = (&noted.after.known.id, !self.they_lead(&noted.after));
-        let latest = self.memory().sessions.get_mut(id).is_some_and(|entry| {
-            entry.kept = entry.kept.max(noted.number);
-            entry.noted == noted.number
+        let (id, outdated) = (&update.update.known.id, !self.heads_are_current(&update.update));
+        let latest = self.cache().sessions.get_mut(id).is_some_and(|cached| {
+            cached.saved = cached.saved.max(update.number);
+            cached.recorded == update.number
         });
-        if spoken && latest {
-            // Somebody began to speak in the very moment.
+        if outdated && latest {
+            // A turn started while the heads were being written.
             self.forget_heads(id).await;
         }
     }
 
-    /// What was said in a conversation, as far as the archive has it.
-    pub(crate) async fn said(&self, id: &SessionId) -> Vec<Message> {
+    /// Messages of a session's successful turns, as far as the archive has them.
+    pub(crate) async fn archived_messages(&self, id: &SessionId) -> Vec<Message> {
         let Some(store) = self.store() else { return Vec::new() };
         let turns = match store.turns(&key(id)).await {
             Ok(turns) => turns,
             Err(error) => {
-                self.trouble(&error);
+                self.store_failed(&error);
                 return Vec::new();
             }
         };
-        let mut room = RETOLD;
-        let mut said = Vec::new();
+        let mut room = MAX_REPLAYED_BYTES;
+        let mut messages = Vec::new();
         for turn in turns.into_iter().rev().filter(|turn| turn.outcome == Some(Outcome::Ok)) {
             let answer = turn.answer.unwrap_or_default();
             let Some(left) = room.checked_sub(answer.len() + turn.prompt.len()) else { break };
             room = left;
-            said.push(Message::new(Role::Assistant, answer));
-            said.push(Message::new(Role::User, turn.prompt));
+            messages.push(Message::new(Role::Assistant, answer));
+            messages.push(Message::new(Role::User, turn.prompt));
         }
-        said.reverse();
-        said
+        messages.reverse();
+        messages
     }
 
-    fn trouble(&self, error: &StoreError) {
-        if !self.troubled.swap(true, Ordering::Relaxed) {
+    fn store_failed(&self, error: &StoreError) {
+        if !self.store_failing.swap(true, Ordering::Relaxed) {
             tracing::error!("sessions are remembered only until this process ends: {error}");
         }
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().expect("no panic while holding the lock")
+    fn cache(&self) -> MutexGuard<'_, SessionCache> {
+        self.cache.lock().expect("no panic while holding the lock")
     }
 }
 
@@ -427,14 +435,14 @@ fn key(id: &SessionId) -> SessionKey {
     SessionKey(id.0.clone())
 }
 
-/// The same owner in the store's words.
-pub(crate) fn whose(owner: &Owner) -> trunkline_store::Owner {
+/// Converts a client id to the store's type.
+pub(crate) fn store_client_id(owner: &ClientId) -> trunkline_store::Owner {
     trunkline_store::Owner::new(owner.as_str())
 }
 
-fn known(row: SessionRow, owner: &Owner) -> Known {
+fn known_session(row: SessionRow, owner: &ClientId) -> KnownSession {
     let SessionRow { id, model, provider, repo, native, .. } = row;
-    Known { id: SessionId(id.0), owner: owner.clone(), model, provider, repo, native }
+    KnownSession { id: SessionId(id.0), owner: owner.clone(), model, provider, repo, native }
 }
 
 #[cfg(test)]

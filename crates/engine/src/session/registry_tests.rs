@@ -1,4 +1,4 @@
-//! The book, without a store, with one, with one that fails, and with one that somebody else writes to.
+//! The registry without a store, with a store, with one that fails, and with one that another process writes to.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -9,46 +9,47 @@ use tokio_util::task::TaskTracker;
 
 use super::*;
 
-fn owner(name: &str) -> Owner {
-    Owner::of_key(name)
+fn client(name: &str) -> ClientId {
+    ClientId::of_key(name)
 }
 
-fn after(id: &str, heads: &[u8]) -> After {
-    let known = Known {
+fn update(id: &str, heads: &[u8]) -> SessionUpdate {
+    let known = KnownSession {
         id: SessionId(id.into()),
-        owner: owner("a"),
+        owner: client("a"),
         model: "m".into(),
         provider: "codex".into(),
         repo: "/repo".into(),
         native: Some(SessionId(format!("native-{id}"))),
     };
     let heads = heads.iter().map(|head| chain(*head)).collect();
-    After { known, succeeded: true, asked: "m".into(), begins: "Hi".into(), heads }
+    SessionUpdate { known, succeeded: true, asked: "m".into(), first_message: "Hi".into(), heads }
 }
 
-fn chain(hash: u8) -> Chain {
-    Chain { hash: [hash; 32], messages: 2 }
+fn chain(hash: u8) -> MessageChain {
+    MessageChain { hash: [hash; 32], messages: 2 }
 }
 
-async fn noted(book: &Arc<SessionRegistry>, after: After) {
-    let sent = book.keep(book.note(after)).await;
-    if let Some((_, writer)) = book.kept.get() {
-        // Sooner than by itself; what it says is said by the other, too.
-        let _lost = writer.flush().await;
+/// Records an update and waits until it is saved.
+async fn record(registry: &Arc<SessionRegistry>, update: SessionUpdate) {
+    let in_flight = registry.save(registry.record(update)).await;
+    if let Some((_, writer)) = registry.store.get() {
+        // Speeds up the test. `saved` reports the same errors.
+        let _ = writer.flush().await;
     }
-    sent.kept().await;
+    in_flight.saved().await;
 }
 
-/// A book whose turns go into this store.
+/// A registry that saves its updates in this store.
 fn in_store(store: Store) -> Arc<SessionRegistry> {
-    let (book, (writer, keeping)) = (Arc::<SessionRegistry>::default(), store.writer());
+    let (registry, (writer, keeping)) = (Arc::<SessionRegistry>::default(), store.writer());
     TaskTracker::new().spawn(keeping.run(CancellationToken::new()));
-    book.keep_in(store, writer);
-    book
+    registry.set_store(store, writer);
+    registry
 }
 
-async fn found(book: &SessionRegistry, whose: &str, model: &str, hash: u8) -> Option<String> {
-    book.by_history(&owner(whose), model, &chain(hash)).await.map(|claim| claim.id.0.clone())
+async fn found(registry: &SessionRegistry, client_name: &str, model: &str, hash: u8) -> Option<String> {
+    registry.by_history(&client(client_name), model, &chain(hash)).await.map(|claim| claim.id.0.clone())
 }
 
 async fn with_and_without_a_store() -> [Arc<SessionRegistry>; 2] {
@@ -56,161 +57,161 @@ async fn with_and_without_a_store() -> [Arc<SessionRegistry>; 2] {
 }
 
 #[tokio::test]
-async fn a_conversation_is_its_owners_and_found_by_its_latest_state_alone() {
-    for book in with_and_without_a_store().await {
-        let first = after("s", &[1, 2]);
-        noted(&book, first.clone()).await;
-        assert_eq!(book.find(&first.known.id, &owner("a")).await, Some(first.known.clone()));
-        assert_eq!(book.find(&first.known.id, &owner("b")).await, None);
+async fn finds_session_only_for_its_client_and_by_its_latest_head() {
+    for registry in with_and_without_a_store().await {
+        let first = update("s", &[1, 2]);
+        record(&registry, first.clone()).await;
+        assert_eq!(registry.find(&first.known.id, &client("a")).await, Some(first.known.clone()));
+        assert_eq!(registry.find(&first.known.id, &client("b")).await, None);
         let native = first.known.native.clone().unwrap();
-        assert_eq!(book.by_native("codex", &native, &owner("a")).await, Some(first.known.id.clone()));
-        assert_eq!(book.by_native("claude", &native, &owner("a")).await, None);
-        assert_eq!(book.by_native("codex", &native, &owner("b")).await, None);
-        for (whose, model, hash, expected) in
+        assert_eq!(registry.by_native("codex", &native, &client("a")).await, Some(first.known.id.clone()));
+        assert_eq!(registry.by_native("claude", &native, &client("a")).await, None);
+        assert_eq!(registry.by_native("codex", &native, &client("b")).await, None);
+        for (client, model, hash, expected) in
             [("a", "m", 1, Some("s")), ("a", "m", 2, Some("s")), ("a", "n", 1, None), ("b", "m", 1, None)]
         {
-            assert_eq!(found(&book, whose, model, hash).await.as_deref(), expected, "{whose} {model} {hash}");
+            assert_eq!(found(&registry, client, model, hash).await.as_deref(), expected, "{client} {model} {hash}");
         }
-        noted(&book, after("s", &[3])).await;
-        assert_eq!(found(&book, "a", "m", 1).await, None);
-        assert_eq!(found(&book, "a", "m", 3).await.as_deref(), Some("s"));
+        record(&registry, update("s", &[3])).await;
+        assert_eq!(found(&registry, "a", "m", 1).await, None);
+        assert_eq!(found(&registry, "a", "m", 3).await.as_deref(), Some("s"));
     }
 }
 
 #[tokio::test]
-async fn who_comes_while_somebody_speaks_finds_nothing() {
-    for book in with_and_without_a_store().await {
-        let first = after("s", &[1]);
-        noted(&book, first.clone()).await;
-        let claim = book.by_history(&owner("a"), "m", &chain(1)).await.unwrap();
-        assert_eq!(found(&book, "a", "m", 1).await, None, "it is claimed");
-        let heads = book.speak(&claim.id);
-        claim.spoken();
-        assert_eq!(found(&book, "a", "m", 1).await, None, "a turn is on its way");
-        book.unspoken(&first.known.id, &owner("a"), "m", heads);
-        assert!(book.is_head(&first.known.id, &owner("a"), "m", &chain(1)).await);
-        assert_eq!(found(&book, "a", "m", 1).await.as_deref(), Some("s"), "it never began");
+async fn session_is_not_found_by_history_during_a_turn() {
+    for registry in with_and_without_a_store().await {
+        let first = update("s", &[1]);
+        record(&registry, first.clone()).await;
+        let claim = registry.by_history(&client("a"), "m", &chain(1)).await.unwrap();
+        assert_eq!(found(&registry, "a", "m", 1).await, None, "the session is claimed");
+        let heads = registry.start_turn(&claim.id);
+        claim.turn_started();
+        assert_eq!(found(&registry, "a", "m", 1).await, None, "a turn is running");
+        registry.restore(&first.known.id, &client("a"), "m", heads);
+        assert!(registry.is_head(&first.known.id, &client("a"), "m", &chain(1)).await);
+        assert_eq!(found(&registry, "a", "m", 1).await.as_deref(), Some("s"), "the turn never started");
     }
 }
 
 #[tokio::test]
-async fn another_process_that_speaks_in_it_is_noticed() {
+async fn head_changes_when_another_process_runs_a_turn() {
     let store = Store::in_memory().await.unwrap();
     let [one, other] = [in_store(store.clone()), in_store(store)];
-    let first = after("s", &[1]);
-    noted(&one, first.clone()).await;
-    assert_eq!(found(&other, "a", "m", 1).await.as_deref(), Some("s"), "it is known there, too");
-    noted(&other, after("s", &[2])).await;
-    assert!(!one.is_head(&first.known.id, &owner("a"), "m", &chain(1)).await);
-    assert!(one.is_head(&first.known.id, &owner("a"), "m", &chain(2)).await);
+    let first = update("s", &[1]);
+    record(&one, first.clone()).await;
+    assert_eq!(found(&other, "a", "m", 1).await.as_deref(), Some("s"), "the other process finds the session");
+    record(&other, update("s", &[2])).await;
+    assert!(!one.is_head(&first.known.id, &client("a"), "m", &chain(1)).await);
+    assert!(one.is_head(&first.known.id, &client("a"), "m", &chain(2)).await);
 }
 
 #[tokio::test]
-async fn what_the_store_does_not_take_is_known_until_the_end() {
+async fn session_stays_in_memory_when_store_fails() {
     let store = Store::in_memory().await.unwrap();
-    let book = in_store(store.clone());
-    noted(&book, after("before", &[1])).await;
+    let registry = in_store(store.clone());
+    record(&registry, update("before", &[1])).await;
     store.close().await;
-    let late = after("late", &[2]);
-    noted(&book, late).await;
+    let late = update("late", &[2]);
+    record(&registry, late).await;
     for (id, hash) in [("before", 1), ("late", 2)] {
         let id = SessionId(id.into());
-        assert!(book.find(&id, &owner("a")).await.is_some(), "{id}");
-        assert!(book.is_head(&id, &owner("a"), "m", &chain(hash)).await, "{id}");
+        assert!(registry.find(&id, &client("a")).await.is_some(), "{id}");
+        assert!(registry.is_head(&id, &client("a"), "m", &chain(hash)).await, "{id}");
     }
 }
 
 #[tokio::test]
-async fn what_the_store_has_need_not_be_in_memory() {
-    let book = Arc::default();
-    noted(&book, after("nowhere else", &[9])).await;
-    book.lighten();
-    assert!(book.memory().sessions.contains_key(&SessionId("nowhere else".into())), "there is no store");
-    let book = in_store(Store::in_memory().await.unwrap());
+async fn free_unused_evicts_only_saved_and_idle_sessions() {
+    let registry = Arc::default();
+    record(&registry, update("nowhere else", &[9])).await;
+    registry.free_unused();
+    assert!(registry.cache().sessions.contains_key(&SessionId("nowhere else".into())), "evicted without a store");
+    let registry = in_store(Store::in_memory().await.unwrap());
     for (id, heads) in [("a", &[1][..]), ("b", &[2]), ("c", &[2])] {
-        noted(&book, after(id, heads)).await;
+        record(&registry, update(id, heads)).await;
     }
-    let unsaved = book.note(after("unsaved", &[3]));
-    noted(&book, after("speaking", &[4])).await;
-    book.speak(&SessionId("speaking".into()));
-    book.lighten();
-    let mut left: Vec<String> = book.memory().sessions.keys().map(|id| id.0.clone()).collect();
+    let unsaved = registry.record(update("unsaved", &[3]));
+    record(&registry, update("running", &[4])).await;
+    registry.start_turn(&SessionId("running".into()));
+    registry.free_unused();
+    let mut left: Vec<String> = registry.cache().sessions.keys().map(|id| id.0.clone()).collect();
     left.sort();
-    assert_eq!((left, book.memory().order.len()), (vec!["speaking".to_owned(), "unsaved".to_owned()], 2));
-    // All is found as before.
-    assert!(book.find(&SessionId("a".into()), &owner("a")).await.is_some());
-    let found = async |hash| book.by_history(&owner("a"), "m", &chain(hash)).await.map(|claim| claim.id.0.clone());
+    assert_eq!((left, registry.cache().order.len()), (vec!["running".to_owned(), "unsaved".to_owned()], 2));
+    // Evicted sessions are found in the store.
+    assert!(registry.find(&SessionId("a".into()), &client("a")).await.is_some());
+    let found = async |hash| registry.by_history(&client("a"), "m", &chain(hash)).await.map(|claim| claim.id.0.clone());
     assert_eq!((found(1).await, found(2).await, found(3).await), (Some("a".into()), None, Some("unsaved".into())));
-    book.keep(unsaved).await.kept().await;
-    assert!(book.is_head(&SessionId("unsaved".into()), &owner("a"), "m", &chain(3)).await);
+    registry.save(unsaved).await.saved().await;
+    assert!(registry.is_head(&SessionId("unsaved".into()), &client("a"), "m", &chain(3)).await);
 }
 
 #[tokio::test]
-async fn memory_is_bounded() {
-    let book = SessionRegistry::default();
-    for n in 0..MANY + 2 {
-        book.note(after(&n.to_string(), &[]));
+async fn evicts_oldest_sessions_when_cache_is_full() {
+    let registry = SessionRegistry::default();
+    for n in 0..MAX_CACHED_SESSIONS + 2 {
+        registry.record(update(&n.to_string(), &[]));
     }
-    let memory = book.memory();
-    assert_eq!((memory.sessions.len(), memory.order.len()), (MANY, MANY));
+    let cache = registry.cache();
+    assert_eq!((cache.sessions.len(), cache.order.len()), (MAX_CACHED_SESSIONS, MAX_CACHED_SESSIONS));
 }
 
 #[tokio::test]
-async fn what_is_still_to_be_written_leads_nowhere_once_somebody_speaks() {
+async fn heads_are_not_written_when_next_turn_has_started() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     let store = Store::open(&path).await.unwrap();
-    let book = in_store(store.clone());
-    let (first, found) = (after("s", &[1]), |hash: u8| {
-        let (store, owner) = (store.clone(), whose(&owner("a")));
+    let registry = in_store(store.clone());
+    let (first, found) = (update("s", &[1]), |hash: u8| {
+        let (store, owner) = (store.clone(), store_client_id(&client("a")));
         async move { store.chain_find(&owner, "m", &[[hash; 32]]).await.unwrap() }
     });
-    for speaks in [true, false] {
+    for turn_started in [true, false] {
         let mut other = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
-        let noted = book.note(first.clone());
-        let keeping = book.keep(noted).await.kept();
-        tokio::pin!(keeping);
-        assert!(tokio::time::timeout(Duration::from_millis(100), &mut keeping).await.is_err(), "the store is locked");
-        assert_eq!(book.find(&first.known.id, &owner("a")).await, Some(first.known.clone()), "and yet it is known");
-        assert!(book.is_head(&first.known.id, &owner("a"), "m", &chain(1)).await);
-        let heads = if speaks { book.speak(&first.known.id) } else { Vec::new() };
+        let recorded = registry.record(first.clone());
+        let saving = registry.save(recorded).await.saved();
+        tokio::pin!(saving);
+        assert!(tokio::time::timeout(Duration::from_millis(100), &mut saving).await.is_err(), "the store is locked");
+        assert_eq!(registry.find(&first.known.id, &client("a")).await, Some(first.known.clone()), "found in memory");
+        assert!(registry.is_head(&first.known.id, &client("a"), "m", &chain(1)).await);
+        let heads = if turn_started { registry.start_turn(&first.known.id) } else { Vec::new() };
         sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
-        keeping.await;
-        assert_eq!(found(1).await.is_none(), speaks, "spoken: {speaks}");
-        assert!(store.session(&key(&first.known.id), &whose(&owner("a"))).await.unwrap().is_some());
-        book.unspoken(&first.known.id, &owner("a"), "m", heads);
+        saving.await;
+        assert_eq!(found(1).await.is_none(), turn_started, "turn started: {turn_started}");
+        assert!(store.session(&key(&first.known.id), &store_client_id(&client("a"))).await.unwrap().is_some());
+        registry.restore(&first.known.id, &client("a"), "m", heads);
     }
 }
 
-/// In whichever order turns come to their ends, a conversation keeps its own name with the provider, and its owner.
+/// A session keeps its provider's id and its client in whatever order turns end.
 #[test]
-fn names_never_cross_from_one_conversation_to_another() {
+fn provider_ids_and_clients_are_not_mixed_up_between_sessions() {
     let turns = proptest::collection::vec((0..4_usize, 0..2_u8), 1..20);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let whose = ["a", "a", "b", "b"];
+    let clients = ["a", "a", "b", "b"];
     let mut runner = TestRunner::new(ProptestConfig::with_cases(24));
     let check = |turns: Vec<(usize, u8)>| {
         runtime.block_on(async {
-            for book in with_and_without_a_store().await {
+            for registry in with_and_without_a_store().await {
                 let mut native = [const { None }; 4];
                 for (turn, (session, renamed)) in turns.iter().enumerate() {
-                    // A provider may call it by another name after each turn, or by the same.
+                    // A provider may report a new id after each turn, or the same one.
                     if native[*session].is_none() || *renamed == 1 {
                         native[*session] = Some(SessionId(format!("native-{turn}")));
                     }
-                    let mut after = after(&session.to_string(), &[]);
-                    after.known.owner = owner(whose[*session]);
-                    after.known.native.clone_from(&native[*session]);
-                    noted(&book, after).await;
+                    let mut update = update(&session.to_string(), &[]);
+                    update.known.owner = client(clients[*session]);
+                    update.known.native.clone_from(&native[*session]);
+                    record(&registry, update).await;
                     for (session, native) in native.iter().enumerate() {
                         let id = SessionId(session.to_string());
                         for asks in ["a", "b"] {
-                            let found = book.find(&id, &owner(asks)).await.and_then(|known| known.native);
-                            let expected = native.as_ref().filter(|_| whose[session] == asks);
+                            let found = registry.find(&id, &client(asks)).await.and_then(|known| known.native);
+                            let expected = native.as_ref().filter(|_| clients[session] == asks);
                             prop_assert_eq!(found.as_ref(), expected);
                             let Some(native) = native else { continue };
-                            let by_native = book.by_native("codex", native, &owner(asks)).await;
+                            let by_native = registry.by_native("codex", native, &client(asks)).await;
                             prop_assert_eq!(by_native.as_ref(), expected.map(|_| &id));
                         }
                     }

@@ -1,4 +1,4 @@
-//! Which conversation a turn is part of: one that the client names, one that it shows, or a new one.
+//! Finds the session of a turn: the one that the client names, the one whose history it sends, or a new one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,139 +7,141 @@ use trunkline_core::event::{FoundBy, SessionId};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::turn::{Role, Turn};
 
-use super::chain::{Chain, end_of_past, past};
-use super::registry::{Claim, Known};
-use super::thread::{Beginning, SessionThread};
+use super::chain::{MessageChain, end_of_past, past};
+use super::registry::{KnownSession, SessionClaim};
+use super::thread::{SessionThread, SessionThreadBuilder};
 use super::{SessionGuard, Sessions};
 use crate::admission::{Admission, Reserved};
 use crate::router::Candidate;
 use crate::session::folder::same_folder;
 use crate::start_error::StartError;
 
-/// A turn, who may answer it, and in which conversation: none where nobody who may answer keeps any.
-pub(crate) struct Resolved {
+/// Candidates for a turn, and its session. No session if no candidate keeps sessions.
+pub(crate) struct ResolvedSession {
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) thread: Option<SessionThread>,
 }
 
-pub(crate) struct Resolver<'a> {
+/// Resolves the session of one turn.
+pub(crate) struct SessionResolver<'a> {
     pub(crate) sessions: &'a Arc<Sessions>,
     pub(crate) admission: &'a Admission,
     pub(crate) turn: &'a Turn,
-    /// The turn's slot or place in the queue. It waits for a conversation in a place, never in a slot that others could use.
+    /// The turn's slot or place in the queue. It waits for a session in a place, never in a slot that others could use.
     pub(crate) reserved: Mutex<Option<Reserved>>,
 }
 
-/// A conversation that the client has shown.
-struct Shown<'a> {
-    known: Known,
-    right: SessionGuard,
-    /// All that was said in it, with this turn's messages.
-    all: Chain,
-    claim: Claim<'a>,
+/// A session found by the history in the request.
+struct HistoryMatch<'a> {
+    known: KnownSession,
+    guard: SessionGuard,
+    /// All messages of the session, including this turn's.
+    history: MessageChain,
+    claim: SessionClaim<'a>,
 }
 
-const UNKNOWN: &str = "there is no such session; it was begun anew with the messages of the request";
-const NOTHING_KEPT: &str = "the CLI has nothing to resume from an earlier turn of this session; it was begun anew";
+const UNKNOWN_SESSION_NOTE: &str = "there is no such session; a new one was started with the messages of the request";
+const NOTHING_TO_RESUME_NOTE: &str =
+    "the CLI has nothing to resume from an earlier turn of this session; it was started over";
 
-impl Resolver<'_> {
-    /// Waits for the conversation, before the turn takes a slot that others could use.
-    pub(crate) async fn resolve(&self, candidates: Vec<Candidate>) -> Result<Resolved, StartError> {
+impl SessionResolver<'_> {
+    /// Waits for the session before the turn takes a slot that others could use.
+    pub(crate) async fn resolve(&self, candidates: Vec<Candidate>) -> Result<ResolvedSession, StartError> {
         let Some(asked) = &self.turn.session else {
             return Ok(match self.by_history(&candidates).await {
-                Some(Shown { known, right, all, claim }) => {
-                    let thread = self.beginning().going_on(known, right, FoundBy::History, Some(all));
-                    claim.spoken();
-                    Resolved { candidates: able(&candidates, &thread), thread: Some(thread) }
+                Some(HistoryMatch { known, guard, history, claim }) => {
+                    let thread = self.builder().existing(known, guard, FoundBy::History, Some(history));
+                    claim.turn_started();
+                    ResolvedSession { candidates: only_provider_of(&thread, &candidates), thread: Some(thread) }
                 }
                 None => self.fresh(candidates),
             });
         };
-        self.check(asked, &candidates)?;
-        let right = self.enter(asked).await?;
-        let mut late = false;
+        self.check_any_resumes(asked, &candidates)?;
+        let guard = self.enter(asked).await?;
+        let mut waited = false;
         loop {
-            if let Some(known) = self.sessions.book.find(asked, &self.turn.owner).await {
-                return self.go_on(known, right, candidates).await;
+            if let Some(known) = self.sessions.registry.find(asked, &self.turn.owner).await {
+                return self.continue_session(known, guard, candidates).await;
             }
-            if let Some((known, right)) = self.by_native(asked, &candidates).await? {
-                return self.go_on(known, right, candidates).await;
+            if let Some((known, guard)) = self.by_native(asked, &candidates).await? {
+                return self.continue_session(known, guard, candidates).await;
             }
-            // Another process may have begun it just now.
-            if std::mem::replace(&mut late, true) || !self.sessions.book.wait_for_others().await {
+            // Another process may have started the session just now.
+            if std::mem::replace(&mut waited, true) || !self.sessions.registry.wait_for_others().await {
                 break;
             }
         }
-        if self.turn.owner.is_local() { self.adopt(asked, right, candidates) } else { self.unknown(asked, candidates) }
+        if self.turn.owner.is_local() { self.adopt(asked, guard, candidates) } else { self.unknown(asked, candidates) }
     }
 
-    /// Somebody has to be able to go on with a conversation at all.
-    fn check(&self, asked: &SessionId, candidates: &[Candidate]) -> Result<(), Failure> {
+    /// Refuses a session id if no candidate can resume sessions.
+    fn check_any_resumes(&self, asked: &SessionId, candidates: &[Candidate]) -> Result<(), Failure> {
         match candidates.first() {
             Some(first) if !candidates.iter().any(resumes) => first.model.backend.check_session(&asked.0),
             Some(_) | None => Ok(()),
         }
     }
 
-    fn fresh(&self, candidates: Vec<Candidate>) -> Resolved {
-        let thread = candidates.iter().any(resumes).then(|| self.beginning().fresh());
-        Resolved { candidates, thread }
+    fn fresh(&self, candidates: Vec<Candidate>) -> ResolvedSession {
+        let thread = candidates.iter().any(resumes).then(|| self.builder().fresh());
+        ResolvedSession { candidates, thread }
     }
 
-    async fn go_on(
+    async fn continue_session(
         &self,
-        known: Known,
-        right: SessionGuard,
+        known: KnownSession,
+        guard: SessionGuard,
         candidates: Vec<Candidate>,
-    ) -> Result<Resolved, StartError> {
-        if !candidates.iter().any(|candidate| is_with(candidate, &known)) {
-            return Err(elsewhere(&known, &candidates).into());
+    ) -> Result<ResolvedSession, StartError> {
+        if !candidates.iter().any(|candidate| serves(candidate, &known)) {
+            return Err(wrong_provider(&known, &candidates).into());
         }
-        let all = match past(&self.turn.messages) {
-            Some(past) if self.sessions.book.is_head(&known.id, &known.owner, &self.turn.model, &past).await => {
-                Some(Chain::over(&self.turn.messages))
+        let history = match past(&self.turn.messages) {
+            Some(past) if self.sessions.registry.is_head(&known.id, &known.owner, &self.turn.model, &past).await => {
+                Some(MessageChain::over(&self.turn.messages))
             }
             Some(_) | None => None,
         };
-        let (id, nothing_kept) = (known.id.clone(), known.native.is_none());
-        let thread = self.beginning().going_on(known, right, FoundBy::Id, all);
-        // Now that it speaks: what is still on its way into the store must not lead to it, either.
-        self.sessions.book.forget_heads(&id).await;
-        let thread = if nothing_kept { thread.noted(NOTHING_KEPT) } else { thread };
-        Ok(Resolved { candidates: able(&candidates, &thread), thread: Some(thread) })
+        let (id, nothing_to_resume) = (known.id.clone(), known.native.is_none());
+        let thread = self.builder().existing(known, guard, FoundBy::Id, history);
+        // After the thread exists, so that heads that are still being written to the store are removed, too.
+        self.sessions.registry.forget_heads(&id).await;
+        let thread = if nothing_to_resume { thread.with_note(NOTHING_TO_RESUME_NOTE) } else { thread };
+        Ok(ResolvedSession { candidates: only_provider_of(&thread, &candidates), thread: Some(thread) })
     }
 
-    /// Whoever uses the machine itself may name a conversation as its provider does.
+    /// Finds a session by the provider's own id, which only local clients may use.
     async fn by_native(
         &self,
         asked: &SessionId,
         candidates: &[Candidate],
-    ) -> Result<Option<(Known, SessionGuard)>, StartError> {
+    ) -> Result<Option<(KnownSession, SessionGuard)>, StartError> {
         let Turn { owner, .. } = self.turn;
         for candidate in candidates.iter().filter(|_| owner.is_local()) {
             let provider = candidate.model.backend.name();
-            if let Some(id) = self.sessions.book.by_native(provider, asked, owner).await {
-                let right = self.enter(&id).await?;
-                if let Some(known) = self.sessions.book.find(&id, owner).await {
-                    return Ok(Some((known, right)));
+            if let Some(id) = self.sessions.registry.by_native(provider, asked, owner).await {
+                let guard = self.enter(&id).await?;
+                if let Some(known) = self.sessions.registry.find(&id, owner).await {
+                    return Ok(Some((known, guard)));
                 }
             }
         }
         Ok(None)
     }
 
-    /// One that we have never heard of may be known to its provider all the same.
+    /// Takes over a session that is not in the registry: its provider may know the id.
     fn adopt(
         &self,
         asked: &SessionId,
         alias: SessionGuard,
         candidates: Vec<Candidate>,
-    ) -> Result<Resolved, StartError> {
+    ) -> Result<ResolvedSession, StartError> {
         let fits = |candidate: &&Candidate| candidate.model.backend.check_session(&asked.0).is_ok();
         match candidates.iter().find(fits) {
             Some(candidate) => {
-                let thread = self.beginning().adopted(asked.clone(), alias);
-                Ok(Resolved { candidates: vec![candidate.clone()], thread: Some(thread) })
+                let thread = self.builder().adopted(asked.clone(), alias);
+                Ok(ResolvedSession { candidates: vec![candidate.clone()], thread: Some(thread) })
             }
             None => {
                 let first = candidates.iter().find(|candidate| resumes(candidate));
@@ -149,47 +151,47 @@ impl Resolver<'_> {
         }
     }
 
-    fn unknown(&self, asked: &SessionId, candidates: Vec<Candidate>) -> Result<Resolved, StartError> {
+    fn unknown(&self, asked: &SessionId, candidates: Vec<Candidate>) -> Result<ResolvedSession, StartError> {
         if end_of_past(&self.turn.messages).is_none() {
             let failure = Failure::new(Category::Validation, format!("there is no session {asked}"));
-            return Err(failure.hint("leave it out to begin a new one").into());
+            return Err(failure.hint("leave the session out to start a new one").into());
         }
-        let Resolved { candidates, thread } = self.fresh(candidates);
-        Ok(Resolved { candidates, thread: thread.map(|thread| thread.noted(UNKNOWN)) })
+        let ResolvedSession { candidates, thread } = self.fresh(candidates);
+        Ok(ResolvedSession { candidates, thread: thread.map(|thread| thread.with_note(UNKNOWN_SESSION_NOTE)) })
     }
 
-    /// The conversation that the client shows, if it is one: all that was said in it, and nothing since.
-    async fn by_history(&self, candidates: &[Candidate]) -> Option<Shown<'_>> {
+    /// Finds the session whose messages are exactly the request's history.
+    async fn by_history(&self, candidates: &[Candidate]) -> Option<HistoryMatch<'_>> {
         let Turn { owner, model, messages, .. } = self.turn;
         let wanted = |candidate: &Candidate| candidate.model.resume && resumes(candidate);
         let end = end_of_past(messages).filter(|_| candidates.iter().any(wanted))?;
-        // New instructions: some CLIs stay with those that a conversation began with.
+        // New instructions need a new session: some CLIs keep the instructions that a session started with.
         if messages[end..].iter().any(|message| message.role == Role::System) {
             return None;
         }
-        let before = Chain::over(&messages[..end]);
-        let book = &self.sessions.book;
-        let claim = book.by_history(owner, model, &before).await?;
-        // The turn before may just be putting its things in order.
-        let right = self.enter(&claim.id).await.ok()?;
-        if !book.is_head(&claim.id, owner, model, &before).await {
+        let before = MessageChain::over(&messages[..end]);
+        let registry = &self.sessions.registry;
+        let claim = registry.by_history(owner, model, &before).await?;
+        // The previous turn may still be finishing.
+        let guard = self.enter(&claim.id).await.ok()?;
+        if !registry.is_head(&claim.id, owner, model, &before).await {
             return None;
         }
-        let known = book.find(&claim.id, owner).await?;
-        let with = candidates.iter().find(|candidate| is_with(candidate, &known))?;
-        if known.native.is_none() || !wanted(with) || !book.take_head(&claim.id, owner, model, &before).await {
+        let known = registry.find(&claim.id, owner).await?;
+        let with = candidates.iter().find(|candidate| serves(candidate, &known))?;
+        if known.native.is_none() || !wanted(with) || !registry.take_head(&claim.id, owner, model, &before).await {
             return None;
         }
-        let all = messages[end..].iter().fold(before, Chain::then);
-        Some(Shown { known, right, all, claim })
+        let history = messages[end..].iter().fold(before, MessageChain::then);
+        Some(HistoryMatch { known, guard, history, claim })
     }
 
     async fn enter(&self, id: &SessionId) -> Result<SessionGuard, StartError> {
         let enter = self.sessions.enter(id);
         tokio::pin!(enter);
-        // Mostly nobody is in it: then there is no queue.
-        if let Some(right) = (&mut enter).now_or_never() {
-            return Ok(right);
+        // A free session, the usual case, needs no place in the queue.
+        if let Some(guard) = (&mut enter).now_or_never() {
+            return Ok(guard);
         }
         let taken = self.reserved().take();
         let place = self.admission.place_for(&self.turn.owner, taken)?;
@@ -197,9 +199,9 @@ impl Resolver<'_> {
         *self.reserved() = Some(place);
         entered.map_err(|error| match error {
             StartError::Busy { message, retry_after } => {
-                let who = self.sessions.elsewhere(id).filter(|process| *process != std::process::id());
-                let who = who.map(|process| format!(": process {process} speaks in it")).unwrap_or_default();
-                StartError::Busy { message: format!("{message}{who}"), retry_after }
+                let holder = self.sessions.lease_holder(id).filter(|process| *process != std::process::id());
+                let holder = holder.map(|process| format!(": process {process} uses it")).unwrap_or_default();
+                StartError::Busy { message: format!("{message}{holder}"), retry_after }
             }
             StartError::UnknownModel { .. }
             | StartError::Limited { .. }
@@ -213,8 +215,8 @@ impl Resolver<'_> {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn beginning(&self) -> Beginning<'_> {
-        Beginning { sessions: self.sessions, asked: self.turn }
+    fn builder(&self) -> SessionThreadBuilder<'_> {
+        SessionThreadBuilder { sessions: self.sessions, turn: self.turn }
     }
 }
 
@@ -222,31 +224,31 @@ fn resumes(candidate: &Candidate) -> bool {
     candidate.model.backend.resumes()
 }
 
-/// A conversation is one provider's, in one repository.
-fn is_with(candidate: &Candidate, known: &Known) -> bool {
+/// Whether the candidate is the provider and repository that the session belongs to.
+fn serves(candidate: &Candidate, known: &KnownSession) -> bool {
     candidate.model.backend.name() == known.provider && same_folder(&candidate.model.repo, &known.repo)
 }
 
-/// The one that a conversation is with: nobody else can go on with it.
-fn able(candidates: &[Candidate], thread: &SessionThread) -> Vec<Candidate> {
-    candidates.iter().find(|candidate| is_with(candidate, thread.known())).cloned().into_iter().collect()
+/// The candidate that a session belongs to: no other can continue it.
+fn only_provider_of(thread: &SessionThread, candidates: &[Candidate]) -> Vec<Candidate> {
+    candidates.iter().find(|candidate| serves(candidate, thread.known())).cloned().into_iter().collect()
 }
 
-fn elsewhere(known: &Known, candidates: &[Candidate]) -> Failure {
-    let with = |provider: &str, repo: &std::path::Path| format!("{provider} in {}", repo.display());
-    let here = candidates.first().map(|first| with(first.model.backend.name(), &first.model.repo));
+fn wrong_provider(known: &KnownSession, candidates: &[Candidate]) -> Failure {
+    let place = |provider: &str, repo: &std::path::Path| format!("{provider} in {}", repo.display());
+    let here = candidates.first().map(|first| place(first.model.backend.name(), &first.model.repo));
     let message = format!(
-        "the session {} is with {}, not with {}",
+        "the session {} belongs to {}, not to {}",
         known.id,
-        with(&known.provider, &known.repo),
+        place(&known.provider, &known.repo),
         here.unwrap_or_default()
     );
-    let hint = format!("ask for the model it was begun with ({}), or leave it out to begin a new one", known.model);
+    let hint = format!("request the model that it was started with ({}), or leave the session out", known.model);
     Failure::new(Category::Validation, message).hint(hint)
 }
 
-impl Resolved {
-    /// What there is to tell before anything runs.
+impl ResolvedSession {
+    /// Notice for the client, to be sent before an attempt starts.
     pub(crate) fn notice(&self) -> Option<String> {
         self.thread.as_ref()?.resumption().note
     }
@@ -263,21 +265,21 @@ mod tests {
     use trunkline_core::turn::Message;
     use trunkline_store::Store;
 
-    use super::super::registry::After;
+    use super::super::registry::SessionUpdate;
     use super::*;
     use crate::admission::Caps;
     use crate::router::Why;
 
-    /// Sessions as another process has them, which share nothing but the store.
+    /// Sessions that share only the store and the state folder, as those of two processes do.
     fn sessions(state: &Path, store: &Store) -> Arc<Sessions> {
         let (sessions, (writer, keeping)) = (Arc::new(Sessions::new(state)), store.writer());
         TaskTracker::new().spawn(keeping.run(CancellationToken::new()));
-        sessions.book.keep_in(store.clone(), writer);
+        sessions.registry.set_store(store.clone(), writer);
         sessions
     }
 
     #[tokio::test]
-    async fn what_another_process_has_just_answered_can_be_gone_on_with_at_once() {
+    async fn continues_session_at_once_when_another_process_has_just_answered() {
         let (folder, store) = (tempfile::tempdir().unwrap(), Store::in_memory().await.unwrap());
         let [one, other] = [sessions(folder.path(), &store), sessions(folder.path(), &store)];
         let codex = Backend::Program(built_in().remove("codex").unwrap().into());
@@ -288,7 +290,7 @@ mod tests {
             messages: vec![Message::new(Role::User, "and now?")],
             ..Turn::default()
         };
-        let known = Known {
+        let known = KnownSession {
             id: SessionId("s".into()),
             owner: turn.owner.clone(),
             model: "m".into(),
@@ -296,10 +298,11 @@ mod tests {
             repo: "/repo".into(),
             native: Some(SessionId("0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f".into())),
         };
-        let after = After { known, succeeded: true, asked: "m".into(), begins: "Hi".into(), heads: Vec::new() };
-        // On its way into the store, and no further.
-        let _sent = one.book.keep(one.book.note(after)).await;
-        let resolver = Resolver {
+        let update =
+            SessionUpdate { known, succeeded: true, asked: "m".into(), first_message: "Hi".into(), heads: Vec::new() };
+        // Queued for the store, but not written yet.
+        let _in_flight = one.registry.save(one.registry.record(update)).await;
+        let resolver = SessionResolver {
             sessions: &other,
             admission: &Admission::new(Caps::default()),
             turn: &turn,

@@ -1,5 +1,5 @@
-//! The conversation of one run: which it is, whether its provider goes on with what it remembers, and what is noted at
-//! the end.
+//! The session of one run: its identity, whether the provider resumes it, and the update that is recorded at the end of
+//! the turn.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,116 +8,120 @@ use trunkline_core::event::{Answer, FoundBy, Resumption, SessionId};
 use trunkline_core::model::{AGENT, Model};
 use trunkline_core::turn::{Message, Role, Turn};
 
-use super::chain::{self, Chain};
-use super::registry::{After, Known, OnItsWay};
-use super::{Place, Sessions, Settling};
+use super::chain::{self, MessageChain};
+use super::registry::{InFlightUpdate, KnownSession, SessionUpdate};
+use super::{SessionGuard, SessionPlace, SessionWriteGuard, Sessions};
 
-/// It has to be told of its turn's end, whatever that is.
+/// The session during one turn. [`succeeded`](Self::succeeded) or [`failed`](Self::failed) must be called at the end of the turn.
 pub(crate) struct SessionThread {
     sessions: Arc<Sessions>,
-    known: Known,
-    /// Others know of it: a turn of it has been noted before.
-    old: bool,
-    /// The provider cannot resume it, so the present attempt is told everything. Its name stays on record until another
-    /// one has proved to work: a turn that fails changes nothing.
+    known: KnownSession,
+    /// Whether an earlier turn of the session has been recorded.
+    existing: bool,
+    /// The provider cannot resume the session, so the present attempt gets the whole history. The provider's id stays on
+    /// record until an attempt under a new id has succeeded: a turn that fails changes nothing.
     lost: bool,
+    /// Model name that the turn requested.
     asked: String,
-    begins: String,
-    /// Nobody else speaks in it.
-    turn: Arc<super::SessionGuard>,
-    /// The same for the name the client used, where that is the provider's own.
-    _alias: Option<super::SessionGuard>,
-    /// All that the provider has been told when this turn is over, as the client knows it; none where it knows more.
-    told: Option<Chain>,
-    found: Option<FoundBy>,
+    first_message: String,
+    guard: Arc<SessionGuard>,
+    /// Guard of the id that the client used, if that is the provider's own id.
+    _alias: Option<SessionGuard>,
+    /// All messages that the provider has received once this turn's request is in. `None` if the provider has received
+    /// messages that the client does not know.
+    history: Option<MessageChain>,
+    found_by: Option<FoundBy>,
     note: Option<String>,
-    /// What the provider calls it, in the present attempt.
-    heard: Option<SessionId>,
+    /// Id that the provider has reported in the present attempt.
+    reported: Option<SessionId>,
     /// Provider and repository of the present attempt.
-    here: Option<(String, PathBuf)>,
-    /// By what it was found before.
-    heads: Vec<Chain>,
+    attempt: Option<(String, PathBuf)>,
+    /// Heads of the session before this turn.
+    heads: Vec<MessageChain>,
 }
 
-/// What a turn came to, on its way into the store. Other processes wait until it is there.
-pub(crate) struct Sent {
-    /// None where there is nothing to write.
-    way: Option<OnItsWay>,
-    _settling: Settling,
+/// Write of a finished turn to the store. Other processes wait until it is done.
+pub(crate) struct SessionWrite {
+    /// `None` if there is nothing to write.
+    update: Option<InFlightUpdate>,
+    _guard: SessionWriteGuard,
 }
 
-impl Sent {
-    pub(crate) async fn kept(self) {
-        if let Some(way) = self.way {
-            way.kept().await;
+impl SessionWrite {
+    /// Waits until the update is in the store, or the write has failed.
+    pub(crate) async fn saved(self) {
+        if let Some(update) = self.update {
+            update.saved().await;
         }
     }
 }
 
-/// How a thread comes about.
-pub(crate) struct Beginning<'a> {
+/// Creates the [`SessionThread`] of a turn.
+pub(crate) struct SessionThreadBuilder<'a> {
     pub(crate) sessions: &'a Arc<Sessions>,
-    pub(crate) asked: &'a Turn,
+    pub(crate) turn: &'a Turn,
 }
 
-impl Beginning<'_> {
-    /// One that begins with this turn.
+impl SessionThreadBuilder<'_> {
+    /// A session that starts with this turn.
     pub(crate) fn fresh(&self) -> SessionThread {
         let id = SessionId(uuid::Uuid::now_v7().to_string());
-        let turn = self.sessions.enter_new(&id);
-        let known = self.nobodys(id, None);
-        self.thread(known, turn, Some(Chain::over(&self.asked.messages)))
+        let guard = self.sessions.enter_new(&id);
+        let known = self.without_provider(id, None);
+        self.thread(known, guard, Some(MessageChain::over(&self.turn.messages)))
     }
 
-    /// One that only its provider knows of, by this name.
-    pub(crate) fn adopted(&self, native: SessionId, alias: super::SessionGuard) -> SessionThread {
+    /// A session that is not in the registry, and that its provider knows by this id.
+    pub(crate) fn adopted(&self, native: SessionId, alias: SessionGuard) -> SessionThread {
         let id = SessionId(uuid::Uuid::now_v7().to_string());
-        let turn = self.sessions.enter_new(&id);
-        let known = self.nobodys(id, Some(native));
-        SessionThread { _alias: Some(alias), found: Some(FoundBy::Id), ..self.thread(known, turn, None) }
+        let guard = self.sessions.enter_new(&id);
+        let known = self.without_provider(id, Some(native));
+        SessionThread { _alias: Some(alias), found_by: Some(FoundBy::Id), ..self.thread(known, guard, None) }
     }
 
-    /// One that goes on. `told` is all that was said in it, with this turn's messages, if the client knows that.
-    pub(crate) fn going_on(
+    /// A session of the registry. `history` is the chain over all its messages, including this turn's, if the client
+    /// knows them.
+    pub(crate) fn existing(
         &self,
-        known: Known,
-        turn: super::SessionGuard,
-        found: FoundBy,
-        told: Option<Chain>,
+        known: KnownSession,
+        guard: SessionGuard,
+        found_by: FoundBy,
+        history: Option<MessageChain>,
     ) -> SessionThread {
-        let told = if known.native.is_some() { told } else { Some(Chain::over(&self.asked.messages)) };
-        SessionThread { found: Some(found), old: true, ..self.thread(known, turn, told) }
+        let history = if known.native.is_some() { history } else { Some(MessageChain::over(&self.turn.messages)) };
+        SessionThread { found_by: Some(found_by), existing: true, ..self.thread(known, guard, history) }
     }
 
-    fn nobodys(&self, id: SessionId, native: Option<SessionId>) -> Known {
-        let Turn { owner, model, .. } = self.asked;
+    /// A session whose provider is not known before its first attempt.
+    fn without_provider(&self, id: SessionId, native: Option<SessionId>) -> KnownSession {
+        let Turn { owner, model, .. } = self.turn;
         let (provider, repo) = (String::new(), PathBuf::new());
-        Known { id, owner: owner.clone(), model: model.clone(), provider, repo, native }
+        KnownSession { id, owner: owner.clone(), model: model.clone(), provider, repo, native }
     }
 
-    fn thread(&self, known: Known, turn: super::SessionGuard, told: Option<Chain>) -> SessionThread {
-        let begins = self.asked.messages.iter().find(|message| message.role == Role::User);
+    fn thread(&self, known: KnownSession, guard: SessionGuard, history: Option<MessageChain>) -> SessionThread {
+        let first_message = self.turn.messages.iter().find(|message| message.role == Role::User);
         SessionThread {
             sessions: Arc::clone(self.sessions),
-            heads: self.sessions.book.speak(&known.id),
+            heads: self.sessions.registry.start_turn(&known.id),
             known,
-            old: false,
+            existing: false,
             lost: false,
-            asked: self.asked.model.clone(),
-            begins: begins.map(|message| message.text.clone()).unwrap_or_default(),
-            turn: Arc::new(turn),
+            asked: self.turn.model.clone(),
+            first_message: first_message.map(|message| message.text.clone()).unwrap_or_default(),
+            guard: Arc::new(guard),
             _alias: None,
-            told,
-            found: None,
+            history,
+            found_by: None,
             note: None,
-            heard: None,
-            here: None,
+            reported: None,
+            attempt: None,
         }
     }
 }
 
 impl SessionThread {
-    /// By which name the provider goes on with it.
+    /// The provider's id for resuming the session. `None` if the provider has to start a new one.
     pub(crate) fn native(&self) -> Option<&SessionId> {
         self.known.native.as_ref().filter(|_| !self.lost)
     }
@@ -126,54 +130,54 @@ impl SessionThread {
         &self.known.id
     }
 
-    pub(super) fn known(&self) -> &Known {
+    pub(super) fn known(&self) -> &KnownSession {
         &self.known
     }
 
-    pub(crate) fn lock(&self) -> Arc<super::SessionGuard> {
-        Arc::clone(&self.turn)
+    pub(crate) fn guard(&self) -> Arc<SessionGuard> {
+        Arc::clone(&self.guard)
     }
 
-    /// Where it left off.
-    pub(crate) fn place(&self) -> Option<Place> {
-        if !self.old && !self.resumes() {
+    /// Worktree and commit where the last turn ended.
+    pub(crate) fn place(&self) -> Option<SessionPlace> {
+        if !self.existing && !self.resumes() {
             return None;
         }
         let places = &self.sessions.places;
         places.of(self.id()).or_else(|| places.of(self.native()?))
     }
 
-    /// An attempt runs.
-    pub(crate) fn begun_by(&mut self, model: &Model) {
-        self.here = Some((model.backend.name().to_owned(), model.repo.clone()));
-        self.heard = None;
+    /// Records that an attempt with this model has started.
+    pub(crate) fn attempt_started(&mut self, model: &Model) {
+        self.attempt = Some((model.backend.name().to_owned(), model.repo.clone()));
+        self.reported = None;
     }
 
-    /// The provider has named the conversation.
-    pub(crate) fn hear(&mut self, native: SessionId) {
-        self.heard = Some(native);
+    /// Records the id that the provider has reported for the session.
+    pub(crate) fn set_native(&mut self, native: SessionId) {
+        self.reported = Some(native);
     }
 
-    /// Whether there is something to go on with next time.
-    pub(crate) fn is_named(&self) -> bool {
-        self.heard.is_some() || self.resumes()
+    /// Whether the provider has an id for the session, so that a later turn can resume it.
+    pub(crate) fn is_resumable(&self) -> bool {
+        self.reported.is_some() || self.resumes()
     }
 
-    /// Whether the provider was asked to go on with what it remembers.
+    /// Whether the present attempt resumes the provider's session.
     pub(crate) fn resumes(&self) -> bool {
         self.native().is_some()
     }
 
-    /// Begins anew under the same name, because of this. `messages` are what the provider is told then, if that is what
-    /// the client knows, too.
-    pub(crate) fn anew(&mut self, why: String, messages: Option<&[Message]>) {
+    /// Starts a new provider session under the same id. `messages` is the history that the provider gets, if the client
+    /// knows the same history.
+    pub(crate) fn start_over(&mut self, why: String, messages: Option<&[Message]>) {
         self.lost = true;
-        self.told = messages.map(Chain::over);
+        self.history = messages.map(MessageChain::over);
         self.note = Some(why);
     }
 
-    /// The same, where that was clear from the start.
-    pub(crate) fn noted(mut self, why: &str) -> Self {
+    /// Adds the note of a session that starts over from the beginning of the turn.
+    pub(crate) fn with_note(mut self, why: &str) -> Self {
         self.note = Some(why.to_owned());
         self
     }
@@ -182,28 +186,32 @@ impl SessionThread {
         let resumed = self.resumes();
         Resumption {
             id: self.known.id.clone(),
-            native: self.heard.clone().or_else(|| self.native().cloned()),
+            native: self.reported.clone().or_else(|| self.native().cloned()),
             resumed,
-            how: self.found.filter(|_| resumed),
+            how: self.found_by.filter(|_| resumed),
             note: self.note.clone(),
         }
     }
 
-    /// The turn has succeeded. `streamed` is all that was shown of its text. Others of this process may speak at once;
-    /// those of other processes, when it is in the store, where the future sends it to.
-    pub(crate) fn succeeded(self, answer: &Answer, streamed: &str) -> impl Future<Output = Sent> + Send + use<> {
-        let heads = self.told.map(|told| chain::heads(told, answer, streamed)).unwrap_or_default();
-        let heads = if self.is_named() { heads } else { Vec::new() };
-        let native = self.heard.clone().or_else(|| self.known.native.clone());
+    /// Records a turn that has succeeded. `streamed` is all text that was streamed to the client. The next turn of this
+    /// process may start at once; other processes wait until the store has the update that the future queues.
+    pub(crate) fn succeeded(
+        self,
+        answer: &Answer,
+        streamed: &str,
+    ) -> impl Future<Output = SessionWrite> + Send + use<> {
+        let heads = self.history.map(|history| chain::heads(history, answer, streamed)).unwrap_or_default();
+        let heads = if self.is_resumable() { heads } else { Vec::new() };
+        let native = self.reported.clone().or_else(|| self.known.native.clone());
         self.end(true, native, heads)
     }
 
-    /// The turn has failed, was given up, or never began. What the provider heard of it is not known, so nobody finds the conversation by
-    /// what was said in it.
-    pub(crate) fn failed(self) -> impl Future<Output = Sent> + Send + use<> {
-        // The built-in agent keeps what was said so far; others may have kept anything.
-        let by_agent = self.here.as_ref().is_some_and(|(provider, _)| provider == AGENT);
-        let native = self.heard.clone().filter(|_| by_agent).or_else(|| self.known.native.clone());
+    /// Records a turn that has failed, was cancelled, or never started. It is unknown which messages the provider has
+    /// received, so that the session gets no head and is not found by its history.
+    pub(crate) fn failed(self) -> impl Future<Output = SessionWrite> + Send + use<> {
+        // The built-in agent has saved the messages so far; the state of other providers is unknown.
+        let by_agent = self.attempt.as_ref().is_some_and(|(provider, _)| provider == AGENT);
+        let native = self.reported.clone().filter(|_| by_agent).or_else(|| self.known.native.clone());
         self.end(false, native, Vec::new())
     }
 
@@ -211,33 +219,35 @@ impl SessionThread {
         mut self,
         succeeded: bool,
         native: Option<SessionId>,
-        heads: Vec<Chain>,
-    ) -> impl Future<Output = Sent> + Send + use<> {
-        let after = self.here.take().filter(|_| self.old || self.heard.is_some() || (succeeded && native.is_some()));
-        let after = after.map(|(provider, repo)| {
-            let known = Known { provider, repo, native, ..self.known.clone() };
-            let (asked, begins) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.begins));
-            After { known, succeeded, asked, begins, heads }
+        heads: Vec<MessageChain>,
+    ) -> impl Future<Output = SessionWrite> + Send + use<> {
+        let attempt = self.attempt.take();
+        let attempt = attempt.filter(|_| self.existing || self.reported.is_some() || (succeeded && native.is_some()));
+        let update = attempt.map(|(provider, repo)| {
+            let known = KnownSession { provider, repo, native, ..self.known.clone() };
+            let (asked, first_message) = (std::mem::take(&mut self.asked), std::mem::take(&mut self.first_message));
+            SessionUpdate { known, succeeded, asked, first_message, heads }
         });
-        let sent = match after {
-            Some(after) => Some(self.sessions.book.keep(self.sessions.book.note(after))),
+        let queued = match update {
+            Some(update) => Some(self.sessions.registry.save(self.sessions.registry.record(update))),
             None => {
-                self.put_back();
+                self.restore_heads();
                 None
             }
         };
-        let settling = self.turn.settling();
+        let guard = self.guard.write_guard();
         async move {
-            let way = match sent {
-                Some(sent) => Some(sent.await),
+            let update = match queued {
+                Some(queued) => Some(queued.await),
                 None => None,
             };
-            Sent { way, _settling: settling }
+            SessionWrite { update, _guard: guard }
         }
     }
 
-    fn put_back(&mut self) {
+    /// Makes the session findable by its history again, after a turn that never reached a provider.
+    fn restore_heads(&mut self) {
         let heads = std::mem::take(&mut self.heads);
-        self.sessions.book.unspoken(&self.known.id, &self.known.owner, &self.asked, heads);
+        self.sessions.registry.restore(&self.known.id, &self.known.owner, &self.asked, heads);
     }
 }

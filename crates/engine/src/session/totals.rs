@@ -1,7 +1,7 @@
-//! What sessions have cost so far, for CLIs that count tokens for the whole session.
+//! Token totals of sessions, for CLIs that count tokens for the whole session.
 //!
-//! A journal: each turn appends a line, which costs next to nothing, and a start reads them all and keeps the last of
-//! each session. Another process may rewrite it meanwhile, to forget what is old: a lock on the file keeps them apart.
+//! The totals are a journal: each turn appends a line, and the start of a process reads all lines and keeps the last one
+//! of each session. Another process may rewrite the file to delete old lines; a lock on the file serializes the two.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -14,61 +14,62 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use trunkline_core::event::{SessionId, Usage};
 
-/// How many sessions are kept; the oldest go first.
-const MANY: usize = 10_000;
+/// Journal lines kept at start; the oldest are dropped first.
+const MAX_LINES: usize = 10_000;
 
-pub(crate) struct Totals {
+pub(crate) struct SessionTotals {
     path: PathBuf,
     inner: Mutex<TotalsJournal>,
 }
 
 #[derive(Default)]
 struct TotalsJournal {
-    known: HashMap<Key, Usage>,
+    known: HashMap<TotalsKey, Usage>,
     journal: Option<File>,
-    /// The last one was not written, and that was said.
+    /// Whether the last line could not be written. The failure is in the log.
     failing: bool,
 }
 
-/// A session's name, without a piece of memory of its own: there are thousands, for as long as the gateway lives.
-type Key = [u8; 16];
+/// Hash of a session id. It needs no allocation: a gateway holds thousands for its whole life.
+type TotalsKey = [u8; 16];
 
+/// One line of the journal.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct TotalsLine {
     session: SessionId,
     total: Usage,
-    /// When, in seconds since 1970.
+    /// Time of the turn, in seconds since 1970.
     #[serde(default)]
     at: u64,
 }
 
-impl Totals {
-    /// Reads what an earlier gateway counted.
+impl SessionTotals {
+    /// Reads the totals of earlier processes.
     pub(crate) fn load(path: PathBuf) -> Self {
         let lines = read(&path);
-        let recent = &lines[lines.len().saturating_sub(MANY)..];
+        let recent = &lines[lines.len().saturating_sub(MAX_LINES)..];
         if recent.len() < lines.len()
-            && let Err(error) = rewrite(&path, |at, _| at + MANY >= lines.len())
+            && let Err(error) = rewrite(&path, |at, _| at + MAX_LINES >= lines.len())
         {
-            tracing::warn!(path = %path.display(), %error, "old token counts stay");
+            tracing::warn!(path = %path.display(), %error, "cannot delete old token totals");
         }
         let known = recent.iter().map(|line| (key(&line.session), line.total)).collect();
         Self { path, inner: Mutex::new(TotalsJournal { known, ..TotalsJournal::default() }) }
     }
 
-    /// Takes a session's new total and returns the one before.
+    /// Records a session's new total and returns the previous one.
     pub(crate) fn replace(&self, session: &SessionId, total: Usage) -> Option<Usage> {
         let mut inner = self.inner.lock().expect("no panic while holding the lock");
-        // A gateway that has seen this many since its start forgets those it does not hear of again.
-        if inner.known.len() >= 8 * MANY {
+        // Bounds the memory of a long-lived gateway. Sessions that continue lose one previous total.
+        if inner.known.len() >= 8 * MAX_LINES {
             inner.known.clear();
         }
-        match inner.append(&self.path, &Line { session: session.clone(), total, at: now() }) {
+        match inner.append(&self.path, &TotalsLine { session: session.clone(), total, at: now() }) {
             Ok(()) => inner.failing = false,
             Err(error) => {
-                // Once, or the log would fill the disk as well.
+                // Logged once: the cause may be a full disk, which the log must not fill further.
                 if !std::mem::replace(&mut inner.failing, true) {
-                    tracing::warn!(path = %self.path.display(), %error, "token counts are lost with this gateway");
+                    tracing::warn!(path = %self.path.display(), %error, "cannot save token totals: they are lost when this process ends");
                 }
             }
         }
@@ -76,7 +77,7 @@ impl Totals {
     }
 }
 
-/// Forgets what was counted longer ago than that.
+/// Deletes totals that are older than `age`.
 pub(crate) fn forget(path: &Path, age: Duration) -> io::Result<()> {
     let oldest = now().saturating_sub(age.as_secs());
     if read(path).iter().all(|line| line.at > oldest) {
@@ -86,7 +87,7 @@ pub(crate) fn forget(path: &Path, age: Duration) -> io::Result<()> {
 }
 
 impl TotalsJournal {
-    fn append(&mut self, path: &Path, line: &Line) -> io::Result<()> {
+    fn append(&mut self, path: &Path, line: &TotalsLine) -> io::Result<()> {
         loop {
             let journal = match &mut self.journal {
                 Some(journal) => journal,
@@ -99,8 +100,9 @@ impl TotalsJournal {
                 }
             };
             journal.lock()?;
-            // Rewritten by somebody: what is added to the old one is lost.
-            if !fs::metadata(path).is_ok_and(|now| journal.metadata().is_ok_and(|ours| ours.ino() == now.ino())) {
+            // The file may have been replaced by a rewrite: a line appended to the old file would be lost.
+            if !fs::metadata(path).is_ok_and(|current| journal.metadata().is_ok_and(|ours| ours.ino() == current.ino()))
+            {
                 self.journal = None;
                 continue;
             }
@@ -111,24 +113,24 @@ impl TotalsJournal {
     }
 }
 
-fn read(path: &Path) -> Vec<Line> {
+fn read(path: &Path) -> Vec<TotalsLine> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// Keeps the lines that are to stay, by their number and what they say.
-fn rewrite(path: &Path, stays: impl Fn(usize, &Line) -> bool) -> io::Result<()> {
+/// Rewrites the journal with the lines for which `keep` returns true. It gets the index and the line.
+fn rewrite(path: &Path, keep: impl Fn(usize, &TotalsLine) -> bool) -> io::Result<()> {
     let locked = OpenOptions::new().append(true).open(path)?;
     locked.lock()?;
-    let kept = read(path).into_iter().enumerate().filter(|(at, line)| stays(*at, line));
-    let beside = path.with_extension("new");
-    let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&beside)?;
+    let kept = read(path).into_iter().enumerate().filter(|(at, line)| keep(*at, line));
+    let new = path.with_extension("new");
+    let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
     file.write_all(&kept.flat_map(|(_, line)| bytes_of(&line)).collect::<Vec<u8>>())?;
-    fs::rename(beside, path)
+    fs::rename(new, path)
 }
 
-fn key(session: &SessionId) -> Key {
-    let mut key = Key::default();
+fn key(session: &SessionId) -> TotalsKey {
+    let mut key = TotalsKey::default();
     blake3::Hasher::new().update(session.0.as_bytes()).finalize_xof().fill(&mut key);
     key
 }
@@ -137,8 +139,8 @@ fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-fn bytes_of(line: &Line) -> Vec<u8> {
-    let mut bytes = serde_json::to_vec(line).expect("a line is plain data");
+fn bytes_of(line: &TotalsLine) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(line).expect("a line always serializes");
     bytes.push(b'\n');
     bytes
 }
@@ -148,36 +150,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_of_each_session_survives_a_restart_and_old_ones_go() {
+    fn restart_keeps_last_total_of_each_session_and_drops_oldest_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/totals.jsonl");
         let total = |input_tokens| Usage { input_tokens, ..Usage::default() };
         let id = |n: usize| SessionId(format!("s{n}"));
-        let totals = Totals::load(path.clone());
+        let totals = SessionTotals::load(path.clone());
         assert_eq!(totals.replace(&id(1), total(10)), None);
         assert_eq!(totals.replace(&id(1), total(20)), Some(total(10)));
         fs::write(&path, [fs::read(&path).unwrap(), b"{broken\n".to_vec()].concat()).unwrap();
-        assert_eq!(Totals::load(path.clone()).replace(&id(1), total(30)), Some(total(20)));
+        assert_eq!(SessionTotals::load(path.clone()).replace(&id(1), total(30)), Some(total(20)));
 
-        let many = (0..MANY + 5).map(|n| Line { session: id(n), total: total(1), at: 0 });
+        let many = (0..MAX_LINES + 5).map(|n| TotalsLine { session: id(n), total: total(1), at: 0 });
         fs::write(&path, many.flat_map(|line| bytes_of(&line)).collect::<Vec<u8>>()).unwrap();
-        let totals = Totals::load(path.clone());
-        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), MANY);
-        assert_eq!(totals.replace(&id(MANY + 4), total(2)), Some(total(1)));
+        let totals = SessionTotals::load(path.clone());
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), MAX_LINES);
+        assert_eq!(totals.replace(&id(MAX_LINES + 4), total(2)), Some(total(1)));
     }
 
     #[test]
-    fn what_is_old_is_forgotten_under_the_eyes_of_a_gateway() {
+    fn old_totals_are_deleted_while_a_gateway_appends() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("totals.jsonl");
         let total = |input_tokens| Usage { input_tokens, ..Usage::default() };
         let (old, new) = (SessionId("old".into()), SessionId("new".into()));
-        fs::write(&path, bytes_of(&Line { session: old.clone(), total: total(1), at: 1 })).unwrap();
-        let totals = Totals::load(path.clone());
+        fs::write(&path, bytes_of(&TotalsLine { session: old.clone(), total: total(1), at: 1 })).unwrap();
+        let totals = SessionTotals::load(path.clone());
         totals.replace(&new, total(2));
         forget(&path, Duration::from_secs(3600)).unwrap();
         assert_eq!(totals.replace(&new, total(3)), Some(total(2)));
-        let after = Totals::load(path.clone());
+        let after = SessionTotals::load(path.clone());
         assert_eq!((after.replace(&old, total(9)), after.replace(&new, total(9))), (None, Some(total(3))));
         forget(&folder.path().join("none"), Duration::ZERO).unwrap();
     }

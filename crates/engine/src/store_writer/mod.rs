@@ -29,7 +29,7 @@ use crate::runs::entry::By;
 use crate::runs::live::{ActiveRun, End, RunRegistration};
 use crate::runs::log::Log;
 use crate::runs::masking::{head, masked};
-use crate::session::{Sent, whose};
+use crate::session::{SessionWrite, store_client_id};
 
 /// Text length after which a new record begins.
 const MAX_PIECE_BYTES: usize = 16 * 1024;
@@ -132,14 +132,14 @@ impl StoreWriter {
     pub(crate) fn leave(
         &self,
         tracker: &TaskTracker,
-        sent: impl Future<Output = Sent> + Send + 'static,
+        sent: impl Future<Output = SessionWrite> + Send + 'static,
         then: impl Future<Output = ()> + Send + 'static,
     ) {
         let keeping = self.keeping.clone();
         tracker.spawn(async move {
             let sent = sent.await;
             then.await;
-            keeping.spawn(sent.kept());
+            keeping.spawn(sent.saved());
         });
     }
 
@@ -195,7 +195,7 @@ impl StoreWriter {
             Record::Begun(TurnBegun {
                 run: recorder.presence.id.clone(),
                 session: begun.session.map(|session| SessionKey(session.0.clone())),
-                owner: whose(&turn.owner),
+                owner: store_client_id(&turn.owner),
                 surface: surface(turn.surface),
                 place: begun.place,
                 model: turn.model.clone(),

@@ -1,4 +1,4 @@
-//! What is kept of a turn, and that no secret is.
+//! Tests of the records of a turn, and of masked secrets in them.
 
 use trunkline_core::event::{Answer, Finish};
 use trunkline_core::turn::{Message, Role};
@@ -25,7 +25,7 @@ fn begun<'a>(turn: &'a Turn, run: &str) -> RunStart<'a> {
     }
 }
 
-/// A run of that name has no file.
+/// A log that has no file.
 fn no_log() -> Log {
     Log::new("/".as_ref(), "none", Secrets::default())
 }
@@ -35,7 +35,7 @@ fn text(delta: &str) -> Event {
 }
 
 #[tokio::test]
-async fn a_turn_is_kept_without_secrets_however_they_are_cut() {
+async fn masks_secrets_in_records_when_they_are_split_between_events() {
     let store = Store::in_memory().await.unwrap();
     let archive = StoreWriter::new(Path::new("/nonexistent"));
     archive.open(&store);
@@ -55,12 +55,12 @@ async fn a_turn_is_kept_without_secrets_however_they_are_cut() {
     }
     let answer = Answer::new(format!("done {SECRET}"), Usage::estimate("1234", "1234"), Finish::Stop);
     recorder.end(RunEnd { provider: "codex", session: None, result: Ok(&answer) }).await;
-    drop(archive.record(begun(&turn, "given up"), no_log(), &secrets));
+    drop(archive.record(begun(&turn, "cancelled"), no_log(), &secrets));
     archive.close().await;
 
-    let kept = store.turn("r").await.unwrap().unwrap();
-    assert_eq!((kept.prompt.as_str(), kept.answer.as_deref()), ("my key is ***", Some("done ***")));
-    assert_eq!((kept.outcome, kept.usage), (Some(Outcome::Ok), answer.usage));
+    let row = store.turn("r").await.unwrap().unwrap();
+    assert_eq!((row.prompt.as_str(), row.answer.as_deref()), ("my key is ***", Some("done ***")));
+    assert_eq!((row.outcome, row.usage), (Some(Outcome::Ok), answer.usage));
     let events: Vec<Event> = store.events("r", 0).await.unwrap().into_iter().map(|row| row.event).collect();
     let input = serde_json::json!({"command": ["echo", "***"]});
     assert_eq!(
@@ -72,16 +72,16 @@ async fn a_turn_is_kept_without_secrets_however_they_are_cut() {
             text("done"),
         ]
     );
-    let given_up = store.turn("given up").await.unwrap().unwrap();
-    assert_eq!(given_up.outcome, Some(Outcome::Failed(Category::Cancelled)));
+    let cancelled = store.turn("cancelled").await.unwrap().unwrap();
+    assert_eq!(cancelled.outcome, Some(Outcome::Failed(Category::Cancelled)));
 }
 
 #[tokio::test]
-async fn a_disk_that_does_not_keep_up_costs_records_and_no_time() {
+async fn drops_records_without_waiting_when_queue_is_full() {
     let store = Store::in_memory().await.unwrap();
     let archive = StoreWriter::new(Path::new("/nonexistent"));
-    // Nobody empties the queue.
-    let (writer, _keeping) = store.writer();
+    // The writer task does not run, so that the queue fills up.
+    let (writer, _writer_task) = store.writer();
     assert!(archive.kept.set((store.clone(), writer)).is_ok());
     let turn = turn();
     let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
@@ -92,7 +92,7 @@ async fn a_disk_that_does_not_keep_up_costs_records_and_no_time() {
 }
 
 #[tokio::test]
-async fn without_a_store_nothing_is_kept_and_nothing_waits() {
+async fn records_nothing_and_does_not_wait_without_a_store() {
     let archive = StoreWriter::new(Path::new("/nonexistent"));
     let turn = turn();
     let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
@@ -102,7 +102,7 @@ async fn without_a_store_nothing_is_kept_and_nothing_waits() {
 }
 
 #[tokio::test]
-async fn a_flood_is_kept_in_part() {
+async fn records_are_truncated_when_output_is_too_long() {
     let store = Store::in_memory().await.unwrap();
     let archive = StoreWriter::new(Path::new("/nonexistent"));
     archive.open(&store);
@@ -115,8 +115,8 @@ async fn a_flood_is_kept_in_part() {
     recorder.end(RunEnd { provider: "text", session: None, result: Err(&cancelled_by_client()) }).await;
     archive.close().await;
     let events = store.events("r", 0).await.unwrap();
-    let kept: usize = events.iter().map(|row| serde_json::to_string(&row.event).unwrap().len()).sum();
-    assert!((MAX_TEXT_BYTES..MAX_TEXT_BYTES + 4 * MAX_DETAIL_BYTES).contains(&kept), "{kept}");
+    let recorded: usize = events.iter().map(|row| serde_json::to_string(&row.event).unwrap().len()).sum();
+    assert!((MAX_TEXT_BYTES..MAX_TEXT_BYTES + 4 * MAX_DETAIL_BYTES).contains(&recorded), "{recorded}");
     assert!(events.iter().any(|row| matches!(&row.event, Event::Notice { .. })));
     assert_eq!(archive.lost.load(Ordering::Relaxed), 0);
 }

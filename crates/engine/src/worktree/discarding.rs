@@ -11,7 +11,7 @@ use super::folder::Worktree;
 use super::ledger::Standing;
 use super::saving::{After, Finished};
 use super::survey;
-use crate::session::Place;
+use crate::session::SessionPlace;
 
 /// A worktree of a dead gateway, and what it held.
 pub(crate) struct Swept {
@@ -19,7 +19,7 @@ pub(crate) struct Swept {
     pub(crate) run: String,
     pub(crate) receipt: Receipt,
     /// Where the conversation it was part of goes on.
-    pub(crate) place: Option<(SessionId, Place)>,
+    pub(crate) place: Option<(SessionId, SessionPlace)>,
 }
 
 /// What is left of a worktree: files that nobody asks for.

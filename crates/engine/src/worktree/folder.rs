@@ -9,7 +9,7 @@ use trunkline_core::failure::{Category, Failure};
 
 use crate::sandbox;
 use crate::sandbox::untrusted::{self, MAX_GIT_FILE_BYTES};
-use crate::session::Place;
+use crate::session::SessionPlace;
 
 /// The longest reason of a receipt.
 const MAX_REASON_CHARS: usize = 500;
@@ -68,11 +68,11 @@ impl Worktree {
     }
 
     /// Where its session goes on after a run that left this receipt.
-    pub(crate) fn place(&self, receipt: &Receipt) -> Place {
+    pub(crate) fn place(&self, receipt: &Receipt) -> SessionPlace {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let tip = receipt.commit.clone().unwrap_or_else(|| self.base.clone());
         let registration = self.registration.file_name().map(|name| name.to_string_lossy().into_owned());
-        Place { common: self.common.clone(), name, registration, tip }
+        SessionPlace { common: self.common.clone(), name, registration, tip }
     }
 
     /// Where it is put to be out of the way.

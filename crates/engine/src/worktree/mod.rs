@@ -43,7 +43,7 @@ use trunkline_core::event::SessionId;
 use trunkline_core::failure::{Category, Failure};
 
 use crate::sandbox::untrusted;
-use crate::session::Place;
+use crate::session::SessionPlace;
 use crate::worktree::git::{Call, Git, Tree};
 pub(crate) use discarding::Gone;
 pub(crate) use folder::Worktree;
@@ -74,7 +74,7 @@ pub(crate) struct Wanted {
     pub(crate) run: String,
     pub(crate) session: Option<SessionId>,
     /// Where the session left off.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<SessionPlace>,
     /// Another try of the same turn went before, whose work is on a branch of its own.
     pub(crate) again: bool,
     /// One that is ready will do, and is to be ready the next time.

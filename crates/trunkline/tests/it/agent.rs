@@ -333,7 +333,7 @@ fn run_fails_when_max_turns_is_reached() {
     let llm = FakeLlm::new([tool_call(), tool_call(), tool_call()]);
     let gateway = with_llm(TestGateway::new(), &llm).model("m", json!({"driver": "agent", "maxTurns": 2})).start();
     let error = gateway.chat("go").model("m").send().error(500);
-    assert_eq!(error["detail"], "the model was asked 2 times and still wants to go on", "{error}");
+    assert_eq!(error["detail"], "the model was called 2 times and has not finished", "{error}");
     assert_eq!(llm.seen().len(), 2);
 }
 

@@ -127,7 +127,7 @@ fn request_is_rejected_when_session_belongs_to_another_cli() {
     let id = gateway.chat("hi").model("a").send().header("x-trunkline-session").unwrap().to_owned();
     let error = gateway.chat("hi").model("b").header("x-trunkline-session", &id).send().error(400);
     let message = error["message"].as_str().unwrap();
-    assert!(message.contains("is with codex in") && message.contains("not with claude in"), "{error}");
+    assert!(message.contains("belongs to codex in") && message.contains("not to claude in"), "{error}");
     assert!(error["hint"].as_str().unwrap().contains("(a)"), "{error}");
     assert!(!gateway.path("seen/ran").exists());
 }

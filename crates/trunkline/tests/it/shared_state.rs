@@ -30,7 +30,7 @@ fn run_command_waits_when_gateway_has_the_session() {
     let open = gateway.chat("hi").header("x-trunkline-session", &id).open();
     gateway.wait_for_note("speaking");
     let run = gateway.launch(&["run", "-v", "-m", "m", "--session", &id, "hi"]);
-    let waiting = format!("another process speaks in the session; waiting for it session={id}");
+    let waiting = format!("another process uses the session; waiting for it session={id}");
     until("the command logs that it waits", || {
         gateway.log().contains(&waiting) || gateway.read_note("codex.runs").lines().count() > 2
     });
@@ -48,7 +48,7 @@ fn error_names_the_process_when_session_is_busy_for_too_long() {
     let run = gateway.launch(&["run", "-m", "m", "--session", &id, "hi"]);
     gateway.wait_for_note("speaking");
     let error = gateway.chat("hi").header("x-trunkline-session", &id).send().error(503);
-    assert!(error["message"].as_str().unwrap().ends_with(&format!(": process {} speaks in it", run.id())), "{error}");
+    assert!(error["message"].as_str().unwrap().ends_with(&format!(": process {} uses it", run.id())), "{error}");
     gateway.leave_note("go");
     assert_eq!(exit_code(run), Some(0), "{}", gateway.log());
     assert_eq!(

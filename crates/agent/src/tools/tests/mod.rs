@@ -1,8 +1,8 @@
-//! Real files, real commands.
+//! Tests of the tools with real files and real commands.
 
 mod bash;
 mod files;
-mod places;
+mod paths;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use trunkline_process::{KeeperProgram, Keepers, keeper_main};
 
 use super::*;
 
-/// A workspace, with something beside it that is none of its business.
-struct Stage {
+/// A workspace, and a file outside it that the tools must not reach.
+struct TestWorkspace {
     folder: TempDir,
     keepers: Keepers,
     tools: Toolbox,
 }
 
-impl Stage {
+impl TestWorkspace {
     fn new(permissions: Permissions) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("work");
@@ -47,23 +47,23 @@ impl Stage {
     }
 
     async fn read(&self, path: &str) -> Result<String, String> {
-        said(self.tools.run("read_file", &json!({"path": path}).to_string()).await)
+        result(self.tools.run("read_file", &json!({"path": path}).to_string()).await)
     }
 
     async fn write(&self, path: &str, content: &str) -> Result<String, String> {
-        said(self.tools.run("write_file", &json!({"path": path, "content": content}).to_string()).await)
+        result(self.tools.run("write_file", &json!({"path": path, "content": content}).to_string()).await)
     }
 
     async fn edit(&self, path: &str, old: &str, new: &str) -> Result<String, String> {
         let arguments = json!({"path": path, "old_string": old, "new_string": new});
-        said(self.tools.run("edit_file", &arguments.to_string()).await)
+        result(self.tools.run("edit_file", &arguments.to_string()).await)
     }
 
     async fn bash(&self, command: &str) -> Result<String, String> {
-        said(self.tools.run("bash", &json!({"command": command}).to_string()).await)
+        result(self.tools.run("bash", &json!({"command": command}).to_string()).await)
     }
 
-    /// Every path in the workspace, so that nothing can be left lying about unseen.
+    /// All files in the workspace, so that tests notice leftovers.
     fn files(&self) -> Vec<String> {
         fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
             for entry in fs::read_dir(folder).unwrap() {
@@ -85,7 +85,7 @@ impl Stage {
     }
 }
 
-fn said(outcome: Outcome) -> Result<String, String> {
+fn result(outcome: ToolOutcome) -> Result<String, String> {
     if outcome.ok { Ok(outcome.output) } else { Err(outcome.output) }
 }
 
@@ -93,13 +93,14 @@ fn ok(text: &str) -> Result<String, String> {
     Ok(text.into())
 }
 
-/// Commands need a keeper, and a crate's tests do not get the programs of another: so this program is one, when asked.
+/// Commands need a keeper process, and tests of a crate cannot use binaries of another crate. So the test binary itself
+/// acts as a keeper.
 pub(crate) fn this_test_binary() -> KeeperProgram {
     let test = concat!(module_path!(), "::a_keeper").split_once("::").unwrap().1;
     KeeperProgram { path: "/proc/self/exe".into(), args: ["--exact", test, AS_KEEPER].map(Into::into).to_vec() }
 }
 
-/// To the test harness it is the name of one more test to run, if there were one.
+/// Argument that selects the keeper. The test harness takes it for a test name without a match.
 const AS_KEEPER: &str = "as_a_keeper";
 
 #[test]

@@ -1,7 +1,7 @@
-//! Conversations on disk: a file each, a line for each message, in the words of the API.
+//! Sessions of the agent on disk: one file for each, one line for each message, in the format of the API.
 //!
-//! A message is written when it is complete, so that whatever ends the process, the next turn goes on from there. A last
-//! line that was cut off is not a message.
+//! A message is written as soon as it is complete, so that the next turn can continue from there even if the process is
+//! killed. A last line that is incomplete is ignored.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,53 +10,57 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use trunkline_core::event::{Call, SessionId};
+use trunkline_core::event::{SessionId, ToolCall};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::turn::{Message, Role};
 use uuid::Uuid;
 
-use crate::transcript::Transcript;
+use crate::transcript::AgentTranscript;
 
-/// The largest record that is read back.
-const LARGEST: u64 = 64 * 1024 * 1024;
+// TODO rename users
+#[doc(hidden)]
+pub use self::TranscriptFiles as Records;
 
-/// Where conversations are kept.
+/// Bytes of a file that are read. The rest is ignored.
+const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Folder with the transcripts of sessions.
 #[derive(Debug, Clone)]
-pub struct Records {
+pub struct TranscriptFiles {
     folder: PathBuf,
 }
 
-/// One conversation. Its file is made with its first message.
+/// Transcript of one session. The file is created with its first message.
 #[derive(Debug)]
-pub struct Record {
+pub struct TranscriptFile {
     session: SessionId,
     path: PathBuf,
-    /// The repository it is about.
+    /// The repository that the session works in.
     repo: PathBuf,
     file: Option<File>,
-    /// How many messages are in the file.
+    /// Number of messages in the file.
     written: usize,
-    /// The turn that is being written; none once that was said.
+    /// Turn whose mark is still to be written; `None` once it is in the file.
     turn: Option<String>,
 }
 
-/// The first line.
+/// First line of a file.
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct TranscriptHeader {
     session: SessionId,
     repo: PathBuf,
 }
 
-/// Says which turn the messages after it are of.
+/// Line that names the turn of the messages after it.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Mark {
+struct TurnMark {
     turn: String,
 }
 
-/// Every other line.
+/// Line with a message.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct TranscriptLine {
     role: Role,
     #[serde(default)]
     content: String,
@@ -80,22 +84,28 @@ struct LineFunction {
     arguments: String,
 }
 
-impl Records {
+impl TranscriptFiles {
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// A new conversation about `repo`, with its first turn.
+    /// Transcript of a new session in `repo` that starts with `turn`.
     #[must_use]
-    pub fn begin(&self, repo: &Path, turn: &str) -> Record {
+    pub fn begin(&self, repo: &Path, turn: &str) -> TranscriptFile {
         let session = SessionId(Uuid::now_v7().to_string());
         let (path, turn) = (self.path(&session), Some(turn.to_owned()));
-        Record { path, session, repo: repo.to_owned(), file: None, written: 0, turn }
+        TranscriptFile { path, session, repo: repo.to_owned(), file: None, written: 0, turn }
     }
 
-    /// A conversation to go on with, and what was said in it before `turn`: what an earlier try of it left is taken back.
-    pub fn resume(&self, session: &SessionId, repo: &Path, turn: &str) -> Result<(Record, Transcript), Failure> {
+    /// Opens the transcript of a session, and returns its messages before `turn`. Messages of an earlier attempt of `turn`
+    /// are removed.
+    pub fn resume(
+        &self,
+        session: &SessionId,
+        repo: &Path,
+        turn: &str,
+    ) -> Result<(TranscriptFile, AgentTranscript), Failure> {
         check(session)?;
         let path = self.path(session);
         let unreadable = |error: io::Error| {
@@ -107,41 +117,41 @@ impl Records {
         };
         let mut text = Vec::new();
         let file = OpenOptions::new().read(true).append(true).open(&path).map_err(unreadable)?;
-        (&file).take(LARGEST).read_to_end(&mut text).map_err(unreadable)?;
+        (&file).take(MAX_FILE_BYTES).read_to_end(&mut text).map_err(unreadable)?;
         let mut lines = text.split_inclusive(|byte| *byte == b'\n');
         let first = lines.next().unwrap_or_default();
         let mut end = first.len();
-        let Ok(Header { repo: other, .. }) = serde_json::from_slice(first) else {
-            let message = format!("the session {session} cannot be gone on with: its record is broken");
+        let Ok(TranscriptHeader { repo: other, .. }) = serde_json::from_slice(first) else {
+            let message = format!("the session {session} cannot be resumed: its file is damaged");
             return Err(lost(message));
         };
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if real(&other) != real(repo) {
-            let message = format!("the session {session} is about {}, not {}", other.display(), repo.display());
-            return Err(Failure::new(Category::Validation, message).hint("begin a new one here"));
+            let message = format!("the session {session} belongs to {}, not to {}", other.display(), repo.display());
+            return Err(Failure::new(Category::Validation, message).hint("leave the session out to start a new one"));
         }
-        let mut said = Transcript::default();
+        let mut transcript = AgentTranscript::default();
         for line in lines {
-            if serde_json::from_slice(line).is_ok_and(|mark: Mark| mark.turn == turn) {
+            if serde_json::from_slice(line).is_ok_and(|mark: TurnMark| mark.turn == turn) {
                 break;
             }
             end += line.len();
-            said.extend(serde_json::from_slice(line).ok().map(message));
+            transcript.extend(serde_json::from_slice(line).ok().map(message));
         }
         if end < text.len() {
             file.set_len(end as u64).map_err(unreadable)?;
         }
         if !text[..end].ends_with(b"\n") {
-            // What was being written when the process ended stays a line of its own.
+            // Ends an incomplete line, so that the next message starts a line of its own.
             (&file).write_all(b"\n").map_err(unreadable)?;
         }
-        let written = said.messages().len();
+        let written = transcript.messages().len();
         let (session, turn) = (session.clone(), Some(turn.to_owned()));
-        let record = Record { session, path, repo: repo.to_owned(), file: Some(file), written, turn };
-        Ok((record, said))
+        let file = TranscriptFile { session, path, repo: repo.to_owned(), file: Some(file), written, turn };
+        Ok((file, transcript))
     }
 
-    /// Removes those that nothing was added to for `age`; how many that were.
+    /// Removes transcripts that have not been extended for `age`. Returns their number.
     pub fn prune(&self, age: Duration) -> io::Result<usize> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -165,12 +175,12 @@ impl Records {
     }
 }
 
-/// A failure to resume a conversation whose record is missing or unreadable.
+/// A failure to resume a session whose transcript is missing or damaged.
 fn lost(message: String) -> Failure {
-    Failure::new(Category::Validation, message).hint("leave the session out to begin a new one").session_lost()
+    Failure::new(Category::Validation, message).hint("leave the session out to start a new one").session_lost()
 }
 
-/// Whether a client's word can be the name of a conversation, and so of a file.
+/// Checks that an id from a client can be a session id of the agent, which is also a file name.
 pub fn check(session: &SessionId) -> Result<(), Failure> {
     match Uuid::try_parse(&session.0) {
         Ok(id) if id.hyphenated().to_string() == session.0 => Ok(()),
@@ -181,14 +191,14 @@ pub fn check(session: &SessionId) -> Result<(), Failure> {
     }
 }
 
-impl Record {
+impl TranscriptFile {
     #[must_use]
     pub fn session(&self) -> &SessionId {
         &self.session
     }
 
-    /// Writes what has been said since the last time. `messages` is everything that was said.
-    pub fn keep(&mut self, messages: &[Message]) -> io::Result<()> {
+    /// Appends the messages that are not in the file yet. `messages` contains all messages of the session.
+    pub fn save(&mut self, messages: &[Message]) -> io::Result<()> {
         let fresh = messages.get(self.written..).unwrap_or_default();
         if fresh.is_empty() {
             return Ok(());
@@ -197,15 +207,15 @@ impl Record {
         let mut file = match self.file.take() {
             Some(file) => file,
             None => {
-                line_of(&Header { session: self.session.clone(), repo: self.repo.clone() }, &mut text)?;
+                append_line(&TranscriptHeader { session: self.session.clone(), repo: self.repo.clone() }, &mut text)?;
                 self.create()?
             }
         };
         if let Some(turn) = &self.turn {
-            line_of(&Mark { turn: turn.clone() }, &mut text)?;
+            append_line(&TurnMark { turn: turn.clone() }, &mut text)?;
         }
         for message in fresh {
-            line_of(&line(message), &mut text)?;
+            append_line(&line(message), &mut text)?;
         }
         file.write_all(&text)?;
         self.file = Some(file);
@@ -221,21 +231,22 @@ impl Record {
     }
 }
 
-fn line_of(value: &impl Serialize, text: &mut Vec<u8>) -> io::Result<()> {
+/// Appends a value as one line of JSON.
+fn append_line(value: &impl Serialize, text: &mut Vec<u8>) -> io::Result<()> {
     serde_json::to_writer(&mut *text, value)?;
     text.push(b'\n');
     Ok(())
 }
 
-fn line(message: &Message) -> Line {
-    let call = |call: &Call| LineCall {
+fn line(message: &Message) -> TranscriptLine {
+    let call = |call: &ToolCall| LineCall {
         id: call.id.clone(),
         kind: "function".to_owned(),
         function: LineFunction { name: call.name.clone(), arguments: call.arguments.clone() },
     };
-    // Pictures are for the turn they came with.
+    // Pictures are not saved: only the turn that they came with needs them.
     let pictures = "\n[a picture]".repeat(message.images.len());
-    Line {
+    TranscriptLine {
         role: message.role,
         content: format!("{}{pictures}", message.text),
         tool_calls: message.calls.iter().map(call).collect(),
@@ -243,8 +254,8 @@ fn line(message: &Message) -> Line {
     }
 }
 
-fn message(line: Line) -> Message {
-    let call = |call: LineCall| Call { id: call.id, name: call.function.name, arguments: call.function.arguments };
+fn message(line: TranscriptLine) -> Message {
+    let call = |call: LineCall| ToolCall { id: call.id, name: call.function.name, arguments: call.function.arguments };
     Message {
         calls: line.tool_calls.into_iter().map(call).collect(),
         call_id: line.tool_call_id,
@@ -259,7 +270,7 @@ mod tests {
     use super::*;
     use crate::transcript::tests::call;
 
-    fn talk() -> Vec<Message> {
+    fn messages() -> Vec<Message> {
         vec![
             Message::new(Role::User, "go\n\"on\" \u{1f980}"),
             Message { calls: vec![call("a")], ..Message::new(Role::Assistant, "") },
@@ -269,71 +280,71 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_read_back() {
+    fn saved_messages_are_read_back() {
         let folder = tempfile::tempdir().unwrap();
-        let records = Records::new(folder.path().join("agent"));
-        let mut record = records.begin(Path::new("/repo"), "t1");
-        let path = record.path.clone();
-        record.keep(&[]).unwrap();
-        assert!(!path.exists(), "nothing was said");
-        record.keep(&talk()[..1]).unwrap();
-        record.keep(&talk()[..3]).unwrap();
-        record.keep(&talk()[..3]).unwrap();
+        let files = TranscriptFiles::new(folder.path().join("agent"));
+        let mut file = files.begin(Path::new("/repo"), "t1");
+        let path = file.path.clone();
+        file.save(&[]).unwrap();
+        assert!(!path.exists(), "there are no messages");
+        file.save(&messages()[..1]).unwrap();
+        file.save(&messages()[..3]).unwrap();
+        file.save(&messages()[..3]).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        let session = record.session().clone();
-        drop(record);
-        let (mut again, said) = records.resume(&session, Path::new("/repo"), "t2").unwrap();
-        assert_eq!(said.messages(), &talk()[..3]);
-        again.keep(&talk()).unwrap();
-        assert_eq!(records.resume(&session, Path::new("/repo"), "t3").unwrap().1.messages(), talk());
-        let (mut once_more, said) = records.resume(&session, Path::new("/repo"), "t2").unwrap();
-        assert_eq!(said.messages(), &talk()[..3], "another try begins where the turn began");
-        once_more.keep(&talk()).unwrap();
-        assert_eq!(records.resume(&session, Path::new("/repo"), "t3").unwrap().1.messages(), talk());
+        let session = file.session().clone();
+        drop(file);
+        let (mut again, transcript) = files.resume(&session, Path::new("/repo"), "t2").unwrap();
+        assert_eq!(transcript.messages(), &messages()[..3]);
+        again.save(&messages()).unwrap();
+        assert_eq!(files.resume(&session, Path::new("/repo"), "t3").unwrap().1.messages(), messages());
+        let (mut once_more, transcript) = files.resume(&session, Path::new("/repo"), "t2").unwrap();
+        assert_eq!(transcript.messages(), &messages()[..3], "a second attempt starts where the turn started");
+        once_more.save(&messages()).unwrap();
+        assert_eq!(files.resume(&session, Path::new("/repo"), "t3").unwrap().1.messages(), messages());
     }
 
     #[test]
-    fn a_line_that_was_cut_off_is_no_message_and_harms_no_other() {
+    fn incomplete_last_line_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
-        let records = Records::new(folder.path().to_owned());
-        let mut record = records.begin(Path::new("/repo"), "t1");
-        record.keep(&talk()[..1]).unwrap();
-        let session = record.session().clone();
+        let files = TranscriptFiles::new(folder.path().to_owned());
+        let mut file = files.begin(Path::new("/repo"), "t1");
+        file.save(&messages()[..1]).unwrap();
+        let session = file.session().clone();
         OpenOptions::new()
             .append(true)
-            .open(&record.path)
+            .open(&file.path)
             .unwrap()
             .write_all(b"{\"role\":\"user\",\"content\":\"caf\xc3")
             .unwrap();
-        let (mut again, said) = records.resume(&session, Path::new("/repo"), "t2").unwrap();
-        assert_eq!(said.messages(), &talk()[..1]);
-        again.keep(&talk()[..2]).unwrap();
-        assert_eq!(records.resume(&session, Path::new("/repo"), "t3").unwrap().1.messages(), &talk()[..2]);
+        let (mut again, transcript) = files.resume(&session, Path::new("/repo"), "t2").unwrap();
+        assert_eq!(transcript.messages(), &messages()[..1]);
+        again.save(&messages()[..2]).unwrap();
+        assert_eq!(files.resume(&session, Path::new("/repo"), "t3").unwrap().1.messages(), &messages()[..2]);
         std::fs::write(&again.path, "").unwrap();
-        let broken = records.resume(&session, Path::new("/repo"), "t3").unwrap_err();
-        assert!(broken.message.ends_with("its record is broken"), "{broken}");
+        let broken = files.resume(&session, Path::new("/repo"), "t3").unwrap_err();
+        assert!(broken.message.ends_with("its file is damaged"), "{broken}");
     }
 
     #[test]
-    fn old_ones_can_be_removed() {
+    fn prune_removes_old_transcripts_only() {
         let folder = tempfile::tempdir().unwrap();
-        let records = Records::new(folder.path().join("agent"));
-        assert_eq!(records.prune(Duration::ZERO).unwrap(), 0, "there are none");
-        let mut record = records.begin(Path::new("/repo"), "t1");
-        record.keep(&talk()).unwrap();
+        let files = TranscriptFiles::new(folder.path().join("agent"));
+        assert_eq!(files.prune(Duration::ZERO).unwrap(), 0, "there are none");
+        let mut file = files.begin(Path::new("/repo"), "t1");
+        file.save(&messages()).unwrap();
         fs::write(folder.path().join("agent/other.txt"), "").unwrap();
-        assert_eq!(records.prune(Duration::from_secs(3600)).unwrap(), 0, "it is new");
-        assert_eq!(records.prune(Duration::ZERO).unwrap(), 1);
-        assert!(!record.path.exists() && folder.path().join("agent/other.txt").exists());
+        assert_eq!(files.prune(Duration::from_secs(3600)).unwrap(), 0, "the transcript is new");
+        assert_eq!(files.prune(Duration::ZERO).unwrap(), 1);
+        assert!(!file.path.exists() && folder.path().join("agent/other.txt").exists());
     }
 
     #[test]
-    fn what_cannot_be_resumed_says_why() {
+    fn failure_says_why_session_cannot_be_resumed() {
         let folder = tempfile::tempdir().unwrap();
-        let records = Records::new(folder.path().to_owned());
-        let mut record = records.begin(Path::new("/repo"), "t1");
-        record.keep(&talk()).unwrap();
-        let known = record.session().0.clone();
+        let files = TranscriptFiles::new(folder.path().to_owned());
+        let mut file = files.begin(Path::new("/repo"), "t1");
+        file.save(&messages()).unwrap();
+        let known = file.session().0.clone();
         let unknown = "01a1dc9b-98ad-7900-b3ff-2cd667be397c";
         for (session, repo, message) in [
             ("../../etc/passwd", "/repo", "\"../../etc/passwd\" is not a session of the agent: those are UUIDs"),
@@ -343,9 +354,9 @@ mod tests {
                 "\"01a1dc9b98ad7900b3ff2cd667be397c\" is not a session of the agent: those are UUIDs",
             ),
             (unknown, "/repo", "the agent has no session 01a1dc9b-98ad-7900-b3ff-2cd667be397c"),
-            (&known, "/other", &format!("the session {known} is about /repo, not /other")),
+            (&known, "/other", &format!("the session {known} belongs to /repo, not to /other")),
         ] {
-            let failure = records.resume(&SessionId(session.to_owned()), Path::new(repo), "t2").unwrap_err();
+            let failure = files.resume(&SessionId(session.to_owned()), Path::new(repo), "t2").unwrap_err();
             assert_eq!((failure.category, failure.message.as_str()), (Category::Validation, message));
         }
     }
