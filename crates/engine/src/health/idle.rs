@@ -23,7 +23,7 @@ const WAKING: Duration = Duration::from_millis(20);
 impl Engine {
     /// Gives back what runs took when they are over. Never returns.
     pub async fn give_back_memory(&self) {
-        let mut goings = self.shared.runs.registry.goings();
+        let mut goings = self.shared.runs.registry.removals();
         // Some of it goes only later: keepers and threads that nobody needs any more.
         let mut again = false;
         loop {

@@ -65,7 +65,7 @@ impl Leases {
     /// The process that has it, or had it last.
     pub(super) fn holder(&self, session: &SessionId) -> Option<u32> {
         let noted = fs::read_to_string(self.file(session)).ok()?;
-        GatewayProcess::from_name(noted.trim()).filter(|owner| owner.lives()).map(|owner| owner.pid)
+        GatewayProcess::from_name(noted.trim()).filter(|owner| owner.is_alive()).map(|owner| owner.pid)
     }
 
     /// None if another process has it.

@@ -25,9 +25,9 @@ use trunkline_store::{
 
 use self::disk::DiskCheck;
 use self::tally::TurnCounters;
-use crate::runs::entry::By;
-use crate::runs::live::{ActiveRun, End, RunRegistration};
-use crate::runs::log::Log;
+use crate::runs::live::{ActiveRun, RunEnding, RunRegistration};
+use crate::runs::log::RunLog;
+use crate::runs::log_entry::CurrentAttempt;
 use crate::runs::masking::{head, masked};
 use crate::session::{Sent, whose};
 
@@ -143,12 +143,12 @@ impl StoreWriter {
     }
 
     /// Begins the record of a turn, on its way into the store.
-    pub(crate) fn record(&self, begun: RunStart<'_>, log: Log, secrets: &Secrets) -> Recorder {
+    pub(crate) fn record(&self, begun: RunStart<'_>, log: RunLog, secrets: &Secrets) -> Recorder {
         let (recorder, row) = self.recorder(begun, log, secrets);
         if let Some(row) = row {
             recorder.send(row);
         }
-        recorder.presence.recorded();
+        recorder.presence.set_recorded();
         recorder
     }
 
@@ -157,7 +157,7 @@ impl StoreWriter {
     pub(crate) async fn record_surely(
         &self,
         begun: RunStart<'_>,
-        log: Log,
+        log: RunLog,
         secrets: &Secrets,
     ) -> Result<Recorder, StoreError> {
         let (mut recorder, row) = self.recorder(begun, log, secrets);
@@ -167,11 +167,11 @@ impl StoreWriter {
             recorder.ended = true;
             return Err(error);
         }
-        recorder.presence.recorded();
+        recorder.presence.set_recorded();
         Ok(recorder)
     }
 
-    fn recorder(&self, begun: RunStart<'_>, log: Log, secrets: &Secrets) -> (Recorder, Option<Record>) {
+    fn recorder(&self, begun: RunStart<'_>, log: RunLog, secrets: &Secrets) -> (Recorder, Option<Record>) {
         let recorder = Recorder {
             provider: begun.provider,
             writer: self.kept.get().map(|(_, writer)| writer.clone()),
@@ -228,7 +228,7 @@ pub(crate) struct Recorder {
     /// The provider of the present attempt, or of the one to come.
     provider: String,
     writer: Option<Writer>,
-    log: Log,
+    log: RunLog,
     presence: Arc<RunRegistration>,
     attempts: u32,
     /// The last event is in the log, or was to be.
@@ -259,16 +259,16 @@ impl Recorder {
 
     /// The first attempt runs. While its CLI comes up there is time for the log's file.
     pub(crate) fn started(&mut self, provider: &str) {
-        self.log.make();
+        self.log.create_file();
         provider.clone_into(&mut self.provider);
         let (run, provider, time) = (self.presence.id.clone(), provider.to_owned(), Time::now());
         self.send(Record::Started { run, provider, time });
     }
 
     /// Events that came together. They are in the log when this returns, unless the disk is full.
-    pub(crate) fn hear(&mut self, events: &[Event], by: &By) {
+    pub(crate) fn hear(&mut self, events: &[Event], by: &CurrentAttempt) {
         let written = self.log.append(events, by);
-        self.presence.has_written(written);
+        self.presence.set_written(written);
         for event in events {
             self.logged_end |= event.is_end();
             self.attempts += u32::from(matches!(event, Event::Attempted(_)));
@@ -349,7 +349,7 @@ impl Recorder {
         self.ended = true;
         self.let_go();
         self.close_log(end.result);
-        self.presence.concludes();
+        self.presence.set_concluding();
         let (outcome, text) = match end.result {
             Ok(answer) => {
                 self.usage = answer.usage;
@@ -387,10 +387,10 @@ impl Recorder {
         };
         // One that never began needs no file.
         if !self.logged_end && !self.log.is_empty() {
-            let written = self.log.append([&last], &By::default());
-            self.presence.has_written(written);
+            let written = self.log.append([&last], &CurrentAttempt::default());
+            self.presence.set_written(written);
         }
-        self.presence.ended(End::Event(Arc::new(last)));
+        self.presence.set_end(RunEnding::Event(Arc::new(last)));
     }
 
     fn send(&self, record: Record) {

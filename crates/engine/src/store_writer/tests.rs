@@ -26,8 +26,8 @@ fn begun<'a>(turn: &'a Turn, run: &str) -> RunStart<'a> {
 }
 
 /// A run of that name has no file.
-fn no_log() -> Log {
-    Log::new("/".as_ref(), "none", Secrets::default())
+fn no_log() -> RunLog {
+    RunLog::new("/".as_ref(), "none", Secrets::default())
 }
 
 fn text(delta: &str) -> Event {
@@ -51,7 +51,7 @@ async fn a_turn_is_kept_without_secrets_however_they_are_cut() {
         Event::ToolFinished { id: "1".into(), output: format!("{SECRET}\n"), ok: true },
         text("done"),
     ] {
-        recorder.hear(&[event], &By::default());
+        recorder.hear(&[event], &CurrentAttempt::default());
     }
     let answer = Answer::new(format!("done {SECRET}"), Usage::estimate("1234", "1234"), Finish::Stop);
     recorder.end(RunEnd { provider: "codex", session: None, result: Ok(&answer) }).await;
@@ -86,7 +86,7 @@ async fn a_disk_that_does_not_keep_up_costs_records_and_no_time() {
     let turn = turn();
     let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
     for n in 0..20_000 {
-        recorder.hear(&[Event::Notice { message: n.to_string() }], &By::default());
+        recorder.hear(&[Event::Notice { message: n.to_string() }], &CurrentAttempt::default());
     }
     assert!(archive.lost.load(Ordering::Relaxed) > 3000);
 }
@@ -96,7 +96,7 @@ async fn without_a_store_nothing_is_kept_and_nothing_waits() {
     let archive = StoreWriter::new(Path::new("/nonexistent"));
     let turn = turn();
     let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
-    recorder.hear(&[text("x")], &By::default());
+    recorder.hear(&[text("x")], &CurrentAttempt::default());
     recorder.end(RunEnd { provider: "codex", session: None, result: Err(&given_up()) }).await;
     archive.close().await;
 }
@@ -109,9 +109,9 @@ async fn a_flood_is_kept_in_part() {
     let turn = turn();
     let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
     for _ in 0..3 * TEXT / 1000 {
-        recorder.hear(&[text(&"x".repeat(1000))], &By::default());
+        recorder.hear(&[text(&"x".repeat(1000))], &CurrentAttempt::default());
     }
-    recorder.hear(&[Event::Unknown { line: "y".repeat(2 * DETAIL) }], &By::default());
+    recorder.hear(&[Event::Unknown { line: "y".repeat(2 * DETAIL) }], &CurrentAttempt::default());
     recorder.end(RunEnd { provider: "text", session: None, result: Err(&given_up()) }).await;
     archive.close().await;
     let events = store.events("r", 0).await.unwrap();
