@@ -44,7 +44,8 @@ pub use router::explain::{Explanation, Rung};
 pub use router::models::Models;
 pub use runs::gateway_process::{name_of_process, process_lives};
 pub use runs::{
-    By, Cancelled, Entry, Follow, Joined, NoDiff, NoRun, NotOnce, Once, Run, forget_logs, run_seen, runs_seen,
+    CancelOutcome, CurrentAttempt, DiffError, Follow, IdempotencyError, IdempotentTurn, JoinedRun, Run, RunLogEntry,
+    RunQueryError, current_run, current_runs, forget_logs,
 };
 pub use sandbox::{Bounds, Free};
 pub use session::folder::same_folder;
@@ -58,5 +59,11 @@ pub use worktree::git::DEFAULT_GIT_TIMEOUT;
 
 #[doc(hidden)]
 pub use health::report::HealthReport as Report; // TODO rename users
+#[doc(hidden)]
+pub use runs::{
+    CancelOutcome as Cancelled, CurrentAttempt as By, DiffError as NoDiff, IdempotencyError as NotOnce,
+    IdempotentTurn as Once, JoinedRun as Joined, RunLogEntry as Entry, RunQueryError as NoRun, current_run as run_seen,
+    current_runs as runs_seen,
+}; // TODO rename users
 #[doc(hidden)]
 pub use settings::EngineSettings as Settings; // TODO rename users

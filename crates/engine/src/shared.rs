@@ -17,7 +17,7 @@ use crate::health::unknown_events::UnknownEvents;
 use crate::router::models::Models;
 use crate::router::{Circuits, Retries};
 use crate::runs::SweepState;
-use crate::runs::alive::Alive;
+use crate::runs::alive::LivenessLock;
 use crate::runs::gateway_process::GatewayProcess;
 use crate::runs::live::RunRegistry;
 use crate::session::Sessions;
@@ -49,7 +49,7 @@ pub(crate) struct Shared {
 pub(crate) struct Identity {
     /// Mark in the environment of every process that this gateway starts.
     pub(crate) mark: String,
-    _alive: Alive,
+    _alive: LivenessLock,
 }
 
 /// State that decides where a turn goes next.
@@ -93,7 +93,7 @@ impl Shared {
         let (state, tasks) = (settings.state.as_path(), Tasks::default());
         let tracker = tasks.tracker.clone();
         Self {
-            identity: Identity { _alive: Alive::new(state, &mark), mark },
+            identity: Identity { _alive: LivenessLock::new(state, &mark), mark },
             models: ArcSwap::from_pointee(models),
             upstream: Upstream::new(),
             admission: Admission::new(settings.caps.clone()),

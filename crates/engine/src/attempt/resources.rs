@@ -72,7 +72,7 @@ impl AttemptResources {
     /// Adds the worktree in which the attempt works.
     pub(crate) fn work_in(&mut self, worktree: Worktree, after: After) {
         if let Some(run) = &self.run {
-            run.works_in(Some(worktree.clone()));
+            run.set_worktree(Some(worktree.clone()));
         }
         self.worktree = Some((worktree, after));
     }
@@ -160,7 +160,7 @@ async fn finish(
     }
     if let Some(run) = run {
         shared.store_writer.note_workspace(&run.id, &finished.receipt).await;
-        run.works_in(None);
+        run.set_worktree(None);
     }
     finished
 }

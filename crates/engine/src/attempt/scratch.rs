@@ -25,7 +25,7 @@ impl Scratch {
     /// Removes the files of gateways that died.
     pub(crate) fn sweep(state: &Path) {
         let folders = fs::read_dir(state.join("runs")).into_iter().flatten().flatten();
-        let dead = |name: &str| GatewayProcess::from_name(name).is_some_and(|owner| !owner.lives());
+        let dead = |name: &str| GatewayProcess::from_name(name).is_some_and(|owner| !owner.is_alive());
         for folder in folders.filter(|folder| folder.file_name().to_str().is_some_and(dead)) {
             if let Err(error) = fs::remove_dir_all(folder.path()) {
                 tracing::warn!(folder = %folder.path().display(), %error, "cannot remove a dead gateway's private files");

@@ -23,7 +23,7 @@ const WORKER_WAKE_TIME: Duration = Duration::from_millis(20);
 impl Engine {
     /// Frees memory after runs have ended. Never returns.
     pub async fn give_back_memory(&self) {
-        let mut ends = self.shared.runs.registry.goings();
+        let mut ends = self.shared.runs.registry.removals();
         // Whether a second pass is due, for keepers and threads that end only later.
         let mut again = false;
         loop {

@@ -1,5 +1,6 @@
-//! Which gateways of one state folder live: each holds a lock on a file there. A process id says that too, but only in its
-//! own namespace, and a container that is started again is in another.
+//! Liveness of the gateways on one state folder: each holds a lock on a file there.
+//!
+//! A process id is meaningful only in its own PID namespace, and a restarted container is in another one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -8,27 +9,28 @@ use std::path::{Path, PathBuf};
 
 use crate::runs::gateway_process::GatewayProcess;
 
-/// This gateway's own lock, held as long as this value.
-pub(crate) struct Alive {
+/// Liveness lock of this gateway. Released when dropped.
+pub(crate) struct LivenessLock {
     path: PathBuf,
     lock: Option<File>,
 }
 
-impl Alive {
-    /// Without it, others of this namespace can tell all the same.
+impl LivenessLock {
+    /// Takes the lock. Without it, only gateways of the same PID namespace can tell that this one is alive.
     pub(crate) fn new(state: &Path, mark: &str) -> Self {
         let path = path(state, mark);
         let lock = lock(&path).inspect_err(|error| {
-            tracing::debug!(%error, "gateways in other containers cannot tell whether this one lives");
+            tracing::debug!(%error, "no liveness lock: gateways in other containers cannot tell that this one is alive");
         });
         Self { path, lock: lock.ok() }
     }
 }
 
-impl Drop for Alive {
+impl Drop for LivenessLock {
     fn drop(&mut self) {
         if self.lock.is_some() {
-            let _it_is_gone_anyway = fs::remove_file(&self.path);
+            // A leftover lock is removed by the next sweep.
+            let _ = fs::remove_file(&self.path);
         }
     }
 }
@@ -39,42 +41,43 @@ fn lock(path: &Path) -> io::Result<File> {
     }
     loop {
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
-        // The name is ours: others have it only for as long as they look whether we live.
+        // Only this gateway uses the name. Others hold the lock just long enough to check whether it is free.
         file.lock()?;
-        // Whoever sweeps may have taken it for one that was let go.
+        // A sweep may have removed the file before it was locked.
         if file.metadata()?.nlink() > 0 {
             return Ok(file);
         }
     }
 }
 
-/// Whether the gateway of this mark is no more. Its process says so where that can be seen, else its lock.
+/// Whether the gateway with this mark has died: by its process if that is visible here, otherwise by its lock.
 pub(crate) fn is_dead(state: &Path, mark: &str) -> bool {
     is_dead_by(mark, &path(state, mark))
 }
 
 fn is_dead_by(mark: &str, path: &Path) -> bool {
-    GatewayProcess::of_our_namespace(mark).map_or_else(|| is_let_go(path), |owner| !owner.lives())
+    GatewayProcess::in_this_namespace(mark).map_or_else(|| is_unlocked(path), |gateway| !gateway.is_alive())
 }
 
-fn is_let_go(path: &Path) -> bool {
+fn is_unlocked(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-/// Locks of gateways that died and did not remove them.
+/// Returns the locks that dead gateways left behind.
 pub(crate) fn dead(state: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder(state)).into_iter().flatten().flatten();
     files.filter(|file| is_dead_by(&file.file_name().to_string_lossy(), &file.path())).map(|file| file.path()).collect()
 }
 
-/// Removes locks of the dead, once everything of theirs has been taken care of.
-pub(crate) fn forget(dead: &[PathBuf]) {
+/// Removes locks of dead gateways, after everything of theirs has been cleaned up.
+pub(crate) fn remove_locks(dead: &[PathBuf]) {
     for path in dead {
-        // Not unlocked before it is gone.
+        // The lock is held until the file is removed.
         let locked = File::open(path).ok().filter(|file| file.try_lock().is_ok());
         let is_dead = || path.file_name().is_some_and(|mark| GatewayProcess::is_dead(&mark.to_string_lossy()));
         if locked.is_some() || is_dead() {
-            let _another_was_first = fs::remove_file(path);
+            // Another process may have removed it first.
+            let _ = fs::remove_file(path);
         }
     }
 }
@@ -83,7 +86,7 @@ fn folder(state: &Path) -> PathBuf {
     state.join("alive")
 }
 
-/// A mark is made of letters that a file's name may have; one from elsewhere might not be.
+/// Marks are valid file names, but a mark read from the store may contain anything.
 fn path(state: &Path, mark: &str) -> PathBuf {
     folder(state).join(mark.replace('/', "_"))
 }
@@ -92,23 +95,23 @@ fn path(state: &Path, mark: &str) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// Of a namespace that is not ours.
+    /// Mark of another PID namespace.
     const MARK: &str = "pid:[1]:1-1";
 
     #[test]
-    fn a_recycled_process_id_does_not_keep_a_dead_gateway_alive() {
+    fn dead_gateway_is_dead_when_its_pid_is_reused() {
         let (state, us) = (tempfile::tempdir().unwrap(), GatewayProcess::this_process());
         let before_us = GatewayProcess { started: us.started - 1, ..us }.mark();
-        let _ours = Alive::new(state.path(), &us.mark());
-        // Held by a copy of the file that the dead process left to a child.
+        let _own_lock = LivenessLock::new(state.path(), &us.mark());
+        // A child of the dead process still holds the lock.
         let _held = lock(&path(state.path(), &before_us)).unwrap();
         assert_eq!(dead(state.path()), [path(state.path(), &before_us)]);
-        forget(&dead(state.path()));
-        assert_eq!(fs::read_dir(folder(state.path())).unwrap().count(), 1, "ours");
+        remove_locks(&dead(state.path()));
+        assert_eq!(fs::read_dir(folder(state.path())).unwrap().count(), 1, "own lock");
     }
 
     #[test]
-    fn a_gateway_is_alive_before_it_holds_its_lock() {
+    fn gateway_is_alive_before_it_has_locked_its_file() {
         let (state, mark) = (tempfile::tempdir().unwrap(), GatewayProcess::this_process().mark());
         fs::create_dir(folder(state.path())).unwrap();
         fs::write(path(state.path(), &mark), "").unwrap();
@@ -117,18 +120,18 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_its_lock_lives_in_whatever_container() {
+    fn gateway_of_another_namespace_is_alive_while_its_lock_is_held() {
         let state = tempfile::tempdir().unwrap();
-        assert!(!is_dead(state.path(), MARK), "nothing is known of it");
-        drop(Alive::new(state.path(), MARK));
-        assert!(!is_dead(state.path(), MARK), "it has left nothing");
+        assert!(!is_dead(state.path(), MARK), "unknown gateway");
+        drop(LivenessLock::new(state.path(), MARK));
+        assert!(!is_dead(state.path(), MARK), "clean exit");
         let held = lock(&path(state.path(), MARK)).unwrap();
         assert_eq!(dead(state.path()), [] as [PathBuf; 0]);
-        forget(&[path(state.path(), MARK)]);
+        remove_locks(&[path(state.path(), MARK)]);
         assert!(!is_dead(state.path(), MARK));
         drop(held);
         assert!(is_dead(state.path(), MARK), "killed");
-        forget(&dead(state.path()));
+        remove_locks(&dead(state.path()));
         assert_eq!(fs::read_dir(folder(state.path())).unwrap().count(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! A run, as whoever asked for it has it: he pulls it himself, or he reads what is written down of it.
+//! A run as its client holds it: the client either pulls the driver, or reads the log of a run that the engine drives.
 
 use std::mem;
 use std::path::Path;
@@ -12,57 +12,58 @@ use trunkline_core::event::{Event, Resumption};
 use trunkline_core::phase::{Phase, Phases};
 
 use super::driver::RunDriver;
-use super::entry::By;
 use super::follow::Follow;
-use super::live::{ActiveRun, Drain, End, Interest};
+use super::live::{ActiveRun, Drain, RunEnding, WaitingClient};
+use super::log_entry::CurrentAttempt;
 use crate::start_error::{StartError, cancelled};
 
-/// A turn on its way. Dropping it stops whatever runs for it, unless that goes on without its client.
+/// A run in progress. Dropping it stops the run, unless the run continues without its client.
 pub struct Run {
     id: String,
-    way: Way,
+    access: RunAccess,
 }
 
-enum Way {
-    /// Nothing happens unless somebody asks for the next event.
-    Pulled(Box<Pulled>),
-    Attached(Box<Attached>),
+enum RunAccess {
+    /// The run makes progress only while its client waits for the next event.
+    Pulled(Box<PulledRun>),
+    /// The engine drives the run, and the client reads its log.
+    Attached(Box<AttachedRun>),
 }
 
-struct Pulled {
-    course: Arc<Pull>,
-    by: By,
-    /// The last event was handed out.
+struct PulledRun {
+    driver: Arc<PulledDriver>,
+    current: CurrentAttempt,
+    /// Whether the last event has been returned.
     over: bool,
 }
 
-impl Pulled {
+impl PulledRun {
     async fn next(&mut self) -> Option<Event> {
-        let mut course = self.course.0.lock().await;
-        let Some(course) = &mut *course else {
+        let mut driver = self.driver.0.lock().await;
+        let Some(driver) = &mut *driver else {
             return (!mem::replace(&mut self.over, true)).then(|| Event::Failed(cancelled()));
         };
-        let event = course.next().await;
+        let event = driver.next().await;
         self.over |= event.as_ref().is_some_and(Event::is_end);
-        if *course.by() != self.by {
-            self.by.clone_from(course.by());
+        if *driver.current() != self.current {
+            self.current.clone_from(driver.current());
         }
         event
     }
 }
 
-struct Attached {
+struct AttachedRun {
     follow: Follow,
-    by: By,
+    current: CurrentAttempt,
     phases: Phases,
     phase: (Phase, Instant),
-    _interest: Option<Interest>,
+    _client: Option<WaitingClient>,
 }
 
-/// The driver of a run that its client pulls. Empty once the run was taken from a client that did not read.
-struct Pull(Mutex<Option<RunDriver>>);
+/// Driver of a run that its client pulls. Empty once the engine has taken the run over from a client that does not read.
+struct PulledDriver(Mutex<Option<RunDriver>>);
 
-impl Drain for Pull {
+impl Drain for PulledDriver {
     fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
             if let Some(mut driver) = self.0.lock().await.take() {
@@ -72,16 +73,16 @@ impl Drain for Pull {
     }
 }
 
-impl Attached {
-    fn new(follow: Follow, by: By, interest: Option<Interest>) -> Self {
+impl AttachedRun {
+    fn new(follow: Follow, current: CurrentAttempt, client: Option<WaitingClient>) -> Self {
         let phase = (Phase::default(), Instant::now());
-        Self { follow, by, phases: Phases::default(), phase, _interest: interest }
+        Self { follow, current, phases: Phases::default(), phase, _client: client }
     }
 
     async fn next(&mut self) -> Option<Event> {
         let entry = self.follow.next().await?;
-        if let Some(by) = entry.by {
-            self.by = by;
+        if let Some(current) = entry.by {
+            self.current = current;
         }
         self.phases.hear(&entry.event);
         let phase = self.phases.now();
@@ -93,80 +94,85 @@ impl Attached {
 }
 
 impl Run {
-    pub(crate) fn pulled(course: RunDriver) -> Self {
-        let (id, by, live) = (course.id().to_owned(), course.by().clone(), course.live());
-        let course = Arc::new(Pull(Mutex::new(Some(course))));
-        let pull: Weak<dyn Drain> = Arc::<Pull>::downgrade(&course);
+    pub(crate) fn pulled(driver: RunDriver) -> Self {
+        let (id, current, live) = (driver.id().to_owned(), driver.current().clone(), driver.live());
+        let driver = Arc::new(PulledDriver(Mutex::new(Some(driver))));
+        let pull: Weak<dyn Drain> = Arc::<PulledDriver>::downgrade(&driver);
         live.pulled_by(pull);
-        Self { id, way: Way::Pulled(Box::new(Pulled { course, by, over: false })) }
+        Self { id, access: RunAccess::Pulled(Box::new(PulledRun { driver, current, over: false })) }
     }
 
-    /// Waits until a run that the engine drives has begun; whoever gives up before that is not interested any more.
-    pub(super) async fn attached(state: &Path, live: Arc<ActiveRun>, interest: Interest) -> Result<Self, StartError> {
+    /// Waits until a run that the engine drives has begun. Dropping the future drops `client`.
+    pub(super) async fn attached(
+        state: &Path,
+        live: Arc<ActiveRun>,
+        client: WaitingClient,
+    ) -> Result<Self, StartError> {
         let mut progress = live.progress();
         loop {
             let seen = progress.borrow_and_update().clone();
-            if let Some(End::Refused(error)) = seen.end {
+            if let Some(RunEnding::Refused(error)) = seen.end {
                 return Err(error);
             }
-            if let Some(by) = seen.by {
+            if let Some(current) = seen.current {
                 let follow = Follow::live(state, &live, 0);
-                let attached = Attached::new(follow, by, Some(interest));
-                return Ok(Self { id: live.id.clone(), way: Way::Attached(attached.into()) });
+                let attached = AttachedRun::new(follow, current, Some(client));
+                return Ok(Self { id: live.id.clone(), access: RunAccess::Attached(attached.into()) });
             }
-            let _it_is_held_by_us = progress.changed().await;
+            // `live` holds the sender, so this never fails.
+            let _ = progress.changed().await;
         }
     }
 
-    /// One that is over, or that another process runs.
+    /// A run that has ended or that another process drives.
     pub(super) fn kept(run: &str, provider: String, follow: Follow) -> Self {
-        let by = By { provider, ..By::default() };
-        Self { id: run.to_owned(), way: Way::Attached(Attached::new(follow, by, None).into()) }
+        let current = CurrentAttempt { provider, ..CurrentAttempt::default() };
+        Self { id: run.to_owned(), access: RunAccess::Attached(AttachedRun::new(follow, current, None).into()) }
     }
 
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The provider of the present attempt.
+    /// Provider of the current attempt.
     pub fn provider(&self) -> &str {
-        &self.by().provider
+        &self.current().provider
     }
 
-    /// How many attempts there were, with the present one.
+    /// Number of attempts so far, including the current one.
     pub fn attempts(&self) -> usize {
-        self.by().attempts
+        self.current().attempts
     }
 
-    /// How the turn came to its session, if it has one.
+    /// The session of the turn, and whether it was resumed. `None` if the turn has no session.
     pub fn resumption(&self) -> Option<&Resumption> {
-        self.by().session.as_ref()
+        self.current().session.as_ref()
     }
 
-    /// What it is doing, and for how long by now.
+    /// Returns the phase and the time since it began.
     pub fn phase(&self) -> (Phase, Duration) {
-        match &self.way {
-            Way::Pulled(pulled) => {
-                let course = pulled.course.0.try_lock();
-                let phase = course.ok().and_then(|course| course.as_ref().map(RunDriver::phase));
+        match &self.access {
+            RunAccess::Pulled(pulled) => {
+                let driver = pulled.driver.0.try_lock();
+                let phase = driver.ok().and_then(|driver| driver.as_ref().map(RunDriver::phase));
                 phase.unwrap_or((Phase::Ended, Duration::ZERO))
             }
-            Way::Attached(attached) => (attached.phase.0.clone(), attached.phase.1.elapsed()),
+            RunAccess::Attached(attached) => (attached.phase.0.clone(), attached.phase.1.elapsed()),
         }
     }
 
-    fn by(&self) -> &By {
-        match &self.way {
-            Way::Pulled(pulled) => &pulled.by,
-            Way::Attached(attached) => &attached.by,
+    fn current(&self) -> &CurrentAttempt {
+        match &self.access {
+            RunAccess::Pulled(pulled) => &pulled.current,
+            RunAccess::Attached(attached) => &attached.current,
         }
     }
 
-    /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
+    /// Returns the next event. The last one is `Finished` or `Failed`, then `None`. Cancel safe.
     pub async fn next(&mut self) -> Option<Event> {
-        match &mut self.way {
-            Way::Pulled(pulled) => pulled.next().await,
-            Way::Attached(attached) => attached.next().await,
+        match &mut self.access {
+            RunAccess::Pulled(pulled) => pulled.next().await,
+            RunAccess::Attached(attached) => attached.next().await,
         }
     }
 }

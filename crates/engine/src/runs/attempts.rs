@@ -1,5 +1,6 @@
-//! The way up from candidate to candidate until one runs: waits, circuits, and what was tried so far. What is decided is
-//! [`crate::router`]'s; this does it.
+//! Tries one candidate after the other until an attempt runs: delays, circuits, slots and the attempts so far.
+//!
+//! The decisions are made by [`crate::router`]; this module carries them out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,59 +24,59 @@ use crate::session::{SessionPlace, SessionThread, end_of_past};
 use crate::shared::Shared;
 use crate::start_error::StartError;
 
-/// The most of a failed attempt's words that are kept with it.
-const MAX_MESSAGE: usize = 300;
+/// Maximum length of the message of a failed attempt.
+const MAX_MESSAGE_CHARS: usize = 300;
 
-/// The longest time that is named to a client who comes when everyone is left alone.
-const MAX_WAIT: Duration = Duration::from_secs(120);
+/// Maximum `Retry-After` for a client when the circuits of all candidates are open.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
 
-/// A wait for a slot that is worth telling.
-const LONG: Duration = Duration::from_secs(1);
+/// Minimum wait for a slot that is reported to the client.
+const MIN_REPORTED_WAIT: Duration = Duration::from_secs(1);
 
-/// What a machine that is out of processes gets to recover.
-const BREATH: Duration = Duration::from_secs(5);
+/// `Retry-After` when the machine cannot start more processes.
+const EXHAUSTED_RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// A turn and where it may be tried.
+/// A turn, its candidates, and the attempts so far.
 pub(crate) struct AttemptLoop {
     pub(crate) shared: Arc<Shared>,
     models: Arc<Models>,
     pub(crate) turn: Turn,
     pub(crate) run: String,
     candidates: Vec<Candidate>,
-    /// The candidate whose turn it is.
+    /// Index of the current candidate.
     at: usize,
-    /// How often it was tried again.
+    /// Retries of the current candidate.
     retries: u32,
-    /// To wait before the next try.
+    /// Delay before the next attempt.
     wait: Option<Duration>,
-    /// What is over.
+    /// Attempts that have ended.
     pub(crate) attempts: Vec<Attempted>,
-    /// Why the last of them failed.
+    /// Failure of the last attempt.
     last: Option<Failure>,
-    /// The open circuit that may be tried again first.
+    /// The open circuit that can be tried again first.
     refused: Option<Refused>,
-    /// What there is to tell about the way.
+    /// Events for the client that were not returned yet: notices and ended attempts.
     pub(crate) events: Vec<Event>,
-    /// The session is held from the first attempt to the last: nobody's turn comes between them.
+    /// The session, locked from the first attempt to the last, so that no other turn runs between them.
     pub(crate) thread: Option<SessionThread>,
-    /// Where the session had left off when the turn began: each attempt starts there.
+    /// State of the session's workspace when the turn began. Each attempt starts there.
     place: Option<SessionPlace>,
-    /// What was taken for the first attempt before the run was promised.
+    /// Slot or place in the queue that was reserved for the first attempt before the run was accepted.
     reserved: Option<Reserved>,
-    /// The attempt before, while something of it may still run.
+    /// Resolved when the processes of the previous attempt are gone.
     pub(crate) predecessor: Option<oneshot::Receiver<()>>,
 }
 
-/// An attempt that runs.
-pub(crate) struct Running {
+/// An attempt that is running.
+pub(crate) struct RunningAttempt {
     pub(crate) attempt: Attempt,
     pub(crate) pass: Pass,
     pub(crate) model: Arc<Model>,
     pub(crate) began: Instant,
 }
 
-/// The ladder comes back, whatever it led to.
-pub(crate) type AttemptStart = (AttemptLoop, Result<Running, StartError>);
+/// The loop, and the attempt that it started.
+pub(crate) type AttemptStart = (AttemptLoop, Result<RunningAttempt, StartError>);
 
 impl AttemptLoop {
     pub(crate) fn new(
@@ -89,9 +90,9 @@ impl AttemptLoop {
         shared.routing.retries.earn();
         let notice = resolved.notice();
         let ResolvedSession { candidates, thread } = resolved;
-        // From here on it is the provider's own name.
+        // From here on, this is the provider's own session id.
         turn.session = thread.as_ref().and_then(|thread| thread.native().cloned());
-        let mut ladder = Self {
+        let mut attempt_loop = Self {
             place: thread.as_ref().and_then(SessionThread::place),
             shared,
             models,
@@ -110,27 +111,28 @@ impl AttemptLoop {
             reserved,
         };
         if let Some(notice) = notice {
-            ladder.tell(notice);
+            attempt_loop.notify(notice);
         }
-        ladder
+        attempt_loop
     }
 
-    /// Tries one candidate after the other until one runs. Dropping the future gives the turn up, wherever it is.
-    pub(crate) async fn climb(mut self) -> AttemptStart {
-        let climbed = self.up().await;
-        (self, climbed)
+    /// Tries one candidate after the other until an attempt runs. Dropping the future cancels the turn.
+    pub(crate) async fn start_next(mut self) -> AttemptStart {
+        let started = self.try_candidates().await;
+        (self, started)
     }
 
-    async fn up(&mut self) -> Result<Running, StartError> {
+    async fn try_candidates(&mut self) -> Result<RunningAttempt, StartError> {
         if let Some(gone) = self.predecessor.take() {
-            let _it_is_gone_either_way = gone.await;
+            // A dropped sender also means that the processes are gone.
+            let _ = gone.await;
         }
         loop {
             if let Some(wait) = self.wait.take() {
                 tokio::time::sleep(wait).await;
             }
             let Some(model) = self.candidates.get(self.at).map(|candidate| Arc::clone(&candidate.model)) else {
-                return Err(self.nobody());
+                return Err(self.no_candidate_left());
             };
             let circuit = circuit_of(&model);
             if let Err(refused) = self.shared.routing.circuits.check(&circuit) {
@@ -139,10 +141,10 @@ impl AttemptLoop {
             }
             let permit = match self.shared.admission.enter(&self.turn.owner, &model.name, self.reserved.take()).await {
                 Ok(permit) => permit,
-                // Full is full, whoever is next; but why we came here says more.
+                // No other candidate would get a slot. An earlier failure is the better explanation.
                 Err(busy) => return Err(self.last.take().map_or(busy, |failure| self.ended(failure))),
             };
-            // Only who can start at once: a trial that waits for a slot would keep others from trying.
+            // Entered only once there is a slot: a trial that waits for one would keep other turns from trying.
             let mut pass = match self.shared.routing.circuits.enter(&circuit, self.models.policy().breaker) {
                 Ok(pass) => pass,
                 Err(refused) => {
@@ -150,8 +152,8 @@ impl AttemptLoop {
                     continue;
                 }
             };
-            if let Some((waited, ahead)) = permit.waited.filter(|(waited, _)| *waited >= LONG) {
-                self.tell(format!("waited {:.0?} for a slot; {ahead} were ahead", waited));
+            if let Some((waited, ahead)) = permit.waited.filter(|(waited, _)| *waited >= MIN_REPORTED_WAIT) {
+                self.notify(format!("waited {:.0?} for a slot; {ahead} were ahead", waited));
             }
             let began = Instant::now();
             match self.begin(&model, permit).await {
@@ -159,15 +161,15 @@ impl AttemptLoop {
                     if let Some(thread) = &mut self.thread {
                         thread.attempt_started(&model);
                     }
-                    return Ok(Running { attempt, pass, model, began });
+                    return Ok(RunningAttempt { attempt, pass, model, began });
                 }
                 Err(BeginError::Exhausted(message)) => {
-                    let busy = StartError::Busy { message, retry_after: BREATH };
+                    let busy = StartError::Busy { message, retry_after: EXHAUSTED_RETRY_AFTER };
                     return Err(self.last.take().map_or(busy, |failure| self.ended(failure)));
                 }
                 Err(BeginError::Failed(failure)) => {
-                    self.over(&model, began, Some(&failure), None);
-                    if self.may_begin_anew(&failure) && self.begin_anew(&failure).await {
+                    self.record_attempt(&model, began, Some(&failure), None);
+                    if self.is_session_lost(&failure) && self.replace_session_with_history(&failure).await {
                         continue;
                     }
                     if let Some(failure) = self.decide(failure, Exposure::Nothing, 0, &mut pass) {
@@ -198,8 +200,8 @@ impl AttemptLoop {
         StartError::Failed { failure, run: self.run.clone(), attempts: self.attempts.clone() }
     }
 
-    /// Notes that an attempt is over.
-    pub(crate) fn over(
+    /// Records an attempt that has ended.
+    pub(crate) fn record_attempt(
         &mut self,
         model: &Model,
         began: Instant,
@@ -224,8 +226,8 @@ impl AttemptLoop {
         self.events.push(Event::Attempted(attempted.into()));
     }
 
-    /// What follows a failure: gives it back if nothing does. A provider's circuit counts turns it failed, not tries; a
-    /// CLI that has tried again by itself has had these tries.
+    /// Decides what follows a failure. Returns the failure if no further attempt does. A circuit counts failed turns, not
+    /// failed attempts. Retries that a CLI made by itself count as retries.
     pub(crate) fn decide(
         &mut self,
         failure: Failure,
@@ -239,14 +241,14 @@ impl AttemptLoop {
         let policy = Arc::clone(self.models.policy());
         let mut decided = next(&policy, &failed, fastrand::f64());
         if matches!(decided, Next::Retry { .. }) && !self.shared.routing.retries.take() {
-            self.tell("too much fails to try the same again".to_owned());
+            self.notify("retry budget exhausted: too many recent failures".to_owned());
             decided = next(&policy, &Failed { retries: policy.max_retries, ..failed }, 0.0);
         }
         let name = self.candidates[self.at].model.name.clone();
         let category = failure.category.name();
-        // A model that the client made up says nothing about the provider.
-        let made_up = self.candidates[self.at].why == Why::AskedModel && failure.category == Category::Unknown;
-        if !made_up && (!matches!(decided, Next::Retry { .. }) || pass.is_trial()) {
+        // A model name that the client made up does not reflect on the provider.
+        let invented = self.candidates[self.at].why == Why::AskedModel && failure.category == Category::Unknown;
+        if !invented && (!matches!(decided, Next::Retry { .. }) || pass.is_trial()) {
             pass.failed(&Failure {
                 message: brief(&self.shared.settings.secrets.mask(&failure.message)),
                 ..failure.clone()
@@ -260,72 +262,77 @@ impl AttemptLoop {
                     return Some(failure);
                 }
                 let agent = crate::router::explain::kind(&self.candidates[self.at].model) == "agent";
-                let remedy = if agent { "; with worktree: true it would be" } else { "" };
-                let why = "it was not tried again: something had been shown, or a tool had run or may have";
+                let remedy = if agent { "; with worktree: true it would have been" } else { "" };
+                let why = "not retried: output had been shown, or a tool had run or may have run";
                 return Some(failure.hint(format!("{why}{remedy}")));
             }
             Next::Retry { after } => {
-                self.tell(format!("{name} failed ({category}); trying again in {after:.1?}"));
+                self.notify(format!("{name} failed ({category}); trying again in {after:.1?}"));
                 self.retries += 1;
                 self.wait = Some(after);
             }
             Next::Fallback => {
                 let other = self.candidates[self.at + 1].model.name.clone();
-                self.tell(format!("{name} failed ({category}); trying {other}"));
-                self.step();
+                self.notify(format!("{name} failed ({category}); trying {other}"));
+                self.advance_to_next_candidate();
             }
         }
         self.last = Some(failure);
         None
     }
 
-    /// Whether the provider was asked to resume a session and says that it cannot. Every other failure, whatever its
-    /// category, is the turn's own: to run the CLI again would do the same work twice.
-    pub(crate) fn may_begin_anew(&self, failure: &Failure) -> bool {
+    /// Whether the provider was asked to resume a session and reports that it cannot. After any other failure, whatever its
+    /// category, running the CLI again could do the same work twice.
+    pub(crate) fn is_session_lost(&self, failure: &Failure) -> bool {
         self.turn.session.is_some() && failure.session_lost
     }
 
-    /// Tells a provider that has forgotten the session what was said in it, if that is known: by the request, else by the
-    /// archive. The next attempt is that of somebody new.
-    pub(crate) async fn begin_anew(&mut self, failure: &Failure) -> bool {
+    /// Replaces a lost session with its history, from the request or else from the archive. The next attempt starts a new
+    /// session. Returns false if the history is not known.
+    pub(crate) async fn replace_session_with_history(&mut self, failure: &Failure) -> bool {
         let Some(thread) = &mut self.thread else { return false };
-        let why = format!("the session could not be resumed: {}", brief(&failure.message));
+        let reason = format!("the session could not be resumed: {}", brief(&failure.message));
         if end_of_past(&self.turn.messages).is_some() {
-            thread.start_over(why, Some(&self.turn.messages));
+            thread.start_over(reason, Some(&self.turn.messages));
         } else {
             self.shared.sessions.wait_until_written(thread.id()).await;
             self.shared.store_writer.flush().await;
-            let mut said: Vec<Message> = self.shared.sessions.registry.archived_messages(thread.id()).await;
-            if said.is_empty() {
+            let mut history: Vec<Message> = self.shared.sessions.registry.archived_messages(thread.id()).await;
+            if history.is_empty() {
                 return false;
             }
-            thread.start_over(why, None);
-            said.append(&mut self.turn.messages);
-            self.turn.messages = said;
+            thread.start_over(reason, None);
+            history.append(&mut self.turn.messages);
+            self.turn.messages = history;
         }
         self.turn.session = None;
-        self.tell("the session could not be resumed; beginning anew with what was said in it".to_owned());
+        self.notify("the session could not be resumed; starting a new one with its history".to_owned());
         true
     }
 
-    /// As [`climb`](Self::climb), after a failure to resume the session.
-    pub(crate) async fn climb_anew(mut self, failure: Failure, own_retries: u32, mut pass: Pass) -> AttemptStart {
-        if !self.begin_anew(&failure).await
+    /// Continues after a failure to resume the session.
+    pub(crate) async fn start_without_session(
+        mut self,
+        failure: Failure,
+        own_retries: u32,
+        mut pass: Pass,
+    ) -> AttemptStart {
+        if !self.replace_session_with_history(&failure).await
             && let Some(failure) = self.decide(failure, Exposure::Nothing, own_retries, &mut pass)
         {
             let ended = self.ended(failure);
             return (self, Err(ended));
         }
         drop(pass);
-        self.climb().await
+        self.start_next().await
     }
 
-    /// How many attempts there were, with the one that runs.
+    /// Number of attempts, including the one that is running.
     pub(crate) fn started(&self) -> usize {
         self.attempts.len() + 1
     }
 
-    /// The first is called as its run, for it is mostly the only one.
+    /// Id of the next attempt. The first one has the id of its run, because it usually is the only one.
     fn attempt_id(&self) -> String {
         match self.attempts.len() {
             0 => self.run.clone(),
@@ -333,20 +340,20 @@ impl AttemptLoop {
         }
     }
 
-    fn step(&mut self) {
+    fn advance_to_next_candidate(&mut self) {
         self.at += 1;
         self.retries = 0;
     }
 
-    /// Moves on from a provider whose circuit is open, if the failures that opened it allow another provider. One that this
-    /// turn has asked before is moved on from as its own failure allows.
+    /// Skips a provider whose circuit is open, if the failures that opened it allow a fallback. If this turn has already
+    /// tried the provider, its own failure decides.
     fn skip(&mut self, model: &Model, refused: Refused) {
         let policy = self.models.policy();
-        let may_move = match &self.last {
+        let may_fall_back = match &self.last {
             Some(failure) if self.retries > 0 => policy.falls_back(failure.category),
             Some(_) | None => refused.because.falls_back(policy),
         };
-        self.tell(format!(
+        self.notify(format!(
             "{}: circuit open: skipped for {:.0?} after repeated failures ({})",
             model.name,
             refused.wait,
@@ -355,15 +362,15 @@ impl AttemptLoop {
         if self.refused.as_ref().is_none_or(|soonest| refused.wait < soonest.wait) {
             self.refused = Some(refused);
         }
-        if may_move {
-            self.step();
+        if may_fall_back {
+            self.advance_to_next_candidate();
         } else {
             self.at = self.candidates.len();
         }
     }
 
-    /// There is no candidate left to ask.
-    fn nobody(&mut self) -> StartError {
+    /// Returns the error for a turn without further candidates.
+    fn no_candidate_left(&mut self) -> StartError {
         if let Some(failure) = self.last.take() {
             return self.ended(failure);
         }
@@ -371,7 +378,7 @@ impl AttemptLoop {
         names.dedup();
         let names = names.join(", ");
         let Some(Refused { wait, because }) = self.refused.take() else {
-            let message = format!("{names}: no provider is left to ask");
+            let message = format!("{names}: no provider left to try");
             return StartError::Unavailable { message, retry_after: Duration::from_secs(1), last: None };
         };
         let Failure { category, message, .. } = &because.last;
@@ -380,17 +387,18 @@ impl AttemptLoop {
             wait,
             category.name()
         );
-        StartError::Unavailable { message, retry_after: wait.min(MAX_WAIT), last: Some(because.last.clone()) }
+        StartError::Unavailable { message, retry_after: wait.min(MAX_RETRY_AFTER), last: Some(because.last.clone()) }
     }
 
-    fn tell(&mut self, message: String) {
+    /// Logs a message and sends it to the client.
+    fn notify(&mut self, message: String) {
         tracing::info!(run = self.run, "{message}");
         self.events.push(Event::Notice { message });
     }
 }
 
 impl Drop for AttemptLoop {
-    /// Given up, or never begun.
+    /// The turn was cancelled, or never started.
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.shared.store_writer.leave(&self.shared.tasks.tracker, thread.failed(), async {});
@@ -398,10 +406,10 @@ impl Drop for AttemptLoop {
     }
 }
 
-/// The first line, and not too much of it.
+/// Returns the first line of a message, shortened to [`MAX_MESSAGE_CHARS`].
 fn brief(message: &str) -> String {
     let line = message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    let mut brief: String = line.chars().take(MAX_MESSAGE).collect();
+    let mut brief: String = line.chars().take(MAX_MESSAGE_CHARS).collect();
     if brief.len() < line.len() {
         brief.push('…');
     }

@@ -1,4 +1,4 @@
-//! The way up, on a clock that jumps: nothing here can be started, so every attempt fails as a server would.
+//! Retries and fallback on a paused clock. No process can be started here, so every attempt fails with `server`.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::router::test_models::model;
 use crate::router::{Backoff, Breaker, CircuitState, RetryPolicy, Routed, Router};
 use crate::{Caps, Engine, EngineSettings, Models, StartError};
 
-/// An engine whose keepers cannot be started, with providers of these names, the first one first.
+/// Creates an engine whose keepers cannot be started, with providers of these names in order of priority.
 fn engine(names: &[&str], policy: RetryPolicy) -> (Engine, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let routed = |(index, name): (usize, &&str)| {
@@ -44,7 +44,7 @@ fn turn(model: &str) -> Turn {
     Turn { model: model.to_owned(), messages: vec![Message::new(Role::User, "hi")], ..Turn::default() }
 }
 
-/// Who was tried, and how long it all took.
+/// Starts a turn. Returns the providers that were tried and the time it took.
 async fn tried(engine: &Engine, model: &str) -> (Vec<String>, Duration) {
     let began = Instant::now();
     match engine.start(turn(model)).await {
@@ -59,34 +59,34 @@ async fn tried(engine: &Engine, model: &str) -> (Vec<String>, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_grow_and_differ() {
+async fn retry_delays_grow_and_have_jitter() {
     let backoff = Backoff { initial: Duration::from_secs(10), factor: 3.0, max: Duration::from_secs(60) };
     let policy = RetryPolicy { max_retries: 3, backoff, ..RetryPolicy::default() };
     let mut took = Vec::new();
     for _ in 0..4 {
         let (engine, _folder) = engine(&["a"], policy.clone());
-        let (who, elapsed) = tried(&engine, "a").await;
-        assert_eq!(who, ["a"; 4]);
-        // 10, 30 and 60 seconds, each of them between half and all of it.
+        let (providers, elapsed) = tried(&engine, "a").await;
+        assert_eq!(providers, ["a"; 4]);
+        // Delays of 10, 30 and 60 seconds, each between half and all of it.
         assert!((50..=101).contains(&elapsed.as_secs()), "{elapsed:?}");
         took.push(elapsed);
     }
     took.dedup();
-    assert!(took.len() > 1, "all waited the same: {took:?}");
+    assert!(took.len() > 1, "no jitter: {took:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_candidate_has_its_own_tries() {
+async fn each_candidate_has_its_own_retries() {
     let (engine, _folder) = engine(&["a", "b"], RetryPolicy::default());
-    let (who, elapsed) = tried(&engine, "auto").await;
-    assert_eq!(who, ["a", "a", "a", "b", "b", "b"]);
+    let (providers, elapsed) = tried(&engine, "auto").await;
+    assert_eq!(providers, ["a", "a", "a", "b", "b", "b"]);
     assert!((1400..=3100).contains(&elapsed.as_millis()), "{elapsed:?}");
     let (engine, _folder) = self::engine(&["a"], RetryPolicy { max_retries: 0, ..RetryPolicy::default() });
     assert_eq!(tried(&engine, "a").await.0, ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_67_who_is_left_alone_is_not_asked_until_it_is_time_and_then_once() {
+async fn case_67_open_circuit_is_skipped_then_tried_once_when_its_time_is_over() {
     let (engine, _folder) = engine(&["a", "b"], RetryPolicy::default());
     for _ in 0..5 {
         tried(&engine, "a").await;
@@ -97,28 +97,28 @@ async fn case_67_who_is_left_alone_is_not_asked_until_it_is_time_and_then_once()
     match engine.start(turn("a")).await {
         Err(StartError::Unavailable { retry_after, .. }) => assert!(retry_after <= Duration::from_secs(30)),
         Err(other) => panic!("{other:?}"),
-        Ok(_) => panic!("it is left alone"),
+        Ok(_) => panic!("its circuit is open"),
     }
-    assert_eq!(began.elapsed(), Duration::ZERO, "nobody waits for it");
-    assert_eq!(tried(&engine, "auto").await.0, ["b"; 3], "whoever else there is, is asked");
+    assert_eq!(began.elapsed(), Duration::ZERO, "an open circuit is refused at once");
+    assert_eq!(tried(&engine, "auto").await.0, ["b"; 3], "the other provider is tried");
     tokio::time::advance(Duration::from_secs(31)).await;
     assert_eq!(state("a"), CircuitState::HalfOpen);
-    assert_eq!(tried(&engine, "a").await.0, ["a"], "one try, and no second");
+    assert_eq!(tried(&engine, "a").await.0, ["a"], "one trial without retries");
     assert!(matches!(state("a"), CircuitState::Open { .. }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_waiting_ends_it() {
+async fn stops_retrying_when_the_client_disconnects() {
     let backoff = Backoff { initial: Duration::from_secs(10), ..Backoff::default() };
     let (engine, _folder) = engine(&["a"], RetryPolicy { backoff, ..RetryPolicy::default() });
-    let given_up = tokio::time::timeout(Duration::from_secs(1), engine.start(turn("a"))).await;
-    assert!(given_up.is_err());
+    let timed_out = tokio::time::timeout(Duration::from_secs(1), engine.start(turn("a"))).await;
+    assert!(timed_out.is_err());
     tokio::time::advance(Duration::from_secs(120)).await;
     assert_eq!(engine.explain("a").unwrap().candidates[0].circuit, CircuitState::Closed { failures: 0 });
 }
 
 #[tokio::test(start_paused = true)]
-async fn case_70_a_storm_of_failures_is_not_answered_by_one_of_retries() {
+async fn case_70_retries_are_bounded_when_every_turn_fails() {
     let never = Breaker { failures: 1000, ..Breaker::default() };
     let backoff = Backoff { initial: Duration::ZERO, factor: 1.0, max: Duration::ZERO };
     let (engine, _folder) = engine(&["a"], RetryPolicy { backoff, breaker: never, ..RetryPolicy::default() });
@@ -126,7 +126,7 @@ async fn case_70_a_storm_of_failures_is_not_answered_by_one_of_retries() {
     for _ in 0..100 {
         attempts += tried(&engine, "a").await.0.len();
     }
-    // Thirty that were put by, a fifth, and one for each second it took.
-    let most = 100 + 30 + 20 + began.elapsed().as_secs() as usize + 1;
-    assert!((130..=most).contains(&attempts), "{attempts} of {most}");
+    // 30 saved retries, one for every five turns, and one for each second that passed.
+    let max = 100 + 30 + 20 + began.elapsed().as_secs() as usize + 1;
+    assert!((130..=max).contains(&attempts), "{attempts} of {max}");
 }

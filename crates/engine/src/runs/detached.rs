@@ -1,4 +1,4 @@
-//! Runs that no client pulls: the engine does, and whoever wants the answer reads the log.
+//! Runs that the engine drives instead of a client. Clients read their events from the log.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::start::AdmittedTurn;
 use crate::engine::Engine;
 use crate::start_error::StartError;
 
-/// Whether others may ask for the same run by a key.
+/// Whether the run has an idempotency key by which other requests can join it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keyed {
     Yes,
@@ -20,28 +20,30 @@ pub(crate) enum Keyed {
 }
 
 impl Engine {
-    /// Starts a run that goes on by itself until its end, or until nobody is interested who must be.
+    /// Starts a run that the engine drives to its end. With [`OnDisconnect::Cancel`] it is stopped when its last client
+    /// disconnects.
     pub(crate) fn drive(
         &self,
-        ready: AdmittedTurn,
+        admitted: AdmittedTurn,
         turn: Turn,
         on_disconnect: OnDisconnect,
         keyed: Keyed,
     ) -> Arc<ActiveRun> {
-        let run = turn.run.clone().unwrap_or_else(super::name);
-        let presence = self.shared.runs.registry.begin(&run, &turn.owner, Some(on_disconnect));
-        let live: Arc<ActiveRun> = Arc::clone(&presence);
+        let run = turn.run.clone().unwrap_or_else(super::new_id);
+        let registration = self.shared.runs.registry.begin(&run, &turn.owner, Some(on_disconnect));
+        let live: Arc<ActiveRun> = Arc::clone(&registration);
         let engine = self.clone();
         self.shared.tasks.tracker.spawn(async move {
-            match engine.begin(ready, turn, Arc::clone(&presence)).await {
-                Ok(mut course) => {
+            match engine.begin(admitted, turn, Arc::clone(&registration)).await {
+                Ok(mut driver) => {
                     let mut last = None;
-                    while let Some(event) = course.next().await {
+                    while let Some(event) = driver.next().await {
                         last = Some(event);
                     }
-                    let cancelled = matches!(last, Some(Event::Failed(why)) if why.category == Category::Cancelled);
+                    let cancelled =
+                        matches!(last, Some(Event::Failed(failure)) if failure.category == Category::Cancelled);
                     if keyed == Keyed::Yes && cancelled {
-                        // Nobody has an answer: whoever asks again gets one.
+                        // There is no answer to replay, so a repeated request starts a new run.
                         engine.unclaim(&run).await;
                     }
                 }
@@ -49,31 +51,31 @@ impl Engine {
                     if keyed == Keyed::Yes {
                         engine.unclaim(&run).await;
                     }
-                    presence.refused(error);
+                    registration.set_refused(error);
                 }
             }
         });
         live
     }
 
-    /// One whose client may go away.
-    pub(crate) async fn start_detached(&self, ready: AdmittedTurn, turn: Turn) -> Result<Run, StartError> {
-        let live = self.drive(ready, turn, OnDisconnect::Detach, Keyed::No);
-        let interest = live.interest();
-        Run::attached(&self.shared.settings.state, live, interest).await
+    /// Starts a run that continues when its client disconnects, and attaches the client to it.
+    pub(crate) async fn start_detached(&self, admitted: AdmittedTurn, turn: Turn) -> Result<Run, StartError> {
+        let live = self.drive(admitted, turn, OnDisconnect::Detach, Keyed::No);
+        let client = live.add_client();
+        Run::attached(&self.shared.settings.state, live, client).await
     }
 
-    /// Starts a run that no client waits for. Returns its name once it can be found by that; an error means that nothing
-    /// ran and nothing is left of it.
+    /// Starts a run that no client waits for. Returns its id once queries can find it. On an error nothing has run, and no
+    /// trace is left.
     pub async fn launch(&self, turn: Turn) -> Result<String, StartError> {
-        let ready = self.reserve(self.ready(&turn)?, &turn).await?;
-        let live = self.drive(ready.durably(), turn, OnDisconnect::Detach, Keyed::No);
-        live.known().await?;
+        let admitted = self.reserve(self.admit(&turn)?, &turn).await?;
+        let live = self.drive(admitted.with_durable_record(), turn, OnDisconnect::Detach, Keyed::No);
+        live.wait_until_recorded().await?;
         Ok(live.id.clone())
     }
 
-    /// Returns when no run is left that goes on without a client.
+    /// Waits until no run is left that the engine drives.
     pub async fn settled(&self) {
-        self.shared.runs.registry.settled().await;
+        self.shared.runs.registry.wait_for_driven().await;
     }
 }

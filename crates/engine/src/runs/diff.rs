@@ -1,17 +1,17 @@
-//! What a run has changed, as a patch: of its commit, or of its worktree while it works.
+//! Changes of a run as a patch: from its commit, or from its worktree while it is running.
 
 use trunkline_core::event::Receipt;
 use trunkline_core::failure::Failure;
 use trunkline_core::turn::Owner;
 
-use super::queries::NoRun;
+use super::queries::RunQueryError;
 use crate::engine::Engine;
 
-/// Why there is no patch.
+/// Reason why there is no patch.
 #[derive(Debug, thiserror::Error)]
-pub enum NoDiff {
+pub enum DiffError {
     #[error("{0}")]
-    Run(#[from] NoRun),
+    Run(#[from] RunQueryError),
     #[error("{0}")]
     Nothing(&'static str),
     #[error("{0}")]
@@ -19,23 +19,23 @@ pub enum NoDiff {
 }
 
 impl Engine {
-    /// The patch from where a run began to where it is.
-    pub async fn diff(&self, owner: &Owner, id: &str) -> Result<Vec<u8>, NoDiff> {
+    /// Returns the patch from the start of a run to its present state.
+    pub async fn diff(&self, owner: &Owner, id: &str) -> Result<Vec<u8>, DiffError> {
         let worktrees = &self.shared.worktrees;
         let live = self.shared.runs.registry.find(id).filter(|live| live.owner == *owner);
-        if let Some(tree) = live.and_then(|live| live.tree()) {
-            return Ok(worktrees.diff(&tree).await?);
+        if let Some(worktree) = live.and_then(|live| live.worktree()) {
+            return Ok(worktrees.diff(&worktree).await?);
         }
         let row = self.run(owner, id).await?;
         match row.workspace {
             Some(Receipt { base, commit: Some(commit), .. }) => {
                 Ok(worktrees.diff_of(row.place.as_ref(), &base, &commit).await?)
             }
-            Some(_) => Err(NoDiff::Nothing("the run has changed nothing in its worktree")),
-            None if row.state.is_over() => Err(NoDiff::Nothing(
-                "the run had no worktree of its own: what it changed is in the repository itself (worktree: true)",
+            Some(_) => Err(DiffError::Nothing("the run has not changed anything in its worktree")),
+            None if row.state.is_over() => Err(DiffError::Nothing(
+                "the run had no worktree, so its changes are in the repository itself (use worktree: true)",
             )),
-            None => Err(NoDiff::Nothing("the run has no worktree of its own, or not yet")),
+            None => Err(DiffError::Nothing("the run has no worktree, or not yet")),
         }
     }
 }

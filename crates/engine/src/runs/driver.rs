@@ -1,7 +1,13 @@
-//! A turn on its way, through as many attempts as it takes.
+//! Driver of a run: yields its events, from one attempt to the next.
 //!
-//! Whoever wants the events asks for the next one; nothing happens between two calls. An attempt that fails before the
-//! caller has seen anything of it is followed by another, if the router says so; the caller sees a notice of that.
+//! The driver is pulled: it makes progress only while its caller waits for the next event. An attempt that fails before the
+//! caller has seen any of its output is followed by another one if the router decides so. The caller gets a notice of that.
+//!
+//! ```text
+//! Starting ──attempt runs──▶ Running ──last event──▶ Done
+//!     ▲                         │ retry or fallback
+//!     └─────────────────────────┘
+//! ```
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -15,64 +21,65 @@ use trunkline_core::phase::Phase;
 use trunkline_core::turn::Shown;
 
 use crate::router::Exposure;
-use crate::runs::attempts::{AttemptLoop, AttemptStart, Running};
-use crate::runs::entry::By;
+use crate::runs::attempts::{AttemptLoop, AttemptStart, RunningAttempt};
 use crate::runs::live::ActiveRun;
+use crate::runs::log_entry::CurrentAttempt;
 use crate::session::SessionThread;
 use crate::shared::Shared;
 use crate::start_error::{StartError, cancelled};
 use crate::store_writer::{Recorder, RunEnd, cancelled_by_client};
 
-/// The longest text that a client is recognised by which keeps all that it was shown.
-const MAX_STREAMED: usize = 1024 * 1024;
+/// Maximum size of the streamed text that is kept to recognise the client's next request by its history.
+const MAX_STREAMED_BYTES: usize = 1024 * 1024;
 
-/// A run's course through its attempts. Dropping it stops whatever runs for it, and nothing more is tried.
+/// Drives a run through its attempts. Dropping it stops the running attempt, and no further attempt is made.
 pub(crate) struct RunDriver {
     id: String,
-    by: By,
+    current: CurrentAttempt,
+    /// Events that have not been returned yet.
     events: VecDeque<Event>,
-    /// How many of them are written down.
-    noted: usize,
-    state: State,
-    /// What the caller has of the present attempt.
-    seen: Seen,
-    /// What the present attempt left in its worktree.
+    /// Number of `events` that are in the log.
+    logged: usize,
+    state: DriverState,
+    /// Output of the current attempt that the caller has seen.
+    seen: SeenOutput,
+    /// Worktree receipt of the current attempt.
     receipt: Option<Receipt>,
-    /// The next text stands apart from what an earlier attempt said.
+    /// Whether the next text is separated from the text of an earlier attempt by a blank line.
     gap: bool,
-    /// All the text there was, as a caller sees it who is shown it as it comes; none when it is too much to remember.
+    /// All text so far, as a streaming caller sees it. `None` once it exceeds [`MAX_STREAMED_BYTES`].
     streamed: Option<String>,
-    /// The caller was told the session's name in the present attempt.
+    /// Whether the current attempt has reported the session id to the caller.
     named: bool,
-    /// None once the turn is over.
+    /// `None` once the run has ended.
     recorder: Option<Recorder>,
     live: Arc<ActiveRun>,
     shared: Arc<Shared>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Seen {
+struct SeenOutput {
     text: bool,
     anything: bool,
 }
 
-enum State {
-    Running(Box<(AttemptLoop, Running)>),
-    /// Kept, because whoever asks for the next event may give up waiting and ask again.
-    Climbing(Pin<Box<dyn Future<Output = AttemptStart> + Send>>),
+enum DriverState {
+    Running(Box<(AttemptLoop, RunningAttempt)>),
+    /// Stored here because the caller may drop its `next` future and call `next` again.
+    Starting(Pin<Box<dyn Future<Output = AttemptStart> + Send>>),
     Done,
 }
 
 impl RunDriver {
-    /// Climbs until an attempt runs.
-    pub(crate) async fn start(ladder: AttemptLoop, mut recorder: Recorder) -> Result<Self, StartError> {
-        let shared = Arc::clone(&ladder.shared);
-        let (mut ladder, climbed) = ladder.climb().await;
-        let running = match climbed {
+    /// Tries candidates until an attempt runs.
+    pub(crate) async fn start(attempt_loop: AttemptLoop, mut recorder: Recorder) -> Result<Self, StartError> {
+        let shared = Arc::clone(&attempt_loop.shared);
+        let (mut attempt_loop, started) = attempt_loop.start_next().await;
+        let running = match started {
             Ok(running) => running,
             Err(error) => {
-                let provider = ladder.attempts.last().map(|last| last.provider.clone()).unwrap_or_default();
-                let (thread, failure) = (ladder.thread.take(), error.as_failure());
+                let provider = attempt_loop.attempts.last().map(|last| last.provider.clone()).unwrap_or_default();
+                let (thread, failure) = (attempt_loop.thread.take(), error.as_failure());
                 conclude(&shared, thread, recorder, &provider, Err(&failure), "");
                 return Err(error);
             }
@@ -80,12 +87,12 @@ impl RunDriver {
         recorder.started(running.model.backend.name());
         let live = recorder.live();
         let mut run = Self {
-            id: ladder.run.clone(),
-            by: By::default(),
+            id: attempt_loop.run.clone(),
+            current: CurrentAttempt::default(),
             events: VecDeque::new(),
-            noted: 0,
-            state: State::Done,
-            seen: Seen::default(),
+            logged: 0,
+            state: DriverState::Done,
+            seen: SeenOutput::default(),
             receipt: None,
             gap: false,
             streamed: Some(String::new()),
@@ -94,8 +101,8 @@ impl RunDriver {
             live,
             shared,
         };
-        run.stand_on(ladder, running);
-        run.live.begun(&run.by);
+        run.attempt_started(attempt_loop, running);
+        run.live.set_begun(&run.current);
         Ok(run)
     }
 
@@ -107,42 +114,41 @@ impl RunDriver {
         Arc::clone(&self.live)
     }
 
-    /// Who is at work.
-    pub(crate) fn by(&self) -> &By {
-        &self.by
+    pub(crate) fn current(&self) -> &CurrentAttempt {
+        &self.current
     }
 
-    /// What it is doing, and for how long by now. Between two attempts it starts.
+    /// Returns the phase and the time since it began. Between two attempts the phase is `Starting`.
     pub(crate) fn phase(&self) -> (Phase, Duration) {
         match &self.state {
-            State::Running(running) => {
+            DriverState::Running(running) => {
                 let (phase, elapsed) = running.1.attempt.phase();
                 (phase.clone(), elapsed)
             }
-            State::Climbing(_) => (Phase::Starting, Duration::ZERO),
-            State::Done => (Phase::Ended, Duration::ZERO),
+            DriverState::Starting(_) => (Phase::Starting, Duration::ZERO),
+            DriverState::Done => (Phase::Ended, Duration::ZERO),
         }
     }
 
-    /// The next event; the last is `Finished` or `Failed`, then `None`. Written down before it is handed out. Cancel safe.
+    /// Returns the next event, which is in the log by then. The last one is `Finished` or `Failed`, then `None`. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         self.advance().await;
-        if self.noted == 0
+        if self.logged == 0
             && let Some(recorder) = &mut self.recorder
         {
-            // All that came together, in one go.
-            recorder.events(self.events.make_contiguous(), &self.by);
-            self.noted = self.events.len();
+            // All events that arrived together are one write.
+            recorder.events(self.events.make_contiguous(), &self.current);
+            self.logged = self.events.len();
         }
-        self.noted = self.noted.saturating_sub(1);
+        self.logged = self.logged.saturating_sub(1);
         self.events.pop_front()
     }
 
-    /// Returns when there is an event to hand out, or none will follow.
+    /// Returns when there is an event to return, or when none will follow.
     async fn advance(&mut self) {
         while self.events.is_empty() {
             match &mut self.state {
-                State::Running(running) => {
+                DriverState::Running(running) => {
                     let silent = || Event::Failed(Failure::new(Category::Unknown, "the run ended without an answer"));
                     let event = tokio::select! {
                         biased;
@@ -154,33 +160,33 @@ impl RunDriver {
                         None => self.cancel(),
                     }
                 }
-                State::Climbing(climb) => {
-                    let climbed = tokio::select! {
+                DriverState::Starting(starting) => {
+                    let started = tokio::select! {
                         biased;
                         () = self.live.stopped() => None,
-                        climbed = climb => Some(climbed),
+                        started = starting => Some(started),
                     };
-                    match climbed {
-                        Some((ladder, Ok(running))) => self.stand_on(ladder, running),
-                        Some((mut ladder, Err(error))) => {
-                            self.state = State::Done;
-                            // Of an attempt that was the last one after all.
+                    match started {
+                        Some((attempt_loop, Ok(running))) => self.attempt_started(attempt_loop, running),
+                        Some((mut attempt_loop, Err(error))) => {
+                            self.state = DriverState::Done;
+                            // The attempt that failed before was the last one after all.
                             self.events.extend(self.receipt.take().map(Event::Workspace));
-                            self.events.extend(ladder.events.drain(..));
-                            self.end(ladder.thread.take(), Event::Failed(error.as_failure()));
+                            self.events.extend(attempt_loop.events.drain(..));
+                            self.end(attempt_loop.thread.take(), Event::Failed(error.as_failure()));
                         }
                         None => self.cancel(),
                     }
                 }
-                State::Done => return,
+                DriverState::Done => return,
             }
         }
     }
 
-    /// An event, and those that are there with it.
+    /// Takes an event, and all events that are available without waiting.
     fn take_all(&mut self, event: Event) {
         self.take(event);
-        while let State::Running(running) = &mut self.state {
+        while let DriverState::Running(running) = &mut self.state {
             match running.1.attempt.ready() {
                 Some(event) => self.take(event),
                 None => return,
@@ -188,43 +194,43 @@ impl RunDriver {
         }
     }
 
-    /// Somebody has stopped the run.
+    /// Ends the run because it was cancelled.
     fn cancel(&mut self) {
-        let thread = match std::mem::replace(&mut self.state, State::Done) {
-            State::Running(mut running) => running.0.thread.take(),
-            State::Climbing(_) | State::Done => None,
+        let thread = match std::mem::replace(&mut self.state, DriverState::Done) {
+            DriverState::Running(mut running) => running.0.thread.take(),
+            DriverState::Starting(_) | DriverState::Done => None,
         };
         self.end(thread, Event::Failed(cancelled()));
     }
 
-    fn stand_on(&mut self, mut ladder: AttemptLoop, running: Running) {
-        self.events.extend(ladder.events.drain(..));
-        running.model.backend.name().clone_into(&mut self.by.provider);
-        self.by.attempts = ladder.started();
-        (self.seen, self.named) = (Seen::default(), false);
-        self.by.session = ladder.thread.as_ref().map(SessionThread::resumption);
-        self.state = State::Running(Box::new((ladder, running)));
+    fn attempt_started(&mut self, mut attempt_loop: AttemptLoop, running: RunningAttempt) {
+        self.events.extend(attempt_loop.events.drain(..));
+        running.model.backend.name().clone_into(&mut self.current.provider);
+        self.current.attempts = attempt_loop.started();
+        (self.seen, self.named) = (SeenOutput::default(), false);
+        self.current.session = attempt_loop.thread.as_ref().map(SessionThread::resumption);
+        self.state = DriverState::Running(Box::new((attempt_loop, running)));
     }
 
     fn take(&mut self, event: Event) {
-        let State::Running(running) = &mut self.state else { return };
-        let (ladder, running) = &mut **running;
-        let as_it_comes = ladder.turn.shown == Shown::AsItComes;
+        let DriverState::Running(running) = &mut self.state else { return };
+        let (attempt_loop, running) = &mut **running;
+        let streaming = attempt_loop.turn.shown == Shown::AsItComes;
         match event {
             Event::Text { delta } => {
                 running.pass.promising();
-                self.seen.anything |= as_it_comes;
-                self.seen.text |= as_it_comes;
-                let apart = std::mem::take(&mut self.gap);
-                let delta = if apart { format!("\n\n{delta}") } else { delta };
+                self.seen.anything |= streaming;
+                self.seen.text |= streaming;
+                let gap = std::mem::take(&mut self.gap);
+                let delta = if gap { format!("\n\n{delta}") } else { delta };
                 match &mut self.streamed {
-                    Some(streamed) if streamed.len() + delta.len() <= MAX_STREAMED => streamed.push_str(&delta),
+                    Some(streamed) if streamed.len() + delta.len() <= MAX_STREAMED_BYTES => streamed.push_str(&delta),
                     Some(_) | None => self.streamed = None,
                 }
                 self.events.push_back(Event::Text { delta });
             }
             Event::Thinking { .. } | Event::ToolCall { .. } => {
-                self.seen.anything |= as_it_comes;
+                self.seen.anything |= streaming;
                 self.events.push_back(event);
             }
             Event::ToolStarted { .. } => {
@@ -239,10 +245,10 @@ impl RunDriver {
             }
             Event::Failed(failure) => self.failed(failure),
             Event::Started { session: Some(native), model } => {
-                let thread = ladder.thread.as_mut().filter(|_| running.model.backend.resumes());
+                let thread = attempt_loop.thread.as_mut().filter(|_| running.model.backend.resumes());
                 let session = thread.map(|thread| {
                     thread.set_native(native);
-                    self.by.session = Some(thread.resumption());
+                    self.current.session = Some(thread.resumption());
                     thread.id().clone()
                 });
                 self.named |= session.is_some();
@@ -256,95 +262,97 @@ impl RunDriver {
         }
     }
 
-    /// Another attempt, or the end.
+    /// Starts another attempt, or ends the run.
     fn failed(&mut self, failure: Failure) {
-        let State::Running(running) = std::mem::replace(&mut self.state, State::Done) else { return };
-        let (mut ladder, mut running) = *running;
-        let hidden = running.model.backend.program().is_some_and(|cli| cli.hides_its_work(ladder.turn.form));
+        let DriverState::Running(running) = std::mem::replace(&mut self.state, DriverState::Done) else { return };
+        let (mut attempt_loop, mut running) = *running;
+        let hidden = running.model.backend.program().is_some_and(|cli| cli.hides_its_work(attempt_loop.turn.form));
         let exposure = match (self.seen.anything || hidden, running.model.worktree) {
             (false, _) => Exposure::Nothing,
             (true, true) => Exposure::Apart,
             (true, false) => Exposure::Exposed,
         };
-        ladder.over(&running.model, running.began, Some(&failure), self.receipt.clone());
-        // A CLI that shows nothing of its work may have done some once it has named the session.
+        attempt_loop.record_attempt(&running.model, running.began, Some(&failure), self.receipt.clone());
+        // A CLI that does not report its work may have done some once it has reported its session id.
         let may_have_worked = self.seen.anything || (hidden && self.named);
-        if !may_have_worked && ladder.may_begin_anew(&failure) {
-            self.events.extend(ladder.events.drain(..));
-            ladder.predecessor = running.attempt.gone();
+        if !may_have_worked && attempt_loop.is_session_lost(&failure) {
+            self.events.extend(attempt_loop.events.drain(..));
+            attempt_loop.predecessor = running.attempt.gone();
             let own_retries = running.attempt.own_retries();
-            let Running { pass, attempt, .. } = running;
+            let RunningAttempt { pass, attempt, .. } = running;
             drop(attempt);
-            self.state = State::Climbing(Box::pin(ladder.climb_anew(failure, own_retries, pass)));
+            self.state =
+                DriverState::Starting(Box::pin(attempt_loop.start_without_session(failure, own_retries, pass)));
             return;
         }
-        match ladder.decide(failure, exposure, running.attempt.own_retries(), &mut running.pass) {
+        match attempt_loop.decide(failure, exposure, running.attempt.own_retries(), &mut running.pass) {
             Some(failure) => {
-                // It was the last: its workspace is the run's.
+                // This was the last attempt, so its workspace is reported as that of the run.
                 self.events.extend(self.receipt.take().map(Event::Workspace));
-                for event in ladder.events.drain(..) {
+                for event in attempt_loop.events.drain(..) {
                     self.events.push_back(if let Event::Attempted(attempted) = event {
                         Event::Attempted(Attempted { workspace: None, ..*attempted }.into())
                     } else {
                         event
                     });
                 }
-                self.end(ladder.thread.take(), Event::Failed(failure));
+                self.end(attempt_loop.thread.take(), Event::Failed(failure));
             }
             None => {
                 self.gap |= self.seen.text;
                 self.receipt = None;
-                self.events.extend(ladder.events.drain(..));
-                ladder.predecessor = running.attempt.gone();
+                self.events.extend(attempt_loop.events.drain(..));
+                attempt_loop.predecessor = running.attempt.gone();
                 drop(running);
-                self.state = State::Climbing(Box::pin(ladder.climb()));
+                self.state = DriverState::Starting(Box::pin(attempt_loop.start_next()));
             }
         }
     }
 
     fn finished(&mut self, answer: Answer) {
-        let State::Running(running) = std::mem::replace(&mut self.state, State::Done) else { return };
-        let (mut ladder, running) = *running;
-        let resumption = ladder.thread.as_ref().filter(|thread| thread.is_resumable()).map(SessionThread::resumption);
+        let DriverState::Running(running) = std::mem::replace(&mut self.state, DriverState::Done) else { return };
+        let (mut attempt_loop, running) = *running;
+        let resumption =
+            attempt_loop.thread.as_ref().filter(|thread| thread.is_resumable()).map(SessionThread::resumption);
         if resumption.is_some() && !self.named {
-            // A provider that was asked to go on need not say with what.
+            // A provider that resumes a session need not report the session id again.
             let session = resumption.as_ref().map(|resumption| resumption.id.clone());
             self.events.push_back(Event::Started { session, model: None });
         }
-        self.by.session = resumption;
-        ladder.over(&running.model, running.began, None, None);
+        self.current.session = resumption;
+        attempt_loop.record_attempt(&running.model, running.began, None, None);
         self.events.extend(self.receipt.take().map(Event::Workspace));
-        self.events.extend(ladder.events.drain(..));
-        self.end(ladder.thread.take(), Event::Finished(answer));
+        self.events.extend(attempt_loop.events.drain(..));
+        self.end(attempt_loop.thread.take(), Event::Finished(answer));
     }
 
-    /// Notes how the turn ended. Who waits for its last event does not wait for that.
+    /// Records the end of the run in the background: the caller gets the last event without waiting for that.
     fn end(&mut self, thread: Option<SessionThread>, last: Event) {
         self.events.push_back(last);
         let Some(mut recorder) = self.recorder.take() else { return };
         let events = self.events.make_contiguous();
-        recorder.events(&events[self.noted..], &self.by);
-        self.noted = events.len();
+        recorder.events(&events[self.logged..], &self.current);
+        self.logged = events.len();
         let result = match events.last() {
             Some(Event::Finished(answer)) => Ok(answer),
             Some(Event::Failed(failure)) => Err(failure),
             Some(_) | None => return,
         };
         let streamed = self.streamed.as_deref().unwrap_or_default();
-        conclude(&self.shared, thread, recorder, &self.by.provider, result, streamed);
+        conclude(&self.shared, thread, recorder, &self.current.provider, result, streamed);
     }
 }
 
 impl Drop for RunDriver {
-    /// The caller has heard enough.
+    /// The client has disconnected.
     fn drop(&mut self) {
-        let State::Running(running) = &mut self.state else { return };
+        let DriverState::Running(running) = &mut self.state else { return };
         let thread = running.0.thread.take();
         self.end(thread, Event::Failed(cancelled_by_client()));
     }
 }
 
-/// The session first: the record of the turn belongs to it.
+/// Ends the session's turn first: the record of the run refers to the session.
 fn conclude(
     shared: &Shared,
     thread: Option<SessionThread>,

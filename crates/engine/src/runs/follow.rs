@@ -1,4 +1,4 @@
-//! Reads a run's log from any place in it, and goes on with it until the run ends.
+//! Reader of a run log: starts at any event and follows the log until the run ends.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,59 +11,59 @@ use trunkline_core::event::{Answer, Event, Finish};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_store::{RunState, Store, StoreError};
 
-use super::entry::{self, Entry};
-use super::live::{ActiveRun, End, Progress};
+use super::live::{ActiveRun, RunEnding, RunProgress};
+use super::log_entry::{self, RunLogEntry};
 use crate::runs::alive;
 
-/// How much is read at once.
-const PIECE: usize = 16 * 1024;
+/// Bytes read at once.
+const READ_CHUNK_BYTES: usize = 16 * 1024;
 
-/// How often a log that another process writes is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval between reads of a log that another process writes.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A reader of a run's log. Ends after the run's last event.
+/// Reader of a run log. Ends after the last event of the run.
 pub struct Follow {
     path: Option<PathBuf>,
     file: Option<File>,
-    /// What was read and not yet handed out, from `at`.
+    /// Bytes read from the file. Those before `at` have been returned.
     buffer: Vec<u8>,
     at: usize,
-    /// The number of the next line.
+    /// Sequence number of the next line.
     next: u64,
-    /// The first that is wanted.
+    /// Sequence number of the first event to return.
     from: u64,
     over: bool,
-    source: Source,
+    source: LogSource,
 }
 
-/// Who knows whether more comes.
-enum Source {
-    /// The run is this process's.
-    Here(watch::Receiver<Progress>),
-    /// It is another's, or over.
-    Elsewhere { run: String, store: Store, state: PathBuf },
+/// Source of the information whether the run continues.
+enum LogSource {
+    /// This process drives the run.
+    Registry(watch::Receiver<RunProgress>),
+    /// Another process drives the run, or the run has ended.
+    Store { run: String, store: Store, state: PathBuf },
 }
 
 impl Follow {
     pub(super) fn live(state: &Path, live: &Arc<ActiveRun>, from: u64) -> Self {
-        Self::of(entry::path(state, &live.id), from, Source::Here(live.progress()))
+        Self::of(log_entry::path(state, &live.id), from, LogSource::Registry(live.progress()))
     }
 
-    /// One that is over, or that another process runs.
+    /// Follows a run that has ended or that another process drives.
     pub fn kept(state: &Path, store: Store, run: &str, from: u64) -> Self {
         Self::of(
-            entry::path(state, run),
+            log_entry::path(state, run),
             from,
-            Source::Elsewhere { run: run.to_owned(), store, state: state.to_owned() },
+            LogSource::Store { run: run.to_owned(), store, state: state.to_owned() },
         )
     }
 
-    fn of(path: Option<PathBuf>, from: u64, source: Source) -> Self {
+    fn of(path: Option<PathBuf>, from: u64, source: LogSource) -> Self {
         Self { path, file: None, buffer: Vec::new(), at: 0, next: 0, from, over: false, source }
     }
 
-    /// The next event, once there is one; none after the last. Cancel safe.
-    pub async fn next(&mut self) -> Option<Entry> {
+    /// Waits for the next event. `None` after the last one. Cancel safe.
+    pub async fn next(&mut self) -> Option<RunLogEntry> {
         while !self.over {
             match self.read() {
                 Some(entry) => return Some(entry),
@@ -71,30 +71,33 @@ impl Follow {
                 None => {}
             }
             match &mut self.source {
-                Source::Here(progress) => {
+                LogSource::Registry(progress) => {
                     let seen = progress.borrow_and_update().clone();
-                    // It may have been written since we looked.
+                    // The log may have grown since the last read.
                     if let Some(entry) = self.read() {
                         return Some(entry);
                     }
-                    let Source::Here(progress) = &mut self.source else { continue };
+                    let LogSource::Registry(progress) = &mut self.source else { continue };
                     match seen.end {
-                        Some(End::Event(event)) => return self.end((*event).clone()),
-                        Some(End::Refused(error)) => return self.end(Event::Failed(error.as_failure())),
+                        Some(RunEnding::Event(event)) => return self.end((*event).clone()),
+                        Some(RunEnding::Refused(error)) => return self.end(Event::Failed(error.as_failure())),
                         None if progress.changed().await.is_err() => {
                             return self.end(Event::Failed(interrupted()));
                         }
                         None => {}
                     }
                 }
-                Source::Elsewhere { run, store, state } => {
+                LogSource::Store { run, store, state } => {
                     let end = end_of(store, run, state).await.unwrap_or_else(|error| {
-                        Some(Event::Failed(Failure::new(Category::Server, format!("the run is not known: {error}"))))
+                        Some(Event::Failed(Failure::new(
+                            Category::Server,
+                            format!("the run could not be read: {error}"),
+                        )))
                     });
                     match (self.read(), end) {
                         (Some(entry), _) => return Some(entry),
                         (None, Some(event)) => return self.end(event),
-                        (None, None) => tokio::time::sleep(LOOK).await,
+                        (None, None) => tokio::time::sleep(POLL_INTERVAL).await,
                     }
                 }
             }
@@ -102,23 +105,23 @@ impl Follow {
         None
     }
 
-    /// Whether nothing follows any more.
+    /// Whether the last event has been returned.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// The next event that is written down already.
-    pub fn written(&mut self) -> Option<Entry> {
+    /// Returns the next event if it is already in the log.
+    pub fn written(&mut self) -> Option<RunLogEntry> {
         if self.over { None } else { self.read() }
     }
 
-    /// The next wanted line that is whole.
-    fn read(&mut self) -> Option<Entry> {
+    /// Returns the next complete entry at or after `from`.
+    fn read(&mut self) -> Option<RunLogEntry> {
         loop {
             while let Some(length) = memchr::memchr(b'\n', &self.buffer[self.at..]) {
                 let line = &self.buffer[self.at..self.at + length];
-                // A line that is no entry, or another's number: what follows is not to be trusted.
-                let entry = serde_json::from_slice::<Entry>(line).ok().filter(|entry| entry.seq == self.next)?;
+                // A line that does not parse or is out of sequence: the rest of the log is not trusted.
+                let entry = serde_json::from_slice::<RunLogEntry>(line).ok().filter(|entry| entry.seq == self.next)?;
                 self.at += length + 1;
                 self.next += 1;
                 self.over = entry.event.is_end();
@@ -143,25 +146,25 @@ impl Follow {
         self.buffer.drain(..self.at);
         self.at = 0;
         let before = self.buffer.len();
-        self.buffer.resize(before + PIECE, 0);
+        self.buffer.resize(before + READ_CHUNK_BYTES, 0);
         let read = file.read(&mut self.buffer[before..]);
         self.buffer.truncate(before + *read.as_ref().unwrap_or(&0));
         if self.buffer.is_empty() {
-            // Many may wait here for long: who waits holds nothing.
+            // Many readers may wait here for long, so a waiting reader holds no buffer.
             self.buffer = Vec::new();
         }
         read.map(|read| read > 0)
     }
 
-    /// The log has no end, but the run has.
-    fn end(&mut self, event: Event) -> Option<Entry> {
+    /// Ends a log that lacks its last event although the run has ended.
+    fn end(&mut self, event: Event) -> Option<RunLogEntry> {
         self.over = true;
         let seq = self.next.max(self.from);
-        Some(Entry { seq, at: 0, by: None, event })
+        Some(RunLogEntry { seq, at: 0, by: None, event })
     }
 }
 
-/// How a run ended that another process ran; none while it does.
+/// Returns the last event of a run that another process drives. `None` while it is running.
 async fn end_of(store: &Store, run: &str, state: &Path) -> Result<Option<Event>, StoreError> {
     let Some(row) = store.run(run, None).await? else { return Ok(Some(Event::Failed(interrupted()))) };
     let failed = || row.error.as_ref().map(|error| Failure::new(error.category, error.message.clone()));
@@ -179,17 +182,17 @@ async fn end_of(store: &Store, run: &str, state: &Path) -> Result<Option<Event>,
     })
 }
 
-/// How a run ends whose gateway is no more.
+/// Failure of a run whose gateway has died.
 pub(super) fn interrupted() -> Failure {
-    let hint = "what it had changed in a worktree is on its branch; ask again to run it anew";
+    let hint = "changes in its worktree are on its branch; send the request again to start a new run";
     Failure::new(Category::Server, "interrupted: the gateway ended before the run did").hint(hint)
 }
 
-/// Removes the logs of runs that are forgotten, if nobody has written to them for so long.
+/// Removes logs without a row in the store that have not been written to for `age`.
 pub async fn forget_logs(state: &Path, store: &Store, age: Duration) -> io::Result<u64> {
     let Some(oldest) = SystemTime::now().checked_sub(age) else { return Ok(0) };
     let mut removed = 0;
-    for folder in fs::read_dir(entry::folder(state)).into_iter().flatten().flatten() {
+    for folder in fs::read_dir(log_entry::folder(state)).into_iter().flatten().flatten() {
         for file in fs::read_dir(folder.path()).into_iter().flatten().flatten() {
             let old = file.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|time| time <= oldest);
             let path = file.path();
@@ -199,8 +202,8 @@ pub async fn forget_logs(state: &Path, store: &Store, age: Duration) -> io::Resu
                 removed += 1;
             }
         }
-        // Only an empty one goes.
-        let _not_empty = fs::remove_dir(folder.path());
+        // Removes the folder only if it is empty.
+        let _ = fs::remove_dir(folder.path());
     }
     Ok(removed)
 }

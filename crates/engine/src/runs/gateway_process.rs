@@ -1,5 +1,6 @@
-//! Which process made something, so that a later one can tell what was left behind: a process id alone may be another's
-//! by now.
+//! Identity of a gateway process, so that a later process can recognise what a dead one left behind.
+//!
+//! A process id alone is not enough: the kernel reuses it. Together with the start time it is unique.
 
 use std::fs;
 use std::path::Path;
@@ -7,43 +8,45 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
+/// A gateway process, by process id and start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GatewayProcess {
     pub(crate) pid: u32,
-    /// When it started, in the kernel's ticks.
+    /// Start time, in clock ticks since boot.
     pub(crate) started: u64,
 }
 
 impl GatewayProcess {
     pub(crate) fn this_process() -> Self {
-        static US: OnceLock<GatewayProcess> = OnceLock::new();
-        *US.get_or_init(|| {
+        static THIS: OnceLock<GatewayProcess> = OnceLock::new();
+        *THIS.get_or_init(|| {
             let pid = std::process::id();
             Self { pid, started: start_time(pid).unwrap_or(0) }
         })
     }
 
-    pub(crate) fn lives(self) -> bool {
+    pub(crate) fn is_alive(self) -> bool {
         start_time(self.pid) == Some(self.started)
     }
 
-    /// As a mark on a process. A process id means something only in its own namespace, so that is part of it.
+    /// Mark of this process in the environment of its children. Includes the PID namespace, outside which a process id
+    /// has no meaning.
     pub(crate) fn mark(self) -> String {
         format!("{}:{}", namespace(), self.name())
     }
 
-    /// Whether a mark is that of a process of our namespace that is no more.
+    /// Whether `mark` is that of a process in this PID namespace that has died.
     pub(crate) fn is_dead(mark: &str) -> bool {
-        Self::of_our_namespace(mark).is_some_and(|owner| !owner.lives())
+        Self::in_this_namespace(mark).is_some_and(|process| !process.is_alive())
     }
 
-    /// The process of a mark; none if its id means nothing here.
-    pub(crate) fn of_our_namespace(mark: &str) -> Option<Self> {
-        let (place, name) = mark.rsplit_once(':')?;
-        Self::from_name(name).filter(|_| place == namespace())
+    /// Returns the process of a mark. `None` if the mark is of another PID namespace.
+    pub(crate) fn in_this_namespace(mark: &str) -> Option<Self> {
+        let (marked_namespace, name) = mark.rsplit_once(':')?;
+        Self::from_name(name).filter(|_| marked_namespace == namespace())
     }
 
-    /// As the name of a folder.
+    /// Name of the process, usable as a folder name.
     pub(crate) fn name(self) -> String {
         format!("{}-{}", self.pid, self.started)
     }
@@ -54,29 +57,29 @@ impl GatewayProcess {
     }
 }
 
-/// The name of this process, by which another can tell whether it still lives.
+/// Returns the name of this process. [`process_lives`] tells by it whether the process is alive.
 #[must_use]
 pub fn name_of_process() -> String {
     GatewayProcess::this_process().name()
 }
 
-/// Whether the process of that name lives.
+/// Whether the process with this name is alive.
 #[must_use]
 pub fn process_lives(name: &str) -> bool {
-    GatewayProcess::from_name(name).is_some_and(GatewayProcess::lives)
+    GatewayProcess::from_name(name).is_some_and(GatewayProcess::is_alive)
 }
 
 fn namespace() -> String {
     fs::read_link("/proc/self/ns/pid").map_or_else(|_| String::new(), |link| link.to_string_lossy().into_owned())
 }
 
-/// `None` if there is no such process, or it has ended and only its exit status is left.
+/// Returns the start time of a process. `None` if it does not exist or is a zombie.
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
     start_time_in(&stat)
 }
 
-/// Reads the state and the start time, which are the 3rd and 22nd fields; the 2nd is a name that may contain anything.
+/// Reads the state and the start time, which are fields 3 and 22. Field 2 is a name that may contain anything.
 fn start_time_in(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
@@ -89,20 +92,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn case_57_only_the_living_live() {
-        let us = GatewayProcess::this_process();
-        assert!(us.lives());
-        assert!(!GatewayProcess { started: 1, ..us }.lives(), "another process with our number");
-        assert!(!GatewayProcess { pid: u32::MAX, ..us }.lives());
-        assert_eq!(GatewayProcess::from_name(&us.name()), Some(us));
+    fn case_57_process_is_alive_only_with_its_own_start_time() {
+        let this = GatewayProcess::this_process();
+        assert!(this.is_alive());
+        assert!(!GatewayProcess { started: 1, ..this }.is_alive(), "another process with the same pid");
+        assert!(!GatewayProcess { pid: u32::MAX, ..this }.is_alive());
+        assert_eq!(GatewayProcess::from_name(&this.name()), Some(this));
         assert_eq!(GatewayProcess::from_name("01a1e107-b4af-7088"), None);
-        assert!(!GatewayProcess::is_dead(&us.mark()));
-        assert!(GatewayProcess::is_dead(&GatewayProcess { started: 1, ..us }.mark()));
-        assert!(!GatewayProcess::is_dead("pid:[1]:1-1"), "a process of another namespace is none of our business");
+        assert!(!GatewayProcess::is_dead(&this.mark()));
+        assert!(GatewayProcess::is_dead(&GatewayProcess { started: 1, ..this }.mark()));
+        assert!(!GatewayProcess::is_dead("pid:[1]:1-1"), "a process of another namespace is not judged by its pid");
     }
 
     #[test]
-    fn a_process_is_dead_when_only_its_exit_status_is_left() {
+    fn process_is_dead_when_it_is_a_zombie() {
         let stat = |state: &str| format!("7 (a) (b) {state} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 10 11");
         for (state, expected) in [("S", Some(4711)), ("R", Some(4711)), ("T", Some(4711)), ("Z", None), ("X", None)] {
             assert_eq!(start_time_in(&stat(state)), expected, "{state}");

@@ -1,4 +1,4 @@
-//! A request that its client may repeat: under the same key the same request is one run, however often it is sent.
+//! Idempotency keys: a request that is repeated under the same key is one run, however often it is sent.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -14,92 +14,94 @@ use crate::engine::Engine;
 use crate::session::store_client_id;
 use crate::start_error::StartError;
 
-/// How long a key means the same request.
-const KEPT: Duration = Duration::from_hours(24);
+/// Lifetime of an idempotency key.
+const KEY_LIFETIME: Duration = Duration::from_hours(24);
 
-/// A turn and what makes it the same as another.
-pub struct Once {
+/// A turn with its idempotency key.
+pub struct IdempotentTurn {
     pub turn: Turn,
     pub key: String,
-    /// Digest of what was asked.
+    /// Digest of the request.
     pub request: [u8; 32],
 }
 
-/// A run that may be somebody else's, too.
-pub struct Joined<R> {
+/// A run that several requests with the same key share.
+pub struct JoinedRun<R> {
     pub run: String,
-    /// Another request has begun it.
+    /// Whether an earlier request started the run.
     pub replayed: bool,
     pub start: Pin<Box<dyn Future<Output = Result<R, StartError>> + Send>>,
 }
 
+/// Reason why a request with an idempotency key was refused.
 #[derive(Debug, thiserror::Error)]
-pub enum NotOnce {
-    #[error("the key was used for another request")]
+pub enum IdempotencyError {
+    #[error("the idempotency key was used for another request")]
     OtherRequest,
     #[error("{0}")]
     Start(#[from] StartError),
 }
 
 impl Engine {
-    /// The run of this request: a new one, the one that goes on, or the one that was.
-    pub async fn once(&self, once: Once) -> Result<Joined<Run>, NotOnce> {
+    /// Returns the run of this request: a new one, an active one, or one that has ended.
+    pub async fn once(&self, once: IdempotentTurn) -> Result<JoinedRun<Run>, IdempotencyError> {
         let engine = self.clone();
-        // Not in the client's own future: he may go away between the claim and the run.
+        // Spawned, because the client may disconnect between the claim of the key and the start of the run.
         let claimed = self.shared.tasks.tracker.spawn(async move { engine.claim(once).await });
         claimed
             .await
             .unwrap_or_else(|error| Err(StartError::from(Failure::new(Category::Server, error.to_string())).into()))
     }
 
-    async fn claim(&self, once: Once) -> Result<Joined<Run>, NotOnce> {
-        let Once { mut turn, key, request } = once;
-        let ready = self.ready(&turn)?;
-        let one_at_a_time = self.shared.runs.claiming.lock().await;
-        let run = turn.run.get_or_insert_with(super::name).clone();
+    async fn claim(&self, once: IdempotentTurn) -> Result<JoinedRun<Run>, IdempotencyError> {
+        let IdempotentTurn { mut turn, key, request } = once;
+        let admitted = self.admit(&turn)?;
+        let claiming = self.shared.runs.claiming.lock().await;
+        let run = turn.run.get_or_insert_with(super::new_id).clone();
         let (owner, key) = (store_client_id(&turn.owner), *blake3::hash(key.as_bytes()).as_bytes());
         if let Some(store) = self.shared.store_writer.store() {
-            let claim = Claim { owner: &owner, key: &key, request: &request, run: &run, since: Time::ago(KEPT) };
+            let claim =
+                Claim { owner: &owner, key: &key, request: &request, run: &run, since: Time::ago(KEY_LIFETIME) };
             loop {
                 match store.claim(&claim).await {
                     Ok(Claimed::New) => break,
-                    Ok(Claimed::Other) => return Err(NotOnce::OtherRequest),
+                    Ok(Claimed::Other) => return Err(IdempotencyError::OtherRequest),
                     Ok(Claimed::Known(run)) => {
                         if let Some(joined) = self.join(store, &run).await {
                             return Ok(joined);
                         }
-                        // It never came to be.
+                        // The run that claimed the key was never recorded.
                         store.unclaim(&run).await.map_err(|error| self.shared.store_writer.unwritable(error))?;
                     }
-                    // Without the claim a repetition would run once more.
+                    // Without the claim, a repeated request would run again.
                     Err(error) => return Err(self.shared.store_writer.unwritable(error).into()),
                 }
             }
         }
-        let ready = match self.reserve(ready, &turn).await {
-            Ok(ready) => ready.durably(),
+        let admitted = match self.reserve(admitted, &turn).await {
+            Ok(admitted) => admitted.with_durable_record(),
             Err(error) => {
                 self.unclaim(&run).await;
                 return Err(error.into());
             }
         };
-        let on_disconnect = ready.on_disconnect(&turn);
-        let live = self.drive(ready, turn, on_disconnect, Keyed::Yes);
-        let interest = live.interest();
-        // From here on a repetition finds the run itself.
-        drop(one_at_a_time);
-        live.known().await?;
+        let on_disconnect = admitted.on_disconnect(&turn);
+        let live = self.drive(admitted, turn, on_disconnect, Keyed::Yes);
+        let client = live.add_client();
+        // From here on, a repeated request finds the run in the registry.
+        drop(claiming);
+        live.wait_until_recorded().await?;
         let state = self.shared.settings.state.clone();
-        let start = Box::pin(async move { Run::attached(&state, live, interest).await });
-        Ok(Joined { run, replayed: false, start })
+        let start = Box::pin(async move { Run::attached(&state, live, client).await });
+        Ok(JoinedRun { run, replayed: false, start })
     }
 
-    async fn join(&self, store: &Store, run: &str) -> Option<Joined<Run>> {
+    async fn join(&self, store: &Store, run: &str) -> Option<JoinedRun<Run>> {
         let state = self.shared.settings.state.clone();
         let start: Pin<Box<dyn Future<Output = _> + Send>> = match self.shared.runs.registry.find(run) {
             Some(live) => {
-                let interest = live.interest();
-                Box::pin(async move { Run::attached(&state, live, interest).await })
+                let client = live.add_client();
+                Box::pin(async move { Run::attached(&state, live, client).await })
             }
             None => {
                 self.shared.store_writer.flush().await;
@@ -109,15 +111,15 @@ impl Engine {
                 Box::pin(async move { Ok(kept) })
             }
         };
-        Some(Joined { run: run.to_owned(), replayed: true, start })
+        Some(JoinedRun { run: run.to_owned(), replayed: true, start })
     }
 
-    /// The next to use the key of this run begins another.
+    /// Releases the key of a run: the next request with that key starts a new run.
     pub(super) async fn unclaim(&self, run: &str) {
         if let Some(store) = self.shared.store_writer.store() {
             let unclaimed: Result<(), StoreError> = store.unclaim(run).await;
             if let Err(error) = unclaimed {
-                tracing::warn!(run, %error, "the key of a run that never was is kept");
+                tracing::warn!(run, %error, "the idempotency key of a run that did not start could not be released");
             }
         }
     }

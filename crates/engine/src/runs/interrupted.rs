@@ -1,60 +1,61 @@
-//! Runs whose gateway ended before they did: said so in their rows and logs, with what they left behind.
+//! Marks runs whose gateway died as interrupted, in the store and in their logs, and records the work they left behind.
 
 use trunkline_core::event::{Event, Receipt};
 
 use super::alive;
 use super::follow::interrupted;
 use super::log::add_last;
-use super::{entry, of_attempt};
+use super::{log_entry, of_attempt};
 use crate::shared::Shared;
 
-/// Puts the worktrees of dead gateways in order: a conversation goes on with what was done in its own. What they held,
-/// by attempt.
+/// Saves and removes the worktrees of dead gateways, and records where their sessions continue. Returns the receipts by
+/// attempt id.
 pub(crate) async fn sweep_worktrees(shared: &Shared) -> Vec<(String, Receipt)> {
-    let mut left = Vec::new();
+    let mut receipts = Vec::new();
     for swept in shared.worktrees.sweep().await {
         if let Some((session, place)) = &swept.place {
             shared.sessions.places.remember(session, place);
         }
-        // Also of a run that is over: its work may have been saved only now.
+        // Also for a run that has ended: its work may have been saved only now.
         shared.store_writer.note_workspace(of_attempt(&swept.run), &swept.receipt).await;
-        left.push((swept.run, swept.receipt));
+        receipts.push((swept.run, swept.receipt));
     }
-    left
+    receipts
 }
 
-/// `left` is what was found in the worktrees of dead gateways, by attempt. Says whether none of theirs is left open.
-pub(crate) async fn end_interrupted(shared: &Shared, left: &[(String, Receipt)]) -> bool {
+/// Ends the open runs of dead gateways. `receipts` are those of their worktrees, by attempt id. Returns whether every such
+/// run could be ended.
+pub(crate) async fn end_interrupted(shared: &Shared, receipts: &[(String, Receipt)]) -> bool {
     let Some(store) = shared.store_writer.store() else { return false };
     let open = match store.open_runs().await {
         Ok(open) => open,
         Err(error) => {
-            tracing::warn!(%error, "runs of dead gateways are not known");
+            tracing::warn!(%error, "cannot read the open runs of dead gateways");
             return false;
         }
     };
-    let mut all = true;
+    let mut all_ended = true;
     let dead = |mark: &str| alive::is_dead(&shared.settings.state, mark);
     for run in open.into_iter().filter(|run| run.gateway.as_deref().is_some_and(dead)) {
-        // Of several attempts the last.
+        // The receipt of the last attempt.
         let receipt =
-            left.iter().filter(|(attempt, _)| attempt.starts_with(&run.id)).max_by_key(|(attempt, _)| attempt);
-        let why = interrupted();
-        match store.interrupt_run(&run.id, &why, receipt.map(|(_, receipt)| receipt)).await {
-            Ok(true) => tracing::info!(run = run.id, "interrupted: its gateway is no more"),
-            // Somebody else was first.
+            receipts.iter().filter(|(attempt, _)| attempt.starts_with(&run.id)).max_by_key(|(attempt, _)| attempt);
+        let failure = interrupted();
+        match store.interrupt_run(&run.id, &failure, receipt.map(|(_, receipt)| receipt)).await {
+            Ok(true) => tracing::info!(run = run.id, "marked as interrupted: its gateway has died"),
+            // Another process has already marked the run.
             Ok(false) => continue,
             Err(error) => {
-                tracing::warn!(run = run.id, %error, "an interrupted run cannot be marked");
-                all = false;
+                tracing::warn!(run = run.id, %error, "cannot mark a run as interrupted");
+                all_ended = false;
                 continue;
             }
         }
-        if let Some(path) = entry::path(&shared.settings.state, &run.id)
-            && let Err(error) = add_last(&path, &Event::Failed(why))
+        if let Some(path) = log_entry::path(&shared.settings.state, &run.id)
+            && let Err(error) = add_last(&path, &Event::Failed(failure))
         {
-            tracing::warn!(run = run.id, %error, "the log of an interrupted run has no end");
+            tracing::warn!(run = run.id, %error, "cannot write the last event to the log of an interrupted run");
         }
     }
-    all
+    all_ended
 }

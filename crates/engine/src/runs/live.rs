@@ -1,4 +1,4 @@
-//! The runs of this process that are not over: how far their logs are, who waits for them, and how to stop one.
+//! Runs of this process that have not ended: their progress, the clients that wait for them, and how to stop them.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -15,64 +15,66 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use trunkline_core::event::Event;
 use trunkline_core::turn::{OnDisconnect, Owner};
 
-use super::entry::By;
+use super::log_entry::CurrentAttempt;
 use crate::start_error::StartError;
 use crate::worktree::Worktree;
 
-/// How long a client may take to learn that its run was stopped.
-const PULLED: Duration = Duration::from_millis(500);
+/// Time that a client gets to read the end of its cancelled run before the engine takes the run over.
+const CLIENT_READ_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Runs of this process that have not ended, by id.
 #[derive(Default)]
 pub(crate) struct RunRegistry {
     runs: Mutex<HashMap<String, Arc<ActiveRun>>>,
-    /// Changes whenever one goes.
-    gone: watch::Sender<()>,
+    /// Notified when a run is removed.
+    removed: watch::Sender<()>,
 }
 
-/// A run that is not over.
+/// A run that has not ended.
 pub(crate) struct ActiveRun {
     pub(crate) id: String,
     pub(crate) owner: Owner,
-    /// What happens when nobody is interested in it any more. None of a run that its client pulls: it ends with him.
+    /// Policy for when no client waits for the run any more. `None` for a run that its client pulls: it ends with the client.
     on_disconnect: Option<OnDisconnect>,
-    interested: AtomicUsize,
-    progress: watch::Sender<Progress>,
-    /// Its last event is out; what is left is to write that down.
-    over: AtomicBool,
+    waiting_clients: AtomicUsize,
+    progress: watch::Sender<RunProgress>,
+    /// Whether the last event has been emitted. The record may still have to be written.
+    concluding: AtomicBool,
     stop: CancellationToken,
-    /// What is not over before it is: its processes, its worktree, its record.
+    /// Resources that keep the run from being gone: its processes, its worktree, its record.
     holds: TaskTracker,
-    tree: Mutex<Option<Worktree>>,
-    /// What its client pulls.
+    worktree: Mutex<Option<Worktree>>,
+    /// The driver that the client pulls.
     pull: Mutex<Option<Weak<dyn Drain>>>,
 }
 
-/// A run that its client pulls. Takes the run away from the client and pulls it to its end.
+/// Takes a pulled run away from its client and pulls it to its end.
 pub(super) trait Drain: Send + Sync {
     fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Progress {
-    /// How many bytes of its log can be read.
+pub(crate) struct RunProgress {
+    /// Bytes of the log that can be read.
     pub(super) written: u64,
-    /// It has a row.
+    /// Whether the run has a row in the store.
     pub(super) recorded: bool,
-    /// It has begun: whether it can was the first thing to wait for.
-    pub(super) by: Option<By>,
-    pub(super) end: Option<End>,
+    /// Set when the first attempt has started.
+    pub(super) current: Option<CurrentAttempt>,
+    pub(super) end: Option<RunEnding>,
 }
 
+/// End of a run.
 #[derive(Debug, Clone)]
-pub(crate) enum End {
-    /// Its last event, which the log may lack if the disk is full.
+pub(crate) enum RunEnding {
+    /// The last event. The log may lack it if the disk is full.
     Event(Arc<Event>),
-    /// It never began.
+    /// No attempt was started.
     Refused(StartError),
 }
 
-/// A run's place in the registry: it is there until the last of these is dropped.
+/// Keeps a run in the registry until it is dropped.
 pub(crate) struct RunRegistration {
     live: Arc<ActiveRun>,
     registry: Arc<RunRegistry>,
@@ -91,12 +93,12 @@ impl RunRegistry {
             id: id.to_owned(),
             owner: owner.clone(),
             on_disconnect,
-            interested: AtomicUsize::new(0),
+            waiting_clients: AtomicUsize::new(0),
             progress: watch::Sender::default(),
-            over: AtomicBool::new(false),
+            concluding: AtomicBool::new(false),
             stop: CancellationToken::new(),
             holds: TaskTracker::new(),
-            tree: Mutex::default(),
+            worktree: Mutex::default(),
             pull: Mutex::default(),
         });
         self.lock().insert(id.to_owned(), Arc::clone(&live));
@@ -107,38 +109,38 @@ impl RunRegistry {
         self.lock().get(id).cloned()
     }
 
-    /// How many there are.
+    /// Number of runs.
     pub(crate) fn count(&self) -> usize {
         self.lock().len()
     }
 
-    /// Stops those that nobody pulls: the others end with whoever does.
+    /// Stops the runs that the engine drives. The others end with their clients.
     pub(crate) fn stop_driven(&self) {
         self.lock().values().filter(|live| live.on_disconnect.is_some()).for_each(|live| live.stop());
     }
 
-    /// Returns when those that have ended by now are written down as such.
-    pub(crate) async fn concluded(&self) {
-        let mut gone = self.gone.subscribe();
+    /// Waits until the runs that have emitted their last event are recorded as ended.
+    pub(crate) async fn wait_for_concluding(&self) {
+        let mut removed = self.removed.subscribe();
         let ending: Vec<Arc<ActiveRun>> =
-            self.lock().values().filter(|live| live.over.load(Ordering::Acquire)).map(Arc::clone).collect();
+            self.lock().values().filter(|live| live.concluding.load(Ordering::Acquire)).map(Arc::clone).collect();
         while ending.iter().any(|live| self.lock().contains_key(&live.id)) {
-            if gone.changed().await.is_err() {
+            if removed.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    /// Changes whenever one goes.
-    pub(crate) fn goings(&self) -> watch::Receiver<()> {
-        self.gone.subscribe()
+    /// Notified when a run is removed.
+    pub(crate) fn removals(&self) -> watch::Receiver<()> {
+        self.removed.subscribe()
     }
 
-    /// Returns when there are none that nobody pulls.
-    pub(crate) async fn settled(&self) {
-        let mut gone = self.gone.subscribe();
+    /// Waits until no run is left that the engine drives.
+    pub(crate) async fn wait_for_driven(&self) {
+        let mut removed = self.removed.subscribe();
         while self.lock().values().any(|live| live.on_disconnect.is_some()) {
-            if gone.changed().await.is_err() {
+            if removed.changed().await.is_err() {
                 return;
             }
         }
@@ -150,27 +152,27 @@ impl RunRegistry {
 }
 
 impl ActiveRun {
-    /// Asks it to end.
+    /// Asks the run to end.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Returns when it is asked to end. Cancel safe.
+    /// Waits until the run is asked to end. Cancel safe.
     pub(crate) async fn stopped(&self) {
         self.stop.cancelled().await;
     }
 
-    /// Whether it goes on when nobody waits for it.
+    /// Whether the run continues without a client.
     pub(crate) fn is_detached(&self) -> bool {
         self.on_disconnect == Some(OnDisconnect::Detach)
     }
 
-    /// Keeps it from being gone.
+    /// Keeps the run from being gone until the token is dropped.
     pub(crate) fn hold(&self) -> TaskTrackerToken {
         self.holds.token()
     }
 
-    /// Returns when nothing of it is left. Cancel safe.
+    /// Waits until the run has released everything it held. Cancel safe.
     pub(crate) async fn gone(&self) {
         self.holds.close();
         self.holds.wait().await;
@@ -180,88 +182,89 @@ impl ActiveRun {
         *self.pull.lock().expect("no panic while holding the lock") = Some(pull);
     }
 
-    /// Stops it, and returns when nothing of it is left. A client that does not read does not pull either: the run is
-    /// taken from him.
-    pub(super) async fn end(&self) {
+    /// Stops the run and waits until it is gone. A client that does not read does not pull the run to its end, so after
+    /// [`CLIENT_READ_TIMEOUT`] the engine does that instead.
+    pub(super) async fn stop_and_wait(&self) {
         self.stop();
-        if timeout(PULLED, self.gone()).await.is_ok() {
+        if timeout(CLIENT_READ_TIMEOUT, self.gone()).await.is_ok() {
             return;
         }
         let pull = self.pull.lock().expect("no panic while holding the lock").as_ref().and_then(Weak::upgrade);
-        let taken = async {
+        let drained = async {
             if let Some(pull) = pull {
                 pull.drain().await;
             }
         };
         tokio::select! {
             () = self.gone() => {}
-            () = async { taken.await; self.gone().await } => {}
+            () = async { drained.await; self.gone().await } => {}
         }
     }
 
-    pub(crate) fn works_in(&self, tree: Option<Worktree>) {
-        *self.tree.lock().expect("no panic while holding the lock") = tree;
+    pub(crate) fn set_worktree(&self, worktree: Option<Worktree>) {
+        *self.worktree.lock().expect("no panic while holding the lock") = worktree;
     }
 
-    pub(crate) fn tree(&self) -> Option<Worktree> {
-        self.tree.lock().expect("no panic while holding the lock").clone()
+    pub(crate) fn worktree(&self) -> Option<Worktree> {
+        self.worktree.lock().expect("no panic while holding the lock").clone()
     }
 
-    pub(crate) fn recorded(&self) {
+    pub(crate) fn set_recorded(&self) {
         self.progress.send_modify(|progress| progress.recorded = true);
     }
 
-    /// Returns when it has a row; an error says why it never will.
-    pub(super) async fn known(&self) -> Result<(), StartError> {
-        let known = |progress: &Progress| progress.recorded || progress.end.is_some();
+    /// Waits until the run has a row in the store. An error is the reason why it will never have one.
+    pub(super) async fn wait_until_recorded(&self) -> Result<(), StartError> {
+        let decided = |progress: &RunProgress| progress.recorded || progress.end.is_some();
         let mut progress = self.progress();
-        // The sender is ours, so there is always an answer.
-        match progress.wait_for(known).await.as_deref() {
-            Ok(Progress { recorded: false, end: Some(End::Refused(error)), .. }) => Err(error.clone()),
+        // `self` holds the sender, so this never fails.
+        match progress.wait_for(decided).await.as_deref() {
+            Ok(RunProgress { recorded: false, end: Some(RunEnding::Refused(error)), .. }) => Err(error.clone()),
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    pub(crate) fn begun(&self, by: &By) {
-        self.progress.send_modify(|progress| progress.by = Some(by.clone()));
+    pub(crate) fn set_begun(&self, current: &CurrentAttempt) {
+        self.progress.send_modify(|progress| progress.current = Some(current.clone()));
     }
 
-    pub(crate) fn has_written(&self, bytes: u64) {
+    pub(crate) fn set_written(&self, bytes: u64) {
         self.progress.send_modify(|progress| progress.written = bytes);
     }
 
-    pub(crate) fn concludes(&self) {
-        self.over.store(true, Ordering::Release);
+    pub(crate) fn set_concluding(&self) {
+        self.concluding.store(true, Ordering::Release);
     }
 
-    pub(crate) fn ended(&self, end: End) {
+    /// Sets the end of the run, unless it is set already.
+    pub(crate) fn set_end(&self, end: RunEnding) {
         self.progress.send_modify(|progress| {
             progress.end.get_or_insert(end);
         });
     }
 
-    /// It never began: that says more than how its record ends.
-    pub(super) fn refused(&self, error: StartError) {
-        self.progress.send_modify(|progress| progress.end = Some(End::Refused(error)));
+    /// Replaces the end of the run with the reason why no attempt was started.
+    pub(super) fn set_refused(&self, error: StartError) {
+        self.progress.send_modify(|progress| progress.end = Some(RunEnding::Refused(error)));
     }
 
-    pub(super) fn progress(&self) -> watch::Receiver<Progress> {
+    pub(super) fn progress(&self) -> watch::Receiver<RunProgress> {
         self.progress.subscribe()
     }
 
-    /// Whoever wants its answer says so.
-    pub(super) fn interest(self: &Arc<Self>) -> Interest {
-        self.interested.fetch_add(1, Ordering::AcqRel);
-        Interest(Arc::clone(self))
+    /// Registers a client that waits for the answer.
+    pub(super) fn add_client(self: &Arc<Self>) -> WaitingClient {
+        self.waiting_clients.fetch_add(1, Ordering::AcqRel);
+        WaitingClient(Arc::clone(self))
     }
 }
 
-/// Somebody waits for a run's answer.
-pub(super) struct Interest(Arc<ActiveRun>);
+/// A client that waits for the answer of a run. When the last one is dropped, a run that must not outlive its clients is stopped.
+pub(super) struct WaitingClient(Arc<ActiveRun>);
 
-impl Drop for Interest {
+impl Drop for WaitingClient {
     fn drop(&mut self) {
-        let last = self.0.interested.fetch_sub(1, Ordering::AcqRel) == 1;
+        let last = self.0.waiting_clients.fetch_sub(1, Ordering::AcqRel) == 1;
         if last && self.0.on_disconnect == Some(OnDisconnect::Cancel) {
             self.0.stop();
         }
@@ -279,6 +282,6 @@ impl Deref for RunRegistration {
 impl Drop for RunRegistration {
     fn drop(&mut self) {
         self.registry.lock().remove(&self.live.id);
-        self.registry.gone.send_replace(());
+        self.registry.removed.send_replace(());
     }
 }

@@ -1,7 +1,7 @@
-//! Writes a run's log: one JSON line for each event, on disk before anybody sees the event.
+//! Writer of run logs: one JSON line for each event, written before any client sees the event.
 //!
-//! A plain write into the page cache: that survives the end of this process, however it comes, and costs microseconds. A
-//! disk that takes no more costs the log, not the run.
+//! Events are written to the page cache without a sync. That survives a crash of this process and costs microseconds. A
+//! full disk costs the log, not the run.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -15,74 +15,75 @@ use trunkline_core::event::Event;
 use trunkline_core::secret::Secrets;
 use trunkline_store::LogState;
 
-use super::entry::{self, By};
+use super::log_entry::{self, CurrentAttempt, RunLogEntry};
 use crate::runs::masking::masked_whole;
 
-/// The largest log. What comes after that is counted; the end is always written.
-const MOST: u64 = 64 * 1024 * 1024;
+/// Maximum size of a log. Later events are only counted; the last event is always written.
+const MAX_LOG_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Whether somebody has been told that logs cannot be written: once is enough while it lasts.
+/// Whether a failure to write logs has been reported. It is reported once until a write succeeds again.
 static FAILING: AtomicBool = AtomicBool::new(false);
 
-/// The log of a run that goes on.
-pub(crate) struct Log {
+/// Log of an active run.
+pub(crate) struct RunLog {
     path: Option<PathBuf>,
     file: Option<File>,
     secrets: Secrets,
-    /// How many events it has.
+    /// Number of events in the log.
     events: u64,
-    /// How many bytes of it are whole lines.
+    /// Size of the complete lines, in bytes.
     written: u64,
-    /// How many events are not in it.
-    left_out: u64,
-    /// Something could not be written: nothing more is tried before the end.
+    /// Number of events that are not in the log.
+    omitted: u64,
+    /// Whether a write has failed. After that, only the last event is attempted.
     broken: bool,
-    by: By,
+    current: CurrentAttempt,
     buffer: Vec<u8>,
-    most: u64,
+    max_bytes: u64,
 }
 
+/// Borrowed form of [`RunLogEntry`].
 #[derive(Serialize)]
-struct Line<'a> {
+struct RunLogLine<'a> {
     seq: u64,
     at: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    by: Option<&'a By>,
+    by: Option<&'a CurrentAttempt>,
     event: &'a Event,
 }
 
-impl Log {
-    /// The file is made with the first event, or [before](Self::make).
+impl RunLog {
+    /// The file is created with the first event, or by [`create_file`](Self::create_file).
     pub(crate) fn new(state: &Path, run: &str, secrets: Secrets) -> Self {
-        Self::up_to(MOST, entry::path(state, run), secrets)
+        Self::with_max_bytes(MAX_LOG_BYTES, log_entry::path(state, run), secrets)
     }
 
-    fn up_to(most: u64, path: Option<PathBuf>, secrets: Secrets) -> Self {
-        let (by, buffer) = (By::default(), Vec::new());
-        Self { path, file: None, secrets, events: 0, written: 0, left_out: 0, broken: false, by, buffer, most }
+    fn with_max_bytes(max_bytes: u64, path: Option<PathBuf>, secrets: Secrets) -> Self {
+        let (current, buffer) = (CurrentAttempt::default(), Vec::new());
+        Self { path, file: None, secrets, events: 0, written: 0, omitted: 0, broken: false, current, buffer, max_bytes }
     }
 
-    /// Makes the file while nothing is to be written yet. What is in the way of that is said with the first event.
-    pub(crate) fn make(&mut self) {
+    /// Creates the file ahead of the first event. An error is reported when that event is written.
+    pub(crate) fn create_file(&mut self) {
         if self.file.is_none() {
             self.file = self.path.as_deref().and_then(|path| create(path).ok());
         }
     }
 
-    /// Adds events that came together, in one write; how many bytes the log has now.
-    pub(crate) fn append<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>, by: &By) -> u64 {
+    /// Appends events in one write. Returns the size of the log in bytes.
+    pub(crate) fn append<'a>(&mut self, events: impl IntoIterator<Item = &'a Event>, current: &CurrentAttempt) -> u64 {
         self.buffer.clear();
         let (at, before) = (now(), self.events);
         for event in events {
             let end = event.is_end();
-            if end && self.left_out > 0 {
-                let message = format!("{} events are not in the log", self.left_out);
-                self.line(at, by, &Event::Notice { message });
+            if end && self.omitted > 0 {
+                let message = format!("{} events are not in the log", self.omitted);
+                self.add_line(at, current, &Event::Notice { message });
             }
-            if end || !(self.broken || self.written + self.buffer.len() as u64 >= self.most) {
-                self.line(at, by, event);
+            if end || !(self.broken || self.written + self.buffer.len() as u64 >= self.max_bytes) {
+                self.add_line(at, current, event);
             } else {
-                self.left_out += 1;
+                self.omitted += 1;
             }
         }
         if self.buffer.is_empty() {
@@ -93,9 +94,9 @@ impl Log {
             Err(error) => {
                 if !FAILING.swap(true, Ordering::Relaxed) {
                     let path = self.path.as_deref().unwrap_or(Path::new("")).display();
-                    tracing::error!(%path, %error, "the logs of runs cannot be written; runs go on without");
+                    tracing::error!(%path, %error, "run logs cannot be written; runs continue without them");
                 }
-                self.left_out += self.events - before;
+                self.omitted += self.events - before;
                 self.events = before;
                 self.broken = true;
             }
@@ -108,22 +109,22 @@ impl Log {
     }
 
     pub(crate) fn state(&self) -> LogState {
-        if self.left_out == 0 && !self.broken { LogState::Complete } else { LogState::Incomplete }
+        if self.omitted == 0 && !self.broken { LogState::Complete } else { LogState::Incomplete }
     }
 
-    fn line(&mut self, at: u64, by: &By, event: &Event) {
-        let changed = self.events == 0 || *by != self.by;
+    fn add_line(&mut self, at: u64, current: &CurrentAttempt, event: &Event) {
+        let changed = self.events == 0 || *current != self.current;
         if changed {
-            self.by.clone_from(by);
+            self.current.clone_from(current);
         }
         let event = masked_whole(event, &self.secrets);
-        let line = Line { seq: self.events, at, by: changed.then_some(by), event: &event };
-        serde_json::to_writer(&mut self.buffer, &line).expect("an event has no keys but strings, and a Vec takes it");
+        let line = RunLogLine { seq: self.events, at, by: changed.then_some(current), event: &event };
+        serde_json::to_writer(&mut self.buffer, &line).expect("events serialize, and writes to a Vec do not fail");
         self.buffer.push(b'\n');
         self.events += 1;
     }
 
-    /// At the end of the whole lines: what a write that failed left behind it goes.
+    /// Writes after the last complete line. Removes the remains of a write that failed.
     fn write(&mut self) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -138,29 +139,29 @@ impl Log {
     }
 }
 
-/// Adds a line to a log whose writer is gone, after the last whole one.
+/// Adds the last event to a log whose writer has died, after the last complete line.
 pub(super) fn add_last(path: &Path, event: &Event) -> io::Result<()> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error),
     };
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let last = bytes[..whole].split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
-    let last = last.and_then(|line| serde_json::from_slice::<entry::Entry>(line).ok());
+    let complete = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let last = bytes[..complete].split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
+    let last = last.and_then(|line| serde_json::from_slice::<RunLogEntry>(line).ok());
     if last.as_ref().is_some_and(|last| last.event.is_end()) {
         return Ok(());
     }
-    let line = Line { seq: last.map_or(0, |last| last.seq + 1), at: now(), by: None, event };
+    let line = RunLogLine { seq: last.map_or(0, |last| last.seq + 1), at: now(), by: None, event };
     let mut line = serde_json::to_vec(&line)?;
     line.push(b'\n');
     let file =
-        if whole == 0 && bytes.is_empty() { create(path)? } else { OpenOptions::new().write(true).open(path)? };
-    file.set_len(whole as u64)?;
-    file.write_all_at(&line, whole as u64)
+        if complete == 0 && bytes.is_empty() { create(path)? } else { OpenOptions::new().write(true).open(path)? };
+    file.set_len(complete as u64)?;
+    file.write_all_at(&line, complete as u64)
 }
 
-/// What people said is for nobody else to read.
+/// Opens or creates a log. Logs contain conversations, so only the owner may read them.
 fn create(path: &Path) -> io::Result<File> {
     let open = || OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
     match open() {

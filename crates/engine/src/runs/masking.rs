@@ -1,4 +1,4 @@
-//! Events without secrets, for whatever is kept of them.
+//! Masks secrets in events before they are stored.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,15 @@ use trunkline_core::event::{Answer, Attempted, Call, Event, Receipt, SessionId};
 use trunkline_core::failure::Failure;
 use trunkline_core::secret::Secrets;
 
-/// The same event without secrets, and no string of it longer than this.
-pub(crate) fn masked(event: &Event, secrets: &Secrets, most: usize) -> Event {
-    Mask { secrets, most }.event(event)
+/// Returns the event with its secrets masked and each string cut to `max_bytes`.
+pub(crate) fn masked(event: &Event, secrets: &Secrets, max_bytes: usize) -> Event {
+    EventMask { secrets, max_bytes }.event(event)
 }
 
-/// The same event without secrets, whatever its length.
+/// Returns the event with its secrets masked and its strings at full length.
 pub(crate) fn masked_whole<'a>(event: &'a Event, secrets: &Secrets) -> Cow<'a, Event> {
     match event {
-        // What was masked already, or is ours.
+        // Masked earlier, or written by the gateway itself.
         Event::Started { .. } | Event::Workspace(_) | Event::Attempted(_) => Cow::Borrowed(event),
         Event::Text { .. }
         | Event::Thinking { .. }
@@ -29,18 +29,18 @@ pub(crate) fn masked_whole<'a>(event: &'a Event, secrets: &Secrets) -> Cow<'a, E
     }
 }
 
-/// The beginning of a text.
-pub(crate) fn head(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
+/// Returns the first `max_bytes` of a text, cut at a character boundary.
+pub(crate) fn head(text: &str, max_bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(max_bytes)]
 }
 
-struct Mask<'a> {
+struct EventMask<'a> {
     secrets: &'a Secrets,
-    most: usize,
+    max_bytes: usize,
 }
 
-/// Each field by its name: one that is new does not compile before it is masked.
-impl Mask<'_> {
+/// Every field is named, so a new field does not compile until it is masked.
+impl EventMask<'_> {
     fn event(&self, event: &Event) -> Event {
         match event {
             Event::Started { session, model } => Event::Started {
@@ -127,7 +127,7 @@ impl Mask<'_> {
     }
 
     fn text(&self, text: &str) -> String {
-        self.secrets.mask(head(text, self.most))
+        self.secrets.mask(head(text, self.max_bytes))
     }
 
     fn maybe(&self, text: &Option<String>) -> Option<String> {
@@ -160,7 +160,7 @@ mod tests {
 
     const SECRET: &str = "hunter2-hunter2";
 
-    /// One of each kind, with this in every place that takes a text.
+    /// One event of each kind, with `text` in every string field.
     fn events(text: &str) -> Vec<Event> {
         let (text, maybe) = (text.to_owned(), Some(text.to_owned()));
         let value = json!({"command": ["ls", {"deep": text}], "count": 3, "none": null, "yes": true});
@@ -210,17 +210,17 @@ mod tests {
     }
 
     #[test]
-    fn no_text_of_any_event_keeps_a_secret_and_all_else_stays() {
+    fn masks_every_string_and_nothing_else() {
         let secrets = Secrets::new([SECRET.to_owned()]);
         let masked: Vec<Event> =
             events(&format!("a {SECRET} b")).iter().map(|event| masked(event, &secrets, usize::MAX)).collect();
         assert_eq!(masked, events("a *** b"));
         let cut: Vec<Event> = events("aaäb").iter().map(|event| super::masked(event, &secrets, 3)).collect();
-        assert_eq!(cut, events("aa"), "no longer than asked, and whole characters");
+        assert_eq!(cut, events("aa"), "cut to the limit at a character boundary");
     }
 
     #[test]
-    fn what_others_said_is_masked_whole() {
+    fn masked_whole_skips_events_of_the_gateway_itself() {
         let secrets = Secrets::new([SECRET.to_owned()]);
         for event in events(SECRET) {
             let ours = matches!(event, Event::Started { .. } | Event::Workspace(_) | Event::Attempted(_));

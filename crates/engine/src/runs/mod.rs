@@ -1,7 +1,19 @@
-//! Runs as things: a name, a log on disk that outlives the process, others who may look on, and a way to stop one.
+//! A run from start to finish: its id, its driver and attempts, its log on disk, queries about it and its cancellation.
 //!
-//! Whoever asked pulls his run, and every event is in its log before he sees it. Others read the log, never the run: a
-//! slow reader slows nobody, and one who comes late misses nothing.
+//! The client that started a run pulls its events, and every event is in the log before the client sees it. Other clients
+//! read the log, never the run: a slow reader slows down no run, and a late reader misses nothing. The log outlives the
+//! process.
+//!
+//! ```text
+//! start, detached, idempotency      ways to start a run
+//! driver ── attempts                events of a run, from one attempt to the next
+//! live                              registry of runs that have not ended
+//! log, log_entry, masking           the run log: writer, format, secrets
+//! attached, follow                  what a client holds: the run itself, or a reader of its log
+//! queries, diff                     questions and cancellation
+//! alive, gateway_process            which gateway processes are alive
+//! sweep, interrupted                cleanup after gateways that died
+//! ```
 
 pub(crate) mod alive;
 mod attached;
@@ -9,13 +21,13 @@ mod attempts;
 mod detached;
 mod diff;
 mod driver;
-pub(crate) mod entry;
 mod follow;
 pub(crate) mod gateway_process;
 mod idempotency;
 mod interrupted;
 pub(crate) mod live;
 pub(crate) mod log;
+pub(crate) mod log_entry;
 pub(crate) mod masking;
 mod queries;
 mod start;
@@ -23,21 +35,21 @@ mod sweep;
 mod sweep_state;
 
 pub use attached::Run;
-pub use diff::NoDiff;
-pub use entry::{By, Entry};
+pub use diff::DiffError;
 pub use follow::{Follow, forget_logs};
-pub use idempotency::{Joined, NotOnce, Once};
-pub use queries::{Cancelled, NoRun};
-pub use sweep::{run_seen, runs_seen};
+pub use idempotency::{IdempotencyError, IdempotentTurn, JoinedRun};
+pub use log_entry::{CurrentAttempt, RunLogEntry};
+pub use queries::{CancelOutcome, RunQueryError};
+pub use sweep::{current_run, current_runs};
 
 pub(crate) use sweep_state::SweepState;
 
-/// A new name. Names are in the order of time.
-pub(crate) fn name() -> String {
+/// Returns a new run id. Ids sort by time.
+pub(crate) fn new_id() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
-/// The run that an attempt belongs to: a second attempt is named after its run, with a number.
+/// Returns the id of the run that an attempt belongs to. Later attempts append a number to the run id.
 pub(crate) fn of_attempt(attempt: &str) -> &str {
     attempt.get(..uuid::fmt::Hyphenated::LENGTH).unwrap_or(attempt)
 }

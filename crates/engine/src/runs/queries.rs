@@ -1,76 +1,78 @@
-//! Who asks about runs, and wants one stopped.
+//! Queries and cancellation of runs.
 
 use trunkline_core::turn::Owner;
 use trunkline_store::{RunRow, Runs, Store, StoreError};
 
 use super::follow::Follow;
-use super::sweep::{self, run_seen, runs_seen};
+use super::sweep::{self, current_run, current_runs};
 use crate::engine::Engine;
 use crate::session::store_client_id;
 
-/// Why there is nothing to say about a run.
+/// Reason why a query about runs cannot be answered.
 #[derive(Debug, thiserror::Error)]
-pub enum NoRun {
+pub enum RunQueryError {
     #[error("there is no such run")]
     Unknown,
-    #[error("runs are not remembered here: the database could not be opened")]
+    #[error("runs are not recorded: the database could not be opened")]
     NoMemory,
     #[error("{0}")]
     Store(#[from] StoreError),
 }
 
-/// What became of the wish to stop a run.
+/// Outcome of a cancellation.
 #[derive(Debug)]
-pub enum Cancelled {
-    /// Nothing of it is left.
+pub enum CancelOutcome {
+    /// The run was stopped, and has released everything it held.
     Stopped(Box<RunRow>),
-    /// There was nothing to stop.
+    /// The run had already ended.
     WasOver(Box<RunRow>),
-    /// Another process runs it.
+    /// Another process drives the run.
     Elsewhere(Box<RunRow>),
 }
 
 impl Engine {
-    /// The runs of an owner, the newest first.
-    pub async fn runs(&self, owner: &Owner, which: Runs) -> Result<Vec<RunRow>, NoRun> {
-        let store = self.memory().await?;
-        Ok(runs_seen(store, &self.shared.settings.state, Runs { owner: Some(store_client_id(owner)), ..which }).await?)
+    /// Lists the runs of a client, newest first.
+    pub async fn runs(&self, owner: &Owner, which: Runs) -> Result<Vec<RunRow>, RunQueryError> {
+        let store = self.settled_store().await?;
+        Ok(current_runs(store, &self.shared.settings.state, Runs { owner: Some(store_client_id(owner)), ..which })
+            .await?)
     }
 
-    pub async fn run(&self, owner: &Owner, id: &str) -> Result<RunRow, NoRun> {
-        let row = self.memory().await?.run(id, Some(&store_client_id(owner))).await?.ok_or(NoRun::Unknown)?;
-        Ok(run_seen(&self.shared.settings.state, row))
+    pub async fn run(&self, owner: &Owner, id: &str) -> Result<RunRow, RunQueryError> {
+        let row =
+            self.settled_store().await?.run(id, Some(&store_client_id(owner))).await?.ok_or(RunQueryError::Unknown)?;
+        Ok(current_run(&self.shared.settings.state, row))
     }
 
-    /// The events of a run from this number on, and those that are still to come.
-    pub async fn events(&self, owner: &Owner, id: &str, from: u64) -> Result<Follow, NoRun> {
+    /// Follows the events of a run, starting with sequence number `from`.
+    pub async fn events(&self, owner: &Owner, id: &str, from: u64) -> Result<Follow, RunQueryError> {
         let state = &self.shared.settings.state;
         if let Some(live) = self.shared.runs.registry.find(id).filter(|live| live.owner == *owner) {
             return Ok(Follow::live(state, &live, from));
         }
         let row = self.run(owner, id).await?;
-        Ok(Follow::kept(state, self.memory().await?.clone(), &row.id, from))
+        Ok(Follow::kept(state, self.settled_store().await?.clone(), &row.id, from))
     }
 
-    /// Stops a run, and returns when nothing of it is left.
-    pub async fn cancel(&self, owner: &Owner, id: &str) -> Result<Cancelled, NoRun> {
+    /// Stops a run and waits until it has released everything it held.
+    pub async fn cancel(&self, owner: &Owner, id: &str) -> Result<CancelOutcome, RunQueryError> {
         let live = self.shared.runs.registry.find(id).filter(|live| live.owner == *owner);
         if let Some(live) = &live {
-            live.end().await;
+            live.stop_and_wait().await;
         }
         let row = Box::new(self.run(owner, id).await?);
         Ok(match live {
-            Some(_) => Cancelled::Stopped(row),
-            None if row.state.is_over() => Cancelled::WasOver(row),
-            None => Cancelled::Elsewhere(row),
+            Some(_) => CancelOutcome::Stopped(row),
+            None if row.state.is_over() => CancelOutcome::WasOver(row),
+            None => CancelOutcome::Elsewhere(row),
         })
     }
 
-    /// The store, with everything that was sent to it so far, also by gateways that died.
-    pub(super) async fn memory(&self) -> Result<&Store, NoRun> {
-        sweep::after_deaths(&self.shared).await;
-        self.shared.runs.registry.concluded().await;
+    /// Returns the store once all pending writes are in it, including the sweep of gateways that died.
+    pub(super) async fn settled_store(&self) -> Result<&Store, RunQueryError> {
+        sweep::sweep_if_gateway_died(&self.shared).await;
+        self.shared.runs.registry.wait_for_concluding().await;
         self.shared.store_writer.flush().await;
-        self.shared.store_writer.store().ok_or(NoRun::NoMemory)
+        self.shared.store_writer.store().ok_or(RunQueryError::NoMemory)
     }
 }

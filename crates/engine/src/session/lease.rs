@@ -70,7 +70,7 @@ impl Leases {
     /// Process id of the live process that holds the session, or held it last.
     pub(super) fn holder(&self, session: &SessionId) -> Option<u32> {
         let name = fs::read_to_string(self.file(session)).ok()?;
-        GatewayProcess::from_name(name.trim()).filter(|holder| holder.lives()).map(|holder| holder.pid)
+        GatewayProcess::from_name(name.trim()).filter(|holder| holder.is_alive()).map(|holder| holder.pid)
     }
 
     /// `None` if another process holds the session.

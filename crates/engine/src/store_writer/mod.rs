@@ -25,9 +25,9 @@ use trunkline_store::{
 
 use self::disk::DiskCheck;
 use self::tally::TurnCounters;
-use crate::runs::entry::By;
-use crate::runs::live::{ActiveRun, End, RunRegistration};
-use crate::runs::log::Log;
+use crate::runs::live::{ActiveRun, RunEnding, RunRegistration};
+use crate::runs::log::RunLog;
+use crate::runs::log_entry::CurrentAttempt;
 use crate::runs::masking::{head, masked};
 use crate::session::{SessionWrite, store_client_id};
 
@@ -144,12 +144,12 @@ impl StoreWriter {
     }
 
     /// Begins the record of a turn. The record is queued when this returns.
-    pub(crate) fn record(&self, begun: RunStart<'_>, log: Log, secrets: &Secrets) -> Recorder {
+    pub(crate) fn record(&self, begun: RunStart<'_>, log: RunLog, secrets: &Secrets) -> Recorder {
         let (recorder, row) = self.recorder(begun, log, secrets);
         if let Some(row) = row {
             recorder.send(row);
         }
-        recorder.presence.recorded();
+        recorder.presence.set_recorded();
         recorder
     }
 
@@ -158,7 +158,7 @@ impl StoreWriter {
     pub(crate) async fn record_durably(
         &self,
         begun: RunStart<'_>,
-        log: Log,
+        log: RunLog,
         secrets: &Secrets,
     ) -> Result<Recorder, StoreError> {
         let (mut recorder, row) = self.recorder(begun, log, secrets);
@@ -168,11 +168,11 @@ impl StoreWriter {
             recorder.ended = true;
             return Err(error);
         }
-        recorder.presence.recorded();
+        recorder.presence.set_recorded();
         Ok(recorder)
     }
 
-    fn recorder(&self, begun: RunStart<'_>, log: Log, secrets: &Secrets) -> (Recorder, Option<Record>) {
+    fn recorder(&self, begun: RunStart<'_>, log: RunLog, secrets: &Secrets) -> (Recorder, Option<Record>) {
         let recorder = Recorder {
             provider: begun.provider,
             writer: self.kept.get().map(|(_, writer)| writer.clone()),
@@ -229,7 +229,7 @@ pub(crate) struct Recorder {
     /// Provider of the present attempt, or of the next one.
     provider: String,
     writer: Option<Writer>,
-    log: Log,
+    log: RunLog,
     presence: Arc<RunRegistration>,
     attempts: u32,
     /// Whether the last event was passed to the log.
@@ -264,16 +264,16 @@ impl Recorder {
 
     /// Records that the first attempt has started. Creates the log file while the CLI starts.
     pub(crate) fn started(&mut self, provider: &str) {
-        self.log.make();
+        self.log.create_file();
         provider.clone_into(&mut self.provider);
         let (run, provider, time) = (self.presence.id.clone(), provider.to_owned(), Time::now());
         self.send(Record::Started { run, provider, time });
     }
 
     /// Records a batch of events. They are in the log when this returns, unless the disk is full.
-    pub(crate) fn events(&mut self, events: &[Event], by: &By) {
+    pub(crate) fn events(&mut self, events: &[Event], by: &CurrentAttempt) {
         let written = self.log.append(events, by);
-        self.presence.has_written(written);
+        self.presence.set_written(written);
         for event in events {
             self.logged_end |= event.is_end();
             self.attempts += u32::from(matches!(event, Event::Attempted(_)));
@@ -355,7 +355,7 @@ impl Recorder {
         self.ended = true;
         self.flush_text();
         self.close_log(end.result);
-        self.presence.concludes();
+        self.presence.set_concluding();
         let (outcome, text) = match end.result {
             Ok(answer) => {
                 self.usage = answer.usage;
@@ -393,10 +393,10 @@ impl Recorder {
         };
         // A run that never began has no log file.
         if !self.logged_end && !self.log.is_empty() {
-            let written = self.log.append([&last], &By::default());
-            self.presence.has_written(written);
+            let written = self.log.append([&last], &CurrentAttempt::default());
+            self.presence.set_written(written);
         }
-        self.presence.ended(End::Event(Arc::new(last)));
+        self.presence.set_end(RunEnding::Event(Arc::new(last)));
     }
 
     fn send(&self, record: Record) {

@@ -26,8 +26,8 @@ fn begun<'a>(turn: &'a Turn, run: &str) -> RunStart<'a> {
 }
 
 /// A log that has no file.
-fn no_log() -> Log {
-    Log::new("/".as_ref(), "none", Secrets::default())
+fn no_log() -> RunLog {
+    RunLog::new("/".as_ref(), "none", Secrets::default())
 }
 
 fn text(delta: &str) -> Event {
@@ -51,7 +51,7 @@ async fn masks_secrets_in_records_when_they_are_split_between_events() {
         Event::ToolFinished { id: "1".into(), output: format!("{SECRET}\n"), ok: true },
         text("done"),
     ] {
-        recorder.events(&[event], &By::default());
+        recorder.events(&[event], &CurrentAttempt::default());
     }
     let answer = Answer::new(format!("done {SECRET}"), Usage::estimate("1234", "1234"), Finish::Stop);
     recorder.end(RunEnd { provider: "codex", session: None, result: Ok(&answer) }).await;
@@ -86,7 +86,7 @@ async fn drops_records_without_waiting_when_queue_is_full() {
     let turn = turn();
     let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
     for n in 0..20_000 {
-        recorder.events(&[Event::Notice { message: n.to_string() }], &By::default());
+        recorder.events(&[Event::Notice { message: n.to_string() }], &CurrentAttempt::default());
     }
     assert!(archive.lost.load(Ordering::Relaxed) > 3000);
 }
@@ -96,7 +96,7 @@ async fn records_nothing_and_does_not_wait_without_a_store() {
     let archive = StoreWriter::new(Path::new("/nonexistent"));
     let turn = turn();
     let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
-    recorder.events(&[text("x")], &By::default());
+    recorder.events(&[text("x")], &CurrentAttempt::default());
     recorder.end(RunEnd { provider: "codex", session: None, result: Err(&cancelled_by_client()) }).await;
     archive.close().await;
 }
@@ -109,9 +109,9 @@ async fn records_are_truncated_when_output_is_too_long() {
     let turn = turn();
     let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
     for _ in 0..3 * MAX_TEXT_BYTES / 1000 {
-        recorder.events(&[text(&"x".repeat(1000))], &By::default());
+        recorder.events(&[text(&"x".repeat(1000))], &CurrentAttempt::default());
     }
-    recorder.events(&[Event::Unknown { line: "y".repeat(2 * MAX_DETAIL_BYTES) }], &By::default());
+    recorder.events(&[Event::Unknown { line: "y".repeat(2 * MAX_DETAIL_BYTES) }], &CurrentAttempt::default());
     recorder.end(RunEnd { provider: "text", session: None, result: Err(&cancelled_by_client()) }).await;
     archive.close().await;
     let events = store.events("r", 0).await.unwrap();

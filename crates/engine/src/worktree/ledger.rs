@@ -171,7 +171,7 @@ impl Ledger {
 
     /// The entries whose gateway is no more, unless their folder has a new run by now.
     pub(super) fn abandoned(&self) -> Vec<Entry> {
-        let (living, dead): (Vec<Entry>, Vec<Entry>) = self.entries().partition(|entry| entry.owner.lives());
+        let (living, dead): (Vec<Entry>, Vec<Entry>) = self.entries().partition(|entry| entry.owner.is_alive());
         let due = |dead: &Entry| dead.failed_saves < MAX_FAILED_SAVES;
         dead.into_iter().filter(|dead| due(dead) && living.iter().all(|living| living.path != dead.path)).collect()
     }

@@ -71,7 +71,7 @@ impl Worktrees {
     pub(super) fn sweep_rooms(&self) {
         let dead = |name: &str| {
             let owner = name.split_once('.').and_then(|(owner, _)| GatewayProcess::from_name(owner));
-            owner.is_some_and(|owner| !owner.lives())
+            owner.is_some_and(|owner| !owner.is_alive())
         };
         let folders = fs::read_dir(&self.rooms).into_iter().flatten().flatten();
         for folder in folders.filter(|folder| folder.file_name().to_str().is_some_and(dead)) {

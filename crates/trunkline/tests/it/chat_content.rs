@@ -80,7 +80,7 @@ fn image_is_a_private_file_that_exists_while_codex_runs() {
 fn image_is_a_bad_request_when_the_cli_takes_none() {
     let gateway = claude();
     let error = gateway.chat("what is this?").image("data:image/png;base64,iVBORw0KGgo=").send().error(400);
-    assert!(error["message"].as_str().unwrap().contains("claude takes no pictures"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("claude does not accept images"), "{error}");
     let error = gateway.chat("hi").image("https://example.org/cat.png").send().error(400);
     assert_eq!(error["code"], "invalid_image_url");
 }
