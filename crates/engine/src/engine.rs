@@ -23,7 +23,7 @@ use crate::router::models::Models;
 use crate::sandbox::Bounds;
 use crate::settings::EngineSettings;
 use crate::shared::Shared;
-use crate::warm::{Budget, Wish};
+use crate::warm::{WarmBudget, WarmTarget};
 
 /// Runs turns on the configured models, within the configured limits. Cheap to clone.
 #[derive(Clone)]
@@ -54,12 +54,12 @@ impl Engine {
         self.shared.routing.circuits.keep(|name| known.contains(name));
         self.shared.set_models(models);
         self.shared.warm.clear();
-        self.shared.worktrees.unfix_spares();
+        self.shared.worktrees.clear_requested_spares();
         self.warm_up();
     }
 
     /// Keeps warm processes and spare worktrees from now on, within `budget`. Without this call there are none.
-    pub fn keep_warm(&self, budget: Budget) {
+    pub fn keep_warm(&self, budget: WarmBudget) {
         self.shared.warm.open(budget);
         self.shared.worktrees.keep_spares(budget.lines);
         self.warm_up();
@@ -89,7 +89,7 @@ impl Engine {
             match boot {
                 Ok(Some(boot)) => {
                     let boot = Arc::new(boot);
-                    shared.warm.want(&boot, Wish::of(model, &boot));
+                    shared.warm.request(&boot, WarmTarget::of(model, &boot));
                 }
                 Ok(None) => tracing::warn!(model = model.name, "warm: no process of this model can be kept ready"),
                 Err(failure) => tracing::warn!(model = model.name, "warm: {failure}"),

@@ -54,7 +54,7 @@ pub use settings::EngineSettings;
 pub use start_error::{KnownCli, StartError};
 pub use store_writer::tally::Turns;
 pub use trunkline_store::{LogState, RunFailure, RunRow, RunState, Runs};
-pub use warm::{Budget, Figures};
+pub use warm::{WarmBudget, WarmStats};
 pub use worktree::git::DEFAULT_GIT_TIMEOUT;
 
 #[doc(hidden)]
@@ -67,3 +67,5 @@ pub use runs::{
 }; // TODO rename users
 #[doc(hidden)]
 pub use settings::EngineSettings as Settings; // TODO rename users
+#[doc(hidden)]
+pub use warm::{WarmBudget as Budget, WarmStats as Figures}; // TODO rename users

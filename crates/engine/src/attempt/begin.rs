@@ -23,7 +23,7 @@ use crate::attempt::resources::AttemptResources;
 use crate::attempt::scratch::Scratch;
 use crate::attempt::warm::WarmAttempt;
 use crate::shared::Shared;
-use crate::warm::{Taken, WarmProcess, Wish};
+use crate::warm::{TakenProcess, WarmProcess, WarmTarget};
 
 /// Prepares the workspace and starts the provider.
 pub(crate) async fn begin(
@@ -49,7 +49,7 @@ pub(crate) async fn begin(
         resources = with_worktree(resources, &attempt).await?;
     }
     let cwd = resources.cwd(model);
-    let up_to_date = turn.session.as_ref().is_none_or(|session| shared.warm.begin_in(&provider.name, session));
+    let up_to_date = turn.session.as_ref().is_none_or(|session| shared.warm.begin_turn(&provider.name, session));
     let warm = if shared.warm.is_open() {
         on_warm_process(shared, &launch, &prompt, &program, &cwd, up_to_date).await?
     } else {
@@ -94,11 +94,11 @@ async fn on_warm_process(
     if let Some(session) = session
         && (boot.is_none() || !up_to_date)
     {
-        shared.warm.part_from(&launch.provider.name, session).await;
+        shared.warm.end_held(&launch.provider.name, session).await;
     }
     let (Some(boot), Some(live)) = (boot, &launch.provider.live) else { return Ok(None) };
-    let taken = shared.warm.take(&boot, Wish::of(launch.model, &boot), session).await;
-    let Some(Taken { kept, fresh }) = taken else { return Ok(None) };
+    let taken = shared.warm.take(&boot, WarmTarget::of(launch.model, &boot), session).await;
+    let Some(TakenProcess { process: kept, fresh }) = taken else { return Ok(None) };
     let WarmProcess { mut running, mut line, boot, stamps, scratch } = kept;
     let session = session.filter(|_| fresh).map(|session| session.0.as_str());
     let Some(words) = line.say(&live.escape.text(&prompt.text), session) else { return Ok(None) };

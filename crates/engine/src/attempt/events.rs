@@ -318,7 +318,7 @@ impl Attempt {
         let (shared, provider) = (Arc::clone(&live.resources.shared), Arc::clone(&live.provider));
         let message = format!("the {} that was kept ready {why}; starting another", provider.name);
         tracing::info!(model = live.model.name, "{message}");
-        shared.warm.ledger.note(&provider.name, |figures| figures.lost += 1);
+        shared.warm.counters.note(&provider.name, |figures| figures.lost += 1);
         self.events.push_back(Event::Notice { message });
         self.state = State::Leaving(live, Box::new(spec));
     }

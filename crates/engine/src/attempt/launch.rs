@@ -23,7 +23,7 @@ use crate::router::models::Models;
 use crate::sandbox::{self, Bounds, Scene};
 use crate::settings::EngineSettings;
 use crate::shared::Shared;
-use crate::warm::{Boot, Wish};
+use crate::warm::{BootSpec, WarmTarget};
 
 pub(crate) struct Launch<'a> {
     pub(crate) settings: &'a EngineSettings,
@@ -140,11 +140,11 @@ impl Launch<'_> {
     }
 
     /// The warm process that could run turns like this one. `None` if the provider or this turn does not support it.
-    pub(crate) fn boot(&self, prompt: &Prompt, program: PathBuf, cwd: PathBuf) -> Result<Option<Boot>, Failure> {
+    pub(crate) fn boot(&self, prompt: &Prompt, program: PathBuf, cwd: PathBuf) -> Result<Option<BootSpec>, Failure> {
         let (model, provider) = (self.model, self.provider);
         let pictures = self.unsent_messages().iter().any(|message| !message.images.is_empty());
         let can = !model.worktree && !pictures && self.form() == Form::Streamed;
-        let Some(live) = provider.live.as_ref().filter(|live| can && Wish::is_any(model, live)) else {
+        let Some(live) = provider.live.as_ref().filter(|live| can && WarmTarget::is_any(model, live)) else {
             return Ok(None);
         };
         let cwd_text = cwd.to_string_lossy();
@@ -152,7 +152,7 @@ impl Launch<'_> {
         let values = values(model, provider, self.settings.sandbox, "", &cwd_text, &folders);
         let (command, greeting) = provider.live_command(live, &values, prompt.system.as_deref())?;
         let clients_own = prompt.system.is_some() && prompt.system != model.system_prompt;
-        Ok(Some(Boot {
+        Ok(Some(BootSpec {
             provider: provider.name.clone(),
             protocol: live.protocol,
             spec: Launch { run: "", ..*self }.process(command, program, cwd, sandbox::checkout(&model.repo))?,

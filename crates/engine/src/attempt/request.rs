@@ -13,7 +13,7 @@ use crate::attempt::resources::AttemptResources;
 use crate::router::RetryPolicy;
 use crate::router::models::Models;
 use crate::session::{self, SessionPlace};
-use crate::worktree::{After, Wanted};
+use crate::worktree::{WorktreePolicy, WorktreeRequest};
 
 /// Everything that is needed to begin one attempt.
 pub(crate) struct AttemptRequest<'a> {
@@ -75,10 +75,13 @@ pub(crate) async fn with_worktree(
     attempt: &AttemptRequest<'_>,
 ) -> Result<AttemptResources, Failure> {
     let AttemptRequest { model, place, again, .. } = attempt;
-    let after =
-        After { keep: model.keep_worktree, log_helpers: model.log_helpers, forbid_helpers: model.forbid_helpers };
+    let after = WorktreePolicy {
+        keep: model.keep_worktree,
+        log_helpers: model.log_helpers,
+        forbid_helpers: model.forbid_helpers,
+    };
     let shared = Arc::clone(&resources.shared);
-    let wanted = Wanted {
+    let wanted = WorktreeRequest {
         repo: model.repo.clone(),
         run: attempt.id.to_owned(),
         session: attempt.session.as_ref().map(|(session, _)| session.clone()),

@@ -16,12 +16,12 @@ use crate::runs::live::ActiveRun;
 use crate::sandbox;
 use crate::session;
 use crate::shared::Shared;
-use crate::worktree::{After, Finished, Gone, Worktree};
+use crate::worktree::{LeftoverFiles, SavedWorktree, Worktree, WorktreePolicy};
 
 /// Resources of an attempt. When dropped, its worktree is saved, its files are removed and its slot is freed.
 pub(crate) struct AttemptResources {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) worktree: Option<(Worktree, After)>,
+    pub(crate) worktree: Option<(Worktree, WorktreePolicy)>,
     pub(crate) scratch: Scratch,
     /// Whether a process has run in the worktree. Before that there is nothing to save.
     pub(crate) started: bool,
@@ -66,11 +66,11 @@ impl AttemptResources {
 
     /// Paths of the workspace that the attempt may write, if its permissions allow writing.
     pub(crate) fn workspace(&self, model: &Model) -> Vec<PathBuf> {
-        self.worktree.as_ref().map_or_else(|| sandbox::checkout(&model.repo), |(worktree, _)| worktree.parts())
+        self.worktree.as_ref().map_or_else(|| sandbox::checkout(&model.repo), |(worktree, _)| worktree.writable_paths())
     }
 
     /// Adds the worktree in which the attempt works.
-    pub(crate) fn work_in(&mut self, worktree: Worktree, after: After) {
+    pub(crate) fn work_in(&mut self, worktree: Worktree, after: WorktreePolicy) {
         if let Some(run) = &self.run {
             run.set_worktree(Some(worktree.clone()));
         }
@@ -85,7 +85,7 @@ impl AttemptResources {
         if let Some(session) = &self.session {
             self.shared.sessions.places.remember(session, &worktree.place(&finished.receipt));
         }
-        self.delete(finished.gone).await;
+        self.delete(finished.leftovers).await;
         Some(finished.receipt)
     }
 
@@ -98,7 +98,7 @@ impl AttemptResources {
 impl AttemptResources {
     /// Deletes the files of a worktree that git no longer lists. The answer waits for at most [`DELETE_WAIT`]. The slot and the run
     /// are released after the deletion, the session before it.
-    async fn delete(&mut self, gone: Option<Gone>) {
+    async fn delete(&mut self, gone: Option<LeftoverFiles>) {
         let (shared, mut rights) = (Arc::clone(&self.shared), self.rights.take());
         if let Some(rights) = &mut rights {
             rights.turn = None;
@@ -117,7 +117,7 @@ impl Drop for AttemptResources {
     fn drop(&mut self) {
         if let Some((worktree, after)) = self.worktree.take() {
             let (shared, rights, run) = (Arc::clone(&self.shared), self.rights.take(), self.run.take());
-            let after = After { keep: after.keep && self.started, ..after };
+            let after = WorktreePolicy { keep: after.keep && self.started, ..after };
             let (session, cancelled) = (self.session.take(), self.cancelled.clone());
             cancelled.cancel();
             self.shared.tasks.tracker.spawn(async move {
@@ -125,7 +125,7 @@ impl Drop for AttemptResources {
                 if let Some(session) = session.filter(|_| finished.receipt.path.is_some()) {
                     shared.sessions.places.remember(&session, &worktree.place(&finished.receipt));
                 }
-                shared.worktrees.delete(finished.gone).await;
+                shared.worktrees.delete(finished.leftovers).await;
                 // The next turn of the session works in the same folder, so it starts only now.
                 drop(rights);
             });
@@ -137,10 +137,10 @@ impl Drop for AttemptResources {
 async fn finish(
     shared: &Shared,
     worktree: &Worktree,
-    after: After,
+    after: WorktreePolicy,
     run: Option<&ActiveRun>,
     cancelled: &CancellationToken,
-) -> Finished {
+) -> SavedWorktree {
     let stopping = async {
         let stopped = async {
             match run {

@@ -8,7 +8,7 @@ use trunkline_core::live::Line;
 use trunkline_process::Spec;
 
 use crate::attempt::scratch::Scratch;
-use crate::warm::{Boot, Stamps};
+use crate::warm::{BootSpec, FileStamps};
 
 /// Time within which a warm process must react to its turn.
 const REACTION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -16,8 +16,8 @@ const REACTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// A warm process in use by an attempt.
 pub(crate) struct WarmAttempt {
     pub(crate) line: Line,
-    pub(crate) boot: Arc<Boot>,
-    pub(crate) stamps: Stamps,
+    pub(crate) boot: Arc<BootSpec>,
+    pub(crate) stamps: FileStamps,
     pub(crate) scratch: Scratch,
     /// The command that starts a new process for the turn if the warm process is lost.
     pub(crate) cold: Option<Spec>,

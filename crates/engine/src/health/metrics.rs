@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::engine::Engine;
 use crate::store_writer::tally::Turns;
-use crate::warm::Figures;
+use crate::warm::WarmStats;
 
 /// Present gauges, and counters since the engine started.
 #[derive(Debug, Clone, Default)]
@@ -14,7 +14,7 @@ pub struct Metrics {
     pub waiting: usize,
     pub turns: Vec<Turns>,
     /// Warm processes, by provider.
-    pub warm: BTreeMap<String, Figures>,
+    pub warm: BTreeMap<String, WarmStats>,
     /// Records that were lost because the disk was too slow.
     pub records_lost: u64,
     /// Open files, and their limit.
@@ -28,7 +28,7 @@ impl Engine {
             runs: self.shared.runs.registry.count(),
             waiting: self.waiting(),
             turns: self.shared.store_writer.tally.turns(),
-            warm: self.shared.warm.all_figures(),
+            warm: self.shared.warm.all_stats(),
             records_lost: self.shared.store_writer.lost(),
             open_files: trunkline_process::open_files(),
         }

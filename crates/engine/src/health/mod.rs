@@ -66,7 +66,7 @@ pub(crate) async fn of_all(shared: &Arc<Shared>, models: &Arc<Models>, depth: De
     for examined in &mut providers {
         examined.circuit = shared.routing.circuits.state(&examined.circuit_name);
         examined.unknown_events = shared.health.unknown_events.of(&examined.provider);
-        examined.warm = shared.warm.figures(&examined.provider);
+        examined.warm = shared.warm.stats(&examined.provider);
     }
     let only_stand_ins = providers.iter().all(|examined| examined.stand_in);
     let counted: Vec<&Examined> = providers.iter().filter(|examined| only_stand_ins || !examined.stand_in).collect();

@@ -9,7 +9,7 @@ use trunkline_core::failure::Category;
 
 use crate::router::CircuitState;
 use crate::router::models::Models;
-use crate::warm::Figures;
+use crate::warm::WarmStats;
 
 /// Depth of a health check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct Examined {
     pub unknown_events: BTreeMap<String, u64>,
     /// Figures of its warm processes; `None` if there never was one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub warm: Option<Figures>,
+    pub warm: Option<WarmStats>,
     /// Whether it is the embedded mock, which does not count for the overall status.
     #[serde(skip)]
     pub stand_in: bool,

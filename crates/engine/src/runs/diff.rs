@@ -2,7 +2,7 @@
 
 use trunkline_core::event::Receipt;
 use trunkline_core::failure::Failure;
-use trunkline_core::turn::Owner;
+use trunkline_core::turn::ClientId;
 
 use super::queries::RunQueryError;
 use crate::engine::Engine;
@@ -20,7 +20,7 @@ pub enum DiffError {
 
 impl Engine {
     /// Returns the patch from the start of a run to its present state.
-    pub async fn diff(&self, owner: &Owner, id: &str) -> Result<Vec<u8>, DiffError> {
+    pub async fn diff(&self, owner: &ClientId, id: &str) -> Result<Vec<u8>, DiffError> {
         let worktrees = &self.shared.worktrees;
         let live = self.shared.runs.registry.find(id).filter(|live| live.owner == *owner);
         if let Some(worktree) = live.and_then(|live| live.worktree()) {

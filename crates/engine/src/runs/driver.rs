@@ -18,7 +18,7 @@ use std::time::Duration;
 use trunkline_core::event::{Answer, Attempted, Event, Receipt};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::phase::Phase;
-use trunkline_core::turn::Shown;
+use trunkline_core::turn::AnswerTiming;
 
 use crate::router::Exposure;
 use crate::runs::attempts::{AttemptLoop, AttemptStart, RunningAttempt};
@@ -215,7 +215,7 @@ impl RunDriver {
     fn take(&mut self, event: Event) {
         let DriverState::Running(running) = &mut self.state else { return };
         let (attempt_loop, running) = &mut **running;
-        let streaming = attempt_loop.turn.shown == Shown::AsItComes;
+        let streaming = attempt_loop.turn.shown == AnswerTiming::AsItComes;
         match event {
             Event::Text { delta } => {
                 running.pass.promising();

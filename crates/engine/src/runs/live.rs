@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use trunkline_core::event::Event;
-use trunkline_core::turn::{OnDisconnect, Owner};
+use trunkline_core::turn::{ClientId, OnDisconnect};
 
 use super::log_entry::CurrentAttempt;
 use crate::start_error::StartError;
@@ -33,7 +33,7 @@ pub(crate) struct RunRegistry {
 /// A run that has not ended.
 pub(crate) struct ActiveRun {
     pub(crate) id: String,
-    pub(crate) owner: Owner,
+    pub(crate) owner: ClientId,
     /// Policy for when no client waits for the run any more. `None` for a run that its client pulls: it ends with the client.
     on_disconnect: Option<OnDisconnect>,
     waiting_clients: AtomicUsize,
@@ -86,7 +86,7 @@ impl RunRegistry {
     pub(crate) fn begin(
         self: &Arc<Self>,
         id: &str,
-        owner: &Owner,
+        owner: &ClientId,
         on_disconnect: Option<OnDisconnect>,
     ) -> Arc<RunRegistration> {
         let live = Arc::new(ActiveRun {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
-use trunkline_core::event::{Answer, Attempted, Call, Event, Receipt, SessionId};
+use trunkline_core::event::{Answer, Attempted, Event, Receipt, SessionId, ToolCall};
 use trunkline_core::failure::Failure;
 use trunkline_core::secret::Secrets;
 
@@ -71,7 +71,7 @@ impl EventMask<'_> {
     }
 
     fn answer(&self, Answer { content, usage, finish, calls, metadata }: &Answer) -> Answer {
-        let call = |Call { id, name, arguments }: &Call| Call {
+        let call = |ToolCall { id, name, arguments }: &ToolCall| ToolCall {
             id: self.text(id),
             name: self.text(name),
             arguments: self.text(arguments),
@@ -153,7 +153,7 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use trunkline_core::event::{Finish, Held, Usage};
+    use trunkline_core::event::{Enforcement, Finish, Usage};
     use trunkline_core::failure::Category;
 
     use super::*;
@@ -184,9 +184,9 @@ mod tests {
             message: maybe.clone(),
             duration: Duration::from_secs(1),
             workspace: Some(receipt.clone()),
-            sandbox: Some(Held::Kernel),
+            sandbox: Some(Enforcement::Kernel),
         };
-        let call = Call { id: text.clone(), name: text.clone(), arguments: text.clone() };
+        let call = ToolCall { id: text.clone(), name: text.clone(), arguments: text.clone() };
         let usage = Usage { input_tokens: 1, output_tokens: 2, cached_tokens: 3, estimated: true };
         let failure = Failure::new(Category::Server, text.clone()).hint(text.clone());
         vec![

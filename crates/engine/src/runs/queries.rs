@@ -1,6 +1,6 @@
 //! Queries and cancellation of runs.
 
-use trunkline_core::turn::Owner;
+use trunkline_core::turn::ClientId;
 use trunkline_store::{RunRow, Runs, Store, StoreError};
 
 use super::follow::Follow;
@@ -32,20 +32,20 @@ pub enum CancelOutcome {
 
 impl Engine {
     /// Lists the runs of a client, newest first.
-    pub async fn runs(&self, owner: &Owner, which: Runs) -> Result<Vec<RunRow>, RunQueryError> {
+    pub async fn runs(&self, owner: &ClientId, which: Runs) -> Result<Vec<RunRow>, RunQueryError> {
         let store = self.settled_store().await?;
         Ok(current_runs(store, &self.shared.settings.state, Runs { owner: Some(store_client_id(owner)), ..which })
             .await?)
     }
 
-    pub async fn run(&self, owner: &Owner, id: &str) -> Result<RunRow, RunQueryError> {
+    pub async fn run(&self, owner: &ClientId, id: &str) -> Result<RunRow, RunQueryError> {
         let row =
             self.settled_store().await?.run(id, Some(&store_client_id(owner))).await?.ok_or(RunQueryError::Unknown)?;
         Ok(current_run(&self.shared.settings.state, row))
     }
 
     /// Follows the events of a run, starting with sequence number `from`.
-    pub async fn events(&self, owner: &Owner, id: &str, from: u64) -> Result<Follow, RunQueryError> {
+    pub async fn events(&self, owner: &ClientId, id: &str, from: u64) -> Result<Follow, RunQueryError> {
         let state = &self.shared.settings.state;
         if let Some(live) = self.shared.runs.registry.find(id).filter(|live| live.owner == *owner) {
             return Ok(Follow::live(state, &live, from));
@@ -55,7 +55,7 @@ impl Engine {
     }
 
     /// Stops a run and waits until it has released everything it held.
-    pub async fn cancel(&self, owner: &Owner, id: &str) -> Result<CancelOutcome, RunQueryError> {
+    pub async fn cancel(&self, owner: &ClientId, id: &str) -> Result<CancelOutcome, RunQueryError> {
         let live = self.shared.runs.registry.find(id).filter(|live| live.owner == *owner);
         if let Some(live) = &live {
             live.stop_and_wait().await;

@@ -1,7 +1,6 @@
-//! The lines there are: ready ones by what they were started as, and those that hold a session.
+//! Pool of warm processes: starts them, hands them to turns, and keeps them for the next turn of their session.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -11,50 +10,34 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trunkline_core::event::SessionId;
-use trunkline_core::live::Protocol;
+use trunkline_core::live::LiveProtocol;
 use trunkline_core::secret::Secrets;
 use trunkline_process::Keepers;
 
-use super::boot::Wish;
-use super::demand::IDLE;
-use super::figures::{Figures, Ledger};
-use super::marks::Marks;
-use super::shelf::{Held, State, Ticket};
-use super::{Boot, Stamps, WarmProcess};
+use super::boot::WarmTarget;
+use super::inventory::{HeldProcess, WarmHandle, WarmInventory};
+use super::session_marks::SessionMarks;
+use super::stats::{WarmCounters, WarmStats};
+use super::usage::IDLE_TIMEOUT;
+use super::{BootSpec, FileStamps, WarmBudget, WarmProcess};
 use crate::attempt::scratch::Scratch;
 use crate::settings::EngineSettings;
 
-/// How long a process is kept for the next turn of its session.
-const HELD: Duration = Duration::from_secs(5 * 60);
+/// Time for which a process is process for the next turn of its session.
+const SESSION_HOLD_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// What all lines together may cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget {
-    /// Processes, busy ones not counted.
-    pub lines: usize,
-    /// Their memory, in bytes.
-    pub bytes: u64,
-}
+/// Start time that is assumed for a provider before one was measured.
+const INITIAL_BOOT_TIME: Duration = Duration::from_secs(5);
 
-impl Budget {
-    /// The memory that is free for programs now, in bytes; nothing if the system does not say.
-    #[must_use]
-    pub fn free_memory() -> u64 {
-        let told = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        kib.unwrap_or(0).saturating_mul(1024)
-    }
-}
-
+/// Pool of warm processes.
 pub(crate) struct WarmPool {
-    /// Not set while nobody wants lines.
-    budget: OnceLock<Budget>,
-    state: Mutex<State>,
-    marks: Marks,
-    pub(crate) ledger: Ledger,
-    /// One comes up at a time: it fills a core while it does.
-    turnstile: Semaphore,
+    /// Not set while warm processes are disabled.
+    budget: OnceLock<WarmBudget>,
+    inventory: Mutex<WarmInventory>,
+    marks: SessionMarks,
+    pub(crate) counters: WarmCounters,
+    /// Held while a process starts: one at a time, because each keeps a core busy.
+    booting: Semaphore,
     closing: CancellationToken,
     keepers: Keepers,
     tracker: TaskTracker,
@@ -63,251 +46,266 @@ pub(crate) struct WarmPool {
     linger: Duration,
 }
 
-/// A line for a turn.
-pub(crate) struct Taken {
-    pub(crate) kept: WarmProcess,
-    /// It was never spoken to: a session to go on with must be named to it.
+/// A warm process that was handed to a turn.
+pub(crate) struct TakenProcess {
+    pub(crate) process: WarmProcess,
+    /// Whether the process has run no turn yet. The turn must then name the session to resume.
     pub(crate) fresh: bool,
 }
 
 impl WarmPool {
     pub(crate) fn new(settings: &EngineSettings, keepers: Keepers, tracker: TaskTracker) -> Self {
         Self {
-            marks: Marks::new(&settings.state),
+            marks: SessionMarks::new(&settings.state),
             state_folder: settings.state.clone(),
             secrets: settings.secrets.clone(),
             linger: settings.linger,
             keepers,
             tracker,
             budget: OnceLock::new(),
-            state: Mutex::default(),
-            ledger: Ledger::default(),
-            turnstile: Semaphore::new(1),
+            inventory: Mutex::default(),
+            counters: WarmCounters::default(),
+            booting: Semaphore::new(1),
             closing: CancellationToken::new(),
         }
     }
 
-    /// From now on lines are kept, within these bounds.
-    pub(crate) fn open(&self, budget: Budget) {
-        let _it_was_opened_before = self.budget.set(budget);
+    /// Keeps warm processes from now on, within `budget`. Only the first call has an effect.
+    pub(crate) fn open(&self, budget: WarmBudget) {
+        let _ = self.budget.set(budget);
     }
 
-    /// Whether warm processes are kept at all.
+    /// Whether warm processes are enabled.
     pub(crate) fn is_open(&self) -> bool {
         self.budget.get().is_some_and(|budget| budget.lines > 0) && !self.closing.is_cancelled()
     }
 
-    /// Ends all lines; there will be no others.
+    /// Ends all warm processes, and starts no more.
     pub(crate) fn close(&self) {
         self.closing.cancel();
         self.clear();
     }
 
-    /// Ends the lines there are.
+    /// Ends all present warm processes.
     pub(crate) fn clear(&self) {
-        let mut state = self.state();
-        state.shelves.clear();
-        state.held.clear();
+        let mut inventory = self.inventory();
+        inventory.groups.clear();
+        inventory.held.clear();
     }
 
-    /// A turn of a session begins: whether the process that holds it, should there be one, knows all that was said in it.
-    pub(crate) fn begin_in(&self, provider: &str, session: &SessionId) -> bool {
-        self.marks.lift(provider, session)
+    /// Records that a turn of a session begins. Returns whether the process that holds the session, if there is one, has seen
+    /// all of its turns.
+    pub(crate) fn begin_turn(&self, provider: &str, session: &SessionId) -> bool {
+        self.marks.remove(provider, session)
     }
 
-    /// A line that fits this turn, if there is one. A session's own process that does not fit is ended first.
-    pub(crate) async fn take(&self, boot: &Arc<Boot>, wish: Wish, session: Option<&SessionId>) -> Option<Taken> {
+    /// Returns a process that matches this turn, if there is one. The process that holds the session is ended first if it
+    /// does not match.
+    pub(crate) async fn take(
+        &self,
+        boot: &Arc<BootSpec>,
+        target: WarmTarget,
+        session: Option<&SessionId>,
+    ) -> Option<TakenProcess> {
         if !self.is_open() {
             return None;
         }
         let stamps = stamps(boot);
         if let Some(session) = session
-            && let Some(kept) = self.held(boot, &stamps, session).await
+            && let Some(process) = self.take_held(boot, &stamps, session).await
         {
-            self.ledger.note(&boot.provider, |figures| figures.resumed += 1);
-            return Some(Taken { kept, fresh: false });
+            self.counters.note(&boot.provider, |stats| stats.resumed += 1);
+            return Some(TakenProcess { process, fresh: false });
         }
-        // Others go on with a session only when they are started for it.
-        if session.is_some() && boot.protocol != Protocol::AppServer {
+        // Only this protocol can resume a session after the process has started.
+        if session.is_some() && boot.protocol != LiveProtocol::AppServer {
             return None;
         }
-        self.state().shelf(boot, wish).demand.used(Instant::now());
+        self.inventory().group(boot, target).usage.used(Instant::now());
         loop {
-            let ticket = self.state().pop(boot, &stamps);
-            let Some(ticket) = ticket else { break };
-            if let Some(kept) = ticket.redeem().await {
-                self.ledger.note(&boot.provider, |figures| figures.hits += 1);
-                return Some(Taken { kept, fresh: true });
+            let handle = self.inventory().pop(boot, &stamps);
+            let Some(handle) = handle else { break };
+            if let Some(process) = handle.claim().await {
+                self.counters.note(&boot.provider, |stats| stats.hits += 1);
+                return Some(TakenProcess { process, fresh: true });
             }
         }
-        self.ledger.note(&boot.provider, |figures| figures.misses += 1);
+        self.counters.note(&boot.provider, |stats| stats.misses += 1);
         None
     }
 
-    async fn held(&self, boot: &Boot, stamps: &Stamps, session: &SessionId) -> Option<WarmProcess> {
-        let ticket = self.state().release(&boot.provider, session)?;
-        let kept = ticket.redeem().await?;
-        if *kept.boot == *boot && kept.stamps == *stamps {
-            return Some(kept);
+    async fn take_held(&self, boot: &BootSpec, stamps: &FileStamps, session: &SessionId) -> Option<WarmProcess> {
+        let handle = self.inventory().release(&boot.provider, session)?;
+        let process = handle.claim().await?;
+        if *process.boot == *boot && process.stamps == *stamps {
+            return Some(process);
         }
-        kept.end(self.linger).await;
+        process.end(self.linger).await;
         None
     }
 
-    /// Ends the process that holds a session, if one does: two with one session would each go on in their own way.
-    pub(crate) async fn part_from(&self, provider: &str, session: &SessionId) {
-        let ticket = self.state().release(provider, session);
-        if let Some(ticket) = ticket
-            && let Some(kept) = ticket.redeem().await
+    /// Ends the process that holds a session, if there is one: two processes with one session would diverge.
+    pub(crate) async fn end_held(&self, provider: &str, session: &SessionId) {
+        let handle = self.inventory().release(provider, session);
+        if let Some(handle) = handle
+            && let Some(process) = handle.claim().await
         {
-            kept.end(self.linger).await;
+            process.end(self.linger).await;
         }
     }
 
-    /// How the lines of a provider are doing; none where there never was anything to do.
-    pub(crate) fn all_figures(&self) -> BTreeMap<String, Figures> {
-        let providers = self.ledger.providers();
-        providers.into_iter().filter_map(|name| self.figures(&name).map(|figures| (name, figures))).collect()
+    /// Returns the statistics of all providers that have any.
+    pub(crate) fn all_stats(&self) -> BTreeMap<String, WarmStats> {
+        let providers = self.counters.providers();
+        providers.into_iter().filter_map(|name| self.stats(&name).map(|stats| (name, stats))).collect()
     }
 
-    pub(crate) fn figures(&self, provider: &str) -> Option<Figures> {
-        let mut figures = self.ledger.of(provider)?;
-        let state = self.state();
-        let (ready, held) = state.of(provider);
-        figures.ready = ready.len();
-        figures.held = held.len();
-        figures.resident_mib = ready.into_iter().chain(held).map(|ticket| ticket.resident).sum::<u64>() >> 20;
-        Some(figures)
+    /// Returns the statistics of a provider. `None` if it never used warm processes.
+    pub(crate) fn stats(&self, provider: &str) -> Option<WarmStats> {
+        let mut stats = self.counters.of(provider)?;
+        let inventory = self.inventory();
+        let (ready, held) = inventory.of(provider);
+        stats.ready = ready.len();
+        stats.held = held.len();
+        stats.resident_mib = ready.into_iter().chain(held).map(|handle| handle.resident).sum::<u64>() >> 20;
+        Some(stats)
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inventory(&self) -> MutexGuard<'_, WarmInventory> {
+        self.inventory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl WarmPool {
-    /// A kind of line is wanted from now on, whether it is used or not.
-    pub(crate) fn want(self: &Arc<Self>, boot: &Arc<Boot>, wish: Wish) {
+    /// Keeps processes of one kind from now on, as `target` asks for.
+    pub(crate) fn request(self: &Arc<Self>, boot: &Arc<BootSpec>, target: WarmTarget) {
         if self.is_open() {
-            self.state().shelf(boot, wish);
+            self.inventory().group(boot, target);
             self.refill();
         }
     }
 
-    /// Starts what is wanted and not there, beside whatever else goes on.
+    /// Starts the missing processes in the background.
     pub(crate) fn refill(self: &Arc<Self>) {
         if !self.is_open() {
             return;
         }
         let Some(budget) = self.budget.get() else { return };
-        let estimate = |provider: &str| self.ledger.of(provider).and_then(|known| known.mean_boot_ms);
-        let wanted = self.state().wanted(*budget, Instant::now(), |provider| {
-            estimate(provider).map_or(Duration::from_secs(5), Duration::from_millis)
+        let measured = |provider: &str| self.counters.of(provider).and_then(|known| known.mean_boot_ms);
+        let missing = self.inventory().missing(*budget, Instant::now(), |provider| {
+            measured(provider).map_or(INITIAL_BOOT_TIME, Duration::from_millis)
         });
-        for boot in wanted {
+        for boot in missing {
             let pool = Arc::clone(self);
             self.tracker.spawn(async move { pool.add(boot).await });
         }
     }
 
-    async fn add(self: Arc<Self>, boot: Arc<Boot>) {
+    /// Starts a process and keeps it until a turn takes it or it expires.
+    async fn add(self: Arc<Self>, boot: Arc<BootSpec>) {
         let closing = self.closing.clone();
         let id = format!("line-{}", uuid::Uuid::now_v7());
-        let coming = async {
-            let _turn = self.turnstile.acquire().await;
+        let starting = async {
+            let _permit = self.booting.acquire().await;
             let began = Instant::now();
             match self.boot(&boot, &id).await {
-                // The first start of a CLI may bring its settings up to date; the second finds them so.
+                // The first start of a CLI may migrate its settings. The second start finds them unchanged.
                 Ok(stale) if stale.stamps != stamps(&boot) => {
                     stale.end(self.linger).await;
                     let began = Instant::now();
                     (self.boot(&boot, &id).await, began.elapsed())
                 }
-                kept => (kept, began.elapsed()),
+                process => (process, began.elapsed()),
             }
         };
-        let Some((kept, took)) = closing.run_until_cancelled(coming).await else {
-            self.state().came(&boot, false);
+        let Some((process, took)) = closing.run_until_cancelled(starting).await else {
+            self.inventory().booted(&boot, false);
             return;
         };
         let provider = boot.provider.as_str();
-        self.state().came(&boot, kept.is_ok());
-        match kept {
-            Ok(kept) => {
-                tracing::debug!(provider, pid = kept.running.pid(), ?took, "a line is ready");
-                self.ledger.booted(provider, took);
-                self.shelve(kept).await;
+        self.inventory().booted(&boot, process.is_ok());
+        match process {
+            Ok(process) => {
+                tracing::debug!(provider, pid = process.running.pid(), ?took, "warm process is ready");
+                self.counters.booted(provider, took);
+                self.keep_ready(process).await;
             }
-            Err(why) => {
-                let why = self.secrets.mask(&why);
-                tracing::info!(provider, "no line could be made ready: {why}");
-                self.ledger.note(provider, |figures| {
-                    figures.failed_boots += 1;
-                    figures.error = Some(why);
+            Err(error) => {
+                let error = self.secrets.mask(&error);
+                tracing::info!(provider, "cannot start a warm process: {error}");
+                self.counters.note(provider, |stats| {
+                    stats.failed_boots += 1;
+                    stats.error = Some(error);
                 });
             }
         }
     }
 
-    async fn boot(&self, boot: &Arc<Boot>, id: &str) -> Result<WarmProcess, String> {
+    async fn boot(&self, boot: &Arc<BootSpec>, id: &str) -> Result<WarmProcess, String> {
         let (stamps, scratch) = (stamps(boot), Scratch::new(&self.state_folder, id));
         WarmProcess::boot(Arc::clone(boot), stamps, id, scratch, &self.keepers).await
     }
 
-    /// Puts a line where the next turn of its kind finds it, and waits with it.
-    async fn shelve(self: &Arc<Self>, kept: WarmProcess) {
-        let (ticket, asked) = Ticket::new(&kept);
-        let (id, boot) = (ticket.id, Arc::clone(&kept.boot));
-        let patience = match self.state().put(&boot, ticket) {
-            Some(Wish::Fixed(_)) => None,
-            // Dropped meanwhile: the line notices that nobody can ask for it.
-            Some(Wish::ByUse) | None => Some(IDLE),
+    /// Adds a process to the inventory, and returns when it was taken or has ended.
+    async fn keep_ready(self: &Arc<Self>, process: WarmProcess) {
+        let (handle, asked) = WarmHandle::new(&process);
+        let (id, boot) = (handle.id, Arc::clone(&process.boot));
+        let max_idle = match self.inventory().put(&boot, handle) {
+            Some(WarmTarget::Fixed(_)) => None,
+            // Without a group the handle was dropped, and the process ends at once.
+            Some(WarmTarget::ByUse) | None => Some(IDLE_TIMEOUT),
         };
-        kept.wait(asked, patience, self.linger).await;
-        self.state().forget(id);
+        process.wait(asked, max_idle, self.linger).await;
+        self.inventory().forget(id);
     }
 
     /// Keeps a process for the next turn of its session.
-    pub(crate) fn hold(self: &Arc<Self>, kept: WarmProcess, session: SessionId) {
-        let (ticket, asked) = Ticket::new(&kept);
-        let id = ticket.id;
+    pub(crate) fn hold(self: &Arc<Self>, process: WarmProcess, session: SessionId) {
+        let (handle, asked) = WarmHandle::new(&process);
+        let id = handle.id;
         if let Some(budget) = self.budget.get().filter(|_| self.is_open()) {
-            let provider = kept.boot.provider.clone();
+            let provider = process.boot.provider.clone();
             match self.marks.set(&provider, &session) {
-                Ok(()) => self.state().hold(*budget, Held { session, provider, ticket }),
-                Err(error) => tracing::warn!(%error, "no process can be kept for its session"),
+                Ok(()) => self.inventory().hold(*budget, HeldProcess { session, provider, handle }),
+                Err(error) => tracing::warn!(%error, "cannot keep a process for its session"),
             }
         }
         let pool = Arc::clone(self);
         self.tracker.spawn(async move {
-            kept.wait(asked, Some(HELD), pool.linger).await;
-            if let Some(held) = pool.state().forget(id) {
-                pool.marks.lift(&held.provider, &held.session);
+            process.wait(asked, Some(SESSION_HOLD_TIMEOUT), pool.linger).await;
+            if let Some(held) = pool.inventory().forget(id) {
+                pool.marks.remove(&held.provider, &held.session);
             }
         });
     }
 }
 
-/// The files a process like this reads, as they are now.
-fn stamps(boot: &Boot) -> Stamps {
+/// Returns the stamps of the files that such a process reads at its start.
+fn stamps(boot: &BootSpec) -> FileStamps {
     let home = boot.spec.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
-    Stamps::now(&boot.spec.program, &boot.reads, &boot.spec.cwd, home)
+    FileStamps::now(&boot.spec.program, &boot.reads, &boot.spec.cwd, home)
 }
 
-impl Ticket {
-    fn new(kept: &WarmProcess) -> (Self, oneshot::Receiver<oneshot::Sender<WarmProcess>>) {
+impl WarmHandle {
+    fn new(process: &WarmProcess) -> (Self, oneshot::Receiver<oneshot::Sender<WarmProcess>>) {
         let (ask, asked) = oneshot::channel();
-        let stamps = kept.stamps.clone();
+        let stamps = process.stamps.clone();
         (
-            Self { id: kept.running.keeper(), ask, stamps, resident: kept.running.resident(), since: Instant::now() },
+            Self {
+                id: process.running.keeper(),
+                ask,
+                stamps,
+                resident: process.running.resident(),
+                since: Instant::now(),
+            },
             asked,
         )
     }
 
-    /// The line, unless it has ended.
-    async fn redeem(self) -> Option<WarmProcess> {
-        let (taker, kept) = oneshot::channel();
+    /// Returns the process, unless it has ended.
+    async fn claim(self) -> Option<WarmProcess> {
+        let (taker, taken) = oneshot::channel();
         self.ask.send(taker).ok()?;
-        kept.await.ok()
+        taken.await.ok()
     }
 }

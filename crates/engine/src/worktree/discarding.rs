@@ -1,4 +1,4 @@
-//! Taking a worktree down that holds nobody's work, and putting in order what dead gateways left behind.
+//! Removal of worktrees, and the sweep of worktrees that dead gateways left behind.
 
 use std::path::PathBuf;
 use std::{fs, io};
@@ -8,58 +8,58 @@ use trunkline_core::failure::Failure;
 
 use super::Worktrees;
 use super::folder::Worktree;
-use super::ledger::Standing;
-use super::saving::{After, Finished};
+use super::ledger::WorktreeState;
+use super::saving::{SavedWorktree, WorktreePolicy};
 use super::survey;
 use crate::session::SessionPlace;
 
-/// A worktree of a dead gateway, and what it held.
-pub(crate) struct Swept {
-    /// The attempt.
+/// A worktree of a dead gateway, after it was saved.
+pub(crate) struct SweptWorktree {
+    /// Id of the attempt.
     pub(crate) run: String,
     pub(crate) receipt: Receipt,
-    /// Where the conversation it was part of goes on.
+    /// The session of the attempt, and where that session continues.
     pub(crate) place: Option<(SessionId, SessionPlace)>,
 }
 
-/// What is left of a worktree: files that nobody asks for.
-pub(crate) struct Gone {
+/// Files of a removed worktree that are still to be deleted.
+pub(crate) struct LeftoverFiles {
     path: PathBuf,
     run: String,
 }
 
 impl Worktrees {
-    /// Takes a worktree down that holds nobody's work, to the last file.
-    pub(super) async fn discard(&self, worktree: &Worktree, standing: Standing) {
-        let gone = self.clear(worktree, standing).await;
-        self.delete(gone).await;
+    /// Removes a worktree that holds no unsaved work, including its files.
+    pub(super) async fn discard(&self, worktree: &Worktree, state: WorktreeState) {
+        let leftovers = self.clear(worktree, state).await;
+        self.delete(leftovers).await;
     }
 
-    /// Takes a worktree down that holds no work: git no longer knows of it, and its name is free. Its files are still to
-    /// be deleted.
-    pub(super) async fn clear(&self, worktree: &Worktree, standing: Standing) -> Option<Gone> {
-        // A folder that was there before, and is not marked as ours, is not deleted with its contents.
-        let all = standing == Standing::Saved || worktree.is_marked();
-        let gone = Gone { path: worktree.aside(), run: worktree.run.clone() };
+    /// Unregisters a worktree that holds no unsaved work and frees its path. The files that are returned are still to be
+    /// deleted.
+    pub(super) async fn clear(&self, worktree: &Worktree, state: WorktreeState) -> Option<LeftoverFiles> {
+        // A folder that existed before, and does not name this worktree, is not deleted with its contents.
+        let all = state == WorktreeState::Saved || worktree.has_git_file();
+        let leftovers = LeftoverFiles { path: worktree.aside_path(), run: worktree.run.clone() };
         self.ledger.forget_index(&worktree.path);
-        // Moved aside in a moment, whatever it holds.
-        let aside = all && fs::rename(&worktree.path, &gone.path).is_ok();
+        // A rename takes the same short time whatever the size of the folder.
+        let aside = all && fs::rename(&worktree.path, &leftovers.path).is_ok();
         if aside && self.unregister(worktree).await.is_ok() {
-            return Some(gone);
+            return Some(leftovers);
         }
-        // Git itself does not remove one that it had not finished making, or had begun to remove.
+        // Git refuses to remove a worktree that it has only partly created or removed.
         let removed = match all {
             true => tokio::task::block_in_place(|| survey::remove(&worktree.path)),
             false => fs::remove_dir(&worktree.path),
         };
         match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(run = worktree.run, path = %worktree.path.display(), %error, "a worktree cannot be removed");
+                tracing::warn!(run = worktree.run, path = %worktree.path.display(), %error, "cannot remove a worktree");
                 None
             }
             Ok(()) | Err(_) => {
                 worktree.remove_registration();
-                Some(gone)
+                Some(leftovers)
             }
         }
     }
@@ -68,59 +68,59 @@ impl Worktrees {
         let _lock = self.lock(&worktree.common).await?;
         let path = worktree.path.to_string_lossy();
         let call = self.git.at(&worktree.repo).writing([worktree.common.join("worktrees")]);
-        // Twice: a worktree that the agent has locked goes as well.
+        // Given twice, `--force` also removes a worktree that the agent has locked.
         call.run(&["worktree", "remove", "--force", "--force", "--", &path]).await?;
         Ok(())
     }
 
-    /// Deletes what is left of a worktree. Until then a later gateway would do it.
-    pub(crate) async fn delete(&self, gone: Option<Gone>) {
-        let Some(Gone { path, run }) = gone else { return };
+    /// Deletes the files of a removed worktree. If this gateway dies before that, a later one deletes them.
+    pub(crate) async fn delete(&self, leftovers: Option<LeftoverFiles>) {
+        let Some(LeftoverFiles { path, run }) = leftovers else { return };
         let folder = path.clone();
         let deleted = tokio::task::spawn_blocking(move || survey::remove(&folder)).await;
         match deleted.map_err(io::Error::other).and_then(|deleted| deleted) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(run, path = %path.display(), %error, "it cannot be removed");
+                tracing::warn!(run, path = %path.display(), %error, "cannot delete the files of a removed worktree");
             }
             Ok(()) | Err(_) => self.ledger.forget(&run),
         }
     }
 
-    /// Takes care of what gateways that died left behind: commits it, removes it. Touches nothing it did not make.
-    pub(crate) async fn sweep(&self) -> Vec<Swept> {
+    /// Saves and removes the worktrees of dead gateways. Touches only worktrees that are in the ledger.
+    pub(crate) async fn sweep(&self) -> Vec<SweptWorktree> {
         let _sweeping = self.sweeping.lock().await;
-        self.sweep_rooms();
+        self.sweep_private_git_dirs();
         self.ledger.sweep_indexes(&self.base);
         let mut swept = Vec::new();
-        for entry in self.ledger.abandoned() {
-            let standing = entry.standing();
-            let worktree = entry.worktree();
-            tracing::info!(run = worktree.run, path = %worktree.path.display(), "a worktree of a dead gateway");
-            // One that was never filled in, or is half gone, looks as if its files had been deleted.
-            let whole = match standing {
-                Standing::InUse | Standing::Spare => worktree.path.exists(),
-                Standing::Unmade | Standing::Saved => false,
+        for record in self.ledger.abandoned() {
+            let state = record.state();
+            let worktree = record.worktree();
+            tracing::info!(run = worktree.run, path = %worktree.path.display(), "found a worktree of a dead gateway");
+            // In a worktree that is incomplete or partly removed, missing files would look like deletions by the agent.
+            let complete = match state {
+                WorktreeState::InUse | WorktreeState::Spare => worktree.path.exists(),
+                WorktreeState::Incomplete | WorktreeState::Saved => false,
             };
-            if !whole {
-                self.discard(&worktree, standing).await;
+            if !complete {
+                self.discard(&worktree, state).await;
                 continue;
             }
-            let Finished { receipt, gone, recovered } =
-                self.finish(&worktree, After::default(), std::future::pending()).await;
-            self.delete(gone).await;
+            let SavedWorktree { receipt, leftovers, recovered } =
+                self.finish(&worktree, WorktreePolicy::default(), std::future::pending()).await;
+            self.delete(leftovers).await;
             match &receipt.branch {
-                Some(branch) => tracing::info!(run = worktree.run, branch, "the work of a dead gateway's run is saved"),
-                None if receipt.path.is_none() => tracing::info!(run = worktree.run, "a clean worktree is removed"),
+                Some(branch) => tracing::info!(run = worktree.run, branch, "saved the work of a dead gateway's run"),
+                None if receipt.path.is_none() => tracing::info!(run = worktree.run, "removed a clean worktree"),
                 None => {}
             }
-            if standing == Standing::Spare {
+            if state == WorktreeState::Spare {
                 continue;
             }
             let place = worktree.session.clone().map(|session| (session, worktree.place(&receipt)));
             for run in recovered {
-                swept.push(Swept { run, receipt: receipt.clone(), place: None });
+                swept.push(SweptWorktree { run, receipt: receipt.clone(), place: None });
             }
-            swept.push(Swept { run: worktree.run, receipt, place });
+            swept.push(SweptWorktree { run: worktree.run, receipt, place });
         }
         swept
     }

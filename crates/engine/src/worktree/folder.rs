@@ -1,4 +1,4 @@
-//! A worktree's folder, and the entry that its repository keeps for it.
+//! A worktree: its folder, and its registration in the repository.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -11,53 +11,54 @@ use crate::sandbox;
 use crate::sandbox::untrusted::{self, MAX_GIT_FILE_BYTES};
 use crate::session::SessionPlace;
 
-/// The longest reason of a receipt.
+/// Maximum length of the reason in a receipt.
 const MAX_REASON_CHARS: usize = 500;
 
-/// One run's own folder.
+/// Worktree of one run.
 #[derive(Debug, Clone)]
 pub(crate) struct Worktree {
     pub(super) path: PathBuf,
-    /// Where the run works: the same folder inside the repository as the model's.
+    /// Working directory of the run: the same folder inside the repository as the model's.
     pub(crate) cwd: PathBuf,
     pub(super) run: String,
     pub(super) repo: PathBuf,
     pub(super) common: PathBuf,
-    /// The entry that git keeps for it in the repository.
+    /// Folder that git keeps for the worktree in the repository.
     pub(super) registration: PathBuf,
     pub(super) base: String,
-    /// The conversation that goes on there.
+    /// The session that the run belongs to.
     pub(super) session: Option<SessionId>,
 }
 
 impl Worktree {
-    /// What a run in it may write.
-    pub(crate) fn parts(&self) -> Vec<PathBuf> {
+    /// Paths that a run in the worktree may write.
+    pub(crate) fn writable_paths(&self) -> Vec<PathBuf> {
         let mut parts = vec![self.path.clone()];
         parts.extend(sandbox::of_worktree(&self.registration));
         parts
     }
 
-    /// Lets git-crypt find its keys, which it looks for in the git directory that is used and not in the repository.
-    pub(super) fn link_keys_into(&self, git_dir: &Path) {
+    /// Links the keys of git-crypt, which it expects in the git directory in use and not in the repository.
+    pub(super) fn link_git_crypt_keys(&self, git_dir: &Path) {
         let keys = self.common.join("git-crypt");
         if untrusted::real(&keys) {
-            // Without the link git-crypt fails, and says why.
+            // Without the link, git-crypt fails with a clear message.
             let _ = std::os::unix::fs::symlink(keys, git_dir.join("git-crypt"));
         }
     }
 
-    /// Where git keeps objects and references of the repository. Paths that are not there count for nothing.
+    /// Paths where git stores objects of the repository. Some may not exist.
     pub(super) fn object_stores(&self) -> Vec<PathBuf> {
         ["objects", "lfs"].map(|part| self.common.join(part)).into()
     }
 
+    /// Paths where git stores references of the repository. Some may not exist.
     pub(super) fn reference_stores(&self) -> Vec<PathBuf> {
         ["refs", "logs", "reftable"].map(|part| self.common.join(part)).into()
     }
 
-    /// The receipt for a worktree whose work could not be saved: nothing is known of it but where it is.
-    pub(crate) fn left_behind(&self, failure: &Failure) -> Receipt {
+    /// Returns the receipt for a worktree whose work could not be saved. Only its path and the reason are known.
+    pub(crate) fn unsaved_receipt(&self, failure: &Failure) -> Receipt {
         let path = self.path.symlink_metadata().is_ok().then(|| self.path.to_string_lossy().into_owned());
         let reason = match &failure.hint {
             Some(hint) => format!("{}; {hint}", failure.message.trim()),
@@ -67,7 +68,7 @@ impl Worktree {
         Receipt { base: self.base.clone(), path, reason, ..Receipt::default() }
     }
 
-    /// Where its session goes on after a run that left this receipt.
+    /// Returns where the session continues after a run with this receipt.
     pub(crate) fn place(&self, receipt: &Receipt) -> SessionPlace {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let tip = receipt.commit.clone().unwrap_or_else(|| self.base.clone());
@@ -75,32 +76,32 @@ impl Worktree {
         SessionPlace { common: self.common.clone(), name, registration, tip }
     }
 
-    /// Where it is put to be out of the way.
-    pub(super) fn aside(&self) -> PathBuf {
+    /// Path to which the folder is moved before it is deleted.
+    pub(super) fn aside_path(&self) -> PathBuf {
         self.path.with_file_name(format!(".gone-{}", self.run))
     }
 
-    /// The entry that git makes in the repository for a worktree there.
-    pub(super) fn usual_registration(common: &Path, path: &Path) -> PathBuf {
+    /// Registration that git creates for a worktree at `path`.
+    pub(super) fn default_registration(common: &Path, path: &Path) -> PathBuf {
         common.join("worktrees").join(path.file_name().unwrap_or_default())
     }
 
-    /// Has the repository know where the worktree is by now.
-    pub(super) fn sign_registration(&self) -> Result<(), Failure> {
-        let signed = self.registration.join("gitdir");
-        let place = format!("{}\n", self.path.join(".git").display());
+    /// Writes the present path of the worktree to its registration.
+    pub(super) fn update_registration(&self) -> Result<(), Failure> {
+        let gitdir = self.registration.join("gitdir");
+        let text = format!("{}\n", self.path.join(".git").display());
         let written = if untrusted::real(&self.registration) {
-            untrusted::replace(&signed, place.as_bytes())
+            untrusted::replace(&gitdir, text.as_bytes())
         } else {
-            Err(io::Error::other("a symbolic link is in its place"))
+            Err(io::Error::other("it was replaced by a symbolic link"))
         };
-        written.map_err(|error| Failure::new(Category::Configuration, format!("{}: {error}", signed.display())))
+        written.map_err(|error| Failure::new(Category::Configuration, format!("{}: {error}", gitdir.display())))
     }
 
-    /// Makes the folder say again whose it is, whatever an agent wrote there: git removes no other. Not if that has become
-    /// a repository of its own.
-    pub(super) fn point_back(&self) -> io::Result<()> {
-        if self.is_marked() {
+    /// Restores the `.git` file, whatever an agent wrote there: without it, git does not remove the worktree. Fails if
+    /// `.git` has become a folder.
+    pub(super) fn restore_git_file(&self) -> io::Result<()> {
+        if self.has_git_file() {
             return Ok(());
         }
         let link = self.path.join(".git");
@@ -108,28 +109,28 @@ impl Worktree {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        OpenOptions::new().create_new(true).write(true).open(&link)?.write_all(self.mark().as_bytes())
+        OpenOptions::new().create_new(true).write(true).open(&link)?.write_all(self.git_file_text().as_bytes())
     }
 
-    /// Whether the folder says whose it is.
-    pub(super) fn is_marked(&self) -> bool {
+    /// Whether the `.git` file of the folder names this worktree.
+    pub(super) fn has_git_file(&self) -> bool {
         let link = self.path.join(".git");
         fs::symlink_metadata(&link).is_ok_and(|found| found.is_file())
-            && untrusted::read(&link, MAX_GIT_FILE_BYTES).is_ok_and(|text| text == self.mark().as_bytes())
+            && untrusted::read(&link, MAX_GIT_FILE_BYTES).is_ok_and(|text| text == self.git_file_text().as_bytes())
     }
 
-    fn mark(&self) -> String {
+    fn git_file_text(&self) -> String {
         format!("gitdir: {}\n", self.registration.display())
     }
 
     pub(super) fn remove_registration(&self) {
         let folder = &self.registration;
         let own = self.path.join(".git");
-        // Git writes down whose it is after it has made the folder.
-        let said = untrusted::read(&folder.join("gitdir"), MAX_GIT_FILE_BYTES).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        if untrusted::real(folder) && (said.is_empty() || Path::new(said.trim_end()) == own) {
-            // One that stays is pruned by git.
+        // Git creates the folder before it writes `gitdir`, so that file may be empty.
+        let named = untrusted::read(&folder.join("gitdir"), MAX_GIT_FILE_BYTES).unwrap_or_default();
+        let named = String::from_utf8_lossy(&named);
+        if untrusted::real(folder) && (named.is_empty() || Path::new(named.trim_end()) == own) {
+            // Git prunes a registration that could not be removed.
             let _ = fs::remove_dir_all(folder);
         }
     }

@@ -1,4 +1,6 @@
-//! Which worktrees are ours and who made them: a small file each, so that a later gateway can clean up after a dead one.
+//! WorktreeLedger of worktrees: one small file for each, so that a later gateway can clean up after a dead one.
+//!
+//! The ledger also keeps a copy of each worktree's index from before its run.
 
 use std::fs;
 use std::io;
@@ -12,53 +14,56 @@ use trunkline_core::failure::{Category, Failure};
 use super::folder::Worktree;
 use crate::runs::gateway_process::GatewayProcess;
 
-/// A worktree whose work could not be saved this often is left to its user.
+/// Number of failed saves after which a worktree is left to its user.
 const MAX_FAILED_SAVES: u32 = 5;
 
-pub(super) struct Ledger {
+/// Records of all worktrees on this state folder.
+pub(super) struct WorktreeLedger {
     folder: PathBuf,
 }
 
+/// Record of one worktree.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct WorktreeRecord {
     run: String,
     path: PathBuf,
     repo: PathBuf,
     common: PathBuf,
-    /// Not said in entries of old: then it has the folder's name.
+    /// Missing in old records: then the registration has the folder's name.
     registration: Option<PathBuf>,
     base: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<SessionId>,
-    /// An entry that does not say so is taken for somebody's work: nothing is thrown away.
-    #[serde(default)]
-    standing: Standing,
-    /// How often its work could not be saved.
+    /// A record without a state counts as in use, so that no work is lost.
+    #[serde(default, rename = "standing")]
+    state: WorktreeState,
+    /// Number of failed saves.
     #[serde(default)]
     failed_saves: u32,
     #[serde(flatten)]
     owner: GatewayProcess,
 }
 
-/// What is to be found in a worktree.
+/// Content of a worktree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Standing {
-    /// Not all of its files, if any.
-    Unmade,
-    /// What differs from its base is somebody's work.
+pub(super) enum WorktreeState {
+    /// Files may be missing.
+    #[serde(rename = "unmade")]
+    Incomplete,
+    /// Differences from the base are work of a run.
     #[default]
     InUse,
-    /// Nothing that is not on its branch.
+    /// All work is on its branch.
     Saved,
-    /// All of its files, and no run.
+    /// All files are present, and no run has used it.
     Spare,
 }
 
-impl Entry {
-    pub(super) fn of(worktree: &Worktree, standing: Standing) -> Self {
+impl WorktreeRecord {
+    pub(super) fn of(worktree: &Worktree, state: WorktreeState) -> Self {
         Self {
-            standing,
+            state,
             run: worktree.run.clone(),
             path: worktree.path.clone(),
             repo: worktree.repo.clone(),
@@ -71,71 +76,73 @@ impl Entry {
         }
     }
 
-    pub(super) const fn standing(&self) -> Standing {
-        self.standing
+    pub(super) const fn state(&self) -> WorktreeState {
+        self.state
     }
 
     pub(super) fn worktree(self) -> Worktree {
         let Self { run, path, repo, common, registration, base, session, .. } = self;
-        let registration = registration.unwrap_or_else(|| Worktree::usual_registration(&common, &path));
+        let registration = registration.unwrap_or_else(|| Worktree::default_registration(&common, &path));
         Worktree { cwd: path.clone(), path, run, repo, common, registration, base, session }
     }
 }
 
-impl Ledger {
+impl WorktreeLedger {
     pub(super) fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// At once or not at all: who is killed in the middle of it must not leave a worktree that nobody knows of.
-    pub(super) fn write(&self, entry: &Entry) -> Result<(), Failure> {
-        let path = self.file(&entry.run);
+    /// Writes a record atomically: a gateway that is killed meanwhile must not leave a worktree without a record.
+    pub(super) fn write(&self, record: &WorktreeRecord) -> Result<(), Failure> {
+        let path = self.file(&record.run);
         let new = path.with_extension("new");
         let written = fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&self.folder)
-            .and_then(|()| fs::write(&new, serde_json::to_vec(entry).expect("an entry is plain data")))
+            .and_then(|()| fs::write(&new, serde_json::to_vec(record).expect("a record is plain data")))
             .and_then(|()| fs::rename(&new, &path));
         written
             .map_err(|error| Failure::new(Category::Configuration, format!("cannot write {}: {error}", path.display())))
     }
 
     pub(super) fn forget(&self, run: &str) {
-        let _already_gone = fs::remove_file(self.file(run));
+        // Another process may have removed it already.
+        let _ = fs::remove_file(self.file(run));
     }
 
-    /// Notes that the work in a worktree could not be saved. It is due again when this gateway is gone.
+    /// Records that the work in a worktree could not be saved. A later gateway tries again when this one is gone.
     pub(super) fn note_failed_save(&self, worktree: &Worktree) {
-        let before =
-            fs::read(self.file(&worktree.run)).ok().and_then(|text| serde_json::from_slice::<Entry>(&text).ok());
-        let failed_saves = before.map_or(0, |entry| entry.failed_saves) + 1;
-        // Without the note it is only tried more often.
-        let _ = self.write(&Entry { failed_saves, ..Entry::of(worktree, Standing::InUse) });
+        let before = fs::read(self.file(&worktree.run))
+            .ok()
+            .and_then(|text| serde_json::from_slice::<WorktreeRecord>(&text).ok());
+        let failed_saves = before.map_or(0, |record| record.failed_saves) + 1;
+        // Without this record, the save is only tried more often.
+        let _ = self.write(&WorktreeRecord { failed_saves, ..WorktreeRecord::of(worktree, WorktreeState::InUse) });
     }
 
-    /// Other runs whose unsaved work is in the same folder.
+    /// Returns the other runs whose unsaved work is in the same folder.
     pub(super) fn earlier_runs(&self, worktree: &Worktree) -> Vec<String> {
-        let same = |entry: &Entry| entry.path == worktree.path && entry.run != worktree.run;
-        self.entries().filter(same).map(|entry| entry.run).collect()
+        let same = |record: &WorktreeRecord| record.path == worktree.path && record.run != worktree.run;
+        self.records().filter(same).map(|record| record.run).collect()
     }
 
-    /// Keeps the index of a worktree as it is before a run starts: an agent can write the one that git uses there.
+    /// Keeps a copy of the index from before a run starts: an agent can write the one in the worktree.
     pub(super) fn keep_index(&self, worktree: &Worktree, index: &Path) {
         let (kept, new) = (self.index(&worktree.path), self.index(&worktree.path).with_extension("index.new"));
         let copied = fs::copy(index, &new).and_then(|_| {
-            // Git compares it with the times of files.
+            // Git compares the time of the index with those of the files.
             let modified = fs::metadata(index)?.modified()?;
             fs::File::options().write(true).open(&new)?.set_modified(modified)?;
             fs::rename(&new, &kept)
         });
         if let Err(error) = copied {
-            tracing::debug!(run = worktree.run, %error, "no copy of an index: every file will be read");
+            tracing::debug!(run = worktree.run, %error, "cannot copy the index of a worktree: git will read every file");
             let _ = fs::remove_file(&kept);
         }
     }
 
-    /// Gives a worktree the index that was kept under its former name.
+    /// Moves the kept index of a worktree to its new path.
     pub(super) fn move_index(&self, from: &Path, to: &Path) {
         if fs::rename(self.index(from), self.index(to)).is_err() {
             self.forget_index(to);
@@ -146,7 +153,7 @@ impl Ledger {
         let _ = fs::remove_file(self.index(folder));
     }
 
-    /// Copies the kept index of a worktree, with its time.
+    /// Copies the kept index of a worktree with its modification time.
     pub(super) fn copy_index_to(&self, worktree: &Worktree, copy: &Path) -> io::Result<()> {
         let kept = self.index(&worktree.path);
         fs::copy(&kept, copy)?;
@@ -154,12 +161,12 @@ impl Ledger {
         fs::File::options().write(true).open(copy)?.set_modified(modified)
     }
 
-    /// Whether an index is the one that was kept.
+    /// Whether `index` equals the kept index.
     pub(super) fn index_is(&self, worktree: &Worktree, index: &[u8]) -> bool {
         fs::read(self.index(&worktree.path)).is_ok_and(|kept| kept == index)
     }
 
-    /// Forgets indexes of folders that are gone.
+    /// Removes kept indexes of folders that no longer exist.
     pub(super) fn sweep_indexes(&self, base: &Path) {
         let files = fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|file| file.path());
         for file in files.filter(|file| file.extension().is_some_and(|ending| ending == "index")) {
@@ -169,17 +176,18 @@ impl Ledger {
         }
     }
 
-    /// The entries whose gateway is no more, unless their folder has a new run by now.
-    pub(super) fn abandoned(&self) -> Vec<Entry> {
-        let (living, dead): (Vec<Entry>, Vec<Entry>) = self.entries().partition(|entry| entry.owner.is_alive());
-        let due = |dead: &Entry| dead.failed_saves < MAX_FAILED_SAVES;
+    /// Returns the records of dead gateways, except those whose folder has a new run.
+    pub(super) fn abandoned(&self) -> Vec<WorktreeRecord> {
+        let (living, dead): (Vec<WorktreeRecord>, Vec<WorktreeRecord>) =
+            self.records().partition(|record| record.owner.is_alive());
+        let due = |dead: &WorktreeRecord| dead.failed_saves < MAX_FAILED_SAVES;
         dead.into_iter().filter(|dead| due(dead) && living.iter().all(|living| living.path != dead.path)).collect()
     }
 
-    fn entries(&self) -> impl Iterator<Item = Entry> + use<> {
+    fn records(&self) -> impl Iterator<Item = WorktreeRecord> + use<> {
         let files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let files = files.filter(|file| file.path().extension().is_some_and(|ending| ending == "json"));
-        files.filter_map(|file| serde_json::from_slice::<Entry>(&fs::read(file.path()).ok()?).ok())
+        files.filter_map(|file| serde_json::from_slice::<WorktreeRecord>(&fs::read(file.path()).ok()?).ok())
     }
 
     fn index(&self, folder: &Path) -> PathBuf {
@@ -198,9 +206,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_dead_gateways_entries_are_abandoned() {
+    fn records_are_abandoned_when_their_gateway_is_dead() {
         let folder = tempfile::tempdir().unwrap();
-        let ledger = Ledger::new(folder.path().join("worktrees"));
+        let ledger = WorktreeLedger::new(folder.path().join("worktrees"));
         let worktree = |run: &str, path: &str| Worktree {
             path: path.into(),
             cwd: path.into(),
@@ -211,13 +219,20 @@ mod tests {
             base: "0".into(),
             session: None,
         };
-        ledger.write(&Entry::of(&worktree("alive", "/tmp/x"), Standing::InUse)).unwrap();
+        ledger.write(&WorktreeRecord::of(&worktree("alive", "/tmp/x"), WorktreeState::InUse)).unwrap();
         let owner = GatewayProcess { pid: u32::MAX, started: 1 };
-        ledger.write(&Entry { owner, ..Entry::of(&worktree("dead", "/tmp/y"), Standing::InUse) }).unwrap();
-        ledger.write(&Entry { owner, ..Entry::of(&worktree("followed", "/tmp/x"), Standing::InUse) }).unwrap();
+        ledger
+            .write(&WorktreeRecord { owner, ..WorktreeRecord::of(&worktree("dead", "/tmp/y"), WorktreeState::InUse) })
+            .unwrap();
+        ledger
+            .write(&WorktreeRecord {
+                owner,
+                ..WorktreeRecord::of(&worktree("followed", "/tmp/x"), WorktreeState::InUse)
+            })
+            .unwrap();
         fs::write(folder.path().join("worktrees/broken.json"), "{").unwrap();
         fs::copy(folder.path().join("worktrees/dead.json"), folder.path().join("worktrees/dead.new")).unwrap();
-        let mut runs: Vec<String> = ledger.abandoned().into_iter().map(|entry| entry.run).collect();
+        let mut runs: Vec<String> = ledger.abandoned().into_iter().map(|record| record.run).collect();
         runs.sort();
         assert_eq!(runs, ["dead"]);
     }

@@ -1,31 +1,40 @@
-//! A git worktree for one run: made from HEAD, and afterwards either removed as it was, or kept as a branch.
+//! Git worktrees: each run gets one, created from HEAD. Afterwards its changes are saved on a branch, and it is removed.
 //!
-//! The user's checkout, index and branches are never touched: the worktree is detached, and what the agent did is
+//! The user's checkout, index and branches are never touched: the worktree has a detached HEAD, and the agent's changes are
 //! committed to `trunkline/<run>`. `git worktree add` and `remove` race with each other in one repository, so both
 //! happen under a lock: a mutex in this process and a file lock for other gateways.
 //!
-//! Writing many files takes long, and so does removing them. Neither is on a turn's path if that can be: the next worktree of
-//! a repository is made before it is asked for (`spare`), and what a run leaves is moved aside and removed after its answer
-//! (`discarding`).
+//! Writing and deleting many files is slow, so a turn avoids to wait for either: spare worktrees are created ahead of their
+//! turn (`spare`), and the files of a finished run are moved aside and deleted after its answer (`discarding`).
+//!
+//! ```text
+//! folder, repository_state          data: a worktree, the state of a repository
+//! ledger                            records on disk, so that a later gateway can clean up
+//! saving, discarding                the end of a worktree
+//! branch, extra_refs, ignored       parts of a save
+//! private_git_dir, survey, patch    reading files that an agent has written
+//! spare, spare_pool, spare_inventory, spare_tasks, fingerprint     spare worktrees
+//! git                               git processes
+//! ```
 
-mod beside;
 mod branch;
 mod discarding;
+mod extra_refs;
+mod fingerprint;
 mod folder;
 pub(crate) mod git;
-mod ground;
 mod ignored;
 mod ledger;
-mod look;
 mod patch;
+mod private_git_dir;
+mod read_repository;
 mod repository_state;
-mod room;
 mod saving;
-mod shelf;
 mod spare;
-mod spares;
+mod spare_inventory;
+mod spare_pool;
+mod spare_tasks;
 mod survey;
-mod tending;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -44,125 +53,133 @@ use trunkline_core::failure::{Category, Failure};
 
 use crate::sandbox::untrusted;
 use crate::session::SessionPlace;
-use crate::worktree::git::{Call, Git, Tree};
-pub(crate) use discarding::Gone;
+use crate::worktree::git::{Git, GitCall, GitPaths};
+pub(crate) use discarding::LeftoverFiles;
 pub(crate) use folder::Worktree;
-use ledger::{Entry, Ledger, Standing};
-pub(crate) use saving::{After, Finished};
-use spares::Spares;
+use ledger::{WorktreeLedger, WorktreeRecord, WorktreeState};
+pub(crate) use saving::{SavedWorktree, WorktreePolicy};
+use spare_pool::SparePool;
 
-/// Makes worktrees and takes them down.
+/// Creates, saves and removes worktrees.
 pub(crate) struct Worktrees {
     git: Git,
     base: PathBuf,
-    /// The same as it was when it was first used, without links: agents can write the folder that it is in.
+    /// Canonical path of `base` when it was first used: agents can write its parent folder and replace it.
     pinned_base: OnceLock<PathBuf>,
     /// Private git directories.
-    rooms: PathBuf,
-    ledger: Ledger,
+    private_git_dirs: PathBuf,
+    ledger: WorktreeLedger,
     lock_files: PathBuf,
     locks: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<()>>>>,
-    /// Held while leftovers are swept: a session's folder may be one of them.
+    /// Held during a sweep, which may be saving a folder that a session continues in.
     sweeping: tokio::sync::Mutex<()>,
-    spares: Spares,
+    spares: SparePool,
 }
 
-/// A worktree as it is asked for.
-pub(crate) struct Wanted {
+/// Request for a worktree.
+pub(crate) struct WorktreeRequest {
     pub(crate) repo: PathBuf,
-    /// The attempt: its name.
+    /// Id of the attempt.
     pub(crate) run: String,
     pub(crate) session: Option<SessionId>,
-    /// Where the session left off.
+    /// Where the session continues.
     pub(crate) place: Option<SessionPlace>,
-    /// Another try of the same turn went before, whose work is on a branch of its own.
+    /// Whether an earlier attempt of the same turn has run. Its work is on another branch.
     pub(crate) again: bool,
-    /// One that is ready will do, and is to be ready the next time.
+    /// Whether a spare worktree may be used, and prepared for the next turn.
     pub(crate) spare: bool,
 }
 
-/// The folder of rooms in the state folder.
-const ROOMS: &str = "git";
+/// Folder of private git directories in the state folder.
+const PRIVATE_GIT_DIRS: &str = "git";
 
-/// With less room than this, a worktree that cannot be made lacks room.
-const LITTLE_ROOM: u64 = 16 << 20;
+/// Free space below which a failure to create a worktree is attributed to a full disk.
+const LOW_DISK_BYTES: u64 = 16 << 20;
 
 impl Worktrees {
     pub(crate) fn new(git: Git, base: PathBuf, state: &Path, tracker: TaskTracker) -> Self {
-        let ledger = Ledger::new(state.join("worktrees"));
-        let (locks, sweeping, spares) = (Mutex::default(), tokio::sync::Mutex::default(), Spares::new(tracker));
-        let (rooms, lock_files, pinned_base) = (state.join(ROOMS), state.join("locks"), OnceLock::new());
-        Self { git, base, pinned_base, rooms, ledger, lock_files, locks, sweeping, spares }
+        let ledger = WorktreeLedger::new(state.join("worktrees"));
+        let (locks, sweeping, spares) = (Mutex::default(), tokio::sync::Mutex::default(), SparePool::new(tracker));
+        let (private_git_dirs, lock_files, pinned_base) =
+            (state.join(PRIVATE_GIT_DIRS), state.join("locks"), OnceLock::new());
+        Self { git, base, pinned_base, private_git_dirs, ledger, lock_files, locks, sweeping, spares }
     }
 
-    /// A fresh worktree for the run: of the repository's HEAD, or of where its session left off. When it is cancelled, git is
-    /// killed and nothing is left.
-    pub(crate) async fn add(&self, wanted: Wanted, cancelled: &CancellationToken) -> Result<Worktree, Failure> {
-        let Wanted { repo, run, session, place, again, spare } = wanted;
+    /// Creates a worktree for a run: from the repository's HEAD, or from where its session continues. On cancellation git is
+    /// killed and nothing is left behind.
+    pub(crate) async fn add(
+        &self,
+        request: WorktreeRequest,
+        cancelled: &CancellationToken,
+    ) -> Result<Worktree, Failure> {
+        let WorktreeRequest { repo, run, session, place, again, spare } = request;
         let base_folder = self.check_base()?;
         let spare = spare && self.spares.is_open();
-        let looked = async { tokio::join!(self.ground(&repo), self.settings(&repo)) };
-        let (ground, settings) = cancelled.run_until_cancelled(looked).await.ok_or_else(given_up)?;
-        let ground = ground?;
-        let settings = settings.inspect(|settings| prepare_filters(&ground.common, settings)).ok().filter(|_| spare);
-        let place = place.filter(|place| place.common == ground.common);
+        let reading = async { tokio::join!(self.repository_state(&repo), self.git_config(&repo)) };
+        let (repository, settings) = cancelled.run_until_cancelled(reading).await.ok_or_else(cancelled_failure)?;
+        let repository = repository?;
+        let settings =
+            settings.inspect(|settings| create_lfs_folder(&repository.common, settings)).ok().filter(|_| spare);
+        let place = place.filter(|place| place.common == repository.common);
         let base = match &place {
             Some(place) if self.has_commit(&repo, &place.tip).await => place.tip.clone(),
-            Some(_) | None => ground.head.clone(),
+            Some(_) | None => repository.head.clone(),
         };
         let path = base_folder.join(place.as_ref().map_or(&run, |place| &place.name));
-        let cwd = match ground.prefix.trim_end_matches('/') {
+        let cwd = match repository.prefix.trim_end_matches('/') {
             "" => path.clone(),
             prefix => path.join(prefix),
         };
-        let usual = Worktree::usual_registration(&ground.common, &path);
+        let default = Worktree::default_registration(&repository.common, &path);
         let kept = || path.join(".git").exists();
         let registration = match place.and_then(|place| place.registration).filter(|_| kept()) {
-            Some(name) => ground.common.join("worktrees").join(name),
-            None => usual.clone(),
+            Some(name) => repository.common.join("worktrees").join(name),
+            None => default.clone(),
         };
-        let common = ground.common.clone();
+        let common = repository.common.clone();
         let mut worktree = Worktree { path: path.clone(), cwd, run, repo, common, registration, base, session };
-        let standing = if kept() { Standing::InUse } else { Standing::Unmade };
-        self.ledger.write(&Entry::of(&worktree, standing))?;
+        let state = if kept() { WorktreeState::InUse } else { WorktreeState::Incomplete };
+        self.ledger.write(&WorktreeRecord::of(&worktree, state))?;
         if path.exists() {
             drop(self.sweeping.lock().await);
         }
         if kept() {
-            // The session's own folder, kept after an earlier turn.
-            // Unless that work is still there because it could not be saved.
+            // The session's folder was kept after an earlier turn. It is reset for another attempt, unless it holds work
+            // that could not be saved.
             if again && self.ledger.earlier_runs(&worktree).is_empty() {
-                self.in_tree(&worktree).run(&["reset", "--hard", "--quiet", &worktree.base]).await?;
+                self.git_in(&worktree).run(&["reset", "--hard", "--quiet", &worktree.base]).await?;
             }
             return Ok(worktree);
         }
-        worktree.registration = usual;
-        let rules = settings.map(|settings| self.rules(&ground, &settings));
+        worktree.registration = default;
+        let rules = settings.map(|settings| self.checkout_rules(&repository, &settings));
         if rules.is_some() {
-            self.spares.shelf().used(&ground, &worktree.repo, Instant::now());
+            self.spares.inventory().used(&repository, &worktree.repo, Instant::now());
         }
         let taken = match rules {
-            Some(rules) => self.take(&mut worktree, &ground, &rules, cancelled).await,
+            Some(rules) => self.take(&mut worktree, &repository, &rules, cancelled).await,
             None => false,
         };
-        let made = match taken {
+        let created = match taken {
             true => Ok(()),
-            false => cancelled.run_until_cancelled(self.make(&worktree)).await.unwrap_or_else(|| Err(given_up())),
+            false => {
+                cancelled.run_until_cancelled(self.create(&worktree)).await.unwrap_or_else(|| Err(cancelled_failure()))
+            }
         };
-        let made = made.and_then(|()| self.ledger.write(&Entry::of(&worktree, Standing::InUse)));
-        if let Err(failure) = made {
-            let failure = self.with_room(failure);
-            self.discard(&worktree, Standing::Unmade).await;
+        let created = created.and_then(|()| self.ledger.write(&WorktreeRecord::of(&worktree, WorktreeState::InUse)));
+        if let Err(failure) = created {
+            let failure = self.with_disk_hint(failure);
+            self.discard(&worktree, WorktreeState::Incomplete).await;
             return Err(failure);
         }
-        tracing::debug!(run = worktree.run, spare = taken, "a worktree");
+        tracing::debug!(run = worktree.run, spare = taken, "created a worktree");
         Ok(worktree)
     }
 
-    /// Says how little room there is, where that is likely to be the reason: git does not.
-    fn with_room(&self, failure: Failure) -> Failure {
+    /// Adds the free space if a full disk is the likely reason, which git does not report.
+    fn with_disk_hint(&self, failure: Failure) -> Failure {
         match rustix::fs::statvfs(&self.base) {
-            Ok(disk) if disk.f_bavail.saturating_mul(disk.f_frsize) < LITTLE_ROOM => {
+            Ok(disk) if disk.f_bavail.saturating_mul(disk.f_frsize) < LOW_DISK_BYTES => {
                 let left = disk.f_bavail.saturating_mul(disk.f_frsize) / 1024;
                 failure.hint(format!("the disk of {} has {left} KiB left: is it full?", self.base.display()))
             }
@@ -170,29 +187,29 @@ impl Worktrees {
         }
     }
 
-    /// Whether a commit is still there: a branch may have been deleted since.
+    /// Whether a commit still exists: its branch may have been deleted.
     async fn has_commit(&self, repo: &Path, commit: &str) -> bool {
-        let named = format!("{commit}^{{commit}}");
-        self.git.at(repo).run(&["rev-parse", "--verify", "--quiet", "--end-of-options", &named]).await.is_ok()
+        let resolve = format!("{commit}^{{commit}}");
+        self.git.at(repo).run(&["rev-parse", "--verify", "--quiet", "--end-of-options", &resolve]).await.is_ok()
     }
 
-    async fn make(&self, worktree: &Worktree) -> Result<(), Failure> {
-        self.ledger.write(&Entry::of(worktree, Standing::Unmade))?;
+    async fn create(&self, worktree: &Worktree) -> Result<(), Failure> {
+        self.ledger.write(&WorktreeRecord::of(worktree, WorktreeState::Incomplete))?;
         self.register(worktree).await?;
         self.check_out(worktree).await?;
         self.ledger.keep_index(worktree, &worktree.registration.join("index"));
         Ok(())
     }
 
-    /// Only the registration is locked; the files are filled in beside other runs.
+    /// Registers a worktree under the lock of its repository. Its files are written later, without the lock.
     async fn register(&self, worktree: &Worktree) -> Result<(), Failure> {
         let _lock = self.lock(&worktree.common).await?;
         let (path, entries) = (worktree.path.to_string_lossy(), worktree.common.join("worktrees"));
-        // Git may write inside these, and not make them. A bare repository has no logs yet; a worktree of it does.
+        // Git may write inside these folders, but may not create them. A bare repository has no `logs`; its worktrees need it.
         for folder in [&worktree.path, &entries, &worktree.common.join("logs")] {
             match fs::create_dir(folder) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    let message = format!("cannot make {}: {error}", folder.display());
+                    let message = format!("cannot create {}: {error}", folder.display());
                     return Err(Failure::new(Category::Configuration, message));
                 }
                 Ok(()) | Err(_) => {}
@@ -203,28 +220,28 @@ impl Worktrees {
         Ok(())
     }
 
-    /// Writes the files of a worktree that is registered.
+    /// Writes the files of a registered worktree.
     async fn check_out(&self, worktree: &Worktree) -> Result<(), Failure> {
-        worktree.link_keys_into(&worktree.registration);
-        self.in_tree(worktree).run(&["reset", "--hard", "--quiet"]).await.map(drop)
+        worktree.link_git_crypt_keys(&worktree.registration);
+        self.git_in(worktree).run(&["reset", "--hard", "--quiet"]).await.map(drop)
     }
 
-    /// A call on a worktree that no agent works in, or has worked in.
-    fn in_tree(&self, worktree: &Worktree) -> Call<'_> {
-        let tree = Tree { files: &worktree.path, git_dir: &worktree.registration };
+    /// Git call on a worktree in which no agent has worked yet.
+    fn git_in(&self, worktree: &Worktree) -> GitCall<'_> {
+        let tree = GitPaths { files: &worktree.path, git_dir: &worktree.registration };
         let call = self.git.on(tree).writing([worktree.path.clone(), worktree.registration.clone()]);
-        // A partial clone fetches the files that it lacks; git-lfs does so for large ones.
+        // A partial clone fetches missing files, and git-lfs fetches large ones.
         let fetches = is_partial_clone(&worktree.common).then(|| worktree.common.join("objects"));
         call.writing(fetches.into_iter().chain([worktree.common.join("lfs")]))
     }
 
-    async fn lock(&self, common: &Path) -> Result<Lock, Failure> {
+    async fn lock(&self, common: &Path) -> Result<RepositoryLock, Failure> {
         let mutex = {
             let mut locks = self.locks.lock().expect("no panic while holding the lock");
             Arc::clone(locks.entry(common.to_owned()).or_default())
         };
         let guard = mutex.lock_owned().await;
-        // Not in the repository, where an agent could put a link or a pipe in its place.
+        // Not in the repository, where an agent could replace the file by a link or a pipe.
         let name = blake3::hash(common.as_os_str().as_encoded_bytes()).to_hex();
         let (folder, path) = (self.lock_files.clone(), self.lock_files.join(&name[..32]));
         let locked = tokio::task::spawn_blocking(move || -> io::Result<File> {
@@ -235,14 +252,14 @@ impl Worktrees {
         });
         let file = locked.await.map_err(io::Error::other).and_then(|file| file);
         match file {
-            Ok(file) => Ok(Lock { _file: file, _guard: guard }),
+            Ok(file) => Ok(RepositoryLock { _file: file, _guard: guard }),
             Err(error) => {
                 Err(Failure::new(Category::Configuration, format!("cannot lock {}: {error}", common.display())))
             }
         }
     }
 
-    /// The folder for worktrees, without links. It must be ours: another user's could be changed under us.
+    /// Returns the canonical folder for worktrees. It must belong to this user: another user could replace it.
     fn check_base(&self) -> Result<PathBuf, Failure> {
         let refuse = |why: String| {
             Failure::new(Category::Configuration, format!("worktree folder {}: {why}", self.base.display()))
@@ -265,26 +282,27 @@ impl Worktrees {
     }
 }
 
-/// Makes the folder that git-lfs keeps large files in, where git-lfs is set up: git may not make it itself.
-fn prepare_filters(common: &Path, settings: &[u8]) {
+/// Creates the folder for large files if git-lfs is configured: confined git cannot create it.
+fn create_lfs_folder(common: &Path, settings: &[u8]) {
     let uses_lfs = settings.split(|byte| *byte == 0).any(|entry| entry.starts_with(b"filter.lfs."));
     if uses_lfs && untrusted::real(common) {
-        // Where it cannot be made, git-lfs says so.
+        // If it cannot be created, git-lfs reports that.
         let _ = fs::create_dir(common.join("lfs"));
     }
 }
 
-/// Whether a repository fetches objects when they are needed.
+/// Whether a repository fetches objects on demand.
 fn is_partial_clone(common: &Path) -> bool {
     let config = untrusted::read(&common.join("config"), untrusted::MAX_GIT_FILE_BYTES).unwrap_or_default();
     String::from_utf8_lossy(&config).to_ascii_lowercase().contains("promisor")
 }
 
-fn given_up() -> Failure {
-    Failure::new(Category::Cancelled, "cancelled while its worktree was made")
+fn cancelled_failure() -> Failure {
+    Failure::new(Category::Cancelled, "cancelled while its worktree was being created")
 }
 
-struct Lock {
+/// Lock of a repository, within this process and against other gateways.
+struct RepositoryLock {
     _file: File,
     _guard: OwnedMutexGuard<()>,
 }

@@ -1,4 +1,4 @@
-//! The changes of a run as a patch.
+//! Changes of a run as a patch.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::Worktrees;
 use super::folder::Worktree;
 
 impl Worktrees {
-    /// The patch from one commit to another.
+    /// Returns the patch from one commit to another.
     pub(crate) async fn diff_of(&self, repo: &Path, base: &str, commit: &str) -> Result<Vec<u8>, Failure> {
         let diff = [
             "diff",
@@ -24,12 +24,12 @@ impl Worktrees {
         self.git.at(repo).run(&diff).await
     }
 
-    /// The patch of a worktree's files as they are, new ones included. Neither its index nor the repository is written.
+    /// Returns the patch of a worktree's present files, including new ones. Writes neither its index nor the repository.
     pub(crate) async fn diff(&self, worktree: &Worktree) -> Result<Vec<u8>, Failure> {
-        let room = self.room(worktree).await?;
+        let git_dir = self.private_git_dir(worktree).await?;
         let survey = self.survey(worktree).await?;
         let call = || {
-            let call = self.in_room(&room, worktree).with("GIT_OBJECT_DIRECTORY", room.new_objects());
+            let call = self.private_git(&git_dir, worktree).with("GIT_OBJECT_DIRECTORY", git_dir.new_objects());
             call.with("GIT_ALTERNATE_OBJECT_DIRECTORIES", worktree.common.join("objects"))
         };
         call().run(&survey.add_all()).await?;

@@ -1,18 +1,18 @@
-//! The state of a repository that decides which files a new worktree gets.
+//! State of a repository that decides which files a new worktree gets.
 
 use std::path::PathBuf;
 
-/// Where a repository stands now.
+/// State of a checkout and its repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ground {
-    /// The repository itself, which all its worktrees share.
+pub(super) struct RepositoryState {
+    /// Git directory that all worktrees of the repository share.
     pub(super) common: PathBuf,
-    /// What git keeps of this checkout: its HEAD, and which part of the files it wants.
+    /// Git directory of this checkout alone: its HEAD and sparse-checkout rules.
     pub(super) own: PathBuf,
-    /// The folder inside the repository.
+    /// Path of the folder inside the repository.
     pub(super) prefix: String,
     pub(super) head: String,
 }
 
-/// Settings and rules by which git writes files. Of equal ones the same commit has the same files.
-pub(super) type Rules = blake3::Hash;
+/// Hash of the configuration and rules by which git writes files. With equal hashes, a commit has the same files.
+pub(super) type CheckoutRules = blake3::Hash;

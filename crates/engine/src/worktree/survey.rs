@@ -1,4 +1,4 @@
-//! A look through a worktree's folders for what git would skip: repositories inside it, and folders that cannot be read.
+//! Walks a worktree's folders to find what git would skip: nested repositories, and folders that cannot be read.
 
 use std::ffi::OsString;
 use std::mem::MaybeUninit;
@@ -10,20 +10,20 @@ use std::{fs, io};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, chmodat, openat, statat};
 use rustix::io::Errno;
 
-/// Folders with more levels than this are not looked into: git cannot hold such a path either.
+/// Maximum depth of folders. Git cannot store deeper paths either.
 const MAX_DEPTH: usize = 2048;
 
-/// What was found, as paths from the worktree's top.
+/// Result of a survey, as paths relative to the worktree.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Survey {
-    /// Folders that are repositories of their own. Git records at most the name of their commit.
+    /// Nested repositories. Git stores at most the name of their commit.
     pub(super) repositories: Vec<PathBuf>,
-    /// Folders named `.git` that are no repositories, or too deep, or unreadable: git records nothing of them.
+    /// Folders of which git stores nothing: named `.git` without being a repository, too deep, or unreadable.
     pub(super) skipped: Vec<PathBuf>,
 }
 
 impl Survey {
-    /// The arguments of git that record every file as it is, except those of repositories inside.
+    /// Git arguments that add all files except those of nested repositories.
     pub(super) fn add_all(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = ["add", "--all", "--sparse"].map(OsString::from).into();
         if !self.repositories.is_empty() {
@@ -38,13 +38,13 @@ impl Survey {
     }
 }
 
-/// Looks through a folder. One that its owner cannot read, as an agent may have left it, is made readable. Blocks.
+/// Surveys a folder. Subfolders that an agent has made unreadable are made readable again. Blocks.
 pub(super) fn survey(folder: &Path) -> io::Result<Survey> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let root = rustix::fs::open(folder, flags, Mode::empty())?;
     let mut found = Survey::default();
-    let mut left = vec![PathBuf::from(".")];
-    while let Some(path) = left.pop() {
+    let mut queue = vec![PathBuf::from(".")];
+    while let Some(path) = queue.pop() {
         if path.components().count() > MAX_DEPTH {
             found.skipped.push(from_top(&path));
             continue;
@@ -57,7 +57,7 @@ pub(super) fn survey(folder: &Path) -> io::Result<Survey> {
         let top = path == Path::new(".");
         for name in folders_and_git(folder.as_fd())? {
             if name != ".git" {
-                left.push(path.join(name));
+                queue.push(path.join(name));
             } else if !top && is_repository(folder.as_fd()) {
                 found.repositories.push(from_top(&path));
             } else if !top {
@@ -70,7 +70,7 @@ pub(super) fn survey(folder: &Path) -> io::Result<Survey> {
     Ok(found)
 }
 
-/// Removes a folder with everything in it, also what an agent has made unreadable. Blocks.
+/// Deletes a folder with everything in it, including what an agent has made unreadable. Blocks.
 pub(super) fn remove(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -85,7 +85,7 @@ fn from_top(path: &Path) -> PathBuf {
     path.strip_prefix(".").unwrap_or(path).to_owned()
 }
 
-/// Opens a folder, with all permissions for its owner if it has not enough of them.
+/// Opens a folder, and gives its owner all permissions if some are missing.
 fn open_folder(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> io::Result<std::os::fd::OwnedFd> {
     let everything = Mode::RUSR | Mode::WUSR | Mode::XUSR;
     match openat(root, path, flags, Mode::empty()) {
@@ -95,7 +95,7 @@ fn open_folder(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> io::Result<s
         }
         Ok(folder) => {
             let mode = Mode::from_raw_mode(rustix::fs::fstat(&folder)?.st_mode);
-            // One that can be listed but not entered.
+            // Without these, a folder may be listable but not enterable.
             if !mode.contains(everything) {
                 let _ = rustix::fs::fchmod(&folder, mode | everything);
             }
@@ -105,7 +105,7 @@ fn open_folder(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> io::Result<s
     }
 }
 
-/// The names of folders in a folder, and `.git` whatever it is.
+/// Returns the names of subfolders, and `.git` whatever it is.
 fn folders_and_git(folder: BorrowedFd<'_>) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
@@ -113,12 +113,12 @@ fn folders_and_git(folder: BorrowedFd<'_>) -> io::Result<Vec<OsString>> {
     while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry.file_name();
-        let told = entry.file_type();
-        let is_folder = if told == FileType::Unknown {
+        let file_type = entry.file_type();
+        let is_folder = if file_type == FileType::Unknown {
             let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
             found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_dir())
         } else {
-            told.is_dir()
+            file_type.is_dir()
         };
         if name != c"." && name != c".." && (is_folder || name == c".git") {
             names.push(OsString::from_vec(name.to_bytes().to_vec()));
@@ -127,7 +127,7 @@ fn folders_and_git(folder: BorrowedFd<'_>) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Whether `.git` in a folder makes git take it for a repository: a file or link that names one, or a folder with a HEAD.
+/// Whether `.git` makes git treat a folder as a repository: it is a file or link, or a folder with a HEAD.
 fn is_repository(folder: BorrowedFd<'_>) -> bool {
     let kind = |path: &str| {
         statat(folder, path, AtFlags::SYMLINK_NOFOLLOW).map(|found| FileType::from_raw_mode(found.st_mode))
@@ -141,7 +141,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn repositories_and_stray_git_folders_are_found_at_any_depth() {
+    fn finds_repositories_and_stray_git_folders_at_any_depth() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path();
         for path in [".git/x", "plain/deep", "inner/.git/refs", "a/b/other/.git", "stray/.git"] {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_folders_are_opened_and_removed_when_they_are_ours() {
+    fn opens_and_removes_unreadable_folders_when_their_owner_is_this_user() {
         let folder = tempfile::tempdir().unwrap();
         let closed = folder.path().join("tree/closed");
         fs::create_dir_all(closed.join("inner")).unwrap();

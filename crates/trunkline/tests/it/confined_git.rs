@@ -133,7 +133,7 @@ fn worktree_is_refused_when_the_checkout_points_at_another_repository() {
     gateway.chat("plant").model("here").send().content();
     let error = gateway.chat("hi").model("m").send().error(500);
     assert_eq!(error["code"], "configuration", "{error}");
-    assert!(error["detail"].as_str().unwrap().contains("does not say that"), "{error}");
+    assert!(error["detail"].as_str().unwrap().contains("does not name"), "{error}");
     assert!(error["hint"].as_str().unwrap().contains("core.worktree"), "{error}");
     assert!(!other.join(".git/worktrees").exists());
 }

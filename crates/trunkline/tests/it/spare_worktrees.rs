@@ -58,7 +58,7 @@ fn wait_for_spare(gateway: &TestGateway) -> PathBuf {
     let mut found = None;
     until("a spare worktree is ready", || {
         let log = gateway.log();
-        let is_ready = |path: &PathBuf| log.contains(&format!("a worktree is ready path={}", path.display()));
+        let is_ready = |path: &PathBuf| log.contains(&format!("spare worktree is ready path={}", path.display()));
         found = spares(gateway).into_iter().find(is_ready);
         found.is_some()
     });

@@ -4,15 +4,15 @@
 //! and configuration can name programs: filters, hooks, monitors, diff and merge drivers. So each git process
 //!
 //! - runs under kernel confinement, whatever the model's own permissions are, and may write only the paths that its call
-//!   names (`Call::writing`);
-//! - gets a small allow-list of our environment, none of which is a secret;
+//!   names (`GitCall::writing`);
+//! - gets a small allow-list of the gateway's environment, none of which is a secret;
 //! - has a time limit, and dies with its whole process group when its future is dropped.
 //!
 //! Where the kernel cannot confine, each call first lists the configuration that git would use and overrides every key
 //! that names a program (`programs.rs`).
 //!
-//! This module knows how git is called, and which git directory belongs to a checkout (`repository.rs`). It does not know
-//! what a worktree is for.
+//! This module knows how to call git, and which git directory belongs to a checkout (`repository.rs`). It does not know
+//! what a worktree is used for.
 
 mod programs;
 mod repository;
@@ -22,18 +22,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::limits::Limits;
+use trunkline_core::limits::RunLimits;
 use trunkline_process::{Confinement, Cut, Keepers, Landlock, Spec, StopSignal};
 
 pub(crate) use repository::{Repository, confirm};
 
-/// Time limit of a git process, unless it is configured.
+/// Default time limit of a git process.
 pub const DEFAULT_GIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Between asking a git process to stop and killing its process group.
+/// Time between the stop signal to a git process and the kill of its process group.
 const GIT_STOP_GRACE: Duration = Duration::from_millis(500);
 
-/// Variables of our environment that a git process inherits. None of them is a secret: a filter can read them.
+/// Variables of the gateway's environment that a git process inherits. None of them is a secret: a filter can read them.
 const INHERITED: [&str; 9] =
     ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "XDG_CONFIG_HOME", "LD_LIBRARY_PATH"];
 
@@ -74,7 +74,7 @@ impl Git {
         Self { keepers, program, env, timeout }
     }
 
-    /// A variable of git's environment.
+    /// Returns a variable of git's environment.
     pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
         self.env.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
     }
@@ -84,13 +84,13 @@ impl Git {
         self.timeout
     }
 
-    /// A call in a folder; git finds the repository itself.
-    pub(crate) fn at(&self, folder: &Path) -> Call<'_> {
+    /// Git call in a folder. Git finds the repository itself.
+    pub(crate) fn at(&self, folder: &Path) -> GitCall<'_> {
         self.call(vec!["-C".into(), folder.into()])
     }
 
-    /// A call on files, with a git directory that is named: what the folder itself says is an agent's.
-    pub(crate) fn on(&self, tree: Tree<'_>) -> Call<'_> {
+    /// Git call on files with an explicit git directory. The `.git` in the folder may have been written by an agent.
+    pub(crate) fn on(&self, tree: GitPaths<'_>) -> GitCall<'_> {
         let option = |name: &str, path: &Path| {
             let mut option = OsString::from(name);
             option.push(path);
@@ -101,21 +101,21 @@ impl Git {
         self.call(place).with("TMPDIR", tree.git_dir)
     }
 
-    fn call(&self, place: Vec<OsString>) -> Call<'_> {
-        Call { git: self, place, writes: Vec::new(), env: Vec::new(), stdin: Vec::new() }
+    fn call(&self, place: Vec<OsString>) -> GitCall<'_> {
+        GitCall { git: self, place, writes: Vec::new(), env: Vec::new(), stdin: Vec::new() }
     }
 }
 
-/// Files, and the git directory that is used for them.
+/// A folder of files, and the git directory to use for them.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Tree<'a> {
+pub(crate) struct GitPaths<'a> {
     pub(crate) files: &'a Path,
     pub(crate) git_dir: &'a Path,
 }
 
-/// One git process, not yet started. It may write nothing unless `writing` says so.
+/// One git process, not yet started. It may write nothing but the paths of `writing`.
 #[must_use]
-pub(crate) struct Call<'a> {
+pub(crate) struct GitCall<'a> {
     git: &'a Git,
     place: Vec<OsString>,
     writes: Vec<PathBuf>,
@@ -123,8 +123,8 @@ pub(crate) struct Call<'a> {
     stdin: Vec<u8>,
 }
 
-impl Call<'_> {
-    /// Lets git write these canonical paths, if no symbolic link has taken their place.
+impl GitCall<'_> {
+    /// Allows git to write these canonical paths, unless they have been replaced by symbolic links.
     pub(crate) fn writing(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         self.writes.extend(paths);
         self
@@ -149,7 +149,7 @@ impl Call<'_> {
         self.spawn(args, &overrides, &self.stdin).await
     }
 
-    /// The same, for output of one line.
+    /// Runs git and returns its output as text, without the final newline.
     pub(crate) async fn line<A: AsRef<OsStr>>(self, args: &[A]) -> Result<String, Failure> {
         let output = self.run(args).await?;
         Ok(String::from_utf8_lossy(&output).trim_end_matches('\n').to_owned())
@@ -179,7 +179,7 @@ impl Call<'_> {
             stdin: stdin.to_vec(),
             stop: StopSignal::Term,
             grace: GIT_STOP_GRACE,
-            limits: Limits::all(git.timeout),
+            limits: RunLimits::all(git.timeout),
             confinement: Landlock::here()
                 .is_ok()
                 .then(|| Confinement { writable: vec!["/dev/null".into()], pinned: self.writes.clone() }),
@@ -197,7 +197,7 @@ impl Call<'_> {
     }
 }
 
-/// Adds the remedy to git's message, where git's own is about a command that the user did not run.
+/// Adds a hint where git's own advice refers to a command that the user did not run.
 fn explained(failure: Failure) -> Failure {
     if failure.message.contains("dubious ownership") {
         let hint = "the repository belongs to another user: if you trust it, run \

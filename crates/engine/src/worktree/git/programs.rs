@@ -1,11 +1,11 @@
 //! Configuration keys that make git start another program.
 //!
-//! Some are overridden for each call: no call of ours needs them. The others are needed by repositories that use git-lfs or
-//! git-crypt, and run confined; where the kernel cannot confine, they are overridden as well.
+//! Some are overridden in each call, because no call needs them. The others are needed by repositories that use git-lfs or
+//! git-crypt, and run confined. Where the kernel cannot confine, they are overridden as well.
 
 use std::ffi::OsString;
 
-/// Settings of each call, whatever the repository's configuration says.
+/// Settings of each call, which override the repository's configuration.
 const ALWAYS: [(&str, &str); 21] = [
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -21,25 +21,25 @@ const ALWAYS: [(&str, &str); 21] = [
     ("submodule.recurse", "false"),
     ("diff.ignoreSubmodules", "all"),
     ("diff.external", ""),
-    // Git decides by a file's times and size whether it has to read it; these would make it overlook changes.
+    // Git decides by a file's times and size whether to read it. Other values would make it miss changes.
     ("core.checkStat", "default"),
     ("core.trustctime", "true"),
     ("core.ignoreStat", "false"),
     ("core.untrackedCache", "false"),
-    // An index is copied, and must be whole in itself.
+    // The index is copied as a single file.
     ("core.splitIndex", "false"),
     ("core.safecrlf", "false"),
-    // A worktree of ours is moved, and says which repository it belongs to in one form only.
+    // Worktrees are moved, and their `.git` files are compared as text.
     ("worktree.useRelativePaths", "false"),
 ];
 
-/// Overrides for the keys of a `git config --list --name-only -z` that name a program.
+/// Returns overrides for those keys of `git config --list --name-only -z` that name a program.
 pub(super) fn disabling(names: &[u8]) -> Vec<(String, String)> {
     let names = names.split(|byte| *byte == 0).filter_map(|name| std::str::from_utf8(name).ok());
     names.filter_map(|name| Some((name.to_owned(), disabled(name)?.to_owned()))).collect()
 }
 
-/// The value that keeps git from starting the program which a key names; none for a key that names no program.
+/// Returns the value that keeps git from starting the program that a key names. `None` if the key names no program.
 fn disabled(name: &str) -> Option<&'static str> {
     let (section, rest) = name.split_once('.')?;
     let (subsection, variable) = rest.rsplit_once('.').map_or((None, rest), |(sub, variable)| (Some(sub), variable));
@@ -69,7 +69,7 @@ fn disabled(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Settings as the environment variables by which git takes them; they win over every file.
+/// Returns the settings as environment variables, which take precedence over all configuration files.
 pub(super) fn as_variables(overrides: &[(String, String)]) -> Vec<(OsString, OsString)> {
     let always = ALWAYS.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let all: Vec<&(String, String)> = overrides.iter().chain(&always).collect();

@@ -1,45 +1,46 @@
-//! What a worktree is made of: the commit, and all that decides how git writes its files.
+//! Reads the state of a repository: its HEAD, and everything that decides how git writes files.
 
 use std::path::{Path, PathBuf};
 
 use trunkline_core::failure::Failure;
 
 use super::Worktrees;
-use super::repository_state::{Ground, Rules};
+use super::repository_state::{CheckoutRules, RepositoryState};
 use crate::sandbox::untrusted;
 use crate::worktree::git::{Repository, confirm};
 
-/// The most that is read of a file of attributes or of a sparse checkout.
+/// Maximum size that is read of an attributes or sparse-checkout file.
 const MAX_RULES_BYTES: u64 = 16 << 20;
 
 impl Worktrees {
-    pub(super) async fn ground(&self, repo: &Path) -> Result<Ground, Failure> {
+    /// Reads the git directories, HEAD and prefix of a checkout.
+    pub(super) async fn repository_state(&self, repo: &Path) -> Result<RepositoryState, Failure> {
         let places = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--git-dir", "--show-prefix"];
         let all = [&places[..], &["HEAD^{commit}"]].concat();
-        let told = match self.git.at(repo).line(&all).await {
-            Ok(told) => told,
+        let output = match self.git.at(repo).line(&all).await {
+            Ok(output) => output,
             Err(failure) => {
-                // It is no repository, which git says best, or has nothing to begin with.
+                // Either it is not a repository, which git reports best itself, or it has no commit.
                 self.git.at(repo).line(&places).await?;
                 let message = format!("{}: a worktree needs a first commit", repo.display());
                 let hint = "commit something there, or remove \"worktree\": true from the model";
                 return Err(Failure { message, ..failure }.hint(hint));
             }
         };
-        let mut lines = told.split('\n');
+        let mut lines = output.split('\n');
         let mut next = || lines.next().unwrap_or_default().to_owned();
         let (common, own, prefix, head) = (next(), next(), next(), next());
         let Repository { common, own } = confirm(&self.git, repo, common.as_ref(), own.as_ref()).await?;
-        Ok(Ground { common, own, prefix, head })
+        Ok(RepositoryState { common, own, prefix, head })
     }
 
-    /// Git's settings here, as one text: those of the system, the user and the repository, and the files they include.
-    pub(super) async fn settings(&self, repo: &Path) -> Result<Vec<u8>, Failure> {
+    /// Git's configuration for a checkout: system, user and repository, with the files that they include.
+    pub(super) async fn git_config(&self, repo: &Path) -> Result<Vec<u8>, Failure> {
         self.git.at(repo).run(&["config", "--list", "-z"]).await
     }
 
-    /// The rules that these settings and the files beside them come to.
-    pub(super) fn rules(&self, ground: &Ground, settings: &[u8]) -> Rules {
+    /// Returns the hash of the configuration and of the attributes and sparse-checkout files.
+    pub(super) fn checkout_rules(&self, repository: &RepositoryState, settings: &[u8]) -> CheckoutRules {
         let home = self.git.variable("HOME").map(PathBuf::from).unwrap_or_default();
         let xdg = self.git.variable("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
         let named =
@@ -49,8 +50,8 @@ impl Worktrees {
             None => xdg.join("git/attributes"),
         };
         let files = [
-            ground.own.join("info/sparse-checkout"),
-            ground.common.join("info/attributes"),
+            repository.own.join("info/sparse-checkout"),
+            repository.common.join("info/attributes"),
             attributes,
             "/etc/gitattributes".into(),
         ];
@@ -62,11 +63,11 @@ impl Worktrees {
         hasher.finalize()
     }
 
-    /// Whether going from one commit to the other changes how files are written that are in both.
+    /// Whether the attributes of two commits differ, so that files that are in both may be written differently.
     pub(super) async fn attributes_differ(&self, repo: &Path, from: &str, to: &str) -> Result<bool, Failure> {
-        let of_any_folder = [":(glob)**/.gitattributes"];
+        let attribute_files = [":(glob)**/.gitattributes"];
         let diff = ["diff-tree", "-r", "--name-only", "-z", from, to, "--"];
-        let changed = self.git.at(repo).run(&[&diff[..], &of_any_folder].concat()).await?;
+        let changed = self.git.at(repo).run(&[&diff[..], &attribute_files].concat()).await?;
         Ok(!changed.is_empty())
     }
 }

@@ -1,18 +1,19 @@
-//! Files as they were: whether one has changed since a process read it.
+//! Stamps of files: tell whether a file has changed since a process read it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What tells a file from what it was: where it lies on which disk, how long it is, when it was written.
-type Stamp = Option<(u64, u64, u64, i64, i64)>;
+/// Device, inode, size and modification time of a file. `None` if it does not exist.
+type FileStamp = Option<(u64, u64, u64, i64, i64)>;
 
-/// Some files at one moment. Only equal ones are as they were.
+/// Stamps of several files at one moment. If two are equal, no file has changed in between.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stamps(Vec<(PathBuf, Stamp)>);
+pub(crate) struct FileStamps(Vec<(PathBuf, FileStamp)>);
 
-impl Stamps {
-    /// The program, and what it reads: each name in `cwd` and every folder above it, or after `~/` in `home`.
+impl FileStamps {
+    /// Stamps the program and the files that it reads: each name in `cwd` and every folder above it, or in `home` if it
+    /// begins with `~/`.
     pub(crate) fn now(program: &Path, reads: &[String], cwd: &Path, home: Option<&Path>) -> Self {
         let mut files = vec![program.to_owned()];
         for name in reads {
@@ -26,7 +27,7 @@ impl Stamps {
     }
 }
 
-fn stamp(file: &Path) -> Stamp {
+fn stamp(file: &Path) -> FileStamp {
     let found = fs::metadata(file).ok()?;
     Some((found.dev(), found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
 }
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_comes_changes_or_goes_is_noticed() {
+    fn stamps_differ_when_a_file_is_added_changed_or_removed() {
         let folder = tempfile::tempdir().unwrap();
         let (cwd, home) = (folder.path().join("repo/sub"), folder.path().join("home"));
         fs::create_dir_all(&cwd).unwrap();
@@ -44,16 +45,16 @@ mod tests {
         let program = folder.path().join("cli");
         fs::write(&program, "1").unwrap();
         let reads = ["AGENTS.md".to_owned(), "~/settings".to_owned()];
-        let now = || Stamps::now(&program, &reads, &cwd, Some(&home));
+        let now = || FileStamps::now(&program, &reads, &cwd, Some(&home));
         let mut before = now();
         assert_eq!(before, now());
         let above = folder.path().join("repo/AGENTS.md");
         let steps: [(&str, &dyn Fn()); 5] = [
-            ("an update", &|| fs::write(&program, "22").unwrap()),
-            ("a new file above", &|| fs::write(&above, "rule").unwrap()),
-            ("another text", &|| fs::write(&above, "another rule").unwrap()),
-            ("settings", &|| fs::write(home.join("settings"), "{}").unwrap()),
-            ("a file less", &|| fs::remove_file(&above).unwrap()),
+            ("an updated program", &|| fs::write(&program, "22").unwrap()),
+            ("a new file in a parent folder", &|| fs::write(&above, "rule").unwrap()),
+            ("changed content", &|| fs::write(&above, "another rule").unwrap()),
+            ("a new settings file", &|| fs::write(home.join("settings"), "{}").unwrap()),
+            ("a removed file", &|| fs::remove_file(&above).unwrap()),
         ];
         for (what, change) in steps {
             change();

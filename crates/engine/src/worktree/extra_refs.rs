@@ -1,5 +1,5 @@
-//! Commits that a run made and then left: they are on no branch, and only the worktree's own records name them. Each gets
-//! a reference `refs/trunkline/<run>/<n>` beside the branch of the run.
+//! References for commits that a run made and then abandoned: they are on no branch, and only the records of the worktree
+//! name them. Each gets a reference `refs/trunkline/<run>/<n>` in addition to the branch of the run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,17 +9,19 @@ use trunkline_core::failure::{Category, Failure};
 
 use super::Worktrees;
 use super::folder::Worktree;
-use super::room::Room;
+use super::private_git_dir::PrivateGitDir;
 use crate::sandbox::untrusted;
 
-/// More commits than this are not kept one by one: the worktree stays.
+/// Maximum number of extra references. With more abandoned commits than this, the worktree is kept instead.
 const MAX_REFS: usize = 32;
 
-/// The most that is read of each record, and the most names that are taken from all.
+/// Maximum size that is read of each record.
 const MAX_RECORD_BYTES: u64 = 4 << 20;
+
+/// Maximum number of object names that are taken from all records.
 const MAX_NAMES: usize = 20_000;
 
-/// Records of a worktree that can name a commit which nothing else names.
+/// Records of a worktree that may be the only ones to name a commit.
 const RECORDS: [&str; 10] = [
     "logs/HEAD",
     "HEAD",
@@ -35,29 +37,29 @@ const RECORDS: [&str; 10] = [
 
 impl Worktrees {
     /// Saves commits of the run that are reachable from no reference, `saved` included. Returns the new references.
-    pub(super) async fn save_left_commits(
+    pub(super) async fn save_unreferenced_commits(
         &self,
-        room: &Room,
+        git_dir: &PrivateGitDir,
         worktree: &Worktree,
         saved: &str,
     ) -> Result<Vec<String>, Failure> {
-        let mut names = named_in(&worktree.registration);
+        let mut names = object_names(&worktree.registration);
         names.retain(|name| *name != worktree.base && name != saved);
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        // Of other worktrees' HEADs the one of this run is among them, and goes with it.
+        // `--all` would include the HEADs of all worktrees, and the HEAD of this one is removed with it.
         let mut input: String = names.iter().map(|name| format!("{name}\n")).collect();
         input.push_str(&format!("^{saved}\n^{}\n", worktree.base));
         let list = ["rev-list", "--ignore-missing", "--stdin", "--not", "--single-worktree", "--all"];
-        let lost = self.in_room(room, worktree).stdin(input.into_bytes()).line(&list).await?;
-        let lost: BTreeSet<&str> = lost.lines().filter(|id| names.contains(*id)).collect();
-        if lost.is_empty() {
+        let unreferenced = self.private_git(git_dir, worktree).stdin(input.into_bytes()).line(&list).await?;
+        let unreferenced: BTreeSet<&str> = unreferenced.lines().filter(|id| names.contains(*id)).collect();
+        if unreferenced.is_empty() {
             return Ok(Vec::new());
         }
-        // Of commits that follow each other the last is enough.
-        let all: Vec<&str> = ["merge-base", "--independent"].into_iter().chain(lost).collect();
-        let tips = self.in_room(room, worktree).line(&all).await?;
+        // A commit that is an ancestor of another one needs no reference.
+        let all: Vec<&str> = ["merge-base", "--independent"].into_iter().chain(unreferenced).collect();
+        let tips = self.private_git(git_dir, worktree).line(&all).await?;
         let tips: Vec<&str> = tips.lines().collect();
         if tips.len() > MAX_REFS {
             let message = format!("{} commits of the run are on no branch", tips.len());
@@ -67,7 +69,7 @@ impl Worktrees {
             (1..=tips.len()).map(|number| format!("refs/trunkline/{}/{number}", worktree.run)).collect();
         let create: String =
             references.iter().zip(&tips).map(|(reference, tip)| format!("update {reference} {tip}\n")).collect();
-        self.in_room(room, worktree)
+        self.private_git(git_dir, worktree)
             .writing(worktree.reference_stores())
             .stdin(create.into_bytes())
             .run(&["update-ref", "--stdin"])
@@ -76,8 +78,8 @@ impl Worktrees {
     }
 }
 
-/// Names of objects in the records of a worktree. They may be anything that an agent wrote there.
-fn named_in(registration: &Path) -> BTreeSet<String> {
+/// Returns the object names in the records of a worktree. An agent may have written anything there.
+fn object_names(registration: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     if !untrusted::real(registration) {
         return names;
@@ -107,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_object_names_are_taken_from_records() {
+    fn takes_only_complete_object_names_from_records() {
         let folder = tempfile::tempdir().unwrap();
         let registration = folder.path().canonicalize().unwrap();
         fs::create_dir_all(registration.join("logs")).unwrap();
@@ -118,7 +120,7 @@ mod tests {
         fs::write(registration.join("ORIG_HEAD"), format!("{two}\n")).unwrap();
         fs::write(registration.join("refs/worktree/x"), format!("{three}\n")).unwrap();
         fs::write(registration.join("HEAD"), "ref: refs/heads/main\n").unwrap();
-        let names: Vec<String> = named_in(&registration).into_iter().collect();
+        let names: Vec<String> = object_names(&registration).into_iter().collect();
         assert_eq!(names, [one, "a".repeat(40), three]);
     }
 }

@@ -1,0 +1,139 @@
+//! One warm process: its start, and its wait for a turn.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use trunkline_core::limits::RunLimits;
+use trunkline_core::live::{ChannelStage, LiveChannel};
+use trunkline_process::{Keepers, Running, Step};
+
+use super::{BootSpec, FileStamps};
+use crate::attempt::environment::RUN;
+use crate::attempt::scratch::Scratch;
+
+/// Time within which a process must become ready.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Maximum length of a program's error message.
+const MAX_ERROR_CHARS: usize = 300;
+
+/// A CLI process that was started ahead of its turn.
+pub(crate) struct WarmProcess {
+    pub(crate) running: Running,
+    pub(crate) line: LiveChannel,
+    pub(crate) boot: Arc<BootSpec>,
+    pub(crate) stamps: FileStamps,
+    /// Files of the process, deleted with it.
+    pub(crate) scratch: Scratch,
+}
+
+impl WarmProcess {
+    /// Starts a process, sends its greeting, and waits until it is ready.
+    pub(crate) async fn boot(
+        boot: Arc<BootSpec>,
+        stamps: FileStamps,
+        id: &str,
+        mut scratch: Scratch,
+        keepers: &Keepers,
+    ) -> Result<Self, String> {
+        let mut spec = boot.spec.clone();
+        set(&mut spec.env, RUN, id.into());
+        if boot.private_tmp {
+            let folder = scratch.folder("tmp").map_err(|failure| failure.message)?;
+            if let Some(confinement) = &mut spec.confinement {
+                confinement.writable.push(folder.clone().into());
+            }
+            set(&mut spec.env, "TMPDIR", folder.into());
+        }
+        let (line, greeting) = LiveChannel::new(boot.protocol, boot.greeting.clone());
+        spec.stdin = greeting;
+        spec.limits = RunLimits { total: BOOT_TIMEOUT, ..RunLimits::NONE };
+        let running = keepers.spawn_open(spec).await.map_err(|error| error.to_string())?;
+        let mut process = Self { running, line, boot, stamps, scratch };
+        loop {
+            match process.line.stage() {
+                ChannelStage::Ready => break,
+                ChannelStage::Broken(reason) => return Err(brief(reason)),
+                ChannelStage::Booting | ChannelStage::Busy => {}
+            }
+            match process.running.next().await {
+                Step::Stdout(bytes) => process.hear(&bytes),
+                Step::Exited(exit) => {
+                    let stderr = process.running.stderr_tail();
+                    let last = stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no output on stderr");
+                    return Err(format!("the process ended ({exit:?}): {}", brief(last)));
+                }
+                Step::Limit(_) => return Err(format!("the process was not ready within {} s", BOOT_TIMEOUT.as_secs())),
+            }
+        }
+        process.running.limit(RunLimits::NONE);
+        Ok(process)
+    }
+
+    /// Waits for a turn, for at most `max_idle`. Hands the process over to the turn that asks for it, or ends it.
+    pub(crate) async fn wait(
+        mut self,
+        asked: oneshot::Receiver<oneshot::Sender<Self>>,
+        max_idle: Option<Duration>,
+        linger: Duration,
+    ) {
+        let deadline = max_idle.map(|max_idle| Instant::now() + max_idle);
+        let idle = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        let asked = tokio::select! {
+            asked = asked => asked.ok(),
+            () = self.unusable() => None,
+            () = idle => None,
+        };
+        let unused = match asked {
+            Some(taker) => taker.send(self).err(),
+            None => Some(self),
+        };
+        if let Some(unused) = unused {
+            unused.end(linger).await;
+        }
+    }
+
+    /// Waits until the process can take no turn any more. Cancel safe.
+    async fn unusable(&mut self) {
+        loop {
+            match self.running.next().await {
+                Step::Stdout(bytes) => self.hear(&bytes),
+                Step::Exited(_) | Step::Limit(_) => return,
+            }
+            if *self.line.stage() != ChannelStage::Ready {
+                return;
+            }
+        }
+    }
+
+    /// Handles output between turns. It belongs to no turn, so its events are dropped.
+    fn hear(&mut self, bytes: &[u8]) {
+        let heard = self.line.hear(bytes);
+        self.running.write(&heard.reply);
+    }
+
+    /// Closes the input of the process, lets it exit by itself, and waits until nothing of it is left.
+    pub(crate) async fn end(self, linger: Duration) {
+        self.running.finish(linger).await;
+        drop(self.scratch);
+    }
+}
+
+fn set(env: &mut Vec<(OsString, OsString)>, name: &str, value: OsString) {
+    match env.iter_mut().find(|(key, _)| key == name) {
+        Some(found) => found.1 = value,
+        None => env.push((name.into(), value)),
+    }
+}
+
+fn brief(message: &str) -> String {
+    trunkline_core::ansi::strip(message).trim().chars().take(MAX_ERROR_CHARS).collect()
+}
