@@ -20,7 +20,7 @@ impl LivenessLock {
     pub(crate) fn new(state: &Path, mark: &str) -> Self {
         let path = path(state, mark);
         let lock = lock(&path).inspect_err(|error| {
-            tracing::debug!(%error, "no liveness lock: gateways in other containers cannot tell that this one is alive");
+            tracing::debug!(%error, "no liveness lock: other containers cannot tell that this gateway is alive");
         });
         Self { path, lock: lock.ok() }
     }

@@ -60,7 +60,8 @@ struct AttachedRun {
     _client: Option<WaitingClient>,
 }
 
-/// Driver of a run that its client pulls. Empty once the engine has taken the run over from a client that does not read.
+/// Driver of a run that its client pulls. Empty once the engine has taken the run over from a client that does not
+/// read.
 struct PulledDriver(Mutex<Option<RunDriver>>);
 
 impl Drain for PulledDriver {

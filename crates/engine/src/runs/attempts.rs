@@ -226,8 +226,8 @@ impl AttemptLoop {
         self.events.push(Event::Attempted(attempted.into()));
     }
 
-    /// Decides what follows a failure. Returns the failure if no further attempt does. A circuit counts failed turns, not
-    /// failed attempts. Retries that a CLI made by itself count as retries.
+    /// Decides what follows a failure. Returns the failure if no further attempt does. A circuit counts failed turns,
+    /// not failed attempts. Retries that a CLI made by itself count as retries.
     pub(crate) fn decide(
         &mut self,
         failure: Failure,
@@ -281,14 +281,14 @@ impl AttemptLoop {
         None
     }
 
-    /// Whether the provider was asked to resume a session and reports that it cannot. After any other failure, whatever its
-    /// category, running the CLI again could do the same work twice.
+    /// Whether the provider was asked to resume a session and reports that it cannot. After any other failure, whatever
+    /// its category, running the CLI again could do the same work twice.
     pub(crate) fn is_session_lost(&self, failure: &Failure) -> bool {
         self.turn.session.is_some() && failure.session_lost
     }
 
-    /// Replaces a lost session with its history, from the request or else from the archive. The next attempt starts a new
-    /// session. Returns false if the history is not known.
+    /// Replaces a lost session with its history, from the request or else from the archive. The next attempt starts a
+    /// new session. Returns false if the history is not known.
     pub(crate) async fn replace_session_with_history(&mut self, failure: &Failure) -> bool {
         let Some(thread) = &mut self.thread else { return false };
         let reason = format!("the session could not be resumed: {}", brief(&failure.message));
@@ -345,8 +345,8 @@ impl AttemptLoop {
         self.retries = 0;
     }
 
-    /// Skips a provider whose circuit is open, if the failures that opened it allow a fallback. If this turn has already
-    /// tried the provider, its own failure decides.
+    /// Skips a provider whose circuit is open, if the failures that opened it allow a fallback. If this turn has
+    /// already tried the provider, its own failure decides.
     fn skip(&mut self, model: &Model, refused: Refused) {
         let policy = self.models.policy();
         let may_fall_back = match &self.last {

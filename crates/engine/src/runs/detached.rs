@@ -65,8 +65,8 @@ impl Engine {
         Run::attached(&self.shared.settings.state, live, client).await
     }
 
-    /// Starts a run that no client waits for. Returns its id once queries can find it. On an error nothing has run, and no
-    /// trace is left.
+    /// Starts a run that no client waits for. Returns its id once queries can find it. On an error nothing has run, and
+    /// no trace is left.
     pub async fn launch(&self, turn: Turn) -> Result<String, StartError> {
         let admitted = self.reserve(self.admit(&turn)?, &turn).await?;
         let live = self.drive(admitted.with_durable_record(), turn, OnDisconnect::Detach, Keyed::No);

@@ -1,7 +1,8 @@
 //! Driver of a run: yields its events, from one attempt to the next.
 //!
-//! The driver is pulled: it makes progress only while its caller waits for the next event. An attempt that fails before the
-//! caller has seen any of its output is followed by another one if the router decides so. The caller gets a notice of that.
+//! The driver is pulled: it makes progress only while its caller waits for the next event. An attempt that fails before
+//! the caller has seen any of its output is followed by another one if the router decides so. The caller gets a notice
+//! of that.
 //!
 //! ```text
 //! Starting ──attempt runs──▶ Running ──last event──▶ Done
@@ -130,7 +131,8 @@ impl RunDriver {
         }
     }
 
-    /// Returns the next event, which is in the log by then. The last one is `Finished` or `Failed`, then `None`. Cancel safe.
+    /// Returns the next event, which is in the log by then. The last one is `Finished` or `Failed`, then `None`. Cancel
+    /// safe.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         self.advance().await;
         if self.logged == 0

@@ -23,8 +23,8 @@ pub(crate) async fn sweep_worktrees(shared: &Shared) -> Vec<(String, Receipt)> {
     receipts
 }
 
-/// Ends the open runs of dead gateways. `receipts` are those of their worktrees, by attempt id. Returns whether every such
-/// run could be ended.
+/// Ends the open runs of dead gateways. `receipts` are those of their worktrees, by attempt id. Returns whether every
+/// such run could be ended.
 pub(crate) async fn end_interrupted(shared: &Shared, receipts: &[(String, Receipt)]) -> bool {
     let Some(store) = shared.store_writer.store() else { return false };
     let open = match store.open_runs().await {

@@ -34,7 +34,8 @@ pub(crate) struct RunRegistry {
 pub(crate) struct ActiveRun {
     pub(crate) id: String,
     pub(crate) owner: ClientId,
-    /// Policy for when no client waits for the run any more. `None` for a run that its client pulls: it ends with the client.
+    /// Policy for when no client waits for the run any more. `None` for a run that its client pulls: it ends with the
+    /// client.
     on_disconnect: Option<OnDisconnect>,
     waiting_clients: AtomicUsize,
     progress: watch::Sender<RunProgress>,
@@ -259,7 +260,8 @@ impl ActiveRun {
     }
 }
 
-/// A client that waits for the answer of a run. When the last one is dropped, a run that must not outlive its clients is stopped.
+/// A client that waits for the answer of a run. When the last one is dropped, a run that must not outlive its clients
+/// is stopped.
 pub(super) struct WaitingClient(Arc<ActiveRun>);
 
 impl Drop for WaitingClient {

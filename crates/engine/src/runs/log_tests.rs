@@ -92,7 +92,8 @@ proptest! {
         let last = Event::Failed(Failure::new(Category::Server, "interrupted"));
         add_last(&path, &last).unwrap();
         add_last(&path, &last).unwrap();
-        let completed: Vec<(u64, Event)> = read(state.path(), 0).into_iter().map(|entry| (entry.seq, entry.event)).collect();
+        let completed = read(state.path(), 0).into_iter();
+        let completed: Vec<(u64, Event)> = completed.map(|entry| (entry.seq, entry.event)).collect();
         let end = (lines < all.len()).then_some(last);
         let expected: Vec<(u64, Event)> = (0..).zip(all[..lines].iter().cloned().chain(end)).collect();
         prop_assert_eq!(completed, expected);

@@ -1,8 +1,8 @@
 //! A run from start to finish: its id, its driver and attempts, its log on disk, queries about it and its cancellation.
 //!
-//! The client that started a run pulls its events, and every event is in the log before the client sees it. Other clients
-//! read the log, never the run: a slow reader slows down no run, and a late reader misses nothing. The log outlives the
-//! process.
+//! The client that started a run pulls its events, and every event is in the log before the client sees it. Other
+//! clients read the log, never the run: a slow reader slows down no run, and a late reader misses nothing. The log
+//! outlives the process.
 //!
 //! ```text
 //! start, detached, idempotency      ways to start a run

@@ -20,7 +20,8 @@ use crate::start_error::StartError;
 use crate::store_writer::{RunEnd, RunStart};
 
 impl Engine {
-    /// Starts a turn: waits for a slot, creates its workspace and starts its CLI. If that fails, the next candidate is tried.
+    /// Starts a turn: waits for a slot, creates its workspace and starts its CLI. If that fails, the next candidate is
+    /// tried.
     pub async fn start(&self, mut turn: Turn) -> Result<Run, StartError> {
         let admitted = self.reserve(self.admit(&turn)?, &turn).await?;
         match admitted.on_disconnect(&turn) {
@@ -44,7 +45,8 @@ impl Engine {
         Ok(AdmittedTurn { candidates, models, reserved: None, recording: Recording::Queued })
     }
 
-    /// Reserves what a run needs before it is accepted: a disk that takes its record, and a slot or a place in the queue.
+    /// Reserves what a run needs before it is accepted: a disk that takes its record, and a slot or a place in the
+    /// queue.
     pub(crate) async fn reserve(&self, admitted: AdmittedTurn, turn: &Turn) -> Result<AdmittedTurn, StartError> {
         self.shared.store_writer.check_storage(turn.surface).await?;
         let first = admitted.candidates.first().map_or(turn.model.as_str(), |first| first.model.name.as_str());
@@ -146,8 +148,8 @@ impl AdmittedTurn {
         Self { recording: Recording::Durable, ..self }
     }
 
-    /// Policy for when the client disconnects. A user who leaves a page, a channel or a terminal means to stop the run, so
-    /// the setting of the model applies to HTTP clients only.
+    /// Policy for when the client disconnects. A user who leaves a page, a channel or a terminal means to stop the run,
+    /// so the setting of the model applies to HTTP clients only.
     pub(crate) fn on_disconnect(&self, turn: &Turn) -> OnDisconnect {
         let of_model = || match turn.surface {
             Surface::Http => self.candidates.first().map(|first| first.model.on_disconnect),

@@ -1,8 +1,8 @@
 //! Cleanup after gateways on this state folder that died: saves their work, ends their runs and removes their files.
 //!
-//! Each process on the folder sweeps when it starts. A gateway and a bridge also sweep every second, and before each query
-//! about runs. If several processes sweep, the first one does the work and the others find nothing to do. Dead gateways are
-//! recognised by the locks in [`crate::runs::alive`], which costs one read of a small folder.
+//! Each process on the folder sweeps when it starts. A gateway and a bridge also sweep every second, and before each
+//! query about runs. If several processes sweep, the first one does the work and the others find nothing to do. Dead
+//! gateways are recognised by the locks in [`crate::runs::alive`], which costs one read of a small folder.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ async fn sweep(shared: &Shared) -> Option<Instant> {
     None
 }
 
-/// Lists runs, newest first. A run whose gateway has died is reported as interrupted, whatever the state in its row.
+/// Lists runs, newest first. An open run whose gateway has died is reported as interrupted.
 pub async fn current_runs(store: &Store, state: &Path, which: Runs) -> Result<Vec<RunRow>, StoreError> {
     if alive::dead(state).is_empty() {
         return store.runs(&which).await;

@@ -130,8 +130,8 @@ impl WarmInventory {
         Some(self.held.remove(at))
     }
 
-    /// Returns the processes to start now. They count as pending from here on. `boot_time` estimates the start time of a
-    /// provider's process.
+    /// Returns the processes to start now. They count as pending from here on. `boot_time` estimates the start time of
+    /// a provider's process.
     pub(super) fn missing(
         &mut self,
         budget: WarmBudget,

@@ -23,7 +23,7 @@ use super::{BootSpec, FileStamps, WarmBudget, WarmProcess};
 use crate::attempt::scratch::Scratch;
 use crate::settings::EngineSettings;
 
-/// Time for which a process is process for the next turn of its session.
+/// Time for which a process is kept for the next turn of its session.
 const SESSION_HOLD_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Start time that is assumed for a provider before one was measured.
@@ -93,14 +93,14 @@ impl WarmPool {
         inventory.held.clear();
     }
 
-    /// Records that a turn of a session begins. Returns whether the process that holds the session, if there is one, has seen
-    /// all of its turns.
+    /// Records that a turn of a session begins. Returns whether the process that holds the session, if there is one,
+    /// has seen all of its turns.
     pub(crate) fn begin_turn(&self, provider: &str, session: &SessionId) -> bool {
         self.marks.remove(provider, session)
     }
 
-    /// Returns a process that matches this turn, if there is one. The process that holds the session is ended first if it
-    /// does not match.
+    /// Returns a process that matches this turn, if there is one. The process that holds the session is ended first if
+    /// it does not match.
     pub(crate) async fn take(
         &self,
         boot: &Arc<BootSpec>,

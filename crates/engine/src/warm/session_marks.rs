@@ -1,7 +1,7 @@
-//! SessionMarks of sessions that a warm process holds, visible to other gateways.
+//! Marks of sessions that a warm process holds, visible to other gateways.
 //!
-//! A turn in a session removes the mark of that session. A process whose mark is gone has missed a turn, so it is not used
-//! again.
+//! A turn in a session removes the mark of that session. A process whose mark is gone has missed a turn, so it is not
+//! used again.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use trunkline_core::event::SessionId;
 
-/// SessionMarks of sessions on this state folder, one file each.
+/// Marks of sessions on this state folder, one file each.
 #[derive(Debug)]
 pub(super) struct SessionMarks {
     folder: PathBuf,

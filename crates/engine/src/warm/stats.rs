@@ -22,9 +22,9 @@ pub struct WarmStats {
     pub boots: u64,
     /// Processes that did not become ready.
     pub failed_boots: u64,
-    /// Start time of the last process.
+    /// Time that the last process took to become ready.
     pub last_boot_ms: Option<u64>,
-    /// Mean start time.
+    /// Mean time until a process was ready.
     pub mean_boot_ms: Option<u64>,
     /// Reason why the last process did not become ready. Cleared when one does.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -35,7 +35,8 @@ impl UsageHistory {
         self.uses.back().copied()
     }
 
-    /// Returns as many as are taken while a new one starts, which takes `start`. Zero before `min_uses`, then at least one.
+    /// Returns as many as are taken while a new one starts, which takes `start`. Zero before `min_uses`, then at least
+    /// one.
     pub(crate) fn target_count(&self, min_uses: usize, start: Duration, now: Instant) -> usize {
         if self.uses.len() < min_uses {
             return 0;

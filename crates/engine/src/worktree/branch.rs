@@ -7,8 +7,8 @@ use super::folder::Worktree;
 use super::private_git_dir::PrivateGitDir;
 
 impl Worktrees {
-    /// Puts a commit on a new branch and returns the branch name. An existing branch is only ever fast-forwarded; otherwise
-    /// another name is used.
+    /// Puts a commit on a new branch and returns the branch name. An existing branch is only ever fast-forwarded;
+    /// otherwise another name is used.
     pub(super) async fn put_on_branch(
         &self,
         git_dir: &PrivateGitDir,
@@ -54,7 +54,8 @@ impl Worktrees {
     }
 }
 
-/// Branch names in the order in which they are tried. Git allows no branch `trunkline/<run>` if there is a branch `trunkline`.
+/// Branch names in the order in which they are tried. Git allows no branch `trunkline/<run>` if there is a branch
+/// `trunkline`.
 fn names(run: &str) -> [String; 4] {
     [
         format!("trunkline/{run}"),

@@ -35,8 +35,8 @@ impl Worktrees {
         self.delete(leftovers).await;
     }
 
-    /// Unregisters a worktree that holds no unsaved work and frees its path. The files that are returned are still to be
-    /// deleted.
+    /// Unregisters a worktree that holds no unsaved work and frees its path. The files that are returned are still to
+    /// be deleted.
     pub(super) async fn clear(&self, worktree: &Worktree, state: WorktreeState) -> Option<LeftoverFiles> {
         // A folder that existed before, and does not name this worktree, is not deleted with its contents.
         let all = state == WorktreeState::Saved || worktree.has_git_file();

@@ -1,5 +1,5 @@
-//! References for commits that a run made and then abandoned: they are on no branch, and only the records of the worktree
-//! name them. Each gets a reference `refs/trunkline/<run>/<n>` in addition to the branch of the run.
+//! References for commits that a run made and then abandoned: they are on no branch, and only the records of the
+//! worktree name them. Each gets a reference `refs/trunkline/<run>/<n>` in addition to the branch of the run.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Fingerprint of a folder: tells whether anything in it has changed since the last fingerprint.
 //!
-//! No file is read. Device, inode, size, mode and the two times of a file are enough: the kernel sets the change time, and
-//! no program can set it back. `git status` costs more, and misses ignored files.
+//! No file is read. Device, inode, size, mode and the two times of a file are enough: the kernel sets the change time,
+//! and no program can set it back. `git status` costs more, and misses ignored files.
 
 use std::ffi::CString;
 use std::io;

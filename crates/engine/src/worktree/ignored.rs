@@ -1,7 +1,7 @@
 //! Files that a run made and then hid from git by changing the ignore rules.
 //!
-//! Files that the repository's own rules ignore (build output, caches) are deleted with the worktree. A rule that the run
-//! itself added is no reason to delete what the run made.
+//! Files that the repository's own rules ignore (build output, caches) are deleted with the worktree. A rule that the
+//! run itself added is no reason to delete what the run made.
 
 use std::ffi::OsStr;
 use std::fs;

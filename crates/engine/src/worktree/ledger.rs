@@ -1,4 +1,4 @@
-//! WorktreeLedger of worktrees: one small file for each, so that a later gateway can clean up after a dead one.
+//! Ledger of worktrees: one small file for each, so that a later gateway can clean up after a dead one.
 //!
 //! The ledger also keeps a copy of each worktree's index from before its run.
 
@@ -137,7 +137,7 @@ impl WorktreeLedger {
             fs::rename(&new, &kept)
         });
         if let Err(error) = copied {
-            tracing::debug!(run = worktree.run, %error, "cannot copy the index of a worktree: git will read every file");
+            tracing::debug!(run = worktree.run, %error, "cannot copy the index of a worktree; git will read all files");
             let _ = fs::remove_file(&kept);
         }
     }

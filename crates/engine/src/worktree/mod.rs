@@ -1,11 +1,13 @@
-//! Git worktrees: each run gets one, created from HEAD. Afterwards its changes are saved on a branch, and it is removed.
+//! Git worktrees: each run gets one, created from HEAD. Afterwards its changes are saved on a branch, and it is
+//! removed.
 //!
-//! The user's checkout, index and branches are never touched: the worktree has a detached HEAD, and the agent's changes are
-//! committed to `trunkline/<run>`. `git worktree add` and `remove` race with each other in one repository, so both
+//! The user's checkout, index and branches are never touched: the worktree has a detached HEAD, and the agent's changes
+//! are committed to `trunkline/<run>`. `git worktree add` and `remove` race with each other in one repository, so both
 //! happen under a lock: a mutex in this process and a file lock for other gateways.
 //!
-//! Writing and deleting many files is slow, so a turn avoids to wait for either: spare worktrees are created ahead of their
-//! turn (`spare`), and the files of a finished run are moved aside and deleted after its answer (`discarding`).
+//! Writing and deleting many files is slow, so a turn waits for neither if possible: spare worktrees are created ahead
+//! of their turn (`spare`), and the files of a finished run are moved aside and deleted after its answer
+//! (`discarding`).
 //!
 //! ```text
 //! folder, repository_state          data: a worktree, the state of a repository
@@ -82,7 +84,7 @@ pub(crate) struct WorktreeRequest {
     /// Id of the attempt.
     pub(crate) run: String,
     pub(crate) session: Option<SessionId>,
-    /// Where the session continues.
+    /// Point at which the session continues.
     pub(crate) place: Option<SessionPlace>,
     /// Whether an earlier attempt of the same turn has run. Its work is on another branch.
     pub(crate) again: bool,
@@ -105,8 +107,8 @@ impl Worktrees {
         Self { git, base, pinned_base, private_git_dirs, ledger, lock_files, locks, sweeping, spares }
     }
 
-    /// Creates a worktree for a run: from the repository's HEAD, or from where its session continues. On cancellation git is
-    /// killed and nothing is left behind.
+    /// Creates a worktree for a run: from the repository's HEAD, or from where its session continues. On cancellation
+    /// git is killed and nothing is left behind.
     pub(crate) async fn add(
         &self,
         request: WorktreeRequest,
@@ -144,8 +146,8 @@ impl Worktrees {
             drop(self.sweeping.lock().await);
         }
         if kept() {
-            // The session's folder was kept after an earlier turn. It is reset for another attempt, unless it holds work
-            // that could not be saved.
+            // The session's folder was kept after an earlier turn. It is reset for another attempt, unless it holds
+            // work that could not be saved.
             if again && self.ledger.earlier_runs(&worktree).is_empty() {
                 self.git_in(&worktree).run(&["reset", "--hard", "--quiet", &worktree.base]).await?;
             }
@@ -205,7 +207,8 @@ impl Worktrees {
     async fn register(&self, worktree: &Worktree) -> Result<(), Failure> {
         let _lock = self.lock(&worktree.common).await?;
         let (path, entries) = (worktree.path.to_string_lossy(), worktree.common.join("worktrees"));
-        // Git may write inside these folders, but may not create them. A bare repository has no `logs`; its worktrees need it.
+        // Git may write inside these folders, but may not create them. A bare repository has no `logs`; its worktrees
+        // need it.
         for folder in [&worktree.path, &entries, &worktree.common.join("logs")] {
             match fs::create_dir(folder) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {

@@ -24,7 +24,8 @@ impl Worktrees {
         self.git.at(repo).run(&diff).await
     }
 
-    /// Returns the patch of a worktree's present files, including new ones. Writes neither its index nor the repository.
+    /// Returns the patch of a worktree's present files, including new ones. Writes neither its index nor the
+    /// repository.
     pub(crate) async fn diff(&self, worktree: &Worktree) -> Result<Vec<u8>, Failure> {
         let git_dir = self.private_git_dir(worktree).await?;
         let survey = self.survey(worktree).await?;

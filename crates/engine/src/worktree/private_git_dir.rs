@@ -1,8 +1,8 @@
 //! Private git directory for git calls on an agent's files.
 //!
-//! The agent can write the worktree's registration in the repository: HEAD, index, configuration, and the file that names
-//! the repository. A private git directory takes none of these from there. Its index is a copy from before the agent
-//! started, so that no flag or forged entry hides a change, and it names the repository itself.
+//! The agent can write the worktree's registration in the repository: HEAD, index, configuration, and the file that
+//! names the repository. A private git directory takes none of these from there. Its index is a copy from before the
+//! agent started, so that no flag or forged entry hides a change, and it names the repository itself.
 
 use std::fs;
 use std::io;

@@ -3,12 +3,12 @@
 //! ```text
 //! InUse ──save──▶ Saved ──▶ moved aside, deleted after the answer
 //!   │
-//!   └─ failed, cut short, or more than a branch can hold ──▶ the folder is kept, and the receipt has its path and the reason
+//!   └─ failed, cut short, or more than a branch can hold ──▶ folder is kept, receipt has path and reason
 //! ```
 //!
 //! A save uses a private git directory (`private_git_dir.rs`), so that nothing the agent wrote to the worktree's
-//! registration can hide a change. It is bounded in time, and cut short when the run is cancelled or the gateway stops. If it
-//! does not complete, the record in the ledger makes a later gateway save the worktree again.
+//! registration can hide a change. It is bounded in time, and cut short when the run is cancelled or the gateway stops.
+//! If it does not complete, the record in the ledger makes a later gateway save the worktree again.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -62,8 +62,8 @@ const MAX_NAMED_PATHS: usize = 3;
 const HELPERS_LOG: &str = ".trunkline/helpers.log";
 
 impl Worktrees {
-    /// Saves the work of a run and removes its folder, unless it is to be kept. After `stopping` has resolved, the save has
-    /// [`CANCELLED_SAVE_TIMEOUT`] left.
+    /// Saves the work of a run and removes its folder, unless it is to be kept. After `stopping` has resolved, the save
+    /// has [`CANCELLED_SAVE_TIMEOUT`] left.
     pub(crate) async fn finish(
         &self,
         worktree: &Worktree,
@@ -82,7 +82,8 @@ impl Worktrees {
         let receipt = match saved {
             Ok(receipt) => receipt,
             Err(failure) => {
-                tracing::error!(run = worktree.run, path = %worktree.path.display(), %failure, "cannot save the work of a run; its worktree is kept");
+                let (run, path) = (&worktree.run, worktree.path.display());
+                tracing::error!(run, %path, %failure, "cannot save the work of a run; its worktree is kept");
                 self.ledger.note_failed_save(worktree);
                 return SavedWorktree {
                     receipt: worktree.unsaved_receipt(&failure),
@@ -97,7 +98,8 @@ impl Worktrees {
             self.ledger.forget(&worktree.run);
             return SavedWorktree { receipt, leftovers: None, recovered };
         }
-        // From here on, a missing file was not deleted by the agent. Without this record, the work would only be saved twice.
+        // From here on, a missing file was not deleted by the agent. Without this record, the work would only be saved
+        // twice.
         let _ = self.ledger.write(&WorktreeRecord::of(worktree, WorktreeState::Saved));
         SavedWorktree { receipt, leftovers: self.clear(worktree, WorktreeState::Saved).await, recovered }
     }
@@ -166,8 +168,8 @@ impl Worktrees {
         Ok(receipt)
     }
 
-    /// Returns the commit that the worktree's HEAD names, or the base if it names none. An agent may have written anything
-    /// there.
+    /// Returns the commit that the worktree's HEAD names, or the base if it names none. An agent may have written
+    /// anything there.
     async fn head(&self, git_dir: &PrivateGitDir, worktree: &Worktree) -> String {
         let head = untrusted::read(&worktree.registration.join("HEAD"), MAX_GIT_FILE_BYTES).unwrap_or_default();
         let head = String::from_utf8_lossy(&head);

@@ -1,8 +1,8 @@
 //! Spare worktrees: created ahead of their turn, so that the turn does not wait for the checkout.
 //!
 //! A spare is an ordinary worktree without a run. A turn that takes one checks that it is unchanged, updates it to the
-//! turn's commit, and renames it. All of that costs less than writing the files. If a spare does not fit, the turn creates
-//! a new worktree instead.
+//! turn's commit, and renames it. All of that costs less than writing the files. If a spare does not fit, the turn
+//! creates a new worktree instead.
 
 use std::fs;
 use std::io;
@@ -110,7 +110,7 @@ impl Worktrees {
             match taken.unwrap_or_else(|| Err(unfit("the turn was cancelled"))) {
                 Ok(()) => return true,
                 Err(failure) => {
-                    tracing::info!(path = %ready.spare.tree.path.display(), %failure, "a spare worktree cannot be used");
+                    tracing::info!(path = %ready.spare.tree.path.display(), %failure, "cannot use a spare worktree");
                     ready.give_back();
                 }
             }
@@ -121,7 +121,8 @@ impl Worktrees {
     async fn hand_over(&self, spare: &mut SpareWorktree, worktree: &mut Worktree) -> Result<(), Failure> {
         self.bring_to(spare, &worktree.base).await?;
         let registration = std::mem::replace(&mut worktree.registration, spare.tree.registration.clone());
-        // If the gateway is killed at any point, one of the two records finds the folder, and neither counts it as work.
+        // If the gateway is killed at any point, one of the two records finds the folder, and neither counts it as
+        // work.
         let moved = self.ledger.write(&WorktreeRecord::of(worktree, WorktreeState::Incomplete)).and_then(|()| {
             fs::rename(&spare.tree.path, &worktree.path).map_err(|error| unfit(&error.to_string()))?;
             worktree.update_registration().inspect_err(|_| {

@@ -1,5 +1,5 @@
-//! Inventory of spare worktrees: which ones are ready, how many are needed, and for how long. Pure: the caller passes the
-//! time.
+//! Inventory of spare worktrees: which ones are ready, how many are needed, and for how long. Pure: the caller passes
+//! the time.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -129,8 +129,8 @@ impl SpareInventory {
         &mut self.checkouts[at]
     }
 
-    /// Takes a spare: of this commit if there is one, otherwise one that can be updated to it. Spares that were created under
-    /// other rules fit no turn any more and are given back.
+    /// Takes a spare: of this commit if there is one, otherwise one that can be updated to it. Spares that were created
+    /// under other rules fit no turn any more and are given back.
     pub(super) fn pop(&mut self, own: &Path, rules: &CheckoutRules, commit: &str) -> Option<ReadySpare> {
         let ready = &mut self.checkouts.iter_mut().find(|checkout| checkout.request.own == own)?.ready;
         ready.extract_if(.., |slot| slot.spare.rules != *rules).for_each(ReadySpare::give_back);

@@ -73,7 +73,7 @@ impl Worktrees {
             Some(Err(failure)) => {
                 tracing::info!(repo = %request.repo.display(), "cannot create a spare worktree: {failure}");
                 let pause = worktrees.spares.inventory().pause(&request.own);
-                // No later turn may come to trigger the next try.
+                // There may be no later turn that triggers the next attempt.
                 worktrees.spares.closing.run_until_cancelled(tokio::time::sleep(pause)).await;
                 return self.refill_spares();
             }
@@ -95,7 +95,8 @@ impl Worktrees {
                     match worktrees.update_to_head(spare).await {
                         Ok(spare) => spare,
                         Err((spare, failure)) => {
-                            tracing::info!(path = %spare.tree.path.display(), %failure, "cannot update a spare worktree; it is replaced");
+                            let path = spare.tree.path.display();
+                            tracing::info!(%path, %failure, "replacing a spare worktree that cannot be updated");
                             worktrees.dispose(spare).await;
                             return self.refill_spares();
                         }

@@ -1,10 +1,10 @@
 //! Git processes of the gateway.
 //!
-//! Git is treated as untrusted code. It reads configuration, attributes, indexes and objects that an agent may have written,
-//! and configuration can name programs: filters, hooks, monitors, diff and merge drivers. So each git process
+//! Git is treated as untrusted code. It reads configuration, attributes, indexes and objects that an agent may have
+//! written, and configuration can name programs: filters, hooks, monitors, diff and merge drivers. So each git process
 //!
-//! - runs under kernel confinement, whatever the model's own permissions are, and may write only the paths that its call
-//!   names (`GitCall::writing`);
+//! - runs under kernel confinement, whatever the model's own permissions are, and may write only the paths that its
+//!   call names (`GitCall::writing`);
 //! - gets a small allow-list of the gateway's environment, none of which is a secret;
 //! - has a time limit, and dies with its whole process group when its future is dropped.
 //!
@@ -33,11 +33,13 @@ pub const DEFAULT_GIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between the stop signal to a git process and the kill of its process group.
 const GIT_STOP_GRACE: Duration = Duration::from_millis(500);
 
-/// Variables of the gateway's environment that a git process inherits. None of them is a secret: a filter can read them.
+/// Variables of the gateway's environment that a git process inherits. None of them is a secret: a filter can read
+/// them.
 const INHERITED: [&str; 9] =
     ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "XDG_CONFIG_HOME", "LD_LIBRARY_PATH"];
 
-/// Variables that each git process gets. Replace references and grafts would let an agent change what a commit contains.
+/// Variables that each git process gets. Replace references and grafts would let an agent change what a commit
+/// contains.
 const SET: [(&str, &str); 8] = [
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_OPTIONAL_LOCKS", "0"),

@@ -1,7 +1,7 @@
 //! Configuration keys that make git start another program.
 //!
-//! Some are overridden in each call, because no call needs them. The others are needed by repositories that use git-lfs or
-//! git-crypt, and run confined. Where the kernel cannot confine, they are overridden as well.
+//! Some are overridden in each call, because no call needs them. The others are needed by repositories that use git-lfs
+//! or git-crypt, and run confined. Where the kernel cannot confine, they are overridden as well.
 
 use std::ffi::OsString;
 

@@ -1,8 +1,8 @@
 //! The git directory of a checkout, confirmed from both sides.
 //!
-//! A checkout names its git directory: `.git` is that directory, or a file or a link that names it. A run without a worktree
-//! can change `.git` to name the directory of another repository, and the next run would then work there. So a git directory
-//! outside the checkout must also name the checkout, which the run cannot have written.
+//! A checkout names its git directory: `.git` is that directory, or a file or a link that names it. A run without a
+//! worktree can change `.git` to name the directory of another repository, and the next run would then work there. So a
+//! git directory outside the checkout must also name the checkout, which the run cannot have written.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ pub(crate) async fn confirm(git: &Git, checkout: &Path, common: &Path, own: &Pat
     }
     let (own, top) = (repository.own.display(), top_of(&checkout).unwrap_or(&checkout).display());
     let message = format!("the git directory {own} does not name {top} as its checkout");
-    let hint = format!("if it does, run `git --git-dir={own} config core.worktree {top}`");
+    let hint = format!("if {top} belongs to it, run `git --git-dir={own} config core.worktree {top}`");
     Err(Failure::new(Category::Configuration, message).hint(hint))
 }
 
