@@ -106,7 +106,8 @@ impl Engine {
             }
         };
         let reserved = Mutex::new(admitted.reserved);
-        let resolver = SessionResolver { sessions: &shared.sessions, admission: &shared.admission, turn: &turn, reserved };
+        let resolver =
+            SessionResolver { sessions: &shared.sessions, admission: &shared.admission, turn: &turn, reserved };
         let resolved = match resolver.resolve(admitted.candidates).await {
             Ok(resolved) => resolved,
             Err(error) => {
