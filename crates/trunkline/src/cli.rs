@@ -10,13 +10,16 @@ use trunkline_core::model::Sandbox;
 use crate::commands;
 use crate::config::{Surroundings, normal, parse_span};
 
+/// Version and, if the build knew it, commit: `0.1.0 (1e115ca 2026-11-17)`. Set by the build script.
+const VERSION: &str = env!("TRUNKLINE_VERSION");
+
 /// Every coding-agent CLI on one line
 ///
 /// Runs the agent CLIs you already have (Claude Code, Codex, Gemini CLI, Qwen Code, OpenCode, ax-glm, ax-grok, or your
 /// own) inside your repositories, and offers them as models behind an OpenAI-compatible API.
 #[derive(Debug, Parser)]
 #[command(
-    version,
+    version = VERSION,
     after_help = "Exit status: 0 ok, 1 general, 2 arguments, 3 configuration, 4 provider; 130 after Ctrl+C, 143 after SIGTERM."
 )]
 pub(crate) struct Cli {
@@ -98,5 +101,24 @@ impl From<Confining> for Sandbox {
 impl Places {
     pub(crate) fn state_folder(&self, around: &Surroundings) -> PathBuf {
         self.state.as_ref().map_or_else(|| around.state_home(), |state| normal(&around.folder.join(state)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn version_begins_with_the_package_version_and_may_name_a_commit() {
+        let shown = Cli::command().render_version();
+        let rest = shown.strip_prefix(concat!("trunkline ", env!("CARGO_PKG_VERSION"))).unwrap().trim_end();
+        assert!(rest.is_empty() || rest.starts_with(" (") && rest.ends_with(')'), "{shown}");
+    }
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
     }
 }
