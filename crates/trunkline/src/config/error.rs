@@ -47,6 +47,17 @@ impl ConfigError {
         Self { file: Some(file.to_owned()), place, hint: did_you_mean(&message), message }
     }
 
+    /// An error of a JSON value that begins at `offset` of the file's text.
+    pub(crate) fn json_within(file: &Path, text: &str, offset: usize, error: &serde_json::Error) -> Self {
+        let (line, column) = line_and_column(text, offset);
+        let within = (error.line().max(1), error.column().max(1));
+        let place = match within {
+            (1, within) => (line, column + within - 1),
+            (lines, within) => (line + lines - 1, within),
+        };
+        Self::json(file, error).place(place)
+    }
+
     pub(crate) fn toml(file: &Path, text: &str, error: &toml::de::Error) -> Self {
         let message = error.message().to_owned();
         let place = error.span().map(|span| line_and_column(text, span.start));

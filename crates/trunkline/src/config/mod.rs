@@ -4,6 +4,7 @@ mod agent;
 mod backend;
 mod discover;
 mod error;
+mod model_options;
 mod models_file;
 mod repository;
 mod routed;
@@ -181,16 +182,15 @@ fn installed(providers: &BTreeMap<String, Arc<Provider>>, around: &Surroundings)
 /// A model with nothing set; it reads the instructions of its repository, if it has any.
 pub(crate) fn plain_model(name: &str, backend: Backend, repo: &Path) -> Model {
     let reader = backend.program().map(|provider| &**provider);
-    Model { agent_file: agent_file(None, reader), ..Model::new(name, backend, repo) }
+    Model { agent_file: agent_file(reader), ..Model::new(name, backend, repo) }
 }
 
-/// The file that opens a model's prompts: the one that is named, if any. Where none is named it is `AGENTS.md`, unless the
-/// CLI reads that by itself: it would be told twice.
-fn agent_file(named: Option<String>, reader: Option<&Provider>) -> Option<String> {
-    match named {
-        Some(file) => Some(file).filter(|file| !file.is_empty()),
-        None if reader.is_some_and(|provider| provider.reads_agents_md) => None,
-        None => Some(models_file::AGENT_FILE.to_owned()),
+/// The file that opens a model's prompts, where none is named: `AGENTS.md`, unless the CLI reads that by itself and would get
+/// it twice.
+fn agent_file(reader: Option<&Provider>) -> Option<String> {
+    match reader.is_some_and(|provider| provider.reads_agents_md) {
+        true => None,
+        false => Some(models_file::AGENT_FILE.to_owned()),
     }
 }
 

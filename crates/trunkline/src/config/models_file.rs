@@ -1,24 +1,23 @@
 //! `models.json`: names clients ask for, and what each of them runs.
 
+mod written;
+
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
-use trunkline_core::limits::{Asked, Limits};
-use trunkline_core::model::{Backend, Model, Normalize, Sandbox};
+use trunkline_core::model::{Backend, Model, Normalize};
 use trunkline_core::near::near;
 use trunkline_core::parse::Format;
-use trunkline_core::provider::{self, Delivery, NoPlaceholder, Permissions, Provider};
-use trunkline_core::span::Span;
+use trunkline_core::provider::{self, Delivery, NoPlaceholder, Provider};
 use trunkline_core::turn::OnDisconnect;
 use trunkline_engine::Models;
 
-use super::times::assumed;
+use super::model_options::ModelOptions;
 use super::{ConfigError, Surroundings, agent_file, placeholders, plain_model, read};
+use written::{ModelMembers, WrittenModels};
 
 /// The instructions a model reads when it names none.
 pub(super) const AGENT_FILE: &str = "AGENTS.md";
@@ -26,55 +25,21 @@ pub(super) const AGENT_FILE: &str = "AGENTS.md";
 /// Drivers that are output formats, for a command of the model's own.
 const FORMATS: [&str; 3] = ["text", "json", "stream-json"];
 
-/// The file as written: models in order, no name twice.
+/// A model of the file.
 #[derive(Debug)]
-struct ModelsFile(Vec<(String, Entry)>);
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Entry {
     driver: String,
     repo_path: String,
-    agent_file: Option<String>,
-    #[serde(default)]
-    worktree: bool,
-    #[serde(default)]
-    keep_worktree: bool,
-    model: Option<String>,
-    #[serde(default)]
-    permissions: Permissions,
-    sandbox: Option<Sandbox>,
-    #[serde(default)]
-    writable: Vec<String>,
-    timeout: Option<Span>,
-    startup_timeout: Option<Span>,
-    idle_timeout: Option<Span>,
-    tool_timeout: Option<Span>,
-    compact_timeout: Option<Span>,
-    max_turns: Option<u32>,
-    max_tokens: Option<NonZeroU64>,
-    #[serde(default)]
-    allowed_tools: Vec<String>,
-    system_prompt: Option<String>,
-    #[serde(default)]
-    fallback: Vec<String>,
-    #[serde(default)]
-    env: BTreeMap<String, String>,
     command: Option<String>,
-    #[serde(default)]
     args: Vec<String>,
+    fallback: Vec<String>,
     normalize: Option<Normalization>,
-    #[serde(default = "yes")]
     resume: bool,
-    warm: Option<u32>,
-    #[serde(default)]
     on_disconnect: OnDisconnect,
-    #[serde(default)]
     policy: Policy,
-}
-
-fn yes() -> bool {
-    true
+    options: ModelOptions,
+    /// Warnings about what was read.
+    notes: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -101,9 +66,17 @@ pub(super) fn load(
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Model>, ConfigError> {
     let text = read(path)?;
-    let file: ModelsFile = serde_json::from_str(&text).map_err(|error| ConfigError::json(path, &error))?;
-    let names: Vec<&str> = file.0.iter().map(|(name, _)| name.as_str()).collect();
-    for (name, entry) in &file.0 {
+    let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
+    let written: WrittenModels<'_> = serde_json::from_str(&text).map_err(|error| ConfigError::json(path, &error))?;
+    let mut entries = Vec::with_capacity(written.0.len());
+    for (name, written) in written.0 {
+        let members =
+            ModelMembers { file: path, text: &text, name: &name, written: &written, notes: RefCell::default() };
+        let entry = Entry::read(&members, &folder, around)?;
+        entries.push((name, entry));
+    }
+    let names: Vec<&str> = entries.iter().map(|(name, _)| name.as_str()).collect();
+    for (name, entry) in &entries {
         let known = |other: &String| names.contains(&other.as_str()) || others.knows(other);
         if let Some(missing) = entry.fallback.iter().find(|other| *other == name || !known(other)) {
             let wrong =
@@ -111,11 +84,10 @@ pub(super) fn load(
             return Err(wrong.at(&text, &format!("\"{missing}\"")));
         }
     }
-    if file.0.is_empty() {
+    if entries.is_empty() {
         warnings.push(format!("{} names no model", path.display()));
     }
-    let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
-    file.0
+    entries
         .into_iter()
         .map(|(name, entry)| {
             let base = base_of(&name, &entry, providers, others).map_err(|(message, hint)| {
@@ -126,7 +98,7 @@ pub(super) fn load(
                 .placeholders(&base)
                 .map_err(|typo| ConfigError::new(path, format!("model {name}: {typo}")).at(&text, &typo.argument))?;
             warnings.extend(doubts.iter().chain(&entry.doubts()).map(|doubt| format!("model {name}: {doubt}")));
-            warnings.extend(entry.assumed(&name));
+            warnings.extend(entry.notes.iter().cloned());
             Ok(entry.resolve(name, base, &folder, around))
         })
         .collect()
@@ -175,6 +147,22 @@ fn base_of(
 }
 
 impl Entry {
+    fn read(members: &ModelMembers<'_, '_>, folder: &Path, around: &Surroundings) -> Result<Self, ConfigError> {
+        Ok(Self {
+            driver: members.or_default("driver")?,
+            repo_path: members.or_default("repo_path")?,
+            command: members.nullable("command")?,
+            args: members.or_default("args")?,
+            fallback: members.or_default("fallback")?,
+            normalize: members.nullable("normalize")?,
+            resume: members.value("resume")?.unwrap_or(true),
+            on_disconnect: members.or_default("on_disconnect")?,
+            policy: members.or_default("policy")?,
+            options: ModelOptions::read(members, folder, around)?,
+            notes: members.notes.take(),
+        })
+    }
+
     /// Warnings about words in braces among the arguments. Those of an executable are its own, whatever stands in them.
     fn placeholders(&self, base: &Model) -> Result<Vec<String>, NoPlaceholder> {
         match base.backend.program() {
@@ -188,8 +176,8 @@ impl Entry {
 
     /// Warnings about a policy for helpers that cannot be kept to.
     fn doubts(&self) -> Vec<String> {
-        let logs = self.policy.commit_helpers && !self.worktree;
-        let forbids = self.policy.create_helpers == Some(false) && !self.worktree;
+        let logs = self.policy.commit_helpers && !self.options.worktree;
+        let forbids = self.policy.create_helpers == Some(false) && !self.options.worktree;
         let logs =
             logs.then_some("policy.commitHelpers needs `worktree: true`: without one nothing is committed; ignored");
         let forbids = forbids.then_some(
@@ -198,60 +186,14 @@ impl Entry {
         logs.into_iter().chain(forbids).map(str::to_owned).collect()
     }
 
-    /// The times that were taken for milliseconds.
-    fn assumed(&self, name: &str) -> Vec<String> {
-        let times = [
-            ("timeout", self.timeout),
-            ("startupTimeout", self.startup_timeout),
-            ("idleTimeout", self.idle_timeout),
-            ("toolTimeout", self.tool_timeout),
-            ("compactTimeout", self.compact_timeout),
-        ];
-        let owner = format!("model {name}");
-        times.into_iter().filter_map(|(key, time)| assumed(&owner, key, time?)).collect()
-    }
-
-    fn limits(&self) -> Asked {
-        let written = |span: Option<Span>| span.map(|span| span.time);
-        Asked {
-            total: written(self.timeout),
-            startup: written(self.startup_timeout),
-            idle: written(self.idle_timeout),
-            tool: written(self.tool_timeout),
-            compact: written(self.compact_timeout),
-        }
-    }
-
     fn resolve(self, name: String, base: Model, folder: &Path, around: &Surroundings) -> Model {
-        let asked = self.limits();
-        let limits = match &base.backend {
-            _ if asked == Asked::default() => base.limits,
-            Backend::Program(provider) if provider.prompt != Delivery::Request => Limits::of(provider, asked),
-            Backend::Program(_) | Backend::Api(_) => Limits::of_request(asked.total),
-            Backend::Agent(_) => Limits::of_agent(asked),
-        };
-        let mut env = base.env;
-        env.extend(self.env);
-        Model {
+        let reader = base.backend.program().map(|provider| &**provider);
+        let base = Model {
             repo: around.path(&self.repo_path, folder),
-            agent_file: agent_file(self.agent_file, base.backend.program().map(|provider| &**provider)),
-            worktree: self.worktree,
-            keep_worktree: self.keep_worktree,
+            agent_file: agent_file(reader),
             log_helpers: self.policy.commit_helpers,
             forbid_helpers: self.policy.create_helpers == Some(false),
-            upstream: self.model.or(base.upstream),
-            permissions: self.permissions,
-            sandbox: self.sandbox.or(base.sandbox),
-            writable: [base.writable, self.writable.iter().map(|path| around.path(path, folder)).collect()].concat(),
-            readable: base.readable,
-            limits,
-            max_turns: self.max_turns,
-            max_tokens: self.max_tokens.or(base.max_tokens),
-            offered: base.offered,
-            allowed_tools: self.allowed_tools,
-            system_prompt: with_policy(self.system_prompt.or(base.system_prompt), &self.policy),
             fallback: self.fallback,
-            env,
             command: self
                 .command
                 .map(|command| match command.contains('/') || command.starts_with('~') {
@@ -267,11 +209,11 @@ impl Entry {
             },
             resume: self.resume,
             on_disconnect: self.on_disconnect,
-            warm: self.warm.or(base.warm),
-            config: base.config,
             name,
-            backend: base.backend,
-        }
+            ..base
+        };
+        let model = self.options.apply(base);
+        Model { system_prompt: with_policy(model.system_prompt, &self.policy), ..model }
     }
 }
 
@@ -286,40 +228,6 @@ fn with_policy(system_prompt: Option<String>, policy: &Policy) -> Option<String>
         (Some(prompt), None) => Some(prompt),
         (None, Some(rule)) => Some(rule.to_owned()),
         (None, None) => None,
-    }
-}
-
-impl<'de> Deserialize<'de> for ModelsFile {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(ModelsVisitor)
-    }
-}
-
-struct ModelsVisitor;
-
-impl<'de> Visitor<'de> for ModelsVisitor {
-    type Value = ModelsFile;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of models by name")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ModelsFile, A::Error> {
-        let mut models: Vec<(String, Entry)> = Vec::new();
-        while let Some(name) = map.next_key::<String>()? {
-            if name == "$schema" {
-                map.next_value::<IgnoredAny>()?;
-                continue;
-            }
-            if name.is_empty() || name.len() > 200 || name.chars().any(char::is_control) {
-                return Err(A::Error::custom(format!("{name:?} cannot be a model's name")));
-            }
-            if models.iter().any(|(known, _)| *known == name) {
-                return Err(A::Error::custom(format!("model {name:?} is there twice")));
-            }
-            models.push((name, map.next_value()?));
-        }
-        Ok(ModelsFile(models))
     }
 }
 

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trunkline_core::api::Api;
-use trunkline_core::limits::{Asked, Limits};
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::provider::{self, Provider};
 use trunkline_engine::router::{Routed, Router};
 
+use super::plain_model;
 use super::router_file::{Kind, RouterProvider};
 
 /// `folder` is where executables run.
@@ -17,61 +17,24 @@ pub(super) fn router(providers: Vec<RouterProvider>, folder: &Path) -> Router {
 }
 
 fn routed(provider: RouterProvider, folder: &Path) -> Routed {
-    let RouterProvider { name, priority, kind, model, models, offered, max_tokens, timeout } = provider;
-    let bare = match kind {
-        Kind::Executable { path, args, options, env } => {
+    let RouterProvider { name, priority, kind, options, models, offered } = provider;
+    let base = match kind {
+        Kind::Executable { path, args, options } => {
             let backend = Backend::Program(Arc::new(provider::executable(&name, &path, &args)));
-            let limits = Limits::of_request(timeout);
-            Model { limits, env, config: options, ..Model::new(&name, backend, folder) }
+            Model { config: options, ..Model::new(&name, backend, folder) }
         }
         Kind::Api { base_url, key } => {
             let backend = Backend::Api(Arc::new(Api { name: name.clone(), base_url, key }));
-            Model { limits: Limits::of_request(timeout), ..Model::new(&name, backend, folder) }
+            Model::new(&name, backend, folder)
         }
-        Kind::Agent {
-            provider,
-            command,
-            args,
-            repo,
-            agent_file,
-            worktree,
-            keep_worktree,
-            permissions,
-            limits,
-            sandbox,
-            writable,
-            max_turns,
-            allowed_tools,
-            system_prompt,
-            warm,
-            env,
-        } => {
-            let provider = called(provider, &name);
-            let limits = Limits::of(&provider, Asked { total: timeout, ..limits });
-            Model {
-                command,
-                args,
-                agent_file,
-                worktree,
-                keep_worktree,
-                permissions,
-                sandbox,
-                writable,
-                max_turns,
-                allowed_tools,
-                system_prompt,
-                warm,
-                env,
-                limits,
-                ..Model::new(&name, Backend::Program(provider), &repo)
-            }
+        Kind::Agent { provider, command, args, repo } => {
+            let backend = Backend::Program(called(provider, &name));
+            Model { command, args, ..plain_model(&name, backend, &repo) }
         }
     };
-    let bare = Model {
-        offered: if offered.is_empty() { bare.offered } else { offered },
-        max_tokens: max_tokens.or(bare.max_tokens),
-        ..bare
-    };
+    let model = options.model.clone();
+    let bare = options.apply(base);
+    let bare = Model { offered: if offered.is_empty() { bare.offered } else { offered }, ..bare };
     let hints = models.into_iter().map(|(hint, model)| (hint, Arc::new(bare.on(&model)))).collect::<Vec<_>>();
     let own = match (&model, hints.first()) {
         (Some(model), _) => Arc::new(bare.on(model)),

@@ -13,15 +13,14 @@ mod routing;
 mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Deserialize;
 use trunkline_core::provider::{Offered, Provider};
 use trunkline_engine::router::Policy;
 
+use super::model_options::ModelOptions;
 use super::{ConfigError, Surroundings, read};
 use fields::Fields;
 pub(super) use kind::Kind;
@@ -49,14 +48,11 @@ pub(crate) struct RouterProvider {
     /// Higher goes first.
     pub(crate) priority: i64,
     pub(crate) kind: Kind,
-    /// The model when nothing else names one.
-    pub(crate) model: Option<String>,
+    pub(crate) options: ModelOptions,
     /// Hint and model, in the order of the file.
     pub(crate) models: Vec<(String, String)>,
     /// The models it is known to have, with their names.
     pub(crate) offered: Vec<Offered>,
-    pub(crate) max_tokens: Option<NonZeroU64>,
-    pub(crate) timeout: Option<Duration>,
 }
 
 pub(crate) fn load(
@@ -121,7 +117,7 @@ impl Reader<'_> {
             Some(node @ Node { value: Value::List(_), .. }) => (Vec::new(), offered(&fields, node)?),
             _ => (models(&fields)?, Vec::new()),
         };
-        let unnamed = settings.model.is_none() && models.is_empty() && offered.is_empty();
+        let unnamed = settings.options.model.is_none() && models.is_empty() && offered.is_empty();
         if matches!(settings.kind, Kind::Api { .. }) && unnamed {
             return Err(fields
                 .mistake(item.at, "no model is named")
@@ -130,11 +126,9 @@ impl Reader<'_> {
         Ok(RouterProvider {
             priority: fields.integer("priority", i64::MIN..=i64::MAX)?.unwrap_or(0),
             kind: settings.kind,
-            model: settings.model,
+            options: settings.options,
             models,
             offered,
-            max_tokens: settings.max_tokens,
-            timeout: settings.timeout,
             name,
         })
     }

@@ -5,59 +5,33 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Map;
 use serde_path_to_error::Segment;
-use trunkline_core::limits::Asked;
 use trunkline_core::near::did_you_mean;
 use trunkline_core::provider::{self, Delivery, NoPlaceholder, Overlay, Provider};
 
-use super::super::agent_file;
+use super::super::model_options;
 use super::super::placeholders;
 use super::Reader;
 use super::fields::Fields;
-use super::kind::{Kind, Settings};
+use super::kind::Kind;
 use super::mistake::Mistake;
 use super::yaml::{Node, Value};
 
-/// What is said about a run. The other keys are the recipe's own fields; `args`, `permissions` and `env` are both.
-const RUN_KEYS: [&str; 21] = [
-    "recipe",
-    "model",
-    "timeout",
-    "startup_timeout",
-    "idle_timeout",
-    "tool_timeout",
-    "compact_timeout",
-    "path",
-    "args",
-    "repo",
-    "agent_file",
-    "worktree",
-    "keep_worktree",
-    "permissions",
-    "sandbox",
-    "writable",
-    "max_turns",
-    "allowed_tools",
-    "system_prompt",
-    "warm",
-    "env",
-];
+/// Keys of a run that are not among a model's options. `args` is a field of the recipe as well, like some of the options.
+const RUN_KEYS: [&str; 4] = ["recipe", "path", "args", "repo"];
 
 pub(super) fn keys() -> Vec<&'static str> {
-    RUN_KEYS.into_iter().chain(Overlay::FIELDS.into_iter().filter(|field| !RUN_KEYS.contains(field))).collect()
+    let run: Vec<&str> = RUN_KEYS.into_iter().chain(model_options::NAMES).collect();
+    let recipe = Overlay::FIELDS.into_iter().filter(|field| !run.contains(field));
+    run.iter().copied().chain(recipe).collect()
 }
 
-pub(super) fn read(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Settings, Mistake> {
+pub(super) fn read(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Kind, Mistake> {
     let more_args = match config.get("args") {
         Some(node) if is_groups(node) => Vec::new(),
         _ => config.texts("args")?,
     };
-    let permissions = match config.get("permissions") {
-        Some(Node { value: Value::Map(_), .. }) => None,
-        _ => one_of(config, "permissions", ["read", "edit", "full"])?,
-    };
     let (provider, args) = recipe(config, name, more_args, reader)?;
-    let agent_file = agent_file(config.any_text("agent_file")?, Some(&*provider));
-    let kind = Kind::Agent {
+    Ok(Kind::Agent {
         provider,
         command: config.text("path")?.map(|path| reader.program(&path)),
         args,
@@ -65,42 +39,7 @@ pub(super) fn read(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> 
             Some(repo) => reader.around.path(&repo, &reader.folder),
             None => reader.around.folder.clone(),
         },
-        agent_file,
-        worktree: config.truth("worktree", false)?,
-        keep_worktree: config.truth("keep_worktree", false)?,
-        limits: Asked {
-            total: None,
-            startup: config.time("startup_timeout")?,
-            idle: config.time("idle_timeout")?,
-            tool: config.time("tool_timeout")?,
-            compact: config.time("compact_timeout")?,
-        },
-        permissions: permissions.unwrap_or_default(),
-        sandbox: one_of(config, "sandbox", ["on", "off", "required"])?,
-        writable: config.texts("writable")?.iter().map(|path| reader.around.path(path, &reader.folder)).collect(),
-        max_turns: config.count("max_turns", 0, u32::MAX)?,
-        allowed_tools: config.texts("allowed_tools")?,
-        system_prompt: config.any_text("system_prompt")?,
-        warm: config.count("warm", 0, u32::MAX)?,
-        env: config.env()?,
-    };
-    // The longest answer is a field of the recipe.
-    Ok(Settings { kind, model: config.text("model")?, max_tokens: None, timeout: config.time("timeout")? })
-}
-
-/// One of a few words, if anything is written.
-fn one_of<'de, T: Deserialize<'de>>(config: &Fields<'_>, key: &str, words: [&str; 3]) -> Result<Option<T>, Mistake> {
-    match config.get(key) {
-        None => Ok(None),
-        Some(node @ Node { value: Value::Text(word), .. }) => {
-            let unknown = |_| config.mistake(node.at, format!("unknown {key} {word:?}")).suggest(word, words);
-            T::deserialize(node.to_json()).map(Some).map_err(unknown)
-        }
-        Some(node) => {
-            let [first, second, third] = words;
-            Err(config.wanted(key, node, &format!("{first}, {second} or {third}")))
-        }
-    }
+    })
 }
 
 /// The recipe with what is written over it, and the arguments that are left for the run.
@@ -175,8 +114,9 @@ fn overlay(config: &Fields<'_>, reader: &Reader<'_>) -> Result<Overlay, Mistake>
     for field in Overlay::FIELDS {
         let Some(node) = config.get(field) else { continue };
         let value = match (field, &node.value) {
-            // A run's own, not the recipe's.
-            ("env", _) | ("permissions", Value::Text(_)) => continue,
+            // Options of the run, not fields of the recipe.
+            ("env", _) => continue,
+            ("permissions", value) if !matches!(value, Value::Map(_)) => continue,
             ("args", _) if !is_groups(node) => continue,
             ("program", _) => match config.text("program")? {
                 Some(program) => reader.program(&program).into(),

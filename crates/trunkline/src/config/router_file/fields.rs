@@ -7,8 +7,11 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use trunkline_core::provider::Overlay;
 use trunkline_core::span::Span;
 
+use super::super::model_options::OptionSource;
 use super::super::times::assumed;
 use super::mistake::{Mistake, Place};
 use super::yaml::{Entry, Node, Value};
@@ -65,12 +68,6 @@ impl<'n> Fields<'n> {
     /// A message with its owner.
     pub(super) fn said(&self, message: &str) -> String {
         said(&self.owner, message)
-    }
-
-    /// The longest answer, in tokens.
-    pub(super) fn max_tokens(&self) -> Result<Option<NonZeroU64>, Mistake> {
-        let tokens = self.integer("max_tokens", 1..=i64::MAX)?;
-        Ok(tokens.and_then(|tokens| NonZeroU64::new(tokens.unsigned_abs())))
     }
 
     pub(super) fn missing(&self, key: &str) -> Mistake {
@@ -155,18 +152,6 @@ impl<'n> Fields<'n> {
         }
     }
 
-    /// Variables for a process.
-    pub(super) fn env(&self) -> Result<BTreeMap<String, String>, Mistake> {
-        let mut variables = BTreeMap::new();
-        for Entry { key, at, node } in self.map("env")? {
-            if key.is_empty() || key.contains(['=', '\0']) {
-                return Err(self.mistake(*at, format!("`env`: {key:?} cannot be a variable's name")));
-            }
-            variables.insert(key.clone(), self.text_of(&format!("env.{key}"), node)?);
-        }
-        Ok(variables)
-    }
-
     pub(super) fn wanted(&self, key: &str, node: &Node, wanted: &str) -> Mistake {
         if node.value == Value::Nothing {
             return self.mistake(node.at, format!("`{key}` is empty")).hint("write a value, or remove the key");
@@ -187,6 +172,66 @@ impl<'n> Fields<'n> {
                 Err(self.wanted(key, node, "text").hint("put it in quotes if text is meant"))
             }
             Value::Nothing => Err(self.wanted(key, node, "text")),
+        }
+    }
+}
+
+impl OptionSource for Fields<'_> {
+    type Error = Mistake;
+
+    fn flag(&self, name: &str) -> Result<bool, Mistake> {
+        self.truth(name, false)
+    }
+
+    fn text(&self, name: &str) -> Result<Option<String>, Mistake> {
+        self.any_text(name)
+    }
+
+    fn model_id(&self, name: &str) -> Result<Option<String>, Mistake> {
+        Fields::text(self, name)
+    }
+
+    fn texts(&self, name: &str) -> Result<Vec<String>, Mistake> {
+        Fields::texts(self, name)
+    }
+
+    fn count(&self, name: &str) -> Result<Option<u32>, Mistake> {
+        Fields::count(self, name, 0, u32::MAX)
+    }
+
+    fn tokens(&self, name: &str) -> Result<Option<NonZeroU64>, Mistake> {
+        let tokens = self.integer(name, 1..=i64::MAX)?;
+        Ok(tokens.and_then(|tokens| NonZeroU64::new(tokens.unsigned_abs())))
+    }
+
+    fn time(&self, name: &str) -> Result<Option<Duration>, Mistake> {
+        Fields::time(self, name)
+    }
+
+    fn variables(&self, name: &str) -> Result<BTreeMap<String, String>, Mistake> {
+        let mut variables = BTreeMap::new();
+        for Entry { key, at, node } in self.map(name)? {
+            if key.is_empty() || key.contains(['=', '\0']) {
+                return Err(self.mistake(*at, format!("`{name}`: {key:?} cannot be a variable's name")));
+            }
+            variables.insert(key.clone(), self.text_of(&format!("{name}.{key}"), node)?);
+        }
+        Ok(variables)
+    }
+
+    fn word<T: DeserializeOwned>(&self, name: &str, words: [&str; 3]) -> Result<Option<T>, Mistake> {
+        match self.get(name) {
+            None => Ok(None),
+            // A map under this name is the recipe's field.
+            Some(Node { value: Value::Map(_), .. }) if Overlay::FIELDS.contains(&name) => Ok(None),
+            Some(node @ Node { value: Value::Text(word), .. }) => {
+                let unknown = |_| self.mistake(node.at, format!("unknown {name} {word:?}")).suggest(word, words);
+                T::deserialize(node.to_json()).map(Some).map_err(unknown)
+            }
+            Some(node) => {
+                let [first, second, third] = words;
+                Err(self.wanted(name, node, &format!("{first}, {second} or {third}")))
+            }
         }
     }
 }

@@ -1,18 +1,14 @@
 //! What a provider is: an executable of the small protocol, an HTTP API, or an agent CLI.
 
-use std::collections::BTreeMap;
-use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Map;
 use trunkline_core::api::Key;
-use trunkline_core::limits::Asked;
-use trunkline_core::model::Sandbox;
 use trunkline_core::near::near;
-use trunkline_core::provider::{Permissions, Provider};
+use trunkline_core::provider::Provider;
 
+use super::super::model_options::ModelOptions;
 use super::expand::is_variable;
 use super::fields::Fields;
 use super::mistake::Mistake;
@@ -32,7 +28,6 @@ pub(crate) enum Kind {
         args: Vec<String>,
         /// Handed to it with each request, untouched.
         options: Map<String, serde_json::Value>,
-        env: BTreeMap<String, String>,
     },
     /// `api`: an HTTP server that speaks OpenAI's chat completions.
     Api {
@@ -48,28 +43,13 @@ pub(crate) enum Kind {
         /// Added to the recipe's arguments.
         args: Vec<String>,
         repo: PathBuf,
-        agent_file: Option<String>,
-        worktree: bool,
-        keep_worktree: bool,
-        permissions: Permissions,
-        /// But the whole, which every type has.
-        limits: Asked,
-        sandbox: Option<Sandbox>,
-        writable: Vec<PathBuf>,
-        max_turns: Option<u32>,
-        allowed_tools: Vec<String>,
-        system_prompt: Option<String>,
-        warm: Option<u32>,
-        env: BTreeMap<String, String>,
     },
 }
 
-/// What a provider's `config` comes to.
+/// A provider's `config`.
 pub(super) struct Settings {
     pub(super) kind: Kind,
-    pub(super) model: Option<String>,
-    pub(super) max_tokens: Option<NonZeroU64>,
-    pub(super) timeout: Option<Duration>,
+    pub(super) options: ModelOptions,
 }
 
 pub(super) fn settings(provider: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Settings, Mistake> {
@@ -83,27 +63,31 @@ pub(super) fn settings(provider: &Fields<'_>, name: &str, reader: &mut Reader<'_
         "cli" => {
             let (known, more) = executables_own(&config, &owner)?;
             let fields = Fields::of(&known, &owner, &EXECUTABLE_KEYS, |_| None)?;
-            let settings = executable(&fields, more, reader)?;
-            reader.warnings.extend(fields.notes());
-            Ok(settings)
+            let kind = executable(&fields, more, reader)?;
+            with_options(kind, &fields, reader)
         }
         "api" => {
             let fields = Fields::of(&config, &owner, &API_KEYS, |key| of_another_type(key, "api"))?;
-            let settings = api(&fields, name, reader)?;
-            reader.warnings.extend(fields.notes());
-            Ok(settings)
+            let kind = api(&fields, name, reader)?;
+            with_options(kind, &fields, reader)
         }
         "agent" => {
             let fields = Fields::of(&config, &owner, &agent::keys(), |key| of_another_type(key, "agent"))?;
-            let settings = agent::read(&fields, name, reader)?;
-            reader.warnings.extend(fields.notes());
-            Ok(settings)
+            let kind = agent::read(&fields, name, reader)?;
+            with_options(kind, &fields, reader)
         }
         unknown => {
             let at = provider.get("type").map_or(provider.at(), |node| node.at);
             Err(provider.mistake(at, format!("unknown type {unknown:?}")).suggest(unknown, TYPES))
         }
     }
+}
+
+/// Adds the options. Keys that are not for this type were refused before, so their options have their defaults.
+fn with_options(kind: Kind, config: &Fields<'_>, reader: &mut Reader<'_>) -> Result<Settings, Mistake> {
+    let options = ModelOptions::read(config, &reader.folder, reader.around)?;
+    reader.warnings.extend(config.notes());
+    Ok(Settings { kind, options })
 }
 
 pub(super) fn is_config_key(key: &str) -> bool {
@@ -134,7 +118,7 @@ fn of_another_type(key: &str, own: &str) -> Option<String> {
     (!others.is_empty()).then(|| format!("`{key}` is for type {}, and this is {own}", others.join(" and ")))
 }
 
-fn executable(config: &Fields<'_>, more: Vec<Entry>, reader: &mut Reader<'_>) -> Result<Settings, Mistake> {
+fn executable(config: &Fields<'_>, more: Vec<Entry>, reader: &mut Reader<'_>) -> Result<Kind, Mistake> {
     let Some(path) = config.text("path")? else {
         // A typo of the one key that is needed is not for the executable.
         let typo = more.iter().find(|entry| !near(&entry.key, ["path"]).is_empty());
@@ -157,17 +141,10 @@ fn executable(config: &Fields<'_>, more: Vec<Entry>, reader: &mut Reader<'_>) ->
             "`{key}` is not a key of ours and is passed on to the executable, in the config of each request{meant}"
         )));
     }
-    let kind =
-        Kind::Executable { path: reader.program(&path), args: config.texts("args")?, options, env: config.env()? };
-    Ok(Settings {
-        kind,
-        model: config.text("model")?,
-        max_tokens: config.max_tokens()?,
-        timeout: config.time("timeout")?,
-    })
+    Ok(Kind::Executable { path: reader.program(&path), args: config.texts("args")?, options })
 }
 
-fn api(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Settings, Mistake> {
+fn api(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Kind, Mistake> {
     let (Some(url), Some(node)) = (config.text("base_url")?, config.get("base_url")) else {
         return Err(config.missing("base_url").hint("add it under `config`"));
     };
@@ -188,13 +165,7 @@ fn api(config: &Fields<'_>, name: &str, reader: &mut Reader<'_>) -> Result<Setti
         }
         (None, _) => None,
     };
-    let kind = Kind::Api { base_url, key };
-    Ok(Settings {
-        kind,
-        model: config.text("model")?,
-        max_tokens: config.max_tokens()?,
-        timeout: config.time("timeout")?,
-    })
+    Ok(Kind::Api { base_url, key })
 }
 
 /// A key itself mostly passes for a variable's name, but hardly for one in capital letters.

@@ -6,6 +6,7 @@ mod properties;
 mod schema;
 
 use std::fs;
+use std::time::Duration;
 
 use serde_json::json;
 use trunkline_core::api::Key;
@@ -88,17 +89,18 @@ fn the_example_of_the_protocol() {
             path: "/path/to/ollama-provider".to_owned(),
             args: Vec::new(),
             options: serde_json::Map::new(),
-            env: BTreeMap::new(),
         },
-        model: Some("llama3.2:latest".to_owned()),
+        options: ModelOptions {
+            model: Some("llama3.2:latest".to_owned()),
+            limits: Asked { total: Some(Duration::from_secs(120)), ..Asked::default() },
+            ..ModelOptions::default()
+        },
         models: vec![
             pair("fast", "llama3.2:latest"),
             pair("capable", "qwen3:8b"),
             pair("codegen", "deepseek-coder:6.7b"),
         ],
         offered: Vec::new(),
-        max_tokens: None,
-        timeout: Some(Duration::from_secs(120)),
     };
     assert_eq!(router, Router { providers: vec![ollama], disabled: Vec::new(), policy: Policy::default() });
     assert!(warnings.is_empty(), "{warnings:?}");
@@ -114,23 +116,27 @@ fn every_key_is_read() {
     assert_eq!(router.disabled, ["off"], "and its variable is not looked for");
 
     let local = &router.providers[0];
-    assert_eq!((local.priority, local.model.as_deref()), (-3, Some("3.10")), "a number is the text that was written");
-    assert_eq!(local.timeout, Some(Duration::from_secs(120)));
+    assert_eq!(
+        (local.priority, local.options.model.as_deref()),
+        (-3, Some("3.10")),
+        "a number is the text that was written"
+    );
+    assert_eq!(local.options.limits.total, Some(Duration::from_secs(120)));
     let hints: Vec<&str> = local.models.iter().map(|(hint, _)| hint.as_str()).collect();
     assert_eq!(hints, ["zeta", "alpha"]);
-    let Kind::Executable { path, args, options, env } = &local.kind else { panic!("{local:?}") };
+    let Kind::Executable { path, args, options } = &local.kind else { panic!("{local:?}") };
     assert_eq!(
         (setting.plain(path).as_str(), &args[..]),
         ("/conf/bin/provider", &["--verbose".to_owned(), "3".to_owned()][..])
     );
     let expected = json!({"seed": 7, "stop": ["a", "gpu.local"], "deep": {"on": true, "none": null}});
     assert_eq!(json!(options), expected);
-    assert_eq!(json!(env), json!({"DEBUG": "1", "HOST": "gpu.local"}));
+    assert_eq!(json!(local.options.env), json!({"DEBUG": "1", "HOST": "gpu.local"}));
 
     let cloud = &router.providers[1];
     let key = Key { variable: "KEY".to_owned(), value: Some("secret".to_owned()) };
     assert_eq!(cloud.kind, Kind::Api { base_url: "https://gpu.local:8443/v1".to_owned(), key: Some(key) });
-    assert_eq!((cloud.priority, cloud.timeout), (5, Some(Duration::from_secs(90))));
+    assert_eq!((cloud.priority, cloud.options.limits.total), (5, Some(Duration::from_secs(90))));
     assert!(!format!("{cloud:?}").contains("secret"));
 
     let fable = &router.providers[2];
@@ -139,6 +145,10 @@ fn every_key_is_read() {
         command: Some("/home/u/bin/claude".to_owned()),
         args: vec!["--debug".to_owned()],
         repo: setting.root.path().join("shop"),
+    };
+    assert_eq!(fable.kind, expected);
+    let expected = ModelOptions {
+        model: Some("opus".to_owned()),
         agent_file: Some("RULES.md".to_owned()),
         worktree: true,
         keep_worktree: true,
@@ -148,17 +158,18 @@ fn every_key_is_read() {
             idle: Some(Duration::from_secs(300)),
             tool: Some(Duration::from_secs(7200)),
             compact: Some(Duration::from_secs(1200)),
-            total: None,
+            total: Some(Duration::from_secs(3600)),
         },
         sandbox: Some(Sandbox::Off),
         writable: vec!["/home/u/out".into(), setting.root.path().join("conf/more")],
         max_turns: Some(40),
+        max_tokens: None,
         allowed_tools: vec!["Read".to_owned(), "Bash".to_owned()],
         system_prompt: Some("Be brief.".to_owned()),
         warm: Some(2),
         env: [("A".to_owned(), "b".to_owned())].into(),
     };
-    assert_eq!((&fable.kind, fable.model.as_deref()), (&expected, Some("opus")));
+    assert_eq!(fable.options, expected);
 
     let mine = recipe_of(&router.providers[3]);
     let toml = r#"[mine]
@@ -199,24 +210,12 @@ fn what_is_left_out() {
     let setting = Setting::new();
     let (router, _) = setting.load("providers:\n- {name: codex, type: agent}").unwrap();
     let codex = &router.providers[0];
-    assert_eq!((codex.priority, &codex.model, codex.timeout), (0, &None, None));
+    assert_eq!((codex.priority, &codex.options), (0, &ModelOptions::default()));
     let expected = Kind::Agent {
         provider: Arc::new(provider::built_in().remove("codex").unwrap()),
         command: None,
         args: Vec::new(),
         repo: setting.around.folder.clone(),
-        agent_file: None, // codex reads AGENTS.md by itself
-        worktree: false,
-        keep_worktree: false,
-        permissions: Permissions::Edit,
-        limits: Asked::default(),
-        sandbox: None,
-        writable: Vec::new(),
-        max_turns: None,
-        allowed_tools: Vec::new(),
-        system_prompt: None,
-        warm: None,
-        env: BTreeMap::new(),
     };
     assert_eq!(codex.kind, expected);
     let seconds = Duration::from_secs;
@@ -294,8 +293,7 @@ fn a_recipe_may_be_changed_in_part() {
         (&["--yes".to_owned()][..], &claude.permissions.read)
     );
     assert_eq!((recipe.failures[0].is, recipe.failures.len()), (Category::Quota, claude.failures.len() + 1));
-    let Kind::Agent { permissions, .. } = changed.kind else { panic!() };
-    assert_eq!(permissions, Permissions::Edit);
+    assert_eq!(changed.options.permissions, Permissions::Edit);
 }
 
 #[test]
@@ -327,7 +325,7 @@ fn keys_are_named_by_their_variable() {
 #[test]
 fn a_value_cannot_change_what_the_file_means() {
     let local = provider_of("cli", "path: /p, model: '${LIST}', args: ['${LIST}', $$x, '${NONE:-d}']");
-    assert_eq!(local.model.as_deref(), Some("[a, b]"));
+    assert_eq!(local.options.model.as_deref(), Some("[a, b]"));
     let Kind::Executable { args, .. } = local.kind else { panic!() };
     assert_eq!(args, ["[a, b]", "$x", "d"]);
 }
@@ -337,6 +335,7 @@ fn aliases_and_merges_are_followed() {
     let text = "providers:\n- &a {name: a, type: cli, config: &c {path: /p, timeout: 1s}}\n- {<<: *a, name: b}\n\
                 - name: c\n  type: cli\n  config:\n    <<: *c\n    timeout: 2s\n";
     let (router, _) = load_text(text).unwrap();
-    let read: Vec<_> = router.providers.iter().map(|p| (p.name.as_str(), p.timeout.unwrap().as_secs())).collect();
+    let read: Vec<_> =
+        router.providers.iter().map(|p| (p.name.as_str(), p.options.limits.total.unwrap().as_secs())).collect();
     assert_eq!(read, [("a", 1), ("b", 1), ("c", 2)]);
 }

@@ -21,7 +21,7 @@ proptest! {
     fn any_model_that_is_text_is_a_model(model in "[^\\p{C}\\s$]{1,20}") {
         let text = json!({"providers": [{"name": "p", "type": "cli", "config": {"path": "/p", "model": model}}]});
         let (router, _) = load_text(&text.to_string()).unwrap();
-        prop_assert_eq!(router.providers[0].model.as_ref(), Some(&model));
+        prop_assert_eq!(router.providers[0].options.model.as_ref(), Some(&model));
     }
 }
 
