@@ -22,12 +22,12 @@ use crate::setup::{say, tell};
 #[command(after_help = "Example: codex exec --json - <task.txt >out.jsonl 2>err.txt; \
     trunkline decode --provider codex --exit $? --stderr err.txt <out.jsonl")]
 pub(crate) struct Decode {
-    /// Whose output it is: claude, codex, gemini, qwen, opencode, glm, grok, or one of your own
+    /// Provider whose output it is, by name or alias; `trunkline doctor` lists them
     #[arg(long)]
     provider: String,
-    /// text, json, stream-json, or another provider's dialect; by default the provider's own
-    #[arg(long)]
-    format: Option<String>,
+    /// Output format: text, json, stream-json, or one that belongs to a CLI [default: the provider's own]
+    #[arg(long, value_parser = format_named)]
+    format: Option<Format>,
     /// The exit status; a negative number is the signal that ended it
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     exit: i32,
@@ -79,18 +79,22 @@ impl Decode {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// A provider's own dialect reads both of its JSON shapes; `text` is text whoever prints it.
+    /// The format to decode. A provider's own format reads both of its JSON forms, so these choose it, too.
     fn chosen_format(&self, provider: Option<&Provider>) -> Result<Format> {
-        Ok(match (self.format.as_deref(), provider) {
-            (Some("json" | "stream-json") | None, Some(provider)) => provider.format,
-            (Some(name), _) => serde_json::from_value(Value::from(name))
-                .with_context(|| format!("unknown format {name:?}: text, json, stream-json or a dialect"))?,
+        Ok(match (self.format, provider) {
+            (Some(Format::Json | Format::StreamJson) | None, Some(provider)) => provider.format,
+            (Some(format), _) => format,
             (None, None) => bail!(
                 "unknown provider {:?}: give --format, or one of the providers of `trunkline doctor`",
                 self.provider
             ),
         })
     }
+}
+
+fn format_named(name: &str) -> Result<Format, String> {
+    let known = || format!("known formats: {}", Format::ALL.map(Format::name).join(", "));
+    Format::ALL.into_iter().find(|format| format.name() == name).ok_or_else(known)
 }
 
 /// The object that `trunkline decode` prints.

@@ -16,11 +16,8 @@ use trunkline_discord::{
 use trunkline_engine::{Caps, Engine};
 
 use crate::cli::Places;
-use crate::config::{ConfigError, Surroundings, parse_span};
+use crate::config::{ConfigError, DEFAULT_BACKEND, Surroundings, parse_span};
 use crate::setup::{Loaded, StopSignals, runtime};
-
-/// Who answers where neither a model nor a backend is named.
-const DEFAULT_BACKEND: &str = "claude";
 
 /// Answer on Discord: a channel, a thread or a direct message is a conversation with an agent
 ///

@@ -186,7 +186,7 @@ impl Serve {
             Some(listener) => TcpListener::from_std(listener)?,
             None => match TcpListener::bind(address).await {
                 Ok(listener) => listener,
-                Err(error) => return Err(not_bound(address, "--port", error).await),
+                Err(error) => return Err(not_bound(address, Listener::Api, error).await),
             },
         };
         // One that was handed over may be open to others than the address says.
@@ -251,7 +251,7 @@ impl Serve {
         let address = SocketAddr::new(listen.ip, listen.port.unwrap_or(METRICS_PORT));
         let listener = match TcpListener::bind(address).await {
             Ok(listener) => listener,
-            Err(error) => return Err(not_bound(address, "--metrics", error).await.context("metrics")),
+            Err(error) => return Err(not_bound(address, Listener::Metrics, error).await.context("metrics")),
         };
         let address = listener.local_addr()?;
         if address.ip().is_loopback() {
@@ -308,11 +308,18 @@ impl Serve {
     }
 }
 
+/// What an address is for.
+#[derive(Debug, Clone, Copy)]
+enum Listener {
+    Api,
+    Metrics,
+}
+
 /// Why an address cannot be listened on, and which flag chooses another.
-async fn not_bound(address: SocketAddr, flag: &str, error: io::Error) -> anyhow::Error {
-    let port = match flag {
-        "--port" => "another port with --port N (0 picks a free one)".to_owned(),
-        flag => format!("another with {flag} ADDR:PORT"),
+async fn not_bound(address: SocketAddr, listener: Listener, error: io::Error) -> anyhow::Error {
+    let port = match listener {
+        Listener::Api => "another port with --port N (0 picks a free one)",
+        Listener::Metrics => "another with --metrics ADDR:PORT",
     };
     let kind = error.kind();
     let advice = if kind == io::ErrorKind::AddrInUse && is_gateway(address).await {

@@ -7,10 +7,14 @@ use trunkline_core::model::{Backend, Model};
 use trunkline_core::provider::{Permissions, Provider};
 use trunkline_engine::locate;
 
-use super::{ConfigError, Surroundings, doubts, plain_model};
+use super::{ConfigError, Subject, Surroundings, doubts, plain_model};
 
-/// Listed before the others.
-const FIRST: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
+/// Backends that are listed before the others. The only place in Rust that prefers providers by name.
+const LISTED_FIRST: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
+
+/// The backend of a bridge, where neither a model nor `AGENT_BACKEND` is set.
+#[cfg(feature = "discord")]
+pub(crate) const DEFAULT_BACKEND: &str = LISTED_FIRST[0];
 
 const DEFAULT_MAX_TURNS: u32 = 25;
 
@@ -42,8 +46,8 @@ pub(super) fn active(
     };
     let Some(provider) = providers.values().find(|p| p.name == name || p.aliases.iter().any(|alias| alias == name))
     else {
-        let others = providers.keys().map(String::as_str).filter(|name| !FIRST.contains(name));
-        let valid: Vec<&str> = FIRST.into_iter().chain(others).collect();
+        let others = providers.keys().map(String::as_str).filter(|name| !LISTED_FIRST.contains(name));
+        let valid: Vec<&str> = LISTED_FIRST.into_iter().chain(others).collect();
         return Err(ConfigError::elsewhere(format!(
             "AGENT_BACKEND: unknown backend {name:?}; valid ones: {}",
             valid.join(", ")
@@ -69,6 +73,6 @@ pub(super) fn active(
         return Err(ConfigError::elsewhere(format!("backend {} at {path}: {failure}", provider.name))
             .hint(failure.hint.unwrap_or_default()));
     }
-    warnings.extend(doubts("model", &model, around));
+    warnings.extend(doubts(Subject::Model, &model, around));
     Ok(Some(model))
 }

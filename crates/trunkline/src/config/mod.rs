@@ -12,6 +12,8 @@ mod router_file;
 mod surroundings;
 mod times;
 
+#[cfg(feature = "discord")]
+pub(crate) use backend::DEFAULT_BACKEND;
 pub(crate) use discover::{FILES, Place};
 pub(crate) use error::ConfigError;
 pub(crate) use surroundings::{Surroundings, normal};
@@ -68,10 +70,10 @@ impl Config {
             models = installed(&providers, around);
         }
         for model in &models {
-            warnings.extend(doubts("model", model, around));
+            warnings.extend(doubts(Subject::Model, model, around));
         }
         for routed in &router.providers {
-            warnings.extend(doubts("provider", &routed.model, around));
+            warnings.extend(doubts(Subject::Provider, &routed.model, around));
         }
         let mut all = Models::new(models).with_router(router, policy).with_built_in(agents);
         all = all.with_recipes(providers.values().cloned());
@@ -194,9 +196,19 @@ fn agent_file(reader: Option<&Provider>) -> Option<String> {
     }
 }
 
+/// What a warning is about: a model of its own, or the model of a provider of the router.
+#[derive(Debug, Clone, Copy)]
+enum Subject {
+    Model,
+    Provider,
+}
+
 /// What will keep a model, or a provider of the router, from running, or from running as it says.
-fn doubts(what: &str, model: &Model, around: &Surroundings) -> Vec<String> {
-    let name = if what == "model" { &model.name } else { model.backend.name() };
+fn doubts(subject: Subject, model: &Model, around: &Surroundings) -> Vec<String> {
+    let (what, name) = match subject {
+        Subject::Model => ("model", model.name.as_str()),
+        Subject::Provider => ("provider", model.backend.name()),
+    };
     let mut doubts = Vec::new();
     if !model.repo.is_dir() {
         doubts.push(format!("{what} {name}: repoPath {} is not a folder", model.repo.display()));

@@ -22,8 +22,12 @@ use written::{ModelMembers, WrittenModels};
 /// The instructions a model reads when it names none.
 pub(super) const AGENT_FILE: &str = "AGENTS.md";
 
-/// Drivers that are output formats, for a command of the model's own.
-const FORMATS: [&str; 3] = ["text", "json", "stream-json"];
+/// Output formats that can be named as a driver, for a command of the model's own. The others belong to one CLI each.
+const PLAIN_FORMATS: [Format; 3] = [Format::Text, Format::Json, Format::StreamJson];
+
+fn plain_format(driver: &str) -> Option<Format> {
+    PLAIN_FORMATS.into_iter().find(|format| format.name() == driver)
+}
 
 /// A model of the file.
 #[derive(Debug)]
@@ -123,22 +127,18 @@ fn base_of(
     if let Some(agent) = others.built_in().find(|model| model.name == *driver) {
         return Ok(Model::clone(agent));
     }
-    let format = match driver.as_str() {
-        "text" => Format::Text,
-        "json" => Format::Json,
-        "stream-json" => Format::StreamJson,
-        _ => {
-            let routed = others.router().providers.iter().map(|routed| routed.name.as_str());
-            let built_in = others.built_in().map(|model| model.name.as_str());
-            let known: Vec<&str> =
-                providers.keys().map(String::as_str).chain(built_in).chain(routed).chain(FORMATS).collect();
-            let close = near(driver, known.iter().copied());
-            let hint = match close.first() {
-                Some(close) => format!("did you mean \"{close}\"?"),
-                None => format!("known drivers: {}", known.join(", ")),
-            };
-            return Err((format!("model {name}: unknown driver {driver:?}"), hint));
-        }
+    let Some(format) = plain_format(driver) else {
+        let routed = others.router().providers.iter().map(|routed| routed.name.as_str());
+        let built_in = others.built_in().map(|model| model.name.as_str());
+        let formats = PLAIN_FORMATS.map(Format::name);
+        let known: Vec<&str> =
+            providers.keys().map(String::as_str).chain(built_in).chain(routed).chain(formats).collect();
+        let close = near(driver, known.iter().copied());
+        let hint = match close.first() {
+            Some(close) => format!("did you mean \"{close}\"?"),
+            None => format!("known drivers: {}", known.join(", ")),
+        };
+        return Err((format!("model {name}: unknown driver {driver:?}"), hint));
     };
     match &entry.command {
         Some(command) => Ok(plain(Arc::new(provider::plain(name, command, &entry.args, format)))),
@@ -167,7 +167,7 @@ impl Entry {
     fn placeholders(&self, base: &Model) -> Result<Vec<String>, NoPlaceholder> {
         match base.backend.program() {
             Some(provider) if provider.prompt != Delivery::Request => {
-                let added = if FORMATS.contains(&self.driver.as_str()) { &[][..] } else { &self.args };
+                let added = if plain_format(&self.driver).is_some() { &[][..] } else { &self.args };
                 placeholders(provider.no_placeholders(), added)
             }
             Some(_) | None => Ok(Vec::new()),
@@ -202,7 +202,7 @@ impl Entry {
                 })
                 .or(base.command),
             // A plain provider's recipe is made of them.
-            args: if FORMATS.contains(&self.driver.as_str()) { Vec::new() } else { [base.args, self.args].concat() },
+            args: if plain_format(&self.driver).is_some() { Vec::new() } else { [base.args, self.args].concat() },
             normalize: match self.normalize {
                 Some(Normalization::LastBlock) => Normalize::LastBlock,
                 None => Normalize::None,

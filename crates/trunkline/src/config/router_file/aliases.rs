@@ -1,6 +1,7 @@
 //! Other names for the fields of a provider, as the adapter protocol has them: `command`, `defaultArgs`, `outputFormat`,
 //! `promptStyle`, `defaultModel`, `maxTokens`; each in both spellings.
 
+use super::kind::Type;
 use super::mistake::Mistake;
 use super::yaml::{Entry, Node, Value};
 
@@ -23,12 +24,12 @@ pub(super) fn canonical(key: &str) -> &str {
 }
 
 /// A configuration with every field under the name that is used here. A field under two names is a mistake.
-pub(super) fn renamed(config: &Node, owner: &str, kind: &str) -> Result<Node, Mistake> {
+pub(super) fn renamed(config: &Node, owner: &str, kind: Type) -> Result<Node, Mistake> {
     let Value::Map(entries) = &config.value else { return Ok(config.clone()) };
     // The program of an agent is its recipe's; that of an executable is a path.
     let name = |key: &str| match (key, kind) {
-        ("command", "agent") => "program".to_owned(),
-        ("command", "cli") => "path".to_owned(),
+        ("command", Type::Agent) => "program".to_owned(),
+        ("command", Type::Cli) => "path".to_owned(),
         (key, _) => canonical(key).to_owned(),
     };
     let mut named: Vec<Entry> = Vec::with_capacity(entries.len());

@@ -15,9 +15,40 @@ use super::mistake::Mistake;
 use super::yaml::{Entry, Node, Value};
 use super::{Reader, agent, aliases};
 
-const TYPES: [&str; 3] = ["cli", "agent", "api"];
 const EXECUTABLE_KEYS: [&str; 7] = ["path", "args", "timeout", "model", "max_tokens", "options", "env"];
 const API_KEYS: [&str; 5] = ["base_url", "api_key_env", "model", "max_tokens", "timeout"];
+
+/// `type` of a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Type {
+    /// An executable of the provider protocol.
+    Cli,
+    /// A coding agent, run by its recipe.
+    Agent,
+    /// An HTTP API.
+    Api,
+}
+
+impl Type {
+    const ALL: [Self; 3] = [Self::Cli, Self::Agent, Self::Api];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Cli => "cli",
+            Self::Agent => "agent",
+            Self::Api => "api",
+        }
+    }
+
+    /// The keys of its `config`.
+    fn keys(self) -> Vec<&'static str> {
+        match self {
+            Self::Cli => EXECUTABLE_KEYS.to_vec(),
+            Self::Agent => agent::keys(),
+            Self::Api => API_KEYS.to_vec(),
+        }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there are a few of them, read once")]
@@ -56,29 +87,30 @@ pub(super) fn settings(provider: &Fields<'_>, name: &str, reader: &mut Reader<'_
     let written = provider.text("type")?.ok_or_else(|| {
         provider.missing("type").hint("cli: a provider executable, agent: a coding agent, api: an HTTP API")
     })?;
+    let Some(kind) = Type::ALL.into_iter().find(|kind| kind.name() == written) else {
+        let at = provider.get("type").map_or(provider.at(), |node| node.at);
+        let unknown = provider.mistake(at, format!("unknown type {written:?}"));
+        return Err(unknown.suggest(&written, Type::ALL.map(Type::name)));
+    };
     let nothing = Node { at: provider.at(), value: Value::Nothing };
     let owner = format!("provider {name}");
-    let config = aliases::renamed(provider.get("config").unwrap_or(&nothing), &owner, &written)?;
-    match written.as_str() {
-        "cli" => {
+    let config = aliases::renamed(provider.get("config").unwrap_or(&nothing), &owner, kind)?;
+    match kind {
+        Type::Cli => {
             let (known, more) = executables_own(&config, &owner)?;
-            let fields = Fields::of(&known, &owner, &EXECUTABLE_KEYS, |_| None)?;
+            let fields = Fields::of(&known, &owner, &kind.keys(), |_| None)?;
             let kind = executable(&fields, more, reader)?;
             with_options(kind, &fields, reader)
         }
-        "api" => {
-            let fields = Fields::of(&config, &owner, &API_KEYS, |key| of_another_type(key, "api"))?;
+        Type::Api => {
+            let fields = Fields::of(&config, &owner, &kind.keys(), |key| of_another_type(key, kind))?;
             let kind = api(&fields, name, reader)?;
             with_options(kind, &fields, reader)
         }
-        "agent" => {
-            let fields = Fields::of(&config, &owner, &agent::keys(), |key| of_another_type(key, "agent"))?;
+        Type::Agent => {
+            let fields = Fields::of(&config, &owner, &kind.keys(), |key| of_another_type(key, kind))?;
             let kind = agent::read(&fields, name, reader)?;
             with_options(kind, &fields, reader)
-        }
-        unknown => {
-            let at = provider.get("type").map_or(provider.at(), |node| node.at);
-            Err(provider.mistake(at, format!("unknown type {unknown:?}")).suggest(unknown, TYPES))
         }
     }
 }
@@ -92,7 +124,7 @@ fn with_options(kind: Kind, config: &Fields<'_>, reader: &mut Reader<'_>) -> Res
 
 pub(super) fn is_config_key(key: &str) -> bool {
     let key = aliases::canonical(key);
-    key == "command" || EXECUTABLE_KEYS.contains(&key) || API_KEYS.contains(&key) || agent::keys().contains(&key)
+    key == "command" || Type::ALL.iter().any(|kind| kind.keys().contains(&key))
 }
 
 /// The keys of an executable's configuration that are ours, and those that are the executable's: it gets them with each
@@ -109,13 +141,13 @@ fn executables_own(config: &Node, owner: &str) -> Result<(Node, Vec<Entry>), Mis
 }
 
 /// Why a key that exists is not for this type.
-fn of_another_type(key: &str, own: &str) -> Option<String> {
+fn of_another_type(key: &str, own: Type) -> Option<String> {
     if key == "api_key" {
         return Some("a key does not belong in a file: name the variable that holds it, with `api_key_env`".to_owned());
     }
-    let types = [("cli", &EXECUTABLE_KEYS[..]), ("api", &API_KEYS[..]), ("agent", &agent::keys()[..])];
-    let others: Vec<&str> = types.iter().filter(|(_, keys)| keys.contains(&key)).map(|(name, _)| *name).collect();
-    (!others.is_empty()).then(|| format!("`{key}` is for type {}, and this is {own}", others.join(" and ")))
+    let types = [Type::Cli, Type::Api, Type::Agent];
+    let others: Vec<&str> = types.into_iter().filter(|kind| kind.keys().contains(&key)).map(Type::name).collect();
+    (!others.is_empty()).then(|| format!("`{key}` is for type {}, and this is {}", others.join(" and "), own.name()))
 }
 
 fn executable(config: &Fields<'_>, more: Vec<Entry>, reader: &mut Reader<'_>) -> Result<Kind, Mistake> {
@@ -136,7 +168,7 @@ fn executable(config: &Fields<'_>, more: Vec<Entry>, reader: &mut Reader<'_>) ->
         let close = near(&key, EXECUTABLE_KEYS);
         let meant = close.first().map(|close| format!("did you mean `{close}`?"));
         let meant =
-            meant.or_else(|| of_another_type(&key, "cli")).map(|meant| format!("; {meant}")).unwrap_or_default();
+            meant.or_else(|| of_another_type(&key, Type::Cli)).map(|meant| format!("; {meant}")).unwrap_or_default();
         reader.warnings.push(config.said(&format!(
             "`{key}` is not a key of ours and is passed on to the executable, in the config of each request{meant}"
         )));
