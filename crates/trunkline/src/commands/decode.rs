@@ -1,4 +1,4 @@
-//! `trunkline decode`: reads recorded CLI output from stdin and prints what it came to, as one JSON object.
+//! `trunkline decode`: reads recorded CLI output from stdin and prints the decoded result as one JSON object.
 
 use std::fs;
 use std::io::{self, Read};
@@ -13,36 +13,36 @@ use trunkline_core::failure::Failure;
 use trunkline_core::parse::{Context, Decoder, Ending, Format};
 use trunkline_core::provider::Provider;
 
-use crate::Exit;
-use crate::config::{self, Place, Surroundings};
-use crate::setup::{say, tell};
+use crate::config::{self, ConfigFolder, Environment};
+use crate::exit::CliExit;
+use crate::output::{say, tell};
 
 /// Decode recorded CLI output (stdin) into events, content, usage and error
 #[derive(Debug, Args)]
 #[command(after_help = "Example: codex exec --json - <task.txt >out.jsonl 2>err.txt; \
     trunkline decode --provider codex --exit $? --stderr err.txt <out.jsonl")]
-pub(crate) struct Decode {
+pub(crate) struct DecodeArgs {
     /// Provider whose output it is, by name or alias; `trunkline doctor` lists them
     #[arg(long)]
     provider: String,
     /// Output format: text, json, stream-json, or one that belongs to a CLI [default: the provider's own]
     #[arg(long, value_parser = format_named)]
     format: Option<Format>,
-    /// The exit status; a negative number is the signal that ended it
+    /// Exit status of the CLI; a negative number is the signal that ended it
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     exit: i32,
-    /// A file with what it printed on stderr
+    /// File with its stderr
     #[arg(long)]
     stderr: Option<PathBuf>,
-    /// It was stopped because it ran out of time
+    /// The CLI was stopped by a time limit
     #[arg(long)]
     timed_out: bool,
-    /// Folder with a providers.toml of your own
+    /// Folder with your own providers.toml
     #[arg(long, value_name = "DIR", env = "TRUNKLINE_CONFIG")]
     config: Option<PathBuf>,
 }
 
-impl Decode {
+impl DecodeArgs {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let mut stdout = Vec::new();
         io::stdin().lock().read_to_end(&mut stdout).context("cannot read standard input")?;
@@ -58,15 +58,15 @@ impl Decode {
             code if code < 0 => Ending::Signal(-code),
             code => Ending::Code(code),
         };
-        let around = Surroundings::read()?;
-        let providers = config::providers(&Place::find(self.config.clone(), &around)?, &mut Vec::new())?;
+        let environment = Environment::read()?;
+        let providers = config::providers(&ConfigFolder::find(self.config.clone(), &environment)?, &mut Vec::new())?;
         let provider = providers.values().find(|p| p.name == self.provider || p.aliases.contains(&self.provider));
         let provider = provider.map(AsRef::as_ref);
         let format = match self.chosen_format(provider) {
             Ok(format) => format,
             Err(error) => {
                 tell(format_args!("trunkline: {error:#}"));
-                return Ok(Exit::Arguments.into());
+                return Ok(CliExit::Arguments.into());
             }
         };
         let context = Context {
@@ -79,7 +79,7 @@ impl Decode {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The format to decode. A provider's own format reads both of its JSON forms, so these choose it, too.
+    /// The format to decode. A provider's own format reads both of its JSON forms, so `json` and `stream-json` select it.
     fn chosen_format(&self, provider: Option<&Provider>) -> Result<Format> {
         Ok(match (self.format, provider) {
             (Some(Format::Json | Format::StreamJson) | None, Some(provider)) => provider.format,

@@ -15,7 +15,7 @@ use trunkline_core::limits::{Asked, Limits};
 use trunkline_core::model::{Backend, Model, Sandbox};
 use trunkline_core::provider::{Delivery, Permissions};
 
-use super::Surroundings;
+use super::environment::Environment;
 
 /// The options by name.
 pub(super) const NAMES: [&str; 18] = [
@@ -79,7 +79,11 @@ pub(super) trait OptionSource {
 
 impl ModelOptions {
     /// Reads every option. Relative paths are relative to `folder`, where the file is.
-    pub(super) fn read<S: OptionSource>(source: &S, folder: &Path, around: &Surroundings) -> Result<Self, S::Error> {
+    pub(super) fn read<S: OptionSource>(
+        source: &S,
+        folder: &Path,
+        environment: &Environment,
+    ) -> Result<Self, S::Error> {
         Ok(Self {
             model: source.model_id("model")?,
             limits: Asked {
@@ -94,7 +98,7 @@ impl ModelOptions {
             keep_worktree: source.flag("keep_worktree")?,
             permissions: source.word("permissions", ["read", "edit", "full"])?.unwrap_or_default(),
             sandbox: source.word("sandbox", ["on", "off", "required"])?,
-            writable: source.texts("writable")?.iter().map(|path| around.path(path, folder)).collect(),
+            writable: source.texts("writable")?.iter().map(|path| environment.path(path, folder)).collect(),
             max_turns: source.count("max_turns")?,
             max_tokens: source.tokens("max_tokens")?,
             allowed_tools: source.texts("allowed_tools")?,
@@ -210,8 +214,8 @@ mod tests {
     #[test]
     fn every_option_that_is_read_is_listed_and_the_reverse() {
         let source = AskedNames::default();
-        let around = Surroundings { env: Vec::new(), folder: "/".into() };
-        let Ok(options) = ModelOptions::read(&source, Path::new("/"), &around);
+        let environment = Environment { env: Vec::new(), folder: "/".into() };
+        let Ok(options) = ModelOptions::read(&source, Path::new("/"), &environment);
         assert_eq!(options, ModelOptions::default());
         assert_eq!(source.0.into_inner(), NAMES);
     }

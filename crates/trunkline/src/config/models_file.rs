@@ -1,4 +1,4 @@
-//! `models.json`: names clients ask for, and what each of them runs.
+//! `models.json`: the names that clients ask for, and what each of them runs.
 
 mod written;
 
@@ -15,14 +15,15 @@ use trunkline_core::provider::{self, Delivery, NoPlaceholder, Provider};
 use trunkline_core::turn::OnDisconnect;
 use trunkline_engine::Models;
 
+use super::base_model::{default_agent_file, plain_model};
+use super::discover::read_file;
+use super::environment::Environment;
+use super::error::ConfigError;
 use super::model_options::ModelOptions;
-use super::{ConfigError, Surroundings, agent_file, placeholders, plain_model, read};
+use super::warnings::placeholder_warnings;
 use written::{ModelMembers, WrittenModels};
 
-/// The instructions a model reads when it names none.
-pub(super) const AGENT_FILE: &str = "AGENTS.md";
-
-/// Output formats that can be named as a driver, for a command of the model's own. The others belong to one CLI each.
+/// Output formats that can be the driver of a model with its own command. The others belong to one CLI each.
 const PLAIN_FORMATS: [Format; 3] = [Format::Text, Format::Json, Format::StreamJson];
 
 fn plain_format(driver: &str) -> Option<Format> {
@@ -31,7 +32,7 @@ fn plain_format(driver: &str) -> Option<Format> {
 
 /// A model of the file.
 #[derive(Debug)]
-struct Entry {
+struct ModelEntry {
     driver: String,
     repo_path: String,
     command: Option<String>,
@@ -40,10 +41,10 @@ struct Entry {
     normalize: Option<Normalization>,
     resume: bool,
     on_disconnect: OnDisconnect,
-    policy: Policy,
+    policy: HelperPolicy,
     options: ModelOptions,
-    /// Warnings about what was read.
-    notes: Vec<String>,
+    /// Warnings about values that were read.
+    warnings: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -52,13 +53,13 @@ enum Normalization {
     LastBlock,
 }
 
-/// What an agent may leave in the repository beside its task.
+/// Policy for files that an agent adds to the repository besides those of its task.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Policy {
-    /// Whether the agent is told that it may, or may not, add helper scripts.
+struct HelperPolicy {
+    /// Tells the agent that it may, or may not, add helper scripts.
     create_helpers: Option<bool>,
-    /// Whether the files a run adds are listed in a log, as part of its commit.
+    /// Lists the files that a run adds in a log, as part of its commit.
     commit_helpers: bool,
 }
 
@@ -66,17 +67,17 @@ pub(super) fn load(
     path: &Path,
     providers: &BTreeMap<String, Arc<Provider>>,
     others: &Models,
-    around: &Surroundings,
+    environment: &Environment,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Model>, ConfigError> {
-    let text = read(path)?;
+    let text = read_file(path)?;
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
     let written: WrittenModels<'_> = serde_json::from_str(&text).map_err(|error| ConfigError::json(path, &error))?;
     let mut entries = Vec::with_capacity(written.0.len());
     for (name, written) in written.0 {
         let members =
-            ModelMembers { file: path, text: &text, name: &name, written: &written, notes: RefCell::default() };
-        let entry = Entry::read(&members, &folder, around)?;
+            ModelMembers { file: path, text: &text, name: &name, written: &written, warnings: RefCell::default() };
+        let entry = ModelEntry::read(&members, &folder, environment)?;
         entries.push((name, entry));
     }
     let names: Vec<&str> = entries.iter().map(|(name, _)| name.as_str()).collect();
@@ -98,21 +99,22 @@ pub(super) fn load(
                 let wrong = ConfigError::new(path, message).at(&text, &format!("\"{}\"", entry.driver));
                 if hint.is_empty() { wrong } else { wrong.hint(hint) }
             })?;
-            let doubts = entry
-                .placeholders(&base)
+            let odd = entry
+                .placeholder_warnings(&base)
                 .map_err(|typo| ConfigError::new(path, format!("model {name}: {typo}")).at(&text, &typo.argument))?;
-            warnings.extend(doubts.iter().chain(&entry.doubts()).map(|doubt| format!("model {name}: {doubt}")));
-            warnings.extend(entry.notes.iter().cloned());
-            Ok(entry.resolve(name, base, &folder, around))
+            warnings
+                .extend(odd.iter().chain(&entry.policy_warnings()).map(|warning| format!("model {name}: {warning}")));
+            warnings.extend(entry.warnings.iter().cloned());
+            Ok(entry.resolve(name, base, &folder, environment))
         })
         .collect()
 }
 
-/// What a driver stands for, as a model with nothing set: a recipe by its name or alias, a provider of the router, the
+/// The model that a driver names, before the entry's options: a recipe by name or alias, a provider of the router, the
 /// built-in agent, or a plain output format for the model's own command.
 fn base_of(
     name: &str,
-    entry: &Entry,
+    entry: &ModelEntry,
     providers: &BTreeMap<String, Arc<Provider>>,
     others: &Models,
 ) -> Result<Model, (String, String)> {
@@ -146,8 +148,8 @@ fn base_of(
     }
 }
 
-impl Entry {
-    fn read(members: &ModelMembers<'_, '_>, folder: &Path, around: &Surroundings) -> Result<Self, ConfigError> {
+impl ModelEntry {
+    fn read(members: &ModelMembers<'_, '_>, folder: &Path, environment: &Environment) -> Result<Self, ConfigError> {
         Ok(Self {
             driver: members.or_default("driver")?,
             repo_path: members.or_default("repo_path")?,
@@ -158,50 +160,50 @@ impl Entry {
             resume: members.value("resume")?.unwrap_or(true),
             on_disconnect: members.or_default("on_disconnect")?,
             policy: members.or_default("policy")?,
-            options: ModelOptions::read(members, folder, around)?,
-            notes: members.notes.take(),
+            options: ModelOptions::read(members, folder, environment)?,
+            warnings: members.warnings.take(),
         })
     }
 
-    /// Warnings about words in braces among the arguments. Those of an executable are its own, whatever stands in them.
-    fn placeholders(&self, base: &Model) -> Result<Vec<String>, NoPlaceholder> {
+    /// Warnings about words in braces among the arguments. Arguments of an executable have no placeholders.
+    fn placeholder_warnings(&self, base: &Model) -> Result<Vec<String>, NoPlaceholder> {
         match base.backend.program() {
             Some(provider) if provider.prompt != Delivery::Request => {
                 let added = if plain_format(&self.driver).is_some() { &[][..] } else { &self.args };
-                placeholders(provider.no_placeholders(), added)
+                placeholder_warnings(provider.no_placeholders(), added)
             }
             Some(_) | None => Ok(Vec::new()),
         }
     }
 
-    /// Warnings about a policy for helpers that cannot be kept to.
-    fn doubts(&self) -> Vec<String> {
+    /// Warnings about a policy for helpers that cannot be enforced.
+    fn policy_warnings(&self) -> Vec<String> {
         let logs = self.policy.commit_helpers && !self.options.worktree;
         let forbids = self.policy.create_helpers == Some(false) && !self.options.worktree;
         let logs =
             logs.then_some("policy.commitHelpers needs `worktree: true`: without one nothing is committed; ignored");
         let forbids = forbids.then_some(
-            "policy.createHelpers: false is only told to the agent: what it adds is seen only with `worktree: true`",
+            "policy.createHelpers: false is only an instruction to the agent: added files are detected only with `worktree: true`",
         );
         logs.into_iter().chain(forbids).map(str::to_owned).collect()
     }
 
-    fn resolve(self, name: String, base: Model, folder: &Path, around: &Surroundings) -> Model {
-        let reader = base.backend.program().map(|provider| &**provider);
+    fn resolve(self, name: String, base: Model, folder: &Path, environment: &Environment) -> Model {
+        let provider = base.backend.program().map(|provider| &**provider);
         let base = Model {
-            repo: around.path(&self.repo_path, folder),
-            agent_file: agent_file(reader),
+            repo: environment.path(&self.repo_path, folder),
+            agent_file: default_agent_file(provider),
             log_helpers: self.policy.commit_helpers,
             forbid_helpers: self.policy.create_helpers == Some(false),
             fallback: self.fallback,
             command: self
                 .command
                 .map(|command| match command.contains('/') || command.starts_with('~') {
-                    true => around.path(&command, folder).to_string_lossy().into_owned(),
+                    true => environment.path(&command, folder).to_string_lossy().into_owned(),
                     false => command,
                 })
                 .or(base.command),
-            // A plain provider's recipe is made of them.
+            // With a plain format, the arguments are the recipe.
             args: if plain_format(&self.driver).is_some() { Vec::new() } else { [base.args, self.args].concat() },
             normalize: match self.normalize {
                 Some(Normalization::LastBlock) => Normalize::LastBlock,
@@ -217,8 +219,8 @@ impl Entry {
     }
 }
 
-/// The model's own instructions, and what its repository's policy adds to them.
-fn with_policy(system_prompt: Option<String>, policy: &Policy) -> Option<String> {
+/// The model's system prompt with the instructions of its policy.
+fn with_policy(system_prompt: Option<String>, policy: &HelperPolicy) -> Option<String> {
     let rule = policy.create_helpers.map(|allowed| match allowed {
         true => "You may add helper scripts to this repository when they serve the task.",
         false => "Do not add helper scripts or other files to this repository that the task does not ask for.",

@@ -65,7 +65,7 @@ fn words_in_braces_are_passed_on_with_a_warning_when_they_are_no_placeholder() {
     assert_eq!(shown.matches("warning: ").count(), 1, "{shown}");
     let added = json!({"driver": "codex", "args": ["--note={model}"]});
     let shown = TestGateway::new().cli("codex", "").model("m", added).run(&["check"]).exits(0).stdout;
-    assert!(shown.contains("\"--note={model}\" in `args` is passed as it stands"), "{shown}");
+    assert!(shown.contains("\"--note={model}\" in `args` is passed unchanged"), "{shown}");
 }
 
 #[test]
@@ -133,8 +133,10 @@ fn helpers_are_warned_about_when_there_is_no_worktree() {
     let policy = json!({"createHelpers": false, "commitHelpers": true});
     let gateway = TestGateway::new().cli("codex", "").model("m", json!({"driver": "codex", "policy": policy}));
     let shown = gateway.run(&["check"]).exits(0).stdout;
-    for said in ["policy.commitHelpers needs `worktree: true`", "policy.createHelpers: false is only told to the agent"]
-    {
+    for said in [
+        "policy.commitHelpers needs `worktree: true`",
+        "policy.createHelpers: false is only an instruction to the agent",
+    ] {
         assert!(shown.contains(said), "{shown}");
     }
     let gateway = gateway.model("m", json!({"driver": "codex", "policy": policy, "worktree": true}));

@@ -37,7 +37,7 @@ fn an_unknown_driver_is_named_with_a_near_one() {
 fn a_model_that_is_there_twice_is_an_error() {
     let entry = "{\"driver\": \"codex\", \"repoPath\": \"/\"}";
     let said = refusal(&format!("{{\n  \"m\": {entry},\n  \"m\": {entry}\n}}"));
-    assert!(said.starts_with("trunkline: CONFIG/models.json:3:") && said.contains("\"m\" is there twice"), "{said}");
+    assert!(said.starts_with("trunkline: CONFIG/models.json:3:") && said.contains("\"m\" appears twice"), "{said}");
 }
 
 #[test]

@@ -42,7 +42,8 @@ fn the_first_screen_is_no_staircase_when_its_text_is_wrapped() {
     let mut tty = Tty::open(&gateway, &["agent"]);
     tty.prompts("");
     let (screen, raw) = (tty.screen(), tty.raw());
-    let wrapped = "try \"hello world\". LLM_BASE_URL,\nLLM_AUTH_TOKEN and LLM_DEFAULT_MODEL set one.\n\nYou:";
+    let wrapped =
+        "try \"hello world\". Set\nLLM_BASE_URL, LLM_AUTH_TOKEN and LLM_DEFAULT_MODEL to use a real one.\n\nYou:";
     assert!(screen.contains(wrapped), "{screen}");
     // A line feed alone stays in its column.
     let welcome = &raw[..raw.find("You:").unwrap()];
@@ -72,7 +73,7 @@ fn a_conversation_on_a_terminal() {
     assert_eq!(tty.ended(), Some(0));
     // The state directory was named, and has to be again.
     let screen = tty.screen().replace('\n', "");
-    let told = format!("Go on with: trunkline agent --state {} --resume ", gateway.path("state").display());
+    let told = format!("Continue with: trunkline agent --state {} --resume ", gateway.path("state").display());
     let (_, session) = screen.split_once(&told).unwrap_or_else(|| panic!("{screen}"));
     gateway.run_with(&["agent", "--resume", session.trim()], b"and now?\n").exits(0);
     assert!(resumes(&gateway), "under the name that was told");
@@ -95,14 +96,14 @@ fn commands_of_the_terminal() {
     tty.says("/model other");
     tty.shows("Talking to other.");
     tty.says("/help");
-    tty.shows("run a shell command here, past the model");
+    tty.shows("run a shell command here; the model does not see it");
     assert!(!gateway.path("seen/codex.argv").exists(), "nothing of this is the model's business");
     tty.says("//etc/hosts?");
     assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\n/etc/hosts?");
     tty.prompts("");
     tty.types("/exit\r");
     assert_eq!(tty.ended(), Some(0));
-    assert!(!tty.screen().contains("Go on with"), "this model keeps no sessions");
+    assert!(!tty.screen().contains("Continue with"), "this model keeps no sessions");
 }
 
 #[test]
@@ -304,7 +305,7 @@ fn a_model_that_fails_is_told_of_and_the_conversation_goes_on() {
     tty.says("hi");
     assert!(!tty.screen().contains("see: trunkline models"), "{}", tty.screen());
     tty.says("/clear everything");
-    tty.shows("error: /clear takes nothing after it");
+    tty.shows("error: /clear takes no argument");
     tty.says("/model agnet");
     tty.shows("unknown model \"agnet\"; did you mean agent?");
     tty.says("/model bad");
@@ -413,7 +414,10 @@ fn another_model_is_told_what_a_session_was_about() {
     gateway.run_with(&["agent", "--resume"], b"and 8\n/model n\nwhich?\n").exits(0);
     told(&["my number is 7", "and 8", "yes", "which?"]);
     let ran = gateway.run(&["agent", "--resume", &begun, "-m", "n", "-p", "which now?"]).exits(0);
-    assert!(ran.stderr.contains("· n is told what was said: the session itself is one of m.\n"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("· n gets the text of the earlier conversation: the session belongs to m.\n"),
+        "{ran:?}"
+    );
     assert!(!gateway.argv("gemini").contains(&SESSION.to_owned()), "{:?}", gateway.argv("gemini"));
     told(&["my number is 7", "and 8", "yes", "which now?"]);
 }
@@ -479,7 +483,7 @@ fn a_session_that_is_not_there_is_given_up() {
     let gateway = TestGateway::new();
     let args = ["agent", "--resume", "01a1dc95-866c-7710-94b6-181fa10fa304"];
     let ran = gateway.run_with(&args, b"how are you?\nhow are you?\n").exits(0);
-    assert!(ran.stderr.contains("The session is given up"), "{ran:?}");
+    assert!(ran.stderr.contains("The session is lost"), "{ran:?}");
     assert_eq!(ran.stdout, "Agent: I'm doing well, thank you for asking!\n");
 }
 
@@ -510,14 +514,14 @@ fn what_was_said_is_written_down_for_its_owner_alone() {
     tty.says("hi");
     tty.types("\u{4}");
     assert_eq!(tty.ended(), Some(0));
-    assert!(!tty.screen().contains("Go on with"), "it would not be found");
+    assert!(!tty.screen().contains("Continue with"), "it would not be found");
 }
 
 #[test]
 fn the_built_in_agent_writes_a_program_and_runs_it() {
     let gateway = on_terminal(TestGateway::new());
     let mut tty = Tty::open(&gateway, &["agent"]);
-    tty.shows("No LLM is set, so a scripted one answers");
+    tty.shows("No LLM is configured, so a scripted one answers");
     tty.says("make a hello world program");
     for shown in [
         "Agent: I'll create a hello world Python script for you.",
@@ -531,7 +535,7 @@ fn the_built_in_agent_writes_a_program_and_runs_it() {
     tty.types("\u{4}");
     assert_eq!(tty.ended(), Some(0));
     let mut tty = Tty::open(&gateway, &["agent", "--resume"]);
-    tty.shows("Going on with: make a hello world program");
+    tty.shows("Continuing: make a hello world program");
     tty.says("how are you?");
     tty.shows("Agent: I'm doing well, thank you for asking!");
     tty.types("\u{4}");

@@ -55,7 +55,7 @@ fn a_task_is_left_to_the_gateway_and_come_back_to() {
     gateway.told("pid");
     // Whoever has seen enough leaves it running.
     let left = gateway.interrupted_after(&["run", "--attach", &id], "one", Signal::INT).exits(0);
-    assert!(left.stderr.contains("it goes on"), "{left:?}");
+    assert!(left.stderr.contains("the run continues"), "{left:?}");
     assert!(exists(gateway.told_pid("pid")));
     gateway.tell("go");
     assert_eq!(gateway.run(&["run", "--attach", &id]).exits(0).stdout, "one\n\ntwo\n");

@@ -1,5 +1,5 @@
-//! `models.json` as it was written: the members of each model with the text of their values, so that an error of a value has
-//! its line and column.
+//! `models.json` before it is interpreted: the members of each model with the text of their values, so that an error in a
+//! value has its line and column.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,11 +13,11 @@ use serde::de::{DeserializeOwned, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use trunkline_core::span::Span;
 
-use super::super::ConfigError;
+use super::super::error::ConfigError;
 use super::super::model_options::{self, OptionSource, camel_case};
-use super::super::times::assumed;
+use super::super::times::millis_warning;
 
-/// Members of a model that are not among the options that both files have. The first two are required.
+/// Members of a model that are not among the options shared with `router.yaml`.
 const MEMBERS: [&str; 9] =
     ["driver", "repo_path", "command", "args", "fallback", "normalize", "resume", "on_disconnect", "policy"];
 
@@ -34,7 +34,7 @@ pub(super) struct WrittenModels<'t>(pub(super) Vec<(String, WrittenModel<'t>)>);
 #[derive(Debug)]
 pub(super) struct WrittenModel<'t>(Vec<(String, &'t RawValue)>);
 
-/// A model's members, and where they are for messages.
+/// Typed access to a model's members, with what messages need.
 pub(super) struct ModelMembers<'a, 't> {
     pub(super) file: &'a Path,
     /// The whole file.
@@ -42,8 +42,8 @@ pub(super) struct ModelMembers<'a, 't> {
     /// The model's name.
     pub(super) name: &'a str,
     pub(super) written: &'a WrittenModel<'t>,
-    /// Warnings about what was read.
-    pub(super) notes: RefCell<Vec<String>>,
+    /// Warnings about values that were read.
+    pub(super) warnings: RefCell<Vec<String>>,
 }
 
 impl ModelMembers<'_, '_> {
@@ -52,7 +52,7 @@ impl ModelMembers<'_, '_> {
         let key = camel_case(name);
         let Some((_, raw)) = self.written.0.iter().find(|(written, _)| *written == key) else { return Ok(None) };
         let json = raw.get();
-        // The raw value is a slice of the text.
+        // The raw value is a slice of the text, so its address gives its offset.
         let offset = (json.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
         let wrong = |error| ConfigError::json_within(self.file, self.text, offset, &error);
         serde_json::from_str(json).map(Some).map_err(wrong)
@@ -98,7 +98,7 @@ impl OptionSource for ModelMembers<'_, '_> {
     fn time(&self, name: &str) -> Result<Option<Duration>, ConfigError> {
         let span: Option<Span> = self.nullable(name)?;
         let owner = format!("model {}", self.name);
-        self.notes.borrow_mut().extend(span.and_then(|span| assumed(&owner, &camel_case(name), span)));
+        self.warnings.borrow_mut().extend(span.and_then(|span| millis_warning(&owner, &camel_case(name), span)));
         Ok(span.map(|span| span.time))
     }
 
@@ -113,13 +113,13 @@ impl OptionSource for ModelMembers<'_, '_> {
 
 impl<'de> Deserialize<'de> for WrittenModels<'de> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FileVisitor)
+        deserializer.deserialize_map(WrittenModelsVisitor)
     }
 }
 
-struct FileVisitor;
+struct WrittenModelsVisitor;
 
-impl<'de> Visitor<'de> for FileVisitor {
+impl<'de> Visitor<'de> for WrittenModelsVisitor {
     type Value = WrittenModels<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -137,7 +137,7 @@ impl<'de> Visitor<'de> for FileVisitor {
                 return Err(A::Error::custom(format!("{name:?} cannot be a model's name")));
             }
             if models.iter().any(|(known, _)| *known == name) {
-                return Err(A::Error::custom(format!("model {name:?} is there twice")));
+                return Err(A::Error::custom(format!("model {name:?} appears twice")));
             }
             models.push((name, map.next_value()?));
         }
@@ -147,13 +147,13 @@ impl<'de> Visitor<'de> for FileVisitor {
 
 impl<'de> Deserialize<'de> for WrittenModel<'de> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(ModelVisitor)
+        deserializer.deserialize_map(WrittenModelVisitor)
     }
 }
 
-struct ModelVisitor;
+struct WrittenModelVisitor;
 
-impl<'de> Visitor<'de> for ModelVisitor {
+impl<'de> Visitor<'de> for WrittenModelVisitor {
     type Value = WrittenModel<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
