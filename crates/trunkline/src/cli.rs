@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::agent::AgentArgs;
 use crate::commands::check::CheckArgs;
 use crate::commands::decode::DecodeArgs;
-use crate::commands::desktop::DesktopArgs;
+use crate::commands::desktop::DesktopWindowArgs;
 #[cfg(feature = "discord")]
 use crate::commands::discord::DiscordArgs;
 use crate::commands::doctor::DoctorArgs;
@@ -62,7 +62,7 @@ pub(crate) enum CliCommand {
     Decode(DecodeArgs),
     Provider(ProviderArgs),
     MockLlm(MockLlmArgs),
-    Desktop(DesktopArgs),
+    Desktop(DesktopWindowArgs),
     #[cfg(feature = "discord")]
     Discord(DiscordArgs),
 }

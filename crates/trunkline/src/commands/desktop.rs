@@ -19,13 +19,13 @@ const WINDOW_PROGRAM: &str = "trunkline-desktop";
 /// Starts trunkline-desktop. It starts a gateway if none is running, and stops it when the window is closed.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
-pub(crate) struct DesktopArgs {
+pub(crate) struct DesktopWindowArgs {
     /// Arguments of trunkline-desktop: --port N, --server PATH, --folder DIR; --help lists all
     #[arg(value_name = "ARGS", allow_hyphen_values = true, trailing_var_arg = true)]
     args: Vec<OsString>,
 }
 
-impl DesktopArgs {
+impl DesktopWindowArgs {
     /// Replaces this process by the window. Returns only if it is not installed; `--help` works even then.
     pub(crate) fn run(self) -> Result<ExitCode> {
         // The program next to this binary, else the one on the search path.

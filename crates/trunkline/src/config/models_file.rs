@@ -32,7 +32,7 @@ fn plain_format(driver: &str) -> Option<Format> {
 
 /// A model of the file.
 #[derive(Debug)]
-struct ModelEntry {
+struct ModelsFileEntry {
     driver: String,
     repo_path: String,
     command: Option<String>,
@@ -77,7 +77,7 @@ pub(super) fn load(
     for (name, written) in written.0 {
         let members =
             ModelMembers { file: path, text: &text, name: &name, written: &written, warnings: RefCell::default() };
-        let entry = ModelEntry::read(&members, &folder, environment)?;
+        let entry = ModelsFileEntry::read(&members, &folder, environment)?;
         entries.push((name, entry));
     }
     let names: Vec<&str> = entries.iter().map(|(name, _)| name.as_str()).collect();
@@ -114,7 +114,7 @@ pub(super) fn load(
 /// built-in agent, or a plain output format for the model's own command.
 fn base_of(
     name: &str,
-    entry: &ModelEntry,
+    entry: &ModelsFileEntry,
     providers: &BTreeMap<String, Arc<Provider>>,
     others: &Models,
 ) -> Result<Model, (String, String)> {
@@ -148,7 +148,7 @@ fn base_of(
     }
 }
 
-impl ModelEntry {
+impl ModelsFileEntry {
     fn read(members: &ModelMembers<'_, '_>, folder: &Path, environment: &Environment) -> Result<Self, ConfigError> {
         Ok(Self {
             driver: members.or_default("driver")?,

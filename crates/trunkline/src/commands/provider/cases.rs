@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::judge::{ExpectedOutcome, OutputForm};
+use super::judge::{ExpectedOutcome, StdoutForm};
 
 #[derive(Debug)]
 pub(super) struct ProtocolCase {
     pub(super) name: &'static str,
     pub(super) command: &'static str,
     pub(super) stdin: Vec<u8>,
-    pub(super) form: OutputForm,
+    pub(super) form: StdoutForm,
     pub(super) expect: ExpectedOutcome,
     pub(super) concurrency: Concurrency,
 }
@@ -45,7 +45,7 @@ pub(super) fn cases(model: Option<&str>) -> Vec<ProtocolCase> {
             name: "health",
             command: "health",
             stdin: Vec::new(),
-            form: OutputForm::Free,
+            form: StdoutForm::Free,
             expect: ExpectedOutcome::Healthy,
             concurrency: Concurrency::One,
         },
@@ -73,11 +73,11 @@ pub(super) fn cases(model: Option<&str>) -> Vec<ProtocolCase> {
 }
 
 fn generate(name: &'static str, stdin: Vec<u8>, expect: ExpectedOutcome) -> ProtocolCase {
-    ProtocolCase { name, command: "generate", stdin, form: OutputForm::Object, expect, concurrency: Concurrency::One }
+    ProtocolCase { name, command: "generate", stdin, form: StdoutForm::Object, expect, concurrency: Concurrency::One }
 }
 
 fn stream(name: &'static str, stdin: Vec<u8>, expect: ExpectedOutcome) -> ProtocolCase {
-    ProtocolCase { name, command: "stream", stdin, form: OutputForm::Lines, expect, concurrency: Concurrency::One }
+    ProtocolCase { name, command: "stream", stdin, form: StdoutForm::Lines, expect, concurrency: Concurrency::One }
 }
 
 fn every_member() -> Value {

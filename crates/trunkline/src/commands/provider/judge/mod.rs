@@ -37,7 +37,7 @@ pub(super) enum ExecutionEnd {
 
 /// Expected form of stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OutputForm {
+pub(super) enum StdoutForm {
     /// Anything: `health`.
     Free,
     /// One object: `generate`.
@@ -60,7 +60,7 @@ pub(super) enum ExpectedOutcome {
 }
 
 /// All findings about one execution, in the order of stdout.
-pub(super) fn judge(expect: ExpectedOutcome, form: OutputForm, seen: &Observation) -> Vec<ProtocolFinding> {
+pub(super) fn judge(expect: ExpectedOutcome, form: StdoutForm, seen: &Observation) -> Vec<ProtocolFinding> {
     let exit = match seen.ended {
         ExecutionEnd::Exit(exit) => exit,
         ExecutionEnd::TimedOut(limit) => {
@@ -73,7 +73,7 @@ pub(super) fn judge(expect: ExpectedOutcome, form: OutputForm, seen: &Observatio
         }
     };
     let findings = match (expect, form) {
-        (ExpectedOutcome::Healthy, _) | (_, OutputForm::Free) => healthy(exit, seen),
+        (ExpectedOutcome::Healthy, _) | (_, StdoutForm::Free) => healthy(exit, seen),
         (ExpectedOutcome::Answer | ExpectedOutcome::AnswerOrRefusal, _) => answered(expect, form, exit, seen),
         (ExpectedOutcome::Failure | ExpectedOutcome::Misuse, _) => failed(expect, form, exit, seen),
     };
@@ -94,7 +94,7 @@ fn healthy(exit: Exit, seen: &Observation) -> Vec<ProtocolFinding> {
     )]
 }
 
-fn answered(expect: ExpectedOutcome, form: OutputForm, exit: Exit, seen: &Observation) -> Vec<ProtocolFinding> {
+fn answered(expect: ExpectedOutcome, form: StdoutForm, exit: Exit, seen: &Observation) -> Vec<ProtocolFinding> {
     let (chunks, mut findings) = read(form, &seen.stdout);
     let mut error = None;
     for chunk in &chunks {
@@ -130,23 +130,23 @@ fn answered(expect: ExpectedOutcome, form: OutputForm, exit: Exit, seen: &Observ
         ));
     }
     match (form, chunks.first()) {
-        (OutputForm::Object, Some(OutputObject { object, .. })) => {
+        (StdoutForm::Object, Some(OutputObject { object, .. })) => {
             let members = check(object, &members::RESPONSE).into_iter().chain(implausible(object, seen.elapsed));
             findings.extend(members.map(|finding| {
                 let line = object::line_of(&seen.stdout, finding.field.unwrap_or_default());
                 finding.line(line)
             }));
         }
-        (OutputForm::Lines, Some(_)) => {
+        (StdoutForm::Lines, Some(_)) => {
             findings.extend(stream::answer(&chunks));
             findings.extend(buffered(chunks.len(), seen));
         }
-        (OutputForm::Free, _) | (_, None) => {}
+        (StdoutForm::Free, _) | (_, None) => {}
     }
     findings
 }
 
-fn failed(expect: ExpectedOutcome, form: OutputForm, exit: Exit, seen: &Observation) -> Vec<ProtocolFinding> {
+fn failed(expect: ExpectedOutcome, form: StdoutForm, exit: Exit, seen: &Observation) -> Vec<ProtocolFinding> {
     let (chunks, _) = read(form, &seen.stdout);
     let reported = chunks.iter().any(|chunk| error_of(&chunk.object).is_ok_and(|error| error.is_some()));
     if exit.success() && !reported {
@@ -182,10 +182,10 @@ fn failed(expect: ExpectedOutcome, form: OutputForm, exit: Exit, seen: &Observat
 }
 
 /// The objects on stdout, and findings about anything else there.
-fn read(form: OutputForm, stdout: &[u8]) -> (Vec<OutputObject>, Vec<ProtocolFinding>) {
+fn read(form: StdoutForm, stdout: &[u8]) -> (Vec<OutputObject>, Vec<ProtocolFinding>) {
     match form {
-        OutputForm::Lines => stream::read(stdout),
-        OutputForm::Object | OutputForm::Free => {
+        StdoutForm::Lines => stream::read(stdout),
+        StdoutForm::Object | StdoutForm::Free => {
             let (object, findings) = object::read(stdout);
             let chunk = object.map(|object| OutputObject { line: object::line_of(stdout, "error"), object });
             (chunk.into_iter().collect(), findings)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trunkline_process::Exit;
 
-use super::{ExecutionEnd, ExpectedOutcome, FindingSeverity, Observation, OutputForm, ProtocolFinding, judge};
+use super::{ExecutionEnd, ExpectedOutcome, FindingSeverity, Observation, ProtocolFinding, StdoutForm, judge};
 
 const GOOD: &str = r#"{"content":"OK","tokens_used":41,"input_tokens":32,"output_tokens":9,"model":"m","latency":4000000,"finish_reason":"stop","error":"","provider":"p"}"#;
 const TIME: &str = "2025-01-07T10:30:00Z";
@@ -62,7 +62,7 @@ fn checks_every_member_of_an_answer() {
         ("something_else", Some("[1]")),
     ];
     for (member, value) in good {
-        let findings = judge(ExpectedOutcome::Answer, OutputForm::Object, &seen(with(member, value), 0));
+        let findings = judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(with(member, value), 0));
         assert_eq!(findings, [], "{member}: {value:?}");
     }
     let bad = [
@@ -93,7 +93,7 @@ fn checks_every_member_of_an_answer() {
         ("error", Some("{\"message\":\"x\"}"), fail(1, "error")),
     ];
     for (member, value, expected) in bad {
-        let findings = judge(ExpectedOutcome::Answer, OutputForm::Object, &seen(with(member, value), 0));
+        let findings = judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(with(member, value), 0));
         assert_eq!(about(&findings), [expected], "{member}: {value:?}: {findings:?}");
         assert!(!findings[0].fix.is_empty() && !findings[0].expected.is_empty(), "{findings:?}");
     }
@@ -102,7 +102,7 @@ fn checks_every_member_of_an_answer() {
 #[test]
 fn finding_has_the_line_of_its_member() {
     let spread = with("latency", Some("\"4ms\"")).replace(",\"", ",\n  \"");
-    let findings = judge(ExpectedOutcome::Answer, OutputForm::Object, &seen(&spread, 0));
+    let findings = judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(&spread, 0));
     let line = 1 + spread.lines().position(|line| line.contains("latency")).unwrap();
     assert_eq!(about(&findings), [fail(line, "latency")]);
     assert!(line > 1, "{spread}");
@@ -127,13 +127,13 @@ fn accepts_one_object_and_nothing_else() {
     ];
     for (stdout, line, expected) in table {
         let shown = String::from_utf8_lossy(&stdout).into_owned();
-        let findings = judge(ExpectedOutcome::Answer, OutputForm::Object, &seen(stdout, 0));
+        let findings = judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(stdout, 0));
         assert_eq!(about(&findings), [(FindingSeverity::Fail, line, None)], "{shown:?}: {findings:?}");
         assert!(findings[0].found.starts_with(expected), "{shown:?}: {findings:?}");
     }
     let spread = format!("\n{}\n\n", GOOD.replace(',', ",\n"));
     assert_eq!(
-        judge(ExpectedOutcome::Answer, OutputForm::Object, &seen(spread, 0)),
+        judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(spread, 0)),
         [],
         "spread over lines is still one object"
     );
@@ -142,18 +142,18 @@ fn accepts_one_object_and_nothing_else() {
 #[test]
 fn exit_status_and_error_must_agree() {
     let error = r#"{"error":"model not found"}"#;
-    let refused = about(&judge(ExpectedOutcome::Answer, OutputForm::Object, &seen(error, 1)));
+    let refused = about(&judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(error, 1)));
     assert_eq!(refused, [fail(1, "error")]);
-    let both = about(&judge(ExpectedOutcome::Answer, OutputForm::Object, &seen(error, 0)));
+    let both = about(&judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(error, 0)));
     assert_eq!(both, [fail(1, "error"), (FindingSeverity::Fail, None, None)]);
-    let mute = judge(ExpectedOutcome::Answer, OutputForm::Object, &seen(GOOD, 3));
+    let mute = judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(GOOD, 3));
     assert_eq!(about(&mute), [(FindingSeverity::Fail, None, None)]);
     assert_eq!(mute[0].found, "exit status 3, and no error on stdout");
-    let in_order = about(&judge(ExpectedOutcome::AnswerOrRefusal, OutputForm::Object, &seen(error, 1)));
+    let in_order = about(&judge(ExpectedOutcome::AnswerOrRefusal, StdoutForm::Object, &seen(error, 1)));
     assert_eq!(in_order, [warn(1, "error")]);
-    let in_disorder = about(&judge(ExpectedOutcome::AnswerOrRefusal, OutputForm::Object, &seen("Traceback", 1)));
+    let in_disorder = about(&judge(ExpectedOutcome::AnswerOrRefusal, StdoutForm::Object, &seen("Traceback", 1)));
     assert!(in_disorder.iter().all(|(severity, ..)| *severity == FindingSeverity::Fail), "{in_disorder:?}");
-    assert_eq!(judge(ExpectedOutcome::AnswerOrRefusal, OutputForm::Object, &seen(GOOD, 0)), []);
+    assert_eq!(judge(ExpectedOutcome::AnswerOrRefusal, StdoutForm::Object, &seen(GOOD, 0)), []);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn invalid_requests_must_fail() {
         (ExpectedOutcome::Misuse, "", 0, &[FindingSeverity::Fail]),
     ];
     for (expect, stdout, exit, expected) in table {
-        for form in [OutputForm::Object, OutputForm::Lines] {
+        for form in [StdoutForm::Object, StdoutForm::Lines] {
             let findings = judge(expect, form, &seen(stdout, exit));
             let severities: Vec<FindingSeverity> = findings.iter().map(|finding| finding.severity).collect();
             assert_eq!(severities, expected, "{expect:?} {form:?} {stdout:?} {exit}: {findings:?}");
@@ -198,7 +198,7 @@ fn stream_grows_and_ends_once() {
         vec![two.replace(TIME, "2025-01-07T10:30:00.123456+02:00"), chunk("2", "", true)],
     ];
     for lines in good {
-        let findings = judge(ExpectedOutcome::Answer, OutputForm::Lines, &seen(lines.join("\n"), 0));
+        let findings = judge(ExpectedOutcome::Answer, StdoutForm::Lines, &seen(lines.join("\n"), 0));
         assert_eq!(findings, [], "{lines:?}");
     }
     let bad = [
@@ -228,7 +228,7 @@ fn stream_grows_and_ends_once() {
         }),
     ];
     for (lines, expected) in bad {
-        let findings = judge(ExpectedOutcome::Answer, OutputForm::Lines, &seen(lines.join("\n"), 0));
+        let findings = judge(ExpectedOutcome::Answer, StdoutForm::Lines, &seen(lines.join("\n"), 0));
         assert_eq!(about(&findings), expected, "{lines:?}: {findings:?}");
     }
 }
@@ -236,7 +236,7 @@ fn stream_grows_and_ends_once() {
 #[test]
 fn finding_is_reported_once_when_every_line_has_it() {
     let lines: Vec<String> = (0..50).map(|_| chunk("x", "", false).replace(TIME, "now")).collect();
-    let findings = judge(ExpectedOutcome::Answer, OutputForm::Lines, &seen(lines.join("\n"), 0));
+    let findings = judge(ExpectedOutcome::Answer, StdoutForm::Lines, &seen(lines.join("\n"), 0));
     let timestamp = findings.iter().find(|finding| finding.field == Some("timestamp")).unwrap();
     assert_eq!((timestamp.line, timestamp.again), (Some(1), 49));
     assert!(timestamp.to_string().ends_with("(and 49 times more)"), "{timestamp}");
@@ -250,7 +250,7 @@ fn warns_when_a_slow_stream_arrives_all_at_once() {
         let (first, elapsed) = (Duration::from_millis(first), Duration::from_millis(elapsed));
         judge(
             ExpectedOutcome::Answer,
-            OutputForm::Lines,
+            StdoutForm::Lines,
             &Observation { first_output: Some(first), elapsed, ..seen(&lines, 0) },
         )
     };
@@ -264,7 +264,7 @@ fn warns_when_a_slow_stream_arrives_all_at_once() {
 #[test]
 fn timeout_endless_output_and_crash_fail() {
     let after = |ended: ExecutionEnd| {
-        judge(ExpectedOutcome::Answer, OutputForm::Object, &Observation { ended, ..seen(GOOD, 0) })
+        judge(ExpectedOutcome::Answer, StdoutForm::Object, &Observation { ended, ..seen(GOOD, 0) })
     };
     let hung = after(ExecutionEnd::TimedOut(Duration::from_secs(30)));
     assert_eq!(hung[0].to_string(), "still running after 30s; expected an end");
@@ -278,10 +278,10 @@ fn health_is_judged_by_its_exit_status() {
     for (stdout, exit, healthy) in
         [("OK\n", 0, true), ("", 0, true), ("Error: no ollama\n", 1, false), ("OK\n", 1, false)]
     {
-        let findings = judge(ExpectedOutcome::Healthy, OutputForm::Free, &seen(stdout, exit));
+        let findings = judge(ExpectedOutcome::Healthy, StdoutForm::Free, &seen(stdout, exit));
         assert_eq!(findings.is_empty(), healthy, "{stdout:?} {exit}: {findings:?}");
     }
-    let sick = judge(ExpectedOutcome::Healthy, OutputForm::Free, &seen("Error: no ollama\n", 1));
+    let sick = judge(ExpectedOutcome::Healthy, StdoutForm::Free, &seen("Error: no ollama\n", 1));
     assert_eq!(sick[0].found, "exit status 1, and it printed: Error: no ollama");
 }
 
@@ -289,7 +289,7 @@ proptest::proptest! {
     /// Any output is judged, and noise is never accepted as an answer.
     #[test]
     fn noise_is_never_accepted(stdout in proptest::collection::vec(proptest::num::u8::ANY, 0..200), exit in 0..3) {
-        for form in [OutputForm::Object, OutputForm::Lines] {
+        for form in [StdoutForm::Object, StdoutForm::Lines] {
             let findings = judge(ExpectedOutcome::Answer, form, &seen(&stdout, exit));
             proptest::prop_assert!(findings.iter().any(|finding| finding.severity == FindingSeverity::Fail));
         }
@@ -306,7 +306,7 @@ proptest::proptest! {
                 "tokens_used": 1, "timestamp": TIME});
             lines.push_str(&format!("{line}\n"));
         }
-        let findings = judge(ExpectedOutcome::Answer, OutputForm::Lines, &seen(lines, 0));
+        let findings = judge(ExpectedOutcome::Answer, StdoutForm::Lines, &seen(lines, 0));
         proptest::prop_assert!(findings.iter().all(|finding| finding.severity == FindingSeverity::Warn), "{findings:?}");
     }
 }
