@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use trunkline_mock::{BUILT_IN, PlayError, Playing, Script, serve};
+use trunkline_mock::{BUILT_IN, MockScript, ScriptSource, ScriptSourceError, serve};
 
 use crate::config::ConfigError;
 use crate::output::say;
@@ -44,15 +44,15 @@ impl MockLlmArgs {
             return Ok(ExitCode::SUCCESS);
         }
         let script = match &self.scenarios {
-            Some(path) => Playing::file(path).map_err(|error| refusal(path, error))?,
-            None => Script::built_in().into(),
+            Some(path) => ScriptSource::file(path).map_err(|error| refusal(path, error))?,
+            None => MockScript::built_in().into(),
         };
         runtime()?.block_on(answer(SocketAddr::new(self.listen, self.port), script))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn answer(address: SocketAddr, script: Playing) -> Result<()> {
+async fn answer(address: SocketAddr, script: ScriptSource) -> Result<()> {
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     // Before the next line is printed: its reader may send a signal at once.
     let mut signals = StopSignals::listen()?;
@@ -66,10 +66,10 @@ async fn answer(address: SocketAddr, script: Playing) -> Result<()> {
 }
 
 /// The error as a configuration error, with its position in the script.
-fn refusal(path: &Path, error: PlayError) -> ConfigError {
+fn refusal(path: &Path, error: ScriptSourceError) -> ConfigError {
     match error {
-        PlayError::Unreadable(error) => ConfigError::new(path, format!("cannot read the script: {error}")),
-        PlayError::Wrong(wrong) => {
+        ScriptSourceError::Unreadable(error) => ConfigError::new(path, format!("cannot read the script: {error}")),
+        ScriptSourceError::Invalid(wrong) => {
             let refusal = ConfigError::new(path, wrong.message).position((wrong.line, wrong.column));
             match wrong.hint {
                 Some(hint) => refusal.hint(hint),

@@ -19,6 +19,8 @@ pub(crate) fn providers(
     if let Some(path) = folder.file(PROVIDERS_FILE) {
         let text = read_file(&path)?;
         let own = provider::parse(&text).map_err(|error| ConfigError::toml(&path, &text, &error))?;
+        let renamed = provider::renamed_keys_of_file(&text);
+        warnings.extend(renamed.iter().map(|(name, key)| format!("provider {name}: {key}")));
         for (name, provider) in &own {
             provider.check_live().map_err(|error| {
                 let error_at = format!("[{name}.live]");

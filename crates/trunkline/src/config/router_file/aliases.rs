@@ -1,6 +1,8 @@
 //! Other names for the fields of a provider, from the adapter protocol: `command`, `defaultArgs`, `outputFormat`,
 //! `promptStyle`, `defaultModel`, `maxTokens`; each in camelCase and in snake_case.
 
+use trunkline_core::provider::current_key;
+
 use super::error::RouterFileError;
 use super::types::RouterProviderType;
 use super::yaml::{YamlEntry, YamlNode, YamlValue};
@@ -30,6 +32,7 @@ pub(super) fn renamed(config: &YamlNode, owner: &str, kind: RouterProviderType) 
     let name = |key: &str| match (key, kind) {
         ("command", RouterProviderType::Agent) => "program".to_owned(),
         ("command", RouterProviderType::Cli) => "path".to_owned(),
+        (key, RouterProviderType::Agent) => current_key(canonical(key)).to_owned(),
         (key, _) => canonical(key).to_owned(),
     };
     let mut named: Vec<YamlEntry> = Vec::with_capacity(entries.len());

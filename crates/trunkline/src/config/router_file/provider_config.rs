@@ -3,6 +3,7 @@
 use serde_json::Map;
 use trunkline_core::api::Key;
 use trunkline_core::near::near;
+use trunkline_core::provider::{current_key, renamed_keys};
 
 use super::super::model_options::ModelOptions;
 use super::error::RouterFileError;
@@ -41,7 +42,9 @@ pub(super) fn read(
     };
     let nothing = YamlNode { at: provider.at(), value: YamlValue::Nothing };
     let owner = format!("provider {name}");
-    let config = aliases::renamed(provider.get("config").unwrap_or(&nothing), &owner, kind)?;
+    let config = provider.get("config").unwrap_or(&nothing);
+    let old_names = config.to_json();
+    let config = aliases::renamed(config, &owner, kind)?;
     match kind {
         RouterProviderType::Cli => {
             let (known, more) = split_executable_keys(&config, &owner)?;
@@ -57,7 +60,9 @@ pub(super) fn read(
         RouterProviderType::Agent => {
             let fields = Fields::of(&config, &owner, &keys_of(kind), |key| of_another_type(key, kind))?;
             let kind = agent_config::read(&fields, name, reader)?;
-            with_options(kind, &fields, reader)
+            let read = with_options(kind, &fields, reader)?;
+            reader.warnings.extend(renamed_keys(&old_names).map(|key| fields.labelled(&key.to_string())));
+            Ok(read)
         }
     }
 }
@@ -74,7 +79,7 @@ fn with_options(
 }
 
 pub(super) fn is_config_key(key: &str) -> bool {
-    let key = aliases::canonical(key);
+    let key = current_key(aliases::canonical(key));
     key == "command" || RouterProviderType::ALL.into_iter().any(|kind| keys_of(kind).contains(&key))
 }
 
