@@ -1,5 +1,5 @@
-//! What a service manager is told (systemd's `Type=notify`), and what it may hand over: that we are ready, that we stop, that
-//! we live; and a socket that is already open. Without one all of this is nothing.
+//! Interface to a service manager (systemd's `Type=notify`): readiness, stop and watchdog notifications, and socket
+//! activation. Does nothing without a service manager.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -9,57 +9,57 @@ use std::time::Duration;
 
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-use crate::config::Surroundings;
+use crate::config::Environment;
 
-/// The first descriptor that a service manager hands over.
-const FIRST: i32 = 3;
+/// The first file descriptor that a service manager passes, `SD_LISTEN_FDS_START`.
+const FIRST_PASSED_FD: i32 = 3;
 
-/// Whoever started us, if they want to be told.
-pub(crate) struct Manager {
-    told: Option<(UnixDatagram, SocketAddr)>,
-    /// How often it wants to hear that we live.
+/// The service manager that started this process, if there is one.
+pub(crate) struct ServiceManager {
+    notify_socket: Option<(UnixDatagram, SocketAddr)>,
+    /// Interval of watchdog notifications.
     watchdog: Option<Duration>,
 }
 
-impl Manager {
-    pub(crate) fn of(around: &Surroundings) -> Self {
-        // A manager that does not listen must not hold us up.
+impl ServiceManager {
+    pub(crate) fn of(environment: &Environment) -> Self {
+        // Not blocking: a manager that does not read must not delay us.
         let socket = UnixDatagram::unbound().and_then(|socket| socket.set_nonblocking(true).map(|()| socket)).ok();
-        let told = around.variable("NOTIFY_SOCKET").and_then(address).zip(socket);
-        let own = around.variable("WATCHDOG_PID").is_none_or(is_us);
-        let limit = around.variable("WATCHDOG_USEC").and_then(|micros| micros.parse().ok()).filter(|_| own);
-        // Twice in its time, so that one may be late.
+        let notify_socket = environment.variable("NOTIFY_SOCKET").and_then(address).zip(socket);
+        let own = environment.variable("WATCHDOG_PID").is_none_or(is_us);
+        let limit = environment.variable("WATCHDOG_USEC").and_then(|micros| micros.parse().ok()).filter(|_| own);
+        // Twice per interval, so that one notification may be late.
         let watchdog = limit.map(|micros| Duration::from_micros(micros) / 2).filter(|every| !every.is_zero());
-        Self { told: told.map(|(address, socket)| (socket, address)), watchdog }
+        Self { notify_socket: notify_socket.map(|(address, socket)| (socket, address)), watchdog }
     }
 
     pub(crate) fn ready(&self) {
-        self.tell("READY=1");
+        self.notify("READY=1");
     }
 
     pub(crate) fn stopping(&self) {
-        self.tell("STOPPING=1\nSTATUS=lets open answers end");
+        self.notify("STOPPING=1\nSTATUS=waiting for open answers to finish");
     }
 
-    /// Says that we live, for as long as that is so. Never returns.
-    pub(crate) async fn keep_telling(&self) {
+    /// Sends watchdog notifications. Never returns.
+    pub(crate) async fn feed_watchdog(&self) {
         let Some(every) = self.watchdog else { return std::future::pending().await };
         loop {
-            self.tell("WATCHDOG=1");
+            self.notify("WATCHDOG=1");
             tokio::time::sleep(every).await;
         }
     }
 
-    fn tell(&self, what: &str) {
-        if let Some((socket, address)) = &self.told
-            && let Err(error) = socket.send_to_addr(what.as_bytes(), address)
+    fn notify(&self, message: &str) {
+        if let Some((socket, address)) = &self.notify_socket
+            && let Err(error) = socket.send_to_addr(message.as_bytes(), address)
         {
-            tracing::warn!(%error, "the service manager cannot be told {what:?}");
+            tracing::warn!(%error, "cannot notify the service manager: {message:?}");
         }
     }
 }
 
-/// A path, or with `@` a name that is not in the file system.
+/// The address of `NOTIFY_SOCKET`: a path, or with `@` an abstract name.
 fn address(socket: &str) -> Option<SocketAddr> {
     match socket.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name).ok(),
@@ -68,19 +68,19 @@ fn address(socket: &str) -> Option<SocketAddr> {
     }
 }
 
-/// The socket that a service manager opened for us: requests that came before we were there wait in it.
-pub(crate) fn inherited(around: &Surroundings) -> std::io::Result<Option<TcpListener>> {
-    let ours = around.variable("LISTEN_PID").is_some_and(is_us);
-    let count: u32 = around.variable("LISTEN_FDS").and_then(|count| count.parse().ok()).unwrap_or(0);
+/// The listening socket that a service manager opened for us. Connections made before our start are queued in it.
+pub(crate) fn inherited(environment: &Environment) -> std::io::Result<Option<TcpListener>> {
+    let ours = environment.variable("LISTEN_PID").is_some_and(is_us);
+    let count: u32 = environment.variable("LISTEN_FDS").and_then(|count| count.parse().ok()).unwrap_or(0);
     if !ours || count == 0 {
         return Ok(None);
     }
-    // A number is no descriptor yet, and to believe it would be unsafe; the kernel is asked for a copy of what it names.
+    // Owning a raw descriptor number needs `unsafe`; the kernel gives us a safe duplicate of it instead.
     let us = pidfd_open(getpid(), PidfdFlags::empty())?;
-    let socket: OwnedFd = pidfd_getfd(us, FIRST, PidfdGetfdFlags::empty())?;
+    let socket: OwnedFd = pidfd_getfd(us, FIRST_PASSED_FD, PidfdGetfdFlags::empty())?;
     let listener = TcpListener::from(socket);
     listener.set_nonblocking(true)?;
-    // That it is one, and of a kind that we know.
+    // Fails if it is not a socket, or of an unknown address family.
     listener.local_addr()?;
     Ok(Some(listener))
 }
@@ -93,19 +93,19 @@ fn is_us(pid: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn around(variables: &[(&str, &str)]) -> Surroundings {
+    fn environment(variables: &[(&str, &str)]) -> Environment {
         let env = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Surroundings { env, folder: "/".into() }
+        Environment { env, folder: "/".into() }
     }
 
-    fn heard(socket: &UnixDatagram) -> String {
-        let mut words = [0; 256];
-        let count = socket.recv(&mut words).unwrap();
-        String::from_utf8(words[..count].to_vec()).unwrap()
+    fn received(socket: &UnixDatagram) -> String {
+        let mut buffer = [0; 256];
+        let count = socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..count].to_vec()).unwrap()
     }
 
     #[test]
-    fn a_manager_is_told_by_path_and_by_name() {
+    fn notifies_by_path_and_by_abstract_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let name = format!("trunkline-test-{}", std::process::id());
@@ -114,20 +114,20 @@ mod tests {
             (UnixDatagram::bind(&path).unwrap(), path.to_str().unwrap().to_owned()),
             (UnixDatagram::bind_addr(&abstract_name).unwrap(), format!("@{name}")),
         ] {
-            let manager = Manager::of(&around(&[("NOTIFY_SOCKET", &address)]));
+            let manager = ServiceManager::of(&environment(&[("NOTIFY_SOCKET", &address)]));
             manager.ready();
-            assert_eq!(heard(&socket), "READY=1");
+            assert_eq!(received(&socket), "READY=1");
             manager.stopping();
-            assert!(heard(&socket).starts_with("STOPPING=1\n"));
-            // It does not listen any more: nobody waits for it.
+            assert!(received(&socket).starts_with("STOPPING=1\n"));
+            // A full socket does not block.
             (0..1000).for_each(|_| manager.ready());
         }
     }
 
     #[test]
-    fn a_watchdog_is_ours_only_if_it_says_so() {
+    fn watchdog_is_ignored_when_it_is_for_another_process() {
         let us = std::process::id().to_string();
-        let every = |variables: &[(&str, &str)]| Manager::of(&around(variables)).watchdog;
+        let every = |variables: &[(&str, &str)]| ServiceManager::of(&environment(variables)).watchdog;
         assert_eq!(every(&[("WATCHDOG_USEC", "30000000")]), Some(Duration::from_secs(15)));
         assert_eq!(every(&[("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", &us)]), Some(Duration::from_secs(15)));
         assert_eq!(every(&[("WATCHDOG_USEC", "30000000"), ("WATCHDOG_PID", "1")]), None);
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_where_nobody_asks() {
+    fn does_nothing_without_a_service_manager() {
         for variables in [&[][..], &[("NOTIFY_SOCKET", "")], &[("NOTIFY_SOCKET", "relative")]] {
-            assert!(Manager::of(&around(variables)).told.is_none(), "{variables:?}");
+            assert!(ServiceManager::of(&environment(variables)).notify_socket.is_none(), "{variables:?}");
         }
-        Manager::of(&around(&[("NOTIFY_SOCKET", "/nowhere/at/all")])).ready();
-        assert!(inherited(&around(&[("LISTEN_FDS", "1"), ("LISTEN_PID", "1")])).unwrap().is_none());
-        assert!(inherited(&around(&[("LISTEN_FDS", "1")])).unwrap().is_none());
+        ServiceManager::of(&environment(&[("NOTIFY_SOCKET", "/nowhere/at/all")])).ready();
+        assert!(inherited(&environment(&[("LISTEN_FDS", "1"), ("LISTEN_PID", "1")])).unwrap().is_none());
+        assert!(inherited(&environment(&[("LISTEN_FDS", "1")])).unwrap().is_none());
     }
 }

@@ -1,7 +1,6 @@
-//! What several commands need: the log, the configuration, an engine to run turns on.
+//! A loaded configuration, and an engine for it: the common ground of the commands.
 
-use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::net::Ipv4Addr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -10,10 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing_subscriber::filter::LevelFilter;
 use trunkline_core::api::Api;
 use trunkline_core::model::{AGENT, Sandbox};
 use trunkline_core::secret::Secrets;
@@ -21,49 +18,20 @@ use trunkline_engine::{Caps, Engine, Settings, secret_values};
 use trunkline_process::{KeeperProgram, Keepers};
 use trunkline_store::Store;
 
-use crate::cli::Places;
-use crate::config::{Config, ConfigError, Place, Surroundings, normal};
-use crate::private;
-use crate::repl::plain::plain;
+use crate::config::{Config, ConfigError, ConfigFolder, Environment, normal};
+use crate::engine_args::EngineArgs;
+use crate::state_folder;
 
-/// Between asking a CLI to stop and killing it.
-const GRACE: Duration = Duration::from_secs(5);
+/// Default time between asking a CLI to stop and killing it.
+const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// What a CLI gets to exit by itself after its last event.
-const LINGER: Duration = Duration::from_secs(5);
+/// Time that a CLI has to exit by itself after its last event.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The log goes to stderr: stdout belongs to the command. One that tells its story itself needs no log of it.
-pub(crate) fn log(verbose: u8, tells: bool) {
-    let level = match verbose {
-        0 if tells => LevelFilter::ERROR,
-        0 => LevelFilter::INFO,
-        1 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .with_target(false)
-        // It would tell of a stderr that is gone on stderr, and panic.
-        .log_internal_errors(false)
-        .init();
-}
-
-/// A line on stdout. A reader that has gone away is an error to pass on, not a panic.
-pub(crate) fn say(line: impl Display) -> io::Result<()> {
-    writeln!(io::stdout(), "{line}")
-}
-
-/// A line on stderr, fit for a terminal whoever worded it. That nobody can read it is no reason to end badly.
-pub(crate) fn tell(line: impl Display) {
-    let _unread = writeln!(io::stderr(), "{}", plain(&line.to_string()));
-}
-
-/// A configuration and where it came from.
-pub(crate) struct Loaded {
-    pub(crate) around: Surroundings,
-    pub(crate) place: Place,
+/// A configuration with the folders and limits it is used with.
+pub(crate) struct LoadedConfig {
+    pub(crate) environment: Environment,
+    pub(crate) config_folder: ConfigFolder,
     pub(crate) config: Config,
     pub(crate) state: PathBuf,
     pub(crate) worktrees: PathBuf,
@@ -71,53 +39,53 @@ pub(crate) struct Loaded {
     pub(crate) git_timeout: Duration,
 }
 
-impl Loaded {
-    pub(crate) fn new(places: &Places) -> Result<Self> {
-        Self::within(Surroundings::read()?, places)
+impl LoadedConfig {
+    pub(crate) fn new(engine_args: &EngineArgs) -> Result<Self> {
+        Self::within(Environment::read()?, engine_args)
     }
 
-    /// As [`new`](Self::new), for a command that has something to add to the environment.
-    pub(crate) fn within(around: Surroundings, places: &Places) -> Result<Self> {
-        let place = Place::find(places.config.clone(), &around)?;
-        let config = Config::load(&place, &around)?;
-        let state = places.state_folder(&around);
-        let worktrees = normal(&around.folder.join(&places.worktrees));
-        let (sandbox, git_timeout) = (places.sandbox.into(), places.git_timeout);
-        Ok(Self { place, config, state, worktrees, sandbox, git_timeout, around })
+    /// Like [`new`](Self::new), with an environment that the command has changed.
+    pub(crate) fn within(environment: Environment, engine_args: &EngineArgs) -> Result<Self> {
+        let config_folder = ConfigFolder::find(engine_args.config.clone(), &environment)?;
+        let config = Config::load(&config_folder, &environment)?;
+        let state = engine_args.state_folder(&environment);
+        let worktrees = normal(&environment.folder.join(&engine_args.worktrees));
+        let (sandbox, git_timeout) = (engine_args.sandbox.into(), engine_args.git_timeout);
+        Ok(Self { config_folder, config, state, worktrees, sandbox, git_timeout, environment })
     }
 
-    /// An engine for these models, and what it cannot do without. Needs a tokio runtime.
-    pub(crate) fn engine(&self, caps: Caps, grace: Option<Duration>) -> Result<Gateway> {
+    /// Builds an engine for these models. Needs a tokio runtime.
+    pub(crate) fn engine(&self, caps: Caps, grace: Option<Duration>) -> Result<CliEngine> {
         self.engine_on(keepers()?, caps, grace)
     }
 
-    /// As [`engine`](Self::engine), for a command that starts something itself, too.
-    pub(crate) fn engine_on(&self, keepers: Keepers, caps: Caps, grace: Option<Duration>) -> Result<Gateway> {
-        private::keep(&self.state)?;
-        let mock = if self.config.wants_mock() { Some(Mock::start()?) } else { None };
+    /// Like [`engine`](Self::engine), for a command that starts processes itself, too.
+    pub(crate) fn engine_on(&self, keepers: Keepers, caps: Caps, grace: Option<Duration>) -> Result<CliEngine> {
+        state_folder::make_private(&self.state)?;
+        let mock = if self.config.wants_mock() { Some(EmbeddedMock::start()?) } else { None };
         let settings = Settings {
-            env: self.around.env.clone(),
+            env: self.environment.env.clone(),
             state: self.state.clone(),
             worktrees: self.worktrees.clone(),
             caps,
             sandbox: self.sandbox,
             git_timeout: self.git_timeout,
-            grace: grace.unwrap_or(GRACE),
-            linger: LINGER,
-            secrets: Secrets::new(secrets_of(&self.around, &self.config)),
+            grace: grace.unwrap_or(STOP_GRACE),
+            linger: EXIT_TIMEOUT,
+            secrets: Secrets::new(secrets_of(&self.environment, &self.config)),
             embedded_llm: mock.as_ref().map(|mock| Arc::clone(&mock.api)),
         };
-        Ok(Gateway { engine: Engine::new(settings, self.config.models.clone(), keepers), mock })
+        Ok(CliEngine { engine: Engine::new(settings, self.config.models.clone(), keepers), mock })
     }
 }
 
-/// An engine, and the mock LLM that the built-in agent uses where no other is set.
-pub(crate) struct Gateway {
+/// An engine, and the mock LLM that the built-in agent uses if no other is configured.
+pub(crate) struct CliEngine {
     engine: Engine,
-    mock: Option<Mock>,
+    mock: Option<EmbeddedMock>,
 }
 
-impl Deref for Gateway {
+impl Deref for CliEngine {
     type Target = Engine;
 
     fn deref(&self) -> &Engine {
@@ -125,8 +93,8 @@ impl Deref for Gateway {
     }
 }
 
-impl Gateway {
-    /// Opens the memory of what was said, for commands that run turns. One that cannot be opened is gone without.
+impl CliEngine {
+    /// Opens the database, for commands that run turns. If it cannot be opened, an error is logged and nothing is kept.
     pub(crate) async fn remember(&self, state: &Path) -> Option<Store> {
         match Store::open(&state.join(trunkline_store::FILE)).await {
             Ok(store) => {
@@ -140,8 +108,8 @@ impl Gateway {
         }
     }
 
-    /// The same for commands that people rely on to remember: one that cannot be opened is refused.
-    pub(crate) async fn remember_surely(&self, state: &Path) -> Result<Store, ConfigError> {
+    /// Like [`remember`](Self::remember), for long-running commands: a database that cannot be opened is an error.
+    pub(crate) async fn require_store(&self, state: &Path) -> Result<Store, ConfigError> {
         let store = Store::open(&state.join(trunkline_store::FILE)).await.map_err(|error| {
             let refused = ConfigError::elsewhere(error.to_string());
             error.remedy().into_iter().fold(refused, ConfigError::hint)
@@ -150,7 +118,7 @@ impl Gateway {
         Ok(store)
     }
 
-    /// Ends everything and waits for it.
+    /// Stops all runs and the mock, and waits for them.
     pub(crate) async fn shutdown(&self) {
         self.engine.shutdown().await;
         if let Some(mock) = &self.mock {
@@ -160,13 +128,14 @@ impl Gateway {
     }
 }
 
-struct Mock {
+/// The built-in mock LLM, on a local port.
+struct EmbeddedMock {
     api: Arc<Api>,
     stop: CancellationToken,
     task: TaskTracker,
 }
 
-impl Mock {
+impl EmbeddedMock {
     fn start() -> Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot open a local port")?;
         listener.set_nonblocking(true)?;
@@ -179,98 +148,24 @@ impl Mock {
     }
 }
 
-/// Who starts processes for this command. Needs a tokio runtime.
+/// The keepers, which start processes for this command. Needs a tokio runtime.
 pub(crate) fn keepers() -> io::Result<Keepers> {
     Keepers::new(KeeperProgram::this_binary(), 1)
 }
 
-/// Everything in the environment and in a configuration that must not be shown.
-pub(crate) fn secrets_of(around: &Surroundings, config: &Config) -> Vec<String> {
-    let inherited = around.env.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+/// Values in the environment and in a configuration that must be masked wherever text is shown.
+pub(crate) fn secrets_of(environment: &Environment, config: &Config) -> Vec<String> {
+    let inherited = environment.env.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
     let env = config.models.all().flat_map(|model| &model.env).map(|(name, value)| (name.as_str(), value.as_str()));
     let options = config.models.all().flat_map(|model| &model.config);
     let options = options.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
     let values = secret_values(inherited.chain(env).chain(options));
-    // A variable may hold several, separated by commas: each is one.
+    // A variable may hold several keys, separated by commas: each is masked by itself.
     let each: Vec<String> = values.iter().flat_map(|value| value.split(',')).map(|key| key.trim().to_owned()).collect();
     values.into_iter().chain(each).collect()
 }
 
-/// The signals that ask a program to end.
-pub(crate) struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Option<Signal>,
-}
-
-impl StopSignals {
-    /// From here on they are heard, and no longer end the program by themselves.
-    pub(crate) fn listen() -> io::Result<Self> {
-        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        Ok(Self { terminate, interrupt, hangup: None })
-    }
-
-    /// As [`listen`](Self::listen), and hears the terminal being closed. Without a terminal that is left as it was:
-    /// `nohup` may have seen to it.
-    pub(crate) fn listen_with_hangup() -> io::Result<Self> {
-        let hangup = if io::stdin().is_terminal() { Some(signal(SignalKind::hangup())?) } else { None };
-        Ok(Self { hangup, ..Self::listen()? })
-    }
-
-    /// The next of them. Cancel safe.
-    pub(crate) async fn next(&mut self) -> StopSignal {
-        tokio::select! {
-            _ = self.terminate.recv() => StopSignal::Terminate,
-            _ = self.interrupt.recv() => StopSignal::Interrupt,
-            Some(_) = async { self.hangup.as_mut()?.recv().await } => StopSignal::Hangup,
-        }
-    }
-}
-
-/// SIGHUP as daemons take it: read the configuration again. From a terminal that was closed it means to stop.
-pub(crate) struct ReloadRequests {
-    hangup: Signal,
-    terminal: bool,
-    closed: CancellationToken,
-}
-
-impl ReloadRequests {
-    /// From here on SIGHUP no longer ends the program by itself.
-    pub(crate) fn listen() -> io::Result<Self> {
-        let hangup = signal(SignalKind::hangup())?;
-        Ok(Self { hangup, terminal: io::stdin().is_terminal(), closed: CancellationToken::new() })
-    }
-
-    /// Cancelled when the terminal that the program was started on is closed.
-    pub(crate) fn terminal_closed(&self) -> CancellationToken {
-        self.closed.clone()
-    }
-
-    /// Returns when the configuration is to be read again. Cancel safe.
-    pub(crate) async fn next(&mut self) {
-        loop {
-            if self.hangup.recv().await.is_none() {
-                return std::future::pending().await;
-            }
-            // A terminal that is gone is none any more.
-            if !self.terminal || io::stdin().is_terminal() {
-                return;
-            }
-            self.closed.cancel();
-        }
-    }
-}
-
-/// Which of them it was: someone at a terminal may only mean what is going on just now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StopSignal {
-    Terminate,
-    Interrupt,
-    /// The terminal is gone: nothing can be shown on it or read from it.
-    Hangup,
-}
-
-/// The runtime every command that starts something lives in.
+/// The tokio runtime of a command.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread()
         .enable_all()

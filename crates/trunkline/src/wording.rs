@@ -1,62 +1,62 @@
-//! How a run is told of to a person: the same words in `trunkline run` and in the REPL.
+//! Texts about a run, shared by `trunkline run` and the REPL.
 
 use trunkline_core::event::{Finish, Receipt};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_engine::StartError;
 
-use crate::Exit;
+use crate::exit::CliExit;
 
 /// A turn that did not start.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    /// What was tried, where that was more than one.
+    /// The models that were tried, if there was more than one.
     pub(crate) tried: Option<String>,
     pub(crate) message: String,
     pub(crate) category: Category,
-    pub(crate) exit: Exit,
+    pub(crate) exit: CliExit,
 }
 
-/// Where the models are listed.
+/// The command that a message names to list the models.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Models {
-    /// By a command of its own.
-    Command,
-    /// By a command of the conversation.
-    Conversation,
+pub(crate) enum ModelListCommand {
+    /// `trunkline models`.
+    Shell,
+    /// `/model` in the REPL.
+    Repl,
 }
 
 impl Refusal {
-    pub(crate) fn of(model: &str, error: StartError, models: Models) -> Self {
+    pub(crate) fn of(model: &str, error: StartError, list: ModelListCommand) -> Self {
         let (tried, message, category, exit) = match error {
             StartError::UnknownModel { near, cli, .. } => {
                 let message = match cli {
                     Some(cli) => format!("unknown model {model:?}: {}; {}", cli.why, cli.remedy),
-                    None => unknown_model(model, &near, models),
+                    None => unknown_model(model, &near, list),
                 };
-                (None, message, Category::NotFound, Exit::General)
+                (None, message, Category::NotFound, CliExit::General)
             }
             StartError::Failed { failure, attempts, .. } => {
                 let tried =
                     attempts.iter().map(|a| format!("{} ({})", a.model, a.category.map_or("ok", Category::name)));
                 let tried = (attempts.len() > 1).then(|| format!("tried {}", tried.collect::<Vec<_>>().join(", ")));
-                (tried, with_hint(&failure), failure.category, Exit::Provider)
+                (tried, with_hint(&failure), failure.category, CliExit::Provider)
             }
             error @ (StartError::Unavailable { .. } | StartError::Storage { .. }) => {
-                (None, error.to_string(), Category::Server, Exit::Provider)
+                (None, error.to_string(), Category::Server, CliExit::Provider)
             }
             error @ (StartError::Busy { .. } | StartError::Limited { .. }) => {
-                (None, error.to_string(), Category::RateLimit, Exit::General)
+                (None, error.to_string(), Category::RateLimit, CliExit::General)
             }
         };
         Self { tried, message, category, exit }
     }
 }
 
-pub(crate) fn unknown_model(name: &str, near: &[String], models: Models) -> String {
+pub(crate) fn unknown_model(name: &str, near: &[String], list: ModelListCommand) -> String {
     if near.is_empty() {
-        let see = match models {
-            Models::Command => "trunkline models",
-            Models::Conversation => "/model",
+        let see = match list {
+            ModelListCommand::Shell => "trunkline models",
+            ModelListCommand::Repl => "/model",
         };
         format!("unknown model {name:?}; see: {see}")
     } else {
@@ -64,7 +64,7 @@ pub(crate) fn unknown_model(name: &str, near: &[String], models: Models) -> Stri
     }
 }
 
-/// A turn that started and failed.
+/// Message for a turn that started and failed.
 pub(crate) fn failed(provider: &str, failure: &Failure) -> String {
     format!("{provider} failed ({}): {}", failure.category.name(), with_hint(failure))
 }
@@ -76,8 +76,8 @@ fn with_hint(failure: &Failure) -> String {
     }
 }
 
-/// The result of a run in its worktree: the branch, and the folder if that was kept.
-pub(crate) fn left(receipt: &Receipt) -> String {
+/// Result of a run in its worktree: the branch, and the folder if it was kept.
+pub(crate) fn worktree_result(receipt: &Receipt) -> String {
     let changed = match (&receipt.branch, receipt.files_changed) {
         (Some(branch), Some(files)) => {
             let files = if files == 1 { "1 file changed".to_owned() } else { format!("{files} files changed") };
@@ -95,7 +95,7 @@ pub(crate) fn left(receipt: &Receipt) -> String {
     std::iter::once(changed).chain(refs).chain(path).chain(reason).chain(warnings).collect()
 }
 
-/// Why an answer ends where one would not expect it.
+/// Reason why an answer is incomplete, if it is.
 pub(crate) const fn cut_short(finish: Finish) -> Option<&'static str> {
     match finish {
         Finish::Length => Some("the answer was cut off at the model's output limit"),

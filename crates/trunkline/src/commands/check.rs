@@ -1,5 +1,4 @@
-//! `trunkline check`: whether the configuration is right, exactly how each model would run, and on demand, which way a
-//! turn for a name would take now.
+//! `trunkline check`: validates the configuration, shows exactly how each model would run, and explains routing on demand.
 
 use std::io;
 use std::process::ExitCode;
@@ -16,28 +15,36 @@ use trunkline_core::secret::Secrets;
 use trunkline_engine::router::CircuitState;
 use trunkline_engine::{Bounds, Caps, Engine, Explanation, Plan};
 
-use crate::Exit;
-use crate::cli::Places;
 use crate::config::no_worktree_of;
-use crate::setup::{Loaded, runtime, say, tell};
+use crate::engine_args::EngineArgs;
+use crate::exit::CliExit;
+use crate::output::{say, tell};
+use crate::setup::{LoadedConfig, runtime};
+use crate::shell::quoted;
 
 /// Validate the configuration and show the exact command of each model
 #[derive(Debug, Args)]
-#[command(after_help = "Example: trunkline check --route auto:codegen")]
-pub(crate) struct Check {
+#[command(after_help = "\
+Examples:
+  trunkline check                        every model: program, arguments, environment, limits
+  trunkline check my-model               only this one
+  trunkline check --route auto:codegen   which models would be tried for this name, and why
+
+Exit status: 0 ok, 3 if the configuration is wrong or a model cannot run, 4 if nothing could answer for the name of --route.")]
+pub(crate) struct CheckArgs {
     #[command(flatten)]
-    places: Places,
-    /// Explain the order in which a turn for this name would be tried now, and why
+    engine_args: EngineArgs,
+    /// Show the order in which models would be tried for this name now, and why
     #[arg(long, value_name = "NAME")]
     route: Option<String>,
-    /// Only this model, or provider of the router
+    /// Show only this model, or this provider of the router
     #[arg(conflicts_with = "route")]
     model: Option<String>,
 }
 
-impl Check {
+impl CheckArgs {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let loaded = Loaded::new(&self.places)?;
+        let loaded = LoadedConfig::new(&self.engine_args)?;
         let runtime = runtime()?;
         let engine = runtime.block_on(async { loaded.engine(Caps::default(), None) })?;
         let shown = match &self.route {
@@ -48,8 +55,8 @@ impl Check {
         shown
     }
 
-    fn models(&self, loaded: &Loaded, engine: &Engine) -> Result<ExitCode> {
-        match loaded.place.folder() {
+    fn models(&self, loaded: &LoadedConfig, engine: &Engine) -> Result<ExitCode> {
+        match loaded.config_folder.path() {
             Some(folder) => say(format!("configuration: {}", folder.display()))?,
             None => say("configuration: none; a model for each CLI on the PATH")?,
         }
@@ -74,21 +81,21 @@ impl Check {
         }
         if let Some(name) = self.model.as_deref().filter(|_| shown == 0) {
             if !loaded.config.models.knows(name) {
-                tell(format_args!("trunkline: {}", loaded.config.unknown_model(name, &loaded.around)));
-                return Ok(Exit::Configuration.into());
+                tell(format_args!("trunkline: {}", loaded.config.unknown_model(name, &loaded.environment)));
+                return Ok(CliExit::Configuration.into());
             }
-            // A name of the router, or one that a single model answers for with all others.
+            // A name of the router, or a name that the default model answers for.
             say("")?;
             return route(engine, loaded, name);
         }
         for warning in &loaded.config.warnings {
             say(format!("\nwarning: {warning}"))?;
         }
-        Ok(if broken { Exit::Configuration.into() } else { ExitCode::SUCCESS })
+        Ok(if broken { CliExit::Configuration.into() } else { ExitCode::SUCCESS })
     }
 }
 
-/// The models a provider is asked for: its default, and one for each hint.
+/// Models of a provider of the router: its default, and one for each hint.
 fn models_of(routed: &trunkline_engine::router::Routed) -> String {
     let default = routed.model.upstream.as_deref().unwrap_or("its own default");
     let hints = routed
@@ -98,7 +105,7 @@ fn models_of(routed: &trunkline_engine::router::Routed) -> String {
     std::iter::once(default.to_owned()).chain(hints).collect::<Vec<_>>().join(", ")
 }
 
-/// Shows how a model would run; true if it cannot.
+/// Shows how a model would run. Returns true if it cannot.
 fn show(engine: &Engine, model: &Model) -> Result<bool> {
     if let Backend::Api(api) = &model.backend {
         say(format!("  url     {}/chat/completions", api.shown_url()))?;
@@ -153,7 +160,7 @@ fn show_agent(engine: &Engine, llm: &Llm, model: &Model) -> io::Result<()> {
     say(format!("  timeout {}", timeouts(&model.limits)))
 }
 
-/// The limits of a run: the whole, and the silences that end it sooner.
+/// Limits of a run: the total, and the shorter limits on silence.
 fn timeouts(limits: &Limits) -> String {
     let silences = [
         (limits.startup, "until the first output"),
@@ -163,13 +170,13 @@ fn timeouts(limits: &Limits) -> String {
     ];
     let shorter = silences.into_iter().filter(|(limit, _)| *limit < limits.total);
     let shorter: Vec<String> = shorter.map(|(limit, when)| format!("{} {when}", span(limit))).collect();
-    let whole = format!("{} in all", span(limits.total));
-    std::iter::once(whole).chain(shorter).collect::<Vec<_>>().join(", ")
+    let total = format!("{} in all", span(limits.total));
+    std::iter::once(total).chain(shorter).collect::<Vec<_>>().join(", ")
 }
 
 fn show_plan(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
     let program = match &plan.program {
-        Ok(path) => quote(&path.to_string_lossy()),
+        Ok(path) => quoted(&path.to_string_lossy()),
         Err(failure) => {
             say(format!("  error   {failure}"))?;
             if let Some(hint) = &failure.hint {
@@ -178,11 +185,11 @@ fn show_plan(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
             "?".to_owned()
         }
     };
-    let args: Vec<String> = plan.args.iter().map(|arg| quote(arg)).collect();
+    let args: Vec<String> = plan.args.iter().map(|arg| quoted(arg)).collect();
     say(format!("  argv    {program} {}", args.join(" ")))?;
     say(format!("  cwd     {}", plan.cwd.display()))?;
     for (name, value) in &plan.env {
-        say(format!("  env     {}={}", name.display(), quote(&secrets.mask(&value.to_string_lossy()))))?;
+        say(format!("  env     {}={}", name.display(), quoted(&secrets.mask(&value.to_string_lossy()))))?;
     }
     say(match plan.delivery {
         Delivery::Stdin => "  prompt  on stdin, then closed",
@@ -191,7 +198,7 @@ fn show_plan(plan: &Plan, secrets: &Secrets) -> io::Result<()> {
     })
 }
 
-/// Shows which instructions reach the agent, and how.
+/// Shows which instruction files reach the agent, and how.
 fn show_instructions(model: &Model) -> io::Result<()> {
     let by_itself = model.backend.program().is_some_and(|provider| provider.reads_agents_md);
     say(match (&model.agent_file, by_itself) {
@@ -202,13 +209,13 @@ fn show_instructions(model: &Model) -> io::Result<()> {
     })
 }
 
-/// Where a run of the model could write; true if it must be confined and cannot be.
+/// Shows where a run of the model can write. Returns true if it must be confined and cannot be.
 fn show_bounds(engine: &Engine, model: &Model) -> io::Result<bool> {
     match engine.bounds(model) {
-        Some(Ok(Bounds::Within(places))) => {
-            let there = places.iter().filter(|path| path.exists() || path.starts_with(engine.worktrees()));
-            let places: Vec<String> = there.map(|path| quote(&path.to_string_lossy())).collect();
-            say(format!("  writes  {}", places.join(" ")))?;
+        Some(Ok(Bounds::Within(folders))) => {
+            let existing = folders.iter().filter(|path| path.exists() || path.starts_with(engine.worktrees()));
+            let shown: Vec<String> = existing.map(|path| quoted(&path.to_string_lossy())).collect();
+            say(format!("  writes  {}", shown.join(" ")))?;
         }
         Some(Ok(Bounds::Free(free))) => say(format!("  writes  {free}"))?,
         Some(Err(failure)) => {
@@ -220,59 +227,53 @@ fn show_bounds(engine: &Engine, model: &Model) -> io::Result<bool> {
     Ok(false)
 }
 
-/// How a conversation goes on with this model.
+/// Shows how conversations with this model are resumed.
 fn show_memory(model: &Model) -> io::Result<()> {
     say(match (model.backend.resumes(), model.resume) {
-        (false, _) => "  memory  none: it is told the whole conversation each time",
+        (false, _) => "  memory  none: each request carries the whole conversation",
         (true, true) => "  memory  resumes a session by its id, or by the history that a client sends",
         (true, false) => "  memory  resumes a session by its id only (resume: false)",
     })
 }
 
-/// An argument as a shell would need it.
-fn quote(arg: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
-    if !arg.is_empty() && arg.chars().all(plain) { arg.to_owned() } else { format!("'{}'", arg.replace('\'', "'\\''")) }
-}
-
-fn route(engine: &Engine, loaded: &Loaded, name: &str) -> Result<ExitCode> {
+fn route(engine: &Engine, loaded: &LoadedConfig, name: &str) -> Result<ExitCode> {
     let Some(explanation) = engine.explain(name) else {
-        tell(format_args!("trunkline: {}", loaded.config.unknown_model(name, &loaded.around)));
-        return Ok(Exit::Configuration.into());
+        tell(format_args!("trunkline: {}", loaded.config.unknown_model(name, &loaded.environment)));
+        return Ok(CliExit::Configuration.into());
     };
     say(format!("{} would be tried in this order:", explanation.model))?;
-    for (index, rung) in explanation.candidates.iter().enumerate() {
-        say(format!("\n{}. {} ({})", index + 1, rung.model, rung.kind))?;
-        say(format!("   why      {}", rung.why))?;
-        if let Some(upstream) = &rung.upstream {
+    for (index, candidate) in explanation.candidates.iter().enumerate() {
+        say(format!("\n{}. {} ({})", index + 1, candidate.model, candidate.kind))?;
+        say(format!("   why      {}", candidate.why))?;
+        if let Some(upstream) = &candidate.upstream {
             say(format!("   model    {upstream}"))?;
         }
-        say(format!("   circuit  {}", circuit(&rung.circuit)))?;
-        if let Some(problem) = &rung.problem {
+        say(format!("   circuit  {}", circuit(&candidate.circuit)))?;
+        if let Some(problem) = &candidate.problem {
             say(format!("   problem  {problem}"))?;
         }
     }
-    say(format!("\n{}", follows(&explanation)))?;
-    let ready = explanation.candidates.iter().any(|rung| rung.problem.is_none());
-    Ok(if ready { ExitCode::SUCCESS } else { Exit::Provider.into() })
+    say(format!("\n{}", retry_rules(&explanation)))?;
+    let ready = explanation.candidates.iter().any(|candidate| candidate.problem.is_none());
+    Ok(if ready { ExitCode::SUCCESS } else { CliExit::Provider.into() })
 }
 
-fn follows(explanation: &Explanation) -> String {
+fn retry_rules(explanation: &Explanation) -> String {
     let list = |categories: &[Category]| categories.iter().map(|c| c.name()).collect::<Vec<_>>().join(", ");
     format!(
-        "tried again, up to {} times, after: {}\nthe next one is tried after: {}",
+        "retried up to {} times after: {}\nthe next one is tried after: {}",
         explanation.max_retries,
         list(&explanation.retry_on),
         list(&explanation.fallback_on)
     )
 }
 
-/// A circuit in words.
+/// Text for the state of a circuit breaker.
 pub(crate) fn circuit(state: &CircuitState) -> String {
     match state {
         CircuitState::Closed { failures: 0 } => "closed".to_owned(),
-        CircuitState::Closed { failures } => format!("closed, {failures} failures of late"),
+        CircuitState::Closed { failures } => format!("closed, {failures} recent failures"),
         CircuitState::Open { for_ms } => format!("open for another {} s", for_ms.div_ceil(1000)),
-        CircuitState::HalfOpen => "half open: the next one may try".to_owned(),
+        CircuitState::HalfOpen => "half open: the next request is a trial".to_owned(),
     }
 }

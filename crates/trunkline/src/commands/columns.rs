@@ -1,11 +1,11 @@
-//! Rows of a table, one below the other.
+//! Tables as aligned columns of text.
 
 use unicode_width::UnicodeWidthStr;
 
-/// How much of a name is shown at least: the part that is the time, to the millisecond.
-const NAME: usize = 13;
+/// Shortest prefix of an id that is shown: its time part, to the millisecond.
+const MIN_ID_CHARS: usize = 13;
 
-/// The columns that are shown, each as wide as its widest cell.
+/// Rows with the columns `shown`, each as wide as its widest cell.
 pub(super) fn aligned<const N: usize>(rows: &[[String; N]], shown: &[usize]) -> Vec<String> {
     let width = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
@@ -16,12 +16,12 @@ pub(super) fn aligned<const N: usize>(rows: &[[String; N]], shown: &[usize]) -> 
     rows.iter().map(line).collect()
 }
 
-/// As much of a name as tells it from the others that are shown.
+/// The shortest prefix of `name` that is unique among `names`.
 pub(super) fn short_name(names: &[&str], name: &str) -> String {
     let alone = |length: &usize| {
         let begins = |other: &&&str| name.get(..*length).is_some_and(|prefix| other.starts_with(prefix));
         names.iter().filter(begins).count() == 1
     };
-    let length = (NAME..name.len()).find(alone).unwrap_or(name.len());
+    let length = (MIN_ID_CHARS..name.len()).find(alone).unwrap_or(name.len());
     name.get(..length).unwrap_or(name).to_owned()
 }

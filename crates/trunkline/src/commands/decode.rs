@@ -1,4 +1,4 @@
-//! `trunkline decode`: reads recorded CLI output from stdin and prints what it came to, as one JSON object.
+//! `trunkline decode`: reads recorded CLI output from stdin and prints the decoded result as one JSON object.
 
 use std::fs;
 use std::io::{self, Read};
@@ -13,36 +13,36 @@ use trunkline_core::failure::Failure;
 use trunkline_core::parse::{Context, Decoder, Ending, Format};
 use trunkline_core::provider::Provider;
 
-use crate::Exit;
-use crate::config::{self, Place, Surroundings};
-use crate::setup::{say, tell};
+use crate::config::{self, ConfigFolder, Environment};
+use crate::exit::CliExit;
+use crate::output::{say, tell};
 
 /// Decode recorded CLI output (stdin) into events, content, usage and error
 #[derive(Debug, Args)]
 #[command(after_help = "Example: codex exec --json - <task.txt >out.jsonl 2>err.txt; \
     trunkline decode --provider codex --exit $? --stderr err.txt <out.jsonl")]
-pub(crate) struct Decode {
-    /// Whose output it is: claude, codex, gemini, qwen, opencode, glm, grok, or one of your own
+pub(crate) struct DecodeArgs {
+    /// Provider whose output it is, by name or alias; `trunkline doctor` lists them
     #[arg(long)]
     provider: String,
-    /// text, json, stream-json, or another provider's dialect; by default the provider's own
-    #[arg(long)]
-    format: Option<String>,
-    /// The exit status; a negative number is the signal that ended it
+    /// Output format: text, json, stream-json, or one that belongs to a CLI [default: the provider's own]
+    #[arg(long, value_parser = format_named)]
+    format: Option<Format>,
+    /// Exit status of the CLI; a negative number is the signal that ended it
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     exit: i32,
-    /// A file with what it printed on stderr
+    /// File with its stderr
     #[arg(long)]
     stderr: Option<PathBuf>,
-    /// It was stopped because it ran out of time
+    /// The CLI was stopped by a time limit
     #[arg(long)]
     timed_out: bool,
-    /// Folder with a providers.toml of your own
+    /// Folder with your own providers.toml
     #[arg(long, value_name = "DIR", env = "TRUNKLINE_CONFIG")]
     config: Option<PathBuf>,
 }
 
-impl Decode {
+impl DecodeArgs {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let mut stdout = Vec::new();
         io::stdin().lock().read_to_end(&mut stdout).context("cannot read standard input")?;
@@ -58,15 +58,15 @@ impl Decode {
             code if code < 0 => Ending::Signal(-code),
             code => Ending::Code(code),
         };
-        let around = Surroundings::read()?;
-        let providers = config::providers(&Place::find(self.config.clone(), &around)?, &mut Vec::new())?;
+        let environment = Environment::read()?;
+        let providers = config::providers(&ConfigFolder::find(self.config.clone(), &environment)?, &mut Vec::new())?;
         let provider = providers.values().find(|p| p.name == self.provider || p.aliases.contains(&self.provider));
         let provider = provider.map(AsRef::as_ref);
         let format = match self.chosen_format(provider) {
             Ok(format) => format,
             Err(error) => {
                 tell(format_args!("trunkline: {error:#}"));
-                return Ok(Exit::Arguments.into());
+                return Ok(CliExit::Arguments.into());
             }
         };
         let context = Context {
@@ -79,18 +79,22 @@ impl Decode {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// A provider's own dialect reads both of its JSON shapes; `text` is text whoever prints it.
+    /// The format to decode. A provider's own format reads both of its JSON forms, so `json` and `stream-json` select it.
     fn chosen_format(&self, provider: Option<&Provider>) -> Result<Format> {
-        Ok(match (self.format.as_deref(), provider) {
-            (Some("json" | "stream-json") | None, Some(provider)) => provider.format,
-            (Some(name), _) => serde_json::from_value(Value::from(name))
-                .with_context(|| format!("unknown format {name:?}: text, json, stream-json or a dialect"))?,
+        Ok(match (self.format, provider) {
+            (Some(Format::Json | Format::StreamJson) | None, Some(provider)) => provider.format,
+            (Some(format), _) => format,
             (None, None) => bail!(
                 "unknown provider {:?}: give --format, or one of the providers of `trunkline doctor`",
                 self.provider
             ),
         })
     }
+}
+
+fn format_named(name: &str) -> Result<Format, String> {
+    let known = || format!("known formats: {}", Format::ALL.map(Format::name).join(", "));
+    Format::ALL.into_iter().find(|format| format.name() == name).ok_or_else(known)
 }
 
 /// The object that `trunkline decode` prints.

@@ -1,4 +1,4 @@
-//! `trunkline discord`: the bridge to Discord.
+//! `trunkline discord`: the Discord bridge.
 
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
@@ -15,77 +15,75 @@ use trunkline_discord::{
 };
 use trunkline_engine::{Caps, Engine};
 
-use crate::cli::Places;
-use crate::config::{ConfigError, Surroundings, parse_span};
-use crate::setup::{Loaded, StopSignals, runtime};
+use crate::config::{ConfigError, DEFAULT_BACKEND, Environment, parse_span};
+use crate::engine_args::EngineArgs;
+use crate::setup::{LoadedConfig, runtime};
+use crate::signals::StopSignals;
 
-/// Who answers where neither a model nor a backend is named.
-const DEFAULT_BACKEND: &str = "claude";
-
-/// Answer on Discord: a channel, a thread or a direct message is a conversation with an agent
+/// Answer on Discord: each channel, thread or direct message is a conversation with an agent
 ///
 /// The agent is the CLI of AGENT_BACKEND (claude by default), or any model. It works in this folder.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-DISCORD_TOKEN holds the bot's token. Nobody is answered who is not allowed; ids are copied in Discord
-with developer mode on (right click, Copy ID). Lists are separated by commas in the environment.
+DISCORD_TOKEN holds the bot's token. Only allowed users, roles, channels and servers are answered. To copy an id, turn on
+developer mode in Discord, then right click and choose Copy ID. In the environment, lists are separated by commas.
 
 Example:
   DISCORD_TOKEN=… trunkline discord --allow-user 123456789012345678 --listen-channel 234567890123456789")]
-pub(crate) struct Discord {
+pub(crate) struct DiscordArgs {
     #[command(flatten)]
-    places: Places,
-    /// The model that answers, one of `trunkline models` [default: that of AGENT_BACKEND]
+    engine_args: EngineArgs,
+    /// Model that answers, one of `trunkline models` [default: the one of AGENT_BACKEND]
     #[arg(long, short, env = "TRUNKLINE_DISCORD_MODEL")]
     model: Option<String>,
-    /// A server where mentions are answered; may be given several times, like all of these
+    /// Server where mentions are answered; can be repeated, like the next four
     #[arg(long, value_name = "ID", env = "TRUNKLINE_DISCORD_ALLOW_GUILD", value_delimiter = ',')]
     allow_guild: Vec<Snowflake>,
-    /// A channel, with its threads, where mentions are answered
+    /// Channel, with its threads, where mentions are answered
     #[arg(long, value_name = "ID", env = "TRUNKLINE_DISCORD_ALLOW_CHANNEL", value_delimiter = ',')]
     allow_channel: Vec<Snowflake>,
-    /// A role whose members are answered
+    /// Role whose members are answered
     #[arg(long, value_name = "ID", env = "TRUNKLINE_DISCORD_ALLOW_ROLE", value_delimiter = ',')]
     allow_role: Vec<Snowflake>,
-    /// A user who is answered, in direct messages too
+    /// User who is answered, also in direct messages
     #[arg(long, value_name = "ID", env = "TRUNKLINE_DISCORD_ALLOW_USER", value_delimiter = ',')]
     allow_user: Vec<Snowflake>,
-    /// A channel, with its threads, where everything is answered, mention or not
+    /// Channel, with its threads, where every message is answered, with or without a mention
     #[arg(long, value_name = "ID", env = "TRUNKLINE_DISCORD_LISTEN_CHANNEL", value_delimiter = ',')]
     listen_channel: Vec<Snowflake>,
-    /// What the agent is told about where it answers, in place of our own words
+    /// System prompt for the agent, instead of the built-in one about answering on Discord
     #[arg(long, value_name = "TEXT", env = "TRUNKLINE_DISCORD_SYSTEM_PROMPT")]
     system_prompt: Option<String>,
-    /// Post an answer when it is whole, instead of one that grows; the CLI is run in its whole form
+    /// Post each answer when it is complete, instead of editing a message as it grows; runs the CLI without streaming
     #[arg(long, env = "TRUNKLINE_DISCORD_AT_ONCE")]
     at_once: bool,
-    /// How many messages of a channel may wait
+    /// Queue length of each channel, in messages
     #[arg(long, value_name = "N", env = "TRUNKLINE_DISCORD_QUEUE", default_value_t = 20)]
     queue: usize,
-    /// How long one answer may take [default: the model's own limit]
+    /// Time limit of each answer [default: the model's own limit]
     #[arg(long, value_name = "TIME", env = "TRUNKLINE_DISCORD_TIMEOUT", value_parser = parse_span)]
     timeout: Option<Duration>,
-    /// How long open answers may go on after a signal to stop; then they are begun again at the next start
+    /// Time for open answers to finish after a stop signal; unfinished ones are restarted at the next start
     #[arg(long, value_name = "TIME", env = "TRUNKLINE_DRAIN", default_value = "30s", value_parser = parse_span)]
     drain: Duration,
-    /// Where Discord's REST interface is
+    /// Address of Discord's REST API
     #[arg(long, value_name = "URL", env = "TRUNKLINE_DISCORD_API", hide = true)]
     discord_api: Option<String>,
-    /// Where Discord's gateway is
+    /// Address of Discord's gateway
     #[arg(long, value_name = "URL", env = "TRUNKLINE_DISCORD_GATEWAY", hide = true)]
     discord_gateway: Option<String>,
 }
 
-impl Discord {
+impl DiscordArgs {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let mut around = Surroundings::read()?;
+        let mut environment = Environment::read()?;
         let allow = self.allow()?;
-        let token = token(&around)?;
-        if self.model.is_none() && around.variable("AGENT_BACKEND").is_none() {
-            around.env.retain(|(name, _)| name != "AGENT_BACKEND");
-            around.env.push(("AGENT_BACKEND".into(), DEFAULT_BACKEND.into()));
+        let token = token(&environment)?;
+        if self.model.is_none() && environment.variable("AGENT_BACKEND").is_none() {
+            environment.env.retain(|(name, _)| name != "AGENT_BACKEND");
+            environment.env.push(("AGENT_BACKEND".into(), DEFAULT_BACKEND.into()));
         }
-        let loaded = Loaded::within(around, &self.places)?;
+        let loaded = LoadedConfig::within(environment, &self.engine_args)?;
         for warning in &loaded.config.warnings {
             tracing::warn!("{warning}");
         }
@@ -93,14 +91,14 @@ impl Discord {
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn serve(self, loaded: Loaded, token: &Token, allow: Allow) -> Result<()> {
+    async fn serve(self, loaded: LoadedConfig, token: &Token, allow: Allow) -> Result<()> {
         let model = self.model(&loaded)?;
         let engine = loaded.engine(Caps::default(), None)?;
         let backends = self.backends(&engine, &model)?;
         let mut signals = StopSignals::listen()?;
-        let _alone = alone(&loaded.state)?;
+        let _lock = lock(&loaded.state)?;
         engine.sweep().await;
-        let store = engine.remember_surely(&loaded.state).await?;
+        let store = engine.require_store(&loaded.state).await?;
         let settings = Settings::new(allow, loaded.state.clone());
         let settings = Settings {
             api: self.discord_api,
@@ -122,7 +120,7 @@ impl Discord {
         };
         engine.shutdown().await;
         store.close().await;
-        outcome.map_err(|error| explained(error).into())
+        outcome.map_err(|error| with_hint(error).into())
     }
 
     fn allow(&self) -> Result<Allow, ConfigError> {
@@ -133,11 +131,11 @@ impl Discord {
             roles: self.allow_role.clone(),
             users: self.allow_user.clone(),
         };
-        if allow.is_empty() { Err(explained_nobody()) } else { Ok(allow) }
+        if allow.is_empty() { Err(nobody_allowed()) } else { Ok(allow) }
     }
 
     /// The name of the model that answers.
-    fn model(&self, loaded: &Loaded) -> Result<String, ConfigError> {
+    fn model(&self, loaded: &LoadedConfig) -> Result<String, ConfigError> {
         let models = &loaded.config.models;
         if let Some(model) = &self.model {
             if models.knows(model) {
@@ -152,13 +150,13 @@ impl Discord {
             };
             return Err(ConfigError::elsewhere(format!("unknown model {model:?}")).hint(hint));
         }
-        let named = loaded.around.variable("AGENT_BACKEND").unwrap_or(DEFAULT_BACKEND);
+        let named = loaded.environment.variable("AGENT_BACKEND").unwrap_or(DEFAULT_BACKEND);
         let mut providers = loaded.config.providers.values();
         let provider = providers.find(|p| p.name == named || p.aliases.iter().any(|alias| alias == named));
         Ok(provider.map_or_else(|| named.to_owned(), |provider| provider.name.clone()))
     }
 
-    /// The model that answers, and the others that people may change to. The first must be able to.
+    /// Backends for the model that answers and for those that users can switch to. The first one must be valid.
     fn backends(&self, engine: &Engine, model: &str) -> Result<Backends, ConfigError> {
         let backend = |name: String| EngineBackend::new(engine.clone(), name, self.timeout);
         let first = backend(model.to_owned());
@@ -169,10 +167,11 @@ impl Discord {
     }
 }
 
-/// Two bridges with one memory would answer everything twice. Ends with the process, however that ends.
-fn alone(state: &Path) -> Result<File> {
+/// Locks the state folder: two bridges on one database would answer every message twice. The kernel releases the lock when
+/// the process ends.
+fn lock(state: &Path) -> Result<File> {
     let path = state.join("discord.lock");
-    fs::create_dir_all(state).with_context(|| format!("cannot make {}", state.display()))?;
+    fs::create_dir_all(state).with_context(|| format!("cannot create {}", state.display()))?;
     let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => {
@@ -180,14 +179,14 @@ fn alone(state: &Path) -> Result<File> {
                 ConfigError::elsewhere(format!("another bridge runs with the state folder {}", state.display()));
             Err(error.hint("give each its own with --state").into())
         }
-        // Where files cannot be locked nobody is kept out.
+        // On a file system without locks, a second bridge cannot be detected.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }
 
-/// The first signal lets answers come to their end, the second interrupts them. Never returns.
+/// The first signal lets open answers finish, the second interrupts them. Never returns.
 async fn stop_on(signals: &mut StopSignals, stop: &Stop) {
-    for (token, how) in [(&stop.gently, "; once more to stop at once"), (&stop.now, " now")] {
+    for (token, how) in [(&stop.gently, "; send the signal again to stop now"), (&stop.now, " now")] {
         signals.next().await;
         tracing::info!("stopping{how}");
         token.cancel();
@@ -195,7 +194,7 @@ async fn stop_on(signals: &mut StopSignals, stop: &Stop) {
     std::future::pending().await
 }
 
-fn token(around: &Surroundings) -> Result<Token, ConfigError> {
+fn token(environment: &Environment) -> Result<Token, ConfigError> {
     let missing = || {
         ConfigError::elsewhere("DISCORD_TOKEN is not set").hint(
             "make a bot at https://discord.com/developers/applications: New Application, then Bot; turn on Message \
@@ -203,7 +202,7 @@ fn token(around: &Surroundings) -> Result<Token, ConfigError> {
              applications.commands",
         )
     };
-    around
+    environment
         .variable("DISCORD_TOKEN")
         .map(str::trim)
         .filter(|token| !token.is_empty())
@@ -211,19 +210,19 @@ fn token(around: &Surroundings) -> Result<Token, ConfigError> {
         .ok_or_else(missing)
 }
 
-fn explained_nobody() -> ConfigError {
-    ConfigError::elsewhere("nobody is allowed to talk to the agent, which can run commands on this machine").hint(
-        "say who may: --allow-user, --allow-role, --allow-guild, --allow-channel or --listen-channel with an id, or \
+fn nobody_allowed() -> ConfigError {
+    ConfigError::elsewhere("no user is allowed to talk to the agent, which can run commands on this machine").hint(
+        "allow some: --allow-user, --allow-role, --allow-guild, --allow-channel or --listen-channel with an id, or \
          TRUNKLINE_DISCORD_ALLOW_USER and so on",
     )
 }
 
-/// Why there is no bridge, and what to do about it.
-fn explained(error: BridgeError) -> ConfigError {
+/// The error with a hint on how to solve it.
+fn with_hint(error: BridgeError) -> ConfigError {
     let hint = match &error {
-        BridgeError::NobodyAllowed => return explained_nobody(),
+        BridgeError::NobodyAllowed => return nobody_allowed(),
         BridgeError::Token => {
-            "copy DISCORD_TOKEN anew from the Bot page at https://discord.com/developers/applications"
+            "copy DISCORD_TOKEN again from the Bot page at https://discord.com/developers/applications"
         }
         BridgeError::Intents => {
             "turn on Message Content Intent on the Bot page at https://discord.com/developers/applications"

@@ -1,6 +1,6 @@
-//! `trunkline doctor`: which providers are here, which versions, where from; and on demand, whether they answer.
+//! `trunkline doctor`: which providers are installed, their versions and paths; and on demand, whether they answer.
 
-mod running;
+mod gateway_view;
 mod sandbox;
 
 use std::collections::BTreeMap;
@@ -16,22 +16,27 @@ use trunkline_process::Landlock;
 use trunkline_store::{Condition, FILE};
 
 use super::check::circuit;
-use super::gateway::Running;
-use crate::Exit;
-use crate::cli::Places;
+use super::gateway::GatewayClient;
 use crate::config::plain_model;
-use crate::setup::{Loaded, runtime, say};
-use running::Known;
+use crate::engine_args::EngineArgs;
+use crate::exit::CliExit;
+use crate::output::say;
+use crate::setup::{LoadedConfig, runtime};
+use gateway_view::ProviderStatus;
 
-/// Show which agent CLIs and providers are installed, their versions, and whether they are well
+/// Show which agent CLIs and providers are installed, their versions, and whether they work
 #[derive(Debug, Args)]
-#[command(after_help = "Circuits are those of the gateway that runs on this machine, if one does; it says more at \
-    /health/providers.\n\nExit status: 0 when at least one provider could answer, the built-in agent included; 4 when none \
-    could; 3 when the database is damaged.")]
-pub(crate) struct Doctor {
+#[command(after_help = "\
+Examples:
+  trunkline doctor           which CLIs are installed, and how to install the others
+  trunkline doctor --probe   also ask each of them a question
+
+Circuits and warm processes are shown if a gateway runs on this machine; it reports more at /health/providers.
+Exit status: 0 if at least one provider can answer, including the built-in agent; 4 if none can; 3 if the database is damaged.")]
+pub(crate) struct DoctorArgs {
     #[command(flatten)]
-    places: Places,
-    /// Ask each of them one tiny question; this costs tokens
+    engine_args: EngineArgs,
+    /// Ask each provider a tiny question; this costs tokens
     #[arg(long)]
     probe: bool,
     /// Port of the gateway whose circuits to show
@@ -39,45 +44,46 @@ pub(crate) struct Doctor {
     port: u16,
 }
 
-impl Doctor {
+impl DoctorArgs {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let loaded = Loaded::new(&self.places)?;
+        let loaded = LoadedConfig::new(&self.engine_args)?;
         let depth = if self.probe { Depth::Probe } else { Depth::Look };
-        let gateway = Running::on_port(self.port, &loaded.around);
+        let gateway = GatewayClient::on_port(self.port, &loaded.environment);
         let path = loaded.state.join(FILE);
-        let (report, known, store) = runtime()?.block_on(async {
+        let (report, statuses, store) = runtime()?.block_on(async {
             let engine = loaded.engine(Caps::default(), None)?;
-            engine.replace_models(everything(&loaded));
-            let all = tokio::join!(engine.health(depth), running::known(&gateway), Condition::of(&path));
+            engine.replace_models(all_models(&loaded));
+            let all =
+                tokio::join!(engine.health(depth), gateway_view::provider_statuses(&gateway), Condition::of(&path));
             engine.shutdown().await;
             anyhow::Ok(all)
         })?;
-        for row in table(&report.providers, known.as_ref()) {
+        for row in table(&report.providers, statuses.as_ref()) {
             say(row)?;
         }
-        for (index, line) in sandbox::told(loaded.sandbox, Landlock::here(), &loaded.worktrees).iter().enumerate() {
+        for (index, line) in sandbox::report(loaded.sandbox, Landlock::here(), &loaded.worktrees).iter().enumerate() {
             say(if index == 0 { format!("\nsandbox: {line}") } else { format!("         {line}") })?;
         }
         say("")?;
-        for line in memory(&path, store.as_ref()) {
+        for line in database(&path, store.as_ref()) {
             say(line)?;
         }
         if report.providers.iter().all(|examined| !examined.available || examined.stand_in) {
-            say("\nno agent CLI was found, nor any other provider; install one with the command shown beside it")?;
+            say("\nno agent CLI was found, nor any other provider; install one with the command shown in its row")?;
         }
         if store.is_some_and(|store| !store.wrong.is_empty()) {
-            return Ok(Exit::Configuration.into());
+            return Ok(CliExit::Configuration.into());
         }
-        // The built-in agent answers on a fresh machine, too: that is no failure.
+        // The built-in agent answers even if no CLI is installed, so that is not a failure.
         let answers = report.providers.iter().any(Examined::is_well);
-        Ok(if answers { ExitCode::SUCCESS } else { Exit::Provider.into() })
+        Ok(if answers { ExitCode::SUCCESS } else { CliExit::Provider.into() })
     }
 }
 
-/// How the database is: sessions and the archive are in it.
-fn memory(path: &Path, store: Option<&Condition>) -> Vec<String> {
+/// Condition of the database with sessions and the archive.
+fn database(path: &Path, store: Option<&Condition>) -> Vec<String> {
     let path = path.display();
-    let Some(store) = store else { return vec![format!("- memory: none yet; {path} is made when it is needed")] };
+    let Some(store) = store else { return vec![format!("- memory: none yet; {path} is created when it is needed")] };
     let size = |bytes: u64| match bytes {
         0..0x10_0000 => format!("{} KiB", bytes.div_ceil(0x400)),
         0x10_0000..0x4000_0000 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
@@ -90,13 +96,15 @@ fn memory(path: &Path, store: Option<&Condition>) -> Vec<String> {
     std::iter::once(first).chain(store.wrong.iter().map(|wrong| format!("  {wrong}"))).collect()
 }
 
-/// A row for each provider, below a head; what a probe brought stands under its row.
-fn table(providers: &[Examined], running: Option<&BTreeMap<String, Known>>) -> Vec<String> {
-    let known = |examined: &Examined| running.and_then(|running| running.get(&examined.name));
-    let state = |examined: &Examined| known(examined).map_or_else(|| "-".to_owned(), |known| circuit(&known.circuit));
+/// Rows of the table: a heading, and a row per provider with details below it.
+fn table(providers: &[Examined], statuses: Option<&BTreeMap<String, ProviderStatus>>) -> Vec<String> {
+    let status = |examined: &Examined| statuses.and_then(|statuses| statuses.get(&examined.name));
+    let state =
+        |examined: &Examined| status(examined).map_or_else(|| "-".to_owned(), |status| circuit(&status.circuit));
     let head = ["provider", "type", "version", "circuit"].map(str::to_owned);
-    let cells =
-        |examined: &Examined| [examined.name.clone(), examined.kind.to_owned(), said(examined), state(examined)];
+    let cells = |examined: &Examined| {
+        [examined.name.clone(), examined.kind.to_owned(), version_or_error(examined), state(examined)]
+    };
     let mut widths = head.clone().map(|cell| cell.len());
     for examined in providers {
         for (width, cell) in widths.iter_mut().zip(cells(examined)) {
@@ -115,13 +123,13 @@ fn table(providers: &[Examined], running: Option<&BTreeMap<String, Known>>) -> V
             (true, false) => "✓",
         };
         rows.push(row(mark, &cells(examined), examined.path.as_deref().unwrap_or_default()));
-        for (kind, count) in known(examined).iter().flat_map(|known| &known.unknown_events) {
+        for (kind, count) in status(examined).iter().flat_map(|status| &status.unknown_events) {
             let name = widths[0];
-            rows.push(format!("  {:name$}  has printed an event that is not known here: {kind:?}, {count} times", ""));
+            rows.push(format!("  {:name$}  printed an unknown event: {kind:?}, {count} times", ""));
         }
-        if let Some(figures) = known(examined).and_then(|known| known.warm.as_ref()) {
+        if let Some(figures) = status(examined).and_then(|status| status.warm.as_ref()) {
             let name = widths[0];
-            rows.push(format!("  {:name$}  {}", "", kept_ready(figures)));
+            rows.push(format!("  {:name$}  {}", "", warm_summary(figures)));
         }
         if let Some(probe) = &examined.probe {
             let seconds = probe.duration_ms as f64 / 1000.0;
@@ -134,18 +142,19 @@ fn table(providers: &[Examined], running: Option<&BTreeMap<String, Known>>) -> V
     rows
 }
 
-/// How processes that are kept ready have done.
-fn kept_ready(figures: &Figures) -> String {
+/// Statistics of the warm processes.
+fn warm_summary(figures: &Figures) -> String {
     let turns = figures.hits + figures.resumed;
     let rate = figures.hit_rate().map(|rate| format!(" ({rate} %)")).unwrap_or_default();
     let start = figures.mean_boot_ms.map(|mean| format!(", {mean} ms to start")).unwrap_or_default();
-    let error = figures.error.as_ref().map(|error| format!("; the last did not come up: {error}")).unwrap_or_default();
-    let now = format!("now {} and {} held, {} MiB", figures.ready, figures.held, figures.resident_mib);
-    format!("kept ready for {turns} turns{rate}{start}; {now}{error}")
+    let error =
+        figures.error.as_ref().map(|error| format!("; the last one failed to start: {error}")).unwrap_or_default();
+    let now = format!("now {} ready and {} in use, {} MiB", figures.ready, figures.held, figures.resident_mib);
+    format!("warm process used for {turns} turns{rate}{start}; {now}{error}")
 }
 
-/// What is known of a provider without asking it anything that costs.
-fn said(examined: &Examined) -> String {
+/// Version of a provider, or why it cannot run.
+fn version_or_error(examined: &Examined) -> String {
     match (&examined.error, &examined.version) {
         (Some(_), _) if !examined.available && examined.install.is_some() => {
             format!("not installed; {}", examined.install.as_deref().unwrap_or_default())
@@ -163,13 +172,11 @@ fn said(examined: &Examined) -> String {
     }
 }
 
-/// Every CLI there is a recipe for, and what the configuration adds: its models' own programs, and the router.
-fn everything(loaded: &Loaded) -> Models {
-    let known = loaded
-        .config
-        .providers
-        .values()
-        .map(|provider| plain_model(&provider.name, Backend::Program(Arc::clone(provider)), &loaded.around.folder));
+/// Models for all recipes, and those of the configuration: models with their own programs, and the router.
+fn all_models(loaded: &LoadedConfig) -> Models {
+    let known = loaded.config.providers.values().map(|provider| {
+        plain_model(&provider.name, Backend::Program(Arc::clone(provider)), &loaded.environment.folder)
+    });
     let own = loaded.config.models.iter().map(|model| (**model).clone());
     let router = loaded.config.models.router().clone();
     let built_in = loaded.config.models.built_in().map(|model| (**model).clone());

@@ -1,4 +1,4 @@
-//! `trunkline history`: what was said in a session, and the archive as JSON lines.
+//! `trunkline history`: shows the conversation of a session, and exports the archive as JSON lines.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
@@ -13,49 +13,50 @@ use trunkline_core::event::Event;
 use trunkline_core::prompt::latest_words;
 use trunkline_store::{EventRow, Outcome, Selection, SessionRow, Store, StoreError, Time, TurnRow};
 
-use super::sessions::{Remembered, age};
-use crate::cli::Places;
+use super::sessions::{SavedState, age};
+use crate::engine_args::EngineArgs;
+use crate::output::{say, tell};
 use crate::repl::plain::plain;
-use crate::repl::tool::{Tools, call};
-use crate::setup::{runtime, say, tell};
+use crate::repl::tool::{RunningTools, call};
+use crate::setup::runtime;
 
-/// How many sessions are named when it is not clear which one is meant.
-const CHOICE: u32 = 5;
+/// Sessions that are listed if a prefix matches several.
+const MAX_MATCHES: u32 = 5;
 
-/// Show what was said in a session, or export the archive
+/// Show the conversation of a session, or export the archive
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples: trunkline history 01a1e21c\n          trunkline history --export - --since 7d | jq .prompt"
 )]
-pub(crate) struct History {
+pub(crate) struct HistoryArgs {
     #[command(flatten)]
-    places: Places,
-    /// A session of `trunkline sessions`; the beginning of its name is enough
+    engine_args: EngineArgs,
+    /// Session id from `trunkline sessions`; a unique prefix is enough
     #[arg(required_unless_present = "export")]
     session: Option<String>,
-    /// One JSON object for each turn
+    /// Print one JSON object per turn
     #[arg(long)]
     json: bool,
-    /// Every event of each turn
+    /// Show every event of each turn
     #[arg(long)]
     events: bool,
-    /// Write every turn with its events as JSON lines to a file, or with `-` to stdout
+    /// Write every turn with its events as JSON lines to a file, or to stdout with `-`
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", conflicts_with_all = ["session", "json", "events"])]
     export: Option<PathBuf>,
-    /// Only turns that began within this time: 7d, 12h
+    /// Only turns that began within this time, such as 7d or 12h
     #[arg(long, value_name = "AGE", value_parser = age, requires = "export", conflicts_with = "session")]
     since: Option<Duration>,
 }
 
-impl History {
+impl HistoryArgs {
     pub(crate) fn run(self) -> Result<ExitCode> {
         runtime()?.block_on(async {
-            let remembered = Remembered::open(&self.places).await?;
+            let saved = SavedState::open(&self.engine_args).await?;
             match (&self.export, &self.session) {
-                (Some(file), _) => export(remembered.store.as_ref(), file, self.since).await?,
-                (None, name) => self.show(remembered.store.as_ref(), name.as_deref().unwrap_or_default()).await?,
+                (Some(file), _) => export(saved.store.as_ref(), file, self.since).await?,
+                (None, name) => self.show(saved.store.as_ref(), name.as_deref().unwrap_or_default()).await?,
             }
-            remembered.close().await;
+            saved.close().await;
             Ok(ExitCode::SUCCESS)
         })
     }
@@ -74,7 +75,7 @@ impl History {
             say(heading(&session))?;
             for turn in &turns {
                 let events = store.events(&turn.run, 0).await?;
-                for line in if self.events { each(turn, &events) } else { told(turn, &events) } {
+                for line in if self.events { event_lines(turn, &events) } else { conversation_lines(turn, &events) } {
                     say(line)?;
                 }
             }
@@ -94,7 +95,7 @@ async fn export(store: Option<&Store>, file: &Path, since: Option<Duration>) -> 
             None => Ok(()),
         };
     }
-    // What people said is for nobody else to read.
+    // Private: it contains prompts and answers.
     let opened = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(file);
     let opened = opened.with_context(|| format!("cannot write {}", file.display()))?;
     let count = match store {
@@ -105,7 +106,7 @@ async fn export(store: Option<&Store>, file: &Path, since: Option<Duration>) -> 
     Ok(())
 }
 
-/// An error of writing is passed on as what it is: whoever read our output may have seen enough.
+/// Exports to `to`. An I/O error is returned as such, so that a closed pipe is recognised.
 async fn write_all(store: &Store, selection: &Selection, to: &mut impl Write) -> Result<u64> {
     let written = store.export(selection, to).await;
     match written {
@@ -117,11 +118,11 @@ async fn write_all(store: &Store, selection: &Selection, to: &mut impl Write) ->
     }
 }
 
-/// The session of this name, or the only one whose name begins like this.
+/// The session with this id, or the only one with this prefix.
 async fn find<'a>(store: Option<&'a Store>, name: &str) -> Result<(&'a Store, SessionRow)> {
     let none = || format!("no session begins with {name:?}; see: trunkline sessions --all");
     let store = store.with_context(none)?;
-    let mut found = store.sessions_beginning(name, CHOICE).await?;
+    let mut found = store.sessions_beginning(name, MAX_MATCHES).await?;
     if let Some(at) = found.iter().position(|session| session.id.0 == name) {
         return Ok((store, found.swap_remove(at)));
     }
@@ -140,15 +141,15 @@ fn heading(session: &SessionRow) -> String {
     plain(&format!("session {id}: {model}{by} in {}, begun {}{forked}", repo.display(), minute(session.created)))
 }
 
-/// A turn as one reads it.
-fn told(turn: &TurnRow, events: &[EventRow]) -> Vec<String> {
-    let mut lines = vec![String::new(), summary(turn), said("You", latest_words(&turn.prompt))];
-    let mut tools = Tools::default();
+/// A turn as a conversation.
+fn conversation_lines(turn: &TurnRow, events: &[EventRow]) -> Vec<String> {
+    let mut lines = vec![String::new(), summary(turn), labelled("You", latest_words(&turn.prompt))];
+    let mut tools = RunningTools::default();
     let mut last = None;
     for row in events {
         match &row.event {
             Event::Text { delta } if !delta.trim().is_empty() => {
-                lines.push(said("Agent", delta));
+                lines.push(labelled("Agent", delta));
                 last = Some(delta.trim());
             }
             Event::ToolStarted { id, name, input } => {
@@ -171,20 +172,20 @@ fn told(turn: &TurnRow, events: &[EventRow]) -> Vec<String> {
     }
     match (turn.outcome, turn.answer.as_deref().map(str::trim)) {
         (Some(Outcome::Ok), Some(answer)) if last != Some(answer) && !answer.is_empty() => {
-            lines.push(said("Agent", answer))
+            lines.push(labelled("Agent", answer))
         }
         (Some(Outcome::Failed(category)), Some(why)) => {
             lines.push(plain(&format!("failed ({}): {why}", category.name())))
         }
         (Some(_), _) => {}
-        (None, _) => lines.push("(still running, or cut off by the end of its gateway)".to_owned()),
+        (None, _) => lines.push("(still running, or interrupted when its gateway ended)".to_owned()),
     }
     lines
 }
 
-/// A turn with all of its events, each in a line.
-fn each(turn: &TurnRow, events: &[EventRow]) -> Vec<String> {
-    let mut lines = vec![String::new(), summary(turn), said("You", &turn.prompt)];
+/// A turn with all its events, one per line.
+fn event_lines(turn: &TurnRow, events: &[EventRow]) -> Vec<String> {
+    let mut lines = vec![String::new(), summary(turn), labelled("You", &turn.prompt)];
     for row in events {
         let json = serde_json::to_string(&row.event).unwrap_or_default();
         let cut = row.cut.map(|size| format!("  (cut: {size} bytes)")).unwrap_or_default();
@@ -205,8 +206,8 @@ fn summary(turn: &TurnRow) -> String {
     plain(&format!("· {} {surface}: {}{by}, {outcome}{seconds}{tokens}", minute(turn.begun), turn.model))
 }
 
-fn said(who: &str, text: &str) -> String {
-    format!("{who}: {}", plain(text.trim()))
+fn labelled(speaker: &str, text: &str) -> String {
+    format!("{speaker}: {}", plain(text.trim()))
 }
 
 /// To the minute, in UTC.

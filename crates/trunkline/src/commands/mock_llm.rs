@@ -1,4 +1,4 @@
-//! `trunkline mock-llm`: a model that answers from a script.
+//! `trunkline mock-llm`: an LLM server that answers from a script.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -11,31 +11,33 @@ use tokio_util::sync::CancellationToken;
 use trunkline_mock::{BUILT_IN, MockScript, ScriptSource, ScriptSourceError, serve};
 
 use crate::config::ConfigError;
-use crate::setup::{StopSignals, runtime, say};
+use crate::output::say;
+use crate::setup::runtime;
+use crate::signals::StopSignals;
 
-/// Start a mock LLM: answers from a script, for development without an account, costs or a network
+/// Start a mock LLM that answers from a script, for development without an account, costs or a network
 ///
 /// Speaks OpenAI chat completions and responses, Anthropic messages and Gemini generateContent.
 #[derive(Debug, Args)]
 #[command(after_help = "Then, for example:\n  \
     curl http://127.0.0.1:8000/v1/chat/completions -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n  \
     ANTHROPIC_API_KEY=x ANTHROPIC_BASE_URL=http://127.0.0.1:8000 claude -p 'Hello'")]
-pub(crate) struct MockLlm {
+pub(crate) struct MockLlmArgs {
     /// Port; 0 picks a free one
     #[arg(long, value_name = "N", default_value_t = 8000)]
     port: u16,
     /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
     listen: IpAddr,
-    /// The script: a JSON file, read again whenever it changes [default: a built-in one]
+    /// Script: a JSON file, reloaded when it changes [default: the built-in script]
     #[arg(long, value_name = "FILE")]
     scenarios: Option<PathBuf>,
-    /// Print the built-in script, as a start for one's own
+    /// Print the built-in script, as a template for your own
     #[arg(long, conflicts_with = "scenarios")]
     print_scenarios: bool,
 }
 
-impl MockLlm {
+impl MockLlmArgs {
     pub(crate) fn run(self) -> Result<ExitCode> {
         if self.print_scenarios {
             say(BUILT_IN.trim_end())?;
@@ -52,7 +54,7 @@ impl MockLlm {
 
 async fn answer(address: SocketAddr, script: ScriptSource) -> Result<()> {
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
-    // Whoever reads the next line may send a signal at once.
+    // Before the next line is printed: its reader may send a signal at once.
     let mut signals = StopSignals::listen()?;
     say(format!("listening on http://{}", listener.local_addr()?))?;
     let stop = CancellationToken::new();
@@ -63,12 +65,12 @@ async fn answer(address: SocketAddr, script: ScriptSource) -> Result<()> {
     Ok(())
 }
 
-/// A script that cannot be played is a matter of configuration.
+/// The error as a configuration error, with its position in the script.
 fn refusal(path: &Path, error: ScriptSourceError) -> ConfigError {
     match error {
         ScriptSourceError::Unreadable(error) => ConfigError::new(path, format!("cannot read the script: {error}")),
         ScriptSourceError::Invalid(wrong) => {
-            let refusal = ConfigError::new(path, wrong.message).place((wrong.line, wrong.column));
+            let refusal = ConfigError::new(path, wrong.message).position((wrong.line, wrong.column));
             match wrong.hint {
                 Some(hint) => refusal.hint(hint),
                 None => refusal,

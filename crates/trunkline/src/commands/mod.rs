@@ -1,4 +1,4 @@
-//! One file for each command.
+//! One file per subcommand, and what they share.
 
 pub(crate) mod agent;
 pub(crate) mod check;
@@ -8,11 +8,11 @@ pub(crate) mod desktop;
 #[cfg(feature = "discord")]
 pub(crate) mod discord;
 pub(crate) mod doctor;
-mod doing;
 mod gateway;
 pub(crate) mod history;
 pub(crate) mod mock_llm;
 pub(crate) mod models;
+mod progress;
 pub(crate) mod provider;
 mod reload;
 mod retention;

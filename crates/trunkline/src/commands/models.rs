@@ -1,4 +1,4 @@
-//! `trunkline models`: the names a client can ask for.
+//! `trunkline models`: lists the models that clients can ask for.
 
 use std::process::ExitCode;
 
@@ -7,20 +7,21 @@ use clap::Args;
 use trunkline_core::model::{Backend, Model};
 use trunkline_engine::router::Router;
 
-use crate::cli::Places;
-use crate::setup::{Loaded, say, tell};
+use crate::engine_args::EngineArgs;
+use crate::output::{say, tell};
+use crate::setup::LoadedConfig;
 
 /// List the models and what each of them runs
 #[derive(Debug, Args)]
 #[command(name = "models")]
-pub(crate) struct List {
+pub(crate) struct ModelsArgs {
     #[command(flatten)]
-    places: Places,
+    engine_args: EngineArgs,
 }
 
-impl List {
+impl ModelsArgs {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let loaded = Loaded::new(&self.places)?;
+        let loaded = LoadedConfig::new(&self.engine_args)?;
         let models = &loaded.config.models;
         let rows: Vec<(String, String)> = models
             .names()
@@ -61,17 +62,17 @@ fn describe(model: &Model) -> String {
     }
 }
 
-/// A model that a provider of the router says it has.
+/// The model of a name like `provider/model`, for a provider of the router.
 fn offered(router: &Router, name: &str) -> Option<Model> {
     let (provider, upstream) = name.split_once('/')?;
     Some(router.providers.iter().find(|routed| routed.name == provider)?.model.on(upstream))
 }
 
-/// A name of the router: one provider, or whoever answers first.
+/// Description of a name of the router: a provider, one of its models, or `auto`.
 fn routed(router: &Router, name: &str) -> String {
     match router.providers.iter().find(|routed| routed.name == name) {
         Some(routed) => describe(&routed.model),
         None if let Some(model) = offered(router, name) => describe(&model),
-        None => "the first of the router that answers; see: trunkline check --route ".to_owned() + name,
+        None => "the first provider of the router that answers; see: trunkline check --route ".to_owned() + name,
     }
 }

@@ -1,5 +1,5 @@
-//! Reloading: a changed file becomes the new configuration, a broken one is said to be broken and changes nothing. Files
-//! are watched; SIGHUP asks for the same at once, whether a file changed or not, and finds CLIs that were installed since.
+//! Reloads the configuration when a file changes. An invalid file is logged, and the last good configuration is kept. SIGHUP
+//! reloads at once, even if no file changed, and finds CLIs that were installed since.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,90 +10,100 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 use trunkline_engine::{Engine, Models};
 
-use crate::config::{Config, FILES, Place, Surroundings};
-use crate::setup::{ReloadRequests, secrets_of};
+use crate::config::{Config, ConfigFolder, Environment, FILES};
+use crate::setup::secrets_of;
+use crate::signals::ReloadRequests;
 
-/// Editors write a file in several steps: changes this close together are one.
-const SETTLE: Duration = Duration::from_millis(50);
+/// Editors write a file in several steps: changes within this time are one.
+const SETTLE_TIME: Duration = Duration::from_millis(50);
 
-/// How long one may go on changing before it is read as it is.
-const UNSETTLED: Duration = Duration::from_secs(1);
+/// Longest wait for changes to settle.
+const MAX_SETTLE_TIME: Duration = Duration::from_secs(1);
 
-/// How often the files are looked at without a word from the watcher, which does not see what is behind a link.
-const LOOK: Duration = Duration::from_secs(2);
+/// Interval of polling the files: the watcher does not notice changes behind a symbolic link.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The configuration, watched from here on.
-pub(crate) struct Changes {
-    place: Place,
-    asked: ReloadRequests,
-    heard: mpsc::Receiver<()>,
-    /// The files as they were read last.
-    seen: Vec<Option<Seen>>,
+/// Watch on the configuration files.
+pub(crate) struct ConfigWatch {
+    config_folder: ConfigFolder,
+    requests: ReloadRequests,
+    changes: mpsc::Receiver<()>,
+    /// The files when they were last read.
+    stamps: Vec<Option<FileStamp>>,
     _watcher: Option<RecommendedWatcher>,
 }
 
-/// A file as it was: which one, when it was written, how much.
+/// Identity of a file's content: its real path, modification time and size.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen {
+struct FileStamp {
     file: PathBuf,
     written: Option<SystemTime>,
     bytes: u64,
 }
 
-/// Why the configuration is looked at.
+/// Reason to check the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reason {
+enum ReloadReason {
+    /// A file may have changed.
     Changed,
-    /// By SIGHUP: also if nothing changed.
-    Asked,
+    /// SIGHUP: reload even if nothing changed.
+    Requested,
 }
 
-impl Changes {
-    /// Without a folder there is nothing to watch, but SIGHUP still finds CLIs that were installed since.
-    pub(crate) fn of(place: &Place, asked: ReloadRequests) -> Self {
-        let (sender, heard) = mpsc::channel(16);
-        let watcher = place.folder().and_then(|folder| {
+impl ConfigWatch {
+    /// Starts watching. Without a folder there is nothing to watch, but SIGHUP still finds newly installed CLIs.
+    pub(crate) fn start(config_folder: &ConfigFolder, requests: ReloadRequests) -> Self {
+        let (sender, changes) = mpsc::channel(16);
+        let watcher = config_folder.path().and_then(|folder| {
             let watcher = watcher(folder, sender).inspect_err(|error| {
-                tracing::warn!(folder = %folder.display(), %error, "cannot watch the configuration; looked at every 2 s");
+                tracing::warn!(folder = %folder.display(), %error, "cannot watch the configuration; polling every 2 s");
             });
             watcher.ok()
         });
-        Self { place: place.clone(), asked, heard, seen: look(place), _watcher: watcher }
+        Self {
+            config_folder: config_folder.clone(),
+            requests,
+            changes,
+            stamps: stamps_of(config_folder),
+            _watcher: watcher,
+        }
     }
 
-    /// Gives the engine the models of each change. Never ends by itself.
-    pub(crate) async fn follow(mut self, around: &Surroundings, engine: &Engine) {
+    /// Gives the engine the new models after each change. Never returns.
+    pub(crate) async fn follow(mut self, environment: &Environment, engine: &Engine) {
         loop {
             let mut reason = tokio::select! {
-                Some(()) = self.heard.recv() => Reason::Changed,
-                () = tokio::time::sleep(LOOK) => Reason::Changed,
-                () = self.asked.next() => Reason::Asked,
+                Some(()) = self.changes.recv() => ReloadReason::Changed,
+                () = tokio::time::sleep(POLL_INTERVAL) => ReloadReason::Changed,
+                () = self.requests.next() => ReloadReason::Requested,
             };
             let settled = async {
-                while tokio::time::timeout(SETTLE, self.heard.recv()).await.is_ok_and(|change| change.is_some()) {}
+                while tokio::time::timeout(SETTLE_TIME, self.changes.recv()).await.is_ok_and(|change| change.is_some())
+                {
+                }
             };
             tokio::select! {
-                _ = tokio::time::timeout(UNSETTLED, settled) => {}
-                () = self.asked.next() => reason = Reason::Asked,
+                _ = tokio::time::timeout(MAX_SETTLE_TIME, settled) => {}
+                () = self.requests.next() => reason = ReloadReason::Requested,
             }
-            let now = look(&self.place);
-            if now == self.seen && reason == Reason::Changed {
+            let now = stamps_of(&self.config_folder);
+            if now == self.stamps && reason == ReloadReason::Changed {
                 continue;
             }
-            if let Some(gone) = emptied(&self.seen, &now) {
-                // Mostly somebody is about to write it.
+            if let Some(gone) = emptied(&self.stamps, &now) {
+                // Usually a program is about to write it.
                 tracing::error!("configuration not reloaded, the last good one stays: {gone} is empty or gone");
-                self.seen = now;
+                self.stamps = now;
                 continue;
             }
-            self.seen = now;
-            match Config::load(&self.place, around) {
+            self.stamps = now;
+            match Config::load(&self.config_folder, environment) {
                 Ok(config) => {
                     for warning in &config.warnings {
                         tracing::warn!("{warning}");
                     }
-                    engine.secrets().learn(secrets_of(around, &config));
-                    let changes = changes(&engine.models(), &config.models);
+                    engine.secrets().learn(secrets_of(environment, &config));
+                    let changes = summary(&engine.models(), &config.models);
                     tracing::info!(models = config.models.names().len(), "configuration reloaded: {changes}");
                     engine.replace_models(config.models);
                 }
@@ -103,8 +113,8 @@ impl Changes {
     }
 }
 
-/// What is different, by name: for the log, so without any value.
-fn changes(before: &Models, after: &Models) -> String {
+/// Names of what is different, for the log. Never contains values, which may be secret.
+fn summary(before: &Models, after: &Models) -> String {
     let (old, new) = (described(before), described(after));
     let missing_in = |some: &BTreeMap<String, String>, others: &BTreeMap<String, String>| -> Vec<String> {
         some.keys().filter(|name| !others.contains_key(*name)).cloned().collect()
@@ -123,40 +133,40 @@ fn changes(before: &Models, after: &Models) -> String {
     if parts.is_empty() { "nothing changed".to_owned() } else { parts.join("; ") }
 }
 
-/// Every name with all that stands behind it. Names of the router that are made of others are left out.
+/// Every model and provider by name, with its full configuration for comparison.
 fn described(models: &Models) -> BTreeMap<String, String> {
     let named = models.iter().chain(models.built_in()).map(|model| (model.name.clone(), format!("{model:?}")));
     let routed = models.router().providers.iter().map(|routed| (routed.name.clone(), format!("{routed:?}")));
-    // A model of the file wins over a provider of the same name.
+    // A model takes precedence over a provider of the same name.
     routed.chain(named).collect()
 }
 
-fn look(place: &Place) -> Vec<Option<Seen>> {
-    let Some(folder) = place.folder() else { return vec![None; FILES.len()] };
-    let seen = |name: &&str| {
+fn stamps_of(config_folder: &ConfigFolder) -> Vec<Option<FileStamp>> {
+    let Some(folder) = config_folder.path() else { return vec![None; FILES.len()] };
+    let stamp = |name: &&str| {
         let file = fs::canonicalize(folder.join(name)).ok()?;
         let about = fs::metadata(&file).ok()?;
-        Some(Seen { file, written: about.modified().ok(), bytes: about.len() })
+        Some(FileStamp { file, written: about.modified().ok(), bytes: about.len() })
     };
-    FILES.iter().map(seen).collect()
+    FILES.iter().map(stamp).collect()
 }
 
-/// A file that had something in it and has nothing now.
-fn emptied(before: &[Option<Seen>], now: &[Option<Seen>]) -> Option<&'static str> {
-    let something = |seen: &Option<Seen>| seen.as_ref().is_some_and(|seen| seen.bytes > 0);
-    let lost = before.iter().zip(now).position(|(before, now)| something(before) && !something(now))?;
+/// Name of a file that had content and is now empty or gone.
+fn emptied(before: &[Option<FileStamp>], now: &[Option<FileStamp>]) -> Option<&'static str> {
+    let has_content = |stamp: &Option<FileStamp>| stamp.as_ref().is_some_and(|stamp| stamp.bytes > 0);
+    let lost = before.iter().zip(now).position(|(before, now)| has_content(before) && !has_content(now))?;
     Some(FILES[lost])
 }
 
-/// The folder rather than the files: an editor replaces a file, and the watch would stay with the old one.
+/// Watches the folder rather than the files: an editor replaces a file, and the watch would stay with the old one.
 fn watcher(folder: &Path, sender: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let Ok(event) = event else { return };
         let ours = |path: &PathBuf| path.file_name().is_some_and(|name| FILES.iter().any(|file| name == *file));
         let changed = !matches!(event.kind, EventKind::Access(_));
         if changed && event.paths.iter().any(ours) {
-            // A full channel already means that there is something to reload.
-            let _already_known = sender.try_send(());
+            // A full channel means that a reload is due already.
+            let _ = sender.try_send(());
         }
     })?;
     watcher.watch(folder, RecursiveMode::NonRecursive)?;

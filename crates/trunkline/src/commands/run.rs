@@ -1,4 +1,4 @@
-//! `trunkline run`: one turn from the terminal. The answer goes to stdout as it comes, everything else to stderr.
+//! `trunkline run`: one turn from the terminal. The answer goes to stdout as it arrives, everything else to stderr.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::process::ExitCode;
@@ -10,49 +10,53 @@ use trunkline_core::event::{Event, SessionId};
 use trunkline_core::turn::{Message, Role, Surface, Turn};
 use trunkline_engine::{Caps, Engine, Follow};
 
-use super::doing::Doing;
-use super::gateway::Running;
-use super::runs::{find, refusal};
-use super::sessions::Remembered;
-use crate::Exit;
-use crate::cli::Places;
-use crate::config::Surroundings;
-use crate::repl::plain::Plain;
-use crate::repl::tool::{Tools, call};
-use crate::setup::{Loaded, StopSignals, runtime, say, tell};
-use crate::wording::{Models, Refusal, cut_short, failed, left};
+use super::gateway::GatewayClient;
+use super::progress::ProgressLine;
+use super::runs::{error_message, find};
+use super::sessions::SavedState;
+use crate::config::Environment;
+use crate::engine_args::EngineArgs;
+use crate::exit::CliExit;
+use crate::output::{say, tell};
+use crate::repl::plain::PlainFilter;
+use crate::repl::tool::{RunningTools, call};
+use crate::setup::{LoadedConfig, runtime};
+use crate::signals::StopSignals;
+use crate::wording::{ModelListCommand, Refusal, cut_short, failed, worktree_result};
 
 const INTERRUPTED: &str = "· interrupted";
 
 /// Run one task on a model and show its progress
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples: trunkline run -m codex \"why does the build fail?\"\n          trunkline run -m codex --detach \
-    \"mend it\"\n          trunkline run --attach 01a1e21c"
-)]
-pub(crate) struct Run {
+#[command(after_help = "\
+Examples:
+  trunkline run -m codex \"why does the build fail?\"   answer on stdout, progress on stderr
+  git diff | trunkline run -m claude -                 the task from stdin
+  trunkline run -m codex --detach \"fix it\"            hand it to the running gateway, print its run id
+  trunkline run --attach 01a1e21c                      watch a run of the gateway")]
+pub(crate) struct RunArgs {
     #[command(flatten)]
-    places: Places,
-    /// The model, one of `trunkline models`
+    engine_args: EngineArgs,
+    /// Model, one of `trunkline models`
     #[arg(long, short, required_unless_present = "attach")]
     model: Option<String>,
-    /// Go on with a session that an earlier run reported
+    /// Continue a session that an earlier run reported
     #[arg(long)]
     session: Option<String>,
-    /// Leave it to the gateway of this state folder, and print its name
+    /// Hand the task to the gateway of this state folder, and print the run id
     #[arg(long)]
     detach: bool,
-    /// Show a run from its beginning, and follow it to its end; Ctrl+C leaves it running
+    /// Show a run from its beginning and follow it to its end; Ctrl+C does not stop the run
     #[arg(long, value_name = "RUN", conflicts_with_all = ["model", "session", "detach", "task"])]
     attach: Option<String>,
-    /// What to do; `-` or nothing reads it from stdin
+    /// The task; `-` or nothing reads it from stdin
     task: Option<String>,
 }
 
-impl Run {
+impl RunArgs {
     pub(crate) fn run(self) -> Result<ExitCode> {
         if let Some(run) = &self.attach {
-            return runtime()?.block_on(attach(&self.places, run));
+            return runtime()?.block_on(attach(&self.engine_args, run));
         }
         let model = self.model.unwrap_or_default();
         let task = match self.task {
@@ -62,15 +66,15 @@ impl Run {
         };
         if task.trim().is_empty() {
             tell(format_args!("trunkline: the task is empty: trunkline run -m {model} \"…\""));
-            return Ok(Exit::Arguments.into());
+            return Ok(CliExit::Arguments.into());
         }
         if self.detach {
-            return runtime()?.block_on(leave(&self.places, &model, &task, self.session.as_deref()));
+            return runtime()?.block_on(detach(&self.engine_args, &model, &task, self.session.as_deref()));
         }
-        let loaded = Loaded::new(&self.places)?;
+        let loaded = LoadedConfig::new(&self.engine_args)?;
         if !loaded.config.models.knows(&model) {
-            tell(format_args!("trunkline: {}", loaded.config.unknown_model(&model, &loaded.around)));
-            return Ok(Exit::General.into());
+            tell(format_args!("trunkline: {}", loaded.config.unknown_model(&model, &loaded.environment)));
+            return Ok(CliExit::General.into());
         }
         let turn = Turn {
             model,
@@ -92,46 +96,46 @@ impl Run {
     }
 }
 
-/// All of stdin. What is not text in it, as in the diff of a binary file, is no reason not to read the rest.
+/// Reads all of stdin. Bytes that are not UTF-8, as in the diff of a binary file, are replaced.
 pub(crate) fn task_from_stdin() -> Result<String> {
     let mut task = Vec::new();
     io::stdin().lock().read_to_end(&mut task).context("cannot read the task from stdin")?;
     Ok(String::from_utf8_lossy(&task).into_owned())
 }
 
-/// What became of a turn, step by step.
-pub(crate) enum Step<'a> {
+/// A step of a turn, for observers.
+pub(crate) enum TurnStep<'a> {
     /// It did not start.
     Refused(&'a Refusal),
-    /// A signal came before it had started.
+    /// A signal arrived before it started.
     Withdrawn,
     Event(&'a Event),
-    /// A signal came while it ran.
+    /// A signal arrived while it was running.
     Interrupted,
 }
 
-/// Runs one turn, until a signal comes, and tells of it: the answer on stdout, everything else on stderr. `hear` gets every
-/// step, too.
+/// Runs one turn until it ends or a signal arrives. Prints the answer on stdout and everything else on stderr, and passes
+/// every step to `observe`.
 pub(crate) async fn show(
     engine: &Engine,
     turn: Turn,
     signals: &mut StopSignals,
-    mut hear: impl FnMut(Step<'_>),
+    mut observe: impl FnMut(TurnStep<'_>),
 ) -> Result<ExitCode> {
     let name = turn.model.clone();
     let started = tokio::select! {
         started = engine.start(turn) => started,
         signal = signals.next() => {
-            hear(Step::Withdrawn);
+            observe(TurnStep::Withdrawn);
             tell(INTERRUPTED);
-            return Ok(Exit::from(signal).into());
+            return Ok(CliExit::from(signal).into());
         }
     };
     let mut run = match started {
         Ok(run) => run,
         Err(error) => {
-            let refusal = Refusal::of(&name, error, Models::Command);
-            hear(Step::Refused(&refusal));
+            let refusal = Refusal::of(&name, error, ModelListCommand::Shell);
+            observe(TurnStep::Refused(&refusal));
             if let Some(tried) = refusal.tried {
                 tell(format_args!("· {tried}"));
             }
@@ -139,41 +143,41 @@ pub(crate) async fn show(
             return Ok(refusal.exit.into());
         }
     };
-    let mut telling = Telling::default();
-    let mut doing = Doing::new();
+    let mut printer = RunPrinter::default();
+    let mut progress = ProgressLine::new();
     loop {
         let event = tokio::select! {
             event = run.next() => event,
-            () = doing.due(), if !telling.answer.open => {
-                doing.show(run.phase());
+            () = progress.due(), if !printer.answer.open => {
+                progress.show(run.phase());
                 continue;
             }
             signal = signals.next() => {
-                // Dropped first: whatever runs is asked to stop before anything else is done.
+                // Dropped first, so that the run is cancelled before anything else is done.
                 drop(run);
-                doing.clear();
-                hear(Step::Interrupted);
-                telling.answer.end()?;
+                progress.clear();
+                observe(TurnStep::Interrupted);
+                printer.answer.end()?;
                 tell(INTERRUPTED);
-                return Ok(Exit::from(signal).into());
+                return Ok(CliExit::from(signal).into());
             }
         };
-        doing.clear();
-        let Some(event) = event else { return Ok(telling.code()) };
-        hear(Step::Event(&event));
-        telling.hear(event, run.provider())?;
+        progress.clear();
+        let Some(event) = event else { return Ok(printer.code()) };
+        observe(TurnStep::Event(&event));
+        printer.print(event, run.provider())?;
     }
 }
 
-/// Hands a task to the gateway, which goes on with it by itself.
-async fn leave(places: &Places, model: &str, task: &str, session: Option<&str>) -> Result<ExitCode> {
-    let around = Surroundings::read()?;
-    let state = places.state_folder(&around);
-    let gateway = Running::required(&state, &around)?;
+/// Hands a task to the gateway, which runs it without us.
+async fn detach(engine_args: &EngineArgs, model: &str, task: &str, session: Option<&str>) -> Result<ExitCode> {
+    let environment = Environment::read()?;
+    let state = engine_args.state_folder(&environment);
+    let gateway = GatewayClient::required(&state, &environment)?;
     let body = json!({"model": model, "messages": [{"role": "user", "content": task}], "session_id": session});
     let headers = [("prefer", "respond-async")];
     let reply = gateway.send("POST", "/v1/chat/completions", &headers, &body.to_string()).await;
-    let reply = reply.map_err(|error| gateway.silent(&state, error))?;
+    let reply = reply.map_err(|error| gateway.no_answer(&state, error))?;
     let accepted: Value = serde_json::from_str(&reply.body).unwrap_or_default();
     match accepted["id"].as_str().filter(|_| reply.status == 202) {
         Some(run) => {
@@ -182,48 +186,48 @@ async fn leave(places: &Places, model: &str, task: &str, session: Option<&str>) 
             Ok(ExitCode::SUCCESS)
         }
         None => {
-            tell(format_args!("trunkline: {}", refusal(&reply.body)));
-            Ok(Exit::General.into())
+            tell(format_args!("trunkline: {}", error_message(&reply.body)));
+            Ok(CliExit::General.into())
         }
     }
 }
 
-/// Shows a run that somebody else drives.
-async fn attach(places: &Places, name: &str) -> Result<ExitCode> {
+/// Shows a run that another process drives.
+async fn attach(engine_args: &EngineArgs, name: &str) -> Result<ExitCode> {
     let mut signals = StopSignals::listen()?;
-    let remembered = Remembered::open(places).await?;
-    let run = find(remembered.store.as_ref(), name).await?;
-    let Some(store) = &remembered.store else { return Ok(ExitCode::SUCCESS) };
-    let mut follow = Follow::kept(&remembered.state, store.clone(), &run.id, 0);
-    let (mut telling, mut provider) = (Telling::default(), run.provider.unwrap_or_default());
+    let saved = SavedState::open(engine_args).await?;
+    let run = find(saved.store.as_ref(), name).await?;
+    let Some(store) = &saved.store else { return Ok(ExitCode::SUCCESS) };
+    let mut follow = Follow::kept(&saved.state, store.clone(), &run.id, 0);
+    let (mut printer, mut provider) = (RunPrinter::default(), run.provider.unwrap_or_default());
     loop {
         let entry = tokio::select! {
             entry = follow.next() => entry,
             _ = signals.next() => {
-                telling.answer.end()?;
-                tell(format_args!("· it goes on; trunkline run --attach {} shows it again", run.id));
+                printer.answer.end()?;
+                tell(format_args!("· the run continues; trunkline run --attach {} shows it again", run.id));
                 return Ok(ExitCode::SUCCESS);
             }
         };
-        let Some(entry) = entry else { return Ok(telling.code()) };
+        let Some(entry) = entry else { return Ok(printer.code()) };
         if let Some(by) = entry.by {
             provider = by.provider;
         }
-        telling.hear(entry.event, &provider)?;
+        printer.print(entry.event, &provider)?;
     }
 }
 
-/// A run as it is told: the answer on stdout, everything else on stderr.
+/// Prints the events of a run: the answer on stdout, everything else on stderr.
 #[derive(Default)]
-struct Telling {
-    answer: Answer,
+struct RunPrinter {
+    answer: AnswerPrinter,
     session: Option<SessionId>,
-    tools: Tools,
+    tools: RunningTools,
     failed: bool,
 }
 
-impl Telling {
-    fn hear(&mut self, event: Event, provider: &str) -> Result<()> {
+impl RunPrinter {
+    fn print(&mut self, event: Event, provider: &str) -> Result<()> {
         let answer = &mut self.answer;
         match event {
             Event::Text { delta } => answer.text(&delta)?,
@@ -240,7 +244,7 @@ impl Telling {
                 tell(format_args!("· {}", self.tools.failed(&id, &output)));
             }
             Event::Notice { message } => tell(format_args!("· {message}")),
-            Event::Workspace(receipt) => tell(format_args!("\n· {}", left(&receipt))),
+            Event::Workspace(receipt) => tell(format_args!("\n· {}", worktree_result(&receipt))),
             Event::Finished(finished) => {
                 answer.end()?;
                 if let Some(why) = cut_short(finished.finish) {
@@ -263,35 +267,35 @@ impl Telling {
     }
 
     fn code(&self) -> ExitCode {
-        if self.failed { Exit::Provider.into() } else { ExitCode::SUCCESS }
+        if self.failed { CliExit::Provider.into() } else { ExitCode::SUCCESS }
     }
 }
 
-/// The answer on stdout, as it comes.
+/// Prints the answer on stdout as it arrives.
 #[derive(Default)]
-struct Answer {
-    filter: Plain,
-    /// Line ends, held back until there is something behind them.
+struct AnswerPrinter {
+    filter: PlainFilter,
+    /// Line breaks that are held back until text follows.
     held: String,
-    /// Something was said, and its line not ended.
+    /// Text was printed, and its last line is not terminated.
     open: bool,
-    /// A tool ran since something was said: what comes next stands apart.
+    /// A tool ran after the last text: a blank line is due.
     paused: bool,
 }
 
-impl Answer {
+impl AnswerPrinter {
     fn text(&mut self, delta: &str) -> io::Result<()> {
         let text = self.filter.push(delta);
         let text = if self.open { text.as_str() } else { text.trim_start_matches('\n') };
-        let said = text.trim_end_matches('\n');
-        if said.is_empty() {
+        let trimmed = text.trim_end_matches('\n');
+        if trimmed.is_empty() {
             self.held.push_str(text);
             return Ok(());
         }
-        let apart = if std::mem::take(&mut self.paused) { "\n" } else { "" };
+        let gap = if std::mem::take(&mut self.paused) { "\n" } else { "" };
         let mut stdout = io::stdout();
-        write!(stdout, "{apart}{}{said}", std::mem::take(&mut self.held))?;
-        self.held.push_str(&text[said.len()..]);
+        write!(stdout, "{gap}{}{trimmed}", std::mem::take(&mut self.held))?;
+        self.held.push_str(&text[trimmed.len()..]);
         self.open = true;
         stdout.flush()
     }

@@ -1,6 +1,6 @@
-//! `trunkline runs`: what ran and what runs, by whatever door it came.
+//! `trunkline runs`: lists runs of all surfaces, shows one, follows it, cancels it.
 //!
-//! Everything but stopping a run is read from the state folder itself: it needs no gateway.
+//! Everything except cancelling reads the state folder and needs no gateway.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -14,114 +14,119 @@ use trunkline_engine::{Caps, Entry, Follow, NoDiff, RunRow, RunState, run_seen, 
 use trunkline_store::{Store, Time};
 
 use super::columns::{aligned, short_name};
-use super::gateway::Running;
-use super::sessions::Remembered;
-use crate::Exit;
-use crate::cli::Places;
+use super::gateway::GatewayClient;
+use super::sessions::SavedState;
+use crate::engine_args::EngineArgs;
+use crate::exit::CliExit;
+use crate::output::{say, tell};
 use crate::repl::plain::{first_line, plain};
-use crate::setup::{Loaded, runtime, say, tell};
-use crate::wording::left;
+use crate::setup::{LoadedConfig, runtime};
+use crate::wording::worktree_result;
 
-/// How many runs are named when it is not clear which one is meant.
-const CHOICE: u32 = 5;
+/// Runs that are listed if a prefix matches several.
+const MAX_MATCHES: u32 = 5;
 
-const WORDS: usize = 50;
+/// Characters of a prompt or a model's name in a table.
+const MAX_CELL_CHARS: usize = 50;
 
-/// List runs, the newest first; show one, follow it, stop it
+/// List runs, newest first; show one, follow it, cancel it
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples: trunkline runs --status running\n          trunkline runs events 01a1e21c --follow\n          \
-    trunkline runs diff 01a1e21c | git apply --stat"
+    after_help = "\
+Examples:
+  trunkline runs --status running                   runs in progress
+  trunkline runs events 01a1e21c --follow           events of a run as they happen
+  trunkline runs diff 01a1e21c | git apply --stat   what a run changed"
 )]
-pub(crate) struct Runs {
+pub(crate) struct RunsArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    command: Option<RunsCommand>,
     #[command(flatten)]
-    list: List,
+    list: ListRunsArgs,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Everything that is known of one
-    Show(One),
-    /// What it has changed in its worktree, as a patch
-    Diff(One),
-    /// What happened in it, one JSON object a line
-    Events(Events),
-    /// Stop it; returns when nothing of it is left
-    Cancel(One),
+enum RunsCommand {
+    /// Show the details of a run
+    Show(OneRunArgs),
+    /// Print the changes in a run's worktree as a patch
+    Diff(OneRunArgs),
+    /// Print the events of a run, one JSON object per line
+    Events(RunEventsArgs),
+    /// Cancel a run; returns when all its processes have ended
+    Cancel(OneRunArgs),
 }
 
 #[derive(Debug, Args)]
-struct List {
+struct ListRunsArgs {
     #[command(flatten)]
-    places: Places,
-    /// Only those in this state: queued, running, finished, failed, cancelled, interrupted
+    engine_args: EngineArgs,
+    /// Only runs in this state: queued, running, finished, failed, cancelled, interrupted
     #[arg(long, value_name = "S", value_parser = state)]
     status: Option<RunState>,
-    /// Only those of this model
+    /// Only runs of this model
     #[arg(long, short)]
     model: Option<String>,
-    /// How many at most
+    /// Maximum number of runs
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
-struct One {
+struct OneRunArgs {
     #[command(flatten)]
-    places: Places,
-    /// A run of `trunkline runs`; the beginning of its name is enough
+    engine_args: EngineArgs,
+    /// Run id from `trunkline runs`; a unique prefix is enough
     run: String,
 }
 
 #[derive(Debug, Args)]
-struct Events {
+struct RunEventsArgs {
     #[command(flatten)]
-    one: One,
-    /// Go on until it ends
+    one: OneRunArgs,
+    /// Keep printing until the run ends
     #[arg(long, short)]
     follow: bool,
 }
 
 fn state(name: &str) -> Result<RunState, String> {
     let names = || RunState::ALL.map(RunState::name).join(", ");
-    RunState::from_name(name).ok_or_else(|| format!("no state of a run; they are {}", names()))
+    RunState::from_name(name).ok_or_else(|| format!("not a state of a run; states are {}", names()))
 }
 
-impl Runs {
+impl RunsArgs {
     pub(crate) fn run(self) -> Result<ExitCode> {
         runtime()?.block_on(async {
-            match self.what {
+            match self.command {
                 None => self.list.show().await,
-                Some(What::Show(one)) => one.show().await,
-                Some(What::Diff(one)) => one.diff().await,
-                Some(What::Events(events)) => events.show().await,
-                Some(What::Cancel(one)) => one.cancel().await,
+                Some(RunsCommand::Show(one)) => one.show().await,
+                Some(RunsCommand::Diff(one)) => one.diff().await,
+                Some(RunsCommand::Events(events)) => events.show().await,
+                Some(RunsCommand::Cancel(one)) => one.cancel().await,
             }
         })
     }
 }
 
-impl List {
+impl ListRunsArgs {
     async fn show(self) -> Result<ExitCode> {
-        let remembered = Remembered::open(&self.places).await?;
+        let saved = SavedState::open(&self.engine_args).await?;
         let which = trunkline_store::Runs {
             state: self.status,
             model: self.model,
-            // One more than is shown, to know whether there are more.
+            // One more than is shown, to detect whether there are more.
             limit: self.limit.saturating_add(1),
             ..Default::default()
         };
-        let mut runs = match &remembered.store {
-            Some(store) => runs_seen(store, &remembered.state, which).await?,
+        let mut runs = match &saved.store {
+            Some(store) => runs_seen(store, &saved.state, which).await?,
             None => Vec::new(),
         };
-        remembered.close().await;
+        saved.close().await;
         let more = runs.len() > self.limit as usize;
         runs.truncate(self.limit as usize);
         if self.json {
@@ -142,27 +147,27 @@ impl List {
     }
 }
 
-impl One {
+impl OneRunArgs {
     async fn show(self) -> Result<ExitCode> {
-        let (remembered, run) = self.found().await?;
-        remembered.close().await;
-        for (name, value) in told(&run, Time::now()) {
+        let (saved, run) = self.found().await?;
+        saved.close().await;
+        for (name, value) in details(&run, Time::now()) {
             say(plain(&format!("{name:<9} {value}")))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
     async fn diff(self) -> Result<ExitCode> {
-        let (remembered, run) = self.found().await?;
-        let loaded = Loaded::new(&self.places)?;
+        let (saved, run) = self.found().await?;
+        let loaded = LoadedConfig::new(&self.engine_args)?;
         let engine = loaded.engine(Caps::default(), None)?;
-        let patch = match &remembered.store {
+        let patch = match &saved.store {
             Some(store) => {
                 engine.remember_in(store.clone());
                 let owner = Owner::named(run.owner.as_str());
                 engine.diff(&owner, &run.id).await
             }
-            None => Err(NoDiff::Nothing("nothing is remembered here")),
+            None => Err(NoDiff::Nothing("this state folder has no database")),
         };
         engine.shutdown().await;
         let patch = patch.with_context(|| format!("there is no diff of run {}", run.id))?;
@@ -170,39 +175,39 @@ impl One {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Only who runs it can stop it.
+    /// Asks the gateway to cancel the run: only the process that drives it can.
     async fn cancel(self) -> Result<ExitCode> {
-        let (remembered, run) = self.found().await?;
-        remembered.close().await;
+        let (saved, run) = self.found().await?;
+        saved.close().await;
         if run.state.is_over() {
-            bail!("run {} is over: {}", run.id, run.state.name());
+            bail!("run {} has ended: {}", run.id, run.state.name());
         }
-        let Some(gateway) = Running::of_state(&remembered.state, &remembered.around) else {
-            bail!("no gateway runs on {}: nothing can stop run {}", remembered.state.display(), run.id);
+        let Some(gateway) = GatewayClient::of_state(&saved.state, &saved.environment) else {
+            bail!("no gateway runs on {}: run {} cannot be cancelled", saved.state.display(), run.id);
         };
         let reply = gateway.send("DELETE", &format!("/v1/runs/{}", run.id), &[], "").await;
-        let reply = reply.map_err(|error| gateway.silent(&remembered.state, error))?;
+        let reply = reply.map_err(|error| gateway.no_answer(&saved.state, error))?;
         if reply.status == 200 {
-            tell(format_args!("· run {} is stopped", run.id));
+            tell(format_args!("· run {} is cancelled", run.id));
             return Ok(ExitCode::SUCCESS);
         }
-        tell(format_args!("trunkline: {}", refusal(&reply.body)));
-        Ok(Exit::General.into())
+        tell(format_args!("trunkline: {}", error_message(&reply.body)));
+        Ok(CliExit::General.into())
     }
 
-    pub(super) async fn found(&self) -> Result<(Remembered, RunRow)> {
-        let remembered = Remembered::open(&self.places).await?;
-        let run = find(remembered.store.as_ref(), &self.run).await?;
-        let run = run_seen(&remembered.state, run);
-        Ok((remembered, run))
+    pub(super) async fn found(&self) -> Result<(SavedState, RunRow)> {
+        let saved = SavedState::open(&self.engine_args).await?;
+        let run = find(saved.store.as_ref(), &self.run).await?;
+        let run = run_seen(&saved.state, run);
+        Ok((saved, run))
     }
 }
 
-impl Events {
+impl RunEventsArgs {
     async fn show(self) -> Result<ExitCode> {
-        let (remembered, run) = self.one.found().await?;
-        let Some(store) = &remembered.store else { return Ok(ExitCode::SUCCESS) };
-        let mut follow = Follow::kept(&remembered.state, store.clone(), &run.id, 0);
+        let (saved, run) = self.one.found().await?;
+        let Some(store) = &saved.store else { return Ok(ExitCode::SUCCESS) };
+        let mut follow = Follow::kept(&saved.state, store.clone(), &run.id, 0);
         if self.follow {
             while let Some(entry) = follow.next().await {
                 say_entry(&entry)?;
@@ -220,28 +225,28 @@ fn say_entry(entry: &Entry) -> Result<()> {
     Ok(say(serde_json::to_string(entry)?)?)
 }
 
-/// The run of this name, or the only one whose name begins like this.
+/// The run with this id, or the only one with this prefix.
 pub(super) async fn find(store: Option<&Store>, name: &str) -> Result<RunRow> {
     let none = || format!("no run begins with {name:?}; see: trunkline runs");
     let store = store.with_context(none)?;
-    let which = trunkline_store::Runs { begins: Some(name.to_owned()), limit: CHOICE, ..Default::default() };
+    let which = trunkline_store::Runs { begins: Some(name.to_owned()), limit: MAX_MATCHES, ..Default::default() };
     let mut found = store.runs(&which).await?;
     if let Some(at) = found.iter().position(|run| run.id == name) {
         return Ok(found.swap_remove(at));
     }
     if found.len() > 1 {
-        let line = |run: &RunRow| format!("\n  {}  {}", run.id, first_line(latest_words(&run.prompt), WORDS));
+        let line = |run: &RunRow| format!("\n  {}  {}", run.id, first_line(latest_words(&run.prompt), MAX_CELL_CHARS));
         bail!("several runs begin with {name:?}:{}", found.iter().map(line).collect::<String>());
     }
     found.pop().with_context(none)
 }
 
-/// What a gateway says against something, in its own words.
-pub(super) fn refusal(body: &str) -> String {
+/// Error message in a gateway's reply.
+pub(super) fn error_message(body: &str) -> String {
     let error = serde_json::from_str::<serde_json::Value>(body).unwrap_or_default();
-    let word = |name: &str| error["error"][name].as_str().map(str::to_owned);
-    let detail = word("detail").or_else(|| word("hint")).map(|more| format!(" ({more})")).unwrap_or_default();
-    word("message").map_or_else(|| "the gateway refuses".to_owned(), |message| message + &detail)
+    let member = |name: &str| error["error"][name].as_str().map(str::to_owned);
+    let detail = member("detail").or_else(|| member("hint")).map(|more| format!(" ({more})")).unwrap_or_default();
+    member("message").map_or_else(|| "the gateway refused the request".to_owned(), |message| message + &detail)
 }
 
 fn table(runs: &[RunRow], now: Time) -> Vec<String> {
@@ -260,19 +265,19 @@ fn table(runs: &[RunRow], now: Time) -> Vec<String> {
             short_name(&names, &run.id),
             brief(age),
             run.state.name().to_owned(),
-            first_line(&run.model, WORDS),
+            first_line(&run.model, MAX_CELL_CHARS),
             provider(run),
             brief(run.duration(now)),
             files,
-            first_line(latest_words(&run.prompt), WORDS),
+            first_line(latest_words(&run.prompt), MAX_CELL_CHARS),
         ]
     });
     let cells: Vec<[String; 8]> = std::iter::once(head).chain(cells).collect();
     aligned(&cells, &[0, 1, 2, 3, 4, 5, 6, 7])
 }
 
-/// What there is to say of a run, line by line.
-fn told(run: &RunRow, now: Time) -> Vec<(&'static str, String)> {
+/// Details of a run, as labels and values.
+fn details(run: &RunRow, now: Time) -> Vec<(&'static str, String)> {
     let mut lines = vec![
         ("run", run.id.clone()),
         ("state", run.state.name().to_owned()),
@@ -286,18 +291,18 @@ fn told(run: &RunRow, now: Time) -> Vec<(&'static str, String)> {
     lines.extend(run.session.as_ref().map(|session| ("session", session.to_string())));
     lines.extend(run.surface.map(|surface| ("by", surface.name().to_owned())));
     lines.extend(run.error.as_ref().map(|error| ("error", format!("{} ({})", error.message, error.category.name()))));
-    lines.extend(run.workspace.as_ref().map(|receipt| ("left", left(receipt))));
-    lines.extend(run.detached.then(|| ("detached", "it goes on without its client".to_owned())));
+    lines.extend(run.workspace.as_ref().map(|receipt| ("left", worktree_result(receipt))));
+    lines.extend(run.detached.then(|| ("detached", "it continues without its client".to_owned())));
     lines.push(("prompt", first_line(latest_words(&run.prompt), usize::MAX)));
     lines
 }
 
-/// The provider of the latest attempt; a dash where none was started.
+/// Provider of the latest attempt; a dash if none was started.
 fn provider(run: &RunRow) -> String {
     run.provider.clone().filter(|provider| !provider.is_empty()).unwrap_or_else(|| "-".to_owned())
 }
 
-/// A time in its largest unit that says something.
+/// A duration in one unit.
 fn brief(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -314,11 +319,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_brief() {
-        for (millis, told) in
+    fn duration_is_shown_in_its_largest_unit() {
+        for (millis, shown) in
             [(40, "0.0s"), (9_940, "9.9s"), (59_999, "59s"), (60_000, "1m"), (7_200_000, "2h"), (200_000_000, "2d")]
         {
-            assert_eq!(brief(Duration::from_millis(millis)), told);
+            assert_eq!(brief(Duration::from_millis(millis)), shown);
         }
     }
 }

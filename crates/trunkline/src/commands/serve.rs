@@ -1,4 +1,4 @@
-//! `trunkline serve`: the gateway.
+//! `trunkline serve`: starts the gateway, reloads its configuration, and stops it.
 
 use std::fs;
 use std::io;
@@ -21,112 +21,115 @@ use trunkline_server::auth::{self, Keys};
 use trunkline_server::{Stop, serve, serve_metrics};
 use trunkline_store::Store;
 
-use super::gateway::{Beacon, is_gateway};
-use super::reload::Changes;
+use super::gateway::{AddressFile, is_gateway};
+use super::reload::ConfigWatch;
 use super::retention;
 use super::sessions::age;
-use crate::cli::Places;
-use crate::config::{ConfigError, Surroundings, parse_span};
-use crate::service::{self, Manager};
-use crate::setup::{Loaded, ReloadRequests, StopSignals, runtime, say};
+use crate::config::{ConfigError, Environment, parse_span};
+use crate::engine_args::EngineArgs;
+use crate::output::say;
+use crate::service::{self, ServiceManager};
+use crate::setup::{LoadedConfig, runtime};
+use crate::signals::{ReloadRequests, StopSignals};
 
-/// Start the gateway: an OpenAI-compatible API for the models
+/// Start the gateway: an OpenAI-compatible API for your models
 #[derive(Debug, Args)]
 #[command(
     after_help = "Then, for example:\n  curl http://127.0.0.1:8765/v1/chat/completions -H 'Content-Type: application/json' \
     \\\n    -d '{\"model\":\"codex\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'"
 )]
-pub(crate) struct Serve {
+pub(crate) struct ServeArgs {
     #[command(flatten)]
-    places: Places,
+    engine_args: EngineArgs,
     /// Address to listen on, with or without a port; anything but loopback needs API keys
-    #[arg(long, value_name = "ADDR", env = "TRUNKLINE_LISTEN", default_value = "127.0.0.1", value_parser = Listen::parse)]
-    listen: Listen,
+    #[arg(long, value_name = "ADDR", env = "TRUNKLINE_LISTEN", default_value = "127.0.0.1", value_parser = ListenAddress::parse)]
+    listen: ListenAddress,
     /// Port; 0 picks a free one
     #[arg(long, value_name = "N", env = "TRUNKLINE_PORT", default_value_t = 8765)]
     port: u16,
-    /// File of BLAKE3 digests of API keys, one in hexadecimal on each line, with limits of its own behind it if it has any:
-    /// runs=2 queue=10 rpm=60 (keys themselves: TRUNKLINE_API_KEYS)
+    /// File with BLAKE3 digests of API keys, one per line in hexadecimal, each optionally followed by its own limits:
+    /// runs=2 queue=10 rpm=60 (for plain keys, set TRUNKLINE_API_KEYS)
     #[arg(long, value_name = "FILE", env = "TRUNKLINE_KEYS_FILE")]
     keys_file: Option<PathBuf>,
-    /// Another name this server may be addressed by; may be given several times
+    /// Another host name for this server, accepted in the Host header; can be repeated
     #[arg(long = "host", value_name = "NAME", env = "TRUNKLINE_HOSTS", value_delimiter = ',')]
     hosts: Vec<String>,
-    /// How many runs at once [default: twice the cores, at least 8]
+    /// Maximum number of concurrent runs [default: twice the cores, at least 8]
     #[arg(long, value_name = "N", env = "TRUNKLINE_MAX_RUNS")]
     max_runs: Option<usize>,
-    /// How many runs at once of one model [default: as many as of all]
+    /// Maximum number of concurrent runs of one model [default: as --max-runs]
     #[arg(long, value_name = "N", env = "TRUNKLINE_MAX_RUNS_PER_MODEL")]
     max_runs_per_model: Option<usize>,
-    /// How many runs at once for one API key [default: as many as of all]
+    /// Maximum number of concurrent runs for one API key [default: as --max-runs]
     #[arg(long, value_name = "N", env = "TRUNKLINE_MAX_RUNS_PER_KEY")]
     max_runs_per_key: Option<usize>,
-    /// How many requests may wait for a slot
+    /// Maximum number of queued requests
     #[arg(long, value_name = "N", env = "TRUNKLINE_QUEUE", default_value_t = 256)]
     queue: usize,
-    /// How many requests of one API key may wait [default: half of the queue]
+    /// Maximum number of queued requests of one API key [default: half of --queue]
     #[arg(long, value_name = "N", env = "TRUNKLINE_QUEUE_PER_KEY")]
     queue_per_key: Option<usize>,
-    /// How long a request may wait for a slot
+    /// Longest time that a request is queued
     #[arg(long, value_name = "TIME", env = "TRUNKLINE_QUEUE_TIMEOUT", default_value = "10m", value_parser = parse_span)]
     queue_timeout: Duration,
-    /// How many requests a minute, in all [default: any number]
+    /// Maximum number of requests per minute [default: unlimited]
     #[arg(long, value_name = "N", env = "TRUNKLINE_REQUESTS_PER_MINUTE", value_parser = rate)]
     requests_per_minute: Option<u32>,
-    /// How many requests a minute for one model [default: any number]
+    /// Maximum number of requests per minute for one model [default: unlimited]
     #[arg(long, value_name = "N", env = "TRUNKLINE_REQUESTS_PER_MINUTE_PER_MODEL", value_parser = rate)]
     requests_per_minute_per_model: Option<u32>,
-    /// How many requests a minute for one API key [default: any number]
+    /// Maximum number of requests per minute for one API key [default: unlimited]
     #[arg(long, value_name = "N", env = "TRUNKLINE_REQUESTS_PER_MINUTE_PER_KEY", value_parser = rate)]
     requests_per_minute_per_key: Option<u32>,
-    /// How many CLIs at most are kept running between turns, so that the next need not wait for its start; and how many
-    /// worktrees; 0: none
+    /// Maximum number of warm CLI processes, started ahead of their turns, and of spare worktrees; 0 turns both off
     #[arg(long, value_name = "N", env = "TRUNKLINE_WARM", default_value_t = 8)]
     warm: usize,
-    /// How much memory they may take, in MiB [default: a quarter of what is free now]
+    /// Memory limit of the warm processes, in MiB [default: a quarter of the free memory at start]
     #[arg(long, value_name = "MIB", env = "TRUNKLINE_WARM_MEMORY")]
     warm_memory: Option<u64>,
-    /// Tell what is counted here, as Prometheus reads it: 127.0.0.1:9464. A port of its own, which needs no key and says
-    /// nothing of what anybody said [default: nowhere]
-    #[arg(long, value_name = "ADDR", env = "TRUNKLINE_METRICS", value_parser = Listen::parse)]
-    metrics: Option<Listen>,
-    /// Between asking a CLI to stop and killing it
+    /// Serve Prometheus metrics on this address, such as 127.0.0.1:9464. It is a separate port that needs no API key and
+    /// exposes no prompts or answers [default: off]
+    #[arg(long, value_name = "ADDR", env = "TRUNKLINE_METRICS", value_parser = ListenAddress::parse)]
+    metrics: Option<ListenAddress>,
+    /// Time between asking a CLI to stop and killing it
     #[arg(long, value_name = "TIME", env = "TRUNKLINE_GRACE", default_value = "5s", value_parser = parse_span)]
     grace: Duration,
-    /// How long open answers may go on after a signal to stop
+    /// Time for open answers to finish after a stop signal
     #[arg(long, value_name = "TIME", env = "TRUNKLINE_DRAIN", default_value = "30s", value_parser = parse_span)]
     drain: Duration,
-    /// Stop when standard input ends, as after a signal: whoever starts the gateway takes it along, even when killed
+    /// Stop when stdin is closed, as after a signal: the gateway then ends with the program that started it, even if that
+    /// is killed
     #[arg(long)]
     until_stdin_closes: bool,
-    /// Forget sessions and what was said in them when they were not used for so long: 90d, 2w, 12h [default: never]
+    /// Delete sessions with their archive when they were not used for this long: 90d, 2w, 12h [default: never]
     #[arg(long, value_name = "AGE", env = "TRUNKLINE_RETENTION", value_parser = age)]
     retention: Option<Duration>,
 }
 
-/// The descriptors of a run: three pipes, its keeper's socket and its end, and a file or two of git's.
-const FILES_OF_A_RUN: usize = 8;
+/// File descriptors of a run: three pipes, two ends of its keeper's socket, and a few files of git.
+const FILES_PER_RUN: usize = 8;
 
-/// For the store, the log, timers, and what there is to do between two runs.
+/// File descriptors for the database, the log, timers and background work.
 const FILES_RESERVED: usize = 64;
 
-/// Where metrics are told if no port is named.
-const METRICS_PORT: u16 = 9464;
+/// Default port of the metrics.
+const DEFAULT_METRICS_PORT: u16 = 9464;
 
-const FEW_CONNECTIONS: usize = 16;
+/// Connections that are accepted even if the limit of open files is too low.
+const MIN_CONNECTIONS: usize = 16;
 
-/// What is left of a gateway that was told to stop at once.
-const LAST_MOMENT: Duration = Duration::from_millis(300);
+/// Time to clean up after a request to stop at once.
+const FORCED_STOP_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// An address as people write it: `127.0.0.1`, `[::1]:8765`, `localhost`.
+/// Address of an argument: `127.0.0.1`, `[::1]:8765`, `localhost`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Listen {
+struct ListenAddress {
     ip: IpAddr,
-    /// Wins over `--port`.
+    /// Takes precedence over `--port`.
     port: Option<u16>,
 }
 
-impl Listen {
+impl ListenAddress {
     fn parse(text: &str) -> Result<Self, String> {
         let text = text.replacen("localhost", "127.0.0.1", 1);
         if let Ok(ip) = text.trim_matches(['[', ']']).parse() {
@@ -139,9 +142,9 @@ impl Listen {
     }
 }
 
-/// Never ends.
-async fn told(counted: Option<TcpListener>, engine: &Engine) {
-    match counted {
+/// Serves the metrics, if there is a listener for them. Never returns.
+async fn metrics(listener: Option<TcpListener>, engine: &Engine) {
+    match listener {
         Some(listener) => serve_metrics(listener, Engine::clone(engine)).await,
         None => std::future::pending().await,
     }
@@ -151,16 +154,16 @@ fn rate(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|rate| *rate > 0).ok_or_else(|| format!("{text:?} is not a number of requests"))
 }
 
-impl Serve {
+impl ServeArgs {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let loaded = Loaded::new(&self.places)?;
+        let loaded = LoadedConfig::new(&self.engine_args)?;
         match (loaded.sandbox, Landlock::here()) {
             (Sandbox::Required, Err(missing)) => {
                 let refused = format!("--sandbox required: runs cannot be confined here: {missing}");
-                bail!(ConfigError::elsewhere(refused).hint("--sandbox on runs them with the CLIs' own flags alone"));
+                bail!(ConfigError::elsewhere(refused).hint("--sandbox on relies on the CLIs' own flags instead"));
             }
             (Sandbox::On, Err(missing)) => {
-                tracing::warn!("runs are not confined, only the CLIs' own flags hold: {missing}");
+                tracing::warn!("runs are not confined, permissions rely on the CLIs' own flags: {missing}");
             }
             (Sandbox::Off, _) | (_, Ok(_)) => {}
         }
@@ -168,46 +171,47 @@ impl Serve {
             tracing::warn!("{warning}");
         }
         let mut caps = self.caps();
-        let keys = self.keys(&loaded.around, &mut caps)?;
+        let keys = self.keys(&loaded.environment, &mut caps)?;
         let address = SocketAddr::new(self.listen.ip, self.listen.port.unwrap_or(self.port));
         auth::check_bind(address, &keys).map_err(|error| ConfigError::elsewhere(error.to_string()))?;
         let runtime = runtime()?;
         let served = runtime.block_on(self.serve(loaded, keys, caps, address));
-        // A file that blocks for ever must not keep us.
+        // Do not wait for blocking file operations that may never return.
         runtime.shutdown_background();
         served.map(|()| ExitCode::SUCCESS)
     }
 
-    async fn serve(self, loaded: Loaded, keys: Keys, caps: Caps, address: SocketAddr) -> Result<()> {
-        // First of all: a signal that comes while the store is opened must not end us.
+    async fn serve(self, loaded: LoadedConfig, keys: Keys, caps: Caps, address: SocketAddr) -> Result<()> {
+        // Before anything else: a signal that arrives while the database is opened must not end the process.
         let reloads = ReloadRequests::listen()?;
-        let _file_size_limit = outlive_file_size_limit()?;
-        let listener = match service::inherited(&loaded.around).context("cannot use the socket that was handed over")? {
-            Some(listener) => TcpListener::from_std(listener)?,
-            None => match TcpListener::bind(address).await {
-                Ok(listener) => listener,
-                Err(error) => return Err(not_bound(address, "--port", error).await),
-            },
-        };
-        // One that was handed over may be open to others than the address says.
+        let _file_size_signal = handle_file_size_signal()?;
+        let listener =
+            match service::inherited(&loaded.environment).context("cannot use the socket of the service manager")? {
+                Some(listener) => TcpListener::from_std(listener)?,
+                None => match TcpListener::bind(address).await {
+                    Ok(listener) => listener,
+                    Err(error) => return Err(bind_error(address, ListenerPurpose::Api, error).await),
+                },
+            };
+        // A socket of the service manager may have another address than the arguments.
         auth::check_bind(listener.local_addr()?, &keys).map_err(|error| ConfigError::elsewhere(error.to_string()))?;
-        let counted = self.metrics_listener().await?;
-        let files = files_for(&caps);
+        let metrics_listener = self.metrics_listener().await?;
+        let connections = max_connections(&caps);
         let engine = loaded.engine(caps, Some(self.grace))?;
-        let store = engine.remember_surely(&loaded.state).await?;
+        let store = engine.require_store(&loaded.state).await?;
         let mut config = trunkline_server::Config { keys, hosts: self.hosts.clone(), ..Default::default() };
         config.secrets = Arc::new(engine.secrets().clone());
         config.limits.drain = self.drain;
-        config.limits.connections = config.limits.connections.min(files);
+        config.limits.connections = config.limits.connections.min(connections);
         config.chats = Some(loaded.state.join(retention::CHATS));
-        // Whoever reads the next line may send a signal or change a file at once.
+        // Before the next line is printed: its reader may send a signal or change a file at once.
         let (signals, terminal_closed) = (StopSignals::listen()?, reloads.terminal_closed());
-        let changes = Changes::of(&loaded.place, reloads);
+        let changes = ConfigWatch::start(&loaded.config_folder, reloads);
         let closed = if self.until_stdin_closes { stdin_closed() } else { CancellationToken::new() };
         let address = listener.local_addr()?;
-        let _beacon = Beacon::light(&loaded.state, address);
+        let _address_file = AddressFile::write(&loaded.state, address);
         say(format!("listening on http://{address}"))?;
-        let manager = Manager::of(&loaded.around);
+        let manager = ServiceManager::of(&loaded.environment);
         manager.ready();
         let models = engine.models();
         if models.names().is_empty() {
@@ -222,36 +226,36 @@ impl Serve {
         let served = async {
             tokio::join!(
                 serve(listener, config, Arc::new(Engine::clone(&engine)), stop.clone()),
-                drained(&engine, &stop, self.drain)
+                drain_detached(&engine, &stop, self.drain)
             );
         };
         tokio::select! {
             () = served => {}
-            () = beside(&loaded, &engine, changes, self.retention.map(|age| (age, store))) => {}
+            () = background(&loaded, &engine, changes, self.retention.map(|age| (age, store))) => {}
             () = stop_on(&mut signals, [closed, terminal_closed], &stop, &manager) => {}
-            () = manager.keep_telling() => {}
-            () = told(counted, &engine) => {}
+            () = manager.feed_watchdog() => {}
+            () = metrics(metrics_listener, &engine) => {}
         }
-        let patience = async {
+        let forced_stop = async {
             if !stop.now.is_cancelled() {
                 signals.next().await;
             }
-            tokio::time::sleep(LAST_MOMENT).await;
+            tokio::time::sleep(FORCED_STOP_TIMEOUT).await;
         };
         tokio::select! {
             () = engine.shutdown() => {}
-            // The end of this process is the end of all it keeps; worktrees are put in order at the next start.
-            () = patience => tracing::warn!("stopped without waiting for what still ran"),
+            // Keepers end their processes when this process ends; worktrees are cleaned up at the next start.
+            () = forced_stop => tracing::warn!("stopped without waiting for running processes"),
         }
         Ok(())
     }
 
     async fn metrics_listener(&self) -> Result<Option<TcpListener>> {
         let Some(listen) = self.metrics else { return Ok(None) };
-        let address = SocketAddr::new(listen.ip, listen.port.unwrap_or(METRICS_PORT));
+        let address = SocketAddr::new(listen.ip, listen.port.unwrap_or(DEFAULT_METRICS_PORT));
         let listener = match TcpListener::bind(address).await {
             Ok(listener) => listener,
-            Err(error) => return Err(not_bound(address, "--metrics", error).await.context("metrics")),
+            Err(error) => return Err(bind_error(address, ListenerPurpose::Metrics, error).await.context("metrics")),
         };
         let address = listener.local_addr()?;
         if address.ip().is_loopback() {
@@ -287,9 +291,9 @@ impl Serve {
         Budget { lines: self.warm, bytes }
     }
 
-    /// Who may come in, and what is said of some of them alone.
-    fn keys(&self, around: &Surroundings, caps: &mut Caps) -> Result<Keys> {
-        let given = around.variable("TRUNKLINE_API_KEYS").unwrap_or_default();
+    /// Accepted API keys. Limits of individual keys are added to `caps`.
+    fn keys(&self, environment: &Environment, caps: &mut Caps) -> Result<Keys> {
+        let given = environment.variable("TRUNKLINE_API_KEYS").unwrap_or_default();
         let mut keys = Keys::new(given.split(',').map(str::trim).filter(|key| !key.is_empty()));
         if let Some(path) = &self.keys_file {
             let text = fs::read_to_string(path).map_err(|error| ConfigError::new(path, error.to_string()))?;
@@ -308,17 +312,24 @@ impl Serve {
     }
 }
 
-/// Why an address cannot be listened on, and which flag chooses another.
-async fn not_bound(address: SocketAddr, flag: &str, error: io::Error) -> anyhow::Error {
-    let port = match flag {
-        "--port" => "another port with --port N (0 picks a free one)".to_owned(),
-        flag => format!("another with {flag} ADDR:PORT"),
+/// Purpose of an address.
+#[derive(Debug, Clone, Copy)]
+enum ListenerPurpose {
+    Api,
+    Metrics,
+}
+
+/// Error for an address that cannot be listened on, with advice.
+async fn bind_error(address: SocketAddr, listener: ListenerPurpose, error: io::Error) -> anyhow::Error {
+    let port = match listener {
+        ListenerPurpose::Api => "another port with --port N (0 picks a free one)",
+        ListenerPurpose::Metrics => "another with --metrics ADDR:PORT",
     };
     let kind = error.kind();
     let advice = if kind == io::ErrorKind::AddrInUse && is_gateway(address).await {
         format!("a trunkline gateway runs there already; use it, or choose {port}")
     } else if kind == io::ErrorKind::AddrInUse {
-        format!("another program listens there; end it, or choose {port}")
+        format!("another program listens there; stop it, or choose {port}")
     } else if kind == io::ErrorKind::PermissionDenied {
         format!("ports below 1024 are for root; choose {port}")
     } else if kind == io::ErrorKind::AddrNotAvailable {
@@ -329,7 +340,7 @@ async fn not_bound(address: SocketAddr, flag: &str, error: io::Error) -> anyhow:
     anyhow::Error::msg(format!("cannot listen on {address}: {error}: {advice}"))
 }
 
-/// What stands behind a digest: `runs=2 queue=10 rpm=60`.
+/// Limits after a digest: `runs=2 queue=10 rpm=60`.
 fn key_caps<'a>(words: impl Iterator<Item = &'a str>, usual: KeyCaps) -> Result<KeyCaps, String> {
     let mut caps = usual;
     for word in words {
@@ -345,32 +356,37 @@ fn key_caps<'a>(words: impl Iterator<Item = &'a str>, usual: KeyCaps) -> Result<
     Ok(caps)
 }
 
-/// How many connections the limit of open files leaves, once the runs and a reserve have theirs. The limit is raised as far
-/// as it goes before that; programs that we start get the one that we were given.
-fn files_for(caps: &Caps) -> usize {
+/// Number of connections that the limit of open files allows besides the runs and a reserve. Raises the limit as far as
+/// possible first; child processes get the original one.
+fn max_connections(caps: &Caps) -> usize {
     let files = trunkline_process::raise_open_files();
-    let (runs, keep) = (caps.runs.saturating_mul(FILES_OF_A_RUN), FILES_RESERVED);
-    let left = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(runs.saturating_add(keep));
-    if left < FEW_CONNECTIONS {
-        tracing::warn!(files, "few open files are allowed: raise the limit (ulimit -n) or lower --max-runs");
+    let (runs, reserved) = (caps.runs.saturating_mul(FILES_PER_RUN), FILES_RESERVED);
+    let left = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(runs.saturating_add(reserved));
+    if left < MIN_CONNECTIONS {
+        tracing::warn!(files, "the limit of open files is low: raise it (ulimit -n), or lower --max-runs");
     }
-    left.max(FEW_CONNECTIONS)
+    left.max(MIN_CONNECTIONS)
 }
 
-/// Work beside the server, which never ends by itself: sweeps what dead gateways leave, follows changes of the
-/// configuration, forgets what is old and gives memory back.
-async fn beside(loaded: &Loaded, engine: &Engine, changes: Changes, retention: Option<(Duration, Store)>) {
-    let followed = changes.follow(&loaded.around, engine);
-    let forgotten = async {
+/// Background work: removes leftovers of dead gateways, reloads the configuration, enforces retention and returns memory.
+/// Never returns.
+async fn background(
+    loaded: &LoadedConfig,
+    engine: &Engine,
+    changes: ConfigWatch,
+    retention: Option<(Duration, Store)>,
+) {
+    let reloaded = changes.follow(&loaded.environment, engine);
+    let retained = async {
         if let Some((age, store)) = retention {
-            retention::keep_to(age, &store, &loaded.state).await;
+            retention::enforce(age, &store, &loaded.state).await;
         }
     };
-    tokio::join!(engine.keep_sweeping(), engine.give_back_memory(), followed, forgotten);
+    tokio::join!(engine.keep_sweeping(), engine.give_back_memory(), reloaded, retained);
 }
 
-/// Runs that go on without a client get as long as the open answers.
-async fn drained(engine: &Engine, stop: &Stop, drain: Duration) {
+/// Waits for runs without a client after a stop signal, for as long as open answers may take.
+async fn drain_detached(engine: &Engine, stop: &Stop, drain: Duration) {
     stop.gently.cancelled().await;
     engine.retire();
     tokio::select! {
@@ -380,11 +396,11 @@ async fn drained(engine: &Engine, stop: &Stop, drain: Duration) {
     }
 }
 
-/// The first signal drains, the second ends at once. The end of stdin, or of the terminal, may stand in for the first, and
-/// is never the second. Never returns.
-async fn stop_on(signals: &mut StopSignals, closed: [CancellationToken; 2], stop: &Stop, manager: &Manager) {
+/// The first signal drains, the second stops at once. A closed stdin or terminal counts as the first, never as the second.
+/// Never returns.
+async fn stop_on(signals: &mut StopSignals, closed: [CancellationToken; 2], stop: &Stop, manager: &ServiceManager) {
     let [stdin, terminal] = closed;
-    for (token, how) in [(&stop.gently, "; once more to stop at once"), (&stop.now, " now")] {
+    for (token, how) in [(&stop.gently, "; send the signal again to stop now"), (&stop.now, " now")] {
         tokio::select! {
             _ = signals.next() => {}
             () = stdin.cancelled(), if !stop.gently.is_cancelled() => {}
@@ -397,19 +413,19 @@ async fn stop_on(signals: &mut StopSignals, closed: [CancellationToken; 2], stop
     std::future::pending().await
 }
 
-/// A write beyond `ulimit -f` is then an error like any other, and not the end of this process. Programs that we start are
-/// not concerned: a signal that is handled is not handled in them.
-fn outlive_file_size_limit() -> io::Result<Signal> {
+/// Handles SIGXFSZ, so that a write beyond `ulimit -f` is an error and does not end this process. Child processes are not
+/// affected: a handler is not inherited.
+fn handle_file_size_signal() -> io::Result<Signal> {
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))
 }
 
-/// Cancelled when nobody holds the other end of stdin any more. What comes through it is not for us.
+/// Token that is cancelled when stdin is closed. Input is discarded.
 fn stdin_closed() -> CancellationToken {
     let closed = CancellationToken::new();
     let end = closed.clone();
-    // A thread of its own: a read of stdin cannot be called off, and nobody waits for it.
+    // A separate thread that is never joined: a read of stdin cannot be cancelled.
     drop(thread::spawn(move || {
-        let _unread = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         end.cancel();
     }));
     closed
@@ -420,7 +436,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_of_a_key() {
+    fn parses_limits_of_a_key() {
         let usual = KeyCaps { runs: 8, queue: 128, per_minute: None };
         let read = |text: &str| key_caps(text.split_whitespace(), usual);
         assert_eq!(read(""), Ok(usual));
@@ -432,8 +448,8 @@ mod tests {
     }
 
     #[test]
-    fn addresses() {
-        let parsed = |text: &str| Listen::parse(text).map(|listen| (listen.ip.to_string(), listen.port)).ok();
+    fn parses_addresses() {
+        let parsed = |text: &str| ListenAddress::parse(text).map(|listen| (listen.ip.to_string(), listen.port)).ok();
         for (text, ip, port) in [
             ("127.0.0.1", "127.0.0.1", None),
             ("localhost:0", "127.0.0.1", Some(0)),

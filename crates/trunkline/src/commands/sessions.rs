@@ -1,4 +1,4 @@
-//! `trunkline sessions`: the conversations that are remembered, and forgetting those that are old.
+//! `trunkline sessions`: lists saved sessions, and deletes old ones.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,56 +11,62 @@ use trunkline_store::{FILE, Filter, Pruned, SessionRow, Store};
 
 use super::columns::{aligned, short_name};
 use super::retention;
-use crate::cli::Places;
-use crate::config::{Surroundings, parse_span};
+use crate::config::{Environment, parse_span};
+use crate::engine_args::EngineArgs;
+use crate::output::{say, tell};
 use crate::repl::plain::first_line;
-use crate::setup::{runtime, say, tell};
+use crate::setup::runtime;
 
-const TITLE: usize = 60;
+/// Characters of a title or a model's name in the table.
+const MAX_CELL_CHARS: usize = 60;
 
-/// List the sessions of this folder, the one used last first
+/// List the sessions of this folder, most recently used first
 #[derive(Debug, Args)]
-#[command(after_help = "Example: trunkline sessions --all --model codex\n\nWhat was said in one of them: trunkline \
-    history SESSION")]
-pub(crate) struct Sessions {
+#[command(after_help = "\
+Examples:
+  trunkline sessions --all --model codex   Codex sessions of every folder
+  trunkline sessions --prune 90d           delete those not used for 90 days
+
+To read one: trunkline history SESSION")]
+pub(crate) struct SessionsArgs {
     #[command(flatten)]
-    places: Places,
-    /// Only those with this model
+    engine_args: EngineArgs,
+    /// Only sessions with this model
     #[arg(long, short)]
     model: Option<String>,
-    /// Those of every folder
+    /// Sessions of every folder
     #[arg(long)]
     all: bool,
-    /// How many at most
+    /// Maximum number of sessions
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Forget the sessions that were not used for so long, of every folder, with everything archived of them: 90d, 12h
+    /// Delete the sessions of every folder that were not used for this long, with their archive: 90d, 2w, 12h
     #[arg(long, value_name = "AGE", value_parser = age, conflicts_with_all = ["model", "all", "json"])]
     prune: Option<Duration>,
 }
 
-impl Sessions {
+impl SessionsArgs {
     pub(crate) fn run(self) -> Result<ExitCode> {
         runtime()?.block_on(async {
-            let remembered = Remembered::open(&self.places).await?;
+            let saved = SavedState::open(&self.engine_args).await?;
             match self.prune {
-                Some(age) => prune(&remembered, age).await?,
-                None => self.list(&remembered).await?,
+                Some(age) => prune(&saved, age).await?,
+                None => self.list(&saved).await?,
             }
-            remembered.close().await;
+            saved.close().await;
             Ok(ExitCode::SUCCESS)
         })
     }
 
-    async fn list(self, remembered: &Remembered) -> Result<()> {
-        // One more than is shown, to know whether there are more.
+    async fn list(self, saved: &SavedState) -> Result<()> {
+        // One more than is shown, to detect whether there are more.
         let limit = Some(self.limit.saturating_add(1));
-        let mut rows = match &remembered.store {
+        let mut rows = match &saved.store {
             Some(store) => {
-                let repos = if self.all { None } else { Some(remembered.names_of_folder(store).await?) };
+                let repos = if self.all { None } else { Some(saved.names_of_folder(store).await?) };
                 store.sessions(&Filter { repos, model: self.model, limit, ..Filter::default() }).await?
             }
             None => Vec::new(),
@@ -77,7 +83,7 @@ impl Sessions {
             say(line)?;
         }
         if rows.is_empty() {
-            let elsewhere = if self.all { "" } else { " of this folder; --all shows those of others" };
+            let elsewhere = if self.all { "" } else { " in this folder; --all shows those of other folders" };
             tell(format!("no sessions{elsewhere}"));
         } else if more {
             tell("there are more: --limit N shows N of them");
@@ -86,36 +92,36 @@ impl Sessions {
     }
 }
 
-async fn prune(remembered: &Remembered, age: Duration) -> Result<()> {
-    let pruned = retention::forget(age, remembered.store.as_ref(), &remembered.state).await?;
+async fn prune(saved: &SavedState, age: Duration) -> Result<()> {
+    let pruned = retention::delete_older(age, saved.store.as_ref(), &saved.state).await?;
     let Pruned { sessions, turns, messages, .. } = pruned;
-    let some = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let rest = if messages == 0 { String::new() } else { format!(", {}", some(messages, "bridge message")) };
-    say(format!("forgot {}, {}{rest}", some(sessions, "session"), some(turns, "turn")))?;
+    let plural = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let rest = if messages == 0 { String::new() } else { format!(", {}", plural(messages, "bridge message")) };
+    say(format!("deleted {}, {}{rest}", plural(sessions, "session"), plural(turns, "turn")))?;
     Ok(())
 }
 
-/// What earlier runs left, if there were any; reading it needs no configuration.
-pub(super) struct Remembered {
+/// The state folder and its database, if there is one. Needs no configuration.
+pub(super) struct SavedState {
     pub(super) store: Option<Store>,
-    pub(super) around: Surroundings,
+    pub(super) environment: Environment,
     pub(super) state: PathBuf,
 }
 
-impl Remembered {
-    pub(super) async fn open(places: &Places) -> Result<Self> {
-        let around = Surroundings::read().context("cannot see where this is")?;
-        let state = places.state_folder(&around);
+impl SavedState {
+    pub(super) async fn open(engine_args: &EngineArgs) -> Result<Self> {
+        let environment = Environment::read().context("cannot read the current folder")?;
+        let state = engine_args.state_folder(&environment);
         let path = state.join(FILE);
-        // Looking is no reason to begin one.
+        // Reading does not create a database.
         let store = if path.exists() { Some(Store::open(&path).await?) } else { None };
-        Ok(Self { store, around, state })
+        Ok(Self { store, environment, state })
     }
 
-    /// The names under which sessions know the current folder: a configuration may lead to it through a link.
+    /// Paths of the current folder in the sessions: a configuration may name it through a symbolic link.
     async fn names_of_folder(&self, store: &Store) -> Result<Vec<PathBuf>> {
         let mut repos = store.session_repos().await?;
-        repos.retain(|repo| same_folder(repo, &self.around.folder));
+        repos.retain(|repo| same_folder(repo, &self.environment.folder));
         Ok(repos)
     }
 
@@ -126,7 +132,7 @@ impl Remembered {
     }
 }
 
-/// `90d`, `2w`, or a time with a unit: a bare number would be seconds, which nobody means here.
+/// Parses an age: `90d`, `2w`, or a time with a unit. A bare number would be seconds, which is never meant here.
 pub(super) fn age(text: &str) -> Result<Duration, String> {
     let days = |text: &str, factor: f64| {
         let number: f64 = text.trim().parse().ok()?;
@@ -149,7 +155,7 @@ fn table(rows: &[SessionRow], with_folder: bool) -> Vec<String> {
     let cells = rows.iter().map(|row| {
         let used = row.used.timestamp().strftime("%Y-%m-%d %H:%M").to_string();
         let folder = first_line(&row.repo.to_string_lossy(), usize::MAX);
-        let (model, title) = (first_line(&row.model, TITLE), first_line(&row.title, TITLE));
+        let (model, title) = (first_line(&row.model, MAX_CELL_CHARS), first_line(&row.title, MAX_CELL_CHARS));
         [short_name(&names, &row.id.0), used, model, row.turns.to_string(), folder, title]
     });
     let cells: Vec<[String; 6]> = std::iter::once(head).chain(cells).collect();
@@ -162,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_age_has_a_unit() {
+    fn age_needs_a_unit() {
         let hours = |hours: u64| Ok(Duration::from_secs(hours * 3600));
         for (text, expected) in [("90d", hours(90 * 24)), ("2w", hours(14 * 24)), ("12h", hours(12)), ("0d", hours(0))]
         {

@@ -1,76 +1,78 @@
-//! Whether a worktree can be made of a folder, as far as the files of its repository tell. Git itself is not asked: it
-//! would read the configuration of a folder that may hold anything.
+//! Checks from the files of a repository whether a worktree can be created for a folder. Does not run git, which would read
+//! the configuration of a folder that is not trusted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Why no worktree can be made of the folder, and what to do about it; none if one can be made.
+/// Reason why no worktree can be created for the folder, and a remedy; `None` if one can be created.
 pub(crate) fn no_worktree(folder: &Path) -> Option<(String, &'static str)> {
     let shown = folder.display();
-    match of(folder) {
-        Found::Nothing => Some((
+    match repository_of(folder) {
+        RepositoryKind::None => Some((
             format!("{shown} is not in a git repository"),
             "run `git init` and commit there, or leave `worktree` out",
         )),
-        Found::Bare => Some((format!("{shown} is a bare repository"), "clone it, and name the clone's folder")),
-        Found::Checkout { git } if !has_commit(&git) => {
+        RepositoryKind::Bare => {
+            Some((format!("{shown} is a bare repository"), "clone it, and name the clone's folder"))
+        }
+        RepositoryKind::Checkout { git } if !has_commit(&git) => {
             Some((format!("the repository of {shown} has no commit"), "a worktree needs a first one: run `git commit`"))
         }
-        Found::Checkout { .. } => None,
+        RepositoryKind::Checkout { .. } => None,
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
-    Nothing,
+enum RepositoryKind {
+    None,
     Bare,
-    /// `git` holds its HEAD.
+    /// `git` is the folder with its HEAD.
     Checkout {
         git: PathBuf,
     },
 }
 
-/// The repository that a folder is in: the nearest one above it.
-fn of(folder: &Path) -> Found {
+/// The nearest repository at or above a folder.
+fn repository_of(folder: &Path) -> RepositoryKind {
     for folder in folder.ancestors() {
         let git = folder.join(".git");
         if let Some(git) = linked(&git).or(Some(git)).filter(|git| is_git(git)) {
-            return if is_bare(&git) { Found::Bare } else { Found::Checkout { git } };
+            return if is_bare(&git) { RepositoryKind::Bare } else { RepositoryKind::Checkout { git } };
         }
         if is_git(folder) {
-            return Found::Bare;
+            return RepositoryKind::Bare;
         }
     }
-    Found::Nothing
+    RepositoryKind::None
 }
 
-/// Where a `.git` that is a file leads, as in a worktree or a submodule.
+/// The target of a `.git` that is a file, as in a worktree or a submodule.
 fn linked(git: &Path) -> Option<PathBuf> {
     let text = fs::read_to_string(git).ok()?;
     Some(git.parent()?.join(text.strip_prefix("gitdir:")?.trim()))
 }
 
 fn is_git(folder: &Path) -> bool {
-    folder.join("HEAD").is_file() && common(folder).join("objects").is_dir()
+    folder.join("HEAD").is_file() && common_folder(folder).join("objects").is_dir()
 }
 
 /// The folder that all worktrees of a repository share.
-fn common(git: &Path) -> PathBuf {
+fn common_folder(git: &Path) -> PathBuf {
     match fs::read_to_string(git.join("commondir")) {
         Ok(path) => git.join(path.trim()),
         Err(_) => git.to_owned(),
     }
 }
 
-/// A checkout's own folder says so in its settings where it has been made bare.
+/// Whether the repository's own settings make it bare.
 fn is_bare(git: &Path) -> bool {
     let settings = fs::read_to_string(git.join("config")).unwrap_or_default();
     settings.lines().any(|line| line.replace([' ', '\t'], "").eq_ignore_ascii_case("bare=true"))
 }
 
-/// Whether HEAD leads to a commit. What cannot be told from the files is left to git.
+/// Whether HEAD resolves to a commit. If the files do not tell, git decides later.
 fn has_commit(git: &Path) -> bool {
-    let (head, common) = (fs::read_to_string(git.join("HEAD")).unwrap_or_default(), common(git));
+    let (head, common) = (fs::read_to_string(git.join("HEAD")).unwrap_or_default(), common_folder(git));
     let Some(branch) = head.strip_prefix("ref:").map(str::trim) else { return !head.trim().is_empty() };
     if common.join("reftable").is_dir() || common.join(branch).is_file() || git.join(branch).is_file() {
         return true;
@@ -83,8 +85,8 @@ fn has_commit(git: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// Makes files below a folder; one that ends in a slash is a folder.
-    fn made(folder: &Path, files: &[(&str, &str)]) {
+    /// Creates files below a folder; a name that ends in a slash is a folder.
+    fn create(folder: &Path, files: &[(&str, &str)]) {
         for (name, text) in files {
             let path = folder.join(name);
             fs::create_dir_all(if name.ends_with('/') { &path } else { path.parent().unwrap() }).unwrap();
@@ -95,10 +97,10 @@ mod tests {
     }
 
     #[test]
-    fn reports_why_when_no_worktree_can_be_made() {
+    fn reports_why_when_no_worktree_can_be_created() {
         let head = (".git/HEAD", "ref: refs/heads/main\n");
         let packed = ("packed-refs", "# pack-refs\n0123 refs/heads/main\n");
-        for (files, inside, said) in [
+        for (files, inside, expected) in [
             (vec![("a/", "")], "a", Some("is not in a git repository")),
             (vec![(".git", "nonsense")], "", Some("is not in a git repository")),
             (vec![head, (".git/objects/", "")], "", Some("has no commit")),
@@ -131,11 +133,11 @@ mod tests {
             ),
         ] {
             let folder = tempfile::tempdir().unwrap();
-            made(folder.path(), &files);
-            let told = no_worktree(&folder.path().join(inside)).map(|(why, _)| why);
-            match said {
-                Some(said) => assert!(told.as_deref().is_some_and(|told| told.ends_with(said)), "{files:?}: {told:?}"),
-                None => assert_eq!(told, None, "{files:?}"),
+            create(folder.path(), &files);
+            let why = no_worktree(&folder.path().join(inside)).map(|(why, _)| why);
+            match expected {
+                Some(end) => assert!(why.as_deref().is_some_and(|why| why.ends_with(end)), "{files:?}: {why:?}"),
+                None => assert_eq!(why, None, "{files:?}"),
             }
         }
     }

@@ -1,81 +1,44 @@
-//! The providers of `router.yaml` as what the engine routes among: a model for each of them and for each of its hints.
+//! Turns the providers of `router.yaml` into models that the engine routes among: one per provider and one per hint.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use trunkline_core::api::Api;
-use trunkline_core::limits::{Asked, Limits};
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::provider::{self, Provider};
 use trunkline_engine::router::{Routed, Router};
 
-use super::router_file::{Kind, RouterProvider};
+use super::base_model::plain_model;
+use super::router_file::{RouterProvider, RouterProviderKind};
 
-/// `folder` is where executables run.
+/// Builds the router. Executables run in `folder`.
 pub(super) fn router(providers: Vec<RouterProvider>, folder: &Path) -> Router {
     Router { providers: providers.into_iter().map(|provider| routed(provider, folder)).collect() }
 }
 
 fn routed(provider: RouterProvider, folder: &Path) -> Routed {
-    let RouterProvider { name, priority, kind, model, models, offered, max_tokens, timeout } = provider;
-    let bare = match kind {
-        Kind::Executable { path, args, options, env } => {
+    let RouterProvider { name, priority, kind, options, models, offered } = provider;
+    let base = match kind {
+        RouterProviderKind::Executable { path, args, request_config } => {
             let backend = Backend::Program(Arc::new(provider::executable(&name, &path, &args)));
-            let limits = Limits::of_request(timeout);
-            Model { limits, env, config: options, ..Model::new(&name, backend, folder) }
+            Model { config: request_config, ..Model::new(&name, backend, folder) }
         }
-        Kind::Api { base_url, key } => {
+        RouterProviderKind::Api { base_url, key } => {
             let backend = Backend::Api(Arc::new(Api { name: name.clone(), base_url, key }));
-            Model { limits: Limits::of_request(timeout), ..Model::new(&name, backend, folder) }
+            Model::new(&name, backend, folder)
         }
-        Kind::Agent {
-            provider,
-            command,
-            args,
-            repo,
-            agent_file,
-            worktree,
-            keep_worktree,
-            permissions,
-            limits,
-            sandbox,
-            writable,
-            max_turns,
-            allowed_tools,
-            system_prompt,
-            warm,
-            env,
-        } => {
-            let provider = called(provider, &name);
-            let limits = Limits::of(&provider, Asked { total: timeout, ..limits });
-            Model {
-                command,
-                args,
-                agent_file,
-                worktree,
-                keep_worktree,
-                permissions,
-                sandbox,
-                writable,
-                max_turns,
-                allowed_tools,
-                system_prompt,
-                warm,
-                env,
-                limits,
-                ..Model::new(&name, Backend::Program(provider), &repo)
-            }
+        RouterProviderKind::Agent { provider, command, args, repo } => {
+            let backend = Backend::Program(renamed(provider, &name));
+            Model { command, args, ..plain_model(&name, backend, &repo) }
         }
     };
-    let bare = Model {
-        offered: if offered.is_empty() { bare.offered } else { offered },
-        max_tokens: max_tokens.or(bare.max_tokens),
-        ..bare
-    };
+    let model = options.model.clone();
+    let bare = options.apply(base);
+    let bare = Model { offered: if offered.is_empty() { bare.offered } else { offered }, ..bare };
     let hints = models.into_iter().map(|(hint, model)| (hint, Arc::new(bare.on(&model)))).collect::<Vec<_>>();
     let own = match (&model, hints.first()) {
         (Some(model), _) => Arc::new(bare.on(model)),
-        // A service must be told which model; a program has a default of its own.
+        // An API needs a model in each request; a program has a default of its own.
         (None, None) if matches!(bare.backend, Backend::Api(_)) && !bare.offered.is_empty() => {
             Arc::new(bare.on(&bare.offered[0].id))
         }
@@ -85,8 +48,8 @@ fn routed(provider: RouterProvider, folder: &Path) -> Routed {
     Routed { name, priority, model: own, hints }
 }
 
-/// A recipe under the name it has in the router: its circuit and its private home are its own.
-fn called(provider: Arc<Provider>, name: &str) -> Arc<Provider> {
+/// A recipe under the provider's name in the router, so that its circuit and its private home are separate.
+fn renamed(provider: Arc<Provider>, name: &str) -> Arc<Provider> {
     if provider.name == name {
         return provider;
     }

@@ -1,50 +1,50 @@
-//! Cuts a stream of Markdown into blocks that can be shown for good.
+//! Splits a stream of Markdown into blocks that later text cannot change.
 //!
-//! What has been printed cannot be taken back, and what a line means may depend on later ones. So a block is given out
-//! once the next one begins; only the lines of a fenced code block are given out one by one.
+//! Printed output cannot be changed, and the meaning of a line may depend on the following ones. So a block is returned when
+//! the next one begins. Only the lines of a fenced code block are returned one by one.
 
-/// A block longer than this is given out as it is.
-const LONGEST: usize = 64 * 1024;
+/// A block longer than this is returned before it is complete.
+const MAX_BLOCK_BYTES: usize = 64 * 1024;
 
-/// Something that later text cannot change.
+/// A part of the text that later text cannot change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Piece {
-    /// Whole blocks.
+pub(super) enum MarkdownPiece {
+    /// Complete blocks.
     Markdown(String),
-    /// A fenced code block begins.
+    /// Beginning of a fenced code block.
     CodeStart,
-    /// One line of it.
+    /// A line of the code block.
     Code(String),
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Blocks {
-    /// The line that is not complete.
+pub(super) struct MarkdownBlocks {
+    /// The incomplete last line.
     line: String,
     block: String,
-    /// The block was followed by a blank line.
+    /// A blank line followed the block.
     blank: bool,
-    fence: Option<Fence>,
+    fence: Option<CodeFence>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Fence {
+struct CodeFence {
     mark: char,
     length: usize,
     indent: usize,
-    /// It is part of a list, whose block goes on after it.
-    inside: bool,
+    /// It is part of a list, whose block continues after it.
+    in_list: bool,
 }
 
-impl Blocks {
-    pub(super) fn push(&mut self, text: &str) -> Vec<Piece> {
+impl MarkdownBlocks {
+    pub(super) fn push(&mut self, text: &str) -> Vec<MarkdownPiece> {
         let mut pieces = Vec::new();
         for part in text.split_inclusive('\n') {
             self.line.push_str(part);
             if self.line.ends_with('\n') {
                 let line = std::mem::take(&mut self.line);
                 self.take(line.trim_end_matches('\n'), &mut pieces);
-            } else if self.line.len() > LONGEST {
+            } else if self.line.len() > MAX_BLOCK_BYTES {
                 let line = std::mem::take(&mut self.line);
                 self.take(&line, &mut pieces);
             }
@@ -52,8 +52,8 @@ impl Blocks {
         pieces
     }
 
-    /// The end of the text: whatever is left.
-    pub(super) fn finish(&mut self) -> Vec<Piece> {
+    /// Returns the rest at the end of the text.
+    pub(super) fn finish(&mut self) -> Vec<MarkdownPiece> {
         let mut pieces = Vec::new();
         if !self.line.is_empty() {
             let line = std::mem::take(&mut self.line);
@@ -64,21 +64,21 @@ impl Blocks {
         pieces
     }
 
-    /// What was said and is not given out, as far as it is on one line.
+    /// Last line of the text that was not returned yet.
     pub(super) fn tail(&self) -> &str {
         if self.line.trim().is_empty() { self.block.trim_end().lines().last().unwrap_or_default() } else { &self.line }
     }
 
-    fn take(&mut self, line: &str, pieces: &mut Vec<Piece>) {
+    fn take(&mut self, line: &str, pieces: &mut Vec<MarkdownPiece>) {
         if let Some(fence) = self.fence {
             let closed = fence.is_closed_by(line);
             if closed {
                 self.fence = None;
             }
-            match (fence.inside, closed) {
+            match (fence.in_list, closed) {
                 (true, _) => self.keep(line, pieces),
                 (false, true) => {}
-                (false, false) => pieces.push(Piece::Code(without_indent(line, fence.indent))),
+                (false, false) => pieces.push(MarkdownPiece::Code(without_indent(line, fence.indent))),
             }
             return;
         }
@@ -94,11 +94,11 @@ impl Blocks {
                 self.emit(pieces);
             }
         }
-        if let Some(fence) = Fence::opened_by(line) {
-            self.fence = Some(Fence { inside: continues_list, ..fence });
+        if let Some(fence) = CodeFence::opened_by(line) {
+            self.fence = Some(CodeFence { in_list: continues_list, ..fence });
             if !continues_list {
                 self.emit(pieces);
-                pieces.push(Piece::CodeStart);
+                pieces.push(MarkdownPiece::CodeStart);
                 return;
             }
         }
@@ -109,31 +109,31 @@ impl Blocks {
         }
     }
 
-    fn keep(&mut self, line: &str, pieces: &mut Vec<Piece>) {
+    fn keep(&mut self, line: &str, pieces: &mut Vec<MarkdownPiece>) {
         self.block.push_str(line);
         self.block.push('\n');
-        if self.block.len() > LONGEST {
+        if self.block.len() > MAX_BLOCK_BYTES {
             self.emit(pieces);
         }
     }
 
-    fn emit(&mut self, pieces: &mut Vec<Piece>) {
+    fn emit(&mut self, pieces: &mut Vec<MarkdownPiece>) {
         if !self.block.is_empty() {
-            pieces.push(Piece::Markdown(std::mem::take(&mut self.block)));
+            pieces.push(MarkdownPiece::Markdown(std::mem::take(&mut self.block)));
         }
         self.blank = false;
     }
 }
 
-impl Fence {
+impl CodeFence {
     fn opened_by(line: &str) -> Option<Self> {
         let text = line.trim_start();
         let mark = text.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
         let length = text.chars().take_while(|&c| c == mark).count();
-        // A backtick behind the fence makes it a code span.
+        // With another backtick on the line it is a code span.
         let is_span = mark == '`' && text[length..].contains('`');
         let indent = line.len() - text.len();
-        (length >= 3 && !is_span).then_some(Self { mark, length, indent, inside: false })
+        (length >= 3 && !is_span).then_some(Self { mark, length, indent, in_list: false })
     }
 
     fn is_closed_by(self, line: &str) -> bool {
@@ -147,7 +147,7 @@ fn is_heading(line: &str) -> bool {
     (1..=6).contains(&marks) && line[marks..].starts_with(' ')
 }
 
-/// Whether a block begins as a list does.
+/// Whether a block is a list.
 fn is_list(block: &str) -> bool {
     let rest = block.trim_start();
     let number = rest.chars().take_while(char::is_ascii_digit).count();
@@ -166,32 +166,32 @@ mod tests {
 
     use super::*;
 
-    fn all(text: &str) -> Vec<Piece> {
-        let mut blocks = Blocks::default();
+    fn all(text: &str) -> Vec<MarkdownPiece> {
+        let mut blocks = MarkdownBlocks::default();
         let mut pieces = blocks.push(text);
         pieces.extend(blocks.finish());
         pieces
     }
 
-    fn text(text: &str) -> Piece {
-        Piece::Markdown(text.to_owned())
+    fn text(text: &str) -> MarkdownPiece {
+        MarkdownPiece::Markdown(text.to_owned())
     }
 
-    fn code(line: &str) -> Piece {
-        Piece::Code(line.to_owned())
+    fn code(line: &str) -> MarkdownPiece {
+        MarkdownPiece::Code(line.to_owned())
     }
 
     #[test]
-    fn texts_and_their_blocks() {
+    fn splits_texts_into_blocks() {
         for (whole, pieces) in [
             ("one\ntwo\n\n\nthree", vec![text("one\ntwo\n"), text("three\n")]),
             ("# head\nbody", vec![text("# head\n"), text("body\n")]),
             ("a\n```rust\nlet x;\n\n  y\n```\nb", {
-                vec![text("a\n"), Piece::CodeStart, code("let x;"), code(""), code("  y"), text("b\n")]
+                vec![text("a\n"), MarkdownPiece::CodeStart, code("let x;"), code(""), code("  y"), text("b\n")]
             }),
-            ("~~~~\n~~~\n~~~~~\nafter", vec![Piece::CodeStart, code("~~~"), text("after\n")]),
-            ("  ```\n    x\n  ```", vec![Piece::CodeStart, code("  x")]),
-            ("```never closed\nx", vec![Piece::CodeStart, code("x")]),
+            ("~~~~\n~~~\n~~~~~\nafter", vec![MarkdownPiece::CodeStart, code("~~~"), text("after\n")]),
+            ("  ```\n    x\n  ```", vec![MarkdownPiece::CodeStart, code("  x")]),
+            ("```never closed\nx", vec![MarkdownPiece::CodeStart, code("x")]),
             ("``` `span` ```", vec![text("``` `span` ```\n")]),
             ("- a\n- b\n\n- c", vec![text("- a\n- b\n"), text("- c\n")]),
             ("1. a\n\n   more\n   ```\n\n   x\n   ```\n2. b", {
@@ -205,21 +205,21 @@ mod tests {
     }
 
     #[test]
-    fn a_block_waits_for_the_next_and_code_does_not() {
-        let mut blocks = Blocks::default();
+    fn block_waits_for_the_next_one_and_code_does_not() {
+        let mut blocks = MarkdownBlocks::default();
         assert_eq!(blocks.push("one\n\n"), []);
         assert_eq!(blocks.tail(), "one");
         assert_eq!(blocks.push("tw"), [], "it may be a list, a fence, or more of a list");
         assert_eq!(blocks.push("o\n"), [text("one\n")]);
-        assert_eq!(blocks.push("```\nx\ny"), [text("two\n"), Piece::CodeStart, code("x")]);
+        assert_eq!(blocks.push("```\nx\ny"), [text("two\n"), MarkdownPiece::CodeStart, code("x")]);
         assert_eq!(blocks.tail(), "y");
     }
 
     proptest! {
         #[test]
-        fn the_same_pieces_however_cut(text in "[-a`~#1. \n|*é]{0,60}", cut in 0usize..60) {
+        fn pieces_do_not_depend_on_how_the_text_arrives(text in "[-a`~#1. \n|*é]{0,60}", cut in 0usize..60) {
             let cut = text.char_indices().map(|(at, _)| at).nth(cut).unwrap_or(text.len());
-            let mut blocks = Blocks::default();
+            let mut blocks = MarkdownBlocks::default();
             let mut pieces = blocks.push(&text[..cut]);
             pieces.extend(blocks.push(&text[cut..]));
             pieces.extend(blocks.finish());
@@ -229,8 +229,8 @@ mod tests {
         #[test]
         fn no_word_is_lost(text in "([a-z]{1,5}[ \n]{1,2}){0,20}") {
             let shown: String = all(&text).into_iter().map(|piece| match piece {
-                Piece::Markdown(text) | Piece::Code(text) => text,
-                Piece::CodeStart => String::new(),
+                MarkdownPiece::Markdown(text) | MarkdownPiece::Code(text) => text,
+                MarkdownPiece::CodeStart => String::new(),
             }).collect();
             prop_assert_eq!(shown.split_whitespace().collect::<Vec<_>>(), text.split_whitespace().collect::<Vec<_>>());
         }

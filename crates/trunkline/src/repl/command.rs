@@ -1,39 +1,39 @@
-//! What a line means: a message for the model, a command for the shell, or one for the REPL itself.
+//! Parses a line of input: a message for the model, a shell command, or a command of the REPL.
 
 use trunkline_core::near::near;
 
-/// Something the user said.
+/// A parsed line of input.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ReplInput {
     Nothing,
     Message(String),
-    /// To be run as it is, past the model.
+    /// A shell command, which the model does not see.
     Shell(String),
     Clear,
     Help,
-    /// The models there are, or a change to one.
+    /// Without a name lists the models, with one switches to it.
     Model(Option<String>),
     Sessions,
     Leave,
-    /// A command that takes nothing after it, and something after it.
-    Surplus(String),
+    /// An argument after a command that takes none.
+    UnexpectedArgument(String),
     Unknown {
         name: String,
         near: Vec<String>,
     },
 }
 
-/// The REPL's own commands: what is typed, and what it is for.
+/// Commands of the REPL with their descriptions.
 pub(super) const COMMANDS: [(&str, &str); 6] = [
-    ("/clear", "forget the conversation and start anew"),
-    ("/model [NAME]", "show the models, or go on with another"),
+    ("/clear", "forget the conversation and start a new one"),
+    ("/model [NAME]", "show the models, or switch to another"),
     ("/sessions", "conversations of this folder that can be resumed"),
     ("/help", "this list"),
     ("/exit", "leave; so does Ctrl+D, and Ctrl+C on an empty line"),
     ("/quit", "the same"),
 ];
 
-impl Said {
+impl ReplInput {
     pub(super) fn parse(line: &str) -> Self {
         let line = line.trim();
         if let Some(command) = line.strip_prefix('!') {
@@ -59,7 +59,7 @@ impl Said {
             ("/sessions", "") => Self::Sessions,
             ("/exit" | "/quit", "") => Self::Leave,
             ("/clear" | "/help" | "/?" | "/models" | "/sessions" | "/exit" | "/quit", _) => {
-                Self::Surplus(name.to_owned())
+                Self::UnexpectedArgument(name.to_owned())
             }
             _ => {
                 let known = COMMANDS.iter().filter_map(|(typed, _)| typed.split(' ').next());
@@ -69,13 +69,13 @@ impl Said {
     }
 }
 
-/// What `/help` shows.
+/// Text of `/help`.
 pub(super) fn help() -> String {
     let mut rows: Vec<(&str, &str)> = COMMANDS.to_vec();
-    rows.push(("!COMMAND", "run a shell command here, past the model"));
+    rows.push(("!COMMAND", "run a shell command here; the model does not see it"));
     rows.push(("//TEXT", "send a message that begins with a slash"));
-    rows.push(("Alt+Enter", "a new line in the message; so does a \\ at the end of a line"));
-    rows.push(("Ctrl+C", "stop the answer that is coming; clear the line"));
+    rows.push(("Alt+Enter", "new line in the message; a \\ at the end of a line does the same"));
+    rows.push(("Ctrl+C", "stop the answer; clear the line"));
     let width = rows.iter().map(|(typed, _)| typed.len()).max().unwrap_or(0);
     let rows: Vec<String> = rows.iter().map(|(typed, about)| format!("  {typed:width$}  {about}")).collect();
     rows.join("\n")
@@ -85,51 +85,51 @@ pub(super) fn help() -> String {
 mod tests {
     use super::*;
 
-    fn message(text: &str) -> Said {
-        Said::Message(text.to_owned())
+    fn message(text: &str) -> ReplInput {
+        ReplInput::Message(text.to_owned())
     }
 
-    fn unknown(name: &str, near: &[&str]) -> Said {
-        Said::Unknown { name: name.to_owned(), near: near.iter().map(|&near| near.to_owned()).collect() }
+    fn unknown(name: &str, near: &[&str]) -> ReplInput {
+        ReplInput::Unknown { name: name.to_owned(), near: near.iter().map(|&near| near.to_owned()).collect() }
     }
 
     #[test]
-    fn lines_and_what_they_mean() {
-        for (line, said) in [
-            ("", Said::Nothing),
-            ("  \t ", Said::Nothing),
-            ("!", Said::Nothing),
-            ("! ", Said::Nothing),
+    fn parses_lines() {
+        for (line, input) in [
+            ("", ReplInput::Nothing),
+            ("  \t ", ReplInput::Nothing),
+            ("!", ReplInput::Nothing),
+            ("! ", ReplInput::Nothing),
             ("hello", message("hello")),
             (" hello /clear\n", message("hello /clear")),
             ("one\ntwo", message("one\ntwo")),
             ("what does !x do?", message("what does !x do?")),
-            ("!ls -l | wc", Said::Shell("ls -l | wc".into())),
-            ("! cargo test", Said::Shell("cargo test".into())),
-            ("/clear", Said::Clear),
-            (" /clear ", Said::Clear),
-            ("/help", Said::Help),
-            ("/model", Said::Model(None)),
-            ("/model  codex", Said::Model(Some("codex".into()))),
-            ("/sessions", Said::Sessions),
-            ("/exit", Said::Leave),
-            ("/quit", Said::Leave),
+            ("!ls -l | wc", ReplInput::Shell("ls -l | wc".into())),
+            ("! cargo test", ReplInput::Shell("cargo test".into())),
+            ("/clear", ReplInput::Clear),
+            (" /clear ", ReplInput::Clear),
+            ("/help", ReplInput::Help),
+            ("/model", ReplInput::Model(None)),
+            ("/model  codex", ReplInput::Model(Some("codex".into()))),
+            ("/sessions", ReplInput::Sessions),
+            ("/exit", ReplInput::Leave),
+            ("/quit", ReplInput::Leave),
             ("//etc/hosts is wrong", message("/etc/hosts is wrong")),
             ("/claer", unknown("/claer", &["/clear"])),
             ("/etc/hosts is wrong", unknown("/etc/hosts", &[])),
-            ("/", Said::Help),
-            ("/clear everything", Said::Surplus("/clear".into())),
-            ("/exit now", Said::Surplus("/exit".into())),
+            ("/", ReplInput::Help),
+            ("/clear everything", ReplInput::UnexpectedArgument("/clear".into())),
+            ("/exit now", ReplInput::UnexpectedArgument("/exit".into())),
         ] {
-            assert_eq!(Said::parse(line), said, "{line:?}");
+            assert_eq!(ReplInput::parse(line), input, "{line:?}");
         }
     }
 
     #[test]
-    fn every_command_that_help_shows_is_one() {
+    fn every_command_in_help_is_known() {
         for (typed, _) in COMMANDS {
             let name = typed.split(' ').next().unwrap();
-            assert!(!matches!(Said::parse(name), Said::Unknown { .. } | Said::Message(_)), "{name}");
+            assert!(!matches!(ReplInput::parse(name), ReplInput::Unknown { .. } | ReplInput::Message(_)), "{name}");
             assert!(help().contains(typed));
         }
     }

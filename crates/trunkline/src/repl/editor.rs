@@ -1,4 +1,4 @@
-//! The line editor: history, several lines in one message, and what Ctrl+C means.
+//! The line editor: history, multi-line messages, and Ctrl+C.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -13,75 +13,76 @@ use reedline::{
     default_emacs_keybindings,
 };
 
-use super::private;
-use super::reader::{Heard, PROMPT};
-use super::style::Paint;
+use super::private_file;
+use super::reader::{PROMPT, ReadOutcome};
+use super::style::ColourMode;
 
-/// How many messages are remembered.
-const HISTORY: usize = 1000;
+/// Messages that are kept in the history.
+const MAX_HISTORY_LINES: usize = 1000;
 
-/// How long a request to end may go unnoticed.
-const LOOK_UP: Duration = Duration::from_millis(200);
+/// Interval of checking whether the editor is to stop.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Ctrl+C, as the editor hands it to us: it alone knows whether the line is empty.
+/// Host command for Ctrl+C. The editor passes it to us, because its meaning depends on whether the line is empty.
 const INTERRUPT: &str = "interrupt";
 
-/// The terminal tells what is pasted from what is typed.
-const TELL_PASTES: &str = "\u{1b}[?2004h";
-const TELL_NO_PASTES: &str = "\u{1b}[?2004l";
+/// Escape sequences that make the terminal mark pasted text.
+const BRACKETED_PASTE_ON: &str = "\u{1b}[?2004h";
+const BRACKETED_PASTE_OFF: &str = "\u{1b}[?2004l";
 
 pub(super) struct Editor {
     line: Reedline,
-    continued: Continued,
+    continued: LineContinuation,
 }
 
 impl Editor {
-    pub(super) fn new(history: &Path, paint: Paint, stop: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(history: &Path, paint: ColourMode, stop: Arc<AtomicBool>) -> Self {
         let mut keys = default_emacs_keybindings();
         let new_line = || ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
         keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, new_line());
         keys.add_binding(KeyModifiers::SHIFT, KeyCode::Enter, new_line());
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), new_line());
-        // A search knows no events of several, and so ends; anywhere else, the command is ours.
+        // A history search does not handle `Multiple` and ends; anywhere else our command is executed.
         let interrupt = ReedlineEvent::Multiple(vec![ReedlineEvent::ExecuteHostCommand(INTERRUPT.to_owned())]);
         let interrupt = ReedlineEvent::UntilFound(vec![interrupt, ReedlineEvent::Esc]);
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('c'), interrupt);
-        let continued = Continued::default();
+        let continued = LineContinuation::default();
         let mut line = Reedline::create()
             .with_edit_mode(Box::new(Emacs::new(keys)))
             .with_validator(Box::new(continued.clone()))
-            .with_highlighter(Box::new(Unpainted))
-            .with_ansi_colors(paint == Paint::Colours)
+            .with_highlighter(Box::new(PlainHighlighter))
+            .with_ansi_colors(paint == ColourMode::Colours)
             .use_bracketed_paste(true)
             .use_kitty_keyboard_enhancement(true)
             .with_break_signal(stop)
-            .with_poll_interval(LOOK_UP);
-        // Made here, so that nobody else can read it. Without it, a session has a history of its own.
-        let kept = private::open(history).ok();
-        if let Some(kept) = kept.and_then(|_| FileBackedHistory::with_file(HISTORY, history.to_owned()).ok()) {
+            .with_poll_interval(STOP_POLL_INTERVAL);
+        // Created here with private permissions. If that fails, the history lives only as long as the process.
+        let kept = private_file::open(history).ok();
+        if let Some(kept) = kept.and_then(|_| FileBackedHistory::with_file(MAX_HISTORY_LINES, history.to_owned()).ok())
+        {
             line = line.with_history(Box::new(kept));
         }
         Self { line, continued }
     }
 
-    pub(super) fn read(&mut self) -> Heard {
+    pub(super) fn read(&mut self) -> ReadOutcome {
         loop {
-            match self.line.read_line(&You) {
+            match self.line.read_line(&ReplPrompt) {
                 Ok(Signal::Success(line)) => {
-                    // What is pasted while an answer comes must not be taken for lines that were typed.
-                    send(TELL_PASTES);
-                    // A terminal that is closed in a minute loses nothing of it.
-                    let _unkept = self.line.sync_history();
-                    return Heard::Line(self.continued.joined(&line));
+                    // Text that is pasted while an answer arrives must not be read as separate lines.
+                    send(BRACKETED_PASTE_ON);
+                    // Saved now, so that closing the terminal loses nothing. A failure is ignored.
+                    let _ = self.line.sync_history();
+                    return ReadOutcome::Line(self.continued.joined(&line));
                 }
                 Ok(Signal::HostCommand(_)) if !self.line.current_buffer_contents().is_empty() => {
                     self.line.run_edit_commands(&[EditCommand::Clear]);
                 }
                 Ok(Signal::HostCommand(_) | Signal::CtrlC | Signal::CtrlD | Signal::ExternalBreak(_)) => {
-                    return Heard::Leave;
+                    return ReadOutcome::Leave;
                 }
                 Ok(_) => {}
-                Err(error) => return Heard::Broken(std::io::Error::other(error)),
+                Err(error) => return ReadOutcome::Broken(std::io::Error::other(error)),
             }
         }
     }
@@ -89,23 +90,23 @@ impl Editor {
 
 impl Drop for Editor {
     fn drop(&mut self) {
-        send(TELL_NO_PASTES);
+        send(BRACKETED_PASTE_OFF);
     }
 }
 
 fn send(sequence: &str) {
-    // A terminal that is gone tells nothing.
-    let _gone = io::stdout().write_all(sequence.as_bytes()).and_then(|()| io::stdout().flush());
+    // Fails only if the terminal is gone.
+    let _ = io::stdout().write_all(sequence.as_bytes()).and_then(|()| io::stdout().flush());
 }
 
-/// A line that ends in a backslash goes on. What was there when Enter made a new line of one is remembered: other
-/// backslashes, as in a script that was pasted, are the user's own.
+/// Continues a message after a line that ends in a backslash. Remembers where Enter was pressed after one: other backslashes,
+/// as in a pasted script, belong to the text.
 #[derive(Clone, Default)]
-struct Continued {
+struct LineContinuation {
     beginnings: Arc<Mutex<Vec<String>>>,
 }
 
-impl Validator for Continued {
+impl Validator for LineContinuation {
     fn validate(&self, line: &str) -> ValidationResult {
         if !line.ends_with('\\') {
             return ValidationResult::Complete;
@@ -115,8 +116,8 @@ impl Validator for Continued {
     }
 }
 
-impl Continued {
-    /// The message without the backslashes that only made new lines; also one of this session's history.
+impl LineContinuation {
+    /// The message without the backslashes that continued lines. Also works for messages from this session's history.
     fn joined(&self, line: &str) -> String {
         let beginnings = self.beginnings.lock().unwrap_or_else(PoisonError::into_inner);
         let continued = |at: usize| beginnings.iter().any(|beginning| *beginning == line[..=at]);
@@ -130,10 +131,10 @@ impl Continued {
     }
 }
 
-/// What is typed has the terminal's own colour: any other may be that of its background.
-struct Unpainted;
+/// Shows input in the terminal's default colour: any other may equal its background.
+struct PlainHighlighter;
 
-impl Highlighter for Unpainted {
+impl Highlighter for PlainHighlighter {
     fn highlight(&self, line: &str, _cursor: usize) -> StyledText {
         let mut text = StyledText::new();
         text.push((Color::Default.normal(), line.to_owned()));
@@ -141,9 +142,9 @@ impl Highlighter for Unpainted {
     }
 }
 
-struct You;
+struct ReplPrompt;
 
-impl Prompt for You {
+impl Prompt for ReplPrompt {
     fn render_prompt_left(&self) -> Cow<'_, str> {
         PROMPT.into()
     }
@@ -174,10 +175,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_backslash_at_the_end_joins_lines() {
-        let continued = Continued::default();
+    fn backslash_at_the_end_continues_the_message() {
+        let continued = LineContinuation::default();
         let pasted = "cc \\\n  -c \\\n  x.c";
-        assert_eq!(continued.joined(pasted), pasted, "nobody pressed Enter there");
+        assert_eq!(continued.joined(pasted), pasted, "Enter was not pressed there");
         assert!(matches!(continued.validate("a\\"), ValidationResult::Incomplete));
         assert!(matches!(continued.validate("a\\\nb \\\nc\\"), ValidationResult::Incomplete));
         assert!(matches!(continued.validate("a\\\nb \\\nc\\\nd"), ValidationResult::Complete));

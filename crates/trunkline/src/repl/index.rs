@@ -1,4 +1,4 @@
-//! The conversations that can be gone on with: one line of JSON for each turn of them, the newest last.
+//! Index of conversations that can be resumed: one line of JSON per turn, newest last.
 
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
@@ -8,39 +8,39 @@ use serde::{Deserialize, Serialize};
 use trunkline_core::event::SessionId;
 
 use super::plain::first_line;
-use super::private;
+use super::private_file;
 
-/// How many conversations are remembered.
-const MOST: usize = 500;
+/// Conversations that are kept when the file is compacted.
+const MAX_CONVERSATIONS: usize = 500;
 
-/// How much of a first message is kept, to know a conversation by.
-const TITLE: usize = 60;
+/// Length of a title, which is the beginning of the first message.
+const MAX_TITLE_CHARS: usize = 60;
 
-/// A conversation, as of its latest turn.
+/// A conversation as of its latest turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct SavedConversation {
     pub(crate) time: jiff::Timestamp,
     pub(crate) folder: PathBuf,
     pub(crate) model: String,
     pub(crate) session: SessionId,
-    /// How it began.
+    /// Beginning of its first message.
     pub(crate) title: String,
-    /// The files that say what was said in it, the oldest first.
+    /// Names of its transcript files, oldest first.
     #[serde(default)]
     pub(super) transcripts: Vec<String>,
 }
 
-/// What a name or its beginning stands for.
+/// Conversations that match a session id or a prefix of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Named {
-    One(Entry),
-    Several(Vec<Entry>),
-    Nobody,
+pub(crate) enum IndexMatch {
+    One(SavedConversation),
+    Several(Vec<SavedConversation>),
+    None,
 }
 
-impl Entry {
-    pub(super) fn new(folder: &Path, model: &str, session: &SessionId, said: &str) -> Self {
-        let title = first_line(said, TITLE);
+impl SavedConversation {
+    pub(super) fn new(folder: &Path, model: &str, session: &SessionId, message: &str) -> Self {
+        let title = first_line(message, MAX_TITLE_CHARS);
         let time = jiff::Timestamp::now();
         let (folder, model, session) = (folder.to_owned(), model.to_owned(), session.clone());
         Self { time, folder, model, session, title, transcripts: Vec::new() }
@@ -48,70 +48,70 @@ impl Entry {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Index {
+pub(crate) struct ConversationIndex {
     path: PathBuf,
 }
 
-impl Index {
+impl ConversationIndex {
     pub(crate) fn new(state: &Path) -> Self {
         Self { path: state.join("repl/sessions.jsonl") }
     }
 
-    /// Adds a turn. Now and then the file is written anew, without what nobody asks for any more.
-    pub(super) fn add(&self, entry: &Entry) -> io::Result<()> {
-        let mut file = private::open(&self.path)?;
-        // Several terminals may be at it.
+    /// Adds a turn. Compacts the file from time to time.
+    pub(super) fn add(&self, entry: &SavedConversation) -> io::Result<()> {
+        let mut file = private_file::open(&self.path)?;
+        // Other terminals may write it at the same time.
         file.lock()?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        if text.lines().count() < 4 * MOST {
+        if text.lines().count() < 4 * MAX_CONVERSATIONS {
             return file.write_all(line(entry).as_bytes());
         }
         let mut entries = newest_of_each(&text);
-        entries.truncate(MOST - 1);
+        entries.truncate(MAX_CONVERSATIONS - 1);
         file.set_len(0)?;
         let kept: String = entries.iter().rev().chain([entry]).map(line).collect();
         file.write_all(kept.as_bytes())
     }
 
-    /// The conversations of a folder, the newest first.
-    pub(super) fn of_folder(&self, folder: &Path) -> Vec<Entry> {
+    /// Conversations of a folder, newest first.
+    pub(super) fn of_folder(&self, folder: &Path) -> Vec<SavedConversation> {
         self.all().into_iter().filter(|entry| entry.folder == folder).collect()
     }
 
-    /// The conversation to go on with: the newest of this folder and, if one is named, of this model.
-    pub(crate) fn newest(&self, folder: &Path, model: Option<&str>) -> Option<Entry> {
+    /// The newest conversation of a folder and, if given, of a model.
+    pub(crate) fn newest(&self, folder: &Path, model: Option<&str>) -> Option<SavedConversation> {
         self.of_folder(folder).into_iter().find(|entry| model.is_none_or(|model| entry.model == model))
     }
 
-    /// The conversation with this name, or the only one whose name begins like this.
-    pub(crate) fn named(&self, name: &str) -> Named {
+    /// The conversation with this session id, or those with this prefix.
+    pub(crate) fn named(&self, name: &str) -> IndexMatch {
         let mut found = self.all();
         if let Some(at) = found.iter().position(|entry| entry.session.0 == name) {
-            return Named::One(found.swap_remove(at));
+            return IndexMatch::One(found.swap_remove(at));
         }
         found.retain(|entry| entry.session.0.starts_with(name));
         match found.len() {
-            0 => Named::Nobody,
-            1 => Named::One(found.swap_remove(0)),
-            _ => Named::Several(found),
+            0 => IndexMatch::None,
+            1 => IndexMatch::One(found.swap_remove(0)),
+            _ => IndexMatch::Several(found),
         }
     }
 
-    /// One that cannot be read holds nothing to go on with.
-    fn all(&self) -> Vec<Entry> {
+    /// All conversations, newest first. A file that cannot be read counts as empty.
+    fn all(&self) -> Vec<SavedConversation> {
         newest_of_each(&std::fs::read_to_string(&self.path).unwrap_or_default())
     }
 }
 
-fn line(entry: &Entry) -> String {
+fn line(entry: &SavedConversation) -> String {
     serde_json::to_string(entry).map(|line| line + "\n").unwrap_or_default()
 }
 
-/// Each conversation once, the newest first. A line that is not one of ours, or only half of one, is passed over.
-fn newest_of_each(text: &str) -> Vec<Entry> {
+/// Each conversation once, newest first. Lines that are not valid are skipped.
+fn newest_of_each(text: &str) -> Vec<SavedConversation> {
     let mut seen = HashSet::new();
-    let entries = text.lines().rev().filter_map(|line| serde_json::from_str::<Entry>(line).ok());
+    let entries = text.lines().rev().filter_map(|line| serde_json::from_str::<SavedConversation>(line).ok());
     entries.filter(|entry| seen.insert(entry.session.clone())).collect()
 }
 
@@ -121,18 +121,18 @@ mod tests {
 
     use super::*;
 
-    fn entry(folder: &str, model: &str, session: &str) -> Entry {
-        Entry::new(Path::new(folder), model, &SessionId(session.into()), "Hello,\nworld")
+    fn entry(folder: &str, model: &str, session: &str) -> SavedConversation {
+        SavedConversation::new(Path::new(folder), model, &SessionId(session.into()), "Hello,\nworld")
     }
 
-    fn sessions(entries: &[Entry]) -> Vec<&str> {
+    fn sessions(entries: &[SavedConversation]) -> Vec<&str> {
         entries.iter().map(|entry| entry.session.0.as_str()).collect()
     }
 
     #[test]
-    fn the_newest_of_a_folder_and_one_by_name() {
+    fn finds_the_newest_of_a_folder_and_one_by_prefix() {
         let state = tempfile::tempdir().unwrap();
-        let index = Index::new(state.path());
+        let index = ConversationIndex::new(state.path());
         assert_eq!(index.newest(Path::new("/a"), None), None);
         for (folder, model, session) in
             [("/a", "m", "s-one"), ("/a", "n", "s-two"), ("/b", "m", "s-three"), ("/a", "m", "s-one")]
@@ -146,13 +146,13 @@ mod tests {
         assert_eq!(newest("/b", Some("n")), None);
         assert_eq!(sessions(&index.of_folder(Path::new("/a"))), ["s-one", "s-two"]);
         let named = |name| match index.named(name) {
-            Named::One(entry) => vec![entry.session.0],
-            Named::Several(entries) => entries.into_iter().map(|entry| entry.session.0).collect(),
-            Named::Nobody => Vec::new(),
+            IndexMatch::One(entry) => vec![entry.session.0],
+            IndexMatch::Several(entries) => entries.into_iter().map(|entry| entry.session.0).collect(),
+            IndexMatch::None => Vec::new(),
         };
         assert_eq!(named("s-two"), ["s-two"]);
         assert_eq!(named("s-o"), ["s-one"]);
-        assert_eq!(named("s-t"), ["s-three", "s-two"], "two begin like this");
+        assert_eq!(named("s-t"), ["s-three", "s-two"], "two have this prefix");
         assert!(named("s-x").is_empty());
         assert!(index.all().iter().all(|entry| entry.title == "Hello,"));
         let mode = std::fs::metadata(state.path().join("repl/sessions.jsonl")).unwrap().permissions().mode();
@@ -160,16 +160,16 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_grow_for_ever_and_keeps_the_newest() {
+    fn compacts_the_file_and_keeps_the_newest() {
         let state = tempfile::tempdir().unwrap();
-        let index = Index::new(state.path());
+        let index = ConversationIndex::new(state.path());
         let path = state.path().join("repl/sessions.jsonl");
-        let old: String = (0..4 * MOST).map(|at| line(&entry("/a", "m", &format!("old-{at}")))).collect();
-        private::open(&path).unwrap().write_all(format!("not ours\n{old}").as_bytes()).unwrap();
+        let old: String = (0..4 * MAX_CONVERSATIONS).map(|at| line(&entry("/a", "m", &format!("old-{at}")))).collect();
+        private_file::open(&path).unwrap().write_all(format!("not ours\n{old}").as_bytes()).unwrap();
         index.add(&entry("/a", "m", "new")).unwrap();
         let entries = index.of_folder(Path::new("/a"));
-        assert_eq!(entries.len(), MOST);
-        assert_eq!(sessions(&entries[..2]), ["new".to_owned(), format!("old-{}", 4 * MOST - 1)]);
-        assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), MOST);
+        assert_eq!(entries.len(), MAX_CONVERSATIONS);
+        assert_eq!(sessions(&entries[..2]), ["new".to_owned(), format!("old-{}", 4 * MAX_CONVERSATIONS - 1)]);
+        assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), MAX_CONVERSATIONS);
     }
 }

@@ -1,41 +1,46 @@
-//! Markdown as rows of a terminal. What it cannot show, it shows as it was written.
+//! Renders Markdown to rows of a terminal. Unsupported syntax is shown as written.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-use super::style::{Colour, Line, Span, Style, line_width, wrap};
-use super::table::Table;
+use super::style::{Colour, StyledLine, StyledSpan, TextStyle, line_width, wrap};
+use super::table::MarkdownTable;
 
-const CODE: Style = Style::coloured(Colour::Cyan);
+const CODE: TextStyle = TextStyle::coloured(Colour::Cyan);
 const INDENT: &str = "    ";
 
-/// How often definitions are looked for: one that repeats another is only seen without it.
-const DEFINED: usize = 8;
+/// Passes of searching definitions: a duplicate is found only after the first one is removed.
+const MAX_DEFINITION_PASSES: usize = 8;
 
-/// What the next item of a numbered list would have, where the blocks before ended with one. A list with blank lines between
-/// its items comes as a block for each, and may begin with `1.` each time.
+/// Number of the next item, if the previous block ended with a numbered list. In a list with blank lines between its items,
+/// each item is a block, and may begin with `1.` each time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Numbering(Option<u64>);
+pub(super) struct ListNumbering(Option<u64>);
 
-/// Renders blocks to rows of `width` columns, the first of them behind `lead`. A block that does not begin with running
-/// text leaves the lead a row of its own.
-pub(super) fn render(source: &str, width: usize, lead: Option<Span>, numbering: &mut Numbering) -> Vec<Line> {
+/// Renders blocks to rows of `width` columns, the first one after `lead`. If the first block is not a paragraph or a
+/// heading, the lead has its own row.
+pub(super) fn render(
+    source: &str,
+    width: usize,
+    lead: Option<StyledSpan>,
+    numbering: &mut ListNumbering,
+) -> Vec<StyledLine> {
     let source = without_definitions(source);
-    let mut renderer = Renderer { width, ..Renderer::default() };
-    renderer.margins.extend(lead.map(|lead| Margin { first: Some(lead), rest: Span::default() }));
+    let mut renderer = MarkdownRenderer { width, ..MarkdownRenderer::default() };
+    renderer.margins.extend(lead.map(|lead| BlockMargin { first: Some(lead), rest: StyledSpan::default() }));
     for (at, event) in parse(&source).enumerate() {
         if let (0, Event::Start(Tag::List(Some(first)))) = (at, &event) {
-            renderer.goes_on = numbering.0.filter(|number| number > first);
+            renderer.continued_number = numbering.0.filter(|number| number > first);
         }
         renderer.take(event);
     }
     if !renderer.shown && renderer.text.iter().all(|span| span.text.trim().is_empty()) {
-        renderer.push(source.trim(), Style::default());
+        renderer.push(source.trim(), TextStyle::default());
     }
     renderer.flush();
-    *numbering = Numbering(renderer.next_number);
+    *numbering = ListNumbering(renderer.next_number);
     renderer.rows
 }
 
@@ -43,17 +48,17 @@ fn parse(source: &str) -> Parser<'_> {
     Parser::new_ext(source, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS)
 }
 
-/// Makes definitions of references (`[1]: https://…`) the text they are for a reader: what refers to them is in another
-/// block, and shown as it was written.
+/// Escapes reference definitions (`[1]: https://…`), so that they are shown as text. The references are in other blocks, and
+/// are shown as written.
 fn without_definitions(source: &str) -> Cow<'_, str> {
     let mut source = Cow::Borrowed(source);
-    for _ in 0..DEFINED {
+    for _ in 0..MAX_DEFINITION_PASSES {
         let mut spans: Vec<Range<usize>> =
             parse(&source).reference_definitions().iter().map(|(_, definition)| definition.span.clone()).collect();
         if spans.is_empty() {
             break;
         }
-        // From the end, so that the places of those before stay what they are. Two blanks end a row.
+        // From the end, so that earlier offsets stay valid. Two blanks are a line break.
         spans.sort_by_key(|span| std::cmp::Reverse(span.start));
         let mut text = source.into_owned();
         for Range { start, end } in spans {
@@ -66,43 +71,43 @@ fn without_definitions(source: &str) -> Cow<'_, str> {
 }
 
 /// A line of a code block.
-pub(super) fn code_line(line: &str) -> Line {
-    vec![Span::new(format!("{INDENT}{}", line.replace('\t', INDENT)), Style::DIM)]
+pub(super) fn code_line(line: &str) -> StyledLine {
+    vec![StyledSpan::new(format!("{INDENT}{}", line.replace('\t', INDENT)), TextStyle::DIM)]
 }
 
 #[derive(Default)]
-struct Renderer {
+struct MarkdownRenderer {
     width: usize,
-    rows: Vec<Line>,
-    /// Running text that is not yet wrapped.
-    text: Line,
-    /// How deep in which look the text is.
-    style: Style,
-    outer_styles: Vec<Style>,
-    margins: Vec<Margin>,
-    /// The number of the next item, for each list around.
+    rows: Vec<StyledLine>,
+    /// Text that is not wrapped yet.
+    text: StyledLine,
+    /// Current style, and the styles around it.
+    style: TextStyle,
+    outer_styles: Vec<TextStyle>,
+    margins: Vec<BlockMargin>,
+    /// Number of the next item, for each enclosing list.
     lists: Vec<Option<u64>>,
     links: Vec<(String, usize)>,
-    table: Option<Table>,
+    table: Option<MarkdownTable>,
     code: bool,
-    /// The next block is to stand apart.
+    /// A blank row is due before the next block.
     gap: bool,
-    /// There is more than the lead.
+    /// A row was added after the lead.
     shown: bool,
-    /// The number that the first list begins with.
-    goes_on: Option<u64>,
-    /// The number that the last block ends before.
+    /// Number that the first list continues with.
+    continued_number: Option<u64>,
+    /// Number after the last item of the last block.
     next_number: Option<u64>,
 }
 
-/// What stands left of the rows of a block.
-struct Margin {
-    /// Of its first row, until that is there.
-    first: Option<Span>,
-    rest: Span,
+/// Left margin of a block.
+struct BlockMargin {
+    /// Margin of its first row, until that is added.
+    first: Option<StyledSpan>,
+    rest: StyledSpan,
 }
 
-impl Renderer {
+impl MarkdownRenderer {
     fn take(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),
@@ -113,16 +118,16 @@ impl Renderer {
                 }
             }
             Event::Text(text) | Event::InlineHtml(text) => self.push(&text, self.style),
-            Event::Html(text) => self.push(&text, Style::DIM),
-            Event::Code(code) => self.push(&code, Style { bold: self.style.bold, ..CODE }),
+            Event::Html(text) => self.push(&text, TextStyle::DIM),
+            Event::Code(code) => self.push(&code, TextStyle { bold: self.style.bold, ..CODE }),
             Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => {
                 self.push(&text, self.style);
             }
             Event::SoftBreak => self.push(" ", self.style),
             Event::HardBreak => self.push("\n", self.style),
             Event::Rule => {
-                self.block();
-                self.row(vec![Span::new("─".repeat(self.width.min(40)), Style::DIM)]);
+                self.begin_own_rows();
+                self.row(vec![StyledSpan::new("─".repeat(self.width.min(40)), TextStyle::DIM)]);
                 self.gap = true;
             }
             Event::TaskListMarker(done) => self.push(if done { "[x] " } else { "[ ] " }, self.style),
@@ -131,30 +136,30 @@ impl Renderer {
 
     fn start(&mut self, tag: Tag<'_>) {
         match tag {
-            Tag::Paragraph => self.apart(),
+            Tag::Paragraph => self.begin_block(),
             Tag::Heading { .. } => {
-                self.apart();
-                self.look(self.style.bold());
+                self.begin_block();
+                self.push_style(self.style.bold());
             }
             Tag::BlockQuote(_) => {
-                self.block();
-                let bar = Span::new("│ ", Style::DIM);
-                self.margins.push(Margin { first: None, rest: bar });
+                self.begin_own_rows();
+                let bar = StyledSpan::new("│ ", TextStyle::DIM);
+                self.margins.push(BlockMargin { first: None, rest: bar });
             }
             Tag::CodeBlock(_) => {
-                self.block();
+                self.begin_own_rows();
                 self.code = true;
             }
             Tag::List(start) => {
                 if self.lists.is_empty() {
-                    self.block();
+                    self.begin_own_rows();
                 } else {
                     self.flush();
                 }
-                self.lists.push(start.map(|start| self.goes_on.take().unwrap_or(start)));
+                self.lists.push(start.map(|start| self.continued_number.take().unwrap_or(start)));
             }
             Tag::Item => {
-                self.apart();
+                self.begin_block();
                 let mark = match self.lists.last_mut() {
                     Some(Some(number)) => {
                         *number += 1;
@@ -162,21 +167,21 @@ impl Renderer {
                     }
                     Some(None) | None => "• ".to_owned(),
                 };
-                let rest = Span::new(" ".repeat(mark.chars().count()), Style::default());
-                self.margins.push(Margin { first: Some(Span::new(mark, Style::DIM)), rest });
+                let rest = StyledSpan::new(" ".repeat(mark.chars().count()), TextStyle::default());
+                self.margins.push(BlockMargin { first: Some(StyledSpan::new(mark, TextStyle::DIM)), rest });
             }
             Tag::Table(alignments) => {
-                self.block();
-                self.table = Some(Table::new(alignments));
+                self.begin_own_rows();
+                self.table = Some(MarkdownTable::new(alignments));
             }
-            Tag::Emphasis => self.look(Style { italic: true, ..self.style }),
-            Tag::Strong => self.look(self.style.bold()),
-            Tag::Strikethrough => self.look(Style { struck: true, ..self.style }),
+            Tag::Emphasis => self.push_style(TextStyle { italic: true, ..self.style }),
+            Tag::Strong => self.push_style(self.style.bold()),
+            Tag::Strikethrough => self.push_style(TextStyle { struck: true, ..self.style }),
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
                 self.links.push((dest_url.into_string(), self.text.len()));
-                self.look(Style { underlined: true, ..self.style });
+                self.push_style(TextStyle { underlined: true, ..self.style });
             }
-            Tag::HtmlBlock => self.block(),
+            Tag::HtmlBlock => self.begin_own_rows(),
             Tag::TableHead
             | Tag::TableRow
             | Tag::TableCell
@@ -198,7 +203,7 @@ impl Renderer {
             }
             TagEnd::Heading(_) => {
                 self.flush();
-                self.unlook();
+                self.pop_style();
                 self.gap = true;
             }
             TagEnd::BlockQuote(_) => {
@@ -213,7 +218,7 @@ impl Renderer {
             }
             TagEnd::Item => {
                 self.flush();
-                // An empty item still has its mark.
+                // An empty item still has its marker.
                 if self.margins.last().is_some_and(|margin| margin.first.is_some()) {
                     self.row(Vec::new());
                 }
@@ -237,9 +242,9 @@ impl Renderer {
                 }
                 self.gap = true;
             }
-            TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => self.unlook(),
+            TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => self.pop_style(),
             TagEnd::Link | TagEnd::Image => {
-                self.unlook();
+                self.pop_style();
                 self.address();
             }
             TagEnd::FootnoteDefinition
@@ -252,45 +257,46 @@ impl Renderer {
         }
     }
 
-    /// A link's address behind its text, unless that says it all.
+    /// Adds a link's address after its text, unless they are the same.
     fn address(&mut self) {
         let Some((address, from)) = self.links.pop() else { return };
-        let said: String = self.text[from.min(self.text.len())..].iter().map(|span| span.text.as_str()).collect();
-        if said != address && address.trim_start_matches("mailto:") != said && !address.starts_with('#') {
-            self.push(&format!(" ({address})"), Style::DIM);
+        let text: String = self.text[from.min(self.text.len())..].iter().map(|span| span.text.as_str()).collect();
+        if text != address && address.trim_start_matches("mailto:") != text && !address.starts_with('#') {
+            self.push(&format!(" ({address})"), TextStyle::DIM);
         }
     }
 
-    fn look(&mut self, style: Style) {
+    fn push_style(&mut self, style: TextStyle) {
         self.outer_styles.push(std::mem::replace(&mut self.style, style));
     }
 
-    fn unlook(&mut self) {
+    fn pop_style(&mut self) {
         self.style = self.outer_styles.pop().unwrap_or_default();
     }
 
-    fn push(&mut self, text: &str, style: Style) {
-        self.text.push(Span::new(text, style));
+    fn push(&mut self, text: &str, style: TextStyle) {
+        self.text.push(StyledSpan::new(text, style));
     }
 
-    /// A block begins: what was said before is wrapped, and stands apart if it was a block.
-    fn apart(&mut self) {
+    /// Begins a block: wraps the text before it, and adds a blank row if it is due.
+    fn begin_block(&mut self) {
         self.flush();
         self.next_number = None;
         if std::mem::take(&mut self.gap) {
-            let margin: Line = self.margins.iter().map(|margin| margin.rest.clone()).collect();
+            let margin: StyledLine = self.margins.iter().map(|margin| margin.rest.clone()).collect();
             self.rows.push(margin);
         }
     }
 
-    /// As [`apart`](Self::apart), for a block that needs rows of its own: it leaves the lead behind.
-    fn block(&mut self) {
-        self.apart();
+    /// Like [`begin_block`](Self::begin_block), for a block that cannot follow the lead on its row.
+    fn begin_own_rows(&mut self) {
+        self.begin_block();
         if self.rows.is_empty()
-            && let [Margin { first: first @ Some(_), .. }] = self.margins.as_mut_slice()
+            && let [BlockMargin { first: first @ Some(_), .. }] = self.margins.as_mut_slice()
             && self.lists.is_empty()
         {
-            self.rows.push(first.take().map(|lead| Span::new(lead.text.trim_end(), lead.style)).into_iter().collect());
+            self.rows
+                .push(first.take().map(|lead| StyledSpan::new(lead.text.trim_end(), lead.style)).into_iter().collect());
         }
     }
 
@@ -299,23 +305,23 @@ impl Renderer {
         if text.iter().all(|span| span.text.trim().is_empty()) {
             return;
         }
-        let margin = |margin: &Margin| margin.first.as_ref().unwrap_or(&margin.rest).clone();
-        let first: Line = self.margins.iter().map(margin).collect();
+        let margin = |margin: &BlockMargin| margin.first.as_ref().unwrap_or(&margin.rest).clone();
+        let first: StyledLine = self.margins.iter().map(margin).collect();
         let first = self.width.saturating_sub(line_width(&first)).max(20);
         for row in wrap(&text, first, self.room()) {
             self.row(row);
         }
     }
 
-    /// The columns right of the margins.
+    /// Columns right of the margins.
     fn room(&self) -> usize {
         let taken: usize = self.margins.iter().map(|margin| line_width(std::slice::from_ref(&margin.rest))).sum();
         self.width.saturating_sub(taken).max(20)
     }
 
-    fn row(&mut self, row: Line) {
+    fn row(&mut self, row: StyledLine) {
         let margins = self.margins.iter_mut();
-        let mut whole: Line =
+        let mut whole: StyledLine =
             margins.map(|margin| margin.first.take().unwrap_or_else(|| margin.rest.clone())).collect();
         whole.retain(|span| !span.text.is_empty());
         whole.extend(row);

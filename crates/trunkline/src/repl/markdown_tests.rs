@@ -1,19 +1,19 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::repl::style::Paint;
+use crate::repl::style::ColourMode;
 
 fn shown(source: &str, width: usize) -> Vec<String> {
-    render(source, width, None, &mut Numbering::default()).iter().map(|row| Paint::None.line(row)).collect()
+    render(source, width, None, &mut ListNumbering::default()).iter().map(|row| ColourMode::None.line(row)).collect()
 }
 
 fn led(source: &str) -> Vec<String> {
-    let lead = Span::new("Agent: ", Style::default());
-    render(source, 40, Some(lead), &mut Numbering::default()).iter().map(|row| Paint::None.line(row)).collect()
+    let lead = StyledSpan::new("Agent: ", TextStyle::default());
+    render(source, 40, Some(lead), &mut ListNumbering::default()).iter().map(|row| ColourMode::None.line(row)).collect()
 }
 
 #[test]
-fn blocks_as_rows() {
+fn renders_blocks_to_rows() {
     for (source, rows) in [
         ("plain text", vec!["plain text"]),
         ("one\ntwo", vec!["one two"]),
@@ -39,18 +39,14 @@ fn blocks_as_rows() {
 }
 
 #[test]
-fn a_table_that_is_too_wide_is_shown_row_by_row() {
+fn table_is_shown_row_by_row_when_it_is_too_wide() {
     let source = "| name | what |\n|-|-|\n| a | a rather long description |\n| b | short |";
     assert_eq!(shown(source, 20), ["name: a", "what: a rather long description", "", "name: b", "what: short"]);
-    assert_eq!(
-        shown("| a rather long name | what |\n|-|-|\n", 20),
-        ["a rather long name", "what"],
-        "nothing in it yet"
-    );
+    assert_eq!(shown("| a rather long name | what |\n|-|-|\n", 20), ["a rather long name", "what"], "it has no rows");
 }
 
 #[test]
-fn definitions_of_references_are_text() {
+fn reference_definitions_are_shown_as_text() {
     for (source, rows) in [
         ("[1]: https://x.y/docs\n", vec!["[1]: https://x.y/docs"]),
         (
@@ -68,30 +64,30 @@ fn definitions_of_references_are_text() {
 }
 
 #[test]
-fn a_list_that_comes_in_pieces_is_numbered_on() {
-    let mut numbering = Numbering::default();
+fn numbering_continues_when_a_list_arrives_in_pieces() {
+    let mut numbering = ListNumbering::default();
     let mut numbers = |source: &str| -> Vec<String> {
-        render(source, 40, None, &mut numbering).iter().map(|row| Paint::None.line(row)).collect()
+        render(source, 40, None, &mut numbering).iter().map(|row| ColourMode::None.line(row)).collect()
     };
     assert_eq!(numbers("1. a"), ["1. a"]);
     assert_eq!(numbers("1. b\n1. c"), ["2. b", "3. c"]);
-    assert_eq!(numbers("7. d"), ["7. d"], "it says so itself");
+    assert_eq!(numbers("7. d"), ["7. d"], "an explicit higher number is kept");
     assert_eq!(numbers("1. e\n   1. inner"), ["8. e", "   1. inner"]);
     assert_eq!(numbers("1. f"), ["9. f"]);
     assert_eq!(numbers("text"), ["text"]);
-    assert_eq!(numbers("1. anew"), ["1. anew"]);
+    assert_eq!(numbers("1. again"), ["1. again"]);
     assert_eq!(numbers("> 1. quoted"), ["│ 1. quoted"]);
-    assert_eq!(numbers("1. anew"), ["1. anew"]);
+    assert_eq!(numbers("1. again"), ["1. again"]);
 }
 
 #[test]
-fn rows_are_wrapped_beside_their_margins() {
+fn rows_are_wrapped_within_their_margins() {
     let source = "- one two three four five six seven";
     assert_eq!(shown(source, 24), ["• one two three four", "  five six seven"]);
 }
 
 #[test]
-fn running_text_follows_the_lead_and_other_blocks_leave_it_a_row() {
+fn text_follows_the_lead_and_other_blocks_begin_below_it() {
     for (source, rows) in [
         ("hello", vec!["Agent: hello"]),
         ("# Head", vec!["Agent: Head"]),
@@ -107,19 +103,19 @@ fn running_text_follows_the_lead_and_other_blocks_leave_it_a_row() {
 }
 
 #[test]
-fn looks() {
+fn renders_styles() {
     for (source, row) in [
         ("# Head `x`", "\u{1b}[1mHead \u{1b}[0m\u{1b}[1;36mx\u{1b}[0m"),
         ("**a *b***", "\u{1b}[1ma \u{1b}[0m\u{1b}[1;3mb\u{1b}[0m"),
         ("    code", "\u{1b}[2m    code\u{1b}[0m"),
     ] {
-        let rows = render(source, 40, None, &mut Numbering::default());
-        assert_eq!(Paint::Colours.line(&rows[0]), row, "{source:?}");
+        let rows = render(source, 40, None, &mut ListNumbering::default());
+        assert_eq!(ColourMode::Colours.line(&rows[0]), row, "{source:?}");
     }
 }
 
 #[test]
-fn what_is_spelled_out_controls_no_terminal() {
+fn encoded_control_characters_are_removed() {
     let source = "a &#27;]0;OWNED&#7; &#x1b;[10;10H &#x9b;2J &#x202e;b `&#27;[32m` [l](http://x/&#27;[35m)&#13;";
     let rows = shown(source, 200);
     assert_eq!(rows[0], "a ]0;OWNED [10;10H 2J b &#27;[32m l (http://x/[35m)");
@@ -127,7 +123,7 @@ fn what_is_spelled_out_controls_no_terminal() {
 
 proptest! {
     #[test]
-    fn nothing_rendered_controls_a_terminal(
+    fn rendered_text_has_no_control_characters(
         parts in proptest::collection::vec("&#(27|7|8|13|155|8238|8203);|&#x(1b|9b|07);|[\\[\\]()`*|>#\n-]|[a-z ]{1,3}", 0..30)
     ) {
         for row in shown(&parts.concat(), 30) {
@@ -138,7 +134,7 @@ proptest! {
     #[test]
     fn no_letter_of_a_text_is_lost(source in "(([a-z]{1,8}|\\[[a-z]{1,3}\\]: ?)[ \n*_`>#-]{1,3}){0,30}") {
         let letters = |text: &str| text.chars().filter(char::is_ascii_lowercase).collect::<String>();
-        // The name of a code block's language is no text.
+        // The language of a code block is not shown.
         let source = source.replace("```", "``");
         prop_assert_eq!(letters(&shown(&source, 30).concat()), letters(&source));
     }

@@ -1,26 +1,26 @@
-//! The REPL of `trunkline agent`: asks for a line, has the model answer it, and shows the answer as it comes.
+//! The REPL of `trunkline agent`: reads a line, sends it to the model, and shows the answer as it arrives.
 //!
-//! Like every surface it enters at `Turn` and leaves at `Event`, and so drives any model on the line. What a line means
-//! is decided in [`command`], how a turn looks in [`show`], what is kept of it in [`talk`].
+//! Like every surface it sends a `Turn` and receives `Event`s, so it works with any model. [`command`] parses a line,
+//! [`view`] renders a turn, and [`conversation`] keeps the history, the index and the transcript.
 
 mod blocks;
 mod command;
-mod dialogue;
+mod conversation;
 mod editor;
 mod index;
+mod input_loop;
 mod markdown;
 pub(crate) mod plain;
-mod private;
+mod private_file;
 mod reader;
 mod recall;
-mod show;
 mod style;
 mod table;
-mod talk;
 mod terminal;
 pub(crate) mod tool;
 mod transcript;
+mod view;
 
-pub(crate) use dialogue::Repl;
-pub(crate) use index::{Entry, Index, Named};
-pub(crate) use talk::Talk;
+pub(crate) use conversation::ReplConversation;
+pub(crate) use index::{ConversationIndex, IndexMatch, SavedConversation};
+pub(crate) use input_loop::Repl;

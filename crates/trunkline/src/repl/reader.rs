@@ -1,4 +1,4 @@
-//! Where lines come from: an editor on a full terminal, plain lines everywhere else. Reading blocks, and so has a thread.
+//! Source of lines: an editor on a full terminal, plain lines otherwise. Reading blocks, so it has its own thread.
 
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::path::Path;
@@ -10,116 +10,116 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::mpsc as tokio_mpsc;
 
 use super::editor::Editor;
-use super::style::Paint;
+use super::style::ColourMode;
 use super::terminal::Terminal;
 
-/// A line longer than this is no line.
-const LONGEST_LINE: u64 = 16 << 20;
+/// Limit of a line on stdin.
+const MAX_LINE_BYTES: u64 = 16 << 20;
 
 pub(super) const PROMPT: &str = "You: ";
 
-/// What came of asking for a line.
+/// Result of reading a line.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum ReadOutcome {
     Line(String),
-    /// Whoever typed wants to leave.
+    /// The user wants to leave.
     Leave,
-    /// There is nothing more to read.
+    /// End of input.
     End,
     Broken(io::Error),
 }
 
-/// Reads a line when it is asked to, and not before: whatever is typed until then belongs to nobody yet.
-pub(super) struct Reader {
-    ask: mpsc::Sender<()>,
-    asked: bool,
-    heard: tokio_mpsc::Receiver<Heard>,
-    /// Ends the reading of an editor.
+/// Reads lines on demand. Until a line is requested, input stays in the terminal's buffer.
+pub(super) struct LineReader {
+    requests: mpsc::Sender<()>,
+    requested: bool,
+    outcomes: tokio_mpsc::Receiver<ReadOutcome>,
+    /// Stops the editor.
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Reader {
-    /// `history` is kept for an editor alone.
+impl LineReader {
+    /// Starts the thread. Only the editor uses `history`.
     pub(super) fn start(terminal: Terminal, history: &Path) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (ask, asked) = mpsc::channel();
-        let (tell, heard) = tokio_mpsc::channel(1);
+        let (requests, requested) = mpsc::channel();
+        let (sender, outcomes) = tokio_mpsc::channel(1);
         let reading = match terminal {
             Terminal::Full(paint) => {
                 let (history, stop) = (history.to_owned(), Arc::clone(&stop));
-                Some(thread::spawn(move || edit(&history, paint, stop, &asked, &tell)))
+                Some(thread::spawn(move || edit(&history, paint, stop, &requested, &sender)))
             }
             Terminal::Basic | Terminal::None => {
-                // Nobody waits for it: a read that is never answered ends with the process.
-                drop(thread::spawn(move || read(&asked, &tell)));
+                // Never joined: a blocked read ends with the process.
+                drop(thread::spawn(move || read(&requested, &sender)));
                 None
             }
         };
-        Self { ask, asked: false, heard, stop, thread: reading }
+        Self { requests, requested: false, outcomes, stop, thread: reading }
     }
 
-    /// The next line. Cancel safe: what was asked for is heard the next time.
-    pub(super) async fn next(&mut self) -> Heard {
-        if !self.asked && self.ask.send(()).is_err() {
-            return Heard::End;
+    /// Returns the next line. Cancel safe: a requested line is returned by the next call.
+    pub(super) async fn next(&mut self) -> ReadOutcome {
+        if !self.requested && self.requests.send(()).is_err() {
+            return ReadOutcome::End;
         }
-        self.asked = true;
-        let heard = self.heard.recv().await;
-        self.asked = false;
-        heard.unwrap_or(Heard::End)
+        self.requested = true;
+        let outcome = self.outcomes.recv().await;
+        self.requested = false;
+        outcome.unwrap_or(ReadOutcome::End)
     }
 
-    /// Ends the reading, and leaves the terminal as it was.
+    /// Stops reading and restores the terminal.
     pub(super) fn end(mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        drop(self.ask);
-        self.heard.close();
+        drop(self.requests);
+        self.outcomes.close();
         if let Some(thread) = self.thread.take() {
-            // It restores the terminal even if it panicked.
-            let _panicked = thread.join();
+            // The thread restores the terminal even if it panicked.
+            let _ = thread.join();
         }
     }
 }
 
 fn edit(
     history: &Path,
-    paint: Paint,
+    paint: ColourMode,
     stop: Arc<AtomicBool>,
-    asked: &mpsc::Receiver<()>,
-    tell: &tokio_mpsc::Sender<Heard>,
+    requested: &mpsc::Receiver<()>,
+    sender: &tokio_mpsc::Sender<ReadOutcome>,
 ) {
-    // Not before the first line is wanted: the editor asks the terminal what it can do, in raw mode, and whatever is
-    // printed meanwhile would run down the screen like a staircase.
-    if asked.recv().is_err() {
+    // Not before the first line is requested: the editor queries the terminal in raw mode, in which other output would not
+    // return to the first column.
+    if requested.recv().is_err() {
         return;
     }
     let mut editor = Editor::new(history, paint, stop);
-    while tell.blocking_send(editor.read()).is_ok() && asked.recv().is_ok() {}
+    while sender.blocking_send(editor.read()).is_ok() && requested.recv().is_ok() {}
 }
 
-fn read(asked: &mpsc::Receiver<()>, tell: &tokio_mpsc::Sender<Heard>) {
+fn read(requested: &mpsc::Receiver<()>, sender: &tokio_mpsc::Sender<ReadOutcome>) {
     let prompted = io::stdin().is_terminal();
-    while asked.recv().is_ok() {
+    while requested.recv().is_ok() {
         if prompted {
-            // A prompt that cannot be shown is no reason not to listen.
-            let _unshown = write!(io::stderr(), "{PROMPT}");
+            // A prompt that cannot be shown is ignored.
+            let _ = write!(io::stderr(), "{PROMPT}");
         }
-        if tell.blocking_send(read_line()).is_err() {
+        if sender.blocking_send(read_line()).is_err() {
             return;
         }
     }
 }
 
-fn read_line() -> Heard {
+fn read_line() -> ReadOutcome {
     let mut line = Vec::new();
-    match io::stdin().lock().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-        Ok(0) => Heard::End,
-        Ok(read) if read as u64 == LONGEST_LINE && line.last() != Some(&b'\n') => {
-            Heard::Broken(io::Error::other("a line of stdin is longer than 16 MiB"))
+    match io::stdin().lock().take(MAX_LINE_BYTES).read_until(b'\n', &mut line) {
+        Ok(0) => ReadOutcome::End,
+        Ok(read) if read as u64 == MAX_LINE_BYTES && line.last() != Some(&b'\n') => {
+            ReadOutcome::Broken(io::Error::other("a line of stdin is longer than 16 MiB"))
         }
-        Ok(_) => Heard::Line(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned()),
-        Err(error) => Heard::Broken(error),
+        Ok(_) => ReadOutcome::Line(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned()),
+        Err(error) => ReadOutcome::Broken(error),
     }
 }
 
@@ -128,11 +128,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leaves_the_terminal_alone_until_a_line_is_asked_for() {
+    fn does_not_touch_the_terminal_until_a_line_is_requested() {
         let folder = tempfile::tempdir().unwrap();
-        // The editor makes this file before it touches the terminal.
+        // The editor creates this file before it changes the terminal.
         let history = folder.path().join("repl/history");
-        Reader::start(Terminal::Full(Paint::None), &history).end();
+        LineReader::start(Terminal::Full(ColourMode::None), &history).end();
         assert!(!history.exists());
     }
 }

@@ -1,4 +1,4 @@
-//! What was said in an earlier conversation, read back from its transcripts: for a model that does not remember it.
+//! Reads the messages of an earlier conversation from its transcripts, for a model that does not have the session.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,10 +11,10 @@ use trunkline_core::turn::Role;
 
 use super::transcript::REFUSED;
 
-/// As much of a step as says what was said. The rest is passed over, and so is half a line.
+/// The part of a step that is needed here. Other steps and incomplete lines are skipped.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum Step {
+enum RecalledStep {
     User {
         text: String,
     },
@@ -37,11 +37,11 @@ enum Step {
     Other,
 }
 
-type Said = Vec<(Role, String)>;
+type RecalledMessages = Vec<(Role, String)>;
 
-/// What was said in a session, by the transcripts of its conversation, the oldest first. One that is gone says nothing.
-pub(super) fn recall(transcripts: impl IntoIterator<Item = PathBuf>, session: &SessionId) -> Said {
-    let mut reading = Reading::default();
+/// Messages of a session, from the transcripts of its conversation, oldest first. Missing files are skipped.
+pub(super) fn recall(transcripts: impl IntoIterator<Item = PathBuf>, session: &SessionId) -> RecalledMessages {
+    let mut reading = TranscriptReader::default();
     for path in transcripts {
         let text = fs::read(path).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -52,56 +52,56 @@ pub(super) fn recall(transcripts: impl IntoIterator<Item = PathBuf>, session: &S
 }
 
 #[derive(Default)]
-struct Reading {
-    said: Said,
-    /// Under which name the model remembers it.
+struct TranscriptReader {
+    messages: RecalledMessages,
+    /// Session that the messages belong to.
     session: Option<SessionId>,
-    known: HashMap<SessionId, Said>,
+    known: HashMap<SessionId, RecalledMessages>,
 }
 
-impl Reading {
-    fn step(&mut self, step: Step) {
+impl TranscriptReader {
+    fn step(&mut self, step: RecalledStep) {
         match step {
-            Step::User { text } => self.said.push((Role::User, text)),
-            Step::Assistant { text } => self.said.push((Role::Assistant, text)),
-            // What was said before a tool is not the answer.
-            Step::Tool => self.drop_last(Role::Assistant),
-            Step::Interrupted if self.last() == Some(Role::User) => {
-                self.said.push((Role::Assistant, INTERRUPTED.to_owned()));
+            RecalledStep::User { text } => self.messages.push((Role::User, text)),
+            RecalledStep::Assistant { text } => self.messages.push((Role::Assistant, text)),
+            // Text before a tool call is not the answer.
+            RecalledStep::Tool => self.drop_last(Role::Assistant),
+            RecalledStep::Interrupted if self.last() == Some(Role::User) => {
+                self.messages.push((Role::Assistant, INTERRUPTED.to_owned()));
             }
-            Step::Failed { category } if category == REFUSED => self.drop_last(Role::User),
-            Step::Cleared => self.end(),
-            Step::Resumed { session } => {
-                self.said = self.known.get(&session).cloned().unwrap_or_default();
+            RecalledStep::Failed { category } if category == REFUSED => self.drop_last(Role::User),
+            RecalledStep::Cleared => self.end(),
+            RecalledStep::Resumed { session } => {
+                self.messages = self.known.get(&session).cloned().unwrap_or_default();
                 self.session = Some(session);
             }
-            Step::Session { session } => self.change_to(session),
-            Step::Interrupted | Step::Failed { .. } | Step::Other => {}
+            RecalledStep::Session { session } => self.change_to(session),
+            RecalledStep::Interrupted | RecalledStep::Failed { .. } | RecalledStep::Other => {}
         }
     }
 
-    /// Another session answers what was just asked: it is no part of the one before.
+    /// Another session answers the last message, which is then not part of the previous session.
     fn change_to(&mut self, session: SessionId) {
         if let Some(before) = self.session.replace(session).filter(|before| self.session.as_ref() != Some(before)) {
             let asked = usize::from(self.last() == Some(Role::User));
-            self.known.insert(before, self.said[..self.said.len() - asked].to_vec());
+            self.known.insert(before, self.messages[..self.messages.len() - asked].to_vec());
         }
     }
 
     fn end(&mut self) {
-        let said = std::mem::take(&mut self.said);
+        let messages = std::mem::take(&mut self.messages);
         if let Some(session) = self.session.take() {
-            self.known.insert(session, said);
+            self.known.insert(session, messages);
         }
     }
 
     fn last(&self) -> Option<Role> {
-        self.said.last().map(|(role, _)| *role)
+        self.messages.last().map(|(role, _)| *role)
     }
 
     fn drop_last(&mut self, role: Role) {
         if self.last() == Some(role) {
-            self.said.pop();
+            self.messages.pop();
         }
     }
 }
@@ -110,7 +110,7 @@ impl Reading {
 mod tests {
     use super::*;
 
-    fn told(transcripts: &[&[&str]], session: &str) -> Vec<String> {
+    fn recalled(transcripts: &[&[&str]], session: &str) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let mut paths = vec![folder.path().join("gone")];
         for (at, steps) in transcripts.iter().enumerate() {
@@ -134,7 +134,7 @@ mod tests {
     const FAILED: &str = r#"{"kind":"failed","category":"server","message":"no"}"#;
 
     #[test]
-    fn transcripts_and_what_was_said() {
+    fn reads_messages_from_transcripts() {
         for (steps, s, t) in [
             (vec![ONE, S, LOOK, TOOL, r#"{"kind":"tool_result","ok":true}"#, DONE], vec!["one", "done"], vec![]),
             (vec![ONE, S, DONE, r#"{"kind":"shell","command":"ls"}"#, "half a li"], vec!["one", "done"], vec![]),
@@ -146,18 +146,18 @@ mod tests {
             (vec![ONE, S, DONE, TWO, NEVER_BEGUN], vec!["one", "done"], vec![]),
             (vec![ONE, S, FAILED, TWO, DONE], vec!["one", "two", "done"], vec![]),
         ] {
-            assert_eq!((told(&[&steps], "s"), told(&[&steps], "t")), (owned(&s), owned(&t)), "{steps:?}");
+            assert_eq!((recalled(&[&steps], "s"), recalled(&[&steps], "t")), (owned(&s), owned(&t)), "{steps:?}");
         }
     }
 
     #[test]
-    fn a_conversation_that_was_resumed_goes_on_in_another_file() {
+    fn resumed_conversation_continues_in_another_file() {
         let first: &[&str] = &[ONE, S, DONE];
         let again = [first, &[RESUMED, TWO, S, LOOK]];
-        assert_eq!(told(&again, "s"), owned(&["one", "done", "two", "let me look"]));
+        assert_eq!(recalled(&again, "s"), owned(&["one", "done", "two", "let me look"]));
         let elsewhere = [first, &[RESUMED, TWO, T, LOOK]];
-        assert_eq!(told(&elsewhere, "t"), owned(&["one", "done", "two", "let me look"]));
-        assert_eq!(told(&elsewhere, "s"), owned(&["one", "done"]));
+        assert_eq!(recalled(&elsewhere, "t"), owned(&["one", "done", "two", "let me look"]));
+        assert_eq!(recalled(&elsewhere, "s"), owned(&["one", "done"]));
     }
 
     fn owned(texts: &[&str]) -> Vec<String> {

@@ -1,12 +1,12 @@
-//! Text with a look, and how it is wrapped to a width.
+//! Styled text, and wrapping it to a width.
 
 use unicode_width::UnicodeWidthChar;
 
 use super::plain::is_shown;
 
-/// How a piece of text looks.
+/// Style of a piece of text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Style {
+pub(super) struct TextStyle {
     pub(super) bold: bool,
     pub(super) dim: bool,
     pub(super) italic: bool,
@@ -15,7 +15,7 @@ pub(super) struct Style {
     pub(super) colour: Option<Colour>,
 }
 
-/// The terminal's own colours, by their numbers: what they look like is the user's choice.
+/// Colours of the terminal's palette, by their SGR codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Colour {
     Red = 31,
@@ -23,7 +23,7 @@ pub(super) enum Colour {
     Cyan = 36,
 }
 
-impl Style {
+impl TextStyle {
     pub(super) const DIM: Self =
         Self { dim: true, bold: false, italic: false, underlined: false, struck: false, colour: None };
 
@@ -35,7 +35,7 @@ impl Style {
         Self { bold: true, ..self }
     }
 
-    /// What switches a terminal to it; nothing for plain text.
+    /// SGR codes; none for plain text.
     fn codes(self) -> Vec<u8> {
         let switches = [(self.bold, 1), (self.dim, 2), (self.italic, 3), (self.underlined, 4), (self.struck, 9)];
         let switches = switches.into_iter().filter_map(|(on, code)| on.then_some(code));
@@ -43,32 +43,32 @@ impl Style {
     }
 }
 
-/// A piece of text with one look.
+/// A piece of text with one style.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct StyledSpan {
     pub(super) text: String,
-    pub(super) style: Style,
+    pub(super) style: TextStyle,
 }
 
-impl Span {
-    pub(super) fn new(text: impl Into<String>, style: Style) -> Self {
+impl StyledSpan {
+    pub(super) fn new(text: impl Into<String>, style: TextStyle) -> Self {
         Self { text: text.into(), style }
     }
 }
 
 /// One row of a terminal.
-pub(super) type Line = Vec<Span>;
+pub(super) type StyledLine = Vec<StyledSpan>;
 
-/// Whether looks are shown at all.
+/// Whether styles are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Paint {
+pub(super) enum ColourMode {
     Colours,
     None,
 }
 
-impl Paint {
-    /// The last gate before the terminal: Markdown may spell out what no text may hold, as in `&#27;`.
-    pub(super) fn span(self, text: &str, style: Style) -> String {
+impl ColourMode {
+    /// Text with its style. Filters control characters again, because Markdown may encode them, as in `&#27;`.
+    pub(super) fn span(self, text: &str, style: TextStyle) -> String {
         let text: String = text.chars().filter(|&c| is_shown(c)).collect();
         let codes: Vec<String> = style.codes().iter().map(u8::to_string).collect();
         match self {
@@ -79,17 +79,17 @@ impl Paint {
         }
     }
 
-    pub(super) fn line(self, line: &[Span]) -> String {
+    pub(super) fn line(self, line: &[StyledSpan]) -> String {
         line.iter().map(|span| self.span(&span.text, span.style)).collect()
     }
 }
 
-/// How many columns a text takes.
+/// Columns of a text.
 pub(super) fn width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
-pub(super) fn line_width(line: &[Span]) -> usize {
+pub(super) fn line_width(line: &[StyledSpan]) -> usize {
     line.iter().map(|span| width(&span.text)).sum()
 }
 
@@ -97,7 +97,7 @@ fn char_width(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
-/// The end of a text that fits into `columns`.
+/// The longest end of a text that fits into `columns`.
 pub(super) fn last_columns(text: &str, columns: usize) -> &str {
     let mut taken = 0;
     let mut from = text.len();
@@ -111,11 +111,11 @@ pub(super) fn last_columns(text: &str, columns: usize) -> &str {
     &text[from..]
 }
 
-/// Breaks text between words so that its first row takes `first` columns and all others `rest`; a word that is longer is cut.
-pub(super) fn wrap(spans: &[Span], first: usize, rest: usize) -> Vec<Line> {
-    let mut rows = Rows { rows: vec![Vec::new()], column: 0, first: first.max(1), rest: rest.max(1) };
-    let mut word: Vec<(char, Style)> = Vec::new();
-    let mut space: Option<Style> = None;
+/// Wraps text between words, to `first` columns in the first row and `rest` in the others. A longer word is cut.
+pub(super) fn wrap(spans: &[StyledSpan], first: usize, rest: usize) -> Vec<StyledLine> {
+    let mut rows = WrappedRows { rows: vec![Vec::new()], column: 0, first: first.max(1), rest: rest.max(1) };
+    let mut word: Vec<(char, TextStyle)> = Vec::new();
+    let mut space: Option<TextStyle> = None;
     for (c, style) in spans.iter().flat_map(|span| span.text.chars().map(|c| (c, span.style))) {
         match c {
             ' ' | '\n' | '\t' => {
@@ -134,14 +134,14 @@ pub(super) fn wrap(spans: &[Span], first: usize, rest: usize) -> Vec<Line> {
     rows.rows
 }
 
-struct Rows {
-    rows: Vec<Line>,
+struct WrappedRows {
+    rows: Vec<StyledLine>,
     column: usize,
     first: usize,
     rest: usize,
 }
 
-impl Rows {
+impl WrappedRows {
     fn next(&mut self) {
         self.rows.push(Vec::new());
         self.column = 0;
@@ -151,8 +151,8 @@ impl Rows {
         if self.rows.len() == 1 { self.first } else { self.rest }
     }
 
-    /// Puts a word behind the space before it, or on a row of its own.
-    fn put(&mut self, word: &mut Vec<(char, Style)>, space: &mut Option<Style>) {
+    /// Adds a word after its space, or on a new row.
+    fn put(&mut self, word: &mut Vec<(char, TextStyle)>, space: &mut Option<TextStyle>) {
         if word.is_empty() {
             return;
         }
@@ -172,12 +172,12 @@ impl Rows {
         }
     }
 
-    fn push(&mut self, c: char, style: Style) {
+    fn push(&mut self, c: char, style: TextStyle) {
         self.column += char_width(c);
         let Some(row) = self.rows.last_mut() else { return };
         match row.last_mut() {
             Some(span) if span.style == style => span.text.push(c),
-            _ => row.push(Span::new(c, style)),
+            _ => row.push(StyledSpan::new(c, style)),
         }
     }
 }
@@ -189,12 +189,12 @@ mod tests {
     use super::*;
 
     fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {
-        let rows = wrap(&[Span::new(text, Style::default())], first, rest);
-        rows.iter().map(|row| Paint::None.line(row)).collect()
+        let rows = wrap(&[StyledSpan::new(text, TextStyle::default())], first, rest);
+        rows.iter().map(|row| ColourMode::None.line(row)).collect()
     }
 
     #[test]
-    fn words_are_kept_whole_where_they_fit() {
+    fn wraps_between_words_if_possible() {
         for (text, first, rest, rows) in [
             ("", 10, 10, vec![""]),
             ("one two three", 7, 20, vec!["one two", "three"]),
@@ -208,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn a_look_is_switched_on_and_off_again() {
-        let spans = [Span::new("a ", Style::default()), Span::new("b c", Style::default().bold())];
-        assert_eq!(Paint::Colours.line(&wrap(&spans, 9, 9)[0]), "a \u{1b}[1mb c\u{1b}[0m");
-        assert_eq!(Paint::None.line(&wrap(&spans, 9, 9)[0]), "a b c");
+    fn style_is_switched_on_and_off() {
+        let spans = [StyledSpan::new("a ", TextStyle::default()), StyledSpan::new("b c", TextStyle::default().bold())];
+        assert_eq!(ColourMode::Colours.line(&wrap(&spans, 9, 9)[0]), "a \u{1b}[1mb c\u{1b}[0m");
+        assert_eq!(ColourMode::None.line(&wrap(&spans, 9, 9)[0]), "a b c");
     }
 
     #[test]
-    fn the_end_that_fits() {
+    fn returns_the_end_that_fits() {
         for (text, columns, end) in [("abc", 2, "bc"), ("abc", 9, "abc"), ("a語", 1, ""), ("", 3, "")] {
             assert_eq!(last_columns(text, columns), end);
         }

@@ -1,4 +1,4 @@
-//! A tool call in one line: `edit_file("src/main.py", ...)`; and how one failed, in another.
+//! One-line texts for a tool call, `edit_file("src/main.py", ...)`, and for its failure.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::plain::{first_line, plain, shortened};
 
-/// What a call is about, in the words of the agents we know; JSON objects have no order to go by.
-const TELLING: [&str; 14] = [
+/// Argument names of known agents that say most about a call, in order of preference. JSON objects have no order.
+const KEY_ARGUMENTS: [&str; 14] = [
     "path",
     "file_path",
     "filePath",
@@ -24,83 +24,83 @@ const TELLING: [&str; 14] = [
     "content",
 ];
 
-/// A call longer than this is not read anyway.
-const LONGEST: usize = 72;
+/// Limit of an argument in a call.
+const MAX_CALL_CHARS: usize = 72;
 
-/// The call as it is shown: the argument that tells most, and three dots for the others.
+/// Text of a call: its most important argument, and three dots for the others.
 #[must_use]
 pub(crate) fn call(name: &str, input: &Value) -> String {
     let more = match input {
         Value::Object(members) => members.len() > 1,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
     };
-    let shown = match (telling(input), input) {
-        (Some(text), _) => Value::String(shortened(&text, LONGEST)).to_string(),
+    let shown = match (key_argument(input), input) {
+        (Some(text), _) => Value::String(shortened(&text, MAX_CALL_CHARS)).to_string(),
         (None, Value::Object(members)) => members.values().next().map(Value::to_string).unwrap_or_default(),
         (None, Value::Null) => String::new(),
         (None, other) => other.to_string(),
     };
-    let shown = shortened(&shown, 2 * LONGEST);
+    let shown = shortened(&shown, 2 * MAX_CALL_CHARS);
     plain(&format!("{name}({shown}{})", if more { ", ..." } else { "" })).replace(['\n', '\t'], " ")
 }
 
-/// What says most of a value: a text, the words of a command, or whichever member has one.
-fn telling(value: &Value) -> Option<String> {
+/// The most important text in a value: itself, the words of a command, or that of a member.
+fn key_argument(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Array(words) if words.iter().all(Value::is_string) && !words.is_empty() => {
             Some(words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "))
         }
-        Value::Array(values) => values.iter().find_map(telling),
+        Value::Array(values) => values.iter().find_map(key_argument),
         Value::Object(members) => {
-            let known = TELLING.iter().find_map(|&name| members.get(name).and_then(telling));
-            known.or_else(|| members.values().find_map(telling))
+            let known = KEY_ARGUMENTS.iter().find_map(|&name| members.get(name).and_then(key_argument));
+            known.or_else(|| members.values().find_map(key_argument))
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
 
-/// The most of a failed tool's output that is shown.
-const MAX_OUTPUT: usize = 200;
+/// Limit of a failed tool's output.
+const MAX_OUTPUT_CHARS: usize = 200;
 
-/// The tools that run, to say which one failed.
+/// Tools that are running, to name the one that failed.
 #[derive(Debug, Default)]
-pub(crate) struct Tools(HashMap<String, Tool>);
+pub(crate) struct RunningTools(HashMap<String, RunningTool>);
 
 #[derive(Debug)]
-struct Tool {
+struct RunningTool {
     name: String,
-    /// Its output is that of a command, and not the reason for a failure.
+    /// It runs a command, so its output is not the reason for a failure.
     is_command: bool,
 }
 
-impl Tools {
+impl RunningTools {
     pub(crate) fn started(&mut self, id: &str, name: &str, input: &Value) {
         let is_command = ["command", "cmd"].iter().any(|key| input.get(key).is_some());
-        self.0.insert(id.to_owned(), Tool { name: plain(name), is_command });
+        self.0.insert(id.to_owned(), RunningTool { name: plain(name), is_command });
     }
 
-    /// A tool has done what it should.
+    /// Removes a tool that succeeded.
     pub(crate) fn finished(&mut self, id: &str) {
         self.0.remove(id);
     }
 
-    /// How a tool failed: `bash exited with status 1; output: hello`, `edit_file failed: no such file`.
+    /// Text for a tool that failed: `bash exited with status 1; output: hello`, `edit_file failed: no such file`.
     pub(crate) fn failed(&mut self, id: &str, output: &str) -> String {
         let tool = self.0.remove(id);
         let (name, is_command) = tool.map_or(("a tool".to_owned(), false), |tool| (tool.name, tool.is_command));
         let (status, rest) = exit_status(output);
-        let said = first_line(&rest, MAX_OUTPUT);
+        let shown = first_line(&rest, MAX_OUTPUT_CHARS);
         let how = status.map_or_else(|| "failed".to_owned(), |status| format!("exited with status {status}"));
-        match (said.is_empty(), is_command || status.is_some()) {
+        match (shown.is_empty(), is_command || status.is_some()) {
             (true, _) => format!("{name} {how}"),
-            (false, true) => format!("{name} {how}; output: {said}"),
-            (false, false) => format!("{name} {how}: {said}"),
+            (false, true) => format!("{name} {how}; output: {shown}"),
+            (false, false) => format!("{name} {how}: {shown}"),
         }
     }
 }
 
-/// The exit status that an agent noted beside what a command printed: `[exit code: 1]` below it, or `Exit code 1` above.
+/// Splits the exit status that an agent added to a command's output: `[exit code: 1]` below it, or `Exit code 1` above.
 fn exit_status(output: &str) -> (Option<i32>, String) {
     let lines: Vec<&str> = output.trim_end().lines().collect();
     let below = |line: &str| line.trim().strip_prefix("[exit code: ")?.strip_suffix(']')?.parse().ok();
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_telling_argument_is_shown() {
+    fn shows_the_most_important_argument() {
         for (name, input, shown) in [
             ("read_file", json!({"path": "src/main.py"}), r#"read_file("src/main.py")"#),
             (
@@ -145,9 +145,9 @@ mod tests {
     }
 
     #[test]
-    fn output_is_not_told_as_a_reason_when_a_command_fails() {
+    fn output_is_not_shown_as_the_reason_when_a_command_fails() {
         let (bash, edit) = (json!({"command": "./hello"}), json!({"path": "a"}));
-        for (name, input, output, told) in [
+        for (name, input, output, expected) in [
             ("bash", &bash, "hello, world\n[exit code: 1]", "bash exited with status 1; output: hello, world"),
             ("bash", &bash, "[exit code: 127]", "bash exited with status 127"),
             ("Bash", &bash, "Exit code 3\nerr", "Bash exited with status 3; output: err"),
@@ -161,15 +161,15 @@ mod tests {
                 "edit_file failed: the text [exit code: x] is not there",
             ),
         ] {
-            let mut tools = Tools::default();
+            let mut tools = RunningTools::default();
             tools.started("1", name, input);
-            assert_eq!(tools.failed("1", output), told);
-            assert_eq!(tools.failed("1", "no"), "a tool failed: no", "it runs no more");
+            assert_eq!(tools.failed("1", output), expected);
+            assert_eq!(tools.failed("1", "no"), "a tool failed: no", "it is no longer running");
         }
     }
 
     #[test]
-    fn a_call_is_one_short_line_whatever_it_holds() {
+    fn call_is_one_short_line_without_control_characters() {
         let shown = call("b\u{1b}[2Jash\n", &json!({"command": format!("\u{9b}31m{}", "é".repeat(500))}));
         assert!(shown.chars().count() < 100 && !shown.chars().any(char::is_control), "{shown:?}");
         assert!(shown.starts_with("bash (") && shown.ends_with("…\")"), "{shown}");

@@ -1,6 +1,6 @@
-//! What was said in a conversation, on disk: a line of JSON for each step, in a file of its own.
+//! Transcript of a conversation: a file with one line of JSON per step.
 //!
-//! Nothing here may disturb the conversation: a disk that is full is told of once.
+//! A failure to write must not disturb the conversation: it is reported once.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,32 +12,32 @@ use trunkline_core::event::{Event, SessionId};
 use trunkline_core::secret::Secrets;
 
 use super::plain::shortened;
-use super::private;
+use super::private_file;
 
-/// Where the category of a failure would be, for a turn that never began.
+/// Category of a failure for a turn that was not started.
 pub(super) const REFUSED: &str = "refused";
 
-/// How much of a tool's output is kept.
-const LONGEST_OUTPUT: usize = 16 * 1024;
+/// Limit of a tool's output in the transcript.
+const MAX_OUTPUT_CHARS: usize = 16 * 1024;
 
 #[derive(Debug)]
-pub(crate) struct Transcript {
+pub(crate) struct ReplTranscript {
     path: PathBuf,
-    /// Made with the first thing that is said.
+    /// Created with the first step.
     file: Option<File>,
-    /// It failed, and that was said.
+    /// Writing failed, and that was reported.
     broken: bool,
     secrets: Secrets,
-    /// What is being said.
+    /// Text of the answer that is not written yet.
     text: String,
-    /// The session that was written down.
+    /// The session that was written last.
     session: Option<SessionId>,
 }
 
-/// A step, as it is written.
+/// A step of the conversation.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(super) enum Step<'a> {
+pub(super) enum TranscriptStep<'a> {
     User {
         model: &'a str,
         text: &'a str,
@@ -48,7 +48,7 @@ pub(super) enum Step<'a> {
     Session {
         session: &'a str,
     },
-    /// What follows goes on with this one.
+    /// The following steps continue this session.
     Resumed {
         session: &'a str,
     },
@@ -71,19 +71,19 @@ pub(super) enum Step<'a> {
     },
 }
 
-/// Where they are.
+/// Folder of the transcripts.
 pub(super) fn folder(state: &Path) -> PathBuf {
     state.join("transcripts")
 }
 
 #[derive(Serialize)]
-struct Record<'a> {
+struct TranscriptLine<'a> {
     time: jiff::Timestamp,
     #[serde(flatten)]
-    step: Step<'a>,
+    step: TranscriptStep<'a>,
 }
 
-impl Transcript {
+impl ReplTranscript {
     pub(crate) fn new(state: &Path, secrets: Secrets) -> Self {
         let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
         let name = format!("{time}-{}.jsonl", std::process::id());
@@ -91,12 +91,12 @@ impl Transcript {
         Self { path, file: None, broken: false, secrets, text: String::new(), session: None }
     }
 
-    /// Adds a step; the error of the first that could not be written.
-    pub(super) fn add(&mut self, step: Step<'_>) -> Result<(), String> {
+    /// Adds a step. Returns an error only the first time.
+    pub(super) fn add(&mut self, step: TranscriptStep<'_>) -> Result<(), String> {
         if self.broken {
             return Ok(());
         }
-        if matches!(step, Step::Cleared) {
+        if matches!(step, TranscriptStep::Cleared) {
             self.session = None;
         }
         self.write(step).map_err(|error| {
@@ -105,13 +105,13 @@ impl Transcript {
         })
     }
 
-    /// The name of its file, once there is one.
+    /// Name of its file, if it was created.
     pub(super) fn name(&self) -> Option<&str> {
         self.path.file_name()?.to_str().filter(|_| self.file.is_some() && !self.broken)
     }
 
-    /// Adds what an event says.
-    pub(super) fn hear(&mut self, event: &Event) -> Result<(), String> {
+    /// Adds an event.
+    pub(super) fn add_event(&mut self, event: &Event) -> Result<(), String> {
         match event {
             Event::Text { delta } => {
                 self.text.push_str(delta);
@@ -119,19 +119,19 @@ impl Transcript {
             }
             Event::Started { session: Some(session), .. } if self.session.as_ref() != Some(session) => {
                 self.session = Some(session.clone());
-                self.add(Step::Session { session: &session.0 })
+                self.add(TranscriptStep::Session { session: &session.0 })
             }
             Event::ToolStarted { name, input, .. } => {
-                self.said()?;
-                self.add(Step::Tool { name, input })
+                self.flush_text()?;
+                self.add(TranscriptStep::Tool { name, input })
             }
             Event::ToolFinished { ok, output, .. } => {
-                self.add(Step::ToolResult { ok: *ok, output: &shortened(output, LONGEST_OUTPUT) })
+                self.add(TranscriptStep::ToolResult { ok: *ok, output: &shortened(output, MAX_OUTPUT_CHARS) })
             }
-            Event::Finished(_) => self.said(),
+            Event::Finished(_) => self.flush_text(),
             Event::Failed(failure) => {
-                self.said()?;
-                self.add(Step::Failed { category: failure.category.name(), message: &failure.message })
+                self.flush_text()?;
+                self.add(TranscriptStep::Failed { category: failure.category.name(), message: &failure.message })
             }
             Event::Started { .. }
             | Event::Thinking { .. }
@@ -143,19 +143,19 @@ impl Transcript {
         }
     }
 
-    /// Writes down what was said so far.
-    pub(super) fn said(&mut self) -> Result<(), String> {
+    /// Writes the text of the answer so far.
+    pub(super) fn flush_text(&mut self) -> Result<(), String> {
         let text = std::mem::take(&mut self.text);
-        if text.trim().is_empty() { Ok(()) } else { self.add(Step::Assistant { text: text.trim() }) }
+        if text.trim().is_empty() { Ok(()) } else { self.add(TranscriptStep::Assistant { text: text.trim() }) }
     }
 
-    fn write(&mut self, step: Step<'_>) -> io::Result<()> {
-        let record = serde_json::to_string(&Record { time: jiff::Timestamp::now(), step })?;
+    fn write(&mut self, step: TranscriptStep<'_>) -> io::Result<()> {
+        let record = serde_json::to_string(&TranscriptLine { time: jiff::Timestamp::now(), step })?;
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(private::open(&self.path)?),
+            none => none.insert(private_file::open(&self.path)?),
         };
-        // Whole lines: one that was cut off would spoil the next.
+        // One write per line: an incomplete line would spoil the next one.
         file.write_all(format!("{}\n", self.secrets.mask(&record)).as_bytes())
     }
 }
@@ -168,22 +168,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_is_written_down_and_secrets_are_not() {
+    fn writes_the_conversation_and_masks_secrets() {
         let state = tempfile::tempdir().unwrap();
-        let mut transcript = Transcript::new(state.path(), Secrets::new(["tops3cret".to_owned()]));
-        assert!(!state.path().join("transcripts").exists(), "nothing was said");
-        transcript.add(Step::User { model: "m", text: "it is tops3cret" }).unwrap();
+        let mut transcript = ReplTranscript::new(state.path(), Secrets::new(["tops3cret".to_owned()]));
+        assert!(!state.path().join("transcripts").exists(), "no step was added");
+        transcript.add(TranscriptStep::User { model: "m", text: "it is tops3cret" }).unwrap();
         for event in [
             Event::Started { session: Some(SessionId("s".into())), model: None },
             Event::Started { session: Some(SessionId("s".into())), model: Some("said again".into()) },
             Event::Text { delta: "I'll ".into() },
             Event::Text { delta: "look.\n".into() },
             Event::ToolStarted { id: "1".into(), name: "bash".into(), input: json!({"command": "ls"}) },
-            Event::ToolFinished { id: "1".into(), output: "x".repeat(2 * LONGEST_OUTPUT), ok: true },
+            Event::ToolFinished { id: "1".into(), output: "x".repeat(2 * MAX_OUTPUT_CHARS), ok: true },
             Event::Text { delta: "Done.".into() },
             Event::Finished(Answer::new("Done.", Usage::default(), Finish::Stop)),
         ] {
-            transcript.hear(&event).unwrap();
+            transcript.add_event(&event).unwrap();
         }
         let text = std::fs::read_to_string(&transcript.path).unwrap();
         let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -192,16 +192,16 @@ mod tests {
         assert_eq!((&records[0]["text"], &records[0]["model"]), (&json!("it is ***"), &json!("m")));
         assert_eq!((&records[2]["text"], &records[5]["text"]), (&json!("I'll look."), &json!("Done.")));
         assert!(records.iter().all(|record| record["time"].is_string()));
-        assert!(text.len() < 2 * LONGEST_OUTPUT);
+        assert!(text.len() < 2 * MAX_OUTPUT_CHARS);
     }
 
     #[test]
-    fn a_disk_that_refuses_is_told_of_once() {
+    fn reports_once_when_the_file_cannot_be_written() {
         let state = tempfile::tempdir().unwrap();
         std::fs::write(state.path().join("transcripts"), "in the way").unwrap();
-        let mut transcript = Transcript::new(state.path(), Secrets::default());
-        let error = transcript.add(Step::Cleared).unwrap_err();
+        let mut transcript = ReplTranscript::new(state.path(), Secrets::default());
+        let error = transcript.add(TranscriptStep::Cleared).unwrap_err();
         assert!(error.starts_with("no transcript is kept: cannot write "), "{error}");
-        transcript.add(Step::Cleared).unwrap();
+        transcript.add(TranscriptStep::Cleared).unwrap();
     }
 }

@@ -95,7 +95,7 @@ fn sessions_and_history_are_empty_and_create_no_database_when_nothing_has_run() 
     let ran = gateway.run(&["sessions"]).exits(0);
     assert_eq!(
         (ran.stdout.as_str(), ran.stderr.as_str()),
-        ("", "no sessions of this folder; --all shows those of others\n")
+        ("", "no sessions in this folder; --all shows those of other folders\n")
     );
     assert_eq!(gateway.run(&["sessions", "--prune", "90d"]).exits(0).stdout, "forgot 0 sessions, 0 turns\n");
     assert_eq!(gateway.run(&["history", "--export"]).exits(0).stdout, "");
@@ -169,7 +169,7 @@ fn history_shows_the_turns_of_a_session() {
         "",
         "m, unfinished",
         "You: Still there?",
-        "(still running, or cut off by the end of its gateway)",
+        "(still running, or interrupted when its gateway ended)",
         "",
         "m by codex, ok, 1.2 s, 330 tokens in, 64 out",
         "You: Again",

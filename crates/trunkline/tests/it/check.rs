@@ -65,7 +65,7 @@ fn text_in_braces_is_passed_on_with_a_warning_when_it_is_no_placeholder() {
     assert_eq!(shown.matches("warning: ").count(), 1, "{shown}");
     let added = json!({"driver": "codex", "args": ["--note={model}"]});
     let shown = TestGateway::new().cli("codex", "").model("m", added).run(&["check"]).exits(0).stdout;
-    assert!(shown.contains("\"--note={model}\" in `args` is passed as it stands"), "{shown}");
+    assert!(shown.contains("\"--note={model}\" in `args` is passed unchanged"), "{shown}");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn helpers_policy_is_warned_about_when_there_is_no_worktree() {
     let gateway = TestGateway::new().cli("codex", "").model("m", json!({"driver": "codex", "policy": policy}));
     let shown = gateway.run(&["check"]).exits(0).stdout;
     for warning in
-        ["policy.commitHelpers needs `worktree: true`", "policy.createHelpers: false is only told to the agent"]
+        ["policy.commitHelpers needs `worktree: true`", "policy.createHelpers: false is only an instruction to the agent"]
     {
         assert!(shown.contains(warning), "{shown}");
     }

@@ -37,7 +37,7 @@ fn error_suggests_a_similar_driver_when_a_driver_is_unknown() {
 fn model_is_an_error_when_it_is_defined_twice() {
     let entry = "{\"driver\": \"codex\", \"repoPath\": \"/\"}";
     let error = config_error(&format!("{{\n  \"m\": {entry},\n  \"m\": {entry}\n}}"));
-    assert!(error.starts_with("trunkline: CONFIG/models.json:3:") && error.contains("\"m\" is there twice"), "{error}");
+    assert!(error.starts_with("trunkline: CONFIG/models.json:3:") && error.contains("\"m\" appears twice"), "{error}");
 }
 
 #[test]

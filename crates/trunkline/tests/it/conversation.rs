@@ -43,7 +43,7 @@ fn first_screen_starts_every_line_at_column_0_when_its_text_is_wrapped() {
     let mut tty = Tty::open(&gateway, &["agent"]);
     tty.prompts("");
     let (screen, raw) = (tty.screen(), tty.raw());
-    let wrapped = "try \"hello world\". LLM_BASE_URL,\nLLM_AUTH_TOKEN and LLM_DEFAULT_MODEL set one.\n\nYou:";
+    let wrapped = "try \"hello world\". Set\nLLM_BASE_URL, LLM_AUTH_TOKEN and LLM_DEFAULT_MODEL to use a real one.\n\nYou:";
     assert!(screen.contains(wrapped), "{screen}");
     // A line feed without a carriage return would stay in its column.
     let welcome = &raw[..raw.find("You:").unwrap()];
@@ -73,7 +73,7 @@ fn terminal_shows_a_conversation_and_resumes_it() {
     assert_eq!(tty.wait_for_exit(), Some(0));
     // --state was given, so the hint has to name it.
     let screen = tty.screen().replace('\n', "");
-    let hint = format!("Go on with: trunkline agent --state {} --resume ", gateway.path("state").display());
+    let hint = format!("Continue with: trunkline agent --state {} --resume ", gateway.path("state").display());
     let (_, session) = screen.split_once(&hint).unwrap_or_else(|| panic!("{screen}"));
     gateway.run_with(&["agent", "--resume", session.trim()], b"and now?\n").exits(0);
     assert!(resumed_session(&gateway), "the id of the hint resumes the session");
@@ -97,14 +97,14 @@ fn terminal_commands_do_not_reach_the_model() {
     tty.says("/model other");
     tty.shows("Talking to other.");
     tty.says("/help");
-    tty.shows("run a shell command here, past the model");
+    tty.shows("run a shell command here; the model does not see it");
     assert!(!gateway.path("seen/codex.argv").exists(), "none of this was sent to the model");
     tty.says("//etc/hosts?");
     assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\n/etc/hosts?");
     tty.prompts("");
     tty.types("/exit\r");
     assert_eq!(tty.wait_for_exit(), Some(0));
-    assert!(!tty.screen().contains("Go on with"), "this model keeps no sessions");
+    assert!(!tty.screen().contains("Continue with"), "this model keeps no sessions");
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn conversation_continues_when_a_model_fails() {
     tty.says("hi");
     assert!(!tty.screen().contains("see: trunkline models"), "{}", tty.screen());
     tty.says("/clear everything");
-    tty.shows("error: /clear takes nothing after it");
+    tty.shows("error: /clear takes no argument");
     tty.says("/model agnet");
     tty.shows("unknown model \"agnet\"; did you mean agent?");
     tty.says("/model bad");
@@ -416,7 +416,7 @@ fn other_model_gets_the_history_when_it_continues_a_session() {
     gateway.run_with(&["agent", "--resume"], b"and 8\n/model n\nwhich?\n").exits(0);
     assert_prompt_contains(&["my number is 7", "and 8", "yes", "which?"]);
     let ran = gateway.run(&["agent", "--resume", &first_session, "-m", "n", "-p", "which now?"]).exits(0);
-    assert!(ran.stderr.contains("· n is told what was said: the session itself is one of m.\n"), "{ran:?}");
+    assert!(ran.stderr.contains("· n gets the text of the earlier conversation: the session belongs to m.\n"), "{ran:?}");
     assert!(!gateway.argv("gemini").contains(&SESSION.to_owned()), "{:?}", gateway.argv("gemini"));
     assert_prompt_contains(&["my number is 7", "and 8", "yes", "which now?"]);
 }
@@ -482,7 +482,7 @@ fn session_is_dropped_when_it_does_not_exist() {
     let gateway = TestGateway::new();
     let args = ["agent", "--resume", "01a1dc95-866c-7710-94b6-181fa10fa304"];
     let ran = gateway.run_with(&args, b"how are you?\nhow are you?\n").exits(0);
-    assert!(ran.stderr.contains("The session is given up"), "{ran:?}");
+    assert!(ran.stderr.contains("The session is lost"), "{ran:?}");
     assert_eq!(ran.stdout, "Agent: I'm doing well, thank you for asking!\n");
 }
 
@@ -513,14 +513,14 @@ fn transcript_is_readable_only_by_its_owner_and_optional() {
     tty.says("hi");
     tty.types("\u{4}");
     assert_eq!(tty.wait_for_exit(), Some(0));
-    assert!(!tty.screen().contains("Go on with"), "the session could not be resumed");
+    assert!(!tty.screen().contains("Continue with"), "the session could not be resumed");
 }
 
 #[test]
 fn built_in_agent_writes_a_program_and_runs_it() {
     let gateway = with_terminal_type(TestGateway::new());
     let mut tty = Tty::open(&gateway, &["agent"]);
-    tty.shows("No LLM is set, so a scripted one answers");
+    tty.shows("No LLM is configured, so a scripted one answers");
     tty.says("make a hello world program");
     for shown in [
         "Agent: I'll create a hello world Python script for you.",
@@ -534,7 +534,7 @@ fn built_in_agent_writes_a_program_and_runs_it() {
     tty.types("\u{4}");
     assert_eq!(tty.wait_for_exit(), Some(0));
     let mut tty = Tty::open(&gateway, &["agent", "--resume"]);
-    tty.shows("Going on with: make a hello world program");
+    tty.shows("Continuing: make a hello world program");
     tty.says("how are you?");
     tty.shows("Agent: I'm doing well, thank you for asking!");
     tty.types("\u{4}");

@@ -130,7 +130,7 @@ fn report_names_the_rule_its_position_and_a_fix_when_a_rule_is_broken() {
             "health",
             broken("health) exit 0", "health) echo 'no model'; exit 7"),
             "health",
-            &["exit status 7, and it said: no model; expected exit status 0", "what follows may fail for that reason"],
+            &["exit status 7, and it printed: no model; expected exit status 0", "the following cases may fail for that reason"],
         ),
         (
             "a type",
@@ -195,14 +195,14 @@ fn report_names_the_rule_its_position_and_a_fix_when_a_rule_is_broken() {
             "stream",
             &[
                 "stdout line 2, content: is \"K\" after \"O\" and delta \"K\"",
-                "fix: content is the whole answer so far",
+                "fix: content is the complete answer so far",
             ],
         ),
         (
             "timestamp",
             broken("now=2025-01-07T10:30:00Z", "now=1736245800"),
             "stream",
-            &["stdout line 1, timestamp: is \"1736245800\"; expected a time as RFC 3339 has it", "(and once more)"],
+            &["stdout line 1, timestamp: is \"1736245800\"; expected an RFC 3339 time", "(and once more)"],
         ),
         (
             "a line",
@@ -215,7 +215,7 @@ fn report_names_the_rule_its_position_and_a_fix_when_a_rule_is_broken() {
             broken("'{'*'\"prompt\":'*'}')", "*'rompt'*)"),
             "generate, broken JSON",
             &[
-                "exit status 0 and no error, as if all were well; expected a failure",
+                "exit status 0 and no error, as after a success; expected a failure",
                 "fix: check that stdin is a JSON object",
             ],
         ),
@@ -223,7 +223,7 @@ fn report_names_the_rule_its_position_and_a_fix_when_a_rule_is_broken() {
             "empty stdin",
             broken("'{'*'\"prompt\":'*'}')", "'' | '{'*'\"prompt\":'*'}')"),
             "stream, empty stdin",
-            &["as if all were well"],
+            &["as after a success"],
         ),
         (
             "unknown command",
@@ -254,7 +254,7 @@ fn exit_status_is_zero_when_there_are_only_warnings() {
         &ran,
         "generate",
         "WARN",
-        &["stdout line 1, latency: is 9000000000000000, but the whole run took only "],
+        &["stdout line 1, latency: is 9000000000000000, but the execution took only "],
     );
     let ran = check(&gateway, &broken("'invalid request'", "'no'").replace("exit 1", "exit 0"), &[]).exits(0);
     assert_verdict(
@@ -328,7 +328,7 @@ fn error_suggests_a_fix_when_provider_cannot_be_started() {
         ("no-such-name", "\"no-such-name\": not found"),
         ("../plain", "plain\": not executable; chmod +x it"),
         ("../repo", "repo\": not executable"),
-        ("../no-interpreter", "the file is there, but not the interpreter that its first line (#!) names"),
+        ("../no-interpreter", "the file exists, but not the interpreter in its first line (#!)"),
         ("../no-first-line", "a script also needs a first line such as #!/bin/sh"),
     ];
     for (path, message) in table {

@@ -55,7 +55,7 @@ fn detached_run_can_be_attached_to_later() {
     gateway.wait_for_note("pid");
     // Interrupting the attached command leaves the run running.
     let left = gateway.signalled_after_output(&["run", "--attach", &id], "one", Signal::INT).exits(0);
-    assert!(left.stderr.contains("it goes on"), "{left:?}");
+    assert!(left.stderr.contains("the run continues"), "{left:?}");
     assert!(exists(gateway.wait_for_pid("pid")));
     gateway.leave_note("go");
     assert_eq!(gateway.run(&["run", "--attach", &id]).exits(0).stdout, "one\n\ntwo\n");

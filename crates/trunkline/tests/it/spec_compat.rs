@@ -134,11 +134,11 @@ fn unknown_option_is_passed_to_the_executable_with_a_warning() {
     let request: serde_json::Value = serde_json::from_str(&gateway.read_note("request")).unwrap();
     assert_eq!(request["config"], json!({"custom_option": "value", "timout": 5, "a": 1}));
     let log = gateway.log();
-    assert!(log.contains("`custom_option` is not a key of ours and is passed on to the executable"), "{log}");
+    assert!(log.contains("`custom_option` is not a known key and is passed to the executable"), "{log}");
     assert!(log.contains("did you mean `timeout`?"), "{log}");
     let twice = router.replace("{a: 1}", "{custom_option: 1}");
     let ran = TestGateway::new().config("router.yaml", &twice).run(&["check"]).exits(3);
-    assert!(ran.stderr.contains("`custom_option` is there twice"), "{ran:?}");
+    assert!(ran.stderr.contains("`custom_option` appears twice"), "{ran:?}");
 }
 
 #[test]

@@ -1,34 +1,34 @@
-//! What a provider is put through. Each case is one command line, one stdin, and what should come of it.
+//! The cases of `trunkline provider check`: a command, its stdin, and the expected outcome.
 
 use serde_json::{Value, json};
 
-use super::judge::{Expect, Form};
+use super::judge::{ExpectedOutcome, StdoutForm};
 
 #[derive(Debug)]
-pub(super) struct Case {
+pub(super) struct ProtocolCase {
     pub(super) name: &'static str,
     pub(super) command: &'static str,
     pub(super) stdin: Vec<u8>,
-    pub(super) form: Form,
-    pub(super) expect: Expect,
-    pub(super) at_once: AtOnce,
+    pub(super) form: StdoutForm,
+    pub(super) expect: ExpectedOutcome,
+    pub(super) concurrency: Concurrency,
 }
 
-/// How many of a case run at the same time.
+/// Number of executions of a case at the same time.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum AtOnce {
+pub(super) enum Concurrency {
     One,
     Two,
 }
 
-/// As short an answer as can be had: real models cost money.
+/// Asks for a short answer: real models cost money.
 const PROMPT: &str = "Reply with the single word OK.";
 
-/// More than any pipe takes at once.
-const LONG: usize = 300_000;
+/// More than any pipe buffers.
+const LONG_PROMPT_BYTES: usize = 300_000;
 
-/// All cases, `health` first, asking for `model` where one is given.
-pub(super) fn cases(model: Option<&str>) -> Vec<Case> {
+/// All cases, `health` first. Requests ask for `model`, if it is given.
+pub(super) fn cases(model: Option<&str>) -> Vec<ProtocolCase> {
     let request = |mut request: Value| {
         if let Some(model) = model {
             request["config"]["model"] = json!(model);
@@ -39,15 +39,15 @@ pub(super) fn cases(model: Option<&str>) -> Vec<Case> {
     let full = || request(every_member());
     let awkward = || request(json!({"prompt": awkward()}));
     let cut_off = || request(json!({"prompt": PROMPT}))[..20].to_vec();
-    use Expect::{Answer, AnswerOrRefusal, Failure};
+    use ExpectedOutcome::{Answer, AnswerOrRefusal, Failure};
     vec![
-        Case {
+        ProtocolCase {
             name: "health",
             command: "health",
             stdin: Vec::new(),
-            form: Form::Free,
-            expect: Expect::Healthy,
-            at_once: AtOnce::One,
+            form: StdoutForm::Free,
+            expect: ExpectedOutcome::Healthy,
+            concurrency: Concurrency::One,
         },
         generate("generate", minimal(), Answer),
         generate("generate, every member", full(), Answer),
@@ -55,7 +55,7 @@ pub(super) fn cases(model: Option<&str>) -> Vec<Case> {
         generate("generate, unknown members", request(unknown_members()), Answer),
         generate("generate, quotes, line breaks, unicode", awkward(), Answer),
         generate("generate, a prompt of 300 kB", request(json!({"prompt": long()})), AnswerOrRefusal),
-        Case { at_once: AtOnce::Two, ..generate("generate, two at once", minimal(), Answer) },
+        ProtocolCase { concurrency: Concurrency::Two, ..generate("generate, two at once", minimal(), Answer) },
         stream("stream", minimal(), Answer),
         stream("stream, every member", full(), Answer),
         stream("stream, quotes, line breaks, unicode", awkward(), Answer),
@@ -64,20 +64,20 @@ pub(super) fn cases(model: Option<&str>) -> Vec<Case> {
         generate("generate, no prompt", request(json!({"max_tokens": 16})), Failure),
         stream("stream, broken JSON", cut_off(), Failure),
         stream("stream, empty stdin", Vec::new(), Failure),
-        Case {
+        ProtocolCase {
             command: "no-such-command",
-            expect: Expect::Misuse,
-            ..generate("unknown command", minimal(), Expect::Misuse)
+            expect: ExpectedOutcome::Misuse,
+            ..generate("unknown command", minimal(), ExpectedOutcome::Misuse)
         },
     ]
 }
 
-fn generate(name: &'static str, stdin: Vec<u8>, expect: Expect) -> Case {
-    Case { name, command: "generate", stdin, form: Form::Object, expect, at_once: AtOnce::One }
+fn generate(name: &'static str, stdin: Vec<u8>, expect: ExpectedOutcome) -> ProtocolCase {
+    ProtocolCase { name, command: "generate", stdin, form: StdoutForm::Object, expect, concurrency: Concurrency::One }
 }
 
-fn stream(name: &'static str, stdin: Vec<u8>, expect: Expect) -> Case {
-    Case { name, command: "stream", stdin, form: Form::Lines, expect, at_once: AtOnce::One }
+fn stream(name: &'static str, stdin: Vec<u8>, expect: ExpectedOutcome) -> ProtocolCase {
+    ProtocolCase { name, command: "stream", stdin, form: StdoutForm::Lines, expect, concurrency: Concurrency::One }
 }
 
 fn every_member() -> Value {
@@ -94,7 +94,7 @@ fn every_member() -> Value {
     })
 }
 
-/// Nothing is left out because it is zero or empty.
+/// Members that are zero or empty, instead of missing.
 fn zeros() -> Value {
     json!({
         "prompt": PROMPT, "system_prompt": "", "max_tokens": 0, "temperature": 0, "top_p": 0, "tools": [], "context": [],
@@ -113,7 +113,7 @@ fn awkward() -> String {
 
 fn long() -> String {
     let mut prompt = format!("Ignore the noise. {PROMPT}\n");
-    while prompt.len() < LONG {
+    while prompt.len() < LONG_PROMPT_BYTES {
         prompt.push_str("noise \"noise\"\n");
     }
     prompt

@@ -1,4 +1,4 @@
-//! `trunkline provider …`: for people who write providers of their own. See docs/PROVIDERS.md.
+//! `trunkline provider`: tools for authors of provider executables. See docs/PROVIDERS.md.
 
 mod cases;
 mod check;
@@ -11,22 +11,22 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-/// Work on a provider of your own: an executable that speaks the provider protocol
+/// Develop your own provider: an executable that implements the provider protocol
 #[derive(Debug, Args)]
-pub(crate) struct Provider {
+pub(crate) struct ProviderArgs {
     #[command(subcommand)]
-    command: Command,
+    command: ProviderCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    Check(check::Check),
+enum ProviderCommand {
+    Check(check::ProviderCheckArgs),
 }
 
-impl Provider {
+impl ProviderArgs {
     pub(crate) fn run(self) -> Result<ExitCode> {
         match self.command {
-            Command::Check(check) => check.run(),
+            ProviderCommand::Check(check) => check.run(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Runs the provider for a case and notes what it did.
+//! Runs the executable for a case and records what it did.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,39 +8,39 @@ use tokio::time::{Instant, interval_at};
 use trunkline_core::limits::Limits;
 use trunkline_process::{Keepers, SpawnError, Spec, Step, StopSignal};
 
-use super::cases::Case;
-use super::judge::{Ended, Observation};
-use crate::setup::tell;
+use super::cases::ProtocolCase;
+use super::judge::{ExecutionEnd, Observation};
+use crate::output::tell;
 
-/// After this long, and each time again, we say that we still wait.
-const SLOW: Duration = Duration::from_secs(2);
+/// Interval of notices that a case is still running.
+const NOTICE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// As much as is read of one run.
-const LONGEST: usize = 8 << 20;
+/// Limit of stdout that is read.
+const MAX_STDOUT_BYTES: usize = 8 << 20;
 
-/// The executable under test, and what it is started with.
+/// The executable under test, with its arguments and environment.
 #[derive(Debug)]
-pub(super) struct Subject {
+pub(super) struct CheckedExecutable {
     pub(super) program: PathBuf,
-    /// Before the command.
+    /// Arguments before the command.
     pub(super) args: Vec<OsString>,
-    /// What it is given of our environment.
+    /// The part of our environment that it gets.
     pub(super) env: Vec<(OsString, OsString)>,
     pub(super) folder: PathBuf,
 }
 
-/// One run, to its end or to the limit. On return all its processes are dead.
+/// Runs a case until it ends or reaches the limit. On return all its processes have ended.
 pub(super) async fn observe(
     keepers: &Keepers,
-    subject: &Subject,
-    case: &Case,
+    executable: &CheckedExecutable,
+    case: &ProtocolCase,
     limit: Duration,
 ) -> Result<Observation, SpawnError> {
     let spec = Spec {
-        program: subject.program.clone(),
-        args: subject.args.iter().cloned().chain([case.command.into()]).collect(),
-        env: subject.env.clone(),
-        cwd: subject.folder.clone(),
+        program: executable.program.clone(),
+        args: executable.args.iter().cloned().chain([case.command.into()]).collect(),
+        env: executable.env.clone(),
+        cwd: executable.folder.clone(),
         stdin: case.stdin.clone(),
         stop: StopSignal::Term,
         grace: Duration::from_secs(1),
@@ -49,7 +49,7 @@ pub(super) async fn observe(
     };
     let began = Instant::now();
     let mut running = keepers.spawn_spooled(spec).await?;
-    let mut still_waiting = interval_at(began + SLOW, SLOW);
+    let mut still_waiting = interval_at(began + NOTICE_INTERVAL, NOTICE_INTERVAL);
     let (mut stdout, mut first_output) = (Vec::new(), None);
     let ended = loop {
         let step = tokio::select! {
@@ -63,12 +63,12 @@ pub(super) async fn observe(
             Step::Stdout(chunk) => {
                 first_output.get_or_insert_with(|| began.elapsed());
                 stdout.extend(chunk);
-                if stdout.len() > LONGEST {
-                    break Ended::TooLong;
+                if stdout.len() > MAX_STDOUT_BYTES {
+                    break ExecutionEnd::TooLong;
                 }
             }
-            Step::Limit(_) => break Ended::TimedOut(limit),
-            Step::Exited(exit) => break Ended::Exit(exit),
+            Step::Limit(_) => break ExecutionEnd::TimedOut(limit),
+            Step::Exited(exit) => break ExecutionEnd::Exit(exit),
         }
     };
     let elapsed = began.elapsed();

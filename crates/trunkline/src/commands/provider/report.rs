@@ -1,45 +1,51 @@
-//! What people read: a line for each case, and under it what is wrong, where, and what to do.
+//! Output of the check: a line per case, and below it each finding with its position and how to fix it.
 
 use std::fmt::Write;
 use std::io;
 use std::time::Duration;
 
-use super::judge::{Finding, Severity};
-use crate::setup::say;
+use super::judge::{FindingSeverity, ProtocolFinding};
+use crate::output::say;
 
-/// The cases so far.
+/// Counts of the cases so far.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(super) struct CheckReport {
     passed: usize,
     warned: usize,
     failed: usize,
     skipped: usize,
-    /// The remedies that were shown: once is enough.
-    remedies: Vec<&'static str>,
+    /// Fixes that were shown already: each is shown once.
+    shown_fixes: Vec<&'static str>,
 }
 
-impl Report {
-    /// Shows a case that ran. The end of stderr is shown when the provider failed without a word in `error`: it may say why.
-    pub(super) fn case(&mut self, name: &str, took: Duration, findings: &[Finding], stderr: &str) -> io::Result<()> {
+impl CheckReport {
+    /// Prints a case. If it failed without `error`, the end of stderr is printed, as it may have the reason.
+    pub(super) fn case(
+        &mut self,
+        name: &str,
+        took: Duration,
+        findings: &[ProtocolFinding],
+        stderr: &str,
+    ) -> io::Result<()> {
         let (word, count) = match findings.iter().map(|finding| finding.severity).max() {
             None => ("PASS", &mut self.passed),
-            Some(Severity::Warn) => ("WARN", &mut self.warned),
-            Some(Severity::Fail) => ("FAIL", &mut self.failed),
+            Some(FindingSeverity::Warn) => ("WARN", &mut self.warned),
+            Some(FindingSeverity::Fail) => ("FAIL", &mut self.failed),
         };
         *count += 1;
         let mut text = format!("{word}  {name:40} {:>6} ms", took.as_millis());
         for finding in findings {
-            let mark = if finding.severity == Severity::Fail { "✗" } else { "!" };
-            let _a_string_takes_all = write!(text, "\n      {mark} {finding}");
-            if !self.remedies.contains(&finding.fix) {
-                self.remedies.push(finding.fix);
-                let _a_string_takes_all = write!(text, "\n        fix: {}", finding.fix);
+            let mark = if finding.severity == FindingSeverity::Fail { "✗" } else { "!" };
+            let _ = write!(text, "\n      {mark} {finding}");
+            if !self.shown_fixes.contains(&finding.fix) {
+                self.shown_fixes.push(finding.fix);
+                let _ = write!(text, "\n        fix: {}", finding.fix);
             }
         }
-        let told = findings.iter().any(|finding| finding.field == Some("error"));
-        if word == "FAIL" && !told {
+        let has_error = findings.iter().any(|finding| finding.field == Some("error"));
+        if word == "FAIL" && !has_error {
             for line in last_lines(stderr) {
-                let _a_string_takes_all = write!(text, "\n        stderr: {line}");
+                let _ = write!(text, "\n        stderr: {line}");
             }
         }
         say(text)
@@ -54,7 +60,7 @@ impl Report {
         self.failed == 0 && self.skipped == 0
     }
 
-    /// The last line: the verdict and the counts.
+    /// Prints the last line: the verdict and the counts.
     pub(super) fn end(&self) -> io::Result<()> {
         let verdict = if self.conforms() { "conforms" } else { "does not conform" };
         let skipped = if self.skipped > 0 { format!(", {} skipped", self.skipped) } else { String::new() };

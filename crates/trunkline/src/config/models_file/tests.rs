@@ -2,18 +2,20 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use trunkline_core::model::Sandbox;
+use trunkline_core::provider::Permissions;
 
 use super::*;
 
-/// What a file of this text comes to, beside a home of `/home/u`.
+/// Loads a file with this text. The home folder is `/home/u`.
 fn load_text(text: &str) -> Result<(Vec<Model>, Vec<String>), String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("models.json");
     std::fs::write(&path, text).unwrap();
-    let around = Surroundings { env: vec![("HOME".into(), "/home/u".into())], folder: "/elsewhere".into() };
+    let environment = Environment { env: vec![("HOME".into(), "/home/u".into())], folder: "/elsewhere".into() };
     let providers = provider::built_in().into_iter().map(|(name, provider)| (name, Arc::new(provider))).collect();
     let mut warnings = Vec::new();
-    match load(&path, &providers, &Models::default(), &around, &mut warnings) {
+    match load(&path, &providers, &Models::default(), &environment, &mut warnings) {
         Ok(models) => Ok((models, warnings)),
         Err(error) => Err(error.to_string().replace(folder.path().to_str().unwrap(), "")),
     }
@@ -24,12 +26,12 @@ fn model(entry: Value) -> Model {
     models.pop().unwrap()
 }
 
-fn refusal(text: &str) -> String {
+fn error_of(text: &str) -> String {
     load_text(text).unwrap_err()
 }
 
 #[test]
-fn the_registry_of_the_specification() {
+fn reads_the_example_of_the_specification() {
     let text = r#"{
         "codex-repoX": {"driver": "codex", "repoPath": "/home/marcus/projects/repoX", "agentFile": "AGENTS.md"},
         "qwen-repoY": {"driver": "qwen", "repoPath": "/home/marcus/projects/repoY", "agentFile": "AGENTS.md"},
@@ -48,7 +50,7 @@ fn the_registry_of_the_specification() {
 }
 
 #[test]
-fn every_key_is_read() {
+fn reads_every_key() {
     let m = model(json!({
         "driver": "claude-code", "repoPath": "~/work", "agentFile": "RULES.md", "worktree": true, "keepWorktree": true,
         "model": "opus", "permissions": "full", "sandbox": "off", "writable": ["~/out", "more"], "timeout": "2m", "idleTimeout": 5, "maxTurns": 3,
@@ -69,7 +71,7 @@ fn every_key_is_read() {
 }
 
 #[test]
-fn what_is_left_out_is_safe() {
+fn defaults_are_safe() {
     let m = model(json!({"driver": "codex", "repoPath": "/repo"}));
     assert_eq!((m.agent_file.as_deref(), m.permissions), (None, Permissions::Edit));
     assert!(!m.worktree && !m.keep_worktree && !m.log_helpers);
@@ -79,8 +81,7 @@ fn what_is_left_out_is_safe() {
 }
 
 #[test]
-fn agents_md_opens_the_prompt_unless_the_cli_reads_it_by_itself() {
-    let opens = |model: Model| model.agent_file;
+fn prompt_begins_with_agents_md_unless_the_cli_reads_it_by_itself() {
     for (driver, by_itself) in [
         ("claude", true),
         ("codex", true),
@@ -90,15 +91,15 @@ fn agents_md_opens_the_prompt_unless_the_cli_reads_it_by_itself() {
         ("ax-glm", false),
         ("ax-grok", false),
     ] {
-        let unnamed = opens(model(json!({"driver": driver, "repoPath": "/repo"})));
+        let unnamed = model(json!({"driver": driver, "repoPath": "/repo"})).agent_file;
         assert_eq!(unnamed.is_none(), by_itself, "{driver}");
-        let named = opens(model(json!({"driver": driver, "repoPath": "/repo", "agentFile": "AGENTS.md"})));
+        let named = model(json!({"driver": driver, "repoPath": "/repo", "agentFile": "AGENTS.md"})).agent_file;
         assert_eq!(named.as_deref(), Some("AGENTS.md"), "{driver}");
     }
 }
 
 #[test]
-fn a_relative_path_is_relative_to_the_file() {
+fn relative_path_is_relative_to_the_file() {
     let m = model(json!({"driver": "codex", "repoPath": "repo", "command": "bin/codex"}));
     assert!(m.repo.is_absolute() && m.repo.ends_with("repo") && !m.repo.starts_with("/elsewhere"), "{:?}", m.repo);
     assert!(m.command.unwrap().ends_with("/bin/codex"));
@@ -109,22 +110,22 @@ fn a_relative_path_is_relative_to_the_file() {
 }
 
 #[test]
-fn no_limit_outlasts_the_whole() {
+fn no_limit_exceeds_the_total() {
     let m = model(json!({"driver": "codex", "repoPath": "/", "timeout": "1s", "idleTimeout": "1h"}));
     assert_eq!((m.limits.idle, m.limits.startup), (Duration::from_secs(1), Duration::from_secs(1)));
 }
 
 #[test]
-fn a_format_is_a_driver_for_a_command_of_ones_own() {
+fn format_is_a_driver_for_a_custom_command() {
     let m = model(json!({"driver": "stream-json", "repoPath": "/", "command": "ask", "args": ["{prompt}"]}));
     let provider = m.backend.program().unwrap();
     assert_eq!((provider.program.as_str(), provider.format), ("ask", Format::StreamJson));
-    assert!(provider.takes("prompt") && m.args.is_empty(), "its recipe is made of them");
-    assert!(refusal(r#"{"m": {"driver": "text", "repoPath": "/"}}"#).contains("needs a command"));
+    assert!(provider.takes("prompt") && m.args.is_empty(), "the arguments are the recipe");
+    assert!(error_of(r#"{"m": {"driver": "text", "repoPath": "/"}}"#).contains("needs a command"));
 }
 
 #[test]
-fn mistakes_are_named_where_they_stand() {
+fn errors_have_position_and_reason() {
     let entry = r#"{"driver": "codex", "repoPath": "/"}"#;
     for (text, at, why) in [
         (
@@ -135,7 +136,7 @@ fn mistakes_are_named_where_they_stand() {
         ("{\n\"m\": {\"driver\": \"codex\"}}", ":2:", "missing field `repoPath`"),
         ("{\"m\": {\n\"driver\": \"cladue\", \"repoPath\": \"/\"}}", ":2:", "did you mean \"claude\"?"),
         ("{\"m\": {\n\"driver\": \"zzzzzz\", \"repoPath\": \"/\"}}", ":2:", "known drivers: claude, codex, gemini"),
-        (&format!("{{\"m\": {entry},\n\"m\": {entry}}}"), ":2:", "\"m\" is there twice"),
+        (&format!("{{\"m\": {entry},\n\"m\": {entry}}}"), ":2:", "\"m\" appears twice"),
         (&format!("{{\n\"\": {entry}}}"), ":2:", "cannot be a model's name"),
         ("{\"m\": {\"driver\": \"codex\", \"repoPath\": \"/\",\n\"timeout\": \"soon\"}}", ":2:", "not a time"),
         ("{\"m\": {\"driver\": \"codex\", \"repoPath\": \"/\",\n\"timeout\": 0}}", ":2:", "not a time"),
@@ -144,20 +145,22 @@ fn mistakes_are_named_where_they_stand() {
         ("[]", ":1:", "an object of models by name"),
         ("", ":1:", "EOF"),
     ] {
-        let said = refusal(text);
-        assert!(said.starts_with(&format!("/models.json{at}")) && said.contains(why), "{text}\n{said}");
+        let error = error_of(text);
+        assert!(error.starts_with(&format!("/models.json{at}")) && error.contains(why), "{text}\n{error}");
     }
-    assert!(refusal(r#"{"m": {"driver": "codex", "repoPath": "/", "fallback": ["m"]}}"#).contains("not another model"));
+    assert!(
+        error_of(r#"{"m": {"driver": "codex", "repoPath": "/", "fallback": ["m"]}}"#).contains("not another model")
+    );
 }
 
 #[test]
-fn a_file_without_models_is_odd_but_not_wrong() {
+fn warns_when_a_file_has_no_models() {
     let (models, warnings) = load_text(r#"{"$schema": "models.schema.json"}"#).unwrap();
     assert!(models.is_empty() && warnings[0].contains("names no model"), "{warnings:?}");
 }
 
 #[test]
-fn the_schema_takes_what_we_take() {
+fn schema_and_loader_accept_the_same_values() {
     let schema = include_str!("../../../../../schemas/models.schema.json");
     let schema = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
     let with = |key: &str, value: Value| {
@@ -204,12 +207,12 @@ fn the_schema_takes_what_we_take() {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in r#"[\{\}\[\]":, a-z0-9.\n]{0,80}"#) {
-        let _either = load_text(&text);
+    fn no_text_causes_a_panic(text in r#"[\{\}\[\]":, a-z0-9.\n]{0,80}"#) {
+        let _ = load_text(&text);
     }
 
     #[test]
-    fn any_name_that_can_be_shown_is_a_name(name in "\\PC{1,40}") {
+    fn any_printable_name_is_accepted(name in "\\PC{1,40}") {
         prop_assume!(name != "$schema");
         let (models, _) = load_text(&json!({&name: {"driver": "codex", "repoPath": "/"}}).to_string()).unwrap();
         prop_assert_eq!(&models[0].name, &name);

@@ -1,12 +1,13 @@
-//! Other names for the fields of a provider, as the adapter protocol has them: `command`, `defaultArgs`, `outputFormat`,
-//! `promptStyle`, `defaultModel`, `maxTokens`; each in both spellings.
+//! Other names for the fields of a provider, from the adapter protocol: `command`, `defaultArgs`, `outputFormat`,
+//! `promptStyle`, `defaultModel`, `maxTokens`; each in camelCase and in snake_case.
 
-use trunkline_core::provider;
+use trunkline_core::provider::current_key;
 
-use super::mistake::Mistake;
-use super::yaml::{Entry, Node, Value};
+use super::error::RouterFileError;
+use super::types::RouterProviderType;
+use super::yaml::{YamlEntry, YamlNode, YamlValue};
 
-/// The other name, and the one that is used here.
+/// Alias and canonical name.
 const ALIASES: [(&str, &str); 9] = [
     ("defaultArgs", "args"),
     ("default_args", "args"),
@@ -19,29 +20,29 @@ const ALIASES: [(&str, &str); 9] = [
     ("maxTokens", "max_tokens"),
 ];
 
-/// The name that is used here.
+/// Canonical name of a key.
 pub(super) fn canonical(key: &str) -> &str {
     ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, name)| name)
 }
 
-/// A configuration with every field under the name that is used here. A field under two names is a mistake.
-pub(super) fn renamed(config: &Node, owner: &str, kind: &str) -> Result<Node, Mistake> {
-    let Value::Map(entries) = &config.value else { return Ok(config.clone()) };
-    // The program of an agent is its recipe's; that of an executable is a path.
+/// The configuration with canonical names. A field that is written under two names is an error.
+pub(super) fn renamed(config: &YamlNode, owner: &str, kind: RouterProviderType) -> Result<YamlNode, RouterFileError> {
+    let YamlValue::Map(entries) = &config.value else { return Ok(config.clone()) };
+    // For an agent `command` is the recipe's program, for an executable its path.
     let name = |key: &str| match (key, kind) {
-        ("command", "agent") => "program".to_owned(),
-        ("command", "cli") => "path".to_owned(),
-        (key, "agent") => provider::current_key(canonical(key)).to_owned(),
+        ("command", RouterProviderType::Agent) => "program".to_owned(),
+        ("command", RouterProviderType::Cli) => "path".to_owned(),
+        (key, RouterProviderType::Agent) => current_key(canonical(key)).to_owned(),
         (key, _) => canonical(key).to_owned(),
     };
-    let mut named: Vec<Entry> = Vec::with_capacity(entries.len());
+    let mut named: Vec<YamlEntry> = Vec::with_capacity(entries.len());
     for entry in entries {
         let key = name(&entry.key);
         if let Some(first) = entries.iter().take(named.len()).find(|other| name(&other.key) == key) {
             let message = format!("{owner}: `{}` and `{}` are the same field", first.key, entry.key);
-            return Err(Mistake::new(entry.at, message).hint(format!("keep one of them; it is `{key}` here")));
+            return Err(RouterFileError::new(entry.at, message).hint(format!("keep one of them; it is `{key}` here")));
         }
-        named.push(Entry { key, at: entry.at, node: entry.node.clone() });
+        named.push(YamlEntry { key, at: entry.at, node: entry.node.clone() });
     }
-    Ok(Node { at: config.at, value: Value::Map(named) })
+    Ok(YamlNode { at: config.at, value: YamlValue::Map(named) })
 }

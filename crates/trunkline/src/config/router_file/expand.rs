@@ -1,29 +1,29 @@
-//! `${VAR}` in values. It happens in a tree that is parsed already, so a value can never change what the file means.
+//! Expands `${VAR}` in values. It works on the parsed tree, so a value can never change the structure of the file.
 
-use super::super::Surroundings;
-use super::mistake::{Mistake, Place};
-use super::yaml::{Entry, Node, Value};
+use super::super::environment::Environment;
+use super::error::{Position, RouterFileError};
+use super::yaml::{YamlEntry, YamlNode, YamlValue};
 
-/// The same tree with every text expanded; keys stay as they are.
-pub(super) fn expand(node: &Node, around: &Surroundings) -> Result<Node, Mistake> {
+/// The same tree with every text expanded. Keys are not expanded.
+pub(super) fn expand(node: &YamlNode, environment: &Environment) -> Result<YamlNode, RouterFileError> {
     let value = match &node.value {
-        Value::Text(text) => Value::Text(expand_text(text, node.at, around)?),
-        Value::List(items) => {
-            Value::List(items.iter().map(|item| expand(item, around)).collect::<Result<_, Mistake>>()?)
+        YamlValue::Text(text) => YamlValue::Text(expand_text(text, node.at, environment)?),
+        YamlValue::List(items) => {
+            YamlValue::List(items.iter().map(|item| expand(item, environment)).collect::<Result<_, RouterFileError>>()?)
         }
-        Value::Map(entries) => {
-            let expanded = entries
-                .iter()
-                .map(|Entry { key, at, node }| Ok(Entry { key: key.clone(), at: *at, node: expand(node, around)? }));
-            Value::Map(expanded.collect::<Result<_, Mistake>>()?)
+        YamlValue::Map(entries) => {
+            let expanded = entries.iter().map(|YamlEntry { key, at, node }| {
+                Ok(YamlEntry { key: key.clone(), at: *at, node: expand(node, environment)? })
+            });
+            YamlValue::Map(expanded.collect::<Result<_, RouterFileError>>()?)
         }
-        plain @ (Value::Nothing | Value::Bool(_) | Value::Number { .. }) => plain.clone(),
+        plain @ (YamlValue::Nothing | YamlValue::Bool(_) | YamlValue::Number { .. }) => plain.clone(),
     };
-    Ok(Node { at: node.at, value })
+    Ok(YamlNode { at: node.at, value })
 }
 
-/// `${NAME}`, `${NAME:-default}`, and `$$` for a dollar sign. A dollar sign before anything else is itself.
-fn expand_text(text: &str, at: Place, around: &Surroundings) -> Result<String, Mistake> {
+/// Expands `${NAME}`, `${NAME:-default}`, and `$$` to a dollar sign. A dollar sign before anything else is kept.
+fn expand_text(text: &str, at: Position, environment: &Environment) -> Result<String, RouterFileError> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(dollar) = rest.find('$') {
@@ -35,8 +35,8 @@ fn expand_text(text: &str, at: Place, around: &Surroundings) -> Result<String, M
         } else if let Some(after) = rest.strip_prefix('{') {
             let (inside, after) = after
                 .split_once('}')
-                .ok_or_else(|| Mistake::new(at, "`${` without its `}`").hint("write $$ for a dollar sign"))?;
-            expanded.push_str(&value_of(inside, at, around)?);
+                .ok_or_else(|| RouterFileError::new(at, "`${` without its `}`").hint("write $$ for a dollar sign"))?;
+            expanded.push_str(&value_of(inside, at, environment)?);
             rest = after;
         } else {
             expanded.push('$');
@@ -46,35 +46,34 @@ fn expand_text(text: &str, at: Place, around: &Surroundings) -> Result<String, M
     Ok(expanded)
 }
 
-fn value_of(inside: &str, at: Place, around: &Surroundings) -> Result<String, Mistake> {
+fn value_of(inside: &str, at: Position, environment: &Environment) -> Result<String, RouterFileError> {
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
     };
     if !is_variable(name) {
-        return Err(Mistake::new(at, format!("{name:?} cannot be a variable's name"))
+        return Err(RouterFileError::new(at, format!("{name:?} cannot be a variable's name"))
             .hint("write ${NAME} or ${NAME:-default}, and $$ for a dollar sign"));
     }
     if default.is_some_and(|default| default.contains("${")) {
-        return Err(
-            Mistake::new(at, format!("the default of {name} holds another variable")).hint("a default is plain text")
-        );
+        return Err(RouterFileError::new(at, format!("the default of {name} contains another variable"))
+            .hint("a default is plain text"));
     }
-    let set = around.env.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+    let set = environment.env.iter().find(|(key, _)| key == name).map(|(_, value)| value);
     match (set, default) {
         (Some(value), default) => match value.to_str() {
-            // As in a shell: `:-` stands in for an empty one too.
+            // As in a shell, the default of `:-` also replaces an empty value.
             Some("") => Ok(default.unwrap_or_default().to_owned()),
             Some(value) => Ok(value.to_owned()),
-            None => Err(Mistake::new(at, format!("the variable {name} is not UTF-8"))),
+            None => Err(RouterFileError::new(at, format!("the variable {name} is not UTF-8"))),
         },
         (None, Some(default)) => Ok(default.to_owned()),
-        (None, None) => Err(Mistake::new(at, format!("the variable {name} is not set"))
+        (None, None) => Err(RouterFileError::new(at, format!("the variable {name} is not set"))
             .hint(format!("set it, or write ${{{name}:-default}}"))),
     }
 }
 
-/// Whether a shell would take it as a variable's name.
+/// Whether a shell accepts it as a variable's name.
 pub(super) fn is_variable(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -87,12 +86,12 @@ mod tests {
     fn expanded(text: &str) -> Result<String, String> {
         let env = [("A", "1"), ("EMPTY", ""), ("ODD", "x: [${A}]\n- $$")];
         let env = env.map(|(name, value)| (name.into(), value.into())).to_vec();
-        let around = Surroundings { env, folder: "/".into() };
-        expand_text(text, (1, 1), &around).map_err(|mistake| mistake.in_file("f".as_ref()).to_string())
+        let environment = Environment { env, folder: "/".into() };
+        expand_text(text, (1, 1), &environment).map_err(|error| error.in_file("f".as_ref()).to_string())
     }
 
     #[test]
-    fn variables() {
+    fn expands_variables() {
         for (text, value) in [
             ("", ""),
             ("plain", "plain"),
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_expanded() {
+    fn rejects_invalid_expansions() {
         for (text, why) in [
             ("${NONE}", "f:1:1: the variable NONE is not set (set it, or write ${NONE:-default})"),
             ("${A", "f:1:1: `${` without its `}` (write $$ for a dollar sign)"),
@@ -126,7 +125,7 @@ mod tests {
                 "${}",
                 "f:1:1: \"\" cannot be a variable's name (write ${NAME} or ${NAME:-default}, and $$ for a dollar sign)",
             ),
-            ("${NONE:-${A}}", "f:1:1: the default of NONE holds another variable (a default is plain text)"),
+            ("${NONE:-${A}}", "f:1:1: the default of NONE contains another variable (a default is plain text)"),
         ] {
             assert_eq!(expanded(text).unwrap_err(), why, "{text}");
         }

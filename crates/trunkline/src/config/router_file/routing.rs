@@ -1,13 +1,13 @@
-//! `routing`: how often to try, how long to wait, when to go on to the next provider, when to leave one alone.
+//! `routing`: retries, backoff, fallback to the next provider, and the circuit breaker.
 
 use trunkline_core::failure::Category;
 use trunkline_engine::router::{Backoff, Breaker, Policy};
 
+use super::error::RouterFileError;
 use super::fields::Fields;
-use super::mistake::Mistake;
-use super::yaml::{Node, Value};
+use super::yaml::{YamlNode, YamlValue};
 
-pub(super) fn read(node: &Node) -> Result<Policy, Mistake> {
+pub(super) fn read(node: &YamlNode) -> Result<Policy, RouterFileError> {
     let default = Policy::default();
     let keys = ["max_retries", "backoff", "fallback_on", "breaker"];
     let fields = Fields::of(node, "routing", &keys, |_| None)?;
@@ -19,10 +19,10 @@ pub(super) fn read(node: &Node) -> Result<Policy, Mistake> {
     })
 }
 
-/// A time alone is the first wait.
-fn backoff(routing: &Fields<'_>, node: &Node) -> Result<Backoff, Mistake> {
+/// A time instead of a map is the initial backoff.
+fn backoff(routing: &Fields<'_>, node: &YamlNode) -> Result<Backoff, RouterFileError> {
     let default = Backoff::default();
-    if matches!(node.value, Value::Text(_) | Value::Number { .. }) {
+    if matches!(node.value, YamlValue::Text(_) | YamlValue::Number { .. }) {
         let initial = routing.time_of("backoff", node)?;
         return Ok(Backoff { initial, max: default.max.max(initial), ..default });
     }
@@ -30,34 +30,38 @@ fn backoff(routing: &Fields<'_>, node: &Node) -> Result<Backoff, Mistake> {
     let initial = fields.time("initial")?.unwrap_or(default.initial);
     let factor = match fields.get("factor") {
         None => default.factor,
-        Some(Node { value: Value::Number { number, written }, at }) => {
+        Some(YamlNode { value: YamlValue::Number { number, written }, at }) => {
             let factor = number.as_f64().filter(|factor| (1.0..=100.0).contains(factor));
-            factor.ok_or_else(|| fields.mistake(*at, format!("`factor` is {written}, and must be from 1 to 100")))?
+            factor.ok_or_else(|| fields.error(*at, format!("`factor` is {written}, and must be from 1 to 100")))?
         }
-        Some(node) => return Err(fields.wanted("factor", node, "a number")),
+        Some(node) => return Err(fields.wrong_type("factor", node, "a number")),
     };
     let max = fields.time("max")?.unwrap_or(default.max.max(initial));
     if max < initial {
-        return Err(fields.mistake(node.at, "`max` is shorter than `initial`"));
+        return Err(fields.error(node.at, "`max` is shorter than `initial`"));
     }
     Ok(Backoff { initial, factor, max })
 }
 
-fn fallback_on(routing: &Fields<'_>) -> Result<Vec<Category>, Mistake> {
+fn fallback_on(routing: &Fields<'_>) -> Result<Vec<Category>, RouterFileError> {
     let (names, Some(node)) = (routing.texts("fallback_on")?, routing.get("fallback_on")) else {
         return Ok(Vec::new());
     };
-    // Who cancels wants no answer from anybody.
+    // A client that cancels wants no answer from another provider either.
     let categories = || Category::ALL.into_iter().filter(|category| *category != Category::Cancelled);
     let mut chosen = Vec::new();
     for (index, name) in names.iter().enumerate() {
         let Some(category) = categories().find(|category| category.name() == name) else {
             let at = match &node.value {
-                Value::List(items) => items.get(index).map_or(node.at, |item| item.at),
-                Value::Nothing | Value::Bool(_) | Value::Number { .. } | Value::Text(_) | Value::Map(_) => node.at,
+                YamlValue::List(items) => items.get(index).map_or(node.at, |item| item.at),
+                YamlValue::Nothing
+                | YamlValue::Bool(_)
+                | YamlValue::Number { .. }
+                | YamlValue::Text(_)
+                | YamlValue::Map(_) => node.at,
             };
-            let mistake = routing.mistake(at, format!("`fallback_on`: unknown kind of failure {name:?}"));
-            return Err(mistake.suggest(name, categories().map(Category::name)));
+            let error = routing.error(at, format!("`fallback_on`: unknown kind of failure {name:?}"));
+            return Err(error.suggest(name, categories().map(Category::name)));
         };
         if !chosen.contains(&category) {
             chosen.push(category);
@@ -66,7 +70,7 @@ fn fallback_on(routing: &Fields<'_>) -> Result<Vec<Category>, Mistake> {
     Ok(chosen)
 }
 
-fn breaker(node: &Node, default: Breaker) -> Result<Breaker, Mistake> {
+fn breaker(node: &YamlNode, default: Breaker) -> Result<Breaker, RouterFileError> {
     let fields = Fields::of(node, "routing: breaker", &["failures", "window", "cooldown"], |_| None)?;
     Ok(Breaker {
         failures: fields.count("failures", 1, 1000)?.unwrap_or(default.failures),

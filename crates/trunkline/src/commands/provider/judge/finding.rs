@@ -1,36 +1,36 @@
-//! One thing that is wrong with what a provider did: where, what, what it should be, and what to do about it.
+//! A finding: what is wrong, where, what was expected, and how to fix it.
 
 use std::fmt;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) struct Finding {
-    pub(in super::super) severity: Severity,
+pub(crate) struct ProtocolFinding {
+    pub(crate) severity: FindingSeverity,
     /// The line of stdout, counted from 1.
-    pub(in super::super) line: Option<usize>,
+    pub(crate) line: Option<usize>,
     /// The member of the JSON object.
-    pub(in super::super) field: Option<&'static str>,
-    pub(in super::super) found: String,
-    pub(in super::super) expected: &'static str,
-    pub(in super::super) fix: &'static str,
-    /// On how many further lines the same is wrong.
-    pub(in super::super) again: usize,
+    pub(crate) field: Option<&'static str>,
+    pub(crate) found: String,
+    pub(crate) expected: &'static str,
+    pub(crate) fix: &'static str,
+    /// Number of further lines with the same finding.
+    pub(crate) again: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in super::super) enum Severity {
-    /// Allowed, or a matter of taste, but worth a look.
+pub(crate) enum FindingSeverity {
+    /// Allowed, but worth checking.
     Warn,
-    /// Against the protocol.
+    /// A violation of the protocol.
     Fail,
 }
 
-impl Finding {
+impl ProtocolFinding {
     pub(super) fn fail(found: impl Into<String>, expected: &'static str, fix: &'static str) -> Self {
-        Self { severity: Severity::Fail, line: None, field: None, found: found.into(), expected, fix, again: 0 }
+        Self { severity: FindingSeverity::Fail, line: None, field: None, found: found.into(), expected, fix, again: 0 }
     }
 
     pub(super) fn warn(found: impl Into<String>, expected: &'static str, fix: &'static str) -> Self {
-        Self { severity: Severity::Warn, ..Self::fail(found, expected, fix) }
+        Self { severity: FindingSeverity::Warn, ..Self::fail(found, expected, fix) }
     }
 
     pub(super) fn line(self, line: usize) -> Self {
@@ -41,13 +41,13 @@ impl Finding {
         Self { field: Some(field), ..self }
     }
 
-    /// The same rule broken at the same member; the line may be another.
+    /// Whether it is the same rule and member, perhaps on another line.
     fn repeats(&self, other: &Self) -> bool {
         (self.severity, self.field, self.expected) == (other.severity, other.field, other.expected)
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for ProtocolFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.line, self.field) {
             (Some(line), Some(field)) => write!(f, "stdout line {line}, {field}: ")?,
@@ -64,9 +64,9 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A rule that is broken on every line is told once, with the first line of it.
-pub(super) fn once_each(findings: Vec<Finding>) -> Vec<Finding> {
-    let mut kept: Vec<Finding> = Vec::new();
+/// Merges findings that repeat on several lines into the first one.
+pub(super) fn merge_repeated(findings: Vec<ProtocolFinding>) -> Vec<ProtocolFinding> {
+    let mut kept: Vec<ProtocolFinding> = Vec::new();
     for finding in findings {
         match kept.iter_mut().find(|earlier| earlier.repeats(&finding)) {
             Some(earlier) => earlier.again += 1,

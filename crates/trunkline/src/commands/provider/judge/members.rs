@@ -1,16 +1,16 @@
-//! The members of an object: are they there, and are they what they should be.
+//! Rules for the members of an object: required or optional, and their type.
 
 use serde_json::{Map, Value};
 
-use super::finding::Finding;
+use super::finding::ProtocolFinding;
 
-pub(super) type Object = Map<String, Value>;
+pub(super) type JsonObject = Map<String, Value>;
 
-/// What a member may hold.
+/// Type of a member.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum MemberKind {
     Text,
-    /// Text that is not empty.
+    /// Nonempty text.
     Name,
     Count,
     Flag,
@@ -20,65 +20,65 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Need {
+pub(super) enum MemberNeed {
     Required,
     Optional,
 }
 
-pub(super) type Rule = (&'static str, Kind, Need);
+pub(super) type MemberRule = (&'static str, MemberKind, MemberNeed);
 
-pub(super) const RESPONSE: [Rule; 8] = [
-    ("content", Kind::Text, Need::Required),
-    ("tokens_used", Kind::Count, Need::Required),
-    ("input_tokens", Kind::Count, Need::Optional),
-    ("output_tokens", Kind::Count, Need::Optional),
-    ("model", Kind::Name, Need::Required),
-    ("latency", Kind::Nanoseconds, Need::Required),
-    ("finish_reason", Kind::FinishReason, Need::Required),
-    ("provider", Kind::Name, Need::Required),
+pub(super) const RESPONSE: [MemberRule; 8] = [
+    ("content", MemberKind::Text, MemberNeed::Required),
+    ("tokens_used", MemberKind::Count, MemberNeed::Required),
+    ("input_tokens", MemberKind::Count, MemberNeed::Optional),
+    ("output_tokens", MemberKind::Count, MemberNeed::Optional),
+    ("model", MemberKind::Name, MemberNeed::Required),
+    ("latency", MemberKind::Nanoseconds, MemberNeed::Required),
+    ("finish_reason", MemberKind::FinishReason, MemberNeed::Required),
+    ("provider", MemberKind::Name, MemberNeed::Required),
 ];
 
-pub(super) const CHUNK: [Rule; 5] = [
-    ("content", Kind::Text, Need::Required),
-    ("delta", Kind::Text, Need::Required),
-    ("done", Kind::Flag, Need::Required),
-    ("tokens_used", Kind::Count, Need::Optional),
-    ("timestamp", Kind::Time, Need::Required),
+pub(super) const CHUNK: [MemberRule; 5] = [
+    ("content", MemberKind::Text, MemberNeed::Required),
+    ("delta", MemberKind::Text, MemberNeed::Required),
+    ("done", MemberKind::Flag, MemberNeed::Required),
+    ("tokens_used", MemberKind::Count, MemberNeed::Optional),
+    ("timestamp", MemberKind::Time, MemberNeed::Required),
 ];
 
-/// The findings about one object, each with its field. `error` is not looked at here.
-pub(super) fn check(object: &Object, rules: &[Rule]) -> Vec<Finding> {
+/// Checks an object against rules. Does not check `error`.
+pub(super) fn check(object: &JsonObject, rules: &[MemberRule]) -> Vec<ProtocolFinding> {
     let mut findings = Vec::new();
     for &(name, kind, need) in rules {
         let value = object.get(name).filter(|value| !value.is_null());
         match (value, need) {
             (Some(value), _) if kind.admits(value) => {}
-            (None, Need::Optional) => {}
+            (None, MemberNeed::Optional) => {}
             (value, _) => {
                 let found = value
                     .map_or_else(|| "is missing".to_owned(), |value| format!("is {}", excerpt(&value.to_string())));
-                findings.push(Finding::fail(found, kind.wording(), kind.fix()).field(name));
+                findings.push(ProtocolFinding::fail(found, kind.wording(), kind.fix()).field(name));
             }
         }
     }
     findings
 }
 
-/// What `error` says, when it says something: empty, null and absent are all "no error".
-pub(super) fn error_of(object: &Object) -> Result<Option<&str>, Finding> {
+/// Text of `error`, if there is an error: empty, null and absent all mean none.
+pub(super) fn error_of(object: &JsonObject) -> Result<Option<&str>, ProtocolFinding> {
     match object.get("error") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(error)) => Ok(Some(error.as_str()).filter(|error| !error.trim().is_empty())),
-        Some(other) => Err(Finding::fail(
+        Some(other) => Err(ProtocolFinding::fail(
             format!("is {}", excerpt(&other.to_string())),
             "a text, or null, or no such member",
-            "put what went wrong into one string; leave error out when all is well",
+            "put the reason into one string; leave error out if nothing failed",
         )
         .field("error")),
     }
 }
 
-impl Kind {
+impl MemberKind {
     fn admits(self, value: &Value) -> bool {
         match self {
             Self::Text => value.is_string(),
@@ -96,7 +96,7 @@ impl Kind {
             Self::Name => "a string that is not empty",
             Self::Count => "a whole number, not negative",
             Self::Flag => "true or false",
-            Self::Time => "a time as RFC 3339 has it, such as \"2025-01-07T10:30:00Z\"",
+            Self::Time => "an RFC 3339 time, such as \"2025-01-07T10:30:00Z\"",
             Self::Nanoseconds => "a whole number of nanoseconds",
             Self::FinishReason => "\"stop\", \"length\" or \"tool_use\"",
         }
@@ -112,12 +112,12 @@ impl Kind {
             Self::Nanoseconds => {
                 "measure the time and multiply: 1 ms is 1000000, 1 s is 1000000000; no quotes, no decimals"
             }
-            Self::FinishReason => "translate your model's word; \"stop\" when it ended by itself",
+            Self::FinishReason => "map your model's reason; \"stop\" when it ended normally",
         }
     }
 }
 
-/// Date, `T` or a space, time with seconds, and an offset. jiff reads more than that, hence the look at the shape.
+/// Date, `T` or a space, time with seconds, and an offset. The shape is checked because jiff accepts more than that.
 fn is_rfc3339(text: &str) -> bool {
     let bytes = text.as_bytes();
     let shaped = bytes.len() >= 20
@@ -127,11 +127,11 @@ fn is_rfc3339(text: &str) -> bool {
     shaped && text.parse::<jiff::Timestamp>().is_ok()
 }
 
-/// Enough of a text to recognise it.
+/// Beginning of a text, on one line.
 pub(super) fn excerpt(text: &str) -> String {
-    const LONGEST: usize = 160;
-    let mut short: String = text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(LONGEST).is_some() {
+    const MAX_CHARS: usize = 160;
+    let mut short: String = text.chars().take(MAX_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MAX_CHARS).is_some() {
         short.push('…');
     }
     short

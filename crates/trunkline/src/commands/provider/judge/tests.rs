@@ -1,10 +1,10 @@
-//! The rules as tables: what a provider printed, and what is said about it.
+//! Tables of outputs and the findings about them.
 
 use std::time::Duration;
 
 use trunkline_process::Exit;
 
-use super::{Ended, Expect, Finding, Form, Observation, Severity, judge};
+use super::{ExecutionEnd, ExpectedOutcome, FindingSeverity, Observation, ProtocolFinding, StdoutForm, judge};
 
 const GOOD: &str = r#"{"content":"OK","tokens_used":41,"input_tokens":32,"output_tokens":9,"model":"m","latency":4000000,"finish_reason":"stop","error":"","provider":"p"}"#;
 const TIME: &str = "2025-01-07T10:30:00Z";
@@ -12,7 +12,7 @@ const TIME: &str = "2025-01-07T10:30:00Z";
 fn seen(stdout: impl AsRef<[u8]>, exit: i32) -> Observation {
     let elapsed = Duration::from_millis(20);
     Observation {
-        ended: Ended::Exit(Exit::Code(exit)),
+        ended: ExecutionEnd::Exit(Exit::Code(exit)),
         stdout: stdout.as_ref().to_vec(),
         stderr: String::new(),
         elapsed,
@@ -21,21 +21,21 @@ fn seen(stdout: impl AsRef<[u8]>, exit: i32) -> Observation {
 }
 
 /// Severity, line, field: what a finding is about.
-type About = (Severity, Option<usize>, Option<&'static str>);
+type FindingSummary = (FindingSeverity, Option<usize>, Option<&'static str>);
 
-fn about(findings: &[Finding]) -> Vec<About> {
+fn about(findings: &[ProtocolFinding]) -> Vec<FindingSummary> {
     findings.iter().map(|finding| (finding.severity, finding.line, finding.field)).collect()
 }
 
-const fn fail(line: usize, field: &'static str) -> About {
-    (Severity::Fail, Some(line), Some(field))
+const fn fail(line: usize, field: &'static str) -> FindingSummary {
+    (FindingSeverity::Fail, Some(line), Some(field))
 }
 
-const fn warn(line: usize, field: &'static str) -> About {
-    (Severity::Warn, Some(line), Some(field))
+const fn warn(line: usize, field: &'static str) -> FindingSummary {
+    (FindingSeverity::Warn, Some(line), Some(field))
 }
 
-/// An answer like [`GOOD`] with one member written differently, or left out.
+/// An answer like [`GOOD`] with one member changed or left out.
 fn with(member: &str, value: Option<&str>) -> String {
     let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(GOOD).unwrap();
     match value {
@@ -46,7 +46,7 @@ fn with(member: &str, value: Option<&str>) -> String {
 }
 
 #[test]
-fn every_member_of_an_answer() {
+fn checks_every_member_of_an_answer() {
     let good = [
         ("error", Some("null")),
         ("error", None),
@@ -62,7 +62,7 @@ fn every_member_of_an_answer() {
         ("something_else", Some("[1]")),
     ];
     for (member, value) in good {
-        let findings = judge(Expect::Answer, Form::Object, &seen(with(member, value), 0));
+        let findings = judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(with(member, value), 0));
         assert_eq!(findings, [], "{member}: {value:?}");
     }
     let bad = [
@@ -93,16 +93,16 @@ fn every_member_of_an_answer() {
         ("error", Some("{\"message\":\"x\"}"), fail(1, "error")),
     ];
     for (member, value, expected) in bad {
-        let findings = judge(Expect::Answer, Form::Object, &seen(with(member, value), 0));
+        let findings = judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(with(member, value), 0));
         assert_eq!(about(&findings), [expected], "{member}: {value:?}: {findings:?}");
         assert!(!findings[0].fix.is_empty() && !findings[0].expected.is_empty(), "{findings:?}");
     }
 }
 
 #[test]
-fn a_member_is_found_on_its_own_line() {
+fn finding_has_the_line_of_its_member() {
     let spread = with("latency", Some("\"4ms\"")).replace(",\"", ",\n  \"");
-    let findings = judge(Expect::Answer, Form::Object, &seen(&spread, 0));
+    let findings = judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(&spread, 0));
     let line = 1 + spread.lines().position(|line| line.contains("latency")).unwrap();
     assert_eq!(about(&findings), [fail(line, "latency")]);
     assert!(line > 1, "{spread}");
@@ -113,7 +113,7 @@ fn a_member_is_found_on_its_own_line() {
 }
 
 #[test]
-fn one_object_and_nothing_else() {
+fn accepts_one_object_and_nothing_else() {
     let table: [(Vec<u8>, Option<usize>, &str); 9] = [
         (b"".to_vec(), None, "stdout is empty"),
         (b"\n \n".to_vec(), None, "stdout is empty"),
@@ -122,57 +122,61 @@ fn one_object_and_nothing_else() {
         (format!("{GOOD}\n{GOOD}\n").into_bytes(), Some(2), "more after the object: {"),
         (b"[1]".to_vec(), Some(1), "is [1]"),
         (b"{\n\"content\": \"a\nb\"}".to_vec(), Some(3), "is not JSON"),
-        (GOOD.as_bytes()[..30].to_vec(), Some(1), "the JSON breaks off"),
+        (GOOD.as_bytes()[..30].to_vec(), Some(1), "the JSON is incomplete"),
         (b"{\"content\":\n\"\xff\"}".to_vec(), Some(2), "the bytes are not UTF-8"),
     ];
-    for (stdout, line, said) in table {
+    for (stdout, line, expected) in table {
         let shown = String::from_utf8_lossy(&stdout).into_owned();
-        let findings = judge(Expect::Answer, Form::Object, &seen(stdout, 0));
-        assert_eq!(about(&findings), [(Severity::Fail, line, None)], "{shown:?}: {findings:?}");
-        assert!(findings[0].found.starts_with(said), "{shown:?}: {findings:?}");
+        let findings = judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(stdout, 0));
+        assert_eq!(about(&findings), [(FindingSeverity::Fail, line, None)], "{shown:?}: {findings:?}");
+        assert!(findings[0].found.starts_with(expected), "{shown:?}: {findings:?}");
     }
     let spread = format!("\n{}\n\n", GOOD.replace(',', ",\n"));
-    assert_eq!(judge(Expect::Answer, Form::Object, &seen(spread, 0)), [], "spread over lines is still one object");
+    assert_eq!(
+        judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(spread, 0)),
+        [],
+        "spread over lines is still one object"
+    );
 }
 
 #[test]
-fn the_exit_status_and_error_agree() {
+fn exit_status_and_error_must_agree() {
     let error = r#"{"error":"model not found"}"#;
-    let refused = about(&judge(Expect::Answer, Form::Object, &seen(error, 1)));
+    let refused = about(&judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(error, 1)));
     assert_eq!(refused, [fail(1, "error")]);
-    let both = about(&judge(Expect::Answer, Form::Object, &seen(error, 0)));
-    assert_eq!(both, [fail(1, "error"), (Severity::Fail, None, None)]);
-    let mute = judge(Expect::Answer, Form::Object, &seen(GOOD, 3));
-    assert_eq!(about(&mute), [(Severity::Fail, None, None)]);
+    let both = about(&judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(error, 0)));
+    assert_eq!(both, [fail(1, "error"), (FindingSeverity::Fail, None, None)]);
+    let mute = judge(ExpectedOutcome::Answer, StdoutForm::Object, &seen(GOOD, 3));
+    assert_eq!(about(&mute), [(FindingSeverity::Fail, None, None)]);
     assert_eq!(mute[0].found, "exit status 3, and no error on stdout");
-    let in_order = about(&judge(Expect::AnswerOrRefusal, Form::Object, &seen(error, 1)));
+    let in_order = about(&judge(ExpectedOutcome::AnswerOrRefusal, StdoutForm::Object, &seen(error, 1)));
     assert_eq!(in_order, [warn(1, "error")]);
-    let in_disorder = about(&judge(Expect::AnswerOrRefusal, Form::Object, &seen("Traceback", 1)));
-    assert!(in_disorder.iter().all(|(severity, ..)| *severity == Severity::Fail), "{in_disorder:?}");
-    assert_eq!(judge(Expect::AnswerOrRefusal, Form::Object, &seen(GOOD, 0)), []);
+    let in_disorder = about(&judge(ExpectedOutcome::AnswerOrRefusal, StdoutForm::Object, &seen("Traceback", 1)));
+    assert!(in_disorder.iter().all(|(severity, ..)| *severity == FindingSeverity::Fail), "{in_disorder:?}");
+    assert_eq!(judge(ExpectedOutcome::AnswerOrRefusal, StdoutForm::Object, &seen(GOOD, 0)), []);
 }
 
 #[test]
-fn what_makes_no_sense_must_fail() {
+fn invalid_requests_must_fail() {
     let error = r#"{"error":"invalid request"}"#;
-    let nothing: &[Severity] = &[];
+    let nothing: &[FindingSeverity] = &[];
     let table = [
-        (Expect::Failure, error, 1, nothing),
-        (Expect::Failure, error, 0, &[Severity::Warn]),
-        (Expect::Failure, "", 1, &[Severity::Warn]),
-        (Expect::Failure, "Traceback", 1, &[Severity::Warn]),
-        (Expect::Failure, GOOD, 0, &[Severity::Fail]),
-        (Expect::Failure, "", 0, &[Severity::Fail]),
-        (Expect::Misuse, "", 2, nothing),
-        (Expect::Misuse, "usage: …", 64, nothing),
-        (Expect::Misuse, error, 0, &[Severity::Warn]),
-        (Expect::Misuse, GOOD, 0, &[Severity::Fail]),
-        (Expect::Misuse, "", 0, &[Severity::Fail]),
+        (ExpectedOutcome::Failure, error, 1, nothing),
+        (ExpectedOutcome::Failure, error, 0, &[FindingSeverity::Warn]),
+        (ExpectedOutcome::Failure, "", 1, &[FindingSeverity::Warn]),
+        (ExpectedOutcome::Failure, "Traceback", 1, &[FindingSeverity::Warn]),
+        (ExpectedOutcome::Failure, GOOD, 0, &[FindingSeverity::Fail]),
+        (ExpectedOutcome::Failure, "", 0, &[FindingSeverity::Fail]),
+        (ExpectedOutcome::Misuse, "", 2, nothing),
+        (ExpectedOutcome::Misuse, "usage: …", 64, nothing),
+        (ExpectedOutcome::Misuse, error, 0, &[FindingSeverity::Warn]),
+        (ExpectedOutcome::Misuse, GOOD, 0, &[FindingSeverity::Fail]),
+        (ExpectedOutcome::Misuse, "", 0, &[FindingSeverity::Fail]),
     ];
     for (expect, stdout, exit, expected) in table {
-        for form in [Form::Object, Form::Lines] {
+        for form in [StdoutForm::Object, StdoutForm::Lines] {
             let findings = judge(expect, form, &seen(stdout, exit));
-            let severities: Vec<Severity> = findings.iter().map(|finding| finding.severity).collect();
+            let severities: Vec<FindingSeverity> = findings.iter().map(|finding| finding.severity).collect();
             assert_eq!(severities, expected, "{expect:?} {form:?} {stdout:?} {exit}: {findings:?}");
         }
     }
@@ -184,7 +188,7 @@ fn chunk(content: &str, delta: &str, done: bool) -> String {
 }
 
 #[test]
-fn a_stream_grows_and_ends_once() {
+fn stream_grows_and_ends_once() {
     let [two, plus, four] = [chunk("2", "2", false), chunk("2 +", " +", false), chunk("2 + 2", " 2", true)];
     let good = [
         vec![two.clone(), plus.clone(), four.clone()],
@@ -194,7 +198,7 @@ fn a_stream_grows_and_ends_once() {
         vec![two.replace(TIME, "2025-01-07T10:30:00.123456+02:00"), chunk("2", "", true)],
     ];
     for lines in good {
-        let findings = judge(Expect::Answer, Form::Lines, &seen(lines.join("\n"), 0));
+        let findings = judge(ExpectedOutcome::Answer, StdoutForm::Lines, &seen(lines.join("\n"), 0));
         assert_eq!(findings, [], "{lines:?}");
     }
     let bad = [
@@ -212,24 +216,27 @@ fn a_stream_grows_and_ends_once() {
             vec![two.clone(), plus.replace("\"delta\":\" +\",", ""), four.clone()],
             vec![fail(2, "delta"), fail(3, "content")],
         ),
-        (vec![two.clone(), "thinking".to_owned(), plus.clone(), four.clone()], vec![(Severity::Fail, Some(2), None)]),
-        (vec![two.clone(), String::new(), plus.clone(), four.clone()], vec![(Severity::Warn, Some(2), None)]),
+        (
+            vec![two.clone(), "thinking".to_owned(), plus.clone(), four.clone()],
+            vec![(FindingSeverity::Fail, Some(2), None)],
+        ),
+        (vec![two.clone(), String::new(), plus.clone(), four.clone()], vec![(FindingSeverity::Warn, Some(2), None)]),
         (vec![two.clone(), plus.clone(), four.replace("\"tokens_used\":9,", "")], vec![warn(3, "tokens_used")]),
         (vec![chunk("", "", true)], vec![warn(1, "content")]),
         (vec![two.clone(), r#"{"content":"2","delta":"","done":true,"error":"overloaded"}"#.to_owned()], {
-            vec![fail(2, "error"), (Severity::Fail, None, None)]
+            vec![fail(2, "error"), (FindingSeverity::Fail, None, None)]
         }),
     ];
     for (lines, expected) in bad {
-        let findings = judge(Expect::Answer, Form::Lines, &seen(lines.join("\n"), 0));
+        let findings = judge(ExpectedOutcome::Answer, StdoutForm::Lines, &seen(lines.join("\n"), 0));
         assert_eq!(about(&findings), expected, "{lines:?}: {findings:?}");
     }
 }
 
 #[test]
-fn a_rule_that_every_line_breaks_is_told_once() {
+fn finding_is_reported_once_when_every_line_has_it() {
     let lines: Vec<String> = (0..50).map(|_| chunk("x", "", false).replace(TIME, "now")).collect();
-    let findings = judge(Expect::Answer, Form::Lines, &seen(lines.join("\n"), 0));
+    let findings = judge(ExpectedOutcome::Answer, StdoutForm::Lines, &seen(lines.join("\n"), 0));
     let timestamp = findings.iter().find(|finding| finding.field == Some("timestamp")).unwrap();
     assert_eq!((timestamp.line, timestamp.again), (Some(1), 49));
     assert!(timestamp.to_string().ends_with("(and 49 times more)"), "{timestamp}");
@@ -237,54 +244,60 @@ fn a_rule_that_every_line_breaks_is_told_once() {
 }
 
 #[test]
-fn a_stream_that_comes_all_at_once_after_a_long_time_is_doubted() {
+fn warns_when_a_slow_stream_arrives_all_at_once() {
     let lines = [chunk("a", "a", false), chunk("ab", "b", false), chunk("ab", "", true)].join("\n");
     let timed = |first: u64, elapsed: u64| {
         let (first, elapsed) = (Duration::from_millis(first), Duration::from_millis(elapsed));
-        judge(Expect::Answer, Form::Lines, &Observation { first_output: Some(first), elapsed, ..seen(&lines, 0) })
+        judge(
+            ExpectedOutcome::Answer,
+            StdoutForm::Lines,
+            &Observation { first_output: Some(first), elapsed, ..seen(&lines, 0) },
+        )
     };
     assert_eq!(timed(1000, 4000), [], "it streams");
     assert_eq!(timed(199, 200), [], "too quick to tell");
     let findings = timed(3990, 4000);
-    assert_eq!(about(&findings), [(Severity::Warn, None, None)]);
+    assert_eq!(about(&findings), [(FindingSeverity::Warn, None, None)]);
     assert_eq!(findings[0].fix, "flush stdout after each line");
 }
 
 #[test]
-fn ends_that_are_none() {
-    let after = |ended: Ended| judge(Expect::Answer, Form::Object, &Observation { ended, ..seen(GOOD, 0) });
-    let hung = after(Ended::TimedOut(Duration::from_secs(30)));
+fn timeout_endless_output_and_crash_fail() {
+    let after = |ended: ExecutionEnd| {
+        judge(ExpectedOutcome::Answer, StdoutForm::Object, &Observation { ended, ..seen(GOOD, 0) })
+    };
+    let hung = after(ExecutionEnd::TimedOut(Duration::from_secs(30)));
     assert_eq!(hung[0].to_string(), "still running after 30s; expected an end");
-    assert_eq!(after(Ended::TooLong)[0].severity, Severity::Fail);
-    let crashed = after(Ended::Exit(Exit::Signal(11)));
+    assert_eq!(after(ExecutionEnd::TooLong)[0].severity, FindingSeverity::Fail);
+    let crashed = after(ExecutionEnd::Exit(Exit::Signal(11)));
     assert_eq!(crashed[0].found, "ended by signal 11, and no error on stdout");
 }
 
 #[test]
-fn health_is_an_exit_status() {
+fn health_is_judged_by_its_exit_status() {
     for (stdout, exit, healthy) in
         [("OK\n", 0, true), ("", 0, true), ("Error: no ollama\n", 1, false), ("OK\n", 1, false)]
     {
-        let findings = judge(Expect::Healthy, Form::Free, &seen(stdout, exit));
+        let findings = judge(ExpectedOutcome::Healthy, StdoutForm::Free, &seen(stdout, exit));
         assert_eq!(findings.is_empty(), healthy, "{stdout:?} {exit}: {findings:?}");
     }
-    let sick = judge(Expect::Healthy, Form::Free, &seen("Error: no ollama\n", 1));
-    assert_eq!(sick[0].found, "exit status 1, and it said: Error: no ollama");
+    let sick = judge(ExpectedOutcome::Healthy, StdoutForm::Free, &seen("Error: no ollama\n", 1));
+    assert_eq!(sick[0].found, "exit status 1, and it printed: Error: no ollama");
 }
 
 proptest::proptest! {
-    /// Whatever a provider prints, it is judged; and what is no answer does not pass for one.
+    /// Any output is judged, and noise is never accepted as an answer.
     #[test]
-    fn noise_never_passes(stdout in proptest::collection::vec(proptest::num::u8::ANY, 0..200), exit in 0..3) {
-        for form in [Form::Object, Form::Lines] {
-            let findings = judge(Expect::Answer, form, &seen(&stdout, exit));
-            proptest::prop_assert!(findings.iter().any(|finding| finding.severity == Severity::Fail));
+    fn noise_is_never_accepted(stdout in proptest::collection::vec(proptest::num::u8::ANY, 0..200), exit in 0..3) {
+        for form in [StdoutForm::Object, StdoutForm::Lines] {
+            let findings = judge(ExpectedOutcome::Answer, form, &seen(&stdout, exit));
+            proptest::prop_assert!(findings.iter().any(|finding| finding.severity == FindingSeverity::Fail));
         }
     }
 
     /// A stream cut into any pieces is a good one.
     #[test]
-    fn any_pieces_make_a_stream(pieces in proptest::collection::vec("\\PC{0,8}", 1..12)) {
+    fn any_split_of_an_answer_is_a_valid_stream(pieces in proptest::collection::vec("\\PC{0,8}", 1..12)) {
         let mut content = String::new();
         let mut lines = String::new();
         for (at, piece) in pieces.iter().enumerate() {
@@ -293,7 +306,7 @@ proptest::proptest! {
                 "tokens_used": 1, "timestamp": TIME});
             lines.push_str(&format!("{line}\n"));
         }
-        let findings = judge(Expect::Answer, Form::Lines, &seen(lines, 0));
-        proptest::prop_assert!(findings.iter().all(|finding| finding.severity == Severity::Warn), "{findings:?}");
+        let findings = judge(ExpectedOutcome::Answer, StdoutForm::Lines, &seen(lines, 0));
+        proptest::prop_assert!(findings.iter().all(|finding| finding.severity == FindingSeverity::Warn), "{findings:?}");
     }
 }

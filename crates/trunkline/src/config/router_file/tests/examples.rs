@@ -1,6 +1,6 @@
-//! Files that are right.
+//! Valid files.
 
-/// The example of the protocol's description, as it stands there.
+/// The example of the protocol's description, unchanged.
 pub(super) const EXAMPLE: &str = "\
 providers:
   # CLI provider example
@@ -21,7 +21,7 @@ providers:
       codegen: deepseek-coder:6.7b   # Code generation
 ";
 
-/// Every key there is.
+/// A file with every key.
 pub(super) const FULL: &str = "\
 providers:
   - name: local

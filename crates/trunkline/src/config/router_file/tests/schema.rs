@@ -1,4 +1,4 @@
-//! The schema that editors use says what the loader says.
+//! The JSON schema for editors accepts the same files as the loader.
 
 use serde_json::Value;
 
@@ -9,13 +9,13 @@ fn schema() -> jsonschema::Validator {
     jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap()
 }
 
-/// A file as an editor sees it.
+/// A file as an editor validates it.
 fn value(text: &str) -> Value {
     yaml::parse(text).map(|node| node.to_json()).unwrap_or_else(|_| panic!("{text}"))
 }
 
 #[test]
-fn the_examples_are_valid() {
+fn examples_are_valid() {
     let schema = schema();
     let documented = include_str!("../../../../../../docs/CONFIGURATION.md");
     let documented = documented.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
@@ -26,11 +26,11 @@ fn the_examples_are_valid() {
     }
 }
 
-/// Whole files, and configurations of each type: the schema and the loader take or refuse the same ones.
+/// Whole files, and configurations of each type.
 #[test]
-fn the_schema_takes_what_we_take() {
+fn schema_and_loader_accept_the_same_files() {
     let schema = schema();
-    let (mut taken, mut refused) = (0, 0);
+    let (mut accepted, mut rejected) = (0, 0);
     let cli = CLI.iter().map(|config| format!("providers: [{{name: p, type: cli, config: {{{config}}}}}]"));
     let api = API.iter().map(|config| format!("providers: [{{name: p, type: api, config: {{{config}}}}}]"));
     let agent = AGENT.iter().map(|config| format!("providers: [{{name: codex, type: agent, config: {{{config}}}}}]"));
@@ -38,10 +38,10 @@ fn the_schema_takes_what_we_take() {
     let files = FILES.iter().map(|&file| file.to_owned());
     for text in files.chain(cli).chain(api).chain(agent).chain(routing) {
         let loaded = load_text(&text);
-        *(if loaded.is_ok() { &mut taken } else { &mut refused }) += 1;
+        *(if loaded.is_ok() { &mut accepted } else { &mut rejected }) += 1;
         assert_eq!(schema.is_valid(&value(&text)), loaded.is_ok(), "{text}: {:?}", loaded.err());
     }
-    assert!(taken > 50 && refused > 50, "{taken} taken, {refused} refused");
+    assert!(accepted > 50 && rejected > 50, "{accepted} accepted, {rejected} rejected");
 }
 
 const FILES: &[&str] = &[

@@ -1,7 +1,8 @@
-//! The state folder is for its user alone: checked at each start, because a run can change modes.
+//! Keeps the state folder private to its user. Checked at each start, because a run can change modes.
 //!
 //! Landlock has no right for `chmod`, so a confined run that may not write to the state folder can still open it to other
-//! users. What is open to others is closed again, with a warning; what cannot be closed is a reason not to start.
+//! users. Files and folders that are open to others are closed again, with a warning. If one cannot be closed, the program
+//! does not start.
 
 use std::fs::{self, Metadata, Permissions};
 use std::io;
@@ -12,20 +13,20 @@ use rustix::process::geteuid;
 
 use crate::config::ConfigError;
 
-/// Permissions of the group and of others.
+/// Mode bits of the group and of others.
 const OTHERS: u32 = 0o077;
 
-/// Permission of the group and of others to write.
+/// Write bits of the group and of others.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// A folder in which users can only remove what is their own, like `/tmp`.
+/// Mode bit of a folder in which users can remove only their own files, like `/tmp`.
 const STICKY: u32 = 0o1000;
 
-/// Folders in the state folder that hold what people and agents said.
-const FOLDERS: [&str; 3] = ["runs", "journal", "chats"];
+/// Folders in the state folder that hold prompts and answers.
+const CONTENT_FOLDERS: [&str; 3] = ["runs", "journal", "chats"];
 
-/// Closes the state folder, its files and its folders to other users.
-pub(crate) fn keep(state: &Path) -> Result<(), ConfigError> {
+/// Removes the permissions of other users from the state folder, its files and its folders.
+pub(crate) fn make_private(state: &Path) -> Result<(), ConfigError> {
     let Ok(about) = fs::metadata(state) else { return Ok(()) };
     if !is_ours(&about) || about.mode() & STICKY != 0 {
         return check_shared(state, &about);
@@ -34,15 +35,15 @@ pub(crate) fn keep(state: &Path) -> Result<(), ConfigError> {
         tracing::warn!("the state folder {} was open to other users (mode {before:o}): closed", state.display());
     }
     let inside = fs::read_dir(state).into_iter().flatten().flatten().map(|entry| entry.path());
-    let below = FOLDERS.iter().filter_map(|name| fs::read_dir(state.join(name)).ok());
+    let below = CONTENT_FOLDERS.iter().filter_map(|name| fs::read_dir(state.join(name)).ok());
     let below = below.flatten().flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     for path in inside.chain(below.map(|entry| entry.path())) {
         match fs::symlink_metadata(&path) {
             Ok(about) if !about.is_symlink() && is_ours(&about) => {
-                // Out of reach for others now that the folder is closed: not worth a line of the log.
-                let _mode_before = close(&path, &about).map_err(|error| refused(&path, &error))?;
+                // Not logged: other users cannot reach it now that the folder is closed.
+                let _ = close(&path, &about).map_err(|error| refused(&path, &error))?;
             }
-            // Not ours to change, or gone by now.
+            // A link, another user's file, or already removed.
             Ok(_) | Err(_) => {}
         }
     }
@@ -53,7 +54,7 @@ fn is_ours(about: &Metadata) -> bool {
     about.uid() == geteuid().as_raw()
 }
 
-/// A folder that is not ours alone is used as it is, unless others could put files of theirs into it.
+/// Checks a folder that is shared or owned by another user: it is used as it is, unless others can create files in it.
 fn check_shared(state: &Path, about: &Metadata) -> Result<(), ConfigError> {
     if about.mode() & OTHERS_WRITE == 0 || about.mode() & STICKY != 0 {
         return Ok(());
@@ -62,7 +63,7 @@ fn check_shared(state: &Path, about: &Metadata) -> Result<(), ConfigError> {
     Err(ConfigError::new(state, message).hint("choose a folder of your own with --state, or change its owner and mode"))
 }
 
-/// The mode there was, if it had to be changed.
+/// Closes a file or folder to other users. Returns its previous mode if it had to be changed.
 fn close(path: &Path, about: &Metadata) -> io::Result<Option<u32>> {
     let mode = about.mode() & 0o7777;
     if mode & OTHERS == 0 {
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn state_is_closed_to_others_when_a_run_has_opened_it() {
+    fn closes_state_to_others_when_a_run_has_opened_it() {
         let folder = tempfile::tempdir().unwrap();
         let (state, outside) = (folder.path().join("state"), folder.path().join("outside"));
         let day = state.join("runs/01234");
@@ -100,17 +101,17 @@ mod tests {
         std::os::unix::fs::symlink(&outside, state.join("link")).unwrap();
         let all = [state.clone(), state.join("trunkline.db"), state.join("runs"), day.clone(), outside.clone()];
         all.iter().for_each(|path| open_to_all(path));
-        keep(&state).unwrap();
+        make_private(&state).unwrap();
         let modes: Vec<u32> = all.iter().map(|path| mode(path)).collect();
-        assert_eq!(modes, [0o700, 0o700, 0o700, 0o700, 0o777], "what a link leads to is left as it is");
-        keep(&folder.path().join("none")).unwrap();
+        assert_eq!(modes, [0o700, 0o700, 0o700, 0o700, 0o777], "the target of a link is not changed");
+        make_private(&folder.path().join("none")).unwrap();
     }
 
     #[test]
-    fn folder_for_everybody_is_left_as_it_is() {
+    fn leaves_a_sticky_folder_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
-        keep(folder.path()).unwrap();
+        make_private(folder.path()).unwrap();
         assert_eq!(mode(folder.path()), 0o1777);
     }
 }

@@ -1,23 +1,23 @@
-//! What is wrong in a file, and where in it. The file's own name is added by whoever knows it.
+//! Errors in a `router.yaml`, with their position. The name of the file is added at the end, by `in_file`.
 
 use std::path::Path;
 
 use trunkline_core::near::near;
 
-use super::super::ConfigError;
+use super::super::error::ConfigError;
 
 /// A line and a column, counted from one.
-pub(super) type Place = (usize, usize);
+pub(super) type Position = (usize, usize);
 
 #[derive(Debug)]
-pub(super) struct Mistake {
-    at: Place,
+pub(super) struct RouterFileError {
+    at: Position,
     message: String,
     hint: Option<String>,
 }
 
-impl Mistake {
-    pub(super) fn new(at: Place, message: impl Into<String>) -> Self {
+impl RouterFileError {
+    pub(super) fn new(at: Position, message: impl Into<String>) -> Self {
         Self { at, message: message.into(), hint: None }
     }
 
@@ -30,7 +30,7 @@ impl Mistake {
         self
     }
 
-    /// Names what is close to `unknown`, or all there is.
+    /// Adds a hint with the known names that are similar to `unknown`, or with all of them.
     pub(super) fn suggest<'a>(self, unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         let known: Vec<&str> = known.into_iter().collect();
         let near = near(unknown, known.iter().copied());
@@ -41,7 +41,7 @@ impl Mistake {
     }
 
     pub(super) fn in_file(self, path: &Path) -> ConfigError {
-        let error = ConfigError::new(path, self.message).place(self.at);
+        let error = ConfigError::new(path, self.message).position(self.at);
         match self.hint {
             Some(hint) => error.hint(hint),
             None => error,

@@ -1,4 +1,4 @@
-//! A line on the terminal that says what a silent run is doing, and is gone when there is something to show.
+//! A status line on the terminal for a run that prints nothing. It is erased before other output.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -8,24 +8,24 @@ use trunkline_core::phase::Phase;
 
 use crate::repl::plain::plain;
 
-/// Shorter silences need no words.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Silence before the line is shown.
+const SHOW_AFTER: Duration = Duration::from_secs(3);
 
-const EVERY: Duration = Duration::from_secs(1);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Draws nothing where stderr is not a terminal.
-pub(crate) struct Doing {
+/// The status line. Draws nothing if stderr is not a terminal.
+pub(crate) struct ProgressLine {
     terminal: bool,
     shown: bool,
     next: Instant,
 }
 
-impl Doing {
+impl ProgressLine {
     pub(crate) fn new() -> Self {
-        Self { terminal: io::stderr().is_terminal(), shown: false, next: Instant::now() + PATIENCE }
+        Self { terminal: io::stderr().is_terminal(), shown: false, next: Instant::now() + SHOW_AFTER }
     }
 
-    /// Returns when it is time to say something. Cancel safe.
+    /// Returns when the line is to be drawn. Cancel safe.
     pub(crate) async fn due(&self) {
         if !self.terminal {
             std::future::pending::<()>().await;
@@ -34,18 +34,18 @@ impl Doing {
     }
 
     pub(crate) fn show(&mut self, (phase, elapsed): (Phase, Duration)) {
-        self.next = Instant::now() + EVERY;
+        self.next = Instant::now() + REFRESH_INTERVAL;
         if let Some(line) = line(&phase, elapsed) {
             self.shown = true;
-            let _unread = write!(io::stderr(), "\r\x1b[2K· {line}");
+            let _ = write!(io::stderr(), "\r\x1b[2K· {line}");
         }
     }
 
-    /// Before anything else is written.
+    /// Erases the line. To be called before anything else is printed.
     pub(crate) fn clear(&mut self) {
-        self.next = Instant::now() + PATIENCE;
+        self.next = Instant::now() + SHOW_AFTER;
         if std::mem::take(&mut self.shown) {
-            let _unread = write!(io::stderr(), "\r\x1b[2K");
+            let _ = write!(io::stderr(), "\r\x1b[2K");
         }
     }
 }
@@ -53,7 +53,7 @@ impl Doing {
 fn line(phase: &Phase, elapsed: Duration) -> Option<String> {
     let seconds = elapsed.as_secs();
     let time = if seconds < 60 { format!("{seconds} s") } else { format!("{} min {} s", seconds / 60, seconds % 60) };
-    // One line of a narrow terminal: what is longer could not be taken back.
+    // Short enough for a narrow terminal: a line that wraps could not be erased.
     let doing: String = plain(&phase.to_string()).chars().take(50).collect();
     (*phase != Phase::Ended).then(|| format!("{doing} · {time}"))
 }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words() {
+    fn line_has_phase_and_time_and_no_control_characters() {
         let bash = Phase::Tool { names: vec!["Bash".to_owned()] };
         assert_eq!(line(&bash, Duration::from_secs(42)).as_deref(), Some("running Bash · 42 s"));
         assert_eq!(line(&bash, Duration::from_secs(125)).as_deref(), Some("running Bash · 2 min 5 s"));

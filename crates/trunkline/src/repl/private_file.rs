@@ -1,11 +1,11 @@
-//! Files that are nobody else's business: what was said, and to whom.
+//! Files with conversations, which only their user may read.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Opens a file to read it and add to it, and makes it and its folder where they are not there.
+/// Opens a file for reading and appending. Creates it and its folder if necessary.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

@@ -20,18 +20,18 @@ fn finished() -> Event {
 }
 
 fn shown(terminal: Terminal, turns: &[&[Event]]) -> String {
-    let mut show = Show::new(Vec::new(), terminal, || 40);
+    let mut view = TurnView::new(Vec::new(), terminal, || 40);
     for turn in turns {
-        show.begin().unwrap();
-        turn.iter().for_each(|event| show.event(event).unwrap());
-        show.end().unwrap();
+        view.begin().unwrap();
+        turn.iter().for_each(|event| view.event(event).unwrap());
+        view.end().unwrap();
     }
-    String::from_utf8(show.out).unwrap()
+    String::from_utf8(view.out).unwrap()
 }
 
-/// What is left on a full terminal: rows that were erased are gone, and the time it took is nobody's guess.
+/// Final content of a full terminal: without erased rows and without times.
 fn screen(turns: &[&[Event]]) -> String {
-    let text = shown(Terminal::Full(Paint::None), turns);
+    let text = shown(Terminal::Full(ColourMode::None), turns);
     let rows = text.split('\n').map(|row| row.rsplit("\r\u{1b}[K").next().unwrap());
     rows.map(|row| row.split(" out, ").next().unwrap().to_owned() + "\n").collect()
 }
@@ -51,24 +51,24 @@ fn a_turn_with_tools() -> Vec<Event> {
 }
 
 #[test]
-fn a_turn_in_a_pipe_is_as_the_agent_wrote_it() {
+fn turn_in_a_pipe_is_not_rendered() {
     let turn = a_turn_with_tools();
-    let told = "· edit_file failed: old_string not found\n";
+    let notice = "· edit_file failed: old_string not found\n";
     let typed = format!(
         "Agent: Let me look.\n\n\
          [Tool: read_file(\"src/main.py\")]\n\
          [Tool: edit_file(\"src/main.py\", ...)]\n\
-         {told}\n\
+         {notice}\n\
          Agent: It is *done*.\n"
     );
     assert_eq!(shown(Terminal::Basic, &[&turn]), format!("\n{typed}\n"));
-    let piped = typed.replace(told, "");
-    assert_eq!(shown(Terminal::None, &[&turn]), piped, "notes are no answers");
+    let piped = typed.replace(notice, "");
+    assert_eq!(shown(Terminal::None, &[&turn]), piped, "notices go to stderr");
     assert_eq!(shown(Terminal::None, &[&turn, &turn]), format!("{piped}\n{piped}"));
 }
 
 #[test]
-fn only_blank_lines_are_left_out_before_an_answer() {
+fn only_blank_lines_before_an_answer_are_removed() {
     for deltas in [vec!["\n  \n    code\n", "\ntext\n"], vec!["\n ", " \n", "  ", "  ", "code", "\n\n", "text"]] {
         let turn: Vec<Event> = deltas.into_iter().map(text).collect();
         assert_eq!(shown(Terminal::None, &[&turn]), "Agent:     code\n\ntext\n");
@@ -80,7 +80,7 @@ fn only_blank_lines_are_left_out_before_an_answer() {
 }
 
 #[test]
-fn a_turn_on_a_terminal_is_rendered() {
+fn turn_on_a_terminal_is_rendered() {
     let expected = "\n\
                     Agent: Let me look.\n\n\
                     [Tool: read_file(\"src/main.py\")]\n\
@@ -92,7 +92,7 @@ fn a_turn_on_a_terminal_is_rendered() {
 }
 
 #[test]
-fn blocks_stand_apart_and_lines_of_code_do_not() {
+fn blocks_are_separated_and_lines_of_code_are_not() {
     let whole = "# Head\none\n\n```sh\nls\n\npwd\n```\nend";
     let pieces: Vec<Event> = whole.split_inclusive('\n').map(text).collect();
     let expected = "\nAgent: Head\n\none\n\n    ls\n    \n    pwd\n\nend\n\n\n";
@@ -102,7 +102,7 @@ fn blocks_stand_apart_and_lines_of_code_do_not() {
 }
 
 #[test]
-fn nothing_of_an_agent_controls_the_terminal() {
+fn output_of_an_agent_cannot_control_the_terminal() {
     let evil = "\u{1b}]0;owned\u{7}\u{9b}2Jx\u{8}\u{1b}[2J";
     let turn = [
         text(evil),
@@ -113,14 +113,14 @@ fn nothing_of_an_agent_controls_the_terminal() {
         finished(),
     ];
     let control = |text: &str| text.replace("\r\u{1b}[K", "").chars().any(|c| c.is_control() && c != '\n');
-    for terminal in [Terminal::None, Terminal::Basic, Terminal::Full(Paint::None)] {
+    for terminal in [Terminal::None, Terminal::Basic, Terminal::Full(ColourMode::None)] {
         let text = shown(terminal, &[&turn]);
         assert!(text.contains("2Jx") && !control(&text), "{text:?}");
     }
 }
 
 #[test]
-fn an_answer_without_text_and_a_stopped_one() {
+fn shows_an_empty_answer_and_an_interrupted_one() {
     assert_eq!(shown(Terminal::None, &[&[finished()]]), "");
     assert_eq!(shown(Terminal::None, &[&[text("half")]]), "Agent: half\n");
     let cut = Event::Finished(Answer::new("", Usage::default(), Finish::Length));
@@ -129,32 +129,32 @@ fn an_answer_without_text_and_a_stopped_one() {
 }
 
 #[test]
-fn the_row_below_never_takes_more_than_one() {
+fn status_never_takes_more_than_one_row() {
     let long = "word ".repeat(50);
-    let text = shown(Terminal::Full(Paint::None), &[&[text(&long), Event::Thinking { delta: long.clone() }]]);
+    let text = shown(Terminal::Full(ColourMode::None), &[&[text(&long), Event::Thinking { delta: long.clone() }]]);
     for row in text.split("\r\u{1b}[K").flat_map(|part| part.split('\n')) {
         assert!(row.chars().count() < 40, "{row:?}");
     }
 }
 
 #[test]
-fn a_note_is_wrapped_between_words_on_a_terminal_alone() {
+fn notice_is_wrapped_only_on_a_full_terminal() {
     let notice = Event::Notice { message: "one two three four five six seven eight nine".into() };
     let row = "· one two three four five six seven\neight nine\n";
     assert_eq!(screen(&[std::slice::from_ref(&notice)]), format!("\n{row}\n\n"));
     assert_eq!(shown(Terminal::Basic, &[&[notice]]), "\n· one two three four five six seven eight nine\n\n");
 }
 
-/// The rows that told what is going on, one after the other.
+/// Status rows in the order they were shown.
 fn statuses(text: &str) -> Vec<&str> {
     text.split("\r\u{1b}[K").skip(1).filter(|row| row.contains('…')).collect()
 }
 
 #[test]
-fn the_row_below_tells_what_is_thought_and_has_no_tabs() {
+fn status_shows_thinking_and_has_no_tabs() {
     let thought = |delta: &str| Event::Thinking { delta: delta.into() };
     let turn = [thought("Let me"), thought("\tsee"), tool("1", "ls", json!({})), done("1", true, ""), text("a\tb")];
-    let text = shown(Terminal::Full(Paint::None), &[&turn]);
+    let text = shown(Terminal::Full(ColourMode::None), &[&turn]);
     let expected = ["thinking…", "Let me…", "Let me see…", "running ls()…", "thinking…", "a b…"];
     assert_eq!(statuses(&text), expected, "{text:?}");
 }
@@ -164,24 +164,24 @@ thread_local! {
 }
 
 #[test]
-fn a_window_that_is_made_narrower_keeps_no_stale_rows() {
-    let mut show = Show::new(Vec::new(), Terminal::Full(Paint::None), || COLUMNS.get());
-    show.begin().unwrap();
-    show.event(&text(&"word ".repeat(9))).unwrap();
-    let wide = show.out.len();
+fn no_stale_status_rows_remain_when_the_window_gets_narrower() {
+    let mut view = TurnView::new(Vec::new(), Terminal::Full(ColourMode::None), || COLUMNS.get());
+    view.begin().unwrap();
+    view.event(&text(&"word ".repeat(9))).unwrap();
+    let wide = view.out.len();
     COLUMNS.set(20);
-    show.tick().unwrap();
-    let narrow = String::from_utf8(show.out.split_off(wide)).unwrap();
+    view.tick().unwrap();
+    let narrow = String::from_utf8(view.out.split_off(wide)).unwrap();
     assert!(narrow.starts_with("\r\u{1b}[1A\u{1b}[J\r\u{1b}[K") && width(statuses(&narrow)[0]) < 20, "{narrow:?}");
     COLUMNS.set(9);
-    show.tick().unwrap();
-    show.event(&Event::Thinking { delta: "hm".into() }).unwrap();
-    let tiny = String::from_utf8(show.out.split_off(wide)).unwrap();
-    assert_eq!(tiny, "\r\u{1b}[1A\u{1b}[J\r\u{1b}[K", "too narrow for anything but the answer");
+    view.tick().unwrap();
+    view.event(&Event::Thinking { delta: "hm".into() }).unwrap();
+    let tiny = String::from_utf8(view.out.split_off(wide)).unwrap();
+    assert_eq!(tiny, "\r\u{1b}[1A\u{1b}[J\r\u{1b}[K", "too narrow for a status");
 }
 
 #[test]
-fn a_loose_list_is_numbered_on() {
-    let list = "1. one\n\n1. two\n\n```\nx\n```\n\n1. anew\n";
-    assert_eq!(screen(&[&[text(list)]]), "\nAgent:\n1. one\n\n2. two\n\n    x\n\n1. anew\n\n\n");
+fn numbering_continues_in_a_loose_list() {
+    let list = "1. one\n\n1. two\n\n```\nx\n```\n\n1. again\n";
+    assert_eq!(screen(&[&[text(list)]]), "\nAgent:\n1. one\n\n2. two\n\n    x\n\n1. again\n\n\n");
 }

@@ -1,31 +1,31 @@
-//! Every way to get the file wrong, and exactly what is said about it.
+//! Invalid files and the exact error for each.
 
 use std::fmt::Write;
 
-use super::{Setting, load_text};
+use super::{RouterFolder, load_text};
 
 #[test]
-fn mistakes_are_named_where_they_stand() {
-    for (text, said) in MISTAKES {
+fn errors_have_position_and_reason() {
+    for (text, expected) in ERRORS {
         let error = load_text(text).map(|_| ()).unwrap_err();
-        assert_eq!(error.strip_prefix("/conf/router.yaml:"), Some(*said), "{text}");
+        assert_eq!(error.strip_prefix("/conf/router.yaml:"), Some(*expected), "{text}");
     }
 }
 
 #[test]
-fn a_file_that_would_cost_too_much_is_refused() {
+fn rejects_a_file_that_is_too_expensive_to_parse() {
     let large = format!("# {}\n", "x".repeat(1024 * 1024));
     let huge = vec![b' '; 5 * 1024 * 1024];
     let deep = "[".repeat(100_000);
     let wide = format!("a: [{}]", "x,".repeat(100_000));
-    // Each anchor is ten of the one before.
+    // Each anchor repeats the previous one ten times.
     let mut laughs = "a0: &a0 [lol]\n".to_owned();
     for n in 1..10 {
         let aliases = vec![format!("*a{}", n - 1); 10].join(", ");
         writeln!(laughs, "a{n}: &a{n} [{aliases}]").unwrap();
     }
     let long = format!("a: &a {}\nb: [{}]", "x".repeat(100_000), vec!["*a"; 500].join(", "));
-    for (file, said) in [
+    for (file, expected) in [
         (large.as_bytes(), "larger than 1 MiB"),
         (&huge, "larger than 4 MiB"),
         (deep.as_bytes(), "recursion limit exceeded"),
@@ -34,20 +34,20 @@ fn a_file_that_would_cost_too_much_is_refused() {
         (long.as_bytes(), "too large or too deeply nested"),
         (b"providers: \xff", "stream did not contain valid UTF-8"),
     ] {
-        let error = Setting::new().load(file).unwrap_err();
-        assert!(error.starts_with("/conf/router.yaml:") && error.ends_with(&format!(": {said}")), "{error}");
+        let error = RouterFolder::new().load(file).unwrap_err();
+        assert!(error.starts_with("/conf/router.yaml:") && error.ends_with(&format!(": {expected}")), "{error}");
     }
 }
 
-/// The file, and the error after its name.
-const MISTAKES: &[(&str, &str)] = &[
+/// Text of the file, and the error after its name.
+const ERRORS: &[(&str, &str)] = &[
     // The file itself.
     ("providers: [\n", "1:12: unclosed bracket '['"),
     ("a: b: c", "1:5: mapping values are not allowed in this context"),
-    ("providers: []\nproviders: []", "2:1: the key `providers` is there twice"),
+    ("providers: []\nproviders: []", "2:1: the key `providers` appears twice"),
     ("providers: []\n---\nrouting: {}", "3:1: a second document begins (remove the line `---`)"),
-    ("- name: a", "1:1: a map of keys and values is wanted, not a list"),
-    ("just text", "1:1: a map of keys and values is wanted, not text"),
+    ("- name: a", "1:1: expected a map of keys and values, not a list"),
+    ("just text", "1:1: expected a map of keys and values, not text"),
     ("provider: []", "1:1: unknown key `provider` (did you mean `providers`?)"),
     (
         "providers: [{name: a, type: cli, config: {path: ${HOME}/p}}]",
@@ -58,7 +58,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "providers: {ollama: {}}",
         "1:12: `providers` must be a list, not a map (begin each provider with a dash: `- name: …`)",
     ),
-    ("providers: [a]", "1:13: a provider: a map of keys and values is wanted, not text"),
+    ("providers: [a]", "1:13: a provider: expected a map of keys and values, not text"),
     ("providers: *x", "1:12: alias references unknown anchor"),
     ("providers: &x [*x]", "1:16: an alias refers to itself"),
     ("providers: !secret []", "1:20: unsupported tag `!secret`"),
@@ -70,11 +70,11 @@ const MISTAKES: &[(&str, &str)] = &[
     ("providers:\n- {name: '', type: cli}", r#"2:10: "" cannot be a provider's name (it is empty)"#),
     (
         "providers:\n- {name: a/b, type: cli}",
-        r#"2:10: "a/b" cannot be a provider's name (what follows a `/` is a model)"#,
+        r#"2:10: "a/b" cannot be a provider's name (the part after a `/` is a model)"#,
     ),
     (
         "providers:\n- {name: \"a\\tb\", type: cli}",
-        r#"2:10: "a\tb" cannot be a provider's name (it holds a control character)"#,
+        r#"2:10: "a\tb" cannot be a provider's name (it contains a control character)"#,
     ),
     (
         "providers:\n- name: auto\n  type: cli",
@@ -95,11 +95,11 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "providers:\n- {name: a, type: cli, config: {path: p}}\n- {name: a, type: cli, config: {path: p}}",
-        "3:3: provider a is there twice",
+        "3:3: provider a appears twice",
     ),
     (
         "providers:\n- {name: codex, type: agent}\n- {name: codex, type: api, enabled: false}",
-        "3:3: provider codex is there twice",
+        "3:3: provider codex appears twice",
     ),
     // Keys of a provider.
     (
@@ -146,7 +146,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "providers:\n- {name: a, type: cli, config: []}",
-        "2:32: provider a: a map of keys and values is wanted, not a list",
+        "2:32: provider a: expected a map of keys and values, not a list",
     ),
     // type: cli
     ("providers:\n- {name: a, type: cli}", "2:3: provider a: `path` is missing (add it under `config`)"),
@@ -161,7 +161,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "providers:\n- {name: a, type: cli, config: {path: /p, x: 1, options: {x: 2}}}",
-        "2:43: provider a: `x` is there twice: in `config` and in its `options`",
+        "2:43: provider a: `x` appears twice: in `config` and in its `options`",
     ),
     (
         "providers:\n- {name: a, type: cli, config: {path: /p, command: /q}}",
@@ -205,7 +205,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "providers:\n- {name: a, type: cli, config: {path: /p, model: 1e999}}",
-        "2:50: 1e999 is not a number we can keep (put text in quotes)",
+        "2:50: 1e999 is not a finite number (put text in quotes)",
     ),
     (
         "providers:\n- name: a\n  type: cli\n  config:\n    path: /p\n    options: {x: ['${NOT_SET}']}",
@@ -219,7 +219,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("providers:\n- {name: a, type: api}", "2:3: provider a: `base_url` is missing (add it under `config`)"),
     (
         "providers:\n- {name: a, type: api, config: {base_url: 'http://h'}}",
-        "2:3: provider a: no model is named (an API must be told which: add `model` to its config, or `models`)",
+        "2:3: provider a: no model is named (an API needs one: add `model` to its config, or `models`)",
     ),
     (
         "providers:\n- {name: a, type: api, config: {base_url: 'http://h', api_key: sk-1, model: m}}",
@@ -247,7 +247,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "providers:\n- {name: a, type: api, config: {base_url: 'http://u:p@h', model: m}}",
-        "2:43: provider a: `base_url` must not hold a password: use `api_key_env`",
+        "2:43: provider a: `base_url` must not contain a password: use `api_key_env`",
     ),
     (
         "providers:\n- {name: a, type: api, config: {base_url: 'http://h:99999', model: m}}",
@@ -255,12 +255,12 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "providers:\n- {name: a, type: api, config: {base_url: 'http://h h', model: m}}",
-        "2:43: provider a: `base_url` holds a space",
+        "2:43: provider a: `base_url` contains a space",
     ),
     // type: agent
     (
         "providers:\n- {name: nobody, type: agent}",
-        r#"2:3: provider nobody: there is no recipe of the name "nobody" (add `recipe` (claude, codex, gemini, glm, grok, opencode, qwen), or `program` and `format`, to its config)"#,
+        r#"2:3: provider nobody: there is no recipe named "nobody" (add `recipe` (claude, codex, gemini, glm, grok, opencode, qwen), or `program` and `format`, to its config)"#,
     ),
     (
         "providers:\n- {name: a, type: agent, config: {recipe: cluade}}",
@@ -272,7 +272,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "providers:\n- {name: a, type: agent, config: {program: x}}",
-        r#"2:34: provider a: there is no recipe of the name "a" (add `recipe` (claude, codex, gemini, glm, grok, opencode, qwen), or `program` and `format`, to its config)"#,
+        r#"2:34: provider a: there is no recipe named "a" (add `recipe` (claude, codex, gemini, glm, grok, opencode, qwen), or `program` and `format`, to its config)"#,
     ),
     (
         "providers:\n- {name: a, type: agent, config: {program: x, format: text, live: {protocol: acp, args: []}}}",
@@ -335,12 +335,12 @@ const MISTAKES: &[(&str, &str)] = &[
         "2:39: provider codex: unknown key `repoPath` (did you mean `repo`?)",
     ),
     // routing
-    ("routing: fast", "1:10: routing: a map of keys and values is wanted, not text"),
+    ("routing: fast", "1:10: routing: expected a map of keys and values, not text"),
     ("routing: {retries: 1}", "1:11: routing: unknown key `retries` (did you mean `max_retries`?)"),
     ("routing: {max_retries: 11}", "1:24: routing: `max_retries` is 11, and must be from 0 to 10"),
     ("routing: {max_retries: '2'}", "1:24: routing: `max_retries` must be a whole number, not text"),
     ("routing: {backoff: never}", r#"1:20: routing: `backoff`: "never" is not a time: write 500ms, 120s, 2m or 1h"#),
-    ("routing: {backoff: true}", "1:20: routing: backoff: a map of keys and values is wanted, not true or false"),
+    ("routing: {backoff: true}", "1:20: routing: backoff: expected a map of keys and values, not true or false"),
     ("routing: {backoff: {initial: 10s, max: 1s}}", "1:20: routing: backoff: `max` is shorter than `initial`"),
     ("routing: {backoff: {factor: 0.5}}", "1:29: routing: backoff: `factor` is 0.5, and must be from 1 to 100"),
     ("routing: {backoff: {factor: two}}", "1:29: routing: backoff: `factor` must be a number, not text"),
@@ -359,5 +359,5 @@ const MISTAKES: &[(&str, &str)] = &[
         "routing: {breaker: {window: 0s}}",
         r#"1:29: routing: breaker: `window`: "0s" is not a time: write 500ms, 120s, 2m or 1h"#,
     ),
-    ("routing: {breaker: 5}", "1:20: routing: breaker: a map of keys and values is wanted, not a number"),
+    ("routing: {breaker: 5}", "1:20: routing: breaker: expected a map of keys and values, not a number"),
 ];

@@ -1,22 +1,22 @@
-//! What surrounds the process: its environment and folder, read once.
+//! Environment variables and current folder of the process, read once.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
 #[derive(Debug, Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct Environment {
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) folder: PathBuf,
 }
 
-impl Surroundings {
+impl Environment {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
     pub(crate) fn read() -> io::Result<Self> {
         Ok(Self { env: std::env::vars_os().collect(), folder: std::env::current_dir()? })
     }
 
-    /// A variable that is set and not empty.
+    /// Value of a variable that is set and not empty.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.raw(name)?.to_str().filter(|value| !value.is_empty())
     }
@@ -33,7 +33,8 @@ impl Surroundings {
         self.raw("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
     }
 
-    /// A path as people write it, [normalised](normal): `~/` is the home, and what is relative is relative to `folder`.
+    /// A path as written in a file or an argument, [normalised](normal): `~/` is the home folder, and a relative path is
+    /// relative to `folder`.
     pub(crate) fn path(&self, written: &str, folder: &Path) -> PathBuf {
         normal(&match written.strip_prefix("~/") {
             Some(rest) => self.home().join(rest.trim_start_matches('/')),
@@ -42,11 +43,12 @@ impl Surroundings {
         })
     }
 
-    /// `$XDG_CONFIG_HOME/trunkline`, or where that is by default.
+    /// `$XDG_CONFIG_HOME/trunkline`, by default `~/.config/trunkline`.
     pub(crate) fn config_home(&self) -> PathBuf {
         self.xdg("XDG_CONFIG_HOME", ".config")
     }
 
+    /// `$XDG_STATE_HOME/trunkline`, by default `~/.local/state/trunkline`.
     pub(crate) fn state_home(&self) -> PathBuf {
         self.xdg("XDG_STATE_HOME", ".local/state")
     }
@@ -60,8 +62,8 @@ impl Surroundings {
     }
 }
 
-/// The path without `.`, `..` and trailing slashes. A `..` after a symbolic link leads out of the link's target, as it does for
-/// the kernel; other links stay as they were written, so that one that is pointed elsewhere is followed there.
+/// The path without `.`, `..` and trailing slashes. A `..` after a symbolic link is the parent of the link's target, as it is
+/// for the kernel. Other links are kept, so that a link that is later changed leads to its new target.
 pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
@@ -89,8 +91,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_the_same_however_they_are_written() {
-        let around = Surroundings { env: vec![("HOME".into(), "/home/me/".into())], folder: "/here".into() };
+    fn normalises_every_spelling_of_a_path() {
+        let environment = Environment { env: vec![("HOME".into(), "/home/me/".into())], folder: "/here".into() };
         for (written, expected) in [
             ("../shop", "/shop"),
             ("../../../shop", "/shop"),
@@ -107,18 +109,18 @@ mod tests {
             ("~/../you/./shop", "/home/you/shop"),
             ("~//shop", "/home/me/shop"),
         ] {
-            assert_eq!(around.path(written, Path::new("/conf")).to_str(), Some(expected), "{written}");
+            assert_eq!(environment.path(written, Path::new("/conf")).to_str(), Some(expected), "{written}");
         }
     }
 
     #[test]
-    fn a_parent_of_a_link_is_the_parent_of_its_target() {
+    fn parent_of_a_link_is_the_parent_of_its_target() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("data/conf")).unwrap();
         symlink("data/conf", root.join("conf")).unwrap();
         assert_eq!(normal(&root.join("conf/../shop")), root.join("data/shop"));
-        assert_eq!(normal(&root.join("conf/shop")), root.join("conf/shop"), "a link itself stays");
+        assert_eq!(normal(&root.join("conf/shop")), root.join("conf/shop"), "the link itself is kept");
         assert_eq!(normal(&root.join("conf/x/../shop")), root.join("conf/shop"));
     }
 }

@@ -1,109 +1,109 @@
-//! Shows a turn as it goes: `Agent:` and what it says, `[Tool: …]` lines, notices. On a full terminal answers are
-//! rendered block by block, above one row that tells what is going on and is erased before anything is printed; everywhere
-//! else text is shown as it comes.
+//! Shows a turn as it happens: the answer after `Agent:`, `[Tool: …]` lines and notices. On a full terminal, answers are
+//! rendered block by block above a status row, which is erased before anything is printed. Otherwise text is printed as it
+//! arrives.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use trunkline_core::event::{Answer, Event, Usage};
 
-use super::blocks::{Blocks, Piece};
-use super::markdown::{self, Numbering};
-use super::plain::{Plain, first_line, plain};
-use super::style::{Colour, Paint, Span, Style, last_columns, width, wrap};
+use super::blocks::{MarkdownBlocks, MarkdownPiece};
+use super::markdown::{self, ListNumbering};
+use super::plain::{PlainFilter, first_line, plain};
+use super::style::{Colour, ColourMode, StyledSpan, TextStyle, last_columns, width, wrap};
 use super::terminal::Terminal;
-use super::tool::{Tools, call};
-use crate::setup::tell;
-use crate::wording::{cut_short, left};
+use super::tool::{RunningTools, call};
+use crate::output::tell;
+use crate::wording::{cut_short, worktree_result};
 
 const AGENT: &str = "Agent: ";
-const AGENT_LOOK: Style = Style::coloured(Colour::Green).bold();
+const AGENT_STYLE: TextStyle = TextStyle::coloured(Colour::Green).bold();
 
-/// The most of the model's thoughts that is held for the row below.
+/// Columns of the model's thinking that are kept for the status row.
 const MAX_THOUGHT_COLUMNS: usize = 200;
 
-/// Text is not set narrower than this, nor is a row that tells what is going on.
-const NARROWEST: usize = 20;
+/// Text is not wrapped narrower than this. On a narrower terminal there is no status row.
+const MIN_COLUMNS: usize = 20;
 
-/// A command is known by its beginning.
-const LONGEST_COMMAND: usize = 50;
+/// Characters of a command in the status row.
+const MAX_COMMAND_CHARS: usize = 50;
 
 const THINKING: &str = "thinking";
 
-pub(super) struct Show<W> {
+pub(super) struct TurnView<W> {
     out: W,
     terminal: Terminal,
     columns: fn() -> usize,
-    /// What was shown last.
-    last: Last,
-    filter: Plain,
-    blocks: Blocks,
-    /// Line ends, held back until there is something behind them.
+    /// Kind of the last output.
+    last: LastShown,
+    filter: PlainFilter,
+    blocks: MarkdownBlocks,
+    /// Line breaks that are held back until text follows.
     held: String,
-    /// What the row below says, without the time; shown or not.
+    /// Text of the status row, without the time; shown or not.
     status: String,
-    /// It says what the model thinks.
+    /// The status is the model's thinking.
     status_is_thought: bool,
-    /// How many columns the row takes; none, if it is not shown.
+    /// Columns of the status row that is shown; zero if none is.
     status_columns: usize,
-    /// The number of the next item, should the next block be one of the same list.
-    numbering: Numbering,
-    /// Names of the tools that run.
-    tools: Tools,
+    /// Numbering of a list that continues in the next block.
+    numbering: ListNumbering,
+    /// Tools that are running.
+    tools: RunningTools,
     began: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Last {
-    /// Nothing, or the user's own line and a blank one.
+enum LastShown {
+    /// Nothing, or the user's input and a blank line.
     Nothing,
-    /// What was shown belongs to an earlier turn.
+    /// Output of an earlier turn.
     Earlier,
     Text,
-    /// A blank line inside a text is due before the next block.
+    /// The beginning of a code block, which needs no blank line before its content.
     Code,
     /// Tools and notices.
     Aside,
 }
 
-impl<W: Write> Show<W> {
+impl<W: Write> TurnView<W> {
     pub(super) fn new(out: W, terminal: Terminal, columns: fn() -> usize) -> Self {
         Self {
             out,
             terminal,
             columns,
-            last: Last::Nothing,
-            filter: Plain::default(),
-            blocks: Blocks::default(),
+            last: LastShown::Nothing,
+            filter: PlainFilter::default(),
+            blocks: MarkdownBlocks::default(),
             held: String::new(),
             status: String::new(),
             status_is_thought: false,
             status_columns: 0,
-            numbering: Numbering::default(),
-            tools: Tools::default(),
+            numbering: ListNumbering::default(),
+            tools: RunningTools::default(),
             began: Instant::now(),
         }
     }
 
-    /// A turn begins.
+    /// Begins a turn.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         self.began = Instant::now();
-        (self.filter, self.blocks) = (Plain::default(), Blocks::default());
-        self.tools = Tools::default();
+        (self.filter, self.blocks) = (PlainFilter::default(), MarkdownBlocks::default());
+        self.tools = RunningTools::default();
         if self.terminal != Terminal::None {
             writeln!(self.out)?;
-            self.last = Last::Nothing;
-        } else if self.last != Last::Nothing {
-            self.last = Last::Earlier;
+            self.last = LastShown::Nothing;
+        } else if self.last != LastShown::Nothing {
+            self.last = LastShown::Earlier;
         }
-        self.now(THINKING);
+        self.set_status(THINKING);
         self.tick()
     }
 
-    /// A command of the user's own runs; nothing is shown of it until it has taken some time.
+    /// Sets the status for a shell command of the user. It is shown from the next tick on.
     pub(super) fn running(&mut self, command: &str) {
         self.began = Instant::now();
-        self.now(&format!("running {}", first_line(command, LONGEST_COMMAND)));
+        self.set_status(&format!("running {}", first_line(command, MAX_COMMAND_CHARS)));
     }
 
     pub(super) fn event(&mut self, event: &Event) -> io::Result<()> {
@@ -114,20 +114,20 @@ impl<W: Write> Show<W> {
                     self.status.clear();
                 }
                 self.status.push_str(&plain(delta).replace('\n', " "));
-                // Only its end is ever shown.
+                // Only the end is shown.
                 self.status = last_columns(&self.status, MAX_THOUGHT_COLUMNS).to_owned();
                 self.tick()
             }
             Event::ToolStarted { id, name, input } => {
                 self.end_text()?;
                 let call = call(name, input);
-                self.aside(&format!("[Tool: {call}]"), Style::coloured(Colour::Cyan))?;
+                self.aside(&format!("[Tool: {call}]"), TextStyle::coloured(Colour::Cyan))?;
                 self.tools.started(id, name, input);
-                self.now(&format!("running {call}"));
+                self.set_status(&format!("running {call}"));
                 self.tick()
             }
             Event::ToolFinished { id, output, ok } => {
-                self.now(THINKING);
+                self.set_status(THINKING);
                 if *ok {
                     self.tools.finished(id);
                     return self.tick();
@@ -140,7 +140,7 @@ impl<W: Write> Show<W> {
                 self.note(message)?;
                 self.tick()
             }
-            Event::Workspace(receipt) => self.note(&left(receipt)),
+            Event::Workspace(receipt) => self.note(&worktree_result(receipt)),
             Event::Finished(answer) => self.finished(answer),
             Event::Failed(_)
             | Event::Started { .. }
@@ -150,7 +150,7 @@ impl<W: Write> Show<W> {
         }
     }
 
-    /// Something about the conversation, in a line of its own. Where a program reads the answers, it is not one of them.
+    /// Shows a notice on its own line. Without a terminal it goes to stderr, apart from the answers.
     pub(super) fn note(&mut self, message: &str) -> io::Result<()> {
         self.end_text()?;
         if self.terminal == Terminal::None {
@@ -158,10 +158,10 @@ impl<W: Write> Show<W> {
             return Ok(());
         }
         let note = self.wrapped(format!("· {}", plain(message)));
-        self.aside(&note, Style::DIM)
+        self.aside(&note, TextStyle::DIM)
     }
 
-    /// Something went wrong. It is no answer, either.
+    /// Shows an error, in the same place as a notice.
     pub(super) fn error(&mut self, message: &str) -> io::Result<()> {
         self.end_text()?;
         if self.terminal == Terminal::None {
@@ -169,23 +169,23 @@ impl<W: Write> Show<W> {
             return Ok(());
         }
         let error = self.wrapped(format!("error: {}", plain(message)));
-        self.aside(&error, Style::coloured(Colour::Red))
+        self.aside(&error, TextStyle::coloured(Colour::Red))
     }
 
-    /// Text of our own, or of a command: neither rendered nor from the agent.
+    /// Prints text that is not from the agent, without rendering.
     pub(super) fn print(&mut self, text: &str) -> io::Result<()> {
         self.end_text()?;
         self.erase()?;
         let text = plain(text);
         let text = text.trim_end_matches('\n');
         if !text.is_empty() {
-            self.gap(Last::Aside)?;
+            self.gap(LastShown::Aside)?;
             writeln!(self.out, "{text}")?;
         }
         self.out.flush()
     }
 
-    /// The turn is over: the prompt comes next.
+    /// Ends the turn, before the next prompt.
     pub(super) fn end(&mut self) -> io::Result<()> {
         self.end_text()?;
         self.erase()?;
@@ -195,131 +195,131 @@ impl<W: Write> Show<W> {
         self.out.flush()
     }
 
-    /// Tells what is going on, and for how long; to be called now and then.
+    /// Updates the status row with its time. To be called regularly.
     pub(super) fn tick(&mut self) -> io::Result<()> {
-        let Terminal::Full(paint) = self.terminal else { return Ok(()) };
+        let Terminal::Full(colours) = self.terminal else { return Ok(()) };
         let elapsed = self.began.elapsed().as_secs();
         let time = if elapsed == 0 { String::new() } else { format!(" {elapsed}s") };
         let columns = (self.columns)();
-        if columns < NARROWEST {
+        if columns < MIN_COLUMNS {
             self.erase()?;
             return self.out.flush();
         }
         let tail = self.blocks.tail();
-        // A tab takes as many columns as it likes.
+        // The width of a tab is not known.
         let text = if tail.is_empty() { &self.status } else { tail }.replace('\t', " ");
         let row = format!("{}…{time}", last_columns(&text, columns.saturating_sub(time.len() + 3)));
-        self.unwrap_row()?;
-        write!(self.out, "\r\u{1b}[K{}", paint.span(&row, Style::DIM))?;
+        self.unwrap_status()?;
+        write!(self.out, "\r\u{1b}[K{}", colours.span(&row, TextStyle::DIM))?;
         self.status_columns = width(&row);
         self.out.flush()
     }
 
-    /// What is going on from here on.
-    fn now(&mut self, status: &str) {
+    /// Sets the status.
+    fn set_status(&mut self, status: &str) {
         status.clone_into(&mut self.status);
         self.status_is_thought = false;
     }
 
     fn text(&mut self, delta: &str) -> io::Result<()> {
         let text = self.filter.push(delta);
-        if let Terminal::Full(paint) = self.terminal {
+        if let Terminal::Full(colours) = self.terminal {
             let pieces = self.blocks.push(&text);
-            self.pieces(pieces, paint)?;
+            self.pieces(pieces, colours)?;
             return self.tick();
         }
         self.held.push_str(&text);
         let held = std::mem::take(&mut self.held);
-        let text_goes_on = self.last == Last::Text;
-        // Blank lines before the first that is none; its own indent may be that of code.
-        let blank = if text_goes_on { 0 } else { held.len() - held.trim_start().len() };
+        let text_continues = self.last == LastShown::Text;
+        // Skip leading blank lines, but keep the indent of the first line, which may be code.
+        let blank = if text_continues { 0 } else { held.len() - held.trim_start().len() };
         let from = held[..blank].rfind('\n').map_or(0, |end| end + 1);
-        let said = held[from..].trim_end_matches('\n');
-        if said.is_empty() || (!text_goes_on && said.trim().is_empty()) {
+        let shown = held[from..].trim_end_matches('\n');
+        if shown.is_empty() || (!text_continues && shown.trim().is_empty()) {
             self.held = held;
             return Ok(());
         }
-        if !text_goes_on {
-            self.gap(Last::Text)?;
+        if !text_continues {
+            self.gap(LastShown::Text)?;
             write!(self.out, "{AGENT}")?;
         }
-        write!(self.out, "{said}")?;
-        held[from + said.len()..].clone_into(&mut self.held);
+        write!(self.out, "{shown}")?;
+        held[from + shown.len()..].clone_into(&mut self.held);
         self.out.flush()
     }
 
-    fn pieces(&mut self, pieces: Vec<Piece>, paint: Paint) -> io::Result<()> {
+    fn pieces(&mut self, pieces: Vec<MarkdownPiece>, colours: ColourMode) -> io::Result<()> {
         for piece in pieces {
             self.erase()?;
-            let first = !matches!(self.last, Last::Text | Last::Code);
+            let first = !matches!(self.last, LastShown::Text | LastShown::Code);
             match piece {
-                Piece::Markdown(source) => {
-                    self.gap(Last::Text)?;
-                    let lead = first.then(|| Span::new(AGENT, AGENT_LOOK));
+                MarkdownPiece::Markdown(source) => {
+                    self.gap(LastShown::Text)?;
+                    let lead = first.then(|| StyledSpan::new(AGENT, AGENT_STYLE));
                     for row in markdown::render(&source, self.width(), lead, &mut self.numbering) {
-                        writeln!(self.out, "{}", paint.line(&row))?;
+                        writeln!(self.out, "{}", colours.line(&row))?;
                     }
                 }
-                Piece::CodeStart => {
-                    self.gap(Last::Text)?;
-                    self.numbering = Numbering::default();
+                MarkdownPiece::CodeStart => {
+                    self.gap(LastShown::Text)?;
+                    self.numbering = ListNumbering::default();
                     if first {
-                        writeln!(self.out, "{}", paint.span(AGENT.trim_end(), AGENT_LOOK))?;
+                        writeln!(self.out, "{}", colours.span(AGENT.trim_end(), AGENT_STYLE))?;
                     }
-                    self.last = Last::Code;
+                    self.last = LastShown::Code;
                 }
-                Piece::Code(line) => {
-                    self.last = Last::Text;
-                    writeln!(self.out, "{}", paint.line(&markdown::code_line(&line)))?;
+                MarkdownPiece::Code(line) => {
+                    self.last = LastShown::Text;
+                    writeln!(self.out, "{}", colours.line(&markdown::code_line(&line)))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// A blank line between what was shown last and what comes, where they are of different kinds.
-    fn gap(&mut self, next: Last) -> io::Result<()> {
-        let apart = match self.last {
-            Last::Nothing | Last::Code => false,
-            Last::Aside => next != Last::Aside,
-            Last::Earlier | Last::Text => true,
+    /// Prints a blank line between outputs of different kinds.
+    fn gap(&mut self, next: LastShown) -> io::Result<()> {
+        let needs_gap = match self.last {
+            LastShown::Nothing | LastShown::Code => false,
+            LastShown::Aside => next != LastShown::Aside,
+            LastShown::Earlier | LastShown::Text => true,
         };
         self.last = next;
-        if apart { writeln!(self.out) } else { Ok(()) }
+        if needs_gap { writeln!(self.out) } else { Ok(()) }
     }
 
-    fn aside(&mut self, text: &str, style: Style) -> io::Result<()> {
+    fn aside(&mut self, text: &str, style: TextStyle) -> io::Result<()> {
         self.erase()?;
-        self.gap(Last::Aside)?;
+        self.gap(LastShown::Aside)?;
         let text = match self.terminal {
-            Terminal::Full(paint) => paint.span(text, style),
+            Terminal::Full(colours) => colours.span(text, style),
             Terminal::Basic | Terminal::None => text.to_owned(),
         };
         writeln!(self.out, "{text}")?;
         self.out.flush()
     }
 
-    /// Words of our own, in rows that fit.
+    /// Wraps text to the terminal's width.
     fn wrapped(&self, text: String) -> String {
         if !matches!(self.terminal, Terminal::Full(_)) {
             return text;
         }
-        let rows = wrap(&[Span::new(text, Style::default())], self.width(), self.width());
-        rows.iter().map(|row| Paint::None.line(row)).collect::<Vec<_>>().join("\n")
+        let rows = wrap(&[StyledSpan::new(text, TextStyle::default())], self.width(), self.width());
+        rows.iter().map(|row| ColourMode::None.line(row)).collect::<Vec<_>>().join("\n")
     }
 
     fn end_text(&mut self) -> io::Result<()> {
-        if let Terminal::Full(paint) = self.terminal {
+        if let Terminal::Full(colours) = self.terminal {
             let pieces = self.blocks.finish();
-            self.pieces(pieces, paint)?;
-            self.numbering = Numbering::default();
+            self.pieces(pieces, colours)?;
+            self.numbering = ListNumbering::default();
             return Ok(());
         }
         self.held.clear();
-        if self.last == Last::Text {
+        if self.last == LastShown::Text {
             writeln!(self.out)?;
-            // Ended, and followed by a blank line by whatever comes.
-            self.last = Last::Earlier;
+            // The line is terminated, and any further output begins with a blank line.
+            self.last = LastShown::Earlier;
         }
         self.out.flush()
     }
@@ -336,24 +336,24 @@ impl<W: Write> Show<W> {
     }
 
     fn erase(&mut self) -> io::Result<()> {
-        self.unwrap_row()?;
+        self.unwrap_status()?;
         if std::mem::take(&mut self.status_columns) > 0 {
             write!(self.out, "\r\u{1b}[K")?;
         }
         Ok(())
     }
 
-    /// A window that was made narrower since has broken the row below into several.
-    fn unwrap_row(&mut self) -> io::Result<()> {
+    /// Goes back to the first row of the status, which wraps if the window was made narrower.
+    fn unwrap_status(&mut self) -> io::Result<()> {
         match self.status_columns.div_ceil((self.columns)().max(1)) {
             0 | 1 => Ok(()),
             rows => write!(self.out, "\r\u{1b}[{}A\u{1b}[J", rows - 1),
         }
     }
 
-    /// How wide text is set.
+    /// Width to which text is wrapped.
     fn width(&self) -> usize {
-        (self.columns)().max(NARROWEST)
+        (self.columns)().max(MIN_COLUMNS)
     }
 }
 
@@ -364,5 +364,5 @@ fn cost(usage: Usage, time: Duration) -> String {
 }
 
 #[cfg(test)]
-#[path = "show_tests.rs"]
+#[path = "view_tests.rs"]
 mod tests;
