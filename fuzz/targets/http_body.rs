@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use trunkline_core::event::{Answer, Event, Finish, Usage};
-use trunkline_core::prompt::{self, SystemPlacement};
+use trunkline_core::prompt::{self};
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Turn;
+use trunkline_core::vocabulary::SystemPlacement;
 use trunkline_wire::chat::ChatRequest;
 use trunkline_wire::response::Head;
 use trunkline_wire::stream::{Chunks, Stream, UsageChunk};
@@ -29,9 +30,9 @@ fn prompts(turn: &Turn) {
         let prompt = prompt::build(Some("# rules"), &turn.messages, placement);
         assert!(prompt.text.starts_with("# rules"), "the instructions are not first");
     }
-    let new = prompt::latest(&turn.messages);
+    let new = prompt::new_messages(&turn.messages);
     assert!(turn.messages.ends_with(new), "the latest messages are not the end of the history");
-    let _ = prompt::told(turn);
+    let _ = prompt::turn_text(turn);
     stream(turn);
 }
 

@@ -11,8 +11,8 @@ use trunkline_core::api::Api;
 use trunkline_core::event::{Answer, Event, SessionId, ToolCall};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::prompt;
-use trunkline_core::turn::{Message, Options, Role, Shown, Turn};
-use trunkline_upstream::{Patience, Upstream};
+use trunkline_core::turn::{AnswerTiming, Message, Options, Role, Turn};
+use trunkline_upstream::{Upstream, UpstreamTimeouts};
 use trunkline_wire::upstream;
 
 use crate::steps::{NextStep, Steps};
@@ -64,7 +64,7 @@ pub struct AgentTurn {
 
 enum AgentTurnState {
     Deciding,
-    Asking(Box<trunkline_upstream::Call>),
+    Asking(Box<trunkline_upstream::UpstreamCall>),
     Running { id: String, running: Pin<Box<dyn Future<Output = ToolOutcome> + Send>> },
     Done,
 }
@@ -75,7 +75,7 @@ impl AgentTurn {
     pub fn new(config: AgentConfig, file: TranscriptFile, before: AgentTranscript, turn: &Turn) -> Self {
         let (instructions, sent): (Vec<Message>, Vec<Message>) =
             turn.messages.iter().cloned().partition(|message| message.role == Role::System);
-        let fresh = if turn.session.is_some() { prompt::latest(&sent).to_vec() } else { sent };
+        let fresh = if turn.session.is_some() { prompt::new_messages(&sent).to_vec() } else { sent };
         let mut transcript = before;
         transcript.extend(fresh);
         transcript.close();
@@ -157,14 +157,14 @@ impl AgentTurn {
     }
 
     /// The request for the model's next message.
-    fn ask(&self) -> trunkline_upstream::Call {
+    fn ask(&self) -> trunkline_upstream::UpstreamCall {
         let AgentConfig { upstream, llm, model, max_tokens, system, tools, silence, .. } = &self.config;
         let messages: Vec<Message> = self.instructions.iter().chain(self.steps.messages()).cloned().collect();
-        let texts: Vec<String> = messages.iter().map(prompt::said).collect();
+        let texts: Vec<String> = messages.iter().map(prompt::message_text).collect();
         let options = Options { max_tokens: Some(*max_tokens), tools: tools.definitions(), ..Options::default() };
-        let turn = Turn { messages, options, shown: Shown::AsItComes, ..Turn::default() };
+        let turn = Turn { messages, options, shown: AnswerTiming::AsItComes, ..Turn::default() };
         let body = upstream::request(&turn, Some(system), model.as_deref());
-        let patience = Patience { total: MAX_ANSWER_DURATION, silence: *silence };
+        let patience = UpstreamTimeouts { total: MAX_ANSWER_DURATION, silence: *silence };
         upstream.call(llm, body, &[], patience, texts.join("\n"))
     }
 

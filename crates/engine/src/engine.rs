@@ -127,7 +127,7 @@ impl Engine {
     }
 
     /// Requests that a client may still make in this minute. `None` if that is not limited.
-    pub fn allowance(&self, owner: &turn::Owner) -> Option<Allowance> {
+    pub fn allowance(&self, owner: &turn::ClientId) -> Option<Allowance> {
         self.shared.admission.allowance(owner)
     }
 

@@ -53,7 +53,7 @@ pub use session::forget_sessions;
 pub use settings::EngineSettings;
 pub use start_error::{KnownCli, StartError};
 pub use store_writer::tally::Turns;
-pub use trunkline_store::{LogState, RunFailure, RunRow, RunState, Runs};
+pub use trunkline_store::{LogState, RunFailure, RunFilter, RunRow, RunState};
 pub use warm::{WarmBudget, WarmStats};
 pub use worktree::git::DEFAULT_GIT_TIMEOUT;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::ReadBuf;
 use tokio::time::{Instant, Sleep, timeout};
 
-use trunkline_core::limits::{Limit, Limits};
+use trunkline_core::limits::{LimitKind, RunLimits};
 use trunkline_core::phase::Phase;
 
 use crate::janitor::Janitor;
@@ -138,7 +138,7 @@ impl ProcessDriver {
     }
 
     /// Replaces the limits and restarts them from now.
-    pub(crate) fn set_limits(&mut self, limits: Limits) {
+    pub(crate) fn set_limits(&mut self, limits: RunLimits) {
         self.clock = LimitClock::start(limits, self.now());
     }
 
@@ -326,7 +326,7 @@ impl ProcessDriver {
                 (self.pipes.stdout, self.pipes.stderr) = (None, None);
                 Some(ProcessEvent::Exited(exit))
             }
-            None if self.clock.is_total_exceeded(now) => Some(ProcessEvent::Limit(self.clock.exceed(Limit::Total))),
+            None if self.clock.is_total_exceeded(now) => Some(ProcessEvent::Limit(self.clock.exceed(LimitKind::Total))),
             _ => None,
         }
     }

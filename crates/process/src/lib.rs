@@ -41,7 +41,7 @@
 //!
 //! ```no_run
 //! # use std::time::Duration;
-//! # use trunkline_core::limits::Limits;
+//! # use trunkline_core::limits::RunLimits;
 //! # use trunkline_process::{KeeperProgram, Keepers, ProcessEvent, Spec, StopSignal};
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let keepers = Keepers::new(KeeperProgram::this_binary(), 2)?;

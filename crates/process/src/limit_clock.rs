@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use trunkline_core::limits::{Limit, Limits, Overrun};
+use trunkline_core::limits::{LimitKind, Overrun, RunLimits};
 use trunkline_core::phase::Phase;
 
 /// The limits of one program, and the state needed to apply them.
 #[derive(Debug)]
 pub(crate) struct LimitClock {
-    limits: Limits,
+    limits: RunLimits,
     started: Duration,
     /// Time of the last sign of life.
     last_sign: Duration,
@@ -22,7 +22,7 @@ pub(crate) struct LimitClock {
 }
 
 impl LimitClock {
-    pub(crate) fn start(limits: Limits, now: Duration) -> Self {
+    pub(crate) fn start(limits: RunLimits, now: Duration) -> Self {
         Self { limits, started: now, last_sign: now, phase: Phase::Starting, fired: false }
     }
 
@@ -50,11 +50,11 @@ impl LimitClock {
     }
 
     /// Returns the limit that will be exceeded first if nothing else happens, and when.
-    pub(crate) fn next(&self) -> Option<(Duration, Limit)> {
+    pub(crate) fn next(&self) -> Option<(Duration, LimitKind)> {
         if self.fired {
             return None;
         }
-        let total = self.started.checked_add(self.limits.total).map(|at| (at, Limit::Total));
+        let total = self.started.checked_add(self.limits.total).map(|at| (at, LimitKind::Total));
         let silence = self.limits.silence(&self.phase);
         let silence = silence.and_then(|(limit, kind)| Some((self.last_sign.checked_add(limit)?, kind)));
         [total, silence].into_iter().flatten().min_by_key(|(at, _)| *at)
@@ -65,7 +65,7 @@ impl LimitClock {
     }
 
     /// Notes that a limit was exceeded, and returns it with the phase at that moment.
-    pub(crate) fn exceed(&mut self, limit: Limit) -> Overrun {
+    pub(crate) fn exceed(&mut self, limit: LimitKind) -> Overrun {
         self.fired = true;
         Overrun { limit, value: self.limits.of_kind(limit), phase: self.phase.clone() }
     }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     fn clock() -> LimitClock {
-        let limits = Limits {
+        let limits = RunLimits {
             total: seconds(1000),
             startup: seconds(5),
             idle: seconds(10),
@@ -97,15 +97,15 @@ mod tests {
     #[test]
     fn startup_limit_applies_until_first_output_then_idle_then_total() {
         let mut clock = clock();
-        assert_eq!(clock.next(), Some((seconds(105), Limit::Startup)));
+        assert_eq!(clock.next(), Some((seconds(105), LimitKind::Startup)));
         clock.note_stderr(seconds(104));
-        assert_eq!(clock.next(), Some((seconds(105), Limit::Startup)), "stderr is not an answer");
+        assert_eq!(clock.next(), Some((seconds(105), LimitKind::Startup)), "stderr is not an answer");
         clock.note_stdout(seconds(104));
-        assert_eq!(clock.next(), Some((seconds(114), Limit::Idle)));
+        assert_eq!(clock.next(), Some((seconds(114), LimitKind::Idle)));
         clock.note_stderr(seconds(108));
-        assert_eq!(clock.next(), Some((seconds(118), Limit::Idle)), "stderr is a sign of life");
+        assert_eq!(clock.next(), Some((seconds(118), LimitKind::Idle)), "stderr is a sign of life");
         clock.note_stdout(seconds(1095));
-        assert_eq!(clock.next(), Some((seconds(1100), Limit::Total)));
+        assert_eq!(clock.next(), Some((seconds(1100), LimitKind::Total)));
     }
 
     #[test]
@@ -113,16 +113,16 @@ mod tests {
         let mut clock = clock();
         clock.note_stdout(seconds(100));
         for (phase, at, limit, kind) in [
-            (bash(), 101, 60, Limit::Tool),
-            (Phase::Thinking, 150, 10, Limit::Idle),
-            (Phase::Compacting, 151, 30, Limit::Compact),
-            (Phase::Retrying { wait: seconds(20) }, 170, 30, Limit::Idle),
+            (bash(), 101, 60, LimitKind::Tool),
+            (Phase::Thinking, 150, 10, LimitKind::Idle),
+            (Phase::Compacting, 151, 30, LimitKind::Compact),
+            (Phase::Retrying { wait: seconds(20) }, 170, 30, LimitKind::Idle),
         ] {
             clock.enter(phase, seconds(at));
             assert_eq!(clock.next(), Some((seconds(at + limit), kind)));
         }
         clock.enter(Phase::Ended, seconds(200));
-        assert_eq!(clock.next(), Some((seconds(1100), Limit::Total)));
+        assert_eq!(clock.next(), Some((seconds(1100), LimitKind::Total)));
     }
 
     #[test]
@@ -130,9 +130,9 @@ mod tests {
         let mut clock = clock();
         clock.enter(bash(), seconds(100));
         clock.enter(bash(), seconds(150));
-        assert_eq!(clock.next(), Some((seconds(160), Limit::Tool)));
+        assert_eq!(clock.next(), Some((seconds(160), LimitKind::Tool)));
         clock.note_stderr(seconds(155));
-        assert_eq!(clock.next(), Some((seconds(215), Limit::Tool)), "output of a tool is one");
+        assert_eq!(clock.next(), Some((seconds(215), LimitKind::Tool)), "output of a tool is one");
     }
 
     #[test]
@@ -140,9 +140,12 @@ mod tests {
         let mut clock = clock();
         assert!(clock.is_total_exceeded(seconds(1100)) && !clock.is_total_exceeded(seconds(1099)));
         clock.enter(bash(), seconds(101));
-        assert_eq!(clock.exceed(Limit::Tool), Overrun { limit: Limit::Tool, value: seconds(60), phase: bash() });
+        assert_eq!(
+            clock.exceed(LimitKind::Tool),
+            Overrun { limit: LimitKind::Tool, value: seconds(60), phase: bash() }
+        );
         assert_eq!(clock.next(), None);
         assert!(!clock.is_total_exceeded(seconds(1100)));
-        assert_eq!(LimitClock::start(Limits::NONE, seconds(100)).next(), None);
+        assert_eq!(LimitClock::start(RunLimits::NONE, seconds(100)).next(), None);
     }
 }

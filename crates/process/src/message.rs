@@ -223,7 +223,7 @@ fn take_u32(rest: &mut &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::confinement::Confinement;
-    use trunkline_core::limits::Limits;
+    use trunkline_core::limits::RunLimits;
 
     fn spec() -> Spec {
         Spec {
@@ -234,7 +234,7 @@ mod tests {
             stdin: Vec::new(),
             stop: StopSignal::Term,
             grace: Duration::ZERO,
-            limits: Limits::NONE,
+            limits: RunLimits::NONE,
             confinement: Some(Confinement {
                 writable: vec!["/w".into(), OsStr::from_bytes(b"/\xff").into()],
                 pinned: vec!["/p".into()],

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Pid;
-use trunkline_core::limits::Limits;
+use trunkline_core::limits::RunLimits;
 use trunkline_core::phase::Phase;
 
 use crate::descendants;
@@ -44,7 +44,7 @@ impl RunningProcess {
     }
 
     /// Replaces the limits and restarts them from now. A program that serves several turns is limited in each of them.
-    pub fn limit(&mut self, limits: Limits) {
+    pub fn limit(&mut self, limits: RunLimits) {
         self.driver().set_limits(limits);
     }
 

@@ -8,7 +8,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use trunkline_core::limits::{Limits, Overrun};
+use trunkline_core::limits::{Overrun, RunLimits};
 
 use crate::confinement::Confinement;
 
@@ -28,7 +28,7 @@ pub struct Spec {
     pub stop: StopSignal,
     /// Time between that signal and SIGKILL.
     pub grace: Duration,
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// The paths it may write to. None if it may write wherever the gateway may.
     pub confinement: Option<Confinement>,
 }

@@ -10,8 +10,8 @@ use http::header::LOCATION;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
-use trunkline_core::turn::{OnDisconnect, Owner, Turn};
-use trunkline_engine::{NotOnce, Once, StartError};
+use trunkline_core::turn::{ClientId, OnDisconnect, Turn};
+use trunkline_engine::{IdempotencyError, IdempotentTurn, StartError};
 use trunkline_wire::error::{ApiError, StorageStatus};
 use trunkline_wire::request;
 use uuid::Uuid;
@@ -55,7 +55,7 @@ pub(crate) struct StartedRun<R> {
 }
 
 /// The client that sent a request, as the key check left it.
-pub(crate) fn client(head: &Parts) -> Owner {
+pub(crate) fn client(head: &Parts) -> ClientId {
     head.extensions.get().cloned().unwrap_or_default()
 }
 
@@ -100,12 +100,12 @@ pub(crate) async fn begin<D: Door>(app: &App<D>, request: AdmittedRequest) -> Re
         turn.run = Some(run.clone());
         return Ok(StartedRun { feed: AnswerFeed::new(Arc::clone(&app.door), turn), run, replayed: false });
     };
-    let joined = app.door.once(Once { turn, key, request }).await.map_err(|error| match error {
-        NotOnce::OtherRequest => {
+    let joined = app.door.once(IdempotentTurn { turn, key, request }).await.map_err(|error| match error {
+        IdempotencyError::OtherRequest => {
             let message = "this Idempotency-Key was used for a request with another body";
             ApiError::unprocessable("idempotency_key_reused", message).hint("use a new key for each new request")
         }
-        NotOnce::Start(error) => refusal(app, &error, storage),
+        IdempotencyError::Start(error) => refusal(app, &error, storage),
     })?;
     Ok(StartedRun { run: joined.run.clone(), replayed: joined.replayed, feed: AnswerFeed::joining(joined) })
 }

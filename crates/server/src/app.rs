@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use trunkline_core::turn::Owner;
+use trunkline_core::turn::ClientId;
 use trunkline_wire::error::ApiError;
 
 use crate::answer::Terms;
@@ -58,8 +58,8 @@ impl<D> App<D> {
     pub(crate) fn limit_wrong_keys(
         &self,
         peer: auth::Peer,
-        admitted: Result<Owner, ApiError>,
-    ) -> Result<Owner, ApiError> {
+        admitted: Result<ClientId, ApiError>,
+    ) -> Result<ClientId, ApiError> {
         match admitted {
             Err(error) if error.status == 401 => match self.wrong_keys.refuse(peer.from) {
                 Ok(()) => Err(error),

@@ -9,10 +9,10 @@ use std::time::Duration;
 use trunkline_core::event::{Event, Resumption};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::phase::Phase;
-use trunkline_core::turn::{Owner, Turn};
+use trunkline_core::turn::{ClientId, Turn};
 use trunkline_engine::{
-    Allowance, Cancelled, Depth, Engine, Entry, Explanation, Follow, HealthReport, Joined, Metrics, NoDiff, NoRun,
-    NotOnce, Once, Run, RunRow, Runs, StartError,
+    Allowance, CancelOutcome, Depth, DiffError, Engine, Explanation, Follow, HealthReport, IdempotencyError,
+    IdempotentTurn, JoinedRun, Metrics, Run, RunFilter, RunLogEntry, RunQueryError, RunRow, StartError,
 };
 
 /// An engine as the server sees it.
@@ -48,7 +48,10 @@ pub trait Door: Send + Sync + 'static {
     fn start(&self, turn: Turn) -> impl Future<Output = Result<Self::Run, StartError>> + Send;
 
     /// Starts a turn under an idempotency key: the same request under the same key is the same run.
-    fn once(&self, once: Once) -> impl Future<Output = Result<Joined<Self::Run>, NotOnce>> + Send {
+    fn once(
+        &self,
+        once: IdempotentTurn,
+    ) -> impl Future<Output = Result<JoinedRun<Self::Run>, IdempotencyError>> + Send {
         let _ = once;
         async { Err(StartError::from(Failure::new(Category::Configuration, "keys are not remembered here")).into()) }
     }
@@ -59,33 +62,42 @@ pub trait Door: Send + Sync + 'static {
         async { Err(Failure::new(Category::Configuration, "runs are not kept here").into()) }
     }
 
-    /// Runs of a client, the newest first.
-    fn runs(&self, owner: &Owner, wanted: Runs) -> impl Future<Output = Result<Vec<RunRow>, NoRun>> + Send {
+    /// RunFilter of a client, the newest first.
+    fn runs(
+        &self,
+        owner: &ClientId,
+        wanted: RunFilter,
+    ) -> impl Future<Output = Result<Vec<RunRow>, RunQueryError>> + Send {
         let _ = (owner, wanted);
-        async { Err(NoRun::NoMemory) }
+        async { Err(RunQueryError::NoMemory) }
     }
 
-    fn run(&self, owner: &Owner, id: &str) -> impl Future<Output = Result<RunRow, NoRun>> + Send {
+    fn run(&self, owner: &ClientId, id: &str) -> impl Future<Output = Result<RunRow, RunQueryError>> + Send {
         let _ = (owner, id);
-        async { Err(NoRun::NoMemory) }
+        async { Err(RunQueryError::NoMemory) }
     }
 
     /// Events of a run from number `from` on, including events that are still to come.
-    fn events(&self, owner: &Owner, id: &str, from: u64) -> impl Future<Output = Result<Self::Feed, NoRun>> + Send {
+    fn events(
+        &self,
+        owner: &ClientId,
+        id: &str,
+        from: u64,
+    ) -> impl Future<Output = Result<Self::Feed, RunQueryError>> + Send {
         let _ = (owner, id, from);
-        async { Err(NoRun::NoMemory) }
+        async { Err(RunQueryError::NoMemory) }
     }
 
     /// Cancels a run, and returns when nothing of it is left.
-    fn cancel(&self, owner: &Owner, id: &str) -> impl Future<Output = Result<Cancelled, NoRun>> + Send {
+    fn cancel(&self, owner: &ClientId, id: &str) -> impl Future<Output = Result<CancelOutcome, RunQueryError>> + Send {
         let _ = (owner, id);
-        async { Err(NoRun::NoMemory) }
+        async { Err(RunQueryError::NoMemory) }
     }
 
     /// The changes of a run as a patch.
-    fn diff(&self, owner: &Owner, id: &str) -> impl Future<Output = Result<Vec<u8>, NoDiff>> + Send {
+    fn diff(&self, owner: &ClientId, id: &str) -> impl Future<Output = Result<Vec<u8>, DiffError>> + Send {
         let _ = (owner, id);
-        async { Err(NoRun::NoMemory.into()) }
+        async { Err(RunQueryError::NoMemory.into()) }
     }
 
     /// Counters and gauges, for `/metrics`.
@@ -99,7 +111,7 @@ pub trait Door: Send + Sync + 'static {
     }
 
     /// Requests that a client may still make in this minute; `None` if that is not limited.
-    fn allowance(&self, _owner: &Owner) -> Option<Allowance> {
+    fn allowance(&self, _owner: &ClientId) -> Option<Allowance> {
         None
     }
 
@@ -135,14 +147,14 @@ pub trait RunEvents: Send + 'static {
 /// Events of a run as its log has them, for any number of readers.
 pub trait RunFeed: Send + 'static {
     /// The next event with its number; `None` after the last. Cancel safe.
-    fn next(&mut self) -> impl Future<Output = Option<Entry>> + Send;
+    fn next(&mut self) -> impl Future<Output = Option<RunLogEntry>> + Send;
 
     /// Whether the last event has been returned.
     fn is_over(&self) -> bool;
 }
 
 impl RunFeed for Follow {
-    async fn next(&mut self) -> Option<Entry> {
+    async fn next(&mut self) -> Option<RunLogEntry> {
         Self::next(self).await
     }
 
@@ -179,7 +191,7 @@ impl Door for Engine {
         Self::waiting(self)
     }
 
-    fn allowance(&self, owner: &Owner) -> Option<Allowance> {
+    fn allowance(&self, owner: &ClientId) -> Option<Allowance> {
         Self::allowance(self, owner)
     }
 
@@ -195,7 +207,7 @@ impl Door for Engine {
         Self::start(self, turn).await
     }
 
-    async fn once(&self, once: Once) -> Result<Joined<Run>, NotOnce> {
+    async fn once(&self, once: IdempotentTurn) -> Result<JoinedRun<Run>, IdempotencyError> {
         Self::once(self, once).await
     }
 
@@ -203,23 +215,23 @@ impl Door for Engine {
         Self::launch(self, turn).await
     }
 
-    async fn runs(&self, owner: &Owner, wanted: Runs) -> Result<Vec<RunRow>, NoRun> {
+    async fn runs(&self, owner: &ClientId, wanted: RunFilter) -> Result<Vec<RunRow>, RunQueryError> {
         Self::runs(self, owner, wanted).await
     }
 
-    async fn run(&self, owner: &Owner, id: &str) -> Result<RunRow, NoRun> {
+    async fn run(&self, owner: &ClientId, id: &str) -> Result<RunRow, RunQueryError> {
         Self::run(self, owner, id).await
     }
 
-    async fn events(&self, owner: &Owner, id: &str, from: u64) -> Result<Follow, NoRun> {
+    async fn events(&self, owner: &ClientId, id: &str, from: u64) -> Result<Follow, RunQueryError> {
         Self::events(self, owner, id, from).await
     }
 
-    async fn cancel(&self, owner: &Owner, id: &str) -> Result<Cancelled, NoRun> {
+    async fn cancel(&self, owner: &ClientId, id: &str) -> Result<CancelOutcome, RunQueryError> {
         Self::cancel(self, owner, id).await
     }
 
-    async fn diff(&self, owner: &Owner, id: &str) -> Result<Vec<u8>, NoDiff> {
+    async fn diff(&self, owner: &ClientId, id: &str) -> Result<Vec<u8>, DiffError> {
         Self::diff(self, owner, id).await
     }
 

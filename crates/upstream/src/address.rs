@@ -2,7 +2,7 @@
 
 use reqwest::Url;
 use reqwest::header::HeaderValue;
-use trunkline_core::api::{Api, Key};
+use trunkline_core::api::{Api, ServiceKey};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::secret::Secrets;
 
@@ -56,7 +56,7 @@ impl Address {
     }
 }
 
-fn value(key: &Key) -> Result<&str, Failure> {
+fn value(key: &ServiceKey) -> Result<&str, Failure> {
     let variable = &key.variable;
     key.value.as_deref().map(str::trim).filter(|value| !value.is_empty()).ok_or_else(|| {
         Failure::new(Category::Configuration, format!("the variable {variable} is not set"))
@@ -64,7 +64,7 @@ fn value(key: &Key) -> Result<&str, Failure> {
     })
 }
 
-fn bearer(key: &Key) -> Result<HeaderValue, Failure> {
+fn bearer(key: &ServiceKey) -> Result<HeaderValue, Failure> {
     let mut header = HeaderValue::try_from(format!("Bearer {}", value(key)?)).map_err(|_| {
         let message = format!("the value of {} cannot be a key: it has characters no header can hold", key.variable);
         Failure::new(Category::Configuration, message).hint(format!("export {}=… and restart", key.variable))
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     fn api(base_url: &str, key: Option<Option<&str>>) -> Api {
-        let key = key.map(|value| Key { variable: "THE_KEY".into(), value: value.map(str::to_owned) });
+        let key = key.map(|value| ServiceKey { variable: "THE_KEY".into(), value: value.map(str::to_owned) });
         Api { name: "up".into(), base_url: base_url.into(), key }
     }
 

@@ -8,7 +8,7 @@ use reqwest::Response;
 use tokio::time::{Instant, timeout_at};
 use trunkline_core::api::Api;
 use trunkline_core::event::Event;
-use trunkline_core::failure::{Category, Failure, Rule};
+use trunkline_core::failure::{Category, Failure, FailureRule};
 use trunkline_wire::upstream::UpstreamReader;
 
 use crate::address::Address;
@@ -51,7 +51,7 @@ impl UpstreamCall {
         upstream: Upstream,
         api: &Api,
         body: Vec<u8>,
-        rules: &[Rule],
+        rules: &[FailureRule],
         timeouts: UpstreamTimeouts,
         prompt: String,
     ) -> Self {
@@ -84,7 +84,7 @@ async fn send(
     upstream: Upstream,
     address: Address,
     body: Vec<u8>,
-    rules: Vec<Rule>,
+    rules: Vec<FailureRule>,
     timeouts: UpstreamTimeouts,
     prompt: String,
 ) -> CallProgress {

@@ -7,7 +7,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue,
 use reqwest::{Client, Method, RequestBuilder, Response};
 use tokio::time::{Instant, timeout_at};
 use trunkline_core::api::Api;
-use trunkline_core::failure::{Category, Failure, Rule};
+use trunkline_core::failure::{Category, Failure, FailureRule};
 use trunkline_wire::upstream::{self, UpstreamHeaders};
 
 use crate::address::Address;
@@ -70,7 +70,7 @@ impl Upstream {
         &self,
         api: &Api,
         body: Vec<u8>,
-        rules: &[Rule],
+        rules: &[FailureRule],
         timeouts: UpstreamTimeouts,
         prompt: String,
     ) -> UpstreamCall {
@@ -152,7 +152,7 @@ fn is_loopback(url: &reqwest::Url) -> bool {
 }
 
 /// Reads the failure from an answer with an error status.
-pub(crate) async fn refused(mut response: Response, deadline: Instant, rules: &[Rule]) -> Failure {
+pub(crate) async fn refused(mut response: Response, deadline: Instant, rules: &[FailureRule]) -> Failure {
     let until = deadline.min(Instant::now() + ERROR_BODY_TIMEOUT);
     let mut body = Vec::new();
     // If the timeout is reached, what has arrived is used.

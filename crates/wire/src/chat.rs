@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use trunkline_core::event::{Held, Receipt, Resumption, SessionId};
+use trunkline_core::event::{Enforcement, Receipt, Resumption, SessionId};
 use trunkline_core::failure::Category;
 use trunkline_core::turn::{Json, OnDisconnect};
 
@@ -382,7 +382,7 @@ pub struct AttemptObject {
     pub workspace: Option<Receipt>,
     /// The sandbox that enforced its permissions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sandbox: Option<Held>,
+    pub sandbox: Option<Enforcement>,
 }
 
 /// One step of a streamed answer.

@@ -6,8 +6,8 @@
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::value::RawValue;
-use trunkline_core::event::{Call, SessionId};
-use trunkline_core::turn::{Image, Json, Message, OnDisconnect, Options, Role, Shown, Turn};
+use trunkline_core::event::{SessionId, ToolCall};
+use trunkline_core::turn::{AnswerTiming, Image, Json, Message, OnDisconnect, Options, Role, Turn};
 
 use crate::chat::{BoundedList, ChatMessage, ChatRequest, Content, ContentPart, Function};
 use crate::error::ApiError;
@@ -30,7 +30,7 @@ impl ChatRequest {
     /// Converts the request, or returns an error that names the invalid member.
     pub fn into_turn(mut self) -> Result<Turn, ApiError> {
         self.reject_unsupported_options()?;
-        let shown = if self.stream == Some(true) { Shown::AsItComes } else { Shown::AtTheEnd };
+        let shown = if self.stream == Some(true) { AnswerTiming::AsItComes } else { AnswerTiming::AtTheEnd };
         let options = self.take_options();
         let session = match self.session_id {
             Some(id) => session_member(&id, "session_id")?,
@@ -246,10 +246,10 @@ fn image(url: &str, param: &str) -> Result<Image, ApiError> {
     Ok(Image { extension, bytes })
 }
 
-fn convert_call(id: String, function: Function, path: &str) -> Result<Call, ApiError> {
+fn convert_call(id: String, function: Function, path: &str) -> Result<ToolCall, ApiError> {
     let name = checked(function.name, || format!("{path}.name"))?;
     let arguments = checked(function.arguments.unwrap_or_default(), || format!("{path}.arguments"))?;
-    Ok(Call { id, name, arguments })
+    Ok(ToolCall { id, name, arguments })
 }
 
 /// Rejects NUL characters: an argument cannot contain one, and legitimate text never does.

@@ -24,8 +24,11 @@ fn roles_and_contents_are_converted_to_messages() {
         {"role": "assistant", "function_call": {"name": "old", "arguments": "{}"}},
         {"role": "function", "name": "old", "content": "5"},
     ]));
-    let call =
-        |id: &str, name: &str, arguments: &str| Call { id: id.into(), name: name.into(), arguments: arguments.into() };
+    let call = |id: &str, name: &str, arguments: &str| ToolCall {
+        id: id.into(),
+        name: name.into(),
+        arguments: arguments.into(),
+    };
     let calls = vec![call("1", "add", "{\"a\":2}"), call("2", "note", "hm")];
     let expected = vec![
         Message::new(Role::System, "be terse"),
@@ -37,7 +40,7 @@ fn roles_and_contents_are_converted_to_messages() {
         Message { calls: vec![call("", "old", "{}")], ..Message::new(Role::Assistant, "") },
         Message::new(Role::Tool, "5"),
     ];
-    let expected = Turn { model: "m".into(), messages: expected, shown: Shown::AtTheEnd, ..Turn::default() };
+    let expected = Turn { model: "m".into(), messages: expected, shown: AnswerTiming::AtTheEnd, ..Turn::default() };
     assert_eq!(turn(&body).unwrap(), expected);
 }
 
@@ -60,7 +63,7 @@ fn options_are_kept_unless_null() {
     }
     let turn = turn(&body).unwrap();
     let options = &turn.options;
-    assert_eq!((turn.shown, options.max_tokens), (Shown::AsItComes, Some(0)));
+    assert_eq!((turn.shown, options.max_tokens), (AnswerTiming::AsItComes, Some(0)));
     assert_eq!(serde_json::to_value(&options.temperature).unwrap(), json!(0));
     assert_eq!(serde_json::to_value(&options.top_p).unwrap(), json!(0.5));
     assert_eq!(serde_json::to_value(&options.tools).unwrap(), body["tools"]);

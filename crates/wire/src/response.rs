@@ -1,6 +1,6 @@
 //! Conversion of events into one complete response.
 
-use trunkline_core::event::{Answer, Attempted, Call, Event, Finish, Receipt, Resumption, SessionId, Usage};
+use trunkline_core::event::{Answer, Attempted, Event, Finish, Receipt, Resumption, SessionId, ToolCall, Usage};
 
 use crate::chat::{
     AssistantMessage, AttemptObject, CalledFunction, ChatResponse, Choice, Extension, FinishReason, MessageCall,
@@ -114,8 +114,8 @@ impl From<&Attempted> for AttemptObject {
     }
 }
 
-impl From<Call> for MessageCall {
-    fn from(call: Call) -> Self {
+impl From<ToolCall> for MessageCall {
+    fn from(call: ToolCall) -> Self {
         let function = CalledFunction { name: call.name, arguments: call.arguments };
         Self { id: call.id, kind: "function".to_owned(), function }
     }
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn content_is_null_when_there_are_only_calls() {
-        let call = Call { id: "call_1".into(), name: "weather".into(), arguments: "{}".into() };
+        let call = ToolCall { id: "call_1".into(), name: "weather".into(), arguments: "{}".into() };
         let answer = Answer { calls: vec![call], ..Answer::new("", Usage::default(), Finish::ToolCalls) };
         let head = Head { id: "cmpl-1".into(), created: 7, model: "m".into() };
         let choice = &serde_json::to_value(whole(head, &Trace::default(), answer)).unwrap()["choices"][0];

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use serde_json::json;
-use trunkline_core::event::{Attempted, Call, Finish, Receipt, SessionId, Usage};
+use trunkline_core::event::{Attempted, Finish, Receipt, SessionId, ToolCall, Usage};
 use trunkline_core::failure::{Category, Failure};
 
 fn chunks(usage: UsageChunk) -> Chunks {
@@ -194,7 +194,7 @@ fn tool_call_is_streamed_in_pieces() {
         name: name.map(str::to_owned),
         arguments: arguments.to_owned(),
     };
-    let call = Call { id: "call_1".into(), name: "weather".into(), arguments: "{\"city\":1}".into() };
+    let call = ToolCall { id: "call_1".into(), name: "weather".into(), arguments: "{\"city\":1}".into() };
     let answer = Answer { calls: vec![call], ..Answer::new("", Usage::default(), Finish::ToolCalls) };
     let events =
         [piece(Some("call_1"), Some("weather"), ""), piece(None, None, "{\"city\":1}"), Event::Finished(answer)];

@@ -10,8 +10,8 @@ use anyhow::{Result, bail};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
 use tokio::task::JoinSet;
-use trunkline_core::limits::Limits;
-use trunkline_process::{Keepers, Spec, Step, StopSignal};
+use trunkline_core::limits::RunLimits;
+use trunkline_process::{Keepers, ProcessEvent, Spec, StopSignal};
 
 use super::samples::Samples;
 
@@ -80,15 +80,15 @@ pub(crate) async fn spawn_by_keeper(
                 stdin: Vec::new(),
                 stop: StopSignal::Term,
                 grace: Duration::from_secs(1),
-                limits: Limits::NONE,
+                limits: RunLimits::NONE,
                 confinement: None,
             };
             let mut running = keepers.spawn(spec).await?;
             loop {
                 match running.next().await {
-                    Step::Stdout(_) => {}
-                    Step::Exited(_) => return Ok(()),
-                    Step::Limit(limit) => bail!("{limit:?}"),
+                    ProcessEvent::Stdout(_) => {}
+                    ProcessEvent::Exited(_) => return Ok(()),
+                    ProcessEvent::Limit(limit) => bail!("{limit:?}"),
                 }
             }
         }

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use trunkline_core::event::Event;
-use trunkline_core::model::Normalize;
-use trunkline_core::provider::Form;
+use trunkline_core::vocabulary::Normalize;
+use trunkline_core::vocabulary::OutputForm;
 
 use super::subject::BenchSubject;
 use crate::conformance::environment::CliEnvironment;
@@ -19,7 +19,7 @@ use crate::conformance::environment::CliEnvironment;
 pub(crate) async fn turn(subject: &BenchSubject, environment: &CliEnvironment) -> Result<(f64, f64)> {
     let mut command = command(subject, environment)?;
     let prompt = subject.by_hand(environment)?.stdin.unwrap_or_default();
-    let mut decoder = subject.provider.decoder(Normalize::None, Form::Streamed);
+    let mut decoder = subject.provider.decoder(Normalize::None, OutputForm::Streamed);
     let began = Instant::now();
     let mut child = command.spawn().with_context(|| format!("cannot start {}", subject.program.display()))?;
     let mut stdin = child.stdin.take().context("stdin is not piped")?;

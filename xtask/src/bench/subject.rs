@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use trunkline_core::provider::{self, CommandLine, Form, Provider, Told, Values};
+use trunkline_core::provider::{self, CommandLine, Provider, Values};
+use trunkline_core::vocabulary::{CliPermissions, OutputForm};
 
 use crate::conformance::clis::CliUnderTest;
 use crate::conformance::environment::CliEnvironment;
@@ -68,9 +69,9 @@ impl BenchSubject {
         let cwd = environment.repo.to_string_lossy();
         let extra: Vec<String> = self.model["args"].as_array().into_iter().flatten().filter_map(text).collect();
         let model = self.model["model"].as_str();
-        let permissions = Told::EditConfined;
+        let permissions = CliPermissions::EditConfined;
         let values = Values { prompt: PROMPT, cwd: &cwd, model, permissions, extra: &extra, ..Values::default() };
-        Ok(self.provider.command(Form::Streamed, &values)?)
+        Ok(self.provider.command(OutputForm::Streamed, &values)?)
     }
 
     /// The environment variables that the gateway sets for the CLI.

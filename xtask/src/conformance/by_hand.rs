@@ -6,7 +6,8 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use trunkline_core::provider::{self, Told};
+use trunkline_core::provider::{self};
+use trunkline_core::vocabulary::CliPermissions;
 
 use super::context::CaseContext;
 use crate::test::command;
@@ -20,7 +21,7 @@ pub(crate) struct ByHandArgs {
 }
 
 /// Runs the CLI to its end.
-pub(crate) fn ask(context: &CaseContext<'_>, permissions: Told, prompt: &str) -> Result<()> {
+pub(crate) fn ask(context: &CaseContext<'_>, permissions: CliPermissions, prompt: &str) -> Result<()> {
     let cli = context.world.cli;
     let model = cli.model(context.tap.address, &context.marker, &Value::Null);
     let recipe = provider::built_in().remove(cli.name).context("no recipe for this CLI")?;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use trunkline_core::limits::Limits;
-use trunkline_process::{Exit, SpawnError, Spec, Step, StopSignal};
+use trunkline_core::limits::RunLimits;
+use trunkline_process::{ProcessEvent, ProcessExit, SpawnError, Spec, StopSignal};
 
 use super::outcome::ToolResult;
 use super::output::OutputBuffer;
@@ -25,7 +25,7 @@ const GRACE_PERIOD: Duration = Duration::from_millis(500);
 
 /// How a command ended.
 enum CommandEnd {
-    Exit(Exit),
+    Exit(ProcessExit),
     TimedOut,
     /// The turn was cancelled.
     Stopped,
@@ -53,16 +53,16 @@ pub(super) async fn run(
         stdin: Vec::new(),
         stop: StopSignal::Term,
         grace: GRACE_PERIOD,
-        limits: Limits { total: time_limit, ..Limits::NONE },
+        limits: RunLimits { total: time_limit, ..RunLimits::NONE },
         confinement: shell.confinement.clone(),
     };
     let mut running = shell.keepers.spawn(spec).await.map_err(|error| not_started(error, command))?;
     let mut output = OutputBuffer::default();
     let end = loop {
         match stop.run_until_cancelled(running.next()).await {
-            Some(Step::Stdout(chunk)) => output.push(&chunk),
-            Some(Step::Exited(exit)) => break CommandEnd::Exit(exit),
-            Some(Step::Limit(_)) => break CommandEnd::TimedOut,
+            Some(ProcessEvent::Stdout(chunk)) => output.push(&chunk),
+            Some(ProcessEvent::Exited(exit)) => break CommandEnd::Exit(exit),
+            Some(ProcessEvent::Limit(_)) => break CommandEnd::TimedOut,
             None => break CommandEnd::Stopped,
         }
     };
@@ -74,11 +74,11 @@ pub(super) async fn run(
 /// Adds the end of a command to its output.
 fn report(mut output: String, end: &CommandEnd, time_limit: Duration) -> ToolResult {
     let last = match end {
-        CommandEnd::Exit(Exit::Code(0)) if output.is_empty() => return Ok("(no output)".into()),
-        CommandEnd::Exit(Exit::Code(0)) => return Ok(output),
-        CommandEnd::Exit(Exit::Code(code)) => format!("[exit code: {code}]"),
+        CommandEnd::Exit(ProcessExit::Code(0)) if output.is_empty() => return Ok("(no output)".into()),
+        CommandEnd::Exit(ProcessExit::Code(0)) => return Ok(output),
+        CommandEnd::Exit(ProcessExit::Code(code)) => format!("[exit code: {code}]"),
         // The convention of shells.
-        CommandEnd::Exit(Exit::Signal(signal)) => format!("[exit code: {}]", 128 + signal),
+        CommandEnd::Exit(ProcessExit::Signal(signal)) => format!("[exit code: {}]", 128 + signal),
         CommandEnd::TimedOut => format!("[timed out after {time_limit:?}]"),
         CommandEnd::Stopped => INTERRUPTED.to_owned(),
     };
@@ -116,11 +116,11 @@ mod tests {
     fn output_ends_with_exit_code_or_reason() {
         let limit = Duration::from_secs(30);
         for (output, end, expected) in [
-            ("", CommandEnd::Exit(Exit::Code(0)), Ok("(no output)")),
-            ("a", CommandEnd::Exit(Exit::Code(0)), Ok("a")),
-            ("", CommandEnd::Exit(Exit::Code(1)), Err("[exit code: 1]")),
-            ("a", CommandEnd::Exit(Exit::Code(127)), Err("a\n[exit code: 127]")),
-            ("a\n", CommandEnd::Exit(Exit::Signal(9)), Err("a\n[exit code: 137]")),
+            ("", CommandEnd::Exit(ProcessExit::Code(0)), Ok("(no output)")),
+            ("a", CommandEnd::Exit(ProcessExit::Code(0)), Ok("a")),
+            ("", CommandEnd::Exit(ProcessExit::Code(1)), Err("[exit code: 1]")),
+            ("a", CommandEnd::Exit(ProcessExit::Code(127)), Err("a\n[exit code: 127]")),
+            ("a\n", CommandEnd::Exit(ProcessExit::Signal(9)), Err("a\n[exit code: 137]")),
             ("", CommandEnd::TimedOut, Err("[timed out after 30s]")),
             ("a", CommandEnd::TimedOut, Err("a\n[timed out after 30s]")),
             ("a", CommandEnd::Stopped, Err("a\n[interrupted]")),

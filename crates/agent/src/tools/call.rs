@@ -4,8 +4,8 @@ use serde_json::Value;
 use serde_json::error::Category;
 use serde_json::value::{RawValue, to_raw_value};
 use trunkline_core::near::near;
-use trunkline_core::provider::Permissions;
 use trunkline_core::turn::Json;
+use trunkline_core::vocabulary::Permissions;
 
 /// Definitions of the tools, in the order of [`AgentTool::ALL`]. They are kept as text to preserve the order of the
 /// arguments, in which a model writes them.

@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use trunkline_core::provider::Permissions;
 use trunkline_core::turn::Json;
+use trunkline_core::vocabulary::Permissions;
 
 use self::call::{AllowedTools, ToolRequest};
 pub use self::outcome::ToolOutcome;

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
 use trunkline_core::near::near;
-use trunkline_core::provider::Permissions;
+use trunkline_core::vocabulary::Permissions;
 
 /// Symbolic links followed in one path, as in the kernel.
 const MAX_LINKS: usize = 40;

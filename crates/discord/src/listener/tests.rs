@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use serde_json::json;
 use trunkline_core::event::SessionId;
-use trunkline_core::model::Normalize;
 use trunkline_core::parse::Ending;
 use trunkline_core::provider::{Form, Provider, built_in};
+use trunkline_core::vocabulary::Normalize;
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use trunkline_core::turn::Owner;
+use trunkline_core::turn::ClientId;
 
 /// Limits in total, for each model and for each key.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct Caps {
     /// Limits of a key without an entry in `keys`. Local clients without a key have no limits of their own.
     pub key: KeyCaps,
     /// Limits of single keys.
-    pub keys: HashMap<Owner, KeyCaps>,
+    pub keys: HashMap<ClientId, KeyCaps>,
 }
 
 /// Limits of one key.
@@ -55,7 +55,7 @@ impl Caps {
         }
     }
 
-    pub(crate) fn of_owner(&self, owner: &Owner) -> KeyCaps {
+    pub(crate) fn of_owner(&self, owner: &ClientId) -> KeyCaps {
         if owner.is_local() {
             return KeyCaps { runs: self.runs, queue: self.queue, per_minute: None };
         }

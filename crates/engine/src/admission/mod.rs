@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use trunkline_core::turn::Owner;
+use trunkline_core::turn::ClientId;
 
 pub use caps::{Caps, KeyCaps};
 pub use rate::Allowance;
@@ -47,13 +47,13 @@ struct AdmissionState {
     held: Option<Duration>,
     all: Option<Bucket>,
     models: HashMap<String, Bucket>,
-    owners: HashMap<Owner, Bucket>,
+    owners: HashMap<ClientId, Bucket>,
 }
 
 /// A slot. Released when dropped.
 pub(crate) struct Permit {
     shared: Arc<AdmissionShared>,
-    owner: Owner,
+    owner: ClientId,
     model: String,
     since: Instant,
     /// Time spent waiting for the slot, and the number of requests that were ahead.
@@ -71,7 +71,7 @@ impl Admission {
     }
 
     /// Requests that a client may still make in this minute; `None` if that is not limited.
-    pub(crate) fn allowance(&self, owner: &Owner) -> Option<Allowance> {
+    pub(crate) fn allowance(&self, owner: &ClientId) -> Option<Allowance> {
         let per_minute = self.shared.caps.of_owner(owner).per_minute?;
         let now = Instant::now();
         let mut state = self.shared.state();
@@ -80,7 +80,7 @@ impl Admission {
     }
 
     /// Counts a request against the rate limits, and refuses it if one is exceeded.
-    pub(crate) fn admit(&self, owner: &Owner, model: &str) -> Result<(), StartError> {
+    pub(crate) fn admit(&self, owner: &ClientId, model: &str) -> Result<(), StartError> {
         let (caps, now) = (&self.shared.caps, Instant::now());
         let mut state = self.shared.state();
         let AdmissionState { all, models, owners, .. } = &mut *state;
@@ -119,7 +119,7 @@ impl Admission {
     }
 
     /// Takes a free slot or a place in the queue. With either, the client can be told that the run will happen.
-    pub(crate) fn reserve(&self, owner: &Owner, model: &str) -> Result<Reserved, StartError> {
+    pub(crate) fn reserve(&self, owner: &ClientId, model: &str) -> Result<Reserved, StartError> {
         let shared = &self.shared;
         if shared.state().queue.enter(&shared.caps, owner, model) {
             return Ok(Reserved::Slot(Permit::new(shared, owner, model)));
@@ -129,7 +129,7 @@ impl Admission {
 
     /// Exchanges a slot for a place in the queue, so that others can use the slot while its holder waits for something else. Keeps
     /// the slot if the queue is full.
-    pub(crate) fn place_for(&self, owner: &Owner, reserved: Option<Reserved>) -> Result<Reserved, StartError> {
+    pub(crate) fn place_for(&self, owner: &ClientId, reserved: Option<Reserved>) -> Result<Reserved, StartError> {
         match reserved {
             Some(Reserved::Place(place)) => Ok(Reserved::Place(place)),
             Some(Reserved::Slot(permit)) => {
@@ -142,7 +142,7 @@ impl Admission {
     /// Waits for a slot. Dropping the future leaves the queue.
     pub(crate) async fn enter(
         &self,
-        owner: &Owner,
+        owner: &ClientId,
         model: &str,
         reserved: Option<Reserved>,
     ) -> Result<Permit, StartError> {
@@ -171,7 +171,7 @@ impl Admission {
     /// Waits for `ready`, at most as long as a request may wait in the queue. The caller holds a place in the queue.
     pub(crate) async fn in_queue<T>(
         &self,
-        owner: &Owner,
+        owner: &ClientId,
         wait: impl Future<Output = T>,
         missing: &str,
     ) -> Result<T, StartError> {
@@ -187,7 +187,7 @@ impl Admission {
 }
 
 impl Permit {
-    fn new(shared: &Arc<AdmissionShared>, owner: &Owner, model: &str) -> Self {
+    fn new(shared: &Arc<AdmissionShared>, owner: &ClientId, model: &str) -> Self {
         let (owner, model) = (owner.clone(), model.to_owned());
         Self { shared: Arc::clone(shared), owner, model, since: Instant::now(), waited: None }
     }
@@ -233,7 +233,7 @@ impl AdmissionShared {
 
 impl AdmissionState {
     /// Estimated time until a place is free, from the average duration of recent runs.
-    fn estimate(&self, caps: &Caps, owner: &Owner, own: bool) -> Duration {
+    fn estimate(&self, caps: &Caps, owner: &ClientId, own: bool) -> Duration {
         let (before, slots) = match own {
             true => (self.queue.waiting_of(owner), caps.of_owner(owner).runs),
             false => (self.queue.waiting(), caps.runs),
@@ -259,11 +259,11 @@ impl Reserved {
 /// A place in the queue. Released when dropped.
 pub(crate) struct QueuePlace {
     shared: Arc<AdmissionShared>,
-    owner: Owner,
+    owner: ClientId,
 }
 
 impl QueuePlace {
-    fn join(shared: &Arc<AdmissionShared>, owner: &Owner) -> Result<Self, StartError> {
+    fn join(shared: &Arc<AdmissionShared>, owner: &ClientId) -> Result<Self, StartError> {
         let mut state = shared.state();
         let caps = &shared.caps;
         match state.queue.join(caps, owner) {
@@ -289,7 +289,7 @@ impl Drop for QueuePlace {
 /// A request that waits for a slot.
 struct WaitingRequest<'a> {
     shared: &'a Arc<AdmissionShared>,
-    owner: &'a Owner,
+    owner: &'a ClientId,
     ticket: Ticket,
     granted: oneshot::Receiver<Permit>,
     /// Requests that were ahead when this one joined.
@@ -297,7 +297,7 @@ struct WaitingRequest<'a> {
 }
 
 impl<'a> WaitingRequest<'a> {
-    fn up(shared: &'a Arc<AdmissionShared>, owner: &'a Owner, model: &str) -> Self {
+    fn up(shared: &'a Arc<AdmissionShared>, owner: &'a ClientId, model: &str) -> Self {
         let (grant, granted) = oneshot::channel();
         let mut state = shared.state();
         let ticket = state.queue.queue_up(owner, model);

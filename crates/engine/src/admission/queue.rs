@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use trunkline_core::turn::Owner;
+use trunkline_core::turn::ClientId;
 
 use super::caps::Caps;
 
@@ -26,12 +26,12 @@ pub(crate) enum Full {
 pub(crate) struct SlotQueue {
     running: usize,
     of_model: HashMap<String, usize>,
-    of_owner: HashMap<Owner, usize>,
+    of_owner: HashMap<ClientId, usize>,
     /// Clients that wait for a slot; the next to be served comes first.
-    ring: VecDeque<Owner>,
-    lines: HashMap<Owner, VecDeque<(Ticket, String)>>,
+    ring: VecDeque<ClientId>,
+    lines: HashMap<ClientId, VecDeque<(Ticket, String)>>,
     /// Requests of each client that wait, for a slot or for something else.
-    waiting: HashMap<Owner, usize>,
+    waiting: HashMap<ClientId, usize>,
     next: u64,
 }
 
@@ -40,16 +40,16 @@ impl SlotQueue {
         self.waiting.values().sum()
     }
 
-    pub(crate) fn waiting_of(&self, owner: &Owner) -> usize {
+    pub(crate) fn waiting_of(&self, owner: &ClientId) -> usize {
         self.waiting.get(owner).copied().unwrap_or(0)
     }
 
-    pub(crate) fn running_of(&self, owner: &Owner) -> usize {
+    pub(crate) fn running_of(&self, owner: &ClientId) -> usize {
         self.of_owner.get(owner).copied().unwrap_or(0)
     }
 
     /// Takes a slot at once, if one is free and no waiting request could use it.
-    pub(crate) fn enter(&mut self, caps: &Caps, owner: &Owner, model: &str) -> bool {
+    pub(crate) fn enter(&mut self, caps: &Caps, owner: &ClientId, model: &str) -> bool {
         let first = self.lines.get(owner).is_none_or(VecDeque::is_empty);
         let free = first && self.has_room(caps, owner, model) && self.running + self.runnable(caps) < caps.runs;
         if free {
@@ -59,7 +59,7 @@ impl SlotQueue {
     }
 
     /// Takes a place in the queue.
-    pub(crate) fn join(&mut self, caps: &Caps, owner: &Owner) -> Result<(), Full> {
+    pub(crate) fn join(&mut self, caps: &Caps, owner: &ClientId) -> Result<(), Full> {
         if self.waiting() >= caps.queue {
             return Err(Full::Queue);
         }
@@ -70,12 +70,12 @@ impl SlotQueue {
         Ok(())
     }
 
-    pub(crate) fn leave(&mut self, owner: &Owner) {
+    pub(crate) fn leave(&mut self, owner: &ClientId) {
         decrement(&mut self.waiting, owner);
     }
 
     /// Queues a request for a slot.
-    pub(crate) fn queue_up(&mut self, owner: &Owner, model: &str) -> Ticket {
+    pub(crate) fn queue_up(&mut self, owner: &ClientId, model: &str) -> Ticket {
         self.next += 1;
         let ticket = Ticket(self.next);
         if !self.lines.contains_key(owner) {
@@ -86,7 +86,7 @@ impl SlotQueue {
     }
 
     /// Estimated number of requests that are served before this one.
-    pub(crate) fn ahead(&self, owner: &Owner, ticket: Ticket) -> usize {
+    pub(crate) fn ahead(&self, owner: &ClientId, ticket: Ticket) -> usize {
         let Some(own) = self.lines.get(owner).and_then(|line| line.iter().position(|(other, _)| *other == ticket))
         else {
             return 0;
@@ -95,14 +95,14 @@ impl SlotQueue {
         own + others.map(|(_, line)| line.len().min(own + 1)).sum::<usize>()
     }
 
-    pub(crate) fn cancel(&mut self, owner: &Owner, ticket: Ticket) {
+    pub(crate) fn cancel(&mut self, owner: &ClientId, ticket: Ticket) {
         if let Some(line) = self.lines.get_mut(owner) {
             line.retain(|(other, _)| *other != ticket);
         }
         self.tidy(owner);
     }
 
-    pub(crate) fn release(&mut self, owner: &Owner, model: &str) {
+    pub(crate) fn release(&mut self, owner: &ClientId, model: &str) {
         self.running = self.running.saturating_sub(1);
         decrement(&mut self.of_owner, owner);
         if let Some(count) = self.of_model.get_mut(model) {
@@ -114,7 +114,7 @@ impl SlotQueue {
     }
 
     /// Gives a free slot to the next request; `None` if no waiting request can use one.
-    pub(crate) fn serve(&mut self, caps: &Caps) -> Option<(Ticket, Owner, String)> {
+    pub(crate) fn serve(&mut self, caps: &Caps) -> Option<(Ticket, ClientId, String)> {
         if self.running >= caps.runs {
             return None;
         }
@@ -137,22 +137,22 @@ impl SlotQueue {
         self.ring.iter().filter(|owner| self.first_runnable(caps, owner).is_some()).count()
     }
 
-    fn first_runnable(&self, caps: &Caps, owner: &Owner) -> Option<usize> {
+    fn first_runnable(&self, caps: &Caps, owner: &ClientId) -> Option<usize> {
         self.lines.get(owner)?.iter().position(|(_, model)| self.has_room(caps, owner, model))
     }
 
-    fn has_room(&self, caps: &Caps, owner: &Owner, model: &str) -> bool {
+    fn has_room(&self, caps: &Caps, owner: &ClientId, model: &str) -> bool {
         self.running_of(owner) < caps.of_owner(owner).runs
             && self.of_model.get(model).copied().unwrap_or(0) < caps.runs_per_model
     }
 
-    fn take(&mut self, owner: &Owner, model: &str) {
+    fn take(&mut self, owner: &ClientId, model: &str) {
         self.running += 1;
         *self.of_owner.entry(owner.clone()).or_default() += 1;
         *self.of_model.entry(model.to_owned()).or_default() += 1;
     }
 
-    fn tidy(&mut self, owner: &Owner) {
+    fn tidy(&mut self, owner: &ClientId) {
         if self.lines.get(owner).is_some_and(VecDeque::is_empty) {
             self.lines.remove(owner);
             self.ring.retain(|other| other != owner);
@@ -160,7 +160,7 @@ impl SlotQueue {
     }
 }
 
-fn decrement(counts: &mut HashMap<Owner, usize>, owner: &Owner) {
+fn decrement(counts: &mut HashMap<ClientId, usize>, owner: &ClientId) {
     if let Some(count) = counts.get_mut(owner) {
         *count = count.saturating_sub(1);
         if *count == 0 {
@@ -174,8 +174,8 @@ mod tests {
     use super::super::caps::KeyCaps;
     use super::*;
 
-    fn key(name: &str) -> Owner {
-        Owner::of_key(name)
+    fn key(name: &str) -> ClientId {
+        ClientId::of_key(name)
     }
 
     fn served(queue: &mut SlotQueue, caps: &Caps) -> Vec<String> {
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(queue.join(&caps, &key("b")), Ok(()));
         assert_eq!(queue.join(&caps, &key("c")), Err(Full::Queue));
         queue.leave(&key("b"));
-        assert_eq!(queue.join(&caps, &Owner::default()), Ok(()), "who needs no key has all of it");
+        assert_eq!(queue.join(&caps, &ClientId::default()), Ok(()), "who needs no key has all of it");
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::pin::pin;
 
 use super::*;
 
-fn local() -> Owner {
-    Owner::default()
+fn local() -> ClientId {
+    ClientId::default()
 }
 
 fn admission(runs: usize, runs_per_model: usize, queue: usize) -> Admission {
@@ -62,7 +62,7 @@ async fn case_72_request_is_not_served_after_its_client_left() {
 
 #[tokio::test(start_paused = true)]
 async fn key_is_limited_by_its_own_limits_and_the_error_says_so() {
-    let (key, other) = (Owner::of_key("a"), Owner::of_key("b"));
+    let (key, other) = (ClientId::of_key("a"), ClientId::of_key("b"));
     let mut caps = Caps { queue_timeout: Duration::from_secs(60), ..Caps::of(4, 100) };
     caps.keys.insert(key.clone(), KeyCaps { runs: 1, queue: 1, per_minute: None });
     let admission = Admission::new(caps);
@@ -95,7 +95,7 @@ async fn retry_after_follows_the_duration_of_recent_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_per_minute_are_limited_by_key_model_and_total() {
-    let key = Owner::of_key("a");
+    let key = ClientId::of_key("a");
     let mut caps = Caps { per_minute: Some(6), model_per_minute: Some(3), ..Caps::of(4, 100) };
     caps.key.per_minute = Some(2);
     let admission = Admission::new(caps);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::prompt::MAX_AGENT_FILE;
+use trunkline_core::prompt::MAX_AGENT_FILE_BYTES;
 
 /// Reads the agent file; `None` if it does not exist. A link that leaves the repository is refused.
 pub(crate) fn read(repo: &Path, name: &str) -> Result<Option<String>, Failure> {
@@ -25,11 +25,11 @@ pub(crate) fn read(repo: &Path, name: &str) -> Result<Option<String>, Failure> {
     if !metadata.file_type().is_file() {
         return Err(refuse("it is not a regular file".to_owned()));
     }
-    if metadata.len() > MAX_AGENT_FILE {
-        return Err(refuse(format!("{} bytes, at most {MAX_AGENT_FILE}", metadata.len())));
+    if metadata.len() > MAX_AGENT_FILE_BYTES {
+        return Err(refuse(format!("{} bytes, at most {MAX_AGENT_FILE_BYTES}", metadata.len())));
     }
     let mut bytes = Vec::new();
-    file.take(MAX_AGENT_FILE).read_to_end(&mut bytes).map_err(|error| refuse(error.to_string()))?;
+    file.take(MAX_AGENT_FILE_BYTES).read_to_end(&mut bytes).map_err(|error| refuse(error.to_string()))?;
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
@@ -58,7 +58,7 @@ mod tests {
         fs::write(folder.path().join("secret"), "secret").unwrap();
         symlink("../secret", repo.join("out.md")).unwrap();
         symlink("AGENTS.md", repo.join("in.md")).unwrap();
-        fs::write(repo.join("big.md"), vec![b'x'; MAX_AGENT_FILE as usize + 1]).unwrap();
+        fs::write(repo.join("big.md"), vec![b'x'; MAX_AGENT_FILE_BYTES as usize + 1]).unwrap();
 
         assert_eq!(read(&repo, "AGENTS.md").unwrap().as_deref(), Some("be brief\n"));
         assert_eq!(read(&repo, "in.md").unwrap().as_deref(), Some("be brief\n"));

@@ -8,8 +8,8 @@ use trunkline_core::failure::Failure;
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::prompt::{self, Prompt};
 use trunkline_core::turn::Turn;
-use trunkline_process::Running;
-use trunkline_upstream::{Call, Patience};
+use trunkline_process::RunningProcess;
+use trunkline_upstream::{UpstreamCall, UpstreamTimeouts};
 use trunkline_wire::upstream;
 
 use crate::admission::Permit;
@@ -88,7 +88,7 @@ async fn on_warm_process(
     program: &Path,
     cwd: &Path,
     up_to_date: bool,
-) -> Result<Option<(Running, WarmAttempt)>, Failure> {
+) -> Result<Option<(RunningProcess, WarmAttempt)>, Failure> {
     let session = launch.turn.session.as_ref();
     let boot = launch.boot(prompt, program.to_owned(), cwd.to_owned())?.map(Arc::new);
     if let Some(session) = session
@@ -109,7 +109,7 @@ async fn on_warm_process(
 }
 
 /// Calls an HTTP upstream.
-fn call(shared: &Shared, api: &Api, turn: &Turn, model: &Model) -> Result<Call, Failure> {
+fn call(shared: &Shared, api: &Api, turn: &Turn, model: &Model) -> Result<UpstreamCall, Failure> {
     let file = match &model.agent_file {
         Some(name) => agent_file::read(&model.repo, name)?,
         None => None,
@@ -118,6 +118,6 @@ fn call(shared: &Shared, api: &Api, turn: &Turn, model: &Model) -> Result<Call, 
     let standing = (!standing.is_empty()).then(|| standing.join("\n\n"));
     let turn = bounded(turn, model);
     let body = upstream::request(&turn, standing.as_deref(), model.upstream.as_deref());
-    let asked: Vec<String> = turn.messages.iter().map(prompt::said).collect();
-    Ok(shared.upstream.call(api, body, &[], Patience::in_all(model.limits.total), asked.join("\n")))
+    let asked: Vec<String> = turn.messages.iter().map(prompt::message_text).collect();
+    Ok(shared.upstream.call(api, body, &[], UpstreamTimeouts::in_all(model.limits.total), asked.join("\n")))
 }

@@ -9,14 +9,14 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
-use trunkline_agent::record::Records;
 use trunkline_agent::tools::{Shell, Toolbox};
-use trunkline_agent::transcript::Transcript;
-use trunkline_agent::{Agent, SYSTEM_PROMPT, Work};
+use trunkline_agent::transcript::AgentTranscript;
+use trunkline_agent::transcript_file::TranscriptFiles;
+use trunkline_agent::{AgentConfig, AgentTurn, SYSTEM_PROMPT};
 use trunkline_core::api::{Api, Llm};
 use trunkline_core::event::{Event, Receipt};
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::limits::{Limit, Overrun};
+use trunkline_core::limits::{LimitKind, Overrun};
 use trunkline_core::model::{AGENT, Backend, Model};
 use trunkline_core::phase::Phase;
 use trunkline_core::turn::Turn;
@@ -39,7 +39,7 @@ const MAX_TURN_DURATION: Duration = Duration::from_hours(24 * 365);
 
 /// An attempt of the built-in agent.
 pub(crate) struct AgentAttempt {
-    work: Work,
+    work: AgentTurn,
     total: Duration,
     deadline: Instant,
     resources: AttemptResources,
@@ -59,10 +59,10 @@ pub(crate) async fn begin(
         None => None,
     };
     let (api, max_tokens) = llm_api(&shared.settings, llm)?;
-    let records = Records::new(shared.settings.state.join(AGENT));
+    let records = TranscriptFiles::new(shared.settings.state.join(AGENT));
     let (record, before) = match &turn.session {
         Some(session) => records.resume(session, &model.repo, attempt.run)?,
-        None => (records.begin(&model.repo, attempt.run), Transcript::default()),
+        None => (records.begin(&model.repo, attempt.run), AgentTranscript::default()),
     };
     if model.worktree {
         // A model that must be confined and cannot be fails here, before git runs for it.
@@ -81,7 +81,7 @@ pub(crate) async fn begin(
     let confinement = agent_scene(&shared.settings, model, &env, resources.workspace(model)).confinement()?;
     let shell = Shell { keepers: shared.keepers.clone(), env, confinement };
     resources.started = true;
-    let agent = Agent {
+    let agent = AgentConfig {
         upstream: shared.upstream.clone(),
         llm: api,
         model: model.upstream.clone(),
@@ -95,7 +95,7 @@ pub(crate) async fn begin(
     };
     let total = model.limits.total;
     let deadline = Instant::now() + total.min(MAX_TURN_DURATION);
-    Ok(AgentAttempt { work: Work::new(agent, record, before, turn), total, deadline, resources })
+    Ok(AgentAttempt { work: AgentTurn::new(agent, record, before, turn), total, deadline, resources })
 }
 
 fn llm_api(settings: &EngineSettings, llm: &Llm) -> Result<(Arc<Api>, u64), Failure> {
@@ -182,7 +182,7 @@ impl AgentAttempt {
             Ok(Some(event)) => return event,
             Ok(None) => Failure::new(Category::Unknown, "the agent ended without an answer"),
             Err(_elapsed) => {
-                let overrun = Overrun { limit: Limit::Total, value: self.total, phase: phase.clone() };
+                let overrun = Overrun { limit: LimitKind::Total, value: self.total, phase: phase.clone() };
                 Failure::timed_out().hint(overrun.to_string())
             }
         };

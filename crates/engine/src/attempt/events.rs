@@ -10,13 +10,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trunkline_core::event::{Answer, Event, Receipt, SessionId};
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::live::Stage;
+use trunkline_core::live::ChannelStage;
 use trunkline_core::model::Model;
 use trunkline_core::parse::{Conclusion, Decoder, Ending};
 use trunkline_core::phase::{Phase, Phases};
-use trunkline_core::provider::{Form, Provider, UsageScope};
-use trunkline_process::{Exit, Running, Spec, Step};
-use trunkline_upstream::Call;
+use trunkline_core::provider::Provider;
+use trunkline_core::vocabulary::{OutputForm, UsageScope};
+use trunkline_process::{ProcessEvent, ProcessExit, RunningProcess, Spec};
+use trunkline_upstream::UpstreamCall;
 
 use crate::attempt::builtin::AgentAttempt;
 use crate::attempt::request::{BeginError, start_process};
@@ -56,7 +57,7 @@ enum State {
     /// and the same turn starts again in a new process.
     Starting(Box<CliAttempt>, Starting),
     /// An HTTP upstream answers.
-    Calling(Box<(Call, AttemptResources)>),
+    Calling(Box<(UpstreamCall, AttemptResources)>),
     /// The built-in agent answers.
     Working(Box<AgentAttempt>),
     /// The CLI has ended and its worktree is being saved. The last event waits for the receipt.
@@ -68,10 +69,10 @@ enum State {
     Done,
 }
 
-type Starting = Pin<Box<dyn Future<Output = Result<Running, Failure>> + Send>>;
+type Starting = Pin<Box<dyn Future<Output = Result<RunningProcess, Failure>> + Send>>;
 
 pub(crate) struct CliAttempt {
-    pub(crate) running: Running,
+    pub(crate) running: RunningProcess,
     /// Set when the turn runs on a warm process.
     pub(crate) warm: Option<WarmAttempt>,
     pub(crate) decoder: Decoder,
@@ -104,7 +105,7 @@ impl Attempt {
         Self::in_state(State::Live(Box::new(live)))
     }
 
-    pub(crate) fn calling(call: Call, resources: AttemptResources) -> Self {
+    pub(crate) fn calling(call: UpstreamCall, resources: AttemptResources) -> Self {
         Self::in_state(State::Calling(Box::new((call, resources))))
     }
 
@@ -206,10 +207,10 @@ impl Attempt {
         }
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: ProcessEvent) {
         let State::Live(live) = &mut self.state else { return };
         match step {
-            Step::Stdout(bytes) => {
+            ProcessEvent::Stdout(bytes) => {
                 let events = live.hear(&bytes);
                 let acted = |event: &Event| matches!(event, Event::ToolStarted { .. } | Event::Text { .. });
                 if events.iter().any(acted) {
@@ -244,13 +245,13 @@ impl Attempt {
                 }
                 self.enter(phase);
             }
-            Step::Exited(_) if live.may_start_over() => self.start_over("had gone"),
-            Step::Exited(Exit::Code(_)) if live.may_generate() => self.generate(),
+            ProcessEvent::Exited(_) if live.may_start_over() => self.start_over("had gone"),
+            ProcessEvent::Exited(ProcessExit::Code(_)) if live.may_generate() => self.generate(),
             // The output was complete when the process was stopped.
-            Step::Exited(_) if live.running.was_mute() => self.conclude(Ending::Open, Parting::Exited),
-            Step::Exited(Exit::Code(code)) => self.conclude(Ending::Code(code), Parting::Exited),
-            Step::Exited(Exit::Signal(signal)) => self.conclude(Ending::Signal(signal), Parting::Exited),
-            Step::Limit(overrun) => self.conclude(Ending::TimedOut(&overrun.to_string()), Parting::Stop),
+            ProcessEvent::Exited(_) if live.running.was_mute() => self.conclude(Ending::Open, Parting::Exited),
+            ProcessEvent::Exited(ProcessExit::Code(code)) => self.conclude(Ending::Code(code), Parting::Exited),
+            ProcessEvent::Exited(ProcessExit::Signal(signal)) => self.conclude(Ending::Signal(signal), Parting::Exited),
+            ProcessEvent::Limit(overrun) => self.conclude(Ending::TimedOut(&overrun.to_string()), Parting::Stop),
         }
     }
 
@@ -275,7 +276,7 @@ impl Attempt {
             // A client without session recognition returns to this process only if it names the session.
             let comes_back = answered && (model.resume || asked.is_some());
             let warm = match (warm, session.filter(|_| comes_back)) {
-                (Some(warm), Some(session)) if *warm.line.stage() == Stage::Ready => {
+                (Some(warm), Some(session)) if *warm.line.stage() == ChannelStage::Ready => {
                     let WarmAttempt { line, boot, stamps, scratch, .. } = warm;
                     shared.warm.hold(WarmProcess { running, line, boot, stamps, scratch }, session);
                     shared.warm.refill();
@@ -344,11 +345,11 @@ impl Attempt {
         self.state = State::Starting(live, Box::pin(starting));
     }
 
-    fn started_over(&mut self, started: Result<Running, Failure>) {
+    fn started_over(&mut self, started: Result<RunningProcess, Failure>) {
         let State::Starting(mut live, _) = std::mem::replace(&mut self.state, State::Done) else { return };
         match started {
             Ok(running) => {
-                live.decoder = live.provider.decoder(live.model.normalize, Form::Streamed);
+                live.decoder = live.provider.decoder(live.model.normalize, OutputForm::Streamed);
                 live.running = running;
                 live.deadline = None;
                 self.state = State::Live(live);
@@ -453,7 +454,7 @@ impl Drop for Attempt {
 }
 
 /// Waits until every process of the attempt has ended.
-async fn part(running: Running, parting: Parting, shared: &Shared) {
+async fn part(running: RunningProcess, parting: Parting, shared: &Shared) {
     match parting {
         Parting::Exited | Parting::Stop => running.stop().await,
         Parting::Ended => running.finish(shared.settings.linger).await,

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use trunkline_core::failure::Failure;
-use trunkline_core::limits::Limits;
+use trunkline_core::limits::RunLimits;
 use trunkline_core::model::Model;
-use trunkline_core::prompt::{self, Prompt, SystemPlacement};
+use trunkline_core::prompt::{self, Prompt};
 use trunkline_core::protocol;
-use trunkline_core::provider::{CommandLine, Delivery, Form, Home, Provider, SettingsFile, StopSignal};
-use trunkline_core::turn::{Message, Role, Shown, Turn};
+use trunkline_core::provider::{CommandLine, Home, Provider, SettingsFile};
+use trunkline_core::turn::{AnswerTiming, Message, Role, Turn};
+use trunkline_core::vocabulary::SystemPlacement;
+use trunkline_core::vocabulary::{OutputForm, PromptDelivery, StopSignal};
 use trunkline_process::Spec;
 
 use crate::attempt::environment::{Child, of_child};
@@ -49,7 +51,7 @@ impl Launch<'_> {
             Some(name) => agent_file::read(&self.model.repo, name)?,
             None => None,
         };
-        if self.provider.prompt == Delivery::Request {
+        if self.provider.prompt == PromptDelivery::Request {
             return Ok(self.request(file));
         }
         let apart = self.provider.takes("system_file");
@@ -65,7 +67,7 @@ impl Launch<'_> {
 
     /// Messages to send: only the new ones if the CLI resumes a session.
     fn unsent_messages(&self) -> &[Message] {
-        if self.turn.session.is_some() { prompt::latest(&self.turn.messages) } else { &self.turn.messages }
+        if self.turn.session.is_some() { prompt::new_messages(&self.turn.messages) } else { &self.turn.messages }
     }
 
     /// The request to a protocol executable. It has no memory, so the request contains the whole conversation.
@@ -78,16 +80,20 @@ impl Launch<'_> {
     }
 
     /// An agent streams unless the turn asks for a whole answer. A protocol executable streams only if the client sees the stream.
-    pub(crate) fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> OutputForm {
         match (self.turn.form, self.provider.prompt, self.turn.shown) {
-            (Form::Whole, _, _) | (Form::Streamed, Delivery::Request, Shown::AtTheEnd) => Form::Whole,
-            (Form::Streamed, Delivery::Request | Delivery::Stdin | Delivery::Arg, _) => Form::Streamed,
+            (OutputForm::Whole, _, _) | (OutputForm::Streamed, PromptDelivery::Request, AnswerTiming::AtTheEnd) => {
+                OutputForm::Whole
+            }
+            (OutputForm::Streamed, PromptDelivery::Request | PromptDelivery::Stdin | PromptDelivery::Arg, _) => {
+                OutputForm::Streamed
+            }
         }
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> RunLimits {
         let usual = self.model.limits;
-        if self.provider.is_silent(self.form()) { Limits::all(usual.total) } else { usual }
+        if self.provider.is_silent(self.form()) { RunLimits::all(usual.total) } else { usual }
     }
 
     /// The process to start. Writes its private files.
@@ -127,15 +133,18 @@ impl Launch<'_> {
 
     /// The same request without streaming, for a protocol executable. `None` for any other provider.
     pub(crate) fn generating(&self, streaming: &Spec, prompt: &Prompt) -> Result<Option<Spec>, Failure> {
-        if self.provider.prompt != Delivery::Request || self.provider.whole.is_none() || self.form() != Form::Streamed {
+        if self.provider.prompt != PromptDelivery::Request
+            || self.provider.whole.is_none()
+            || self.form() != OutputForm::Streamed
+        {
             return Ok(None);
         }
         let cwd = streaming.cwd.to_string_lossy();
         let folders = self.folders();
         let values = values(self.model, self.provider, self.settings.sandbox, &prompt.text, &cwd, &folders);
-        let command = self.provider.command(Form::Whole, &values)?;
+        let command = self.provider.command(OutputForm::Whole, &values)?;
         let args = command.args.into_iter().map(OsString::from).collect();
-        let limits = Limits::all(self.model.limits.total);
+        let limits = RunLimits::all(self.model.limits.total);
         Ok(Some(Spec { args, limits, ..streaming.clone() }))
     }
 
@@ -143,7 +152,7 @@ impl Launch<'_> {
     pub(crate) fn boot(&self, prompt: &Prompt, program: PathBuf, cwd: PathBuf) -> Result<Option<BootSpec>, Failure> {
         let (model, provider) = (self.model, self.provider);
         let pictures = self.unsent_messages().iter().any(|message| !message.images.is_empty());
-        let can = !model.worktree && !pictures && self.form() == Form::Streamed;
+        let can = !model.worktree && !pictures && self.form() == OutputForm::Streamed;
         let Some(live) = provider.live.as_ref().filter(|live| can && WarmTarget::is_any(model, live)) else {
             return Ok(None);
         };
@@ -255,7 +264,7 @@ impl Launch<'_> {
             stdin: Vec::new(),
             stop: trunkline_process::StopSignal::Term,
             grace: Duration::from_secs(1),
-            limits: Limits::all(limit),
+            limits: RunLimits::all(limit),
             confinement: None,
         }
     }
@@ -285,7 +294,7 @@ impl Launch<'_> {
         let cwd = if model.worktree { self.settings.worktrees.join(self.run) } else { model.repo.clone() };
         let (cwd_text, folders) = (cwd.to_string_lossy(), self.folders());
         let values = values(model, self.provider, self.settings.sandbox, "<prompt>", &cwd_text, &folders);
-        let mut command = self.provider.command(Form::Streamed, &values)?;
+        let mut command = self.provider.command(OutputForm::Streamed, &values)?;
         command.env.extend(self.places());
         let located = locate(self.provider, model.command.as_deref(), self.settings.variable("PATH"));
         Ok(Plan {
@@ -378,16 +387,16 @@ mod tests {
             sandbox: Sandbox::On,
         };
         let seconds = Duration::from_secs;
-        let usual = Limits { idle: seconds(60), startup: seconds(30), ..Limits::all(seconds(90)) };
+        let usual = RunLimits { idle: seconds(60), startup: seconds(30), ..RunLimits::all(seconds(90)) };
         let watched = (seconds(60), seconds(30));
         let in_all = (seconds(90), seconds(90));
         for (name, form, shown, expected) in [
-            ("claude", Form::Whole, Shown::AtTheEnd, (Form::Whole, in_all)),
-            ("gemini", Form::Whole, Shown::AtTheEnd, (Form::Whole, in_all)),
-            ("codex", Form::Whole, Shown::AtTheEnd, (Form::Whole, watched)),
+            ("claude", OutputForm::Whole, AnswerTiming::AtTheEnd, (OutputForm::Whole, in_all)),
+            ("gemini", OutputForm::Whole, AnswerTiming::AtTheEnd, (OutputForm::Whole, in_all)),
+            ("codex", OutputForm::Whole, AnswerTiming::AtTheEnd, (OutputForm::Whole, watched)),
             // The gateway streams from an agent even if its client wants a whole answer.
-            ("claude", Form::Streamed, Shown::AtTheEnd, (Form::Streamed, watched)),
-            ("claude", Form::Streamed, Shown::AsItComes, (Form::Streamed, watched)),
+            ("claude", OutputForm::Streamed, AnswerTiming::AtTheEnd, (OutputForm::Streamed, watched)),
+            ("claude", OutputForm::Streamed, AnswerTiming::AsItComes, (OutputForm::Streamed, watched)),
         ] {
             let provider = built_in().remove(name).unwrap();
             let model = Model { backend: Backend::Program(provider.clone().into()), limits: usual, ..model(name) };

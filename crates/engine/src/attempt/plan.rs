@@ -5,9 +5,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use trunkline_core::failure::Failure;
-use trunkline_core::model::{Model, Normalize, Sandbox};
-use trunkline_core::provider::{Delivery, Permissions, Provider, Told, Values};
+use trunkline_core::model::{Model, Sandbox};
+use trunkline_core::provider::{Provider, Values};
 use trunkline_core::turn::Turn;
+use trunkline_core::vocabulary::Normalize;
+use trunkline_core::vocabulary::{CliPermissions, Permissions, PromptDelivery};
 
 use crate::sandbox;
 
@@ -19,7 +21,7 @@ pub struct Plan {
     pub cwd: PathBuf,
     /// Variables added to the inherited environment.
     pub env: Vec<(OsString, OsString)>,
-    pub delivery: Delivery,
+    pub delivery: PromptDelivery,
 }
 
 /// Folders that arguments of a recipe may refer to.
@@ -82,20 +84,21 @@ fn of_no_program(model: &Model) -> Vec<&'static str> {
 /// Settings of a model that its provider cannot honour.
 pub fn ignored(model: &Model) -> Vec<&'static str> {
     let Some(provider) = model.backend.program() else { return of_no_program(model) };
-    let grants = [Told::Read, Told::Edit, Told::Full].map(|told| provider.permissions.of(told));
+    let grants =
+        [CliPermissions::Read, CliPermissions::Edit, CliPermissions::Full].map(|told| provider.permissions.of(told));
     let same_grants = grants.iter().all(|grant| grant.args.is_empty() && grant.env.is_empty());
     [
         ("maxTurns", model.max_turns.is_some() && !provider.takes("max_turns")),
         ("allowedTools", !model.allowed_tools.is_empty() && !provider.takes("tool")),
         (
             "maxTokens",
-            model.max_tokens.is_some() && !provider.takes("max_tokens") && provider.prompt != Delivery::Request,
+            model.max_tokens.is_some() && !provider.takes("max_tokens") && provider.prompt != PromptDelivery::Request,
         ),
         (
             "model",
             (model.upstream.is_some() || provider.default_model.is_some())
                 && !provider.takes("model")
-                && provider.prompt != Delivery::Request,
+                && provider.prompt != PromptDelivery::Request,
         ),
         ("permissions", model.permissions != Permissions::default() && same_grants),
     ]

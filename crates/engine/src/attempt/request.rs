@@ -7,7 +7,7 @@ use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::Model;
 use trunkline_core::provider::Provider;
 use trunkline_core::turn::Turn;
-use trunkline_process::{Keepers, Running, SpawnError, Spec};
+use trunkline_process::{Keepers, RunningProcess, SpawnError, Spec};
 
 use crate::attempt::resources::AttemptResources;
 use crate::router::RetryPolicy;
@@ -65,7 +65,11 @@ fn could_not_start(error: SpawnError, provider: &str) -> BeginError {
     failure.hint("try: trunkline doctor").into()
 }
 
-pub(crate) async fn start_process(keepers: &Keepers, spec: Spec, provider: &Provider) -> Result<Running, BeginError> {
+pub(crate) async fn start_process(
+    keepers: &Keepers,
+    spec: Spec,
+    provider: &Provider,
+) -> Result<RunningProcess, BeginError> {
     keepers.spawn_spooled(spec).await.map_err(|error| could_not_start(error, &provider.name))
 }
 

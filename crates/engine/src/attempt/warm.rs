@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use trunkline_core::live::Line;
+use trunkline_core::live::LiveChannel;
 use trunkline_process::Spec;
 
 use crate::attempt::scratch::Scratch;
@@ -15,7 +15,7 @@ const REACTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A warm process in use by an attempt.
 pub(crate) struct WarmAttempt {
-    pub(crate) line: Line,
+    pub(crate) line: LiveChannel,
     pub(crate) boot: Arc<BootSpec>,
     pub(crate) stamps: FileStamps,
     pub(crate) scratch: Scratch,

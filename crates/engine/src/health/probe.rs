@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 use trunkline_core::failure::{Category, Failure};
-use trunkline_core::limits::Limits;
+use trunkline_core::limits::RunLimits;
 use trunkline_core::model::Model;
-use trunkline_core::provider::Permissions;
-use trunkline_core::turn::{Message, Owner, Role, Shown, Turn};
+use trunkline_core::turn::{AnswerTiming, ClientId, Message, Role, Turn};
+use trunkline_core::vocabulary::Permissions;
 
 use super::report::Probed;
 use super::{MAX_MESSAGE_CHARS, millis};
@@ -42,18 +42,18 @@ async fn ask(shared: &Arc<Shared>, models: &Models, model: &Model) -> Result<Str
         agent_file: None,
         worktree: false,
         permissions: Permissions::Read,
-        limits: Limits::all(PROBE_TIMEOUT),
+        limits: RunLimits::all(PROBE_TIMEOUT),
         ..model.clone()
     });
     let turn = Turn {
         messages: vec![Message::new(Role::User, "Reply with the single word OK.")],
-        shown: Shown::AtTheEnd,
+        shown: AnswerTiming::AtTheEnd,
         ..Turn::default()
     };
     let id = format!("probe-{}", uuid::Uuid::now_v7());
     let permit = shared
         .admission
-        .enter(&Owner::default(), &model.name, None)
+        .enter(&ClientId::default(), &model.name, None)
         .await
         .map_err(|_busy| Failure::new(Category::Cancelled, "not probed: busy"))?;
     let attempt = AttemptRequest {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::turn::Turn;
-use trunkline_store::{Claim, Claimed, Store, StoreError, Time};
+use trunkline_store::{ClaimResult, IdempotencyClaim, Store, StoreError, Time};
 
 use super::attached::Run;
 use super::detached::Keyed;
@@ -60,13 +60,18 @@ impl Engine {
         let run = turn.run.get_or_insert_with(super::new_id).clone();
         let (owner, key) = (store_client_id(&turn.owner), *blake3::hash(key.as_bytes()).as_bytes());
         if let Some(store) = self.shared.store_writer.store() {
-            let claim =
-                Claim { owner: &owner, key: &key, request: &request, run: &run, since: Time::ago(KEY_LIFETIME) };
+            let claim = IdempotencyClaim {
+                owner: &owner,
+                key: &key,
+                request: &request,
+                run: &run,
+                since: Time::ago(KEY_LIFETIME),
+            };
             loop {
                 match store.claim(&claim).await {
-                    Ok(Claimed::New) => break,
-                    Ok(Claimed::Other) => return Err(IdempotencyError::OtherRequest),
-                    Ok(Claimed::Known(run)) => {
+                    Ok(ClaimResult::New) => break,
+                    Ok(ClaimResult::Other) => return Err(IdempotencyError::OtherRequest),
+                    Ok(ClaimResult::Known(run)) => {
                         if let Some(joined) = self.join(store, &run).await {
                             return Ok(joined);
                         }

@@ -1,7 +1,7 @@
 //! Queries and cancellation of runs.
 
 use trunkline_core::turn::ClientId;
-use trunkline_store::{RunRow, Runs, Store, StoreError};
+use trunkline_store::{RunFilter, RunRow, Store, StoreError};
 
 use super::follow::Follow;
 use super::sweep::{self, current_run, current_runs};
@@ -32,9 +32,9 @@ pub enum CancelOutcome {
 
 impl Engine {
     /// Lists the runs of a client, newest first.
-    pub async fn runs(&self, owner: &ClientId, which: Runs) -> Result<Vec<RunRow>, RunQueryError> {
+    pub async fn runs(&self, owner: &ClientId, which: RunFilter) -> Result<Vec<RunRow>, RunQueryError> {
         let store = self.settled_store().await?;
-        Ok(current_runs(store, &self.shared.settings.state, Runs { owner: Some(store_client_id(owner)), ..which })
+        Ok(current_runs(store, &self.shared.settings.state, RunFilter { owner: Some(store_client_id(owner)), ..which })
             .await?)
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use trunkline_store::{RunFailure, RunRow, RunState, Runs, Store, StoreError};
+use trunkline_store::{RunFailure, RunFilter, RunRow, RunState, Store, StoreError};
 
 use super::alive;
 use super::follow::interrupted;
@@ -69,7 +69,7 @@ async fn sweep(shared: &Shared) -> Option<Instant> {
     let state = &shared.settings.state;
     // Only these locks are removed afterwards: another gateway may die during the sweep.
     let dead = alive::dead(state);
-    let strays = trunkline_process::end_marked(OWNER, GatewayProcess::is_dead);
+    let strays = trunkline_process::kill_marked_processes(OWNER, GatewayProcess::is_dead);
     if strays > 0 {
         tracing::warn!(strays, "stopped processes that a dead gateway had left running");
     }
@@ -87,14 +87,14 @@ async fn sweep(shared: &Shared) -> Option<Instant> {
 }
 
 /// Lists runs, newest first. An open run whose gateway has died is reported as interrupted.
-pub async fn current_runs(store: &Store, state: &Path, which: Runs) -> Result<Vec<RunRow>, StoreError> {
+pub async fn current_runs(store: &Store, state: &Path, which: RunFilter) -> Result<Vec<RunRow>, StoreError> {
     if alive::dead(state).is_empty() {
         return store.runs(&which).await;
     }
     let open = store.open_runs().await?.into_iter().map(|row| current_run(state, row));
     let ended: Vec<RunRow> = open.filter(|row| row.state.is_over()).collect();
     let extra = u32::try_from(ended.len()).unwrap_or(u32::MAX);
-    let mut rows = store.runs(&Runs { limit: which.limit.saturating_add(extra), ..which.clone() }).await?;
+    let mut rows = store.runs(&RunFilter { limit: which.limit.saturating_add(extra), ..which.clone() }).await?;
     rows.retain(|row| ended.iter().all(|ended| ended.id != row.id));
     rows.extend(ended.into_iter().filter(|row| matches(row, &which)));
     rows.sort_by(|one, other| other.id.cmp(&one.id));
@@ -115,8 +115,8 @@ pub fn current_run(state: &Path, mut row: RunRow) -> RunRow {
 }
 
 /// Applies the store's filter to a row whose state differs from the stored one.
-fn matches(row: &RunRow, which: &Runs) -> bool {
-    let Runs { owner, state, model, session, begins, after, limit: _ } = which;
+fn matches(row: &RunRow, which: &RunFilter) -> bool {
+    let RunFilter { owner, state, model, session, begins, after, limit: _ } = which;
     owner.as_ref().is_none_or(|owner| row.owner == *owner)
         && state.is_none_or(|state| row.state == state)
         && model.as_ref().is_none_or(|model| row.model == *model)

@@ -14,11 +14,12 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use trunkline_core::event::Held;
+use trunkline_core::event::Enforcement;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::{Backend, Model, Sandbox};
-use trunkline_core::provider::{Delivery, Permissions, Provider, Told};
-use trunkline_process::{Confinement, Landlock, Missing};
+use trunkline_core::provider::Provider;
+use trunkline_core::vocabulary::{CliPermissions, Permissions, PromptDelivery};
+use trunkline_process::{Confinement, Landlock, LandlockUnavailable};
 
 use self::untrusted::MAX_GIT_FILE_BYTES;
 pub(crate) use places::expand;
@@ -45,7 +46,7 @@ pub enum Free {
     /// The provider is a protocol executable: a program of the user, not of an agent.
     Executable,
     /// The kernel does not support it.
-    Missing(Missing),
+    Missing(LandlockUnavailable),
 }
 
 impl fmt::Display for Free {
@@ -126,7 +127,7 @@ impl Scene<'_> {
 fn free(model: &Model, sandbox: Sandbox, recipe: Option<&Provider>) -> Option<Free> {
     match (model.permissions, sandbox, recipe) {
         (Permissions::Full, ..) => Some(Free::Full),
-        (_, _, Some(recipe)) if recipe.prompt == Delivery::Request => Some(Free::Executable),
+        (_, _, Some(recipe)) if recipe.prompt == PromptDelivery::Request => Some(Free::Executable),
         (_, Sandbox::On | Sandbox::Off, Some(recipe)) if recipe.own_sandbox => Some(Free::Own),
         (_, Sandbox::Off, _) => Some(Free::Off),
         (_, Sandbox::On | Sandbox::Required, _) => Landlock::here().err().map(Free::Missing),
@@ -135,28 +136,28 @@ fn free(model: &Model, sandbox: Sandbox, recipe: Option<&Provider>) -> Option<Fr
 
 /// Permissions that the CLI gets as arguments. If the kernel confines the run to its workspace, `edit` includes commands. A CLI
 /// whose own sandbox does not work inside ours then gets all permissions, and only the kernel confines it.
-pub(crate) fn told(model: &Model, usual: Sandbox, recipe: &Provider) -> Told {
+pub(crate) fn told(model: &Model, usual: Sandbox, recipe: &Provider) -> CliPermissions {
     let confined = free(model, model.sandbox.unwrap_or(usual), Some(recipe)).is_none();
     match (model.permissions, confined) {
-        (Permissions::Read | Permissions::Edit, true) if recipe.own_sandbox => Told::Full,
-        (Permissions::Read, _) => Told::Read,
-        (Permissions::Edit, true) => Told::EditConfined,
-        (Permissions::Edit, false) => Told::Edit,
-        (Permissions::Full, _) => Told::Full,
+        (Permissions::Read | Permissions::Edit, true) if recipe.own_sandbox => CliPermissions::Full,
+        (Permissions::Read, _) => CliPermissions::Read,
+        (Permissions::Edit, true) => CliPermissions::EditConfined,
+        (Permissions::Edit, false) => CliPermissions::Edit,
+        (Permissions::Full, _) => CliPermissions::Full,
     }
 }
 
 /// The layer that enforces the permissions of a run of the model; `None` if there is nothing to enforce.
-pub(crate) fn held(model: &Model, usual: Sandbox) -> Option<Held> {
+pub(crate) fn held(model: &Model, usual: Sandbox) -> Option<Enforcement> {
     let recipe = match &model.backend {
         Backend::Api(_) => return None,
         Backend::Agent(_) => None,
         Backend::Program(provider) => Some(provider.as_ref()),
     };
     match free(model, model.sandbox.unwrap_or(usual), recipe) {
-        None => Some(Held::Kernel),
-        Some(Free::Own) => Some(Held::Cli),
-        Some(Free::Off | Free::Missing(_)) => Some(Held::Off),
+        None => Some(Enforcement::Kernel),
+        Some(Free::Own) => Some(Enforcement::Cli),
+        Some(Free::Off | Free::Missing(_)) => Some(Enforcement::Off),
         Some(Free::Full | Free::Executable) => None,
     }
 }

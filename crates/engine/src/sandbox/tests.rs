@@ -38,11 +38,11 @@ fn confinement_depends_on_permissions_and_sandbox_setting() {
 fn cli_with_own_sandbox_gets_full_permissions_when_ours_is_required() {
     let codex = of("codex");
     let recipe = codex.backend.program().unwrap();
-    assert_eq!(told(&codex, Sandbox::On, recipe), Told::Edit);
+    assert_eq!(told(&codex, Sandbox::On, recipe), CliPermissions::Edit);
     if let Err(missing) = Landlock::here() {
         return eprintln!("skipped: {missing}");
     }
-    assert_eq!(told(&codex, Sandbox::Required, recipe), Told::Full);
+    assert_eq!(told(&codex, Sandbox::Required, recipe), CliPermissions::Full);
     let Bounds::Within(places) = bounds(&codex, Sandbox::Required) else { panic!("it is free") };
     assert!(places.contains(&"/repo".into()) && !places.contains(&"/home/u".into()));
     let read = Model { permissions: Permissions::Read, ..codex };
@@ -60,11 +60,11 @@ fn edit_includes_commands_only_when_the_kernel_confines_the_run() {
         let recipe = model.backend.program().unwrap();
         let as_told = |permissions, sandbox| told(&Model { permissions, ..model.clone() }, sandbox, recipe);
         for (permissions, sandbox, expected) in [
-            (Permissions::Read, Sandbox::On, Told::Read),
-            (Permissions::Edit, Sandbox::On, Told::EditConfined),
-            (Permissions::Edit, Sandbox::Required, Told::EditConfined),
-            (Permissions::Edit, Sandbox::Off, Told::Edit),
-            (Permissions::Full, Sandbox::On, Told::Full),
+            (Permissions::Read, Sandbox::On, CliPermissions::Read),
+            (Permissions::Edit, Sandbox::On, CliPermissions::EditConfined),
+            (Permissions::Edit, Sandbox::Required, CliPermissions::EditConfined),
+            (Permissions::Edit, Sandbox::Off, CliPermissions::Edit),
+            (Permissions::Full, Sandbox::On, CliPermissions::Full),
         ] {
             assert_eq!(as_told(permissions, sandbox), expected, "{name} {permissions:?} {sandbox:?}");
         }

@@ -12,7 +12,9 @@ use std::time::Duration;
 use trunkline_core::event::SessionId;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{ClientId, Message, Role};
-use trunkline_store::{Leads, Outcome, SessionKey, SessionRow, SessionTurn, Store, StoreError, Time, Writer};
+use trunkline_store::{
+    ChainCondition, RunOutcome, SessionKey, SessionRow, SessionTurn, Store, StoreError, Time, Writer,
+};
 
 use super::chain::{HeadMatch, MessageChain, SessionHeads};
 use crate::runs::masking::head;
@@ -103,7 +105,7 @@ pub(crate) struct InFlightUpdate {
     registry: Arc<SessionRegistry>,
     update: Arc<NumberedUpdate>,
     /// `None` without a store.
-    write: Option<trunkline_store::OnItsWay>,
+    write: Option<trunkline_store::InFlight>,
 }
 
 impl InFlightUpdate {
@@ -342,7 +344,7 @@ impl SessionRegistry {
         let queued = self.store.get().map(|(_, writer)| {
             let (registry, update) = (Arc::clone(self), Arc::clone(&update));
             let turn = self.store_row(&update.update, &first_message);
-            writer.send_session(turn, Leads::when(move || registry.heads_are_current(&update.update)))
+            writer.send_session(turn, ChainCondition::when(move || registry.heads_are_current(&update.update)))
         });
         async move {
             let write = match queued {
@@ -409,7 +411,7 @@ impl SessionRegistry {
         };
         let mut room = MAX_REPLAYED_BYTES;
         let mut messages = Vec::new();
-        for turn in turns.into_iter().rev().filter(|turn| turn.outcome == Some(Outcome::Ok)) {
+        for turn in turns.into_iter().rev().filter(|turn| turn.outcome == Some(RunOutcome::Ok)) {
             let answer = turn.answer.unwrap_or_default();
             let Some(left) = room.checked_sub(answer.len() + turn.prompt.len()) else { break };
             room = left;
@@ -436,8 +438,8 @@ fn key(id: &SessionId) -> SessionKey {
 }
 
 /// Converts a client id to the store's type.
-pub(crate) fn store_client_id(owner: &ClientId) -> trunkline_store::Owner {
-    trunkline_store::Owner::new(owner.as_str())
+pub(crate) fn store_client_id(owner: &ClientId) -> trunkline_store::ClientId {
+    trunkline_store::ClientId::new(owner.as_str())
 }
 
 fn known_session(row: SessionRow, owner: &ClientId) -> KnownSession {

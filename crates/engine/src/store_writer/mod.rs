@@ -20,7 +20,7 @@ use trunkline_core::prompt;
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::{self, Turn};
 use trunkline_store::{
-    LogState, Outcome, Record, SessionKey, Store, StoreError, Surface, Time, TurnBegun, TurnEnded, Writer,
+    ArchiveRecord, LogState, RunOutcome, SessionKey, Store, StoreError, Surface, Time, TurnBegun, TurnEnded, Writer,
 };
 
 use self::disk::DiskCheck;
@@ -108,7 +108,7 @@ impl StoreWriter {
     /// Records the receipt of an attempt.
     pub(crate) async fn note_workspace(&self, run: &str, receipt: &Receipt) {
         if let Some((_, writer)) = self.kept.get() {
-            let record = Record::Workspace { run: run.to_owned(), receipt: receipt.clone() };
+            let record = ArchiveRecord::Workspace { run: run.to_owned(), receipt: receipt.clone() };
             // Fails only during shutdown.
             let _ = writer.send(record).await;
         }
@@ -172,7 +172,7 @@ impl StoreWriter {
         Ok(recorder)
     }
 
-    fn recorder(&self, begun: RunStart<'_>, log: RunLog, secrets: &Secrets) -> (Recorder, Option<Record>) {
+    fn recorder(&self, begun: RunStart<'_>, log: RunLog, secrets: &Secrets) -> (Recorder, Option<ArchiveRecord>) {
         let recorder = Recorder {
             provider: begun.provider,
             writer: self.kept.get().map(|(_, writer)| writer.clone()),
@@ -192,14 +192,14 @@ impl StoreWriter {
         };
         let turn = begun.turn;
         let row = recorder.writer.is_some().then(|| {
-            Record::Begun(TurnBegun {
+            ArchiveRecord::Begun(TurnBegun {
                 run: recorder.presence.id.clone(),
                 session: begun.session.map(|session| SessionKey(session.0.clone())),
                 owner: store_client_id(&turn.owner),
                 surface: surface(turn.surface),
                 place: begun.place,
                 model: turn.model.clone(),
-                prompt: secrets.mask(head(&prompt::told(turn), MAX_TEXT_BYTES)),
+                prompt: secrets.mask(head(&prompt::turn_text(turn), MAX_TEXT_BYTES)),
                 time: Time::now(),
                 gateway: begun.gateway.to_owned(),
                 detached: begun.detached,
@@ -255,10 +255,10 @@ impl Recorder {
     /// Records that the turn continues a session, so its prompt is only the new part.
     pub(crate) fn continues(&self, session: &SessionId, turn: &Turn) {
         let (run, session) = (self.presence.id.clone(), SessionKey(session.0.clone()));
-        self.send(Record::GoesOn {
+        self.send(ArchiveRecord::GoesOn {
             run,
             session,
-            prompt: self.secrets.mask(head(&prompt::told(turn), MAX_TEXT_BYTES)),
+            prompt: self.secrets.mask(head(&prompt::turn_text(turn), MAX_TEXT_BYTES)),
         });
     }
 
@@ -267,7 +267,7 @@ impl Recorder {
         self.log.create_file();
         provider.clone_into(&mut self.provider);
         let (run, provider, time) = (self.presence.id.clone(), provider.to_owned(), Time::now());
-        self.send(Record::Started { run, provider, time });
+        self.send(ArchiveRecord::Started { run, provider, time });
     }
 
     /// Records a batch of events. They are in the log when this returns, unless the disk is full.
@@ -335,7 +335,7 @@ impl Recorder {
         let event = masked(event, &self.secrets, MAX_DETAIL_BYTES);
         let sequence = self.events;
         self.events += 1;
-        self.send(Record::Event { run: self.presence.id.clone(), sequence, event });
+        self.send(ArchiveRecord::Event { run: self.presence.id.clone(), sequence, event });
     }
 
     /// Ends the record. The future sends it; it must run after the record of its session was sent.
@@ -351,7 +351,7 @@ impl Recorder {
         }
     }
 
-    fn ended(&mut self, end: RunEnd<'_>) -> Option<(Writer, Record)> {
+    fn ended(&mut self, end: RunEnd<'_>) -> Option<(Writer, ArchiveRecord)> {
         self.ended = true;
         self.flush_text();
         self.close_log(end.result);
@@ -359,9 +359,9 @@ impl Recorder {
         let (outcome, text) = match end.result {
             Ok(answer) => {
                 self.usage = answer.usage;
-                (Outcome::Ok, &answer.content)
+                (RunOutcome::Ok, &answer.content)
             }
-            Err(failure) => (Outcome::Failed(failure.category), &failure.message),
+            Err(failure) => (RunOutcome::Failed(failure.category), &failure.message),
         };
         let took = self.began.elapsed();
         // A turn that ended before any attempt is counted for its first candidate.
@@ -379,7 +379,7 @@ impl Recorder {
             attempts: self.attempts,
             log: Some(self.log.state()),
         };
-        Some((self.writer.take()?, Record::Ended(ended)))
+        Some((self.writer.take()?, ArchiveRecord::Ended(ended)))
     }
 
     /// Makes the end visible to readers: in the log or, if the log is incomplete, through the registry.
@@ -399,7 +399,7 @@ impl Recorder {
         self.presence.set_end(RunEnding::Event(Arc::new(last)));
     }
 
-    fn send(&self, record: Record) {
+    fn send(&self, record: ArchiveRecord) {
         let Some(writer) = &self.writer else { return };
         if writer.try_send(record).is_err() && self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::error!("the disk is too slow: records of turns are lost");

@@ -60,7 +60,7 @@ async fn masks_secrets_in_records_when_they_are_split_between_events() {
 
     let row = store.turn("r").await.unwrap().unwrap();
     assert_eq!((row.prompt.as_str(), row.answer.as_deref()), ("my key is ***", Some("done ***")));
-    assert_eq!((row.outcome, row.usage), (Some(Outcome::Ok), answer.usage));
+    assert_eq!((row.outcome, row.usage), (Some(RunOutcome::Ok), answer.usage));
     let events: Vec<Event> = store.events("r", 0).await.unwrap().into_iter().map(|row| row.event).collect();
     let input = serde_json::json!({"command": ["echo", "***"]});
     assert_eq!(
@@ -73,7 +73,7 @@ async fn masks_secrets_in_records_when_they_are_split_between_events() {
         ]
     );
     let cancelled = store.turn("cancelled").await.unwrap().unwrap();
-    assert_eq!(cancelled.outcome, Some(Outcome::Failed(Category::Cancelled)));
+    assert_eq!(cancelled.outcome, Some(RunOutcome::Failed(Category::Cancelled)));
 }
 
 #[tokio::test]

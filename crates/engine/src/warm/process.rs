@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use trunkline_core::limits::RunLimits;
 use trunkline_core::live::{ChannelStage, LiveChannel};
-use trunkline_process::{Keepers, Running, Step};
+use trunkline_process::{Keepers, ProcessEvent, RunningProcess};
 
 use super::{BootSpec, FileStamps};
 use crate::attempt::environment::RUN;
@@ -22,7 +22,7 @@ const MAX_ERROR_CHARS: usize = 300;
 
 /// A CLI process that was started ahead of its turn.
 pub(crate) struct WarmProcess {
-    pub(crate) running: Running,
+    pub(crate) running: RunningProcess,
     pub(crate) line: LiveChannel,
     pub(crate) boot: Arc<BootSpec>,
     pub(crate) stamps: FileStamps,
@@ -60,13 +60,15 @@ impl WarmProcess {
                 ChannelStage::Booting | ChannelStage::Busy => {}
             }
             match process.running.next().await {
-                Step::Stdout(bytes) => process.hear(&bytes),
-                Step::Exited(exit) => {
+                ProcessEvent::Stdout(bytes) => process.hear(&bytes),
+                ProcessEvent::Exited(exit) => {
                     let stderr = process.running.stderr_tail();
                     let last = stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no output on stderr");
                     return Err(format!("the process ended ({exit:?}): {}", brief(last)));
                 }
-                Step::Limit(_) => return Err(format!("the process was not ready within {} s", BOOT_TIMEOUT.as_secs())),
+                ProcessEvent::Limit(_) => {
+                    return Err(format!("the process was not ready within {} s", BOOT_TIMEOUT.as_secs()));
+                }
             }
         }
         process.running.limit(RunLimits::NONE);
@@ -105,8 +107,8 @@ impl WarmProcess {
     async fn unusable(&mut self) {
         loop {
             match self.running.next().await {
-                Step::Stdout(bytes) => self.hear(&bytes),
-                Step::Exited(_) | Step::Limit(_) => return,
+                ProcessEvent::Stdout(bytes) => self.hear(&bytes),
+                ProcessEvent::Exited(_) | ProcessEvent::Limit(_) => return,
             }
             if *self.line.stage() != ChannelStage::Ready {
                 return;

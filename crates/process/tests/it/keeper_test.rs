@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use trunkline_core::limits::Limits;
+use trunkline_core::limits::RunLimits;
 use trunkline_process::{KeeperProgram, Keepers, ProcessEvent, ProcessExit, RunningProcess, Spec, StopSignal};
 
 /// Long enough for a loaded machine. Reached only by a test that fails.
@@ -38,7 +38,7 @@ impl KeeperTest {
             stdin: Vec::new(),
             stop: StopSignal::Term,
             grace: TEST_TIMEOUT,
-            limits: Limits::NONE,
+            limits: RunLimits::NONE,
             confinement: None,
         }
     }

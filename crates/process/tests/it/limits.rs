@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use trunkline_core::limits::{Limit, Limits};
+use trunkline_core::limits::{LimitKind, RunLimits};
 use trunkline_core::phase::Phase;
 use trunkline_process::{Cut, ProcessEvent, ProcessExit};
 
@@ -10,7 +10,7 @@ use crate::keeper_test::{KeeperTest, lines};
 
 const SHORT: Duration = Duration::from_millis(150);
 
-fn limit_of(event: ProcessEvent) -> Limit {
+fn limit_of(event: ProcessEvent) -> LimitKind {
     match event {
         ProcessEvent::Limit(overrun) => overrun.limit,
         ProcessEvent::Stdout(_) | ProcessEvent::Exited(_) => panic!("{event:?}"),
@@ -25,9 +25,9 @@ fn bash() -> Phase {
 async fn startup_limit_applies_before_first_output() {
     let test = KeeperTest::new();
     let mut spec = test.script("echo busy >&2; sleep 1000");
-    spec.limits = Limits { startup: SHORT, ..Limits::NONE };
+    spec.limits = RunLimits { startup: SHORT, ..RunLimits::NONE };
     let mut running = test.keepers.spawn(spec).await.unwrap();
-    assert_eq!(limit_of(running.next().await), Limit::Startup);
+    assert_eq!(limit_of(running.next().await), LimitKind::Startup);
     assert_eq!(running.stderr_tail(), "busy\n");
     assert_eq!(running.stop().await, ProcessExit::Signal(15));
     test.keepers.shutdown().await;
@@ -37,10 +37,10 @@ async fn startup_limit_applies_before_first_output() {
 async fn idle_limit_applies_after_first_output() {
     let test = KeeperTest::new();
     let mut spec = test.script("echo hello; sleep 1000");
-    spec.limits = Limits { idle: SHORT, startup: Duration::from_secs(60), ..Limits::NONE };
+    spec.limits = RunLimits { idle: SHORT, startup: Duration::from_secs(60), ..RunLimits::NONE };
     let mut running = test.keepers.spawn(spec).await.unwrap();
     assert_eq!(lines(&mut running, 1).await, ["hello"]);
-    assert_eq!(limit_of(running.next().await), Limit::Idle);
+    assert_eq!(limit_of(running.next().await), LimitKind::Idle);
     test.keepers.shutdown().await;
 }
 
@@ -48,13 +48,13 @@ async fn idle_limit_applies_after_first_output() {
 async fn tool_limit_applies_while_a_tool_runs() {
     let test = KeeperTest::new();
     let mut spec = test.script("echo hello; sleep 1000");
-    spec.limits = Limits { idle: SHORT, tool: 4 * SHORT, ..Limits::NONE };
+    spec.limits = RunLimits { idle: SHORT, tool: 4 * SHORT, ..RunLimits::NONE };
     let start = Instant::now();
     let mut running = test.keepers.spawn(spec).await.unwrap();
     assert_eq!(lines(&mut running, 1).await, ["hello"]);
     running.enter(bash());
     let ProcessEvent::Limit(overrun) = running.next().await else { panic!() };
-    assert_eq!((overrun.limit, overrun.value, overrun.phase), (Limit::Tool, 4 * SHORT, bash()));
+    assert_eq!((overrun.limit, overrun.value, overrun.phase), (LimitKind::Tool, 4 * SHORT, bash()));
     assert!(start.elapsed() >= 4 * SHORT);
     test.keepers.shutdown().await;
 }
@@ -64,7 +64,7 @@ async fn limit_is_noticed_when_output_never_pauses() {
     let test = KeeperTest::new();
     for flood in ["exec yes", "exec yes >&2", "yes >&2 & exec yes"] {
         let mut spec = test.script(flood);
-        spec.limits = Limits { total: SHORT, ..Limits::NONE };
+        spec.limits = RunLimits { total: SHORT, ..RunLimits::NONE };
         let mut running = test.keepers.spawn(spec).await.unwrap();
         let limit = loop {
             match running.next().await {
@@ -72,7 +72,7 @@ async fn limit_is_noticed_when_output_never_pauses() {
                 event @ (ProcessEvent::Exited(_) | ProcessEvent::Limit(_)) => break event,
             }
         };
-        assert_eq!(limit_of(limit), Limit::Total, "{flood}");
+        assert_eq!(limit_of(limit), LimitKind::Total, "{flood}");
         assert_eq!(running.stop().await, ProcessExit::Signal(15), "{flood}");
     }
     test.keepers.shutdown().await;
@@ -82,7 +82,7 @@ async fn limit_is_noticed_when_output_never_pauses() {
 async fn output_does_not_extend_the_total_limit() {
     let test = KeeperTest::new();
     let mut spec = test.script("while :; do echo tick; sleep 0.01; done");
-    spec.limits = Limits { total: 2 * SHORT, idle: SHORT, startup: SHORT, ..Limits::NONE };
+    spec.limits = RunLimits { total: 2 * SHORT, idle: SHORT, startup: SHORT, ..RunLimits::NONE };
     let mut running = test.keepers.spawn(spec).await.unwrap();
     let limit = loop {
         match running.next().await {
@@ -90,7 +90,7 @@ async fn output_does_not_extend_the_total_limit() {
             event @ (ProcessEvent::Exited(_) | ProcessEvent::Limit(_)) => break event,
         }
     };
-    assert_eq!(limit_of(limit), Limit::Total);
+    assert_eq!(limit_of(limit), LimitKind::Total);
     assert!(
         matches!(running.next().await, ProcessEvent::Stdout(_)),
         "reported once; the program runs until it is stopped"
@@ -102,10 +102,10 @@ async fn output_does_not_extend_the_total_limit() {
 async fn collecting_output_stops_at_a_limit() {
     let test = KeeperTest::new();
     let mut spec = test.script("echo some; sleep 1000");
-    spec.limits = Limits { total: SHORT, ..Limits::NONE };
+    spec.limits = RunLimits { total: SHORT, ..RunLimits::NONE };
     let output = test.keepers.output(spec).await.unwrap();
     assert_eq!((&output.stdout[..], output.exit), (&b"some\n"[..], ProcessExit::Signal(15)));
     let Some(Cut::Limit(overrun)) = output.cut else { panic!("{:?}", output.cut) };
-    assert_eq!((overrun.limit, overrun.value), (Limit::Total, SHORT));
+    assert_eq!((overrun.limit, overrun.value), (LimitKind::Total, SHORT));
     test.keepers.shutdown().await;
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use trunkline_core::limits::{Limit, Limits};
+use trunkline_core::limits::{LimitKind, RunLimits};
 use trunkline_process::{Cut, ProcessEvent, ProcessExit};
 
 use crate::keeper_test::{KeeperTest, TEST_TIMEOUT, lines, read_all};
@@ -77,9 +77,9 @@ async fn limits_start_again_when_they_are_replaced() {
     let mut running = test.keepers.spawn_open(test.script("read -r line; echo $line; read -r line")).await.unwrap();
     running.write(b"hello\n");
     assert_eq!(lines(&mut running, 1).await, ["hello"]);
-    running.limit(Limits { startup: Duration::from_millis(50), ..Limits::NONE });
+    running.limit(RunLimits { startup: Duration::from_millis(50), ..RunLimits::NONE });
     let ProcessEvent::Limit(overrun) = running.next().await else { panic!("not a limit") };
-    assert_eq!(overrun.limit, Limit::Startup, "no output since the limits were replaced");
+    assert_eq!(overrun.limit, LimitKind::Startup, "no output since the limits were replaced");
     running.stop().await;
     test.keepers.shutdown().await;
 }

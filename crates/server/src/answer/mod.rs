@@ -18,7 +18,7 @@ use trunkline_core::event::{Attempted, Event};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Turn;
-use trunkline_engine::{Joined, StartError};
+use trunkline_engine::{JoinedRun, StartError};
 use trunkline_wire::error::{ApiError, StorageStatus};
 use trunkline_wire::response::{self, Head, Trace};
 
@@ -60,7 +60,7 @@ impl<R: RunEvents> AnswerFeed<R> {
     }
 
     /// A run that other requests may have joined too.
-    pub(crate) fn joining(joined: Joined<R>) -> Self {
+    pub(crate) fn joining(joined: JoinedRun<R>) -> Self {
         Self::Starting(joined.start)
     }
 

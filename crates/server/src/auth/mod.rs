@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::header::{AUTHORIZATION, HOST, ORIGIN, USER_AGENT};
 use http::{HeaderMap, Request};
 use subtle::{Choice, ConstantTimeEq};
-use trunkline_core::turn::Owner;
+use trunkline_core::turn::ClientId;
 use trunkline_wire::error::ApiError;
 
 use crate::config::ServerConfig;
@@ -38,7 +38,7 @@ impl Keys {
     }
 
     /// Adds a key by its hexadecimal BLAKE3 digest, and returns the client that it identifies.
-    pub fn add_digest(&mut self, hexadecimal: &str) -> Result<Owner, BadDigest> {
+    pub fn add_digest(&mut self, hexadecimal: &str) -> Result<ClientId, BadDigest> {
         let digest = blake3::Hash::from_hex(hexadecimal.trim()).map_err(|_| BadDigest)?;
         self.digests.push(*digest.as_bytes());
         Ok(owner_of(&digest))
@@ -87,7 +87,7 @@ pub(crate) struct Peer {
 }
 
 /// Decides whether a request reaches its handler. Returns its client.
-pub(crate) fn admit<B>(config: &ServerConfig, peer: Peer, request: &Request<B>) -> Result<Owner, ApiError> {
+pub(crate) fn admit<B>(config: &ServerConfig, peer: Peer, request: &Request<B>) -> Result<ClientId, ApiError> {
     let headers = request.headers();
     let host = text(headers, HOST.as_str());
     // A target in absolute form overrides `Host`; both must name us.
@@ -101,7 +101,7 @@ pub(crate) fn admit<B>(config: &ServerConfig, peer: Peer, request: &Request<B>) 
     }
     // The page contains no data, and asks for a key when it needs one.
     let open = is_health(path) || path == "/";
-    if config.keys.is_empty() || open { Ok(Owner::default()) } else { check_key(&config.keys, request) }
+    if config.keys.is_empty() || open { Ok(ClientId::default()) } else { check_key(&config.keys, request) }
 }
 
 pub(crate) fn is_health(path: &str) -> bool {
@@ -202,7 +202,7 @@ fn without_port(authority: &str) -> &str {
     }
 }
 
-fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<Owner, ApiError> {
+fn check_key<B>(keys: &Keys, request: &Request<B>) -> Result<ClientId, ApiError> {
     let in_address = |pair: &str| {
         let name = pair.split('=').next().unwrap_or_default();
         KEY_PARAMETERS.iter().any(|key| key.eq_ignore_ascii_case(name))
@@ -223,9 +223,9 @@ fn incorrect_key(why: &str) -> ApiError {
 }
 
 /// The client of a key: half of the digest of its digest, a value that is stored nowhere else.
-fn owner_of(digest: &blake3::Hash) -> Owner {
+fn owner_of(digest: &blake3::Hash) -> ClientId {
     let digest = blake3::hash(digest.as_bytes());
-    Owner::of_key(&digest.to_hex()[..32])
+    ClientId::of_key(&digest.to_hex()[..32])
 }
 
 /// The key of a request, valid or not.

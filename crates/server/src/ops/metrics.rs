@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use trunkline_engine::{Figures, Metrics};
+use trunkline_engine::{Metrics, WarmStats};
 
 use crate::connection::accept;
 use crate::door::Door;
@@ -58,7 +58,7 @@ fn respond<D: Door>(request: &Request<Incoming>, door: &D) -> Response<Body> {
 }
 
 /// Reads one figure of a provider's warm processes.
-type Of = fn(&Figures) -> Option<f64>;
+type Of = fn(&WarmStats) -> Option<f64>;
 
 /// Metrics of warm processes: name, whether it is a counter, description.
 const WARM: [(&str, bool, &str, Of); 11] = [
@@ -147,7 +147,7 @@ mod tests {
     fn metrics_are_in_the_text_format_of_prometheus() {
         let took = Duration::from_millis(1500);
         let turns = vec![Turns { provider: "a\"b\\c".into(), outcome: "ok", count: 2, took }];
-        let figures = Figures { hits: 3, mean_boot_ms: Some(250), resident_mib: 1, ..Figures::default() };
+        let figures = WarmStats { hits: 3, mean_boot_ms: Some(250), resident_mib: 1, ..WarmStats::default() };
         let warm = [("claude".to_owned(), figures)].into();
         let page = text(&Metrics { runs: 4, waiting: 1, turns, warm, records_lost: 0, open_files: Some((30, 1024)) });
         for line in [

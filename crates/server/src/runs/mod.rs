@@ -13,8 +13,8 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep_until};
-use trunkline_core::turn::Owner;
-use trunkline_engine::{Cancelled, Entry, NoDiff, NoRun, RunRow, RunState, Runs};
+use trunkline_core::turn::ClientId;
+use trunkline_engine::{CancelOutcome, DiffError, RunFilter, RunLogEntry, RunQueryError, RunRow, RunState};
 use trunkline_wire::error::ApiError;
 use trunkline_wire::sse;
 
@@ -61,7 +61,7 @@ impl From<RunRow> for RunObject {
 
 pub(crate) async fn list<D: Door>(
     State(app): State<Arc<App<D>>>,
-    Extension(owner): Extension<Owner>,
+    Extension(owner): Extension<ClientId>,
     query: Result<Query<RunQuery>, QueryRejection>,
 ) -> HttpResponse {
     match page(&app, &owner, query).await {
@@ -72,7 +72,7 @@ pub(crate) async fn list<D: Door>(
 
 async fn page<D: Door>(
     app: &App<D>,
-    owner: &Owner,
+    owner: &ClientId,
     query: Result<Query<RunQuery>, QueryRejection>,
 ) -> Result<RunPage, ApiError> {
     let Query(query) = query.map_err(|error| ApiError::invalid("invalid_value", error.body_text()))?;
@@ -91,7 +91,7 @@ async fn page<D: Door>(
     }
     let RunQuery { model, session, after, .. } = query;
     // One more than requested, to know whether there is another page.
-    let wanted = Runs { state, model, session, after, limit: limit + 1, ..Runs::default() };
+    let wanted = RunFilter { state, model, session, after, limit: limit + 1, ..RunFilter::default() };
     let mut runs = app.door.runs(owner, wanted).await.map_err(|error| refused(&error))?;
     let more = runs.len() > limit as usize;
     runs.truncate(limit as usize);
@@ -101,7 +101,7 @@ async fn page<D: Door>(
 
 pub(crate) async fn one<D: Door>(
     State(app): State<Arc<App<D>>>,
-    Extension(owner): Extension<Owner>,
+    Extension(owner): Extension<ClientId>,
     Path(id): Path<String>,
 ) -> HttpResponse {
     match app.door.run(&owner, &id).await {
@@ -113,19 +113,19 @@ pub(crate) async fn one<D: Door>(
 /// Cancels a run, and answers when nothing of it is left. A run that has ended by itself is a conflict.
 pub(crate) async fn cancel<D: Door>(
     State(app): State<Arc<App<D>>>,
-    Extension(owner): Extension<Owner>,
+    Extension(owner): Extension<ClientId>,
     Path(id): Path<String>,
 ) -> HttpResponse {
     match app.door.cancel(&owner, &id).await {
-        Ok(Cancelled::Stopped(run)) => reply::json(StatusCode::OK, &RunObject::from(*run)),
+        Ok(CancelOutcome::Stopped(run)) => reply::json(StatusCode::OK, &RunObject::from(*run)),
         // It is cancelled already.
-        Ok(Cancelled::WasOver(run)) if run.state == RunState::Cancelled => {
+        Ok(CancelOutcome::WasOver(run)) if run.state == RunState::Cancelled => {
             reply::json(StatusCode::OK, &RunObject::from(*run))
         }
-        Ok(Cancelled::WasOver(run)) => {
+        Ok(CancelOutcome::WasOver(run)) => {
             reply::error(&ApiError::conflict("run_over", format!("the run is over: {}", run.state.name())))
         }
-        Ok(Cancelled::Elsewhere(run)) => {
+        Ok(CancelOutcome::Elsewhere(run)) => {
             let message = format!("the run is {} in another process of this machine", run.state.name());
             reply::error(&ApiError::conflict("run_elsewhere", message).hint("stop it there"))
         }
@@ -135,7 +135,7 @@ pub(crate) async fn cancel<D: Door>(
 
 pub(crate) async fn diff<D: Door>(
     State(app): State<Arc<App<D>>>,
-    Extension(owner): Extension<Owner>,
+    Extension(owner): Extension<ClientId>,
     Path(id): Path<String>,
 ) -> HttpResponse {
     match app.door.diff(&owner, &id).await {
@@ -144,9 +144,9 @@ pub(crate) async fn diff<D: Door>(
             response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/x-diff"));
             response
         }
-        Err(NoDiff::Run(error)) => reply::error(&refused(&error)),
-        Err(NoDiff::Nothing(why)) => reply::error(&ApiError::not_found("no_diff", why)),
-        Err(NoDiff::Git(failure)) => {
+        Err(DiffError::Run(error)) => reply::error(&refused(&error)),
+        Err(DiffError::Nothing(why)) => reply::error(&ApiError::not_found("no_diff", why)),
+        Err(DiffError::Git(failure)) => {
             let message = app.config.secrets.mask(&failure.message);
             reply::error(&ApiError::not_found("no_diff", format!("the diff cannot be made: {message}")))
         }
@@ -156,7 +156,7 @@ pub(crate) async fn diff<D: Door>(
 /// Streams the events after `Last-Event-ID`, then new events as they come.
 pub(crate) async fn events<D: Door>(
     State(app): State<Arc<App<D>>>,
-    Extension(owner): Extension<Owner>,
+    Extension(owner): Extension<ClientId>,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> HttpResponse {
@@ -215,7 +215,7 @@ impl<F: RunFeed> EventFrames<F> {
     }
 }
 
-fn frame(entry: &Entry) -> Vec<u8> {
+fn frame(entry: &RunLogEntry) -> Vec<u8> {
     let mut frame = Vec::new();
     let payload = serde_json::to_string(entry).expect("an event has no keys but strings");
     sse::numbered(&mut frame, entry.seq, &payload);
@@ -230,11 +230,11 @@ fn first_wanted(headers: &HeaderMap) -> Result<u64, ApiError> {
     })
 }
 
-fn refused(error: &NoRun) -> ApiError {
+fn refused(error: &RunQueryError) -> ApiError {
     match error {
-        NoRun::Unknown => ApiError::not_found("run_not_found", "there is no such run"),
-        NoRun::NoMemory => ApiError::busy(&error.to_string(), std::time::Duration::from_secs(60)),
-        NoRun::Store(error) => {
+        RunQueryError::Unknown => ApiError::not_found("run_not_found", "there is no such run"),
+        RunQueryError::NoMemory => ApiError::busy(&error.to_string(), std::time::Duration::from_secs(60)),
+        RunQueryError::Store(error) => {
             tracing::error!(%error, "runs cannot be read");
             ApiError::internal()
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use trunkline_agent::record::Records;
+use trunkline_agent::transcript_file::TranscriptFiles;
 use trunkline_core::model::AGENT;
 use trunkline_engine::{forget_logs, forget_sessions};
 use trunkline_server::forget_chats;
@@ -46,7 +46,7 @@ pub(super) async fn delete_older(age: Duration, store: Option<&Store>, state: &P
                 tracing::warn!(%error, "{what} could not be removed");
             }
         };
-        log_error("old transcripts of the agent", Records::new(state.join(AGENT)).prune(age).map(drop));
+        log_error("old transcripts of the agent", TranscriptFiles::new(state.join(AGENT)).prune(age).map(drop));
         log_error("state of old sessions", forget_sessions(&state, age));
         log_error("old conversations of the chat page", forget_chats(&state.join(CHATS), age).map(drop));
         #[cfg(feature = "discord")]

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use trunkline_core::prompt::latest_words;
-use trunkline_core::turn::Owner;
-use trunkline_engine::{Caps, Entry, Follow, NoDiff, RunRow, RunState, run_seen, runs_seen};
+use trunkline_core::prompt::latest_user_text;
+use trunkline_core::turn::ClientId;
+use trunkline_engine::{Caps, DiffError, Follow, RunLogEntry, RunRow, RunState, current_run, current_runs};
 use trunkline_store::{Store, Time};
 
 use super::columns::{aligned, short_name};
@@ -115,7 +115,7 @@ impl RunsArgs {
 impl ListRunsArgs {
     async fn show(self) -> Result<ExitCode> {
         let saved = SavedState::open(&self.engine_args).await?;
-        let which = trunkline_store::Runs {
+        let which = trunkline_store::RunFilter {
             state: self.status,
             model: self.model,
             // One more than is shown, to detect whether there are more.
@@ -123,7 +123,7 @@ impl ListRunsArgs {
             ..Default::default()
         };
         let mut runs = match &saved.store {
-            Some(store) => runs_seen(store, &saved.state, which).await?,
+            Some(store) => current_runs(store, &saved.state, which).await?,
             None => Vec::new(),
         };
         saved.close().await;
@@ -164,10 +164,10 @@ impl OneRunArgs {
         let patch = match &saved.store {
             Some(store) => {
                 engine.remember_in(store.clone());
-                let owner = Owner::named(run.owner.as_str());
+                let owner = ClientId::named(run.owner.as_str());
                 engine.diff(&owner, &run.id).await
             }
-            None => Err(NoDiff::Nothing("this state folder has no database")),
+            None => Err(DiffError::Nothing("this state folder has no database")),
         };
         engine.shutdown().await;
         let patch = patch.with_context(|| format!("there is no diff of run {}", run.id))?;
@@ -198,7 +198,7 @@ impl OneRunArgs {
     pub(super) async fn found(&self) -> Result<(SavedState, RunRow)> {
         let saved = SavedState::open(&self.engine_args).await?;
         let run = find(saved.store.as_ref(), &self.run).await?;
-        let run = run_seen(&saved.state, run);
+        let run = current_run(&saved.state, run);
         Ok((saved, run))
     }
 }
@@ -221,7 +221,7 @@ impl RunEventsArgs {
     }
 }
 
-fn say_entry(entry: &Entry) -> Result<()> {
+fn say_entry(entry: &RunLogEntry) -> Result<()> {
     Ok(say(serde_json::to_string(entry)?)?)
 }
 
@@ -229,13 +229,14 @@ fn say_entry(entry: &Entry) -> Result<()> {
 pub(super) async fn find(store: Option<&Store>, name: &str) -> Result<RunRow> {
     let none = || format!("no run begins with {name:?}; see: trunkline runs");
     let store = store.with_context(none)?;
-    let which = trunkline_store::Runs { begins: Some(name.to_owned()), limit: MAX_MATCHES, ..Default::default() };
+    let which = trunkline_store::RunFilter { begins: Some(name.to_owned()), limit: MAX_MATCHES, ..Default::default() };
     let mut found = store.runs(&which).await?;
     if let Some(at) = found.iter().position(|run| run.id == name) {
         return Ok(found.swap_remove(at));
     }
     if found.len() > 1 {
-        let line = |run: &RunRow| format!("\n  {}  {}", run.id, first_line(latest_words(&run.prompt), MAX_CELL_CHARS));
+        let line =
+            |run: &RunRow| format!("\n  {}  {}", run.id, first_line(latest_user_text(&run.prompt), MAX_CELL_CHARS));
         bail!("several runs begin with {name:?}:{}", found.iter().map(line).collect::<String>());
     }
     found.pop().with_context(none)
@@ -269,7 +270,7 @@ fn table(runs: &[RunRow], now: Time) -> Vec<String> {
             provider(run),
             brief(run.duration(now)),
             files,
-            first_line(latest_words(&run.prompt), MAX_CELL_CHARS),
+            first_line(latest_user_text(&run.prompt), MAX_CELL_CHARS),
         ]
     });
     let cells: Vec<[String; 8]> = std::iter::once(head).chain(cells).collect();
@@ -293,7 +294,7 @@ fn details(run: &RunRow, now: Time) -> Vec<(&'static str, String)> {
     lines.extend(run.error.as_ref().map(|error| ("error", format!("{} ({})", error.message, error.category.name()))));
     lines.extend(run.workspace.as_ref().map(|receipt| ("left", worktree_result(receipt))));
     lines.extend(run.detached.then(|| ("detached", "it continues without its client".to_owned())));
-    lines.push(("prompt", first_line(latest_words(&run.prompt), usize::MAX)));
+    lines.push(("prompt", first_line(latest_user_text(&run.prompt), usize::MAX)));
     lines
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trunkline_core::model::{Backend, Model};
-use trunkline_core::provider::{Permissions, Provider};
+use trunkline_core::provider::Provider;
+use trunkline_core::vocabulary::Permissions;
 use trunkline_engine::locate;
 
 use super::base_model::plain_model;

@@ -8,11 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use trunkline_core::model::{Backend, Model, Normalize};
+use trunkline_core::model::{Backend, Model};
 use trunkline_core::near::near;
 use trunkline_core::parse::Format;
-use trunkline_core::provider::{self, Delivery, NoPlaceholder, Provider};
+use trunkline_core::provider::{self, Provider, UnknownPlaceholder};
 use trunkline_core::turn::OnDisconnect;
+use trunkline_core::vocabulary::Normalize;
+use trunkline_core::vocabulary::PromptDelivery;
 use trunkline_engine::Models;
 
 use super::base_model::{default_agent_file, plain_model};
@@ -166,9 +168,9 @@ impl ModelsFileEntry {
     }
 
     /// Warnings about words in braces among the arguments. Arguments of an executable have no placeholders.
-    fn placeholder_warnings(&self, base: &Model) -> Result<Vec<String>, NoPlaceholder> {
+    fn placeholder_warnings(&self, base: &Model) -> Result<Vec<String>, UnknownPlaceholder> {
         match base.backend.program() {
-            Some(provider) if provider.prompt != Delivery::Request => {
+            Some(provider) if provider.prompt != PromptDelivery::Request => {
                 let added = if plain_format(&self.driver).is_some() { &[][..] } else { &self.args };
                 placeholder_warnings(provider.no_placeholders(), added)
             }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, interval, interval_at};
 use trunkline_agent::tools::{Shell, Toolbox};
 use trunkline_core::failure::Category;
 use trunkline_core::near::near;
-use trunkline_core::provider::Permissions;
+use trunkline_core::vocabulary::Permissions;
 use trunkline_engine::{Engine, Run};
 
 use super::command::{ReplInput, help};

@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use trunkline_core::event::{Event, Usage};
 use trunkline_core::failure::Category;
 use trunkline_store::{
-    FILE, NewSession, Outcome, Owner, Record, SessionKey, Store, Surface, Time, TurnBegun, TurnEnded,
+    ArchiveRecord, ClientId, DATABASE_FILE, NewSession, RunOutcome, SessionKey, Store, Surface, Time, TurnBegun,
+    TurnEnded,
 };
 
 use crate::observe::until;
@@ -27,12 +28,12 @@ struct ArchiveWriter {
 impl ArchiveWriter {
     fn new(gateway: &TestGateway) -> Self {
         let runtime = Runtime::new().unwrap();
-        let store = runtime.block_on(Store::open(&gateway.path("state").join(FILE))).unwrap();
+        let store = runtime.block_on(Store::open(&gateway.path("state").join(DATABASE_FILE))).unwrap();
         Self { runtime, store }
     }
 
     fn session(&self, repo: &Path, model: &str, begins: &str) -> SessionKey {
-        let owner = Owner::local();
+        let owner = ClientId::local();
         let new = NewSession { owner: &owner, model, provider: "codex", repo, begins, parent: None };
         self.runtime.block_on(async {
             let session = self.store.session_begin(&new).await.unwrap();
@@ -47,12 +48,12 @@ impl ArchiveWriter {
         session: Option<&SessionKey>,
         prompt: &str,
         events: &[Event],
-        end: Option<(Outcome, &str)>,
+        end: Option<(RunOutcome, &str)>,
     ) {
         let begun = TurnBegun {
             run: run.into(),
             session: session.cloned(),
-            owner: Owner::local(),
+            owner: ClientId::local(),
             surface: Surface::Repl,
             place: "/".into(),
             model: "m".into(),
@@ -76,9 +77,9 @@ impl ArchiveWriter {
         let (writer, writer_task) = self.store.writer();
         let events = events.iter().zip(0..).map(|(event, sequence)| {
             let (run, event) = (run.to_owned(), event.clone());
-            Record::Event { run, sequence, event }
+            ArchiveRecord::Event { run, sequence, event }
         });
-        let records = [Record::Begun(begun)].into_iter().chain(events).chain(ended.map(Record::Ended));
+        let records = [ArchiveRecord::Begun(begun)].into_iter().chain(events).chain(ended.map(ArchiveRecord::Ended));
         records.for_each(|record| writer.try_send(record).unwrap());
         drop(writer);
         assert_eq!(self.runtime.block_on(writer_task.run(CancellationToken::new())).lost, 0);
@@ -101,7 +102,7 @@ fn sessions_and_history_are_empty_and_create_no_database_when_nothing_has_run() 
     assert_eq!(gateway.run(&["history", "--export"]).exits(0).stdout, "");
     let ran = gateway.run(&["history", "01a"]).exits(1);
     assert_eq!(ran.stderr, "trunkline: no session begins with \"01a\"; see: trunkline sessions --all\n");
-    assert!(!gateway.path("state").join(FILE).exists());
+    assert!(!gateway.path("state").join(DATABASE_FILE).exists());
 }
 
 #[test]
@@ -145,10 +146,10 @@ fn history_shows_the_turns_of_a_session() {
         Event::ToolFinished { id: "1".into(), output: "no such\nfolder".into(), ok: false },
         text("It is \u{1b}[2Jempty."),
     ];
-    archive.turn("r1", Some(&session), "List it", &events, Some((Outcome::Ok, "It is \u{1b}[2Jempty.")));
-    archive.turn("r2", Some(&session), "And now?", &[], Some((Outcome::Failed(Category::Quota), "no credit")));
+    archive.turn("r1", Some(&session), "List it", &events, Some((RunOutcome::Ok, "It is \u{1b}[2Jempty.")));
+    archive.turn("r2", Some(&session), "And now?", &[], Some((RunOutcome::Failed(Category::Quota), "no credit")));
     archive.turn("r3", Some(&session), "Still there?", &[], None);
-    archive.turn("r4", Some(&session), "Again", &[], Some((Outcome::Ok, "Yes.")));
+    archive.turn("r4", Some(&session), "Again", &[], Some((RunOutcome::Ok, "Yes.")));
     let shown = gateway.run(&["history", &session.0[..20]]).exits(0).stdout;
     let without_time = |row: &str| row.starts_with("· ").then(|| row.split_once(" repl: ").unwrap().1.to_owned());
     let rows: Vec<String> = shown.lines().map(|row| without_time(row).unwrap_or_else(|| row.to_owned())).collect();
@@ -200,8 +201,8 @@ fn archive_can_be_exported_and_pruned() {
     let gateway = TestGateway::new();
     let archive = ArchiveWriter::new(&gateway);
     let session = archive.session(&gateway.repo(), "m", "Hi");
-    archive.turn("r1", Some(&session), "Hi", &[Event::Text { delta: "Hello".into() }], Some((Outcome::Ok, "Hello")));
-    archive.turn("r2", None, "Alone", &[], Some((Outcome::Ok, "Yes")));
+    archive.turn("r1", Some(&session), "Hi", &[Event::Text { delta: "Hello".into() }], Some((RunOutcome::Ok, "Hello")));
+    archive.turn("r2", None, "Alone", &[], Some((RunOutcome::Ok, "Yes")));
     let all = json_lines(&gateway.run(&["history", "--export", "-", "--since", "1h"]).exits(0).stdout);
     assert_eq!((all.len(), &all[0]["prompt"], &all[1]["session"]), (2, &json!("Hi"), &Value::Null));
     let file = gateway.path("archive.jsonl");
@@ -235,7 +236,7 @@ fn invalid_combinations_of_arguments_are_refused() {
 #[test]
 fn database_is_refused_when_a_newer_version_wrote_it() {
     let gateway = TestGateway::new();
-    let path = gateway.path("state").join(FILE);
+    let path = gateway.path("state").join(DATABASE_FILE);
     drop(ArchiveWriter::new(&gateway));
     // The offset of `user_version` in SQLite's header.
     let mut bytes = fs::read(&path).unwrap();

@@ -1,6 +1,6 @@
 //! Tests successful answers, streamed or in one piece.
 
-use trunkline_core::event::{Call, Event, Finish, Usage};
+use trunkline_core::event::{Event, Finish, ToolCall, Usage};
 use trunkline_core::turn::{Message, Role, Turn};
 use trunkline_upstream::{Upstream, UpstreamTimeouts};
 
@@ -68,7 +68,7 @@ async fn answer_in_one_piece_becomes_one_text_event() {
 
 #[tokio::test]
 async fn tool_calls_are_read_from_streamed_and_complete_answers() {
-    let expected = [Call { id: "c1".into(), name: "f".into(), arguments: "{\"a\":1}".into() }];
+    let expected = [ToolCall { id: "c1".into(), name: "f".into(), arguments: "{\"a\":1}".into() }];
     let fake = FakeUpstream::new().await;
     let pieces = [
         "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c1\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\"}}]}}]}\n\n",

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use trunkline_core::api::{Api, Key};
-use trunkline_core::failure::{Category, Failure, Rule};
+use trunkline_core::api::{Api, ServiceKey};
+use trunkline_core::failure::{Category, Failure, FailureRule};
 use trunkline_upstream::{Upstream, UpstreamTimeouts};
 
 use crate::fake::{FakeUpstream, LIMIT, STOP, all, call, delta, end, text};
@@ -72,7 +72,7 @@ async fn large_error_body_is_truncated() {
 #[tokio::test]
 async fn rules_of_the_upstream_classify_its_errors() {
     let fake = FakeUpstream::new().await;
-    let rules = [Rule { contains: "warming up".into(), is: Category::Server, weak: false, session_lost: false }];
+    let rules = [FailureRule { contains: "warming up".into(), is: Category::Server, weak: false, session_lost: false }];
     let call = Upstream::new().call(&fake.api(), vec![], &rules, UpstreamTimeouts::in_all(LIMIT), String::new());
     let (_, events) = tokio::join!(fake.answer("400 Bad Request", "", "warming up"), all(call));
     assert_eq!(end(events).unwrap_err().category, Category::Server);
@@ -167,7 +167,7 @@ async fn key_is_masked_in_failures() {
 
 #[tokio::test]
 async fn unset_key_is_reported_before_anything_is_sent() {
-    let key = Some(Key { variable: "FAKE_KEY".into(), value: None });
+    let key = Some(ServiceKey { variable: "FAKE_KEY".into(), value: None });
     let api = Api { name: "fake".into(), base_url: "http://127.0.0.1:1/v1".into(), key };
     let expected =
         Failure::new(Category::Configuration, "the variable FAKE_KEY is not set").hint("export FAKE_KEY=… and restart");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use trunkline_core::api::{Api, Key};
+use trunkline_core::api::{Api, ServiceKey};
 use trunkline_core::event::{Answer, Event};
 use trunkline_core::failure::Failure;
 use trunkline_upstream::{Upstream, UpstreamCall, UpstreamTimeouts};
@@ -37,7 +37,7 @@ impl FakeUpstream {
     }
 
     pub(crate) fn api_with_key(&self, value: &str) -> Api {
-        Api { key: Some(Key { variable: "FAKE_KEY".into(), value: Some(value.into()) }), ..self.api() }
+        Api { key: Some(ServiceKey { variable: "FAKE_KEY".into(), value: Some(value.into()) }), ..self.api() }
     }
 
     pub(crate) async fn accept(&self) -> FakeConnection {

@@ -1,6 +1,6 @@
 //! Assembly of tool calls from streamed pieces. The pieces are renumbered as our clients expect them.
 
-use trunkline_core::event::{Call, Event};
+use trunkline_core::event::{Event, ToolCall};
 
 use super::chunk::ToolCallPiece;
 
@@ -20,7 +20,7 @@ struct PartialCall {
     /// The upstream's own index and id of the call, if it sent them.
     index: Option<u64>,
     id: Option<String>,
-    call: Call,
+    call: ToolCall,
 }
 
 /// The answer has more than [`MAX_CALLS`] calls.
@@ -32,7 +32,7 @@ impl CallAssembler {
         self.slots.is_empty()
     }
 
-    pub(super) fn take(&mut self) -> Vec<Call> {
+    pub(super) fn take(&mut self) -> Vec<ToolCall> {
         std::mem::take(&mut self.slots).into_iter().map(|slot| slot.call).collect()
     }
 
@@ -57,7 +57,7 @@ impl CallAssembler {
                 return Err(TooManyCalls);
             }
             // The client refers to the call by its id, so there must be one.
-            let call = Call { id: id.clone().unwrap_or_else(|| format!("call_{at}")), ..Call::default() };
+            let call = ToolCall { id: id.clone().unwrap_or_else(|| format!("call_{at}")), ..ToolCall::default() };
             new_id = Some(call.id.clone());
             self.slots.push(PartialCall { index: piece.index.0, id: None, call });
         }
@@ -111,8 +111,8 @@ impl CallAssembler {
 mod tests {
     use super::*;
 
-    fn call(id: &str, name: &str, arguments: &str) -> Call {
-        Call { id: id.into(), name: name.into(), arguments: arguments.into() }
+    fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
+        ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() }
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
         ] {
             let mut calls = CallAssembler::default();
             let pieces: Vec<ToolCallPiece<'_>> = serde_json::from_str(pieces).unwrap();
-            let mut received: Vec<Call> = Vec::new();
+            let mut received: Vec<ToolCall> = Vec::new();
             for event in pieces.into_iter().filter_map(|piece| calls.add(piece, false).unwrap()) {
                 let Event::ToolCall { index, id, name, arguments } = event else { panic!("{event:?}") };
                 if let Some(id) = id {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use trunkline_core::ansi;
-use trunkline_core::failure::{Category, Failure, Rule, classify, retry_after};
+use trunkline_core::failure::{Category, Failure, FailureRule, classify, retry_after};
 
 /// Maximum length of a failure's message, in characters.
 const MAX_MESSAGE_CHARS: usize = 4000;
@@ -42,7 +42,7 @@ pub struct UpstreamHeaders<'a> {
 
 /// Converts a response with an error status.
 #[must_use]
-pub fn failure(status: u16, headers: &UpstreamHeaders<'_>, body: &[u8], rules: &[Rule]) -> Failure {
+pub fn failure(status: u16, headers: &UpstreamHeaders<'_>, body: &[u8], rules: &[FailureRule]) -> Failure {
     let text = String::from_utf8_lossy(body);
     let error = UpstreamError::parse(&text);
     if let Some(failure) = &error.gateway_failure {
@@ -60,7 +60,7 @@ pub fn failure(status: u16, headers: &UpstreamHeaders<'_>, body: &[u8], rules: &
 }
 
 /// Converts an error inside a response body; `json` is the value of its `error`.
-pub(super) fn in_band(json: &str, rules: &[Rule]) -> Failure {
+pub(super) fn in_band(json: &str, rules: &[FailureRule]) -> Failure {
     let error = match serde_json::from_str::<Value>(json) {
         Ok(value) if json.len() <= MAX_ERROR_BYTES => UpstreamError::from_json(&value),
         Ok(_) | Err(_) => UpstreamError { message: summarize(json), ..UpstreamError::default() },
@@ -128,7 +128,7 @@ impl UpstreamError {
         }
     }
 
-    fn failure(&self, status: Option<u16>, rules: &[Rule]) -> Failure {
+    fn failure(&self, status: Option<u16>, rules: &[FailureRule]) -> Failure {
         let default_message = || match status {
             Some(status) => format!("the upstream answered with status {status}"),
             None => "the upstream reported an error without a message".to_owned(),
@@ -139,7 +139,7 @@ impl UpstreamError {
         Failure::new(category, message).retry_after(wait)
     }
 
-    fn category(&self, status: Option<u16>, message: &str, rules: &[Rule]) -> Category {
+    fn category(&self, status: Option<u16>, message: &str, rules: &[FailureRule]) -> Category {
         let status_text = status.map(|status| format!("status {status}")).unwrap_or_default();
         let all = format!("{status_text}\n{}\n{message}", self.names);
         let by_rules = classify(&all, rules);

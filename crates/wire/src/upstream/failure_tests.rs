@@ -189,11 +189,13 @@ fn wait_is_taken_from_the_headers_before_the_message() {
 
 #[test]
 fn category_is_taken_from_the_providers_rules_first() {
-    let rules = [Rule { contains: "loading model".into(), is: Category::Server, weak: false, session_lost: false }];
+    let rules =
+        [FailureRule { contains: "loading model".into(), is: Category::Server, weak: false, session_lost: false }];
     let body = br#"{"error":{"message":"Loading model","type":"invalid_request_error"}}"#;
     assert_eq!(failure(400, &UpstreamHeaders::default(), body, &rules).category, Category::Server);
     assert_eq!(failure(400, &UpstreamHeaders::default(), body, &[]).category, Category::Validation);
-    let weak = [Rule { contains: "loading model".into(), is: Category::Server, weak: true, session_lost: false }];
+    let weak =
+        [FailureRule { contains: "loading model".into(), is: Category::Server, weak: true, session_lost: false }];
     assert_eq!(
         failure(400, &UpstreamHeaders::default(), body, &weak).category,
         Category::Validation,

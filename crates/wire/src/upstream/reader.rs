@@ -6,7 +6,7 @@
 
 use serde_json::value::RawValue;
 use trunkline_core::event::{Answer, Event, Finish, Usage};
-use trunkline_core::failure::{Category, Failure, Rule};
+use trunkline_core::failure::{Category, Failure, FailureRule};
 
 use super::calls::CallAssembler;
 use super::chunk::{UpstreamChoice, UpstreamChunk};
@@ -25,7 +25,7 @@ const MAX_EXCERPT: usize = 2000;
 /// Decoder for one answer.
 #[derive(Debug)]
 pub struct UpstreamReader {
-    rules: Vec<Rule>,
+    rules: Vec<FailureRule>,
     format: BodyFormat,
     /// The beginning of the body, for the error message if the body is not an answer.
     head: Vec<u8>,
@@ -52,7 +52,7 @@ enum BodyFormat {
 impl UpstreamReader {
     /// Creates a reader that classifies failures by the upstream's own `rules` first.
     #[must_use]
-    pub fn new(rules: &[Rule]) -> Self {
+    pub fn new(rules: &[FailureRule]) -> Self {
         Self {
             rules: rules.to_vec(),
             format: BodyFormat::Unknown,

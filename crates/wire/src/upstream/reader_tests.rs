@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use trunkline_core::event::Call;
+use trunkline_core::event::ToolCall;
 
 /// Decodes a body that arrives in these pieces and checks that exactly one final event comes last.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Event> {
@@ -22,7 +22,7 @@ struct MergedEvents {
     model: String,
     text: String,
     thinking: String,
-    calls: Vec<Call>,
+    calls: Vec<ToolCall>,
     unknown: usize,
     end: Option<Result<Answer, Failure>>,
 }
@@ -35,7 +35,7 @@ fn merge(events: Vec<Event>) -> MergedEvents {
             Event::Text { delta } => received.text.push_str(&delta),
             Event::Thinking { delta } => received.thinking.push_str(&delta),
             Event::ToolCall { index, id, name, arguments } => {
-                received.calls.resize(received.calls.len().max(index as usize + 1), Call::default());
+                received.calls.resize(received.calls.len().max(index as usize + 1), ToolCall::default());
                 let call = &mut received.calls[index as usize];
                 call.id.push_str(&id.unwrap_or_default());
                 call.name.push_str(&name.unwrap_or_default());
@@ -165,7 +165,7 @@ fn streams_of_known_servers_are_decoded() {
 fn stream_of_our_own_gateway_is_decoded() {
     use crate::response::Head;
     use crate::stream::{Chunks, UsageChunk};
-    let call = Call { id: "c1".into(), name: "f".into(), arguments: "{\"a\":1}".into() };
+    let call = ToolCall { id: "c1".into(), name: "f".into(), arguments: "{\"a\":1}".into() };
     let usage = Usage { input_tokens: 5, output_tokens: 2, cached_tokens: 1, estimated: false };
     let answer = Answer { calls: vec![call.clone()], ..Answer::new("hé", usage, Finish::ToolCalls) };
     let piece = |id: Option<&str>, name: Option<&str>, arguments: &str| Event::ToolCall {
@@ -207,8 +207,8 @@ fn stream_of_our_own_gateway_is_decoded() {
 #[test]
 fn tool_calls_are_decoded_when_streamed_whole_or_deprecated() {
     let calls = vec![
-        Call { id: "call_a".into(), name: "weather".into(), arguments: "{\"city\":\"Köln\"}".into() },
-        Call { id: "call_b".into(), name: "time".into(), arguments: "{}".into() },
+        ToolCall { id: "call_a".into(), name: "weather".into(), arguments: "{\"city\":\"Köln\"}".into() },
+        ToolCall { id: "call_b".into(), name: "time".into(), arguments: "{}".into() },
     ];
     let object = r#"{"id":"1","object":"chat.completion","model":"gpt-x","choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[
         {"id":"call_a","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Köln\"}"}},
@@ -223,7 +223,7 @@ fn tool_calls_are_decoded_when_streamed_whole_or_deprecated() {
     let old = decode(
         r#"{"choices":[{"message":{"content":null,"function_call":{"name":"f","arguments":"{}"}},"finish_reason":"function_call"}]}"#,
     );
-    assert_eq!(old.calls, [Call { id: "call_0".into(), name: "f".into(), arguments: "{}".into() }]);
+    assert_eq!(old.calls, [ToolCall { id: "call_0".into(), name: "f".into(), arguments: "{}".into() }]);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::fmt::{self, Display};
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use trunkline_core::event::Call;
-use trunkline_core::turn::{Image, Json, Message, Role, Shown, Turn};
+use trunkline_core::event::ToolCall;
+use trunkline_core::turn::{AnswerTiming, Image, Json, Message, Role, Turn};
 
 /// The newer name of `max_tokens`, the only one that newer models accept.
 pub const NEWER_LIMIT: &str = "max_completion_tokens";
@@ -33,11 +33,11 @@ impl Serialize for RequestBody<'_> {
         entry(&mut body, "model", self.model)?;
         body.serialize_entry("messages", &self.messages)?;
         match self.turn.shown {
-            Shown::AsItComes => {
+            AnswerTiming::AsItComes => {
                 body.serialize_entry("stream", &true)?;
                 body.serialize_entry("stream_options", &SentStreamOptions { include_usage: true })?;
             }
-            Shown::AtTheEnd => body.serialize_entry("stream", &false)?,
+            AnswerTiming::AtTheEnd => body.serialize_entry("stream", &false)?,
         }
         let has_newer_limit = options.more.iter().any(|(name, _)| *name == NEWER_LIMIT);
         entry(&mut body, "max_tokens", options.max_tokens.filter(|_| !has_newer_limit))?;
@@ -156,7 +156,7 @@ fn convert<'a>(message: &'a Message, at: usize, unanswered: &mut VecDeque<String
         Role::Tool => "tool",
     };
     let mut tool_calls = Vec::with_capacity(message.calls.len());
-    for (nth, Call { id, name, arguments }) in message.calls.iter().enumerate() {
+    for (nth, ToolCall { id, name, arguments }) in message.calls.iter().enumerate() {
         let id = if id.is_empty() {
             unanswered.push_back(format!("call_{at}_{nth}"));
             Cow::Owned(format!("call_{at}_{nth}"))

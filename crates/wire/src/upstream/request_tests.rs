@@ -18,7 +18,7 @@ fn body_has_only_the_options_that_are_set() {
     let message = json!({"role": "user", "content": "hi"});
     let streamed = json!({"messages": [message], "stream": true, "stream_options": {"include_usage": true}});
     assert_eq!(sent(&turn, None, None), streamed);
-    let whole = Turn { shown: Shown::AtTheEnd, ..turn };
+    let whole = Turn { shown: AnswerTiming::AtTheEnd, ..turn };
     assert_eq!(
         sent(&whole, Some(""), Some("theirs")),
         json!({"model": "theirs", "messages": [message], "stream": false})
@@ -42,7 +42,7 @@ fn options_are_sent_even_when_zero_or_false() {
 
 #[test]
 fn history_with_calls_and_images_is_serialised() {
-    let call = Call { id: "c1".into(), name: "add".into(), arguments: "{\"a\":2}".into() };
+    let call = ToolCall { id: "c1".into(), name: "add".into(), arguments: "{\"a\":2}".into() };
     let image = Image { extension: "png", bytes: vec![1, 2, 3] };
     let turn = turn(vec![
         Message::new(Role::System, "be terse"),
@@ -89,7 +89,7 @@ fn system_prompt_comes_before_the_clients_messages() {
 
 #[test]
 fn calls_get_a_generated_id_when_they_have_none() {
-    let old = |name: &str| Call { id: String::new(), name: name.into(), arguments: "{}".into() };
+    let old = |name: &str| ToolCall { id: String::new(), name: name.into(), arguments: "{}".into() };
     let body = sent(
         &turn(vec![
             Message { calls: vec![old("a"), old("b")], ..Message::new(Role::Assistant, "") },
@@ -121,7 +121,7 @@ proptest::proptest! {
         let mut messages: Vec<Message> = texts.iter().map(|text| Message::new(Role::User, text)).collect();
         messages[0].images.push(Image { extension: "gif", bytes });
         messages.push(Message::new(Role::User, "and?"));
-        let turn = Turn { shown: Shown::AtTheEnd, ..turn(messages) };
+        let turn = Turn { shown: AnswerTiming::AtTheEnd, ..turn(messages) };
         let read = ChatRequest::parse(&request(&turn, None, Some("ours"))).unwrap().into_turn().unwrap();
         assert_eq!(read, turn);
     }

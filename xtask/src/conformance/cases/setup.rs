@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
-use trunkline_core::provider::Told;
+use trunkline_core::vocabulary::CliPermissions;
 
 use crate::conformance::by_hand;
 use crate::conformance::clis::MEMORY;
@@ -26,14 +26,14 @@ struct CliSetup {
 }
 
 pub(super) fn edit(context: &CaseContext<'_>) -> Result<()> {
-    as_by_hand(context, Told::EditConfined)
+    as_by_hand(context, CliPermissions::EditConfined)
 }
 
 pub(super) fn read(context: &CaseContext<'_>) -> Result<()> {
-    as_by_hand(context, Told::Read)
+    as_by_hand(context, CliPermissions::Read)
 }
 
-fn as_by_hand(context: &CaseContext<'_>, permissions: Told) -> Result<()> {
+fn as_by_hand(context: &CaseContext<'_>, permissions: CliPermissions) -> Result<()> {
     let reply = context.ask(PROMPT)?;
     equal("the answer", content(&reply)?.as_str(), "All that you see.")?;
     let gateway = first_call(context, 0)?;

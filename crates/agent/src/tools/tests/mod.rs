@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tempfile::TempDir;
-use trunkline_core::provider::Permissions;
+use trunkline_core::vocabulary::Permissions;
 use trunkline_process::{KeeperProgram, Keepers, keeper_main};
 
 use super::*;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use trunkline_engine::Figures;
+use trunkline_engine::WarmStats;
 use trunkline_engine::router::CircuitState;
 
 use crate::commands::gateway::GatewayClient;
@@ -28,7 +28,7 @@ pub(super) struct ProviderStatus {
     #[serde(default)]
     pub(super) unknown_events: BTreeMap<String, u64>,
     #[serde(default)]
-    pub(super) warm: Option<Figures>,
+    pub(super) warm: Option<WarmStats>,
 }
 
 /// Asks the gateway for the statuses, by provider; `None` if no gateway answers.

@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use trunkline_core::model::Sandbox;
-use trunkline_core::provider::Permissions;
+use trunkline_core::vocabulary::Permissions;
 
 use super::*;
 

@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde_json::Map;
 use serde_path_to_error::Segment;
 use trunkline_core::near::did_you_mean;
-use trunkline_core::provider::{self, Delivery, NoPlaceholder, Overlay, Provider};
+use trunkline_core::provider::{self, Overlay, Provider, UnknownPlaceholder};
+use trunkline_core::vocabulary::PromptDelivery;
 
 use super::super::model_options;
 use super::super::warnings::placeholder_warnings;
@@ -65,7 +66,7 @@ fn recipe(
         (Some(recipe), ..) => (Provider::clone(recipe), more_args),
         // A CLI without a recipe: its arguments are the recipe.
         (None, Some(program), Some(format)) => {
-            if overlay.prompt == Some(Delivery::Arg) && !more_args.iter().any(|arg| arg.contains("{prompt}")) {
+            if overlay.prompt == Some(PromptDelivery::Arg) && !more_args.iter().any(|arg| arg.contains("{prompt}")) {
                 more_args.push("{prompt}".to_owned());
             }
             (provider::plain(name, program, &more_args, format), Vec::new())
@@ -89,7 +90,7 @@ fn recipe(
 
 fn warn_placeholders(
     config: &Fields<'_>,
-    of_recipe: Vec<NoPlaceholder>,
+    of_recipe: Vec<UnknownPlaceholder>,
     added: &[String],
     reader: &mut RouterFileReader<'_>,
 ) -> Result<(), RouterFileError> {
