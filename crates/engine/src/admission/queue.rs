@@ -224,7 +224,7 @@ mod tests {
         let mut queue = SlotQueue::default();
         assert!(queue.enter(&caps, &key("a"), "m") && !queue.enter(&caps, &key("a"), "m"));
         queue.queue_up(&key("a"), "m");
-        assert!(queue.enter(&caps, &key("b"), "n"), "nobody who waits could use the slot");
+        assert!(queue.enter(&caps, &key("b"), "n"), "no waiting request could use the slot");
         assert!(!queue.enter(&caps, &key("b"), "o"), "it has all that is its own");
         queue.queue_up(&key("a"), "o");
         assert_eq!(queue.serve(&caps).unwrap().2, "o");

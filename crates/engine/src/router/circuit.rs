@@ -289,7 +289,7 @@ mod tests {
         pass_time(30).await;
         assert_eq!(circuits.state("p"), CircuitState::HalfOpen);
         let trials: Vec<_> = (0..1000).map(|_| circuits.enter("p", BREAKER)).filter_map(Result::ok).collect();
-        assert_eq!(trials.len(), 1, "one may try, whoever waits");
+        assert_eq!(trials.len(), 1, "only one trial is allowed");
         trials.into_iter().for_each(|mut trial| trial.failed(&Failure::new(Category::Network, "no")));
         assert_eq!(circuits.state("p"), CircuitState::Open { for_ms: 30_000 }, "one failed trial is enough");
 
@@ -391,6 +391,6 @@ mod tests {
         pass_time(30).await;
         fail(Category::Network, "d");
         let because = circuits.check("p").unwrap_err().because;
-        assert!(because.falls_back(&RetryPolicy::default()), "it was opened anew, by something else");
+        assert!(because.falls_back(&RetryPolicy::default()), "opened again by another failure");
     }
 }

@@ -148,7 +148,7 @@ mod tests {
             let failure = failure(category, None);
             let seen = (decide(&policy, &failure, 0, true), decide(&policy, &failure, 2, true));
             assert_eq!(seen, (first, at_last), "{category:?}");
-            assert_eq!(decide(&policy, &failure, 2, false), alone, "{category:?} with nobody else");
+            assert_eq!(decide(&policy, &failure, 2, false), alone, "{category:?} without another candidate");
         }
     }
 

@@ -206,8 +206,8 @@ mod tests {
             ("local/llama3.2:latest", Some(vec!["local/llama3.2:latest"])),
             ("cloud/meta/llama-4", Some(vec!["cloud/meta/llama-4"])),
             ("local/", None),
-            ("nobody", None),
-            ("nobody/x", None),
+            ("missing", None),
+            ("missing/x", None),
         ] {
             let found = router.candidates(name).map(|candidates| {
                 candidates.into_iter().map(|candidate| candidate.model.name.clone()).collect::<Vec<_>>()

@@ -44,15 +44,15 @@ async fn conversation_survives_a_restart() {
 
 #[tokio::test]
 async fn cleared_conversation_gets_a_new_id() {
-    let (chats, somebody) = (chats(None), new_visitor());
+    let (chats, visitor) = (chats(None), new_visitor());
     let mut ids = std::collections::HashSet::new();
     for _ in 0..2 {
         for _ in 0..2 {
-            talk(&chats, &somebody, "hello").await;
-            let now: serde_json::Value = serde_json::from_str(&shown(&chats, &somebody).await).unwrap();
+            talk(&chats, &visitor, "hello").await;
+            let now: serde_json::Value = serde_json::from_str(&shown(&chats, &visitor).await).unwrap();
             ids.insert(now["id"].as_str().unwrap().to_owned());
         }
-        chats.open(&somebody).await.clear(&chats);
+        chats.open(&visitor).await.clear(&chats);
     }
     assert_eq!(ids.len(), 2, "{ids:?}");
 }

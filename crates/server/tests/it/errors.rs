@@ -40,7 +40,7 @@ async fn case_12_each_error_has_its_status_and_code() {
         (get("/v1/../v1/models"), 404, "unknown_url"),
         (get("/v1/%2e%2e/health"), 404, "unknown_url"),
         (get("/v1/chat/completions/x"), 404, "unknown_url"),
-        (get("/v1/models/nobody"), 404, "model_not_found"),
+        (get("/v1/models/missing"), 404, "model_not_found"),
         (get("/v1/models/%ff"), 404, "model_not_found"),
         (get(completions), 405, "method_not_allowed"),
         (request("OPTIONS", completions, "", ""), 405, "method_not_allowed"),

@@ -131,7 +131,7 @@ impl DiscordArgs {
             roles: self.allow_role.clone(),
             users: self.allow_user.clone(),
         };
-        if allow.is_empty() { Err(nobody_allowed()) } else { Ok(allow) }
+        if allow.is_empty() { Err(no_user_allowed()) } else { Ok(allow) }
     }
 
     /// The name of the model that answers.
@@ -210,7 +210,7 @@ fn token(environment: &Environment) -> Result<Token, ConfigError> {
         .ok_or_else(missing)
 }
 
-fn nobody_allowed() -> ConfigError {
+fn no_user_allowed() -> ConfigError {
     ConfigError::elsewhere("no user is allowed to talk to the agent, which can run commands on this machine").hint(
         "allow some: --allow-user, --allow-role, --allow-guild, --allow-channel or --listen-channel with an id, or \
          TRUNKLINE_DISCORD_ALLOW_USER and so on",
@@ -220,7 +220,7 @@ fn nobody_allowed() -> ConfigError {
 /// The error with a hint on how to solve it.
 fn with_hint(error: BridgeError) -> ConfigError {
     let hint = match &error {
-        BridgeError::NobodyAllowed => return nobody_allowed(),
+        BridgeError::NobodyAllowed => return no_user_allowed(),
         BridgeError::Token => {
             "copy DISCORD_TOKEN again from the Bot page at https://discord.com/developers/applications"
         }

@@ -145,7 +145,7 @@ fn expand(tree: &str) -> Vec<String> {
             _ => {
                 depth = match letter {
                     '{' => depth + 1,
-                    '}' => depth - 1,
+                    '}' => depth.saturating_sub(1),
                     _ => depth,
                 };
                 parts.last_mut().unwrap().push(letter);

@@ -81,8 +81,8 @@ fn error_names_the_allow_flags_when_none_is_set() {
 #[test]
 fn bridge_does_not_start_when_its_model_is_unknown() {
     let gateway = TestGateway::new().env("DISCORD_TOKEN", TOKEN);
-    let ran = gateway.run(&["discord", "--allow-user", "1", "--model", "nobody"]).exits(3);
-    assert!(ran.stderr.contains("unknown model \"nobody\""), "{ran:?}");
+    let ran = gateway.run(&["discord", "--allow-user", "1", "--model", "missing"]).exits(3);
+    assert!(ran.stderr.contains("unknown model \"missing\""), "{ran:?}");
 }
 
 /// The CLI gets the expected flags and resumes the channel's session, also after a restart of the bridge.

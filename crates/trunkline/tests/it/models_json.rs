@@ -34,7 +34,7 @@ fn models_are_listed_in_openai_shape() {
     let ids: Vec<_> = list["data"].as_array().unwrap().iter().map(|model| &model["id"]).collect();
     assert_eq!(ids, ["codex-repoX", "qwen-repoY", "agent"]);
     assert_eq!(gateway.get("/v1/models/qwen-repoY").json()["object"], "model");
-    assert_eq!(gateway.get("/v1/models/nobody").error(404)["code"], "model_not_found");
+    assert_eq!(gateway.get("/v1/models/missing").error(404)["code"], "model_not_found");
     assert_eq!(gateway.get("/health").status, 200);
 }
 

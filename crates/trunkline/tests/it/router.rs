@@ -276,7 +276,7 @@ fn model_endpoint_accepts_every_name_that_a_request_accepts() {
             assert_eq!((found.status, &found.json()["id"]), (200, &json!(id)), "{path}");
         }
     }
-    for name in ["nobody", "nobody/x", "auto:slow", "up%00x", "up/"] {
+    for name in ["missing", "missing/x", "auto:slow", "up%00x", "up/"] {
         let reply = gateway.get(&format!("/v1/models/{name}"));
         assert_eq!(reply.status == 200, name == "up/", "{name}: {reply:?}");
     }

@@ -103,7 +103,7 @@ const SECRETS: [&str; 6] = [
 
 impl TestGateway {
     fn start_with_secrets(self) -> Self {
-        let gateway = SECRETS.iter().fold(self, |gateway, name| gateway.env(name, "somebody else's"));
+        let gateway = SECRETS.iter().fold(self, |gateway, name| gateway.env(name, "another value"));
         gateway.env("CLAUDECODE", "1").env("TRUNKLINE_PORT", "0").start()
     }
 }

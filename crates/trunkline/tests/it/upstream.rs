@@ -255,6 +255,6 @@ fn another_trunkline_can_be_an_upstream() {
         (&health["providers"][0]["healthy"], &health["providers"][0]["version"]),
         (&json!(true), &json!("2 models"))
     );
-    let error = gateway.chat("hi").model("up/nobody").send().error(500);
+    let error = gateway.chat("hi").model("up/missing").send().error(500);
     assert_eq!(error["code"], "not_found");
 }

@@ -259,8 +259,8 @@ const ERRORS: &[(&str, &str)] = &[
     ),
     // type: agent
     (
-        "providers:\n- {name: nobody, type: agent}",
-        r#"2:3: provider nobody: there is no recipe named "nobody" (add `recipe` (claude, codex, gemini, glm, grok, opencode, qwen), or `program` and `format`, to its config)"#,
+        "providers:\n- {name: missing, type: agent}",
+        r#"2:3: provider missing: there is no recipe named "missing" (add `recipe` (claude, codex, gemini, glm, grok, opencode, qwen), or `program` and `format`, to its config)"#,
     ),
     (
         "providers:\n- {name: a, type: agent, config: {recipe: cluade}}",
