@@ -45,11 +45,17 @@ struct TurnTimes {
     whole: Samples,
 }
 
-/// Id, title and samples of each kind of turn.
-const VARIANTS: [(&str, &str, fn(&WorktreeTimes) -> &TurnTimes); 3] = [
-    ("ready", "ready", |times| &times.ready),
-    ("behind", "ready, a commit behind", |times| &times.behind),
-    ("cold", "made for the turn", |times| &times.cold),
+/// A kind of turn, with the selector of its samples.
+struct WorktreeVariant {
+    id: &'static str,
+    title: &'static str,
+    times: fn(&WorktreeTimes) -> &TurnTimes,
+}
+
+const VARIANTS: [WorktreeVariant; 3] = [
+    WorktreeVariant { id: "ready", title: "ready", times: |all| &all.ready },
+    WorktreeVariant { id: "behind", title: "ready, a commit behind", times: |all| &all.behind },
+    WorktreeVariant { id: "cold", title: "made for the turn", times: |all| &all.cold },
 ];
 
 /// Samples of the current binary, and of the earlier one it is compared with.
@@ -85,10 +91,10 @@ impl WorktreeResult {
             String::from("| 20,000 files | first token, p50 | relative to `git worktree add` | whole answer, p50 |\n");
         table.push_str("|---|---|---|---|\n");
         table += &format!("| `git worktree add` alone | {} | | |\n", millis(git));
-        for (_, name, turns) in VARIANTS {
-            let turns = turns(&self.after);
+        for WorktreeVariant { title, times, .. } in VARIANTS {
+            let turns = times(&self.after);
             let part = turns.first.median() / git.median() * 100.0;
-            table += &format!("| {name} | {} | {part:.1} % | {} |\n", millis(&turns.first), millis(&turns.whole));
+            table += &format!("| {title} | {} | {part:.1} % | {} |\n", millis(&turns.first), millis(&turns.whole));
         }
         table
     }
@@ -96,10 +102,10 @@ impl WorktreeResult {
 
 /// Median after / median before, of the first token of each kind of turn.
 fn ratios(after: &WorktreeTimes, before: &WorktreeTimes) -> Vec<BenchFigure> {
-    let ratio = |(id, name, turns): (&str, &str, fn(&WorktreeTimes) -> &TurnTimes)| {
-        let (after, before) = (&turns(after).first, &turns(before).first);
+    let ratio = |WorktreeVariant { id, title, times }: WorktreeVariant| {
+        let (after, before) = (&times(after).first, &times(before).first);
         let what = format!(
-            "first token, worktree {name}: {} after, {} before; median after / median before",
+            "first token, worktree {title}: {} after, {} before; median after / median before",
             millis(after),
             millis(before)
         );
