@@ -49,6 +49,7 @@ mod protocol;
 mod provider_check;
 mod providers;
 mod registry;
+mod repository;
 #[cfg(feature = "discord")]
 mod requirements;
 mod resume;
@@ -66,6 +67,7 @@ mod standing;
 mod stop;
 mod storage;
 mod survivor;
+mod transcripts;
 mod upstream;
 mod warm;
 mod whole_output;

@@ -528,7 +528,7 @@ fn ran(child: Child) -> Ran {
 }
 
 /// Starts a command while nobody writes a script.
-fn spawn(command: &mut Command) -> Child {
+pub(crate) fn spawn(command: &mut Command) -> Child {
     let _nobody_writes = FORKING.lock().unwrap_or_else(PoisonError::into_inner);
     command.spawn().unwrap()
 }
