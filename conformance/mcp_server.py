@@ -1,11 +1,11 @@
-"""An MCP server with one tool, over stdio: the user's own server in a home of the conformance suite."""
+"""MCP server over stdio with one tool. It represents a user's own server in the homes of the conformance suite."""
 
 import json
 import sys
 
 TOOL = {
     "name": "lamp_status",
-    "description": "Says whether the lamp burns.",
+    "description": "Reports whether the lamp is lit.",
     "inputSchema": {"type": "object", "properties": {}},
 }
 

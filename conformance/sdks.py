@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The vendors' own SDKs against the mock LLM: whole and streamed answers, a tool loop, token counts, an error.
+"""Tests the mock LLM with the vendors' own SDKs: whole and streamed answers, a tool loop, token counts, an error.
 
 usage: sdks.py BASE_URL      (of a `trunkline mock-llm` with its built-in script)
 
-Needs what requirements.txt names. Exits with 1 and says what failed.
+Requires the packages of requirements.txt. Prints the failures and exits with 1 if there are any.
 """
 
 import json
@@ -19,7 +19,7 @@ HOW_ARE_YOU = "I'm doing well, thank you for asking!"
 DONE = "Done! hello.py is there, and I have run it."
 TASK = "Please write a hello world program"
 
-# The agent's four tools as the script knows them: name -> parameters.
+# The four tools of the built-in agent, which the script uses: name -> parameters.
 TOOLS = {
     "read_file": ["path"],
     "write_file": ["path", "content"],
@@ -38,19 +38,19 @@ def equal(actual, expected, what):
 
 
 def check_loop(turn, streamed):
-    """Plays the scenario to its end. `turn(results)` is one request; it returns (text, calls)."""
-    asked = []
+    """Runs the scenario to its end. `turn(calls)` sends one request with the calls so far; it returns (text, calls)."""
+    history = []
     for _ in range(5):
-        text, calls = turn(asked)
+        text, calls = turn(history)
         if not calls:
             equal(text, DONE, f"end of the tool loop, streamed={streamed}")
             break
         equal(len(calls), 1, "calls of one step")
-        asked.append(calls[0])
-    names = [name for _, name, _ in asked]
+        history.append(calls[0])
+    names = [name for _, name, _ in history]
     equal(names, ["write_file", "bash"], f"tools, streamed={streamed}")
-    equal(asked[0][2], {"path": "hello.py", "content": "print('Hello, World!')\n"}, "arguments of write_file")
-    equal(asked[1][2], {"command": "python3 hello.py"}, "arguments of bash")
+    equal(history[0][2], {"path": "hello.py", "content": "print('Hello, World!')\n"}, "arguments of write_file")
+    equal(history[1][2], {"command": "python3 hello.py"}, "arguments of bash")
 
 
 def openai_client(base):
@@ -80,9 +80,9 @@ def chat(base):
     ]
     for streamed in (False, True):
 
-        def turn(asked):
+        def turn(history):
             messages = [{"role": "user", "content": TASK}]
-            for id, name, arguments in asked:
+            for id, name, arguments in history:
                 call = {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
                 messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
                 messages.append({"role": "tool", "tool_call_id": id, "content": "OK"})
@@ -122,9 +122,9 @@ def responses(base):
     tools = [{"type": "function", "name": name, "parameters": schema(names)} for name, names in TOOLS.items()]
     for streamed in (False, True):
 
-        def turn(asked):
+        def turn(history):
             items = [{"role": "user", "content": TASK}]
-            for id, name, arguments in asked:
+            for id, name, arguments in history:
                 items.append(
                     {"type": "function_call", "call_id": id, "name": name, "arguments": json.dumps(arguments)}
                 )
@@ -157,9 +157,9 @@ def messages(base):
     tools = [{"name": name, "input_schema": schema(names)} for name, names in TOOLS.items()]
     for streamed in (False, True):
 
-        def turn(asked):
+        def turn(history):
             history = [{"role": "user", "content": TASK}]
-            for id, name, arguments in asked:
+            for id, name, arguments in history:
                 call = {"type": "tool_use", "id": id, "name": name, "input": arguments}
                 history.append({"role": "assistant", "content": [call]})
                 result = {"type": "tool_result", "tool_use_id": id, "content": "OK"}
@@ -208,9 +208,9 @@ def gemini(base):
     )
     for streamed in (False, True):
 
-        def turn(asked):
+        def turn(history):
             contents = [types.Content(role="user", parts=[types.Part(text=TASK)])]
-            for id, name, arguments in asked:
+            for id, name, arguments in history:
                 call = types.Part(function_call=types.FunctionCall(id=id, name=name, args=arguments))
                 contents.append(types.Content(role="model", parts=[call]))
                 response = types.FunctionResponse(id=id, name=name, response={"output": "OK"})

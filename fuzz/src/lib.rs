@@ -1,23 +1,23 @@
-//! What the targets share: the first bytes of an input choose, the rest is what a stranger sent.
+//! Input format of the targets: the first two bytes select what is tested, the rest is the untrusted data.
 
-/// An input as its parts.
-pub struct Input<'a> {
-    /// Which of several things is tried.
+/// A parsed input.
+pub struct FuzzInput<'a> {
+    /// Selects what is tested.
     pub choice: usize,
-    /// How the rest is cut into pieces.
+    /// Size of the pieces, minus one.
     cut: usize,
     pub bytes: &'a [u8],
 }
 
-impl<'a> Input<'a> {
-    /// None for an input that is too short to choose anything.
+impl<'a> FuzzInput<'a> {
+    /// Parses an input; `None` if it is shorter than two bytes.
     #[must_use]
     pub fn read(data: &'a [u8]) -> Option<Self> {
         let [choice, cut, bytes @ ..] = data else { return None };
         Some(Self { choice: usize::from(*choice), cut: usize::from(*cut), bytes })
     }
 
-    /// The bytes in pieces of one size, then what is left.
+    /// The data in pieces of equal size; the last one may be shorter.
     pub fn pieces(&self) -> impl Iterator<Item = &'a [u8]> {
         self.bytes.chunks(self.cut + 1)
     }

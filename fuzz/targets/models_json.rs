@@ -1,4 +1,4 @@
-//! Whatever stands in `models.json`: models that can be listed, or an error that names the file.
+//! Contents of `models.json`: either models that can be listed, or an error that names the file.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Whatever stands in `router.yaml`: a router, or an error that names the file.
+//! Contents of `router.yaml`: either a router, or an error that names the file.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
-// The chat page in a real browser, against the real gateway.
+// Tests of the chat page in a real browser, against the real gateway.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { Gateway, Visit, begin, end, hang, launch, note, result, stopAll, text, thinking, tool, until, wait } from './world.mjs';
+import { Gateway, Visit, begin, end, hang, launch, note, result, stopAll, text, thinking, tool, until, wait } from './harness.mjs';
 
 const MARKDOWN = [
   '# One', 'a **bold** *em* _low_ ~~gone~~ `co<de>` snake_case_name 2 * 3 * 4', 'second line', '',
@@ -30,7 +30,7 @@ const SCENES = {
   ],
   hang: [begin(), note('hang-pid', '$$'), text('half an'), hang],
   reload: [begin(), note('reload-pid', '$$'), text('shown so far'), tool('t1', 'Bash', { command: 'sleep' }), hang],
-  twice: [begin(), `[ -e "$seen/failed" ] && { ${text('better')}; ${end('better')}; exit 0; }`, note('failed'), end('Credit balance is too low <b>', true)],
+  twice: [begin(), `[ -e "$markers/failed" ] && { ${text('better')}; ${end('better')}; exit 0; }`, note('failed'), end('Credit balance is too low <b>', true)],
   markdown: [begin(), text(MARKDOWN), end(MARKDOWN)],
   evil: [begin(), text(evil), tool('<b>', EVIL[1], { [EVIL[2]]: evil }), result('<b>', evil), thinking(evil), text(evil), end(evil)],
   'evil-error': [begin(), end(evil, true)],
@@ -48,8 +48,8 @@ let browser, gateway;
 before(async () => { [browser, gateway] = await Promise.all([launch(), Gateway.start({ models: ['scribe', 'other', EVIL_MODEL], scenes: SCENES })]) });
 after(async () => { await browser?.close(); await stopAll() });
 
-/** A test with a visit of its own; that the page was not tricked is part of every one. */
-function visits(name, options, body = options) {
+/** Defines a test with its own browser context. Every test also checks that the page ran no foreign code. */
+function pageTest(name, options, body = options) {
   test(name, { timeout: 40_000 }, async () => {
     const visit = await Visit.open(browser, gateway.url, options === body ? {} : options);
     await body(visit, visit.page);
@@ -58,32 +58,32 @@ function visits(name, options, body = options) {
 }
 const texts = locator => locator.allInnerTexts();
 
-visits('the title says what goes on, and how it ended until somebody looks', async (visit, page) => {
+pageTest('title shows progress, and the outcome until the page gets the focus', async (visit, page) => {
   assert.equal(await page.title(), 'Trunkline');
   await visit.send('titled');
-  await gateway.told('titled');
+  await gateway.reached('titled');
   assert.equal(await page.title(), '⋯ titled – Trunkline');
-  const looks = value => page.evaluate(value => { document.hasFocus = () => value }, value);
-  await looks(false);
-  gateway.tell('titled-end');
+  const setFocus = value => page.evaluate(value => { document.hasFocus = () => value }, value);
+  await setFocus(false);
+  gateway.resume('titled-end');
   await page.waitForFunction(() => document.title === '✓ titled – Trunkline');
   await page.evaluate(() => dispatchEvent(new Event('focus')));
   assert.equal(await page.title(), 'Trunkline');
   await visit.ask('evil-error');
   assert.match(await page.title(), /^✕ evil-error – /);
-  await looks(true);
+  await setFocus(true);
   await visit.ask('said');
-  assert.equal(await page.title(), 'Trunkline', 'whoever looks has seen it');
+  assert.equal(await page.title(), 'Trunkline', 'no outcome is shown while the page has the focus');
 });
 
-visits('an answer appears while it is written', async (visit, page) => {
+pageTest('answer appears while it is being written', async (visit, page) => {
   assert.equal(await page.evaluate(() => document.activeElement.id), 'input');
   await visit.send('grow');
   const shown = visit.answer.locator('.text');
   for (const [needed, next] of [['one', 'grow-two'], ['one two', 'grow-three']]) {
     await shown.getByText(needed, { exact: true }).waitFor();
     assert.ok(await page.locator('#send.stop').isVisible());
-    gateway.tell(next);
+    gateway.resume(next);
   }
   await visit.idle();
   assert.equal(await shown.innerText(), 'one two three');
@@ -91,27 +91,27 @@ visits('an answer appears while it is written', async (visit, page) => {
   assert.deepEqual(await texts(page.locator('.user')), ['grow']);
 });
 
-visits('many rows at once cost one look at the end', async (visit, page) => {
-  const looks = await page.evaluate(async () => {
-    let looks = 0;
+pageTest('layout is read only a few times when many rows arrive at once', async (visit, page) => {
+  const reads = await page.evaluate(async () => {
+    let reads = 0;
     const height = Object.getOwnPropertyDescriptor(Element.prototype, 'scrollHeight').get;
-    Object.defineProperty(document.getElementById('scroll'), 'scrollHeight', { get() { looks++; return height.call(this) } });
+    Object.defineProperty(document.getElementById('scroll'), 'scrollHeight', { get() { reads++; return height.call(this) } });
     document.getElementById('empty').remove();
     const answer = new Answer('');
     for (let id = 0; id < 200; id++) { answer.on('tool', { id, name: 'Bash', input: 'ls' }); answer.on('tool_result', { id, output: 'x', ok: true }) }
     answer.end();
     await new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)));
-    return looks;
+    return reads;
   });
-  assert.ok(looks > 0 && looks < 10, `${looks}`);
+  assert.ok(reads > 0 && reads < 10, `${reads}`);
 });
 
-visits('a tool is a row that unfolds', async (visit, page) => {
+pageTest('tool call is a row that can be unfolded', async (visit, page) => {
   await visit.send('tools');
-  await gateway.told('tools-running');
+  await gateway.reached('tools-running');
   const rows = visit.answer.locator('details.tool');
   await rows.locator('.mark.running').waitFor();
-  gateway.tell('tools-go');
+  gateway.resume('tools-go');
   await visit.idle();
   assert.deepEqual(await rows.evaluateAll(all => all.map(row => row.querySelector('.mark').getAttribute('aria-label'))), ['done', 'failed']);
   assert.deepEqual(await texts(rows.locator('summary')), ['✓\nBash\nls -l', '✕\nRead\ngone.txt']);
@@ -122,7 +122,7 @@ visits('a tool is a row that unfolds', async (visit, page) => {
   assert.equal(await visit.answer.locator('.thought').count(), 1);
 });
 
-visits('what was said survives a reload, and clearing ends it', async (visit, page) => {
+pageTest('conversation survives a reload and is deleted when cleared', async (visit, page) => {
   await visit.ask('hello');
   await visit.ask('hello again');
   const before = await texts(page.locator('#log .user, #log .text'));
@@ -131,40 +131,40 @@ visits('what was said survives a reload, and clearing ends it', async (visit, pa
   assert.deepEqual(await texts(page.locator('#log .user, #log .text')), before);
   assert.deepEqual(before, ['hello', 'I heard you.', 'hello again', 'I heard you.']);
   await page.click('#new');
-  assert.equal(await page.innerText('#new'), 'Clear this one?');
-  assert.equal((await visit.kept()).items.length, 6, 'it asks first');
+  assert.equal(await page.innerText('#new'), 'Clear this chat?');
+  assert.equal((await visit.stored()).items.length, 6, 'the first click only asks for confirmation');
   await page.click('#new');
   await page.waitForSelector('#empty');
-  assert.deepEqual(await visit.kept(), { items: [], running: false });
+  assert.deepEqual(await visit.stored(), { items: [], running: false });
   await page.reload();
   await page.waitForSelector('#empty');
 });
 
-visits('stopping ends the process and keeps what was shown', async (visit, page) => {
+pageTest('stopping kills the process and keeps the partial answer', async (visit, page) => {
   await visit.send('hang');
-  const pid = await gateway.told('hang-pid');
+  const pid = await gateway.reached('hang-pid');
   await visit.answer.getByText('half an').waitFor();
   await page.click('#send');
   await visit.idle();
-  await gateway.gone(pid);
-  assert.deepEqual((await visit.kept()).items.map(item => item.type), ['user', 'text', 'interrupted']);
+  await gateway.exited(pid);
+  assert.deepEqual((await visit.stored()).items.map(item => item.type), ['user', 'text', 'interrupted']);
   assert.equal(await visit.answer.locator('.cutoff').innerText(), 'Interrupted');
   await visit.ask('hello');
   assert.equal(await visit.answer.locator('.text').innerText(), 'I heard you.');
 });
 
-visits('a reload ends the answer, and says so', async (visit, page) => {
+pageTest('answer is marked as interrupted when the page is reloaded', async (visit, page) => {
   await visit.send('reload');
-  const pid = await gateway.told('reload-pid');
+  const pid = await gateway.reached('reload-pid');
   await visit.answer.locator('.mark.running').waitFor();
   await page.reload();
-  await gateway.gone(pid);
+  await gateway.exited(pid);
   await page.waitForSelector('.cutoff');
   assert.deepEqual(await texts(page.locator('.text')), ['shown so far']);
-  assert.equal(await page.locator('.mark').getAttribute('aria-label'), 'did not end');
+  assert.equal(await page.locator('.mark').getAttribute('aria-label'), 'not finished');
 });
 
-visits('two browsers never mix', async visit => {
+pageTest('conversations of two browsers are separate', async visit => {
   const other = await Visit.open(browser, gateway.url);
   await visit.ask('mine');
   await other.ask('theirs');
@@ -174,69 +174,69 @@ visits('two browsers never mix', async visit => {
     assert.deepEqual(await texts(one.page.locator('.user')), [said]);
   }
   await other.clear();
-  assert.equal((await visit.kept()).items.length, 3);
+  assert.equal((await visit.stored()).items.length, 3);
   await other.close();
 });
 
-const looked = page => page.waitForResponse(response => response.url().endsWith('/chat') && response.request().method() === 'GET');
-/** Makes the page look again at what the gateway keeps, as it does when a tab comes to the front. */
-async function lookAgain(page) {
-  await Promise.all([looked(page), page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')))]);
+const refreshed = page => page.waitForResponse(response => response.url().endsWith('/chat') && response.request().method() === 'GET');
+/** Makes the page reload the stored conversation, as it does when its tab becomes visible. */
+async function refresh(page) {
+  await Promise.all([refreshed(page), page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')))]);
   await page.evaluate(() => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve))));
 }
 
-visits('two tabs of one browser take turns', async (visit, page) => {
+pageTest('second tab waits while an answer is in progress in the first', async (visit, page) => {
   await visit.send('slow');
-  await gateway.told('slow');
+  await gateway.reached('slow');
   const second = await visit.tab();
   await second.getByText('An answer is being written in another window').waitFor();
   await second.fill('#input', 'me too');
   await second.press('#input', 'Enter');
   assert.equal(await second.isDisabled('#send'), true);
-  assert.equal(await second.inputValue('#input'), 'me too', 'it waits');
-  gateway.tell('slow-end');
+  assert.equal(await second.inputValue('#input'), 'me too', 'the message stays in the input');
+  gateway.resume('slow-end');
   await visit.idle();
   await second.locator('#send:enabled').click();
   await second.locator('.text', { hasText: 'I heard you.' }).waitFor();
-  assert.deepEqual((await visit.kept()).items.filter(item => item.type === 'user').map(item => item.text), ['slow', 'me too']);
+  assert.deepEqual((await visit.stored()).items.filter(item => item.type === 'user').map(item => item.text), ['slow', 'me too']);
 });
 
-visits('a question that is refused is not lost', async (visit, page) => {
+pageTest('question is kept when the gateway rejects it', async (visit, page) => {
   await visit.send('refuse');
-  await gateway.told('refuse');
+  await gateway.reached('refuse');
   const second = await visit.tab();
   await second.waitForSelector('.busy');
-  // As if it had been sent just before the other one.
-  await second.evaluate(() => { elsewhere = false; input.value = 'me too'; document.getElementById('composer').requestSubmit() });
+  // As if the second tab did not know yet about the answer in the first.
+  await second.evaluate(() => { busyElsewhere = false; input.value = 'me too'; document.getElementById('composer').requestSubmit() });
   await second.locator('.error[data-code=answer_running]').waitFor();
-  for (let times = 0; times < 2; times++) await looked(second);
+  for (let times = 0; times < 2; times++) await refreshed(second);
   assert.deepEqual(await texts(second.locator('.user')), ['refuse', 'me too']);
   assert.equal(await second.inputValue('#input'), 'me too');
   assert.doesNotMatch(await second.innerText('.error'), /POST/);
-  gateway.tell('refuse-end');
+  gateway.resume('refuse-end');
   await visit.idle();
   await second.waitForSelector('#send:enabled');
   await second.click('.again');
   await second.locator('.text', { hasText: 'I heard you.' }).waitFor();
   assert.equal(await second.inputValue('#input'), '');
   assert.deepEqual(await texts(second.locator('.user')), ['refuse', 'me too']);
-  assert.deepEqual((await visit.kept()).items.filter(item => item.type === 'user').map(item => item.text), ['refuse', 'me too']);
+  assert.deepEqual((await visit.stored()).items.filter(item => item.type === 'user').map(item => item.text), ['refuse', 'me too']);
 });
 
-visits('a tab that watches leaves its reader in peace', async (visit, page) => {
+pageTest('scroll position and unfolded rows are kept while another tab gets an answer', async (visit, page) => {
   await visit.send('watched');
-  await gateway.told('watched');
+  await gateway.reached('watched');
   const second = await visit.tab();
   await second.locator('.mark.running').waitFor();
   await second.locator('.tool summary').click();
   const top = () => second.evaluate(() => document.querySelector('main').scrollTop);
-  await until('it is at the end', async () => await top() > 0);
+  await until('the page is scrolled to the end', async () => await top() > 0);
   await second.evaluate(() => { document.querySelector('main').scrollTop = 0 });
   await second.waitForSelector('#jump:not([hidden])');
-  gateway.tell('watched-more');
+  gateway.resume('watched-more');
   await second.locator('.text p', { hasText: /^more$/ }).waitFor();
   assert.deepEqual(await texts(second.locator('.tool pre')), ['{\n  "command": "ls"\n}', 'a.txt']);
-  gateway.tell('watched-end');
+  gateway.resume('watched-end');
   await second.waitForSelector('.meta');
   assert.equal(await top(), 0);
   assert.equal(await second.locator('.tool[open]').count(), 1);
@@ -244,10 +244,10 @@ visits('a tab that watches leaves its reader in peace', async (visit, page) => {
   assert.ok(await page.locator('.text').evaluateAll((all, other) => all.map(one => one.textContent).join() === other, (await second.locator('.text').allTextContents()).join()));
 });
 
-visits('a conversation that was begun anew elsewhere replaces this one', async (visit, page) => {
+pageTest('conversation is replaced when another tab has started a new one', async (visit, page) => {
   await visit.ask('hello');
   await page.evaluate(() => { document.querySelector('.answer').title = 'old' });
-  await lookAgain(page);
+  await refresh(page);
   assert.equal(await page.locator('[title=old]').count(), 1, 'nothing has changed');
   const second = await visit.tab();
   for (const id of ['new', 'new']) await second.click(`#${id}`);
@@ -255,86 +255,86 @@ visits('a conversation that was begun anew elsewhere replaces this one', async (
   await second.fill('#input', 'hello');
   await second.press('#input', 'Enter');
   await second.waitForSelector('.meta');
-  await lookAgain(page);
+  await refresh(page);
   assert.equal(await page.locator('[title=old]').count(), 0);
   assert.deepEqual(await texts(page.locator('.user')), ['hello']);
 });
 
-visits('nothing is sent before the conversation is known', async (visit, page) => {
+pageTest('nothing is sent before the conversation is loaded', async (visit, page) => {
   await visit.ask('hello');
   const second = await visit.context.newPage();
-  let go;
-  const held = new Promise(resolve => { go = resolve });
+  let release;
+  const held = new Promise(resolve => { release = resolve });
   await second.route('**/chat', async route => { if (route.request().method() === 'GET') await held; await route.continue() });
   await second.goto(visit.url);
   await second.waitForSelector('#model option', { state: 'attached' });
   await second.fill('#input', 'quick');
   await second.press('#input', 'Enter');
   assert.equal(await second.inputValue('#input'), 'quick');
-  go();
+  release();
   await second.locator('#send:enabled').click();
   await second.waitForSelector('.meta >> nth=1');
   assert.deepEqual(await texts(second.locator('.user')), ['hello', 'quick']);
 });
 
-visits('an error says why, and can be tried again', async (visit, page) => {
+pageTest('error shows the reason and can be retried', async (visit, page) => {
   await visit.ask('twice');
   assert.match(await visit.answer.locator('.error .why').innerText(), /too low <b>$/);
   await visit.answer.locator('.again').click();
   await visit.answer.locator('.text', { hasText: 'better' }).waitFor();
   await visit.idle();
-  assert.deepEqual((await visit.kept()).items.map(item => item.type), ['user', 'error', 'user', 'text', 'done']);
+  assert.deepEqual((await visit.stored()).items.map(item => item.type), ['user', 'error', 'user', 'text', 'done']);
 });
 
-visits('a gateway that dies is not an answer', async (visit, page) => {
-  const mortal = await Gateway.start({ scenes: SCENES });
-  const guest = await Visit.open(browser, mortal.url);
-  await guest.send('dies');
-  await mortal.told('dies');
-  await guest.answer.getByText('before the end').waitFor();
-  await mortal.saved();
-  await mortal.kill();
-  await guest.answer.locator('.error').waitFor();
-  await guest.idle();
-  await mortal.listen();
-  await guest.page.reload();
-  await guest.page.waitForSelector('.cutoff');
-  assert.deepEqual(await texts(guest.page.locator('.user')), ['dies']);
-  await guest.close();
-  await mortal.stop();
+pageTest('error is shown and the question kept when the gateway dies', async (visit, page) => {
+  const other = await Gateway.start({ scenes: SCENES });
+  const otherVisit = await Visit.open(browser, other.url);
+  await otherVisit.send('dies');
+  await other.reached('dies');
+  await otherVisit.answer.getByText('before the end').waitFor();
+  await other.saved();
+  await other.kill();
+  await otherVisit.answer.locator('.error').waitFor();
+  await otherVisit.idle();
+  await other.listen();
+  await otherVisit.page.reload();
+  await otherVisit.page.waitForSelector('.cutoff');
+  assert.deepEqual(await texts(otherVisit.page.locator('.user')), ['dies']);
+  await otherVisit.close();
+  await other.stop();
 });
 
-visits('a question that never arrived is not lost', async (visit, page) => {
-  const mortal = await Gateway.start({ scenes: SCENES });
-  const guest = await Visit.open(browser, mortal.url);
-  await guest.ask('hello');
-  await mortal.kill();
-  await guest.send('are you there?');
-  await guest.answer.locator('.error').waitFor();
-  await guest.idle();
-  await mortal.listen();
-  await lookAgain(guest.page);
-  assert.deepEqual(await texts(guest.page.locator('.user')), ['hello', 'are you there?']);
-  assert.equal(await guest.page.inputValue('#input'), 'are you there?');
-  await guest.page.press('#input', 'Enter');
-  await guest.page.waitForSelector('.meta >> nth=1');
-  assert.deepEqual(await texts(guest.page.locator('.user')), ['hello', 'are you there?']);
-  assert.equal(await guest.page.locator('.error').count(), 0);
-  await guest.close();
-  await mortal.stop();
+pageTest('question is kept when the gateway cannot be reached', async (visit, page) => {
+  const other = await Gateway.start({ scenes: SCENES });
+  const otherVisit = await Visit.open(browser, other.url);
+  await otherVisit.ask('hello');
+  await other.kill();
+  await otherVisit.send('are you there?');
+  await otherVisit.answer.locator('.error').waitFor();
+  await otherVisit.idle();
+  await other.listen();
+  await refresh(otherVisit.page);
+  assert.deepEqual(await texts(otherVisit.page.locator('.user')), ['hello', 'are you there?']);
+  assert.equal(await otherVisit.page.inputValue('#input'), 'are you there?');
+  await otherVisit.page.press('#input', 'Enter');
+  await otherVisit.page.waitForSelector('.meta >> nth=1');
+  assert.deepEqual(await texts(otherVisit.page.locator('.user')), ['hello', 'are you there?']);
+  assert.equal(await otherVisit.page.locator('.error').count(), 0);
+  await otherVisit.close();
+  await other.stop();
 });
 
-visits('an answer that comes only at the end is shown', async (visit, page) => {
+pageTest('answer is shown when it arrives only with the result', async (visit, page) => {
   await visit.ask('late');
   const shown = async () => [await texts(visit.answer.locator('.text')), await visit.answer.locator('.mark').evaluateAll(all => all.map(mark => mark.getAttribute('aria-label')))];
-  const expected = [['Looking.', 'One file.'], ['did not end', 'done']];
+  const expected = [['Looking.', 'One file.'], ['not finished', 'done']];
   assert.deepEqual(await shown(), expected);
   await page.reload();
   await page.waitForSelector('.meta');
   assert.deepEqual(await shown(), expected);
 });
 
-visits('markdown becomes elements', async (visit, page) => {
+pageTest('markdown is rendered as elements', async (visit, page) => {
   await visit.ask('markdown');
   const at = selector => visit.answer.locator(`.text ${selector}`);
   for (const [selector, expected] of [
@@ -352,7 +352,7 @@ visits('markdown becomes elements', async (visit, page) => {
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), 'fn main() { "<b>" }');
 });
 
-visits('markdown cut anywhere is drawn as if it had come at once', async (visit, page) => {
+pageTest('incremental rendering of markdown equals rendering at once', async (visit, page) => {
   const differing = await page.evaluate(source => {
     const whole = document.createElement('div');
     draw(whole, source);
@@ -363,12 +363,12 @@ visits('markdown cut anywhere is drawn as if it had come at once', async (visit,
   assert.equal(differing, null);
 });
 
-visits('lists keep their levels, and code in them its shape', async (visit, page) => {
+pageTest('lists keep their nesting and code its indentation', async (visit, page) => {
   const drawn = source => page.evaluate(source => {
-    const tell = el => el.matches('.code') ? [el.querySelector('code').textContent] : [...el.childNodes].flatMap(node => node.nodeType === 3 ? [node.data] : node.matches('br') ? [] : [[node.localName, ...tell(node)]]);
+    const outline = el => el.matches('.code') ? [el.querySelector('code').textContent] : [...el.childNodes].flatMap(node => node.nodeType === 3 ? [node.data] : node.matches('br') ? [] : [[node.localName, ...outline(node)]]);
     const el = document.createElement('div');
     draw(el, source);
-    return tell(el);
+    return outline(el);
   }, source);
   const li = (...inside) => ['li', ...inside], ul = (...items) => ['ul', ...items], ol = (...items) => ['ol', ...items], code = text => ['div', text];
   for (const [source, expected] of [
@@ -384,7 +384,7 @@ visits('lists keep their levels, and code in them its shape', async (visit, page
   ]) assert.deepEqual(await drawn(source), expected, source);
 });
 
-visits('an address ends where it should, and a link holds no other', async (visit, page) => {
+pageTest('addresses end before punctuation, and links are not nested', async (visit, page) => {
   const links = source => page.evaluate(source => {
     const el = document.createElement('div');
     draw(el, source);
@@ -400,18 +400,18 @@ visits('an address ends where it should, and a link holds no other', async (visi
   ]) assert.deepEqual(await links(source), expected, source);
 });
 
-visits('words go the way they are written', async (visit, page) => {
+pageTest('text direction follows the content', async (visit, page) => {
   await visit.ask('مرحبا');
-  const way = await page.evaluate(() => {
+  const directions = await page.evaluate(() => {
     const el = document.createElement('div');
     document.body.append(el);
     draw(el, 'مرحبا\n\n- عنصر\n\nhello');
     return [document.querySelector('.user'), ...el.querySelectorAll('p, li')].map(one => getComputedStyle(one).direction);
   });
-  assert.deepEqual(way, ['rtl', 'rtl', 'rtl', 'ltr']);
+  assert.deepEqual(directions, ['rtl', 'rtl', 'rtl', 'ltr']);
 });
 
-visits('hostile markdown takes no time', async (visit, page) => {
+pageTest('hostile markdown is rendered in bounded time', async (visit, page) => {
   const slowest = await page.evaluate(() => {
     const long = ['# ' + '#'.repeat(60000) + 'x', '# ' + ' '.repeat(60000) + 'x', '```' + ' '.repeat(60000) + '`', '- ' + ' '.repeat(60000) + '\u2028', 'a' + ' '.repeat(60000) + 'b\nc', 'a|b\n-' + ' '.repeat(60000) + 'x|', '- a' + '\n'.repeat(60000) + 'b'];
     const bombs = ['*', '**a', '_a ', '`', '``a', '[', '![', '[a](', '<', '~~', '> ', '>', '- ', '* a\n  ', '|', '|-', 'http://', '\\', '#', '    - a\n'];
@@ -421,7 +421,7 @@ visits('hostile markdown takes no time', async (visit, page) => {
   assert.ok(slowest[0] < 2000, `${slowest}`);
 });
 
-visits('nothing a model says is ever run', async (visit, page) => {
+pageTest('output of a model is never executed', async (visit, page) => {
   for (const scene of ['evil', 'evil-error']) await visit.ask(scene);
   for (const details of await page.locator('details').all()) await details.locator('summary').click();
   await page.reload();
@@ -434,13 +434,13 @@ visits('nothing a model says is ever run', async (visit, page) => {
   assert.equal(await page.locator('[data-model]').filter({ hasText: EVIL_MODEL }).count(), 1);
 });
 
-visits('links of a model lead only to pages and letters', async (visit, page) => {
+pageTest('links of a model are only web and mail addresses', async (visit, page) => {
   await visit.ask('evil');
   const addresses = await visit.answer.locator('a').evaluateAll(all => all.map(a => a.protocol));
   assert.ok(addresses.length > 0 && addresses.every(protocol => ['http:', 'https:', 'mailto:'].includes(protocol)), `${addresses}`);
 });
 
-test('what would show harm does show it', async () => {
+test('harness detects foreign code in the page', async () => {
   const visit = await Visit.open(browser, gateway.url);
   await visit.page.evaluate(() => {
     const script = document.createElement('script');
@@ -449,14 +449,14 @@ test('what would show harm does show it', async () => {
     image.setAttribute('src', 'http://127.0.0.1:9/x.png');
     document.body.append(script, image);
   });
-  await until('the policy spoke', () => visit.harm.some(harm => harm.startsWith('policy: img-src')) && visit.harm.some(harm => harm.startsWith('policy: require-trusted-types-for')));
+  await until('the content security policy has reported both violations', () => visit.violations.some(one => one.startsWith('policy: img-src')) && visit.violations.some(one => one.startsWith('policy: require-trusted-types-for')));
   await visit.page.evaluate(() => alert(1));
-  await until('the alert was seen', () => visit.harm.includes('alert() ran'));
-  await assert.rejects(visit.close(), /harmed/);
+  await until('the alert is reported', () => visit.violations.includes('alert() ran'));
+  await assert.rejects(visit.close(), /foreign code/);
 });
 
-for (const [name, viewport] of [['a phone', { width: 360, height: 640 }], ['twice the size', { width: 640, height: 400 }]]) {
-  visits(`${name} shows everything without scrolling sideways`, { viewport }, async (visit, page) => {
+for (const [name, viewport] of [['a phone', { width: 360, height: 640 }], ['a zoomed page', { width: 640, height: 400 }]]) {
+  pageTest(`${name} shows everything without horizontal scrolling`, { viewport }, async (visit, page) => {
     const sideways = () => page.evaluate(() => [document.documentElement, document.querySelector('main')].some(el => el.scrollWidth > el.clientWidth));
     assert.equal(await sideways(), false);
     await visit.ask('wide');
@@ -469,7 +469,7 @@ for (const [name, viewport] of [['a phone', { width: 360, height: 640 }], ['twic
   });
 }
 
-visits('everything can be done with the keyboard', async (visit, page) => {
+pageTest('everything can be done with the keyboard', async (visit, page) => {
   const focused = () => page.evaluate(() => document.activeElement.id || document.activeElement.localName);
   const keys = page.keyboard;
   await keys.press('?');
@@ -506,20 +506,20 @@ visits('everything can be done with the keyboard', async (visit, page) => {
   assert.ok(await visit.answer.locator('.tool pre').first().isVisible());
 });
 
-visits('a model is chosen and remembered', async (visit, page) => {
+pageTest('chosen model is saved', async (visit, page) => {
   assert.deepEqual((await page.locator('#model option').allTextContents()).filter(name => name !== 'agent'), ['scribe', 'other', EVIL_MODEL]);
   await page.locator('[data-model=other]').click();
   assert.equal(await page.inputValue('#model'), 'other');
   assert.equal(await page.getAttribute('#input', 'placeholder'), 'Ask other…');
   await visit.ask('hello');
-  assert.equal((await visit.kept()).items[0].model, 'other');
+  assert.equal((await visit.stored()).items[0].model, 'other');
   await page.reload();
   await page.waitForSelector('.meta');
   assert.equal(await page.inputValue('#model'), 'other');
 });
 
 const ground = page => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-visits('light and dark follow the system until they are chosen', { colorScheme: 'light' }, async (visit, page) => {
+pageTest('theme follows the system until the user chooses one', { colorScheme: 'light' }, async (visit, page) => {
   const light = await ground(page);
   await page.emulateMedia({ colorScheme: 'dark' });
   const dark = await ground(page);
@@ -532,7 +532,7 @@ visits('light and dark follow the system until they are chosen', { colorScheme: 
 });
 
 for (const colorScheme of ['light', 'dark']) {
-  visits(`${colorScheme} text can be read`, { colorScheme }, async (visit, page) => {
+  pageTest(`${colorScheme} theme has enough contrast`, { colorScheme }, async (visit, page) => {
     const poor = await page.evaluate(() => {
       const style = getComputedStyle(document.documentElement);
       const shade = name => {
@@ -549,35 +549,35 @@ for (const colorScheme of ['light', 'dark']) {
   });
 }
 
-visits('a screen reader hears the answer once, at its end', async (visit, page) => {
+pageTest('screen readers announce an answer once, when it is complete', async (visit, page) => {
   await page.evaluate(() => {
-    window.heard = [];
-    new MutationObserver(() => { const text = document.getElementById('live').textContent; if (text) window.heard.push(text) }).observe(document.getElementById('live'), { childList: true });
+    window.announced = [];
+    new MutationObserver(() => { const text = document.getElementById('live').textContent; if (text) window.announced.push(text) }).observe(document.getElementById('live'), { childList: true });
   });
   await visit.ask('said');
-  await page.waitForFunction(() => window.heard.length);
-  assert.deepEqual(await page.evaluate(() => window.heard), ['Answer: one two three']);
+  await page.waitForFunction(() => window.announced.length);
+  assert.deepEqual(await page.evaluate(() => window.announced), ['Answer: one two three']);
   const unnamed = await page.evaluate(() => [...document.querySelectorAll('button, input, select, textarea')].filter(el => !(el.textContent.trim() || el.getAttribute('aria-label') || el.closest('label'))).map(el => el.id));
   assert.deepEqual(unnamed, []);
 });
 
-visits('the end is followed, unless the reader is elsewhere', async (visit, page) => {
+pageTest('page scrolls to the end unless the reader has scrolled up', async (visit, page) => {
   const fromEnd = () => page.evaluate(() => { const main = document.querySelector('main'); return main.scrollHeight - main.scrollTop - main.clientHeight });
   await visit.send('long');
-  await until('it is at the end', async () => await visit.answer.locator('p').count() === 100 && await fromEnd() < 2);
+  await until('the page is scrolled to the end', async () => await visit.answer.locator('p').count() === 100 && await fromEnd() < 2);
   await page.evaluate(() => { document.querySelector('main').scrollTop = 0 });
   await page.waitForSelector('#jump:not([hidden])');
-  gateway.tell('long-more');
-  await until('there is more', async () => await visit.answer.locator('p').count() === 150);
+  gateway.resume('long-more');
+  await until('more text has arrived', async () => await visit.answer.locator('p').count() === 150);
   assert.equal(await page.evaluate(() => document.querySelector('main').scrollTop), 0);
   await page.click('#jump');
-  await until('it is at the end again', async () => await fromEnd() < 2);
+  await until('the page is scrolled to the end again', async () => await fromEnd() < 2);
   await page.waitForSelector('#jump', { state: 'hidden' });
-  gateway.tell('long-end');
+  gateway.resume('long-end');
   await visit.idle();
 });
 
-test('a gateway with keys is asked for one', { timeout: 40_000 }, async () => {
+test('page asks for a key when the gateway requires one', { timeout: 40_000 }, async () => {
   const locked = await Gateway.start({ scenes: SCENES, env: { TRUNKLINE_API_KEYS: 'open-sesame,other-key' } });
   const visit = await Visit.open(browser, locked.url);
   const { page } = visit;
@@ -589,7 +589,7 @@ test('a gateway with keys is asked for one', { timeout: 40_000 }, async () => {
   };
   const stored = () => page.evaluate(() => [sessionStorage.getItem('trunkline.key'), localStorage.getItem('trunkline.key')]);
   await give('“quoted”', true);
-  assert.equal(await page.locator('#key:invalid').count(), 1, 'no header can carry it');
+  assert.equal(await page.locator('#key:invalid').count(), 1, 'the key is not valid in a header');
   await give('wrong', true);
   await page.getByText('That key was not accepted').waitFor();
   assert.deepEqual(await stored(), [null, null]);
@@ -605,7 +605,7 @@ test('a gateway with keys is asked for one', { timeout: 40_000 }, async () => {
   await page.reload();
   await give('other-key', true);
   await page.waitForSelector('#empty');
-  assert.deepEqual(await stored(), [null, 'other-key'], 'and what was said with another key is not shown');
+  assert.deepEqual(await stored(), [null, 'other-key'], 'the conversation of the other key is not shown');
   const second = await visit.tab();
   await second.waitForSelector('#empty');
   await page.evaluate(() => localStorage.setItem('trunkline.key', 'sk-“quoted”'));
@@ -617,8 +617,8 @@ test('a gateway with keys is asked for one', { timeout: 40_000 }, async () => {
   await locked.listen();
   await visit.send('and now?');
   await give('other-key', false);
-  await page.locator('.why', { hasText: 'This key has another conversation' }).waitFor();
-  await until('the old one is gone', async () => (await texts(page.locator('.user'))).join() === 'and now?');
+  await page.locator('.why', { hasText: 'This key belongs to another conversation' }).waitFor();
+  await until('the old conversation is gone', async () => (await texts(page.locator('.user'))).join() === 'and now?');
   await page.press('#input', 'Enter');
   await page.waitForSelector('.meta');
   assert.deepEqual(await texts(page.locator('.user')), ['and now?']);

@@ -1,8 +1,8 @@
-//! A CLI that speaks codex's format and does nothing else, for measuring what is around it.
+//! Fake CLI that speaks codex's format and costs almost nothing, for measuring and testing the gateway around it.
 //!
-//! `FAKE_AGENT` chooses: `noop` answers at once; `stream` prints 50 messages, 20 ms apart, each with the time it was
-//! printed at; `hang` waits for ever after its first line; `flood` prints 10 MB; `work` does what its prompt says. Started as `app-server` it
-//! stays, and answers every turn at once.
+//! `FAKE_AGENT` selects the mode: `noop` answers at once; `stream` prints 50 messages, 20 ms apart, each with its time of
+//! printing; `hang` stops responding after its first message; `flood` prints 10 MB; `work` executes the task in its prompt.
+//! Started as `app-server`, it stays alive and answers every turn at once.
 
 mod fake_live;
 mod fake_work;
@@ -11,15 +11,16 @@ use std::io::{Write, stdout};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 fn main() {
-    if fake_work::is_daemon() {
+    if fake_work::sleep_if_daemon() {
         return;
     }
     let mode = mode();
     let mut out = stdout().lock();
     let mut line = |text: &str| {
-        let _reader_may_be_gone = writeln!(out, "{text}").and_then(|()| out.flush());
+        // The reader may have closed the pipe.
+        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
     };
-    if fake_live::is_wanted() {
+    if fake_live::is_app_server() {
         return fake_live::serve(&mut line);
     }
     line(r#"{"type":"thread.started","thread_id":"01a1dc9b-98ad-7900-b3ff-2cd667be397c"}"#);
@@ -44,29 +45,29 @@ fn main() {
     line(r#"{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}"#);
 }
 
-/// A quarter of everything each: one huge line, many outputs of tools, an answer in small pieces, and what is no JSON.
+/// Prints 10 MB, a quarter each: one huge line, 40 tool outputs, an answer in small pieces, and lines that are not JSON.
 fn flood(line: &mut impl FnMut(&str)) {
-    const QUARTER: usize = 10 * 1024 * 1024 / 4;
+    const QUARTER_BYTES: usize = 10 * 1024 * 1024 / 4;
     let tool = |id: usize, size: usize| {
         let output = "x".repeat(size);
         format!(
             r#"{{"type":"item.completed","item":{{"id":"item_{id}","type":"command_execution","command":"make","aggregated_output":"{output}","exit_code":0,"status":"completed"}}}}"#
         )
     };
-    line(&tool(0, QUARTER));
+    line(&tool(0, QUARTER_BYTES));
     for id in 1..=40 {
-        line(&tool(id, QUARTER / 40));
+        line(&tool(id, QUARTER_BYTES / 40));
     }
     let (piece, noise) = ("word ".repeat(50), "no JSON ".repeat(50));
-    for _ in 0..QUARTER / piece.len() {
+    for _ in 0..QUARTER_BYTES / piece.len() {
         line(&format!(r#"{{"type":"content","content":"{piece}"}}"#));
     }
-    for _ in 0..QUARTER / noise.len() {
+    for _ in 0..QUARTER_BYTES / noise.len() {
         line(&noise);
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a program of its own, told what to do by its environment")]
+#[expect(clippy::disallowed_methods, reason = "a separate program that is configured by its environment")]
 fn mode() -> Option<String> {
     std::env::var("FAKE_AGENT").ok()
 }

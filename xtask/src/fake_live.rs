@@ -1,4 +1,4 @@
-//! The fake agent as a process that stays: as much of codex's app-server as a turn needs.
+//! The fake agent as a long-lived process: the part of codex's app-server protocol that a turn needs.
 
 use std::io::{BufRead, stdin};
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 const THREAD: &str = "01a1dc9b-98ad-7900-b3ff-2cd667be397c";
 const TURN: &str = "01a1dc9b-98ad-7900-b3ff-2cd667be397d";
 
-/// Whether this process is to stay.
-pub(crate) fn is_wanted() -> bool {
+/// Whether this process was started as an app-server.
+pub(crate) fn is_app_server() -> bool {
     std::env::args().any(|argument| argument == "app-server")
 }
 
-/// Answers until its input ends.
+/// Answers requests until stdin ends.
 pub(crate) fn serve(line: &mut impl FnMut(&str)) {
     for message in stdin().lock().lines() {
         let Ok(message) = message else { return };
@@ -37,7 +37,7 @@ fn answer(method: &str) -> Value {
 }
 
 fn turn() -> [Value; 3] {
-    let about = |more: Value| {
+    let params = |more: Value| {
         let mut params = json!({"threadId": THREAD, "turnId": TURN});
         for (name, value) in more.as_object().into_iter().flatten() {
             params[name] = value.clone();
@@ -46,8 +46,8 @@ fn turn() -> [Value; 3] {
     };
     let used = json!({"totalTokens": 2, "inputTokens": 1, "cachedInputTokens": 0, "outputTokens": 1});
     [
-        json!({"method": "item/agentMessage/delta", "params": about(json!({"itemId": "m", "delta": "ok"}))}),
-        json!({"method": "thread/tokenUsage/updated", "params": about(json!({"tokenUsage": {"total": used, "last": used}}))}),
+        json!({"method": "item/agentMessage/delta", "params": params(json!({"itemId": "m", "delta": "ok"}))}),
+        json!({"method": "thread/tokenUsage/updated", "params": params(json!({"tokenUsage": {"total": used, "last": used}}))}),
         json!({"method": "turn/completed", "params": {"threadId": THREAD, "turn": {"id": TURN, "status": "completed"}}}),
     ]
 }

@@ -1,4 +1,4 @@
-//! What the fake agent does when it is told to work: a change, words that are counted, and bad manners.
+//! Mode `work` of the fake agent: it writes a file, prints numbered words and misbehaves as its task demands.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write, stdin};
@@ -9,24 +9,26 @@ use std::time::Duration;
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// The argument of the child that outlives its parent.
+/// Argument of the child process that outlives its parent.
 const DAEMON: &str = "--daemon";
 
-/// The last line of the prompt is the task.
+/// Executes the task, which is the JSON in the last line of the prompt.
 pub(crate) fn work(line: &mut impl FnMut(&str)) {
     let mut prompt = String::new();
-    let _what_came_is_what_there_is = stdin().read_to_string(&mut prompt);
+    // After an error, what was read so far is the prompt.
+    let _ = stdin().read_to_string(&mut prompt);
     let task: Value = prompt.lines().last().and_then(|task| serde_json::from_str(task).ok()).unwrap_or_default();
     let (name, words) = (task["work"].as_str().unwrap_or("none"), task["words"].as_u64().unwrap_or(1));
     if task["stubborn"] == true {
         for signal in [SIGTERM, SIGINT] {
-            let _then_it_dies = signal_hook::flag::register(signal, Arc::default());
+            // Without the handler, the signal ends the process.
+            let _ = signal_hook::flag::register(signal, Arc::default());
         }
     }
     if task["daemon"] == true {
-        leave_a_daemon();
+        start_daemon();
     }
-    if let Err(error) = begin(name) {
+    if let Err(error) = write_work(name) {
         eprintln!("cannot work: {error}");
         std::process::exit(1);
     }
@@ -40,24 +42,26 @@ pub(crate) fn work(line: &mut impl FnMut(&str)) {
     }
 }
 
-fn begin(name: &str) -> std::io::Result<()> {
+/// Writes the file by which the torture test recognises the work of this run.
+fn write_work(name: &str) -> std::io::Result<()> {
     fs::create_dir_all("work")?;
     let mut file = OpenOptions::new().create(true).append(true).open(format!("work/{name}"))?;
     file.write_all(b"begun\n")
 }
 
-/// A child in a session of its own, without an environment to be known by.
-#[expect(clippy::disallowed_methods, reason = "a program of its own that misbehaves")]
-fn leave_a_daemon() {
+/// Starts a child in its own session and without the environment variables by which the gateway finds its processes.
+#[expect(clippy::disallowed_methods, reason = "a separate program that misbehaves on purpose")]
+fn start_daemon() {
     let Ok(this) = std::env::current_exe() else { return };
     let mut daemon = std::process::Command::new("setsid");
     let daemon =
         daemon.arg(this).arg(DAEMON).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _then_there_is_none = daemon.spawn();
+    // Without setsid there is no daemon.
+    let _ = daemon.spawn();
 }
 
-/// Whether this process is that child: then it does nothing for long.
-pub(crate) fn is_daemon() -> bool {
+/// Sleeps for ten minutes if this process is the daemon; returns whether it is.
+pub(crate) fn sleep_if_daemon() -> bool {
     let daemon = std::env::args().any(|argument| argument == DAEMON);
     if daemon {
         std::thread::sleep(Duration::from_secs(600));

@@ -1,4 +1,6 @@
-//! The project's own chores.
+//! `cargo xtask`: tests, benchmarks and builds of this repository that need more than plain cargo.
+//!
+//! Each command is a module with its own arguments, help text and `run`.
 
 mod attack;
 mod bench;
@@ -12,33 +14,35 @@ mod torture;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser, Subcommand};
 
-/// Chores of the Trunkline project
+const MORE_HELP: &str = "Run `cargo xtask <COMMAND> --help` for what a command does, its options and examples.";
+
+/// Tests, benchmarks and builds of the Trunkline repository
 #[derive(Debug, Parser)]
-enum Chore {
-    /// Let hostile agents loose on a gateway, and show what holds
-    Attack(attack::Attack),
-    /// Prove everything that can be proven on this machine, installing what that needs
-    Test(test::Test),
-    /// Measure what the gateway adds to the CLIs it runs, beside the bare CLI in the same run
-    Bench(bench::Bench),
-    /// Run the real CLIs through the gateway against the mock LLM, and show what holds
-    Conformance(conformance::Conformance),
-    /// Build the desktop window, a workspace of its own; pack it, or try it on a screen that nobody sees
-    Desktop(desktop::Desktop),
-    /// Try what strangers send, made up: outputs of CLIs, streams, configuration, requests
-    Fuzz(fuzz::Fuzz),
-    /// Let a gateway run programs that print much, and see whether it gives back what that took; needs 30 GB of disk
-    Memory(memory::Memory),
-    /// Load a gateway, let everything go wrong that can, and look for what is left or lost
-    Torture(torture::Torture),
+#[command(name = "xtask", bin_name = "cargo xtask", after_help = MORE_HELP)]
+struct XtaskArgs {
+    #[command(subcommand)]
+    command: Option<XtaskCommand>,
+}
+
+// The help text of each command is the doc comment of its arguments.
+#[derive(Debug, Subcommand)]
+enum XtaskCommand {
+    Test(test::TestArgs),
+    Conformance(conformance::ConformanceArgs),
+    Attack(attack::AttackArgs),
+    Torture(torture::TortureArgs),
+    Fuzz(fuzz::FuzzArgs),
+    Bench(bench::BenchArgs),
+    Memory(memory::MemoryArgs),
+    Desktop(desktop::DesktopArgs),
 }
 
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
-        // Without a backtrace: what went wrong is in the words.
+        // `Debug`, which `Result` as the return type would print, adds a backtrace to the message.
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -47,14 +51,40 @@ fn main() -> ExitCode {
 }
 
 fn run() -> anyhow::Result<()> {
-    match Chore::parse() {
-        Chore::Attack(attack) => attack.run(),
-        Chore::Test(test) => test.run(),
-        Chore::Bench(bench) => bench.run(),
-        Chore::Conformance(conformance) => conformance.run(),
-        Chore::Desktop(desktop) => desktop.run(),
-        Chore::Fuzz(fuzz) => fuzz.run(),
-        Chore::Memory(memory) => memory.run(),
-        Chore::Torture(torture) => torture.run(),
+    let Some(command) = XtaskArgs::parse().command else {
+        return Ok(XtaskArgs::command().print_help()?);
+    };
+    match command {
+        XtaskCommand::Test(test) => test.run(),
+        XtaskCommand::Conformance(conformance) => conformance.run(),
+        XtaskCommand::Attack(attack) => attack.run(),
+        XtaskCommand::Torture(torture) => torture.run(),
+        XtaskCommand::Fuzz(fuzz) => fuzz.run(),
+        XtaskCommand::Bench(bench) => bench.run(),
+        XtaskCommand::Memory(memory) => memory.run(),
+        XtaskCommand::Desktop(desktop) => desktop.run(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_summary_and_a_longer_help() {
+        let xtask = XtaskArgs::command();
+        xtask.clone().debug_assert();
+        for command in xtask.get_subcommands() {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+            assert!(!about.is_empty() && !about.contains('\n'), "{}: {about:?}", command.get_name());
+            assert!(long.len() > about.len(), "{} has no longer help", command.get_name());
+            assert!(command.get_after_long_help().is_some(), "{} has no examples", command.get_name());
+        }
+    }
+
+    #[test]
+    fn arguments_are_optional_so_that_the_bare_command_prints_help() {
+        assert!(XtaskArgs::try_parse_from(["xtask"]).is_ok_and(|args| args.command.is_none()));
     }
 }

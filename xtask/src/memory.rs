@@ -1,4 +1,4 @@
-//! `cargo xtask memory`: what a gateway holds after it has seen much, beside what it held before.
+//! `cargo xtask memory`: resident memory of an idle gateway before and after runs with large output.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,44 +7,55 @@ use anyhow::{Result, bail};
 use clap::Args;
 use tokio::task::JoinSet;
 
-use crate::bench::client::Client;
-use crate::bench::gateway::Gateway;
-use crate::bench::{Built, release};
+use crate::bench::client::BenchClient;
+use crate::bench::gateway::BenchGateway;
+use crate::bench::{BenchBinaries, build_shipped};
 
-/// Of what was held before.
-const MOST: f64 = 1.10;
+/// Allowed ratio of memory after the runs to memory before.
+const MAX_GROWTH: f64 = 1.10;
 
-/// Memory is given back some seconds after it was last used.
-const SETTLE: Duration = Duration::from_secs(30);
+/// The gateway frees memory some seconds after its last use.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask memory                                   The full test: 1000 runs, then 200 in parallel
+  cargo xtask memory --sequential 100 --parallel 20    A short version";
+
+/// Check that the gateway frees memory after runs with large output
+///
+/// Each run prints 10 MB. The resident memory of the idle gateway is measured before the runs, after the sequential ones
+/// and after the parallel ones. The command fails if it grew by more than 10 %. Needs 30 GB of free disk space for run
+/// logs.
 #[derive(Debug, Args)]
-pub(crate) struct Memory {
-    /// Runs one after the other, each of which prints 10 MB
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct MemoryArgs {
+    /// Number of runs one after the other
     #[arg(long, default_value_t = 1000)]
     sequential: usize,
-    /// Runs at once
+    /// Number of runs at the same time
     #[arg(long, default_value_t = 200)]
     parallel: usize,
 }
 
-impl Memory {
+impl MemoryArgs {
     pub(crate) fn run(self) -> Result<()> {
-        let Built { agent, gateway: binary, .. } = release()?;
+        let BenchBinaries { agent, gateway: binary, .. } = build_shipped()?;
         tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(self.measure(&binary, &agent))
     }
 
     async fn measure(&self, binary: &Path, agent: &Path) -> Result<()> {
-        let gateway = Gateway::start(binary, agent).await?;
-        // Whatever is made with the first run is part of being idle.
-        flood(&gateway, 0).await?;
+        let gateway = BenchGateway::start(binary, agent).await?;
+        // The first run allocates what an idle gateway keeps.
+        run_flood(&gateway, 0).await?;
         let idle = settled(&gateway, 0.0).await?;
         println!("idle                      {idle:6.1} MB");
         let (began, mut peak) = (Instant::now(), idle);
         for run in 0..self.sequential {
-            flood(&gateway, run).await?;
+            run_flood(&gateway, run).await?;
             peak = peak.max(gateway.memory()?.gateway);
             if (run + 1).is_multiple_of(100) {
-                gateway.forget_logs()?;
+                gateway.delete_logs()?;
                 eprintln!(
                     "{} runs, {:.1} MB, {:.0} s",
                     run + 1,
@@ -53,22 +64,22 @@ impl Memory {
                 );
             }
         }
-        let after_one_by_one = settled(&gateway, idle).await?;
-        println!("{:4} runs one by one       {after_one_by_one:6.1} MB, {peak:.1} at most", self.sequential);
-        let peak = self.at_once(&gateway).await?;
-        let after_many = settled(&gateway, idle).await?;
-        println!("{:4} runs at once          {after_many:6.1} MB, {peak:.1} at most", self.parallel);
+        let after_sequential = settled(&gateway, idle).await?;
+        println!("{:4} sequential runs      {after_sequential:6.1} MB, peak {peak:.1} MB", self.sequential);
+        let peak = self.run_parallel(&gateway).await?;
+        let after_parallel = settled(&gateway, idle).await?;
+        println!("{:4} parallel runs        {after_parallel:6.1} MB, peak {peak:.1} MB", self.parallel);
         gateway.stop().await?;
-        let worst = after_one_by_one.max(after_many) / idle;
-        println!("{:+.1} % beside idle; at most {:+.0} % is right", (worst - 1.0) * 100.0, (MOST - 1.0) * 100.0);
-        if worst > MOST {
-            bail!("memory was not given back");
+        let growth = after_sequential.max(after_parallel) / idle;
+        println!("growth {:+.1} %, limit {:+.0} %", (growth - 1.0) * 100.0, (MAX_GROWTH - 1.0) * 100.0);
+        if growth > MAX_GROWTH {
+            bail!("the gateway did not free the memory of ended runs");
         }
         Ok(())
     }
 
-    /// The most that was held meanwhile.
-    async fn at_once(&self, gateway: &Gateway) -> Result<f64> {
+    /// Runs all at the same time; returns the peak memory in megabytes.
+    async fn run_parallel(&self, gateway: &BenchGateway) -> Result<f64> {
         let mut runs = JoinSet::new();
         for run in 0..self.parallel {
             let client = gateway.client().await?;
@@ -87,12 +98,12 @@ impl Memory {
     }
 }
 
-async fn flood(gateway: &Gateway, run: usize) -> Result<()> {
+async fn run_flood(gateway: &BenchGateway, run: usize) -> Result<()> {
     drain(gateway.client().await?, run).await
 }
 
-/// Every second one is streamed.
-async fn drain(mut client: Client, run: usize) -> Result<()> {
+/// Sends the request and reads its answer. Every other run is streamed.
+async fn drain(mut client: BenchClient, run: usize) -> Result<()> {
     if run.is_multiple_of(2) {
         return client.chat("flood").await;
     }
@@ -102,16 +113,16 @@ async fn drain(mut client: Client, run: usize) -> Result<()> {
             return Ok(());
         }
     }
-    bail!("a stream broke off")
+    bail!("the stream ended without [DONE]")
 }
 
-/// What is held when it has had time to be given back, or sooner if it is as little as it should be.
-async fn settled(gateway: &Gateway, idle: f64) -> Result<f64> {
-    let until = Instant::now() + SETTLE;
+/// Megabytes of the gateway, once it is down to `idle` or the timeout has passed.
+async fn settled(gateway: &BenchGateway, idle: f64) -> Result<f64> {
+    let deadline = Instant::now() + SETTLE_TIMEOUT;
     loop {
-        let held = gateway.memory()?.gateway;
-        if held <= idle || Instant::now() >= until {
-            return Ok(held);
+        let resident = gateway.memory()?.gateway;
+        if resident <= idle || Instant::now() >= deadline {
+            return Ok(resident);
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

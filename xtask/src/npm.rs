@@ -1,4 +1,4 @@
-//! Packages of npm, at the versions of a lock file, installed again only when what is asked for has changed.
+//! Installation of npm packages at the versions of a lock file, repeated only when the requested packages change.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::test::command;
 
-/// Installs into `folder/node_modules` unless that was done from the same files; `then` is the rest of it. Nothing that a
-/// package brings is run.
+/// Installs into `folder/node_modules`, unless the same `package.json` and lock file are installed there. Runs `then`
+/// after an installation. Does not run the packages' own install scripts.
 pub(crate) fn install(
     folder: &Path,
     [package, lock]: &[String; 2],
@@ -17,11 +17,12 @@ pub(crate) fn install(
 ) -> Result<()> {
     let stamp = folder.join("installed");
     let wanted = format!("{package}{lock}");
-    if fs::read_to_string(&stamp).is_ok_and(|had| had == wanted) {
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(());
     }
-    eprintln!("installing packages of npm into {}", folder.display());
-    let _not_there_yet = fs::remove_dir_all(folder);
+    eprintln!("installing npm packages into {}", folder.display());
+    // The folder does not exist before the first installation.
+    let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder)?;
     fs::write(folder.join("package.json"), package)?;
     if !lock.is_empty() {
@@ -30,14 +31,14 @@ pub(crate) fn install(
     let quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
     let status = command("npm").args(verb).args(quiet).current_dir(folder).status().context("cannot start npm")?;
     if !status.success() {
-        bail!("npm cannot install what {} asks for", folder.join("package.json").display());
+        bail!("npm cannot install the packages of {}", folder.join("package.json").display());
     }
     then()?;
     fs::write(stamp, wanted)?;
     Ok(())
 }
 
-/// What a folder of sources pins: its `package.json` and the lock file beside it.
+/// Reads `package.json` and `package-lock.json` of a folder.
 pub(crate) fn pinned(sources: &Path) -> Result<[String; 2]> {
     let read = |name: &str| {
         let path = sources.join(name);

@@ -1,4 +1,4 @@
-//! What happens when: the one place that knows the window and the gateway.
+//! Controller: handles every event and connects the window with the gateway.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,366 +9,373 @@ use anyhow::Result;
 use tao::event::{Event, WindowEvent};
 use tao::event_loop::{ControlFlow, EventLoop, EventLoopProxy};
 
-use crate::alarm::Alarm;
-use crate::gateway::{self, News, Server};
-use crate::instance::Caller;
-use crate::links::{self, Leads, Pace, leads};
-use crate::memory::Memory;
-use crate::menu::Action;
-use crate::notice::{Notices, Watch, plain};
-use crate::places::Places;
-use crate::tell;
+use crate::gateway::{self, GatewayEvent, SpawnedGateway};
+use crate::instance::ShowRequest;
+use crate::links::{self, LinkTarget, LinkThrottle, link_target};
+use crate::log_stderr;
+use crate::menu::MenuAction;
+use crate::notifications::{Notifier, TitleTracker, printable};
+use crate::paths::DesktopPaths;
+use crate::saved_window::SavedWindow;
 use crate::view::View;
+use crate::wake_timer::WakeTimer;
 
-const PORT: u16 = 8765;
+const DEFAULT_PORT: u16 = 8765;
 
-/// A gateway that has not begun to listen by then will not.
-const STARTUP: Duration = Duration::from_secs(60);
+/// Time for a gateway that we started to listen.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A window that is being moved is somewhere else in a moment.
-const SETTLES: Duration = Duration::from_secs(1);
+/// Delay between a change of the window and its write to disk: a window that is being dragged changes all the time.
+const SAVE_DELAY: Duration = Duration::from_secs(1);
 
-const NO_GATEWAY: &str = "There is no gateway";
+const NO_GATEWAY: &str = "The gateway is not available";
 
-/// Lines of a gateway that are shown when it fails.
-const LAST_WORDS: usize = 60;
+/// Lines of the gateway's log that are kept, and shown when it fails.
+const MAX_LOG_LINES: usize = 60;
 
-/// What others have to tell the window.
+/// Events that other threads and widgets send to the event loop.
 #[derive(Debug)]
-pub(crate) enum Said {
-    /// Of the attempt with this number.
-    Gateway(u32, News),
-    /// Somebody wants to see it: who has started another, or clicked on a notification.
-    Raise(Option<Caller>),
-    Chosen(Action),
+pub(crate) enum AppEvent {
+    /// Event of the connection attempt with this number.
+    Gateway(u32, GatewayEvent),
+    /// Show the window: another instance was started, or a notification was clicked.
+    Raise(Option<ShowRequest>),
+    Menu(MenuAction),
     UsePort(u16),
-    /// The page's.
+    /// The page changed its title.
     Title(String),
-    /// The page leads there, and it is not the gateway's.
-    Away(String),
-    /// WebKit's process of the page is gone.
-    Crashed,
-    /// Without a question.
+    /// The page tries to navigate outside the gateway, or to open a new window.
+    Link(String),
+    /// The WebKit process of the page has ended.
+    PageCrashed,
+    /// Quit without asking.
     Quit,
 }
 
-/// What is seen.
+/// Content of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum ViewState {
+    /// Waiting for a gateway since this time.
     Waiting(Instant),
     Page,
-    Trouble,
+    /// The panel shows an error or the choice of a port.
+    Panel,
 }
 
-pub(crate) struct App {
+pub(crate) struct DesktopApp {
     view: View,
-    said: EventLoopProxy<Said>,
-    places: Places,
-    memory: Memory,
+    events: EventLoopProxy<AppEvent>,
+    paths: DesktopPaths,
+    saved: SavedWindow,
     port: u16,
-    shown: Shown,
-    /// The number of the latest; the threads of earlier ones see that they are not.
+    state: ViewState,
+    /// Number of the latest connection attempt; the threads of earlier attempts see that they are outdated.
     attempt: Arc<AtomicU32>,
-    /// Whether its outcome is open.
+    /// Whether the latest attempt is still running.
     pending: bool,
-    /// The gateway that we started, and in which attempt.
-    server: Option<(u32, Server)>,
+    /// The gateway that we started, and the number of its attempt.
+    gateway: Option<(u32, SpawnedGateway)>,
     log: VecDeque<String>,
-    pace: Pace,
-    watch: Watch,
-    notices: Option<Notices>,
-    /// Since when there is something to remember that is not on disk.
+    throttle: LinkThrottle,
+    titles: TitleTracker,
+    notifier: Option<Notifier>,
+    /// Time of the first change to `saved` that is not on disk.
     unsaved: Option<Instant>,
-    alarm: Alarm,
-    quits: bool,
+    timer: WakeTimer,
+    quitting: bool,
 }
 
-impl App {
+impl DesktopApp {
     pub(crate) fn open(
-        event_loop: &EventLoop<Said>,
-        said: EventLoopProxy<Said>,
-        places: Places,
-        memory: Memory,
+        event_loop: &EventLoop<AppEvent>,
+        events: EventLoopProxy<AppEvent>,
+        paths: DesktopPaths,
+        saved: SavedWindow,
         port: Option<u16>,
     ) -> Result<Self> {
-        let view = View::open(event_loop, &said, &places, &memory)?;
-        let clicked = said.clone();
-        let notices = Notices::new(move || drop(clicked.send_event(Said::Raise(None))));
+        let view = View::open(event_loop, &events, &paths, &saved)?;
+        let clicked = events.clone();
+        let notifier = Notifier::new(move || drop(clicked.send_event(AppEvent::Raise(None))));
         let mut app = Self {
             view,
-            said,
-            places,
-            port: port.or(memory.port).unwrap_or(PORT),
-            memory,
-            shown: Shown::Trouble,
+            events,
+            paths,
+            port: port.or(saved.port).unwrap_or(DEFAULT_PORT),
+            saved,
+            state: ViewState::Panel,
             attempt: Arc::default(),
             pending: false,
-            server: None,
+            gateway: None,
             log: VecDeque::new(),
-            pace: Pace::default(),
-            watch: Watch::default(),
-            notices,
+            throttle: LinkThrottle::default(),
+            titles: TitleTracker::default(),
+            notifier,
             unsaved: None,
-            alarm: Alarm::default(),
-            quits: false,
+            timer: WakeTimer::default(),
+            quitting: false,
         };
-        app.wait();
+        app.show_waiting();
         app.connect();
         Ok(app)
     }
 
-    /// Takes one event; what to wait for next.
-    pub(crate) fn on(&mut self, event: Event<'_, Said>) -> ControlFlow {
-        if let Event::UserEvent(said) = event {
-            self.hear(said);
+    /// Handles one event. Returns what the event loop waits for next.
+    pub(crate) fn on(&mut self, event: Event<'_, AppEvent>) -> ControlFlow {
+        if let Event::UserEvent(event) = event {
+            self.on_app_event(event);
         } else if let Event::WindowEvent { event, .. } = event {
             if let WindowEvent::CloseRequested = event {
                 self.ask_to_quit();
             } else if let WindowEvent::Resized(_) | WindowEvent::Moved(_) = event {
-                self.change(View::note);
+                self.change(View::record_geometry);
             }
         }
         self.tick()
     }
 
-    /// After the last event: nothing of ours is left.
+    /// Saves the window and stops the gateway that we started. Called after the last event.
     pub(crate) fn close(mut self) {
-        self.view.note(&mut self.memory);
-        self.keep();
+        self.view.record_geometry(&mut self.saved);
+        self.save();
         self.view.hide();
-        if let Some((_, server)) = self.server.take() {
-            server.end();
+        if let Some((_, gateway)) = self.gateway.take() {
+            gateway.stop();
         }
     }
 
-    fn hear(&mut self, said: Said) {
-        match said {
-            Said::Gateway(attempt, news) => self.learn(attempt, news),
-            Said::Raise(caller) => self.raise(caller),
-            Said::Chosen(action) => self.act(action),
-            Said::UsePort(port) => self.use_port(port),
-            Said::Title(title) => self.titled(&title),
-            Said::Away(url) => self.leave(&url),
-            Said::Crashed => self.trouble("The page has crashed", "Nothing that the gateway heard is lost."),
-            Said::Quit => self.quits = true,
+    fn on_app_event(&mut self, event: AppEvent) {
+        match event {
+            AppEvent::Gateway(attempt, event) => self.on_gateway_event(attempt, event),
+            AppEvent::Raise(request) => self.raise(request),
+            AppEvent::Menu(action) => self.on_menu(action),
+            AppEvent::UsePort(port) => self.use_port(port),
+            AppEvent::Title(title) => self.on_title(&title),
+            AppEvent::Link(url) => self.on_link(&url),
+            AppEvent::PageCrashed => {
+                self.show_error("The page has crashed", "Messages that reached the gateway are not lost.");
+            }
+            AppEvent::Quit => self.quitting = true,
         }
     }
 
-    fn raise(&self, caller: Option<Caller>) {
-        // Whoever calls a window that is going hears nothing, and comes after it.
-        if self.quits {
+    fn raise(&self, request: Option<ShowRequest>) {
+        // While quitting, no acknowledgement is sent: the other instance then waits for our end and opens its own
+        // window.
+        if self.quitting {
             return;
         }
-        self.view.raise(caller.as_ref().and_then(|caller| caller.token.as_deref()));
-        caller.into_iter().for_each(Caller::answer);
+        self.view.raise(request.as_ref().and_then(|request| request.token.as_deref()));
+        request.into_iter().for_each(ShowRequest::acknowledge);
     }
 
-    fn learn(&mut self, attempt: u32, news: News) {
+    fn on_gateway_event(&mut self, attempt: u32, event: GatewayEvent) {
         let latest = attempt == self.attempt.load(Ordering::Relaxed);
-        let of_server = self.server.as_ref().is_some_and(|(number, _)| *number == attempt);
-        match news {
-            News::Log(line) => {
+        let is_current = self.gateway.as_ref().is_some_and(|(number, _)| *number == attempt);
+        match event {
+            GatewayEvent::Log(line) => {
                 self.log.push_back(line);
-                self.log.drain(..self.log.len().saturating_sub(LAST_WORDS));
+                self.log.drain(..self.log.len().saturating_sub(MAX_LOG_LINES));
             }
-            News::Started(server) if latest => {
+            GatewayEvent::Started(gateway) if latest => {
                 self.log.clear();
-                if let Some((_, earlier)) = self.server.replace((attempt, server)) {
-                    earlier.retire();
+                if let Some((_, earlier)) = self.gateway.replace((attempt, gateway)) {
+                    earlier.stop_in_background();
                 }
-                // Its time counts from here: another may have had to end first.
-                self.wait();
+                // Restart the startup timeout: the attempt may have waited for another gateway to stop.
+                self.show_waiting();
             }
-            News::Ready(origin) if latest => {
+            GatewayEvent::Ready(origin) if latest => {
                 self.pending = false;
-                self.shown = Shown::Page;
+                self.state = ViewState::Page;
                 self.view.page.show(&origin);
                 self.view.show_page();
             }
-            News::Failed(why) if latest => {
+            GatewayEvent::Failed(reason) if latest => {
                 self.pending = false;
-                let ended = self.server.take_if(|_| of_server).map(|(_, server)| server.ended());
-                let how = ended.map(|how| format!(": it ended {how}")).unwrap_or_default();
-                self.trouble(NO_GATEWAY, &format!("{why}{how}"));
+                let exit = self.gateway.take_if(|_| is_current).map(|(_, gateway)| gateway.wait());
+                let exit = exit.map(|exit| format!(": it exited {exit}")).unwrap_or_default();
+                self.show_error(NO_GATEWAY, &format!("{reason}{exit}"));
             }
-            News::Ended if of_server => {
-                let how = self.server.take().map(|(_, server)| server.ended()).unwrap_or_default();
-                self.trouble(NO_GATEWAY, &format!("The gateway has ended {how}."));
+            GatewayEvent::Exited if is_current => {
+                let exit = self.gateway.take().map(|(_, gateway)| gateway.wait()).unwrap_or_default();
+                self.show_error(NO_GATEWAY, &format!("The gateway has exited {exit}."));
             }
-            // Of an attempt that nobody waits for any more.
-            News::Started(server) => server.retire(),
-            News::Ready(_) | News::Failed(_) | News::Ended => {}
+            // The remaining events belong to outdated attempts.
+            GatewayEvent::Started(gateway) => gateway.stop_in_background(),
+            GatewayEvent::Ready(_) | GatewayEvent::Failed(_) | GatewayEvent::Exited => {}
         }
     }
 
-    fn act(&mut self, action: Action) {
+    fn on_menu(&mut self, action: MenuAction) {
         match action {
-            Action::Reload => {
-                if self.shown == Shown::Trouble {
-                    self.wait();
+            MenuAction::Reload => {
+                if self.state == ViewState::Panel {
+                    self.show_waiting();
                 }
-                // The page is loaded anew once a gateway answers; if it is gone, another is started. One that is being
-                // started does not answer yet, and a second one would get into its way.
+                // The page is reloaded once a gateway responds; if the gateway is gone, another one is started. While
+                // one is starting it does not respond yet, and a second one would conflict with it.
                 if !self.pending {
                     self.connect();
                 }
             }
-            Action::ChangePort => {
-                self.shown = Shown::Trouble;
-                self.view.panel.choose(self.port);
+            MenuAction::ChangePort => {
+                self.state = ViewState::Panel;
+                self.view.panel.show_port_choice(self.port);
                 self.view.show_panel();
             }
-            Action::OpenInBrowser => self.open_in_browser(),
-            Action::Quit => self.ask_to_quit(),
-            Action::Edit(command) => self.view.page.edit(command),
-            Action::ZoomIn => self.zoom(Memory::zoom_in),
-            Action::ZoomOut => self.zoom(Memory::zoom_out),
-            Action::ZoomReset => self.zoom(|memory| memory.zoom = 100),
-            Action::FullScreen => self.view.toggle_full_screen(),
-            Action::About => self.view.about(),
+            MenuAction::OpenInBrowser => self.open_in_browser(),
+            MenuAction::Quit => self.ask_to_quit(),
+            MenuAction::Edit(command) => self.view.page.edit(command),
+            MenuAction::ZoomIn => self.zoom(SavedWindow::zoom_in),
+            MenuAction::ZoomOut => self.zoom(SavedWindow::zoom_out),
+            MenuAction::ZoomReset => self.zoom(|saved| saved.zoom = 100),
+            MenuAction::FullScreen => self.view.toggle_full_screen(),
+            MenuAction::About => self.view.show_about(),
         }
     }
 
-    fn zoom(&mut self, change: impl Fn(&mut Memory)) {
-        self.change(|_, memory| change(memory));
-        self.view.page.zoom(self.memory.zoom);
+    fn zoom(&mut self, change: impl Fn(&mut SavedWindow)) {
+        self.change(|_, saved| change(saved));
+        self.view.page.zoom(self.saved.zoom);
     }
 
     fn use_port(&mut self, port: u16) {
-        let other = port != self.port;
-        if other && let Some((_, server)) = self.server.take() {
-            server.retire();
+        let changed = port != self.port;
+        if changed && let Some((_, gateway)) = self.gateway.take() {
+            gateway.stop_in_background();
         }
         self.port = port;
-        self.memory.port = Some(port);
-        self.keep();
-        self.wait();
-        if other || !self.pending {
+        self.saved.port = Some(port);
+        self.save();
+        self.show_waiting();
+        if changed || !self.pending {
             self.connect();
         }
     }
 
-    fn titled(&mut self, title: &str) {
-        // A page that is not seen has nothing to say any more; it says all of it again when it is loaded.
-        if self.shown != Shown::Page {
+    fn on_title(&mut self, title: &str) {
+        // Titles of a hidden page are outdated; the page sets its title again when it is loaded.
+        if self.state != ViewState::Page {
             return;
         }
-        let notice = self.watch.title(title, Instant::now(), self.view.is_looked_at());
-        let title = plain(title);
-        self.view.title(if title.is_empty() { "Trunkline" } else { &title });
-        if let Some(notice) = notice {
-            self.view.want_attention();
-            self.notices.iter().for_each(|notices| notices.show(&notice));
+        let notification = self.titles.update(title, Instant::now(), self.view.is_focused());
+        let title = printable(title);
+        self.view.set_title(if title.is_empty() { "Trunkline" } else { &title });
+        if let Some(notification) = notification {
+            self.view.request_attention();
+            self.notifier.iter().for_each(|notifier| notifier.show(&notification));
         }
     }
 
-    /// New windows come here, too, wherever they lead.
-    fn leave(&mut self, url: &str) {
-        match leads(url, &self.view.page.origin()) {
-            Leads::Home | Leads::Away if self.pace.allows(Instant::now()) => self.browse(url),
-            Leads::Home | Leads::Away | Leads::Nowhere => {}
+    /// Opens a link in the browser. Links that ask for a new window arrive here too, even those of the gateway itself.
+    fn on_link(&mut self, url: &str) {
+        match link_target(url, &self.view.page.origin()) {
+            LinkTarget::Gateway | LinkTarget::External if self.throttle.allows(Instant::now()) => self.browse(url),
+            LinkTarget::Gateway | LinkTarget::External | LinkTarget::Blocked => {}
         }
     }
 
     fn open_in_browser(&self) {
         let origin = self.view.page.origin();
-        // Before there was a gateway there is nothing to open.
+        // Empty until a gateway has responded.
         if !origin.is_empty() {
             self.browse(&format!("{origin}/"));
         }
     }
 
     fn browse(&self, url: &str) {
-        if let Err(why) = links::open(url) {
-            tell(&why);
+        if let Err(error) = links::open(url) {
+            log_stderr(&error);
         }
     }
 
-    /// Looks for a gateway, or starts one.
+    /// Finds or starts a gateway.
     fn connect(&mut self) {
         self.pending = true;
-        let (attempt, said) = (self.next_attempt(), self.said.clone());
-        let tell = move |news| drop(said.send_event(Said::Gateway(attempt, news)));
+        let (attempt, events) = (self.next_attempt(), self.events.clone());
+        let send = move |event| drop(events.send_event(AppEvent::Gateway(attempt, event)));
         let latest = Arc::clone(&self.attempt);
-        let wanted = move || latest.load(Ordering::Relaxed) == attempt;
-        gateway::connect(&self.places, self.port, wanted, tell);
+        let is_latest = move || latest.load(Ordering::Relaxed) == attempt;
+        gateway::connect(&self.paths, self.port, is_latest, send);
     }
 
-    /// Nothing that was attempted before matters from here on.
+    /// Invalidates all earlier attempts and returns the number of the new one.
     fn next_attempt(&self) -> u32 {
         self.attempt.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn wait(&mut self) {
-        self.shown = Shown::Waiting(Instant::now());
-        self.view.title("Trunkline");
+    fn show_waiting(&mut self) {
+        self.state = ViewState::Waiting(Instant::now());
+        self.view.set_title("Trunkline");
         self.view.show_panel();
     }
 
-    fn trouble(&mut self, what: &str, why: &str) {
-        self.shown = Shown::Trouble;
-        self.watch = Watch::default();
-        self.view.title(&format!("{what} – Trunkline"));
-        let last_words = self.log.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
-        self.view.panel.trouble(what, why, &last_words, self.port);
+    fn show_error(&mut self, headline: &str, reason: &str) {
+        self.state = ViewState::Panel;
+        self.titles = TitleTracker::default();
+        self.view.set_title(&format!("{headline} – Trunkline"));
+        let log = self.log.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
+        self.view.panel.show_error(headline, reason, &log, self.port);
         self.view.show_panel();
     }
 
     fn tick(&mut self) -> ControlFlow {
-        if self.quits {
+        if self.quitting {
             return ControlFlow::Exit;
         }
-        if self.unsaved.is_some_and(|since| since.elapsed() >= SETTLES) {
-            self.keep();
+        if self.unsaved.is_some_and(|since| since.elapsed() >= SAVE_DELAY) {
+            self.save();
         }
-        let save = self.unsaved.map(|since| since + SETTLES);
-        let next = save.into_iter().chain(self.watch_the_wait()).min();
+        let save = self.unsaved.map(|since| since + SAVE_DELAY);
+        let next = save.into_iter().chain(self.update_waiting()).min();
         next.map_or(ControlFlow::Wait, |at| {
-            self.alarm.set(at);
+            self.timer.set(at);
             ControlFlow::WaitUntil(at)
         })
     }
 
-    /// Shows how long a gateway is awaited; when to look again.
-    fn watch_the_wait(&mut self) -> Option<Instant> {
-        let Shown::Waiting(since) = self.shown else { return None };
+    /// Shows how long we have waited for a gateway, and stops it after [`STARTUP_TIMEOUT`]. Returns the time of the
+    /// next update.
+    fn update_waiting(&mut self) -> Option<Instant> {
+        let ViewState::Waiting(since) = self.state else { return None };
         let waited = since.elapsed();
-        if waited >= STARTUP
-            && let Some((_, server)) = self.server.take()
+        if waited >= STARTUP_TIMEOUT
+            && let Some((_, gateway)) = self.gateway.take()
         {
-            server.kill();
+            gateway.kill();
             self.next_attempt();
             self.pending = false;
-            let why = format!("It has not begun to listen within {} s.", STARTUP.as_secs());
-            self.trouble(NO_GATEWAY, &why);
+            let reason = format!("It did not start to listen within {} s.", STARTUP_TIMEOUT.as_secs());
+            self.show_error(NO_GATEWAY, &reason);
             return None;
         }
-        self.view.panel.wait(waited, self.log.back().map_or("", String::as_str));
+        self.view.panel.show_waiting(waited, self.log.back().map_or("", String::as_str));
         Some(since + Duration::from_secs(waited.as_secs() + 1))
     }
 
     fn ask_to_quit(&mut self) {
-        if self.watch.is_working() && self.server.is_some() {
-            let said = self.said.clone();
-            self.view.confirm_quit(move || drop(said.send_event(Said::Quit)));
+        if self.titles.is_working() && self.gateway.is_some() {
+            let events = self.events.clone();
+            self.view.confirm_quit(move || drop(events.send_event(AppEvent::Quit)));
         } else {
-            self.quits = true;
+            self.quitting = true;
         }
     }
 
-    /// Changes what is remembered. It is kept when it has settled.
-    fn change(&mut self, change: impl Fn(&View, &mut Memory)) {
-        let before = self.memory.clone();
-        change(&self.view, &mut self.memory);
-        if self.memory != before {
+    /// Changes the saved state. It is written to disk after [`SAVE_DELAY`].
+    fn change(&mut self, change: impl Fn(&View, &mut SavedWindow)) {
+        let before = self.saved.clone();
+        change(&self.view, &mut self.saved);
+        if self.saved != before {
             self.unsaved.get_or_insert_with(Instant::now);
         }
     }
 
-    fn keep(&mut self) {
+    fn save(&mut self) {
         self.unsaved = None;
-        if let Err(error) = self.memory.keep(&self.places.memory()) {
-            tell(&format!("the window is not remembered: {}: {error}", self.places.memory().display()));
+        let path = self.paths.saved_window();
+        if let Err(error) = self.saved.save(&path) {
+            log_stderr(&format!("cannot save the window state: {}: {error}", path.display()));
         }
     }
 }

@@ -1,42 +1,42 @@
-//! Where a navigation leads: to the gateway, to the user's own browser, or nowhere.
+//! Navigation policy: which links stay in the window, open in the user's browser, or are blocked.
 
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Leads {
-    /// It is the gateway's.
-    Home,
-    /// For the user's browser, or for whatever writes their mail.
-    Away,
-    Nowhere,
+pub(crate) enum LinkTarget {
+    /// A page of the gateway; it opens in the window.
+    Gateway,
+    /// Opens in the user's browser or mail program.
+    External,
+    Blocked,
 }
 
-/// `origin` is the gateway's, such as `http://127.0.0.1:8765`.
-pub(crate) fn leads(url: &str, origin: &str) -> Leads {
-    // The slash matters: `http://127.0.0.1:8765@example.org/` and `http://127.0.0.1:87650/` are others'.
-    let home = url.strip_prefix(origin).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    let away = ["http://", "https://", "mailto:"].iter().any(|scheme| url.starts_with(scheme));
-    match (home, away) {
-        (true, _) => Leads::Home,
-        (false, true) => Leads::Away,
-        (false, false) => Leads::Nowhere,
+/// Classifies a URL. `origin` is the gateway's, such as `http://127.0.0.1:8765`.
+pub(crate) fn link_target(url: &str, origin: &str) -> LinkTarget {
+    // The slash matters: `http://127.0.0.1:8765@example.org/` and `http://127.0.0.1:87650/` are other servers.
+    let gateway = url.strip_prefix(origin).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let external = ["http://", "https://", "mailto:"].iter().any(|scheme| url.starts_with(scheme));
+    match (gateway, external) {
+        (true, _) => LinkTarget::Gateway,
+        (false, true) => LinkTarget::External,
+        (false, false) => LinkTarget::Blocked,
     }
 }
 
-/// Nobody clicks on more links than that, but a page can say that they did.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Minimum time between two links that are opened. A user does not click faster, but a script can.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often a page may have something opened.
+/// Limits how often the page can open external links.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct LinkThrottle {
     last: Option<Instant>,
 }
 
-impl Pace {
+impl LinkThrottle {
     pub(crate) fn allows(&mut self, now: Instant) -> bool {
-        let allowed = self.last.is_none_or(|last| now.duration_since(last) >= PAUSE);
+        let allowed = self.last.is_none_or(|last| now.duration_since(last) >= MIN_INTERVAL);
         if allowed {
             self.last = Some(now);
         }
@@ -44,12 +44,12 @@ impl Pace {
     }
 }
 
-/// Opens an address that leads away with the user's own program for it; says why not.
+/// Opens an external URL with the user's preferred program.
 pub(crate) fn open(url: &str) -> Result<(), String> {
-    #[expect(clippy::disallowed_methods, reason = "the desktop's way to open an address is a program")]
+    #[expect(clippy::disallowed_methods, reason = "xdg-open is the desktop's interface for opening URLs")]
     let started = Command::new("xdg-open").arg(url).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
     let mut opener = started.map_err(|error| format!("cannot open {url}: xdg-open: {error}"))?;
-    // It may be the browser itself, and stay as long.
+    // Reaped on a thread: xdg-open may turn into the browser itself and run for as long as it does.
     drop(thread::spawn(move || opener.wait()));
     Ok(())
 }
@@ -59,36 +59,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_that_leaves_all_the_time_leaves_once_a_second() {
-        let (mut pace, start) = (Pace::default(), Instant::now());
-        let allowed = (0..25).filter(|n| pace.allows(start + Duration::from_millis(n * 100)));
+    fn throttle_allows_one_link_per_second() {
+        let (mut throttle, start) = (LinkThrottle::default(), Instant::now());
+        let allowed = (0..25).filter(|n| throttle.allows(start + Duration::from_millis(n * 100)));
         assert_eq!(allowed.collect::<Vec<_>>(), [0, 10, 20]);
     }
 
     #[test]
-    fn only_the_gateway_is_home() {
+    fn only_urls_of_the_gateway_origin_stay_in_the_window() {
         let origin = "http://127.0.0.1:8765";
         for (url, expected) in [
-            ("http://127.0.0.1:8765", Leads::Home),
-            ("http://127.0.0.1:8765/", Leads::Home),
-            ("http://127.0.0.1:8765/v1/runs?limit=1#x", Leads::Home),
-            ("http://127.0.0.1:87650/", Leads::Away),
-            ("http://127.0.0.1:8765@example.org/", Leads::Away),
-            ("http://127.0.0.1:8765.example.org/", Leads::Away),
-            ("https://127.0.0.1:8765/", Leads::Away),
-            ("http://localhost:8765/", Leads::Away),
-            ("https://example.org/?http://127.0.0.1:8765/", Leads::Away),
-            ("mailto:someone@example.org", Leads::Away),
-            ("file:///etc/passwd", Leads::Nowhere),
-            ("javascript:alert(1)", Leads::Nowhere),
-            ("data:text/html,x", Leads::Nowhere),
-            ("blob:http://127.0.0.1:8765/x", Leads::Nowhere),
-            ("ssh://example.org", Leads::Nowhere),
-            ("about:blank", Leads::Nowhere),
-            ("--help", Leads::Nowhere),
-            ("", Leads::Nowhere),
+            ("http://127.0.0.1:8765", LinkTarget::Gateway),
+            ("http://127.0.0.1:8765/", LinkTarget::Gateway),
+            ("http://127.0.0.1:8765/v1/runs?limit=1#x", LinkTarget::Gateway),
+            ("http://127.0.0.1:87650/", LinkTarget::External),
+            ("http://127.0.0.1:8765@example.org/", LinkTarget::External),
+            ("http://127.0.0.1:8765.example.org/", LinkTarget::External),
+            ("https://127.0.0.1:8765/", LinkTarget::External),
+            ("http://localhost:8765/", LinkTarget::External),
+            ("https://example.org/?http://127.0.0.1:8765/", LinkTarget::External),
+            ("mailto:someone@example.org", LinkTarget::External),
+            ("file:///etc/passwd", LinkTarget::Blocked),
+            ("javascript:alert(1)", LinkTarget::Blocked),
+            ("data:text/html,x", LinkTarget::Blocked),
+            ("blob:http://127.0.0.1:8765/x", LinkTarget::Blocked),
+            ("ssh://example.org", LinkTarget::Blocked),
+            ("about:blank", LinkTarget::Blocked),
+            ("--help", LinkTarget::Blocked),
+            ("", LinkTarget::Blocked),
         ] {
-            assert_eq!(leads(url, origin), expected, "{url}");
+            assert_eq!(link_target(url, origin), expected, "{url}");
         }
     }
 }

@@ -1,6 +1,7 @@
-//! The menu, and the keys that stand for it.
+//! Menu bar and keyboard shortcuts.
 //!
-//! WebKit knows the keys of editing by itself, in the page, and GTK in our own fields: for these the menu only shows them.
+//! WebKit handles the editing shortcuts in the page, and GTK in our own fields. For those the menu only displays the
+//! keys.
 
 use gtk::gdk::ModifierType;
 use gtk::gdk::keys::{Key, constants as key};
@@ -8,16 +9,16 @@ use gtk::prelude::*;
 use gtk::{AccelFlags, AccelGroup, AccelLabel, Menu, MenuBar, MenuItem, SeparatorMenuItem};
 use tao::event_loop::EventLoopProxy;
 
-use crate::app::Said;
+use crate::app::AppEvent;
 
-/// What can be chosen.
+/// Command of a menu entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum MenuAction {
     Reload,
     ChangePort,
     OpenInBrowser,
     Quit,
-    /// By WebKit's name of it.
+    /// Editing command, by its WebKit name.
     Edit(&'static str),
     ZoomIn,
     ZoomOut,
@@ -29,33 +30,33 @@ pub(crate) enum Action {
 const NONE: ModifierType = ModifierType::empty();
 const CTRL: ModifierType = ModifierType::CONTROL_MASK;
 
-/// An entry: its words, what it does, and its keys, of which the first is shown.
-type Entry = (&'static str, Action, &'static [(Key, ModifierType)]);
+/// Label, action and shortcuts of a menu entry. The first shortcut is displayed.
+type MenuEntry = (&'static str, MenuAction, &'static [(Key, ModifierType)]);
 
-const MENUS: [(&str, &[&[Entry]]); 4] = [
+const MENUS: [(&str, &[&[MenuEntry]]); 4] = [
     (
         "_File",
         &[
             &[
-                ("_Reload", Action::Reload, &[(key::r, CTRL), (key::F5, NONE)]),
-                ("Open in _Browser", Action::OpenInBrowser, &[]),
-                ("Change _Port…", Action::ChangePort, &[]),
+                ("_Reload", MenuAction::Reload, &[(key::r, CTRL), (key::F5, NONE)]),
+                ("Open in _Browser", MenuAction::OpenInBrowser, &[]),
+                ("Change _Port…", MenuAction::ChangePort, &[]),
             ],
-            &[("_Quit", Action::Quit, &[(key::q, CTRL), (key::w, CTRL)])],
+            &[("_Quit", MenuAction::Quit, &[(key::q, CTRL), (key::w, CTRL)])],
         ],
     ),
     (
         "_Edit",
         &[
             &[
-                ("_Undo", Action::Edit("Undo"), &[(key::z, CTRL)]),
-                ("_Redo", Action::Edit("Redo"), &[(key::z, CTRL.union(ModifierType::SHIFT_MASK))]),
+                ("_Undo", MenuAction::Edit("Undo"), &[(key::z, CTRL)]),
+                ("_Redo", MenuAction::Edit("Redo"), &[(key::z, CTRL.union(ModifierType::SHIFT_MASK))]),
             ],
             &[
-                ("Cu_t", Action::Edit("Cut"), &[(key::x, CTRL)]),
-                ("_Copy", Action::Edit("Copy"), &[(key::c, CTRL)]),
-                ("_Paste", Action::Edit("Paste"), &[(key::v, CTRL)]),
-                ("Select _All", Action::Edit("SelectAll"), &[(key::a, CTRL)]),
+                ("Cu_t", MenuAction::Edit("Cut"), &[(key::x, CTRL)]),
+                ("_Copy", MenuAction::Edit("Copy"), &[(key::c, CTRL)]),
+                ("_Paste", MenuAction::Edit("Paste"), &[(key::v, CTRL)]),
+                ("Select _All", MenuAction::Edit("SelectAll"), &[(key::a, CTRL)]),
             ],
         ],
     ),
@@ -63,17 +64,17 @@ const MENUS: [(&str, &[&[Entry]]); 4] = [
         "_View",
         &[
             &[
-                ("Zoom _In", Action::ZoomIn, &[(key::plus, CTRL), (key::equal, CTRL), (key::KP_Add, CTRL)]),
-                ("Zoom _Out", Action::ZoomOut, &[(key::minus, CTRL), (key::KP_Subtract, CTRL)]),
-                ("_Actual Size", Action::ZoomReset, &[(key::_0, CTRL), (key::KP_0, CTRL)]),
+                ("Zoom _In", MenuAction::ZoomIn, &[(key::plus, CTRL), (key::equal, CTRL), (key::KP_Add, CTRL)]),
+                ("Zoom _Out", MenuAction::ZoomOut, &[(key::minus, CTRL), (key::KP_Subtract, CTRL)]),
+                ("_Actual Size", MenuAction::ZoomReset, &[(key::_0, CTRL), (key::KP_0, CTRL)]),
             ],
-            &[("_Full Screen", Action::FullScreen, &[(key::F11, NONE)])],
+            &[("_Full Screen", MenuAction::FullScreen, &[(key::F11, NONE)])],
         ],
     ),
-    ("_Help", &[&[("_About Trunkline", Action::About, &[])]]),
+    ("_Help", &[&[("_About Trunkline", MenuAction::About, &[])]]),
 ];
 
-pub(crate) fn bar(window: &gtk::ApplicationWindow, said: &EventLoopProxy<Said>) -> MenuBar {
+pub(crate) fn bar(window: &gtk::ApplicationWindow, events: &EventLoopProxy<AppEvent>) -> MenuBar {
     let (bar, keys) = (MenuBar::new(), AccelGroup::new());
     window.add_accel_group(&keys);
     for (name, groups) in MENUS {
@@ -82,7 +83,7 @@ pub(crate) fn bar(window: &gtk::ApplicationWindow, said: &EventLoopProxy<Said>) 
             if number > 0 {
                 menu.append(&SeparatorMenuItem::new());
             }
-            group.iter().for_each(|entry| menu.append(&item(entry, &keys, said)));
+            group.iter().for_each(|entry| menu.append(&item(entry, &keys, events)));
         }
         top.set_submenu(Some(&menu));
         bar.append(&top);
@@ -90,17 +91,17 @@ pub(crate) fn bar(window: &gtk::ApplicationWindow, said: &EventLoopProxy<Said>) 
     bar
 }
 
-fn item((words, action, shortcuts): &Entry, keys: &AccelGroup, said: &EventLoopProxy<Said>) -> MenuItem {
-    let item = MenuItem::with_mnemonic(words);
-    if let Action::Edit(_) = action {
+fn item((label, action, shortcuts): &MenuEntry, keys: &AccelGroup, events: &EventLoopProxy<AppEvent>) -> MenuItem {
+    let item = MenuItem::with_mnemonic(label);
+    if let MenuAction::Edit(_) = action {
         let shown = shortcuts.first().zip(item.child().and_downcast::<AccelLabel>());
-        shown.into_iter().for_each(|((key, with), label)| label.set_accel(**key, *with));
+        shown.into_iter().for_each(|((key, modifiers), label)| label.set_accel(**key, *modifiers));
     } else {
-        for (key, with) in *shortcuts {
-            item.add_accelerator("activate", keys, **key, *with, AccelFlags::VISIBLE);
+        for (key, modifiers) in *shortcuts {
+            item.add_accelerator("activate", keys, **key, *modifiers, AccelFlags::VISIBLE);
         }
     }
-    let (said, action) = (said.clone(), *action);
-    item.connect_activate(move |_| drop(said.send_event(Said::Chosen(action))));
+    let (events, action) = (events.clone(), *action);
+    item.connect_activate(move |_| drop(events.send_event(AppEvent::Menu(action))));
     item
 }

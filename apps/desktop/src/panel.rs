@@ -1,4 +1,4 @@
-//! What is seen while there is no page: that a gateway is awaited, or why there is none, and what can be done.
+//! Panel shown instead of the page: progress while waiting for a gateway, errors, and the choice of a port.
 
 use std::time::Duration;
 
@@ -6,23 +6,24 @@ use gtk::prelude::*;
 use gtk::{Align, Orientation};
 use tao::event_loop::EventLoopProxy;
 
-use crate::app::Said;
+use crate::app::AppEvent;
 use crate::gateway::free_port;
-use crate::menu::Action;
+use crate::menu::MenuAction;
 
-pub(crate) struct Panel {
+pub(crate) struct StatusPanel {
     pub(crate) root: gtk::Box,
     spinner: gtk::Spinner,
     headline: gtk::Label,
     line: gtk::Label,
     details: gtk::TextView,
+    /// Scrollable frame around `details`.
     frame: gtk::ScrolledWindow,
-    choices: gtk::Box,
+    buttons: gtk::Box,
     port: gtk::SpinButton,
 }
 
-impl Panel {
-    pub(crate) fn new(said: &EventLoopProxy<Said>) -> Self {
+impl StatusPanel {
+    pub(crate) fn new(events: &EventLoopProxy<AppEvent>) -> Self {
         let root = gtk::Box::new(Orientation::Vertical, 12);
         root.set_margin(32);
         root.set_valign(Align::Center);
@@ -31,75 +32,76 @@ impl Panel {
         details.set_wrap_mode(gtk::WrapMode::WordChar);
         let frame = gtk::ScrolledWindow::builder().shadow_type(gtk::ShadowType::In).min_content_height(220).build();
         frame.add(&details);
-        let choices = gtk::Box::new(Orientation::Horizontal, 8);
-        choices.set_halign(Align::Center);
-        let again = gtk::Button::with_mnemonic("_Try again");
-        let elsewhere = gtk::Button::with_mnemonic("_Use this port");
+        let buttons = gtk::Box::new(Orientation::Horizontal, 8);
+        buttons.set_halign(Align::Center);
+        let retry = gtk::Button::with_mnemonic("_Try again");
+        let use_port = gtk::Button::with_mnemonic("_Use this port");
         let port = gtk::SpinButton::with_range(1.0, 65535.0, 1.0);
-        port.set_tooltip_text(Some("Port of the gateway; remembered"));
+        port.set_tooltip_text(Some("Port of the gateway. The choice is saved."));
         let separator = gtk::Separator::new(Orientation::Vertical);
-        choices.add(&again);
-        choices.add(&separator);
-        choices.add(&port);
-        choices.add(&elsewhere);
+        buttons.add(&retry);
+        buttons.add(&separator);
+        buttons.add(&port);
+        buttons.add(&use_port);
         root.add(&spinner);
         root.add(&headline);
         root.add(&line);
         root.add(&frame);
-        root.add(&choices);
-        let retry = said.clone();
-        again.connect_clicked(move |_| drop(retry.send_event(Said::Chosen(Action::Reload))));
-        let choose = {
-            let (said, port) = (said.clone(), port.clone());
-            move || drop(u16::try_from(port.value_as_int()).map(|port| said.send_event(Said::UsePort(port))))
+        root.add(&buttons);
+        let retries = events.clone();
+        retry.connect_clicked(move |_| drop(retries.send_event(AppEvent::Menu(MenuAction::Reload))));
+        let send_port = {
+            let (events, port) = (events.clone(), port.clone());
+            move || drop(u16::try_from(port.value_as_int()).map(|port| events.send_event(AppEvent::UsePort(port))))
         };
-        let chosen = choose.clone();
-        elsewhere.connect_clicked(move |_| chosen());
+        let on_click = send_port.clone();
+        use_port.connect_clicked(move |_| on_click());
         port.connect_activate(move |port| {
             port.update();
-            choose();
+            send_port();
         });
-        Self { root, spinner, headline, line, details, frame, choices, port }
+        Self { root, spinner, headline, line, details, frame, buttons, port }
     }
 
-    /// A gateway is awaited, for so long now; the last that was heard of it.
-    pub(crate) fn wait(&self, waited: Duration, heard: &str) {
+    /// Shows how long we have waited for the gateway, and the last line of its log.
+    pub(crate) fn show_waiting(&self, waited: Duration, log_line: &str) {
         self.spinner.show();
         self.spinner.start();
         let seconds = waited.as_secs();
         let headline = "Waiting for the gateway";
         self.headline.set_text(&if seconds > 0 { format!("{headline} · {seconds} s") } else { headline.to_owned() });
-        self.line.set_text(heard);
+        self.line.set_text(log_line);
         self.frame.hide();
-        self.choices.hide();
+        self.buttons.hide();
     }
 
-    /// Something is wrong, and why; what the gateway said last, and another port to try than this one.
-    pub(crate) fn trouble(&self, what: &str, why: &str, said: &str, port: u16) {
+    /// Shows an error with its reason and the gateway's log, and offers a free port instead of `port`.
+    pub(crate) fn show_error(&self, headline: &str, reason: &str, log: &str, port: u16) {
         self.spinner.stop();
         self.spinner.hide();
-        self.headline.set_text(what);
-        self.line.set_text(why);
+        self.headline.set_text(headline);
+        self.line.set_text(reason);
         if let Some(text) = self.details.buffer() {
-            text.set_text(said);
+            text.set_text(log);
         }
-        self.frame.set_visible(!said.is_empty());
-        self.ask_port(free_port().unwrap_or(port));
+        self.frame.set_visible(!log.is_empty());
+        self.offer_port(free_port().unwrap_or(port));
     }
 
-    /// Offers to use another port.
-    pub(crate) fn choose(&self, port: u16) {
+    /// Lets the user choose another port.
+    pub(crate) fn show_port_choice(&self, port: u16) {
         self.spinner.stop();
         self.spinner.hide();
         self.headline.set_text("Port of the gateway");
-        self.line.set_text("One that runs on this port is used; else one is started, and ends with this window.");
+        self.line
+            .set_text("A gateway on this port is used as it is. If there is none, one is started for this window.");
         self.frame.hide();
-        self.ask_port(port);
+        self.offer_port(port);
         self.port.grab_focus();
     }
 
-    fn ask_port(&self, port: u16) {
-        self.choices.show();
+    fn offer_port(&self, port: u16) {
+        self.buttons.show();
         self.port.set_value(f64::from(port));
     }
 }

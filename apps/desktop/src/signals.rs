@@ -1,4 +1,4 @@
-//! The signals that ask a program to end: the window goes as if it had been closed.
+//! Termination signals: they quit the program without asking.
 
 use std::fs;
 use std::thread;
@@ -8,24 +8,24 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tao::event_loop::EventLoopProxy;
 
-use crate::app::Said;
+use crate::app::AppEvent;
 
-pub(crate) fn listen(said: EventLoopProxy<Said>) -> Result<()> {
-    let heeded = [SIGTERM, SIGINT].into_iter().chain((!is_ignored(SIGHUP)).then_some(SIGHUP));
-    let mut signals = Signals::new(heeded).context("cannot listen for signals")?;
-    let hear = move || {
-        let mut heard = signals.forever();
-        heard.next();
-        let _gone = said.send_event(Said::Quit);
-        // Whoever asks twice does not want to wait; a gateway of ours sees that we are gone.
-        heard.next();
+pub(crate) fn listen(events: EventLoopProxy<AppEvent>) -> Result<()> {
+    let handled = [SIGTERM, SIGINT].into_iter().chain((!is_ignored(SIGHUP)).then_some(SIGHUP));
+    let mut signals = Signals::new(handled).context("cannot listen for signals")?;
+    let wait = move || {
+        let mut received = signals.forever();
+        received.next();
+        let _ = events.send_event(AppEvent::Quit);
+        // A second signal exits at once. A gateway that we started stops by itself when its stdin closes.
+        received.next();
         std::process::exit(1);
     };
-    thread::Builder::new().name("signals".into()).spawn(hear).context("cannot start a thread")?;
+    thread::Builder::new().name("signals".into()).spawn(wait).context("cannot start a thread")?;
     Ok(())
 }
 
-/// Whether whoever started us has seen to it that a signal means nothing, as `nohup` does.
+/// Whether this process was started with the signal ignored, as `nohup` does.
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());

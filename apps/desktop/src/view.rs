@@ -1,4 +1,4 @@
-//! The window: menu, page, and the panel that stands in for the page.
+//! The main window: menu bar, page, and the panel that is shown while there is no page.
 
 use anyhow::{Context, Result};
 use gtk::gdk_pixbuf::PixbufLoader;
@@ -8,46 +8,46 @@ use tao::event_loop::{EventLoop, EventLoopProxy};
 use tao::platform::unix::WindowExtUnix;
 use tao::window::{Fullscreen, UserAttentionType, Window, WindowBuilder};
 
-use crate::app::Said;
-use crate::memory::{Area, Memory, SMALLEST};
+use crate::app::AppEvent;
+use crate::chat_page::ChatPage;
 use crate::menu;
-use crate::page::Page;
-use crate::panel::Panel;
-use crate::places::Places;
+use crate::panel::StatusPanel;
+use crate::paths::DesktopPaths;
+use crate::saved_window::{MIN_SIZE, SavedWindow, ScreenArea};
 
 const ICON: &[u8] = include_bytes!("../assets/trunkline.png");
 
 pub(crate) struct View {
     window: Window,
-    pub(crate) page: Page,
-    pub(crate) panel: Panel,
+    pub(crate) page: ChatPage,
+    pub(crate) panel: StatusPanel,
     stack: gtk::Stack,
 }
 
 impl View {
     pub(crate) fn open(
-        event_loop: &EventLoop<Said>,
-        said: &EventLoopProxy<Said>,
-        places: &Places,
-        memory: &Memory,
+        event_loop: &EventLoop<AppEvent>,
+        events: &EventLoopProxy<AppEvent>,
+        paths: &DesktopPaths,
+        saved: &SavedWindow,
     ) -> Result<Self> {
-        let (position, size) = memory.fit(&screens());
+        let (position, size) = saved.fit(&screens());
         let mut builder = WindowBuilder::new()
             .with_title("Trunkline")
             .with_inner_size(LogicalSize::new(size.0, size.1))
-            .with_min_inner_size(LogicalSize::new(SMALLEST.0, SMALLEST.1))
-            .with_maximized(memory.maximized);
+            .with_min_inner_size(LogicalSize::new(MIN_SIZE.0, MIN_SIZE.1))
+            .with_maximized(saved.maximized);
         if let Some((x, y)) = position {
             builder = builder.with_position(LogicalPosition::new(x, y));
         }
         let window = builder.build(event_loop).context("cannot open a window")?;
         let gtk_window = window.gtk_window();
         gtk_window.set_icon(icon().as_ref());
-        let rows = window.default_vbox().context("the window has no room")?;
-        let (bar, stack) = (menu::bar(gtk_window, said), gtk::Stack::new());
-        let (panel, frame) = (Panel::new(said), gtk::Box::new(gtk::Orientation::Vertical, 0));
-        let page = Page::new(&frame, places.web(), said)?;
-        page.zoom(memory.zoom);
+        let rows = window.default_vbox().context("the window has no content area")?;
+        let (bar, stack) = (menu::bar(gtk_window, events), gtk::Stack::new());
+        let (panel, frame) = (StatusPanel::new(events), gtk::Box::new(gtk::Orientation::Vertical, 0));
+        let page = ChatPage::new(&frame, paths.page_data(), events)?;
+        page.zoom(saved.zoom);
         stack.add_named(&panel.root, "panel");
         stack.add_named(&frame, "page");
         rows.pack_start(&bar, false, false, 0);
@@ -64,20 +64,20 @@ impl View {
         self.stack.set_visible_child_name("panel");
     }
 
-    pub(crate) fn title(&self, title: &str) {
+    pub(crate) fn set_title(&self, title: &str) {
         self.window.set_title(title);
     }
 
-    pub(crate) fn is_looked_at(&self) -> bool {
+    pub(crate) fn is_focused(&self) -> bool {
         self.window.is_focused()
     }
 
-    /// In the task bar, where notifications may not be.
-    pub(crate) fn want_attention(&self) {
+    /// Highlights the window in the task bar. Works also where there is no notification service.
+    pub(crate) fn request_attention(&self) {
         self.window.request_user_attention(Some(UserAttentionType::Informational));
     }
 
-    /// Brings the window to the front, with the leave of whoever gave us the token.
+    /// Brings the window to the front. The activation token proves to the desktop that the user asked for it.
     pub(crate) fn raise(&self, token: Option<&str>) {
         let window = self.window.gtk_window();
         if let Some(token) = token {
@@ -88,31 +88,31 @@ impl View {
     }
 
     pub(crate) fn toggle_full_screen(&self) {
-        let whole = self.window.fullscreen().is_none().then_some(Fullscreen::Borderless(None));
-        self.window.set_fullscreen(whole);
+        let mode = self.window.fullscreen().is_none().then_some(Fullscreen::Borderless(None));
+        self.window.set_fullscreen(mode);
     }
 
-    /// Notes where the window is, unless it is as large as can be.
-    pub(crate) fn note(&self, memory: &mut Memory) {
+    /// Records position and size of the window. A full-screen or maximized window keeps the values from before.
+    pub(crate) fn record_geometry(&self, saved: &mut SavedWindow) {
         if self.window.fullscreen().is_some() {
             return;
         }
-        memory.maximized = self.window.is_maximized();
-        if !memory.maximized {
+        saved.maximized = self.window.is_maximized();
+        if !saved.maximized {
             let window = self.window.gtk_window();
-            memory.size = window.size();
-            // Wayland tells no window where it is, and GTK says the corner.
-            memory.position = (!window.display().backend().is_wayland()).then(|| window.position());
+            saved.size = window.size();
+            // Wayland does not tell windows their position; GTK then reports (0, 0).
+            saved.position = (!window.display().backend().is_wayland()).then(|| window.position());
         }
     }
 
-    /// Asks before an answer is cut short; `yes` is called if it may be.
+    /// Asks whether to quit while an answer is being written. Calls `yes` if the user agrees.
     pub(crate) fn confirm_quit(&self, yes: impl Fn() + 'static) {
         let text = "An answer is being written.";
         let (flags, kind) = (gtk::DialogFlags::MODAL, gtk::MessageType::Question);
         let parent = Some(self.window.gtk_window());
         let dialog = gtk::MessageDialog::new(parent, flags, kind, gtk::ButtonsType::None, text);
-        dialog.set_secondary_text(Some("The gateway ends with this window, and the answer with it."));
+        dialog.set_secondary_text(Some("Closing this window stops the gateway and interrupts the answer."));
         dialog.add_button("_Keep open", gtk::ResponseType::Cancel);
         dialog.add_button("_Quit", gtk::ResponseType::Accept);
         dialog.set_default_response(gtk::ResponseType::Cancel);
@@ -125,7 +125,7 @@ impl View {
         dialog.show_all();
     }
 
-    pub(crate) fn about(&self) {
+    pub(crate) fn show_about(&self) {
         let about = gtk::AboutDialog::new();
         about.set_transient_for(Some(self.window.gtk_window()));
         about.set_program_name("Trunkline");
@@ -137,7 +137,7 @@ impl View {
         about.show();
     }
 
-    /// Gone at once: what is left to do needs nobody to look on.
+    /// Hides the window at once; the remaining cleanup happens out of sight.
     pub(crate) fn hide(&self) {
         self.window.gtk_window().hide();
         while gtk::events_pending() {
@@ -153,10 +153,10 @@ fn icon() -> Option<gtk::gdk_pixbuf::Pixbuf> {
     loader.pixbuf()
 }
 
-/// What there is of screens, without bars and docks.
-fn screens() -> Vec<Area> {
+/// Returns the usable area of each screen, without bars and docks.
+fn screens() -> Vec<ScreenArea> {
     let Some(display) = gtk::gdk::Display::default() else { return Vec::new() };
     let screens = (0..display.n_monitors()).filter_map(|number| display.monitor(number));
     let areas = screens.map(|screen| screen.workarea());
-    areas.map(|area| Area { x: area.x(), y: area.y(), width: area.width(), height: area.height() }).collect()
+    areas.map(|area| ScreenArea { x: area.x(), y: area.y(), width: area.width(), height: area.height() }).collect()
 }

@@ -1,35 +1,37 @@
-//! Terminal escapes out of text: CSI, OSC, DCS and its kin, charset choices, single escapes. All begin with ESC: the
-//! one-character introducers of old mean nothing in UTF-8.
+//! Removes terminal escape sequences from text: CSI, OSC, DCS and similar strings, charset selections, single escapes.
+//! All of them begin with ESC. The one-character introducers (C1) are not recognised: in UTF-8 they are ordinary
+//! characters.
 //!
-//! Written here because the crates for it drop tabs and carriage returns too, which belong to an answer.
+//! Crates for this purpose drop tabs and carriage returns too, which belong to an answer.
 
-/// A filter that can be fed in pieces: a sequence cut in two is still recognised.
+/// Filter that takes text in pieces. A sequence that is split between two pieces is still recognised.
 #[derive(Debug, Clone, Default)]
 pub struct Ansi {
-    state: State,
-    /// Characters swallowed by the present string sequence: an unterminated one must not eat the rest of the output.
-    swallowed: usize,
+    state: AnsiState,
+    /// Characters dropped by the current string sequence. An unterminated one must not drop the rest of the output.
+    dropped: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum State {
+enum AnsiState {
     #[default]
     Text,
     Escape,
-    /// `ESC (` and its kin: one more character follows.
+    /// After `ESC (` and similar introducers: one more character follows.
     Intermediate,
     Csi,
-    /// OSC, DCS, SOS, PM, APC: up to BEL or `ESC \`.
+    /// Inside OSC, DCS, SOS, PM or APC, which end with BEL or `ESC \`.
     String,
     StringEscape,
 }
 
-const LONGEST_STRING: usize = 64 * 1024;
+/// Longer string sequences are treated as unterminated.
+const MAX_STRING_CHARS: usize = 64 * 1024;
 
 impl Ansi {
-    /// The text of this piece without its escapes.
+    /// Returns this piece of text without escape sequences.
     pub fn push(&mut self, text: &str) -> String {
-        if self.state == State::Text && !text.contains('\u{1b}') {
+        if self.state == AnsiState::Text && !text.contains('\u{1b}') {
             return text.to_owned();
         }
         let mut plain = String::with_capacity(text.len());
@@ -41,44 +43,46 @@ impl Ansi {
 
     fn step(&mut self, c: char, plain: &mut String) {
         self.state = match (self.state, c) {
-            (State::Text, '\u{1b}') => State::Escape,
-            (State::Text, c) => {
+            (AnsiState::Text, '\u{1b}') => AnsiState::Escape,
+            (AnsiState::Text, c) => {
                 plain.push(c);
-                State::Text
+                AnsiState::Text
             }
-            (State::Escape, '[') => State::Csi,
-            (State::Escape, ']' | 'P' | 'X' | '^' | '_') => self.begin_string(),
-            (State::Escape | State::Intermediate, ' '..='/') => State::Intermediate,
-            // A sequence that was begun is over where another begins.
-            (State::Escape | State::Intermediate | State::Csi, '\u{1b}') => State::Escape,
-            (State::Escape | State::Intermediate, '0'..='~') => State::Text,
-            (State::Csi, '@'..='~') => State::Text,
-            (State::Csi, ' '..='?') => State::Csi,
-            (State::String | State::StringEscape, '\u{7}' | '\u{9c}') | (State::StringEscape, '\\') => State::Text,
-            (State::String | State::StringEscape, '\u{1b}') => State::StringEscape,
-            (State::String | State::StringEscape, c) if c == '\n' || self.swallowed >= LONGEST_STRING => {
+            (AnsiState::Escape, '[') => AnsiState::Csi,
+            (AnsiState::Escape, ']' | 'P' | 'X' | '^' | '_') => self.begin_string(),
+            (AnsiState::Escape | AnsiState::Intermediate, ' '..='/') => AnsiState::Intermediate,
+            // A new sequence ends an unfinished one.
+            (AnsiState::Escape | AnsiState::Intermediate | AnsiState::Csi, '\u{1b}') => AnsiState::Escape,
+            (AnsiState::Escape | AnsiState::Intermediate, '0'..='~') => AnsiState::Text,
+            (AnsiState::Csi, '@'..='~') => AnsiState::Text,
+            (AnsiState::Csi, ' '..='?') => AnsiState::Csi,
+            (AnsiState::String | AnsiState::StringEscape, '\u{7}' | '\u{9c}') | (AnsiState::StringEscape, '\\') => {
+                AnsiState::Text
+            }
+            (AnsiState::String | AnsiState::StringEscape, '\u{1b}') => AnsiState::StringEscape,
+            (AnsiState::String | AnsiState::StringEscape, c) if c == '\n' || self.dropped >= MAX_STRING_CHARS => {
                 plain.push(c);
-                State::Text
+                AnsiState::Text
             }
-            (State::String | State::StringEscape, _) => {
-                self.swallowed += 1;
-                State::String
+            (AnsiState::String | AnsiState::StringEscape, _) => {
+                self.dropped += 1;
+                AnsiState::String
             }
-            // Not a sequence after all: the character stands for itself.
-            (State::Escape | State::Intermediate | State::Csi, c) => {
+            // Not an escape sequence: keep the character.
+            (AnsiState::Escape | AnsiState::Intermediate | AnsiState::Csi, c) => {
                 plain.push(c);
-                State::Text
+                AnsiState::Text
             }
         };
     }
 
-    fn begin_string(&mut self) -> State {
-        self.swallowed = 0;
-        State::String
+    fn begin_string(&mut self) -> AnsiState {
+        self.dropped = 0;
+        AnsiState::String
     }
 }
 
-/// `text` without terminal escapes.
+/// Returns `text` without terminal escape sequences.
 #[must_use]
 pub fn strip(text: &str) -> String {
     Ansi::default().push(text)
@@ -91,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_escape() {
+    fn removes_each_kind_of_escape_sequence() {
         for (text, plain) in [
             ("\u{1b}[32mgreen\u{1b}[0m", "green"),
             ("\u{1b}[2K\u{1b}[1Gline", "line"),
@@ -101,7 +105,7 @@ mod tests {
             ("a\u{1b}(Bb", "ab"),
             ("a\u{1b}7b\u{1b}8c\u{1b}=d", "abcd"),
             ("\u{1b}[?25h\u{1b}[0m", ""),
-            // In UTF-8 these are characters, mostly of a text that was decoded wrongly once, and begin nothing.
+            // In UTF-8 these are characters, mostly from a text that was decoded with the wrong charset.
             ("\u{e2}\u{80}\u{9d} said \u{9b}31m he \u{90}", "\u{e2}\u{80}\u{9d} said \u{9b}31m he \u{90}"),
             ("tab\there\r\nbell\u{7}", "tab\there\r\nbell\u{7}"),
             ("cut \u{1b}[3", "cut "),
@@ -115,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn case_47_the_same_text_however_cut(text in "[a-z\u{1b}\\[\\]();0-9m\u{7}\n\\\\é]{0,40}", cut in 0usize..40) {
+        fn case_47_text_is_the_same_when_split_anywhere(text in "[a-z\u{1b}\\[\\]();0-9m\u{7}\n\\\\é]{0,40}", cut in 0usize..40) {
             let cut = text.char_indices().map(|(i, _)| i).nth(cut).unwrap_or(text.len());
             let mut ansi = Ansi::default();
             let mut joined = ansi.push(&text[..cut]);

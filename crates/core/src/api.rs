@@ -1,20 +1,24 @@
-//! An OpenAI-compatible HTTP service, as data: where it is and which key opens it.
+//! OpenAI-compatible HTTP services: their address and API key.
 
 use std::fmt;
 
-/// One service that answers chat completions over HTTP.
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::ServiceKey as Key;
+
+/// HTTP service that answers chat completions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
-    /// What the configuration calls it.
+    /// Name in the configuration.
     pub name: String,
-    /// Up to and without `/chat/completions`: `https://api.openai.com/v1`.
+    /// URL without `/chat/completions`, for example `https://api.openai.com/v1`.
     pub base_url: String,
-    /// None for a service that asks for none.
-    pub key: Option<Key>,
+    /// None for a service that needs no key.
+    pub key: Option<ServiceKey>,
 }
 
 impl Api {
-    /// Its address as it may be shown: a URL may hold a password, or a key.
+    /// Returns the URL without credentials and query, which may contain a password or a key.
     #[must_use]
     pub fn shown_url(&self) -> String {
         let url = self.base_url.split(['?', '#']).next().unwrap_or_default();
@@ -25,15 +29,15 @@ impl Api {
     }
 }
 
-/// What the built-in agent thinks with.
+/// LLM of the built-in agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Llm {
     Service {
         api: Api,
-        /// How long one of its messages may be.
+        /// Maximum length of one message.
         max_tokens: u64,
     },
-    /// The mock that the gateway itself brings along: it answers a newcomer, and no more.
+    /// The mock LLM that comes with the gateway. It gives a new user a first answer without an API key.
     Embedded,
 }
 
@@ -47,18 +51,18 @@ impl Llm {
     }
 }
 
-/// A key and where it comes from. It is looked up once and never printed.
+/// API key of a service, and the variable that it comes from. The value is read once and never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key {
-    /// The environment variable that holds it: what a reader is told to set.
+pub struct ServiceKey {
+    /// Environment variable that holds the key. Error messages name it.
     pub variable: String,
-    /// None when the variable is not set.
+    /// None if the variable is not set.
     pub value: Option<String>,
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ServiceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key")
+        f.debug_struct("ServiceKey")
             .field("variable", &self.variable)
             .field("value", &self.value.as_ref().map(|_| "***"))
             .finish()
@@ -70,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_shown_without_what_is_secret_in_it() {
+    fn shown_url_has_no_credentials_and_no_query() {
         for (base_url, shown) in [
             ("http://h:1/v1", "http://h:1/v1"),
             ("https://bob:pass@h/v1?api-key=k#f", "https://h/v1"),
@@ -83,8 +87,8 @@ mod tests {
     }
 
     #[test]
-    fn debug_names_the_variable_and_not_the_value() {
-        let key = Key { variable: "OPENAI_API_KEY".into(), value: Some("hunter2-hunter2".into()) };
+    fn debug_shows_the_variable_but_not_the_value() {
+        let key = ServiceKey { variable: "OPENAI_API_KEY".into(), value: Some("hunter2-hunter2".into()) };
         let api = Api { name: "openai".into(), base_url: "https://api.openai.com/v1".into(), key: Some(key) };
         let shown = format!("{api:?}");
         assert!(shown.contains("OPENAI_API_KEY") && shown.contains("***") && !shown.contains("hunter2"), "{shown}");

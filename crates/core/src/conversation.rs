@@ -1,7 +1,7 @@
-//! A conversation as a surface keeps it: what was said so far, and who remembers it.
+//! Conversation state of a surface: the messages so far, and the model that remembers them in a session.
 //!
-//! A chat page and a terminal ask one thing after the other, perhaps of different models. A model that keeps the
-//! conversation itself is asked to go on with it; any other is told everything that was said.
+//! A chat page or a terminal sends one turn after another, possibly to different models. A model that has a session for
+//! the conversation continues it; any other model gets the whole history.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,68 +9,71 @@ use crate::event::{Event, SessionId};
 use crate::failure::Category;
 use crate::turn::{Message, Role, Turn};
 
-/// Stands for an answer that was cut off before its first word.
+/// Placeholder for an answer that was interrupted before its first text.
 pub const INTERRUPTED: &str = "[interrupted]";
 
-/// What was said, in order, and with whom the talk can be gone on with.
+/// Messages of a conversation in order, and the session that remembers them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conversation {
-    said: Vec<Said>,
-    thread: Option<Thread>,
-    /// The turn that is on its way.
+    #[serde(rename = "said")]
+    messages: Vec<ConversationMessage>,
+    /// The session that contains all of the messages.
+    #[serde(rename = "thread")]
+    remembered: Option<RememberedSession>,
+    /// The turn in flight.
     #[serde(skip)]
-    open: Option<Open>,
+    open: Option<OpenTurn>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Said {
+struct ConversationMessage {
     role: Role,
     text: String,
 }
 
-/// A model that remembers the conversation, and its name for it.
+/// Model that remembers the conversation, and its session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Thread {
+struct RememberedSession {
     model: String,
     session: SessionId,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Open {
+struct OpenTurn {
     model: String,
     session: Option<SessionId>,
-    /// What was shown since the last tool.
+    /// Text since the last tool started.
     text: String,
-    /// It has begun to answer: it has heard what was asked.
+    /// The model began to answer, so its session contains the question.
     begun: bool,
-    /// An attempt has failed. Whether it was the last, the next event tells.
+    /// An attempt failed. The next event tells whether it was the last one.
     attempt_failed: bool,
 }
 
 impl Conversation {
-    /// A conversation that a model remembers from an earlier time.
+    /// Continues a session of a model from an earlier conversation.
     #[must_use]
     pub fn resume(model: &str, session: SessionId) -> Self {
-        Self { thread: Some(Thread { model: model.to_owned(), session }), ..Self::default() }
+        Self { remembered: Some(RememberedSession { model: model.to_owned(), session }), ..Self::default() }
     }
 
-    /// What was said at that earlier time, for those who do not remember it.
+    /// Adds the messages of that earlier conversation, for models without the session.
     #[must_use]
-    pub fn told(self, said: impl IntoIterator<Item = (Role, String)>) -> Self {
-        Self { said: said.into_iter().map(|(role, text)| Said { role, text }).collect(), ..self }
+    pub fn told(self, messages: impl IntoIterator<Item = (Role, String)>) -> Self {
+        Self { messages: messages.into_iter().map(|(role, text)| ConversationMessage { role, text }).collect(), ..self }
     }
 
-    /// The next turn, with everything before it. A turn that was still open counts as interrupted.
+    /// Returns the next turn, with the history before it. A turn that is still open counts as interrupted.
     pub fn ask(&mut self, model: &str, text: &str) -> Turn {
         self.interrupt();
-        self.said.push(Said { role: Role::User, text: text.to_owned() });
-        let session = self.thread.as_ref().filter(|thread| thread.model == model).map(|thread| thread.session.clone());
-        self.open = Some(Open { model: model.to_owned(), session: session.clone(), ..Open::default() });
-        let messages = self.said.iter().map(|said| Message::new(said.role, said.text.clone())).collect();
+        self.messages.push(ConversationMessage { role: Role::User, text: text.to_owned() });
+        let session = self.session_of(model).cloned();
+        self.open = Some(OpenTurn { model: model.to_owned(), session: session.clone(), ..OpenTurn::default() });
+        let messages = self.messages.iter().map(|message| Message::new(message.role, message.text.clone())).collect();
         Turn { model: model.to_owned(), messages, session, ..Turn::default() }
     }
 
-    /// Takes in an event of the turn that is open.
+    /// Updates the conversation from an event of the open turn.
     pub fn hear(&mut self, event: &Event) {
         let Some(open) = &mut self.open else { return };
         if std::mem::take(&mut open.attempt_failed) && !matches!(event, Event::Failed(_)) {
@@ -83,16 +86,16 @@ impl Conversation {
                 open.begun = true;
                 open.text.push_str(delta);
             }
-            // What was said before a tool is not the answer.
+            // Text before a tool is not part of the answer.
             Event::ToolStarted { .. } => {
                 open.begun = true;
                 open.text.clear();
             }
             Event::Attempted(attempt) => open.attempt_failed = attempt.category.is_some(),
             Event::Finished(answer) => self.close(answer.content.clone()),
-            // Who has begun to answer has found the session and heard the question, whatever went wrong after that.
+            // A model that began to answer has found its session, and the session contains the question.
             Event::Failed(_) if open.begun => self.interrupt(),
-            Event::Failed(failure) => self.refused(failure.category),
+            Event::Failed(failure) => self.drop_open_turn(failure.category),
             Event::Started { .. }
             | Event::Thinking { .. }
             | Event::ToolFinished { .. }
@@ -103,7 +106,7 @@ impl Conversation {
         }
     }
 
-    /// The open turn was stopped: what was shown of its answer is all there will be.
+    /// Ends the open turn early. The text shown so far becomes its answer.
     pub fn interrupt(&mut self) {
         if let Some(open) = &mut self.open {
             let text = std::mem::take(&mut open.text);
@@ -111,38 +114,42 @@ impl Conversation {
         }
     }
 
-    /// The turn that was asked for never began, and was never said.
+    /// Removes a turn that was requested but never began.
     pub fn withdraw(&mut self, why: Category) {
         if self.open.is_some() {
-            self.said.pop();
+            self.messages.pop();
         }
-        self.refused(why);
+        self.drop_open_turn(why);
     }
 
-    /// Under which name a model remembers what was said.
+    /// Session that remembers the conversation.
     #[must_use]
     pub fn session(&self) -> Option<&SessionId> {
-        self.thread.as_ref().map(|thread| &thread.session)
+        self.remembered.as_ref().map(|remembered| &remembered.session)
     }
 
-    /// The open turn came to nothing: its model may not remember what came before it.
-    fn refused(&mut self, why: Category) {
+    fn session_of(&self, model: &str) -> Option<&SessionId> {
+        self.remembered.as_ref().filter(|remembered| remembered.model == model).map(|remembered| &remembered.session)
+    }
+
+    /// Drops the open turn. Its model may have lost the session.
+    fn drop_open_turn(&mut self, why: Category) {
         let Some(open) = self.open.take() else { return };
-        if !still_remembered(why) && self.thread.as_ref().is_some_and(|thread| thread.model == open.model) {
-            self.thread = None;
+        if !still_remembered(why) && self.session_of(&open.model).is_some() {
+            self.remembered = None;
         }
     }
 
     fn close(&mut self, text: String) {
-        self.said.push(Said { role: Role::Assistant, text });
-        if let Some(Open { model, session, .. }) = self.open.take() {
-            self.thread = session.map(|session| Thread { model, session });
+        self.messages.push(ConversationMessage { role: Role::Assistant, text });
+        if let Some(OpenTurn { model, session, .. }) = self.open.take() {
+            self.remembered = session.map(|session| RememberedSession { model, session });
         }
     }
 }
 
-/// Whether a conversation can still be gone on with after a failure of this kind. Where the failure may be about the
-/// conversation itself, the next turn tells everything anew.
+/// Whether a session can be continued after a failure of this category. If the failure may be about the session itself,
+/// the next turn sends the whole history in a new session.
 const fn still_remembered(category: Category) -> bool {
     match category {
         Category::Quota
@@ -174,7 +181,7 @@ mod tests {
         Event::Finished(Answer::new(content, Usage::default(), Finish::Stop))
     }
 
-    fn told(turn: &Turn) -> Vec<&str> {
+    fn texts(turn: &Turn) -> Vec<&str> {
         turn.messages.iter().map(|message| message.text.as_str()).collect()
     }
 
@@ -183,34 +190,34 @@ mod tests {
     }
 
     fn after(events: &[Event]) -> Conversation {
-        let mut talk = Conversation::default();
-        talk.ask("a", "one");
-        events.iter().for_each(|event| talk.hear(event));
-        talk
+        let mut conversation = Conversation::default();
+        conversation.ask("a", "one");
+        events.iter().for_each(|event| conversation.hear(event));
+        conversation
     }
 
     #[test]
-    fn the_same_model_goes_on_and_another_is_told_everything() {
-        let mut talk = after(&[started("s"), text("look"), finished("done")]);
-        let mut other = talk.clone();
-        let turn = talk.ask("a", "two");
-        assert_eq!((session(&turn), told(&turn)), (Some("s"), vec!["one", "done", "two"]));
+    fn continues_the_session_for_the_same_model_and_sends_the_history_to_another() {
+        let mut conversation = after(&[started("s"), text("look"), finished("done")]);
+        let mut other = conversation.clone();
+        let turn = conversation.ask("a", "two");
+        assert_eq!((session(&turn), texts(&turn)), (Some("s"), vec!["one", "done", "two"]));
         let turn = other.ask("b", "two");
-        assert_eq!((session(&turn), told(&turn)), (None, vec!["one", "done", "two"]));
+        assert_eq!((session(&turn), texts(&turn)), (None, vec!["one", "done", "two"]));
         other.hear(&finished("from b"));
         let back = other.ask("a", "three");
-        assert_eq!(session(&back), None, "what b said is not in a's memory");
+        assert_eq!(session(&back), None, "the session of a does not contain the answer of b");
     }
 
     #[test]
-    fn a_model_without_a_memory_is_told_everything() {
-        let mut talk = after(&[finished("1")]);
-        let turn = talk.ask("a", "two");
-        assert_eq!((session(&turn), told(&turn)), (None, vec!["one", "1", "two"]));
+    fn sends_the_history_when_the_model_has_no_session() {
+        let mut conversation = after(&[finished("1")]);
+        let turn = conversation.ask("a", "two");
+        assert_eq!((session(&turn), texts(&turn)), (None, vec!["one", "1", "two"]));
     }
 
     #[test]
-    fn what_was_shown_of_an_interrupted_answer_is_kept() {
+    fn keeps_the_shown_text_when_an_answer_is_interrupted() {
         let tool = Event::ToolStarted { id: "t".into(), name: "bash".into(), input: serde_json::Value::Null };
         for (events, kept) in [
             (vec![started("s"), text("half an")], "half an"),
@@ -218,34 +225,34 @@ mod tests {
             (vec![started("s"), text("let me see"), tool.clone()], INTERRUPTED),
             (vec![started("s"), tool, text("it is")], "it is"),
         ] {
-            let mut talk = after(&events);
-            let turn = talk.ask("a", "two");
-            assert_eq!((session(&turn), told(&turn)), (Some("s"), vec!["one", kept, "two"]));
+            let mut conversation = after(&events);
+            let turn = conversation.ask("a", "two");
+            assert_eq!((session(&turn), texts(&turn)), (Some("s"), vec!["one", kept, "two"]));
         }
     }
 
     #[test]
-    fn a_failure_about_the_conversation_ends_its_memory() {
+    fn drops_the_session_when_the_failure_may_be_about_it() {
         for category in Category::ALL {
-            let mut talk = after(&[started("s"), finished("1")]);
-            talk.ask("a", "two");
-            talk.hear(&Event::Failed(Failure::new(category, "no")));
-            let turn = talk.ask("a", "three");
+            let mut conversation = after(&[started("s"), finished("1")]);
+            conversation.ask("a", "two");
+            conversation.hear(&Event::Failed(Failure::new(category, "no")));
+            let turn = conversation.ask("a", "three");
             assert_eq!(session(&turn).is_some(), still_remembered(category), "{category:?}");
-            assert_eq!(told(&turn), ["one", "1", "two", "three"]);
+            assert_eq!(texts(&turn), ["one", "1", "two", "three"]);
         }
     }
 
     #[test]
-    fn who_failed_after_a_beginning_has_heard_the_question() {
+    fn keeps_the_session_when_the_model_failed_after_it_began_to_answer() {
         let failed = Event::Failed(Failure::new(Category::Server, "no"));
-        for (events, told_next) in [
+        for (events, texts_next) in [
             (vec![started("s"), failed.clone()], vec!["one", "two"]),
             (vec![started("s"), text("half"), failed], vec!["one", "half", "two"]),
         ] {
-            let mut talk = after(&events);
-            let turn = talk.ask("a", "two");
-            assert_eq!((session(&turn).is_some(), told(&turn)), (events.len() == 3, told_next));
+            let mut conversation = after(&events);
+            let turn = conversation.ask("a", "two");
+            assert_eq!((session(&turn).is_some(), texts(&turn)), (events.len() == 3, texts_next));
         }
     }
 
@@ -263,61 +270,61 @@ mod tests {
     }
 
     #[test]
-    fn a_session_of_an_attempt_that_failed_is_nobodys() {
-        let mut talk = after(&[started("s"), attempt_failed(Category::Server), finished("1")]);
-        assert_eq!(session(&talk.ask("a", "two")), None);
+    fn drops_the_session_of_a_failed_attempt_when_another_attempt_answers() {
+        let mut conversation = after(&[started("s"), attempt_failed(Category::Server), finished("1")]);
+        assert_eq!(session(&conversation.ask("a", "two")), None);
     }
 
     #[test]
-    fn who_failed_in_the_middle_of_an_answer_still_remembers() {
+    fn keeps_the_session_when_the_last_attempt_failed_in_the_middle_of_an_answer() {
         for category in Category::ALL {
             let failed = Event::Failed(Failure::new(category, "no"));
-            let mut talk = after(&[started("s"), text("half"), attempt_failed(category), failed]);
-            let turn = talk.ask("a", "two");
-            assert_eq!((session(&turn), told(&turn)), (Some("s"), vec!["one", "half", "two"]), "{category:?}");
+            let mut conversation = after(&[started("s"), text("half"), attempt_failed(category), failed]);
+            let turn = conversation.ask("a", "two");
+            assert_eq!((session(&turn), texts(&turn)), (Some("s"), vec!["one", "half", "two"]), "{category:?}");
         }
     }
 
     #[test]
-    fn a_failure_of_another_model_says_nothing_against_a_session() {
-        let mut talk = after(&[started("s"), finished("1")]);
-        talk.ask("b", "two");
-        talk.hear(&Event::Failed(Failure::new(Category::Validation, "no")));
-        assert_eq!(session(&talk.ask("a", "three")), Some("s"));
+    fn keeps_the_session_when_another_model_fails() {
+        let mut conversation = after(&[started("s"), finished("1")]);
+        conversation.ask("b", "two");
+        conversation.hear(&Event::Failed(Failure::new(Category::Validation, "no")));
+        assert_eq!(session(&conversation.ask("a", "three")), Some("s"));
     }
 
     #[test]
-    fn a_turn_that_never_began_was_never_said() {
+    fn removes_the_question_when_its_turn_never_began() {
         for category in Category::ALL {
-            let mut talk = after(&[]);
-            talk.withdraw(category);
-            assert_eq!(talk, Conversation::default());
-            let mut talk = after(&[started("s"), finished("1")]);
-            talk.ask("a", "two");
-            talk.withdraw(category);
-            let turn = talk.ask("a", "three");
+            let mut conversation = after(&[]);
+            conversation.withdraw(category);
+            assert_eq!(conversation, Conversation::default());
+            let mut conversation = after(&[started("s"), finished("1")]);
+            conversation.ask("a", "two");
+            conversation.withdraw(category);
+            let turn = conversation.ask("a", "three");
             assert_eq!(session(&turn).is_some(), still_remembered(category), "{category:?}");
-            assert_eq!(told(&turn), ["one", "1", "three"]);
+            assert_eq!(texts(&turn), ["one", "1", "three"]);
         }
     }
 
     #[test]
-    fn what_was_said_at_an_earlier_time_is_told_to_another_model() {
-        let said = [(Role::User, "one".to_owned()), (Role::Assistant, "1".to_owned())];
-        let mut talk = Conversation::resume("a", SessionId("s".into())).told(said);
-        let mut other = talk.clone();
-        let turn = talk.ask("a", "two");
-        assert_eq!((session(&turn), told(&turn)), (Some("s"), vec!["one", "1", "two"]));
+    fn sends_the_earlier_history_to_another_model_when_a_session_is_resumed() {
+        let earlier = [(Role::User, "one".to_owned()), (Role::Assistant, "1".to_owned())];
+        let mut conversation = Conversation::resume("a", SessionId("s".into())).told(earlier);
+        let mut other = conversation.clone();
+        let turn = conversation.ask("a", "two");
+        assert_eq!((session(&turn), texts(&turn)), (Some("s"), vec!["one", "1", "two"]));
         let turn = other.ask("b", "two");
-        assert_eq!((session(&turn), told(&turn)), (None, vec!["one", "1", "two"]));
+        assert_eq!((session(&turn), texts(&turn)), (None, vec!["one", "1", "two"]));
     }
 
     #[test]
-    fn it_is_read_back_as_it_was_written() {
-        let talk = after(&[started("s"), finished("1")]);
-        let json = serde_json::to_string(&talk).unwrap();
-        assert_eq!(serde_json::from_str::<Conversation>(&json).unwrap(), talk);
+    fn is_the_same_after_serialization() {
+        let conversation = after(&[started("s"), finished("1")]);
+        let json = serde_json::to_string(&conversation).unwrap();
+        assert_eq!(serde_json::from_str::<Conversation>(&json).unwrap(), conversation);
         let resumed = Conversation::resume("a", SessionId("s".into())).ask("a", "two");
-        assert_eq!((session(&resumed), told(&resumed)), (Some("s"), vec!["two"]));
+        assert_eq!((session(&resumed), texts(&resumed)), (Some("s"), vec!["two"]));
     }
 }

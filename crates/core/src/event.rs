@@ -1,4 +1,4 @@
-//! What an agent did, step by step: the only thing that travels from providers to surfaces.
+//! Events of a turn. They are all that travels from providers to surfaces.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,24 +8,28 @@ use serde_json::{Map, Value};
 
 use crate::failure::{Category, Failure};
 
-/// One step of a turn: `Started`, any steps, then exactly one of `Finished` and `Failed`.
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::{Enforcement as Held, ToolCall as Call};
+
+/// Event of a turn: `Started`, any others, then exactly one of `Finished` and `Failed`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
-    /// The CLI named its session or the model that answers. May come more than once.
+    /// The CLI reported its session or the model that answers. May come more than once.
     Started {
         session: Option<SessionId>,
         model: Option<String>,
     },
-    /// A piece of the answer, to be shown as it comes.
+    /// Piece of the answer, to be shown at once.
     Text {
         delta: String,
     },
-    /// A piece of the agent's reasoning; never part of the answer.
+    /// Piece of the agent's reasoning; never part of the answer.
     Thinking {
         delta: String,
     },
-    /// A tool is running: the idle limit waits for its end.
+    /// A tool started. The tool limit applies until it ends.
     ToolStarted {
         id: String,
         name: String,
@@ -36,38 +40,38 @@ pub enum Event {
         output: String,
         ok: bool,
     },
-    /// A piece of a call that the client is to make itself: the name first, then the arguments as they come.
+    /// Piece of a call that the client has to make itself: the name first, then the arguments in pieces.
     ToolCall {
         index: u32,
         id: Option<String>,
         name: Option<String>,
         arguments: String,
     },
-    /// Something the CLI said about itself: a retry, a warning. Not an error of the turn.
+    /// Message of the CLI about itself, such as a retry or a warning. Not an error of the turn.
     Notice {
         message: String,
     },
-    /// A line that no rule knows: kept and shown, never dropped, never an error.
+    /// Output line that no parser knows. It is kept and shown, never dropped and never an error.
     Unknown {
         line: String,
     },
-    /// What the run left in its own worktree.
+    /// Result of the run in its own worktree.
     Workspace(Receipt),
-    /// A try of the turn is over: the last one before `Finished` or `Failed`, others when another follows. What was
-    /// said of session and workspace before it is no longer true then.
+    /// An attempt is over: the last one before `Finished` or `Failed`, or one that another attempt follows. If another
+    /// follows, the session and the workspace reported so far are no longer valid.
     Attempted(Box<Attempted>),
     Finished(Answer),
     Failed(Failure),
 }
 
 impl Event {
-    /// Whether nothing follows on it.
+    /// Whether this is the last event of the turn.
     #[must_use]
     pub const fn is_end(&self) -> bool {
         matches!(self, Self::Finished(_) | Self::Failed(_))
     }
 
-    /// How the turn ended, if this event ends it.
+    /// Returns the result of the turn, if this is the last event.
     #[must_use]
     pub fn end(self) -> Option<Result<Answer, Failure>> {
         match self {
@@ -87,65 +91,65 @@ impl Event {
     }
 }
 
-/// The whole of a successful turn.
+/// Answer of a successful turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The final message. Text that was streamed before a tool ran is not in it.
+    /// The final message. Text that was streamed before a tool ran is not part of it.
     pub content: String,
     pub usage: Usage,
     pub finish: Finish,
-    /// Calls the client is asked to make before it gets an answer.
+    /// Calls that the client has to make before it gets an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<Call>,
-    /// What the provider says about its answer, for whoever wants to know: its own latency, its own name.
+    pub calls: Vec<ToolCall>,
+    /// Values that the provider reports about its answer, such as its latency or its name.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
 }
 
 impl Answer {
-    /// An answer that is nothing but text.
+    /// Creates an answer that consists of text only.
     #[must_use]
     pub fn new(content: impl Into<String>, usage: Usage, finish: Finish) -> Self {
         Self { content: content.into(), usage, finish, calls: Vec::new(), metadata: Map::new() }
     }
 }
 
-/// A function that a model asks its client to call.
+/// Function call that a model asks its client to make.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Call {
+pub struct ToolCall {
     pub id: String,
     pub name: String,
-    /// JSON, as far as the model got it right.
+    /// JSON text as the model wrote it; may be invalid.
     pub arguments: String,
 }
 
-/// One try of a turn on one provider.
+/// Result of one attempt of a turn on one provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempted {
     pub provider: String,
-    /// The model it was tried on, by our name for it.
+    /// Our name of the model.
     pub model: String,
-    /// Why it failed; none when it answered.
+    /// Category of the failure; none if the attempt succeeded.
     pub category: Option<Category>,
-    /// What it said about that.
+    /// Message of the failure.
     pub message: Option<String>,
     pub duration: Duration,
-    /// What it left behind, when another try followed in a workspace of its own.
+    /// Receipt of this attempt's workspace, if another attempt followed in another workspace.
     pub workspace: Option<Receipt>,
-    /// Who held it to its permissions; none where it had none to be held to.
+    /// What enforced the permissions; none if there were none to enforce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sandbox: Option<Held>,
+    pub sandbox: Option<Enforcement>,
 }
 
-/// By whom a run is held to the permissions `read` and `edit`.
+/// What enforces the permissions `read` and `edit` of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Held {
-    /// The kernel, whatever the CLI does.
+pub enum Enforcement {
+    /// The kernel, independently of the CLI.
     Kernel,
-    /// A sandbox that the CLI has for its tools.
+    /// The CLI's own sandbox for its tools.
     Cli,
-    /// Nobody but the CLI's own good will: the sandbox is off, or this machine has none.
+    /// Only the flags of the CLI: the sandbox is off, or this machine has none.
     Off,
 }
 
@@ -154,27 +158,27 @@ pub enum Held {
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
     Stop,
-    /// Cut off by the model's own output limit.
+    /// The answer reached the model's output limit.
     Length,
     ContentFilter,
-    /// It waits for the client's tools.
+    /// The model waits for results of the client's tools.
     ToolCalls,
 }
 
-/// Tokens of a turn, in OpenAI's sense: input includes what came from a cache, output includes reasoning.
+/// Tokens of a turn, counted as OpenAI does: input includes cached input, output includes reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     pub input_tokens: u64,
     pub output_tokens: u64,
-    /// How much of the input came from the provider's cache.
+    /// Part of the input that came from the provider's cache.
     #[serde(default)]
     pub cached_tokens: u64,
-    /// True when the CLI reported nothing and four characters were taken for a token.
+    /// The CLI reported no count, and four characters were counted as one token.
     pub estimated: bool,
 }
 
 impl Usage {
-    /// `ceil(chars / 4)`, the estimate for a CLI that reports nothing.
+    /// Estimates the usage for a CLI that reports none: `ceil(chars / 4)`.
     #[must_use]
     pub fn estimate(input: &str, output: &str) -> Self {
         let tokens = |text: &str| (text.chars().count() as u64).div_ceil(4);
@@ -191,7 +195,7 @@ impl Usage {
         }
     }
 
-    /// What this turn cost when the CLI counts the whole session: its total less the total before.
+    /// Usage of this turn if the CLI counts the whole session: the total now less the total `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -203,40 +207,40 @@ impl Usage {
     }
 }
 
-/// What a run did in a worktree of its own, and where it is kept.
+/// Changes that a run made in its own worktree, and where they are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Receipt {
-    /// The commit the run started from.
+    /// Commit that the run started from.
     pub base: String,
-    /// The branch that keeps the work; none when nothing changed.
+    /// Branch that holds the changes; none if there are none.
     pub branch: Option<String>,
     pub commit: Option<String>,
-    /// Counted from `base` to `commit`; none when the work could not be saved, so that nothing is known of it.
+    /// Counted from `base` to `commit`. None if the changes could not be saved, so that their number is unknown.
     pub files_changed: Option<u64>,
     pub insertions: Option<u64>,
     pub deletions: Option<u64>,
-    /// The folder, when it was kept.
+    /// Folder of the worktree, if it was kept.
     pub path: Option<String>,
-    /// Why the folder was kept although that was not asked for, or which part of the work is not on the branch.
+    /// Why the folder was kept without being asked for, or which part of the changes is not on the branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// References beside the branch, for commits of the run that are not on it.
+    /// Git references for commits of the run that are not on the branch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refs: Vec<String>,
-    /// Things about the work that the policy of its model does not allow.
+    /// Violations of the model's policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
 impl Receipt {
-    /// The receipt for a run that changed nothing.
+    /// Creates the receipt of a run that changed nothing.
     #[must_use]
     pub fn unchanged() -> Self {
         Self { files_changed: Some(0), insertions: Some(0), deletions: Some(0), ..Self::default() }
     }
 }
 
-/// The name of a conversation that can be resumed: the CLI's own where a decoder reports it, ours where a surface sees it.
+/// Id of a session that can be resumed. Decoders report the CLI's own id; surfaces see ours.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionId(pub String);
@@ -247,30 +251,30 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// How a turn came to its conversation.
+/// How a turn got its session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumption {
-    /// Our name for it.
+    /// Our id of the session.
     pub id: SessionId,
-    /// What the provider itself calls it, once it has said so.
+    /// The provider's own id, once it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<SessionId>,
-    /// Whether the provider went on with what it remembers.
+    /// Whether the provider continued the session from its own memory.
     pub resumed: bool,
-    /// How it was found; none when it was begun anew.
+    /// How the session was found; none if it is new.
     pub how: Option<FoundBy>,
-    /// Why it was begun anew although something else was asked for.
+    /// Why a new session was begun although the client asked to continue one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// By what a conversation was found.
+/// How a session was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundBy {
-    /// The client named it.
+    /// By the id that the client sent.
     Id,
-    /// The client sent all that was said in it.
+    /// By the history that the client sent.
     History,
 }
 
@@ -279,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_characters_are_a_token_rounded_up() {
+    fn estimate_counts_four_characters_as_a_token_rounded_up() {
         for (text, tokens) in [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("日本語です", 2)] {
             assert_eq!(Usage::estimate(text, text).input_tokens, tokens, "{text}");
             assert_eq!(Usage::estimate(text, text).output_tokens, tokens, "{text}");
@@ -287,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_total_becomes_a_turns_own_usage() {
+    fn usage_of_a_turn_is_the_difference_of_session_totals() {
         let total = Usage { input_tokens: 300, output_tokens: 30, cached_tokens: 10, estimated: false };
         let before = Usage { input_tokens: 200, output_tokens: 40, cached_tokens: 0, estimated: false };
         let turn = total.since(before);

@@ -1,100 +1,36 @@
-//! What went wrong, and what may follow from it.
+//! Failures of a turn, and what may follow them.
 //!
-//! A failure is classified once, at the edge, by [`crate::failure::classify`]; past that line nobody matches on text.
+//! A failure is classified once, where the output of a provider is read, by [`classify()`]. No code after that matches on
+//! its text.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use classify::{Rule, classify, classify_session, retry_after};
+pub use category::{Category, FailurePolicy};
+pub use classify::{FailureRule, classify, classify_session, retry_after};
 
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::{FailurePolicy as Policy, FailureRule as Rule};
+
+mod category;
 mod classify;
 
-/// Why a turn failed. Each question about it is one `match` without `_`, so that a new category does not compile until
-/// it has answered them all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Category {
-    Quota,
-    RateLimit,
-    Authentication,
-    Validation,
-    Network,
-    Server,
-    Timeout,
-    NotFound,
-    Configuration,
-    Unknown,
-    /// The caller went away or asked to stop.
-    Cancelled,
-}
-
-/// What a router may do after a failure, while nothing has been shown to the caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Policy {
-    pub retry: bool,
-    pub fallback: bool,
-}
-
-impl Category {
-    pub const ALL: [Self; 11] = [
-        Self::Quota,
-        Self::RateLimit,
-        Self::Authentication,
-        Self::Validation,
-        Self::Network,
-        Self::Server,
-        Self::Timeout,
-        Self::NotFound,
-        Self::Configuration,
-        Self::Unknown,
-        Self::Cancelled,
-    ];
-
-    #[must_use]
-    pub const fn policy(self) -> Policy {
-        match self {
-            Self::RateLimit => Policy { retry: true, fallback: false },
-            Self::Network | Self::Server | Self::Timeout => Policy { retry: true, fallback: true },
-            Self::Quota | Self::NotFound | Self::Unknown => Policy { retry: false, fallback: true },
-            Self::Authentication | Self::Validation | Self::Configuration | Self::Cancelled => {
-                Policy { retry: false, fallback: false }
-            }
-        }
-    }
-
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Quota => "quota",
-            Self::RateLimit => "rate_limit",
-            Self::Authentication => "authentication",
-            Self::Validation => "validation",
-            Self::Network => "network",
-            Self::Server => "server",
-            Self::Timeout => "timeout",
-            Self::NotFound => "not_found",
-            Self::Configuration => "configuration",
-            Self::Unknown => "unknown",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-/// A failure as it crosses crates: plain data, fit for an event, a log, a JSON body.
+/// Failure of a turn as plain data, for events, logs and JSON bodies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     pub category: Category,
-    /// What the CLI said, or what we have to say in its place.
+    /// Message of the CLI, or ours if the CLI gave none.
     pub message: String,
-    /// What the reader can do about it.
+    /// What the user can do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     #[serde(rename = "retry_after_ms", default, serialize_with = "as_millis", deserialize_with = "from_millis")]
     pub retry_after: Option<Duration>,
-    /// The provider says that it cannot resume the session it was asked for. Only then is a turn of a session told again
-    /// to the same provider, so it is set by a recipe's own wording and never derived from the category.
+    /// The provider reports that it cannot resume the requested session. Only then is a turn of a session sent to the same
+    /// provider again, so this is set by a rule of the recipe and never derived from the category.
     #[serde(skip)]
     pub session_lost: bool,
 }
@@ -124,7 +60,7 @@ impl Failure {
         self
     }
 
-    /// The text of a turn that ran out of time.
+    /// Creates the failure of a turn that exceeded a time limit.
     #[must_use]
     pub fn timed_out() -> Self {
         Self::new(Category::Timeout, "Query timed out")

@@ -1,8 +1,13 @@
-//! Trunkline's own words, and everything that can be decided from them alone.
+//! Trunkline's domain types, and every decision that can be made from them alone.
 //!
-//! This crate is pure: no tokio, no files, no processes, no clock. A [`turn::Turn`] is what is asked of an agent, a
-//! [`provider::Provider`] says how a CLI is asked, a [`parse::Decoder`] turns what it prints into [`event::Event`]s, and
-//! a [`failure::Failure`] is what went wrong and what may follow.
+//! This crate is pure: no tokio, no files, no processes, no clock.
+//!
+//! - A [`turn::Turn`] is one request to an agent.
+//! - A [`provider::Provider`] is a recipe: how to start a CLI for a turn. [`live`] is the conversation with a CLI that is
+//!   kept for several turns.
+//! - A [`parse::Decoder`] turns the output of a CLI into [`event::Event`]s.
+//! - A [`failure::Failure`] says what went wrong, and whether a retry or a fallback may follow.
+//! - [`vocabulary`] holds the small types that the other modules share. It imports none of them.
 
 pub mod ansi;
 pub mod api;
@@ -22,3 +27,4 @@ pub mod provider;
 pub mod secret;
 pub mod span;
 pub mod turn;
+pub mod vocabulary;

@@ -1,6 +1,6 @@
-//! How long a run may take: in all, and without a word in each of its phases.
+//! Time limits of a run: in total, and for silence in each phase.
 //!
-//! What is said here is data; a clock that applies it is `trunkline-process`'s.
+//! This module holds the values only. The clock that applies them is in `trunkline-process`.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,24 +8,28 @@ use std::time::Duration;
 use crate::phase::Phase;
 use crate::provider::Provider;
 
-/// The limits of one run. `Duration::MAX` means none.
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::{LimitKind as Limit, RequestedLimits as Asked, RunLimits as Limits, format_duration as span};
+
+/// Time limits of one run. `Duration::MAX` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// From start to end.
+pub struct RunLimits {
+    /// From the start of the run to its end.
     pub total: Duration,
     /// From the start to the first byte on stdout.
     pub startup: Duration,
-    /// Between two signs of life while the model is waited for.
+    /// Between two signs of life while the run waits for the model.
     pub idle: Duration,
-    /// The same while a tool is at work: a build or a test run may be silent for long.
+    /// Between two signs of life while a tool runs: a build or a test run may be silent for long.
     pub tool: Duration,
-    /// The same while the context is compacted.
+    /// Between two signs of life while the context is compacted.
     pub compact: Duration,
 }
 
-/// Which of the [`Limits`] was passed.
+/// One of the [`RunLimits`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
+pub enum LimitKind {
     Total,
     Startup,
     Idle,
@@ -33,9 +37,9 @@ pub enum Limit {
     Compact,
 }
 
-/// What somebody wrote about limits, as far as they did.
+/// Limits that a configuration sets. The others have defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Asked {
+pub struct RequestedLimits {
     pub total: Option<Duration>,
     pub startup: Option<Duration>,
     pub idle: Option<Duration>,
@@ -43,7 +47,7 @@ pub struct Asked {
     pub compact: Option<Duration>,
 }
 
-impl Limits {
+impl RunLimits {
     pub const NONE: Self = Self::all(Duration::MAX);
 
     const TOTAL: Duration = Duration::from_secs(30 * 60);
@@ -53,74 +57,74 @@ impl Limits {
     const COMPACT: Duration = Duration::from_secs(15 * 60);
     const REQUEST: Duration = Duration::from_secs(2 * 60);
 
-    /// The same limit for everything: only the whole counts.
+    /// The same limit for every phase, so that only the total counts.
     #[must_use]
     pub const fn all(limit: Duration) -> Self {
         Self { total: limit, startup: limit, idle: limit, tool: limit, compact: limit }
     }
 
-    /// The limits of a provider's run, where nothing else is said. One that prints nothing until it has an answer is
-    /// limited only in all. None outlasts the whole.
+    /// Limits of a run of `provider`: the requested ones, else defaults. If the provider prints nothing until it has an
+    /// answer, the start-up and idle limits default to the total. No limit is longer than the total.
     #[must_use]
-    pub fn of(provider: &Provider, asked: Asked) -> Self {
-        let total = asked.total.or(provider.timeout.map(|span| span.time)).unwrap_or(Self::TOTAL);
-        let (startup, idle) = if provider.quiet { (total, total) } else { (Self::STARTUP, Self::IDLE) };
-        Self::all(total).with(asked, startup, idle)
+    pub fn of(provider: &Provider, requested: RequestedLimits) -> Self {
+        let total = requested.total.or(provider.timeout.map(|span| span.time)).unwrap_or(Self::TOTAL);
+        let (startup, idle) = if provider.buffers_output { (total, total) } else { (Self::STARTUP, Self::IDLE) };
+        Self::all(total).with(requested, startup, idle)
     }
 
-    /// The limits of a turn of the built-in agent: its LLM may be silent for as long as a request may take. Its tools have
-    /// a limit of their own.
+    /// Limits of a turn of the built-in agent. Its LLM may be silent for as long as one request may take. Its tools have
+    /// time limits of their own.
     #[must_use]
-    pub fn of_agent(asked: Asked) -> Self {
-        let total = asked.total.unwrap_or(Self::TOTAL);
-        Self { idle: asked.idle.unwrap_or(Self::REQUEST), ..Self::all(total) }
+    pub fn of_agent(requested: RequestedLimits) -> Self {
+        let total = requested.total.unwrap_or(Self::TOTAL);
+        Self { idle: requested.idle.unwrap_or(Self::REQUEST), ..Self::all(total) }
     }
 
-    /// The limit of one request to an executable or a service: only in all.
+    /// Limits of one request to an executable or a service: only the total counts.
     #[must_use]
     pub fn of_request(total: Option<Duration>) -> Self {
         Self::all(total.unwrap_or(Self::REQUEST))
     }
 
-    fn with(self, asked: Asked, startup: Duration, idle: Duration) -> Self {
-        let within = |asked: Option<Duration>, usual: Duration| asked.unwrap_or(usual).min(self.total);
+    fn with(self, requested: RequestedLimits, startup: Duration, idle: Duration) -> Self {
+        let within = |requested: Option<Duration>, default: Duration| requested.unwrap_or(default).min(self.total);
         Self {
             total: self.total,
-            startup: within(asked.startup, startup),
-            idle: within(asked.idle, idle),
-            tool: within(asked.tool, Self::TOOL),
-            compact: within(asked.compact, Self::COMPACT),
+            startup: within(requested.startup, startup),
+            idle: within(requested.idle, idle),
+            tool: within(requested.tool, Self::TOOL),
+            compact: within(requested.compact, Self::COMPACT),
         }
     }
 
-    /// How long a run may be silent in a phase, and what that is called. None once it has said its last word: how it is
-    /// parted from has times of its own.
+    /// Returns how long a run may be silent in this phase, and which limit that is. None after the end of the turn: how
+    /// long the process may take to exit is not decided here.
     #[must_use]
-    pub fn silence(&self, phase: &Phase) -> Option<(Duration, Limit)> {
+    pub fn silence(&self, phase: &Phase) -> Option<(Duration, LimitKind)> {
         match phase {
-            Phase::Starting => Some((self.startup, Limit::Startup)),
-            Phase::Thinking => Some((self.idle, Limit::Idle)),
-            Phase::Tool { .. } => Some((self.tool, Limit::Tool)),
-            Phase::Compacting => Some((self.compact, Limit::Compact)),
-            // What it announced to wait is not silence.
-            Phase::Retrying { wait } => Some((self.idle.saturating_add(*wait), Limit::Idle)),
+            Phase::Starting => Some((self.startup, LimitKind::Startup)),
+            Phase::Thinking => Some((self.idle, LimitKind::Idle)),
+            Phase::Tool { .. } => Some((self.tool, LimitKind::Tool)),
+            Phase::Compacting => Some((self.compact, LimitKind::Compact)),
+            // The announced delay does not count as silence.
+            Phase::Retrying { wait } => Some((self.idle.saturating_add(*wait), LimitKind::Idle)),
             Phase::Ended => None,
         }
     }
 
     #[must_use]
-    pub const fn of_kind(&self, limit: Limit) -> Duration {
+    pub const fn of_kind(&self, limit: LimitKind) -> Duration {
         match limit {
-            Limit::Total => self.total,
-            Limit::Startup => self.startup,
-            Limit::Idle => self.idle,
-            Limit::Tool => self.tool,
-            Limit::Compact => self.compact,
+            LimitKind::Total => self.total,
+            LimitKind::Startup => self.startup,
+            LimitKind::Idle => self.idle,
+            LimitKind::Tool => self.tool,
+            LimitKind::Compact => self.compact,
         }
     }
 }
 
-impl Limit {
+impl LimitKind {
     const fn name(self) -> &'static str {
         match self {
             Self::Total => "total",
@@ -131,7 +135,7 @@ impl Limit {
         }
     }
 
-    /// What it is set by.
+    /// Configuration key that sets this limit.
     #[must_use]
     pub const fn setting(self) -> &'static str {
         match self {
@@ -144,10 +148,10 @@ impl Limit {
     }
 }
 
-/// A limit that was passed, and what went on then: the words of an error's hint.
+/// Exceeded limit, and the phase of the run at that time. Displayed as the hint of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overrun {
-    pub limit: Limit,
+    pub limit: LimitKind,
     pub value: Duration,
     pub phase: Phase,
 }
@@ -155,13 +159,19 @@ pub struct Overrun {
 impl fmt::Display for Overrun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { limit, value, phase } = self;
-        write!(f, "the {} limit of {} passed while {phase} ({})", limit.name(), span(*value), limit.setting())
+        write!(
+            f,
+            "the {} limit of {} passed while {phase} ({})",
+            limit.name(),
+            format_duration(*value),
+            limit.setting()
+        )
     }
 }
 
-/// A time as it is written in a configuration.
+/// Formats a duration as it is written in a configuration: `300ms`, `90s`, `2m`, `1h`.
 #[must_use]
-pub fn span(time: Duration) -> String {
+pub fn format_duration(time: Duration) -> String {
     let (seconds, millis) = (time.as_secs(), time.subsec_millis());
     match (seconds, millis) {
         (0, millis) => format!("{millis}ms"),
@@ -181,8 +191,8 @@ mod tests {
     }
 
     #[test]
-    fn each_phase_has_its_own_patience() {
-        let limits = Limits {
+    fn each_phase_has_its_own_limit() {
+        let limits = RunLimits {
             total: seconds(100),
             startup: seconds(1),
             idle: seconds(2),
@@ -190,11 +200,11 @@ mod tests {
             compact: seconds(4),
         };
         for (phase, silence) in [
-            (Phase::Starting, Some((seconds(1), Limit::Startup))),
-            (Phase::Thinking, Some((seconds(2), Limit::Idle))),
-            (Phase::Tool { names: Vec::new() }, Some((seconds(3), Limit::Tool))),
-            (Phase::Compacting, Some((seconds(4), Limit::Compact))),
-            (Phase::Retrying { wait: seconds(60) }, Some((seconds(62), Limit::Idle))),
+            (Phase::Starting, Some((seconds(1), LimitKind::Startup))),
+            (Phase::Thinking, Some((seconds(2), LimitKind::Idle))),
+            (Phase::Tool { names: Vec::new() }, Some((seconds(3), LimitKind::Tool))),
+            (Phase::Compacting, Some((seconds(4), LimitKind::Compact))),
+            (Phase::Retrying { wait: seconds(60) }, Some((seconds(62), LimitKind::Idle))),
             (Phase::Ended, None),
         ] {
             assert_eq!(limits.silence(&phase), silence, "{phase:?}");
@@ -202,31 +212,36 @@ mod tests {
     }
 
     #[test]
-    fn an_overrun_names_limit_value_phase_and_setting() {
+    fn overrun_names_limit_value_phase_and_key() {
         let bash = Phase::Tool { names: vec!["Bash".to_owned()] };
-        for (limit, value, phase, words) in [
-            (Limit::Tool, seconds(3600), bash.clone(), "the tool limit of 1h passed while running Bash (toolTimeout)"),
-            (Limit::Total, seconds(90), bash, "the total limit of 90s passed while running Bash (timeout)"),
+        for (limit, value, phase, text) in [
             (
-                Limit::Startup,
+                LimitKind::Tool,
+                seconds(3600),
+                bash.clone(),
+                "the tool limit of 1h passed while running Bash (toolTimeout)",
+            ),
+            (LimitKind::Total, seconds(90), bash, "the total limit of 90s passed while running Bash (timeout)"),
+            (
+                LimitKind::Startup,
                 seconds(120),
                 Phase::Starting,
                 "the start-up limit of 2m passed while starting (startupTimeout)",
             ),
             (
-                Limit::Idle,
+                LimitKind::Idle,
                 Duration::from_millis(300),
                 Phase::Thinking,
                 "the idle limit of 300ms passed while waiting for the model (idleTimeout)",
             ),
             (
-                Limit::Compact,
+                LimitKind::Compact,
                 Duration::from_millis(1500),
                 Phase::Compacting,
                 "the compaction limit of 1.5s passed while compacting its context (compactTimeout)",
             ),
         ] {
-            assert_eq!(Overrun { limit, value, phase }.to_string(), words);
+            assert_eq!(Overrun { limit, value, phase }.to_string(), text);
         }
     }
 }

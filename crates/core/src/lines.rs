@@ -1,30 +1,38 @@
-//! Lines out of bytes, however the bytes are cut: bounded, and never splitting a character.
+//! Splits output into lines and text. Memory is bounded, and a character that arrives in two pieces stays whole.
 
 use memchr::memchr;
 
-/// The longest line that is kept: beyond it a line is counted, not stored.
-pub const MAX_LINE: usize = 16 * 1024 * 1024;
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::OutputLine as Line;
 
-/// Collects bytes into lines. Memory is bounded by the limit, whatever arrives.
+/// Longer lines are counted but not stored.
+pub const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes of an overlong line that are kept.
+const OVERLONG_HEAD_BYTES: usize = 200;
+
+/// Collects bytes into lines. Memory is bounded by the limit.
 #[derive(Debug)]
 pub struct Lines {
     pending: Vec<u8>,
-    /// Bytes of the present line that were left out.
+    /// Bytes of the current line that were not stored.
     dropped: usize,
     limit: usize,
 }
 
+/// Line of output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line {
-    /// Without its line break; invalid UTF-8 is replaced.
+pub enum OutputLine {
+    /// The line without its line break; invalid UTF-8 is replaced.
     Whole(String),
-    /// Longer than the limit: its beginning, and its length.
+    /// A line longer than the limit: its beginning, and its length.
     Overlong { head: String, bytes: usize },
 }
 
 impl Default for Lines {
     fn default() -> Self {
-        Self::new(MAX_LINE)
+        Self::new(MAX_LINE_BYTES)
     }
 }
 
@@ -34,8 +42,8 @@ impl Lines {
         Self { pending: Vec::new(), dropped: 0, limit }
     }
 
-    /// Takes the next bytes and hands every line they complete to `each`.
-    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(Line)) {
+    /// Takes the next bytes and passes every line that they complete to `each`.
+    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(OutputLine)) {
         while let Some(end) = memchr(b'\n', bytes) {
             self.keep(&bytes[..end]);
             each(self.take());
@@ -44,14 +52,14 @@ impl Lines {
         self.keep(bytes);
     }
 
-    /// Whether the present line is too long already: its end would not change that.
+    /// Whether the current, unfinished line is already longer than the limit.
     #[must_use]
     pub fn overflows(&self) -> bool {
         self.dropped > 0
     }
 
-    /// What stands after the last line break, if anything.
-    pub fn finish(&mut self) -> Option<Line> {
+    /// Returns the text after the last line break, if there is any.
+    pub fn finish(&mut self) -> Option<OutputLine> {
         (!self.pending.is_empty() || self.dropped > 0).then(|| self.take())
     }
 
@@ -62,22 +70,22 @@ impl Lines {
         self.dropped += bytes.len() - kept;
     }
 
-    fn take(&mut self) -> Line {
+    fn take(&mut self) -> OutputLine {
         let mut bytes = std::mem::take(&mut self.pending);
         let dropped = std::mem::take(&mut self.dropped);
         if dropped > 0 {
             let total = bytes.len() + dropped;
-            bytes.truncate(200);
-            return Line::Overlong { head: String::from_utf8_lossy(&bytes).into_owned(), bytes: total };
+            bytes.truncate(OVERLONG_HEAD_BYTES);
+            return OutputLine::Overlong { head: String::from_utf8_lossy(&bytes).into_owned(), bytes: total };
         }
         if bytes.last() == Some(&b'\r') {
             bytes.pop();
         }
-        Line::Whole(into_text(bytes))
+        OutputLine::Whole(into_text(bytes))
     }
 }
 
-/// Text out of bytes that may end in the middle of a character: the rest waits for the next call.
+/// Decodes bytes that may end in the middle of a character. The incomplete character is kept for the next call.
 #[derive(Debug, Default)]
 pub struct TextCarry {
     rest: Vec<u8>,
@@ -86,7 +94,7 @@ pub struct TextCarry {
 impl TextCarry {
     pub fn push(&mut self, bytes: &[u8]) -> String {
         self.rest.extend_from_slice(bytes);
-        let split = self.rest.len() - unfinished(&self.rest);
+        let split = self.rest.len() - incomplete_suffix(&self.rest);
         let rest = self.rest.split_off(split);
         into_text(std::mem::replace(&mut self.rest, rest))
     }
@@ -100,8 +108,8 @@ fn into_text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// How many bytes at the end are the beginning of a character whose rest has not come yet.
-fn unfinished(bytes: &[u8]) -> usize {
+/// Number of bytes at the end that begin a character whose rest has not arrived yet.
+fn incomplete_suffix(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     for (back, &byte) in tail.iter().rev().enumerate() {
         let length = match byte {
@@ -122,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    fn split(limit: usize, pieces: &[&[u8]]) -> Vec<Line> {
+    fn split(limit: usize, pieces: &[&[u8]]) -> Vec<OutputLine> {
         let mut lines = Lines::new(limit);
         let mut out = Vec::new();
         for piece in pieces {
@@ -133,15 +141,15 @@ mod tests {
     }
 
     #[test]
-    fn breaks_crlf_and_the_last_line() {
-        let whole = |text: &str| Line::Whole(text.to_owned());
+    fn splits_at_lf_and_crlf_and_keeps_the_last_line() {
+        let whole = |text: &str| OutputLine::Whole(text.to_owned());
         assert_eq!(split(100, &[b"a\r\n\nb"]), [whole("a"), whole(""), whole("b")]);
         assert_eq!(split(100, &[b""]), []);
         assert_eq!(split(100, &[b"x\xffy\n"]), [whole("x\u{fffd}y")]);
     }
 
     #[test]
-    fn a_line_over_the_limit_is_counted_not_stored() {
+    fn counts_but_does_not_store_a_line_when_it_exceeds_the_limit() {
         let mut lines = Lines::new(10);
         let mut out = Vec::new();
         for _ in 0..1000 {
@@ -149,12 +157,15 @@ mod tests {
             assert!(lines.pending.len() <= 10);
         }
         lines.push(b"\nnext\n", |line| out.push(line));
-        assert_eq!(out, [Line::Overlong { head: "0123456789".into(), bytes: 10_000 }, Line::Whole("next".into())]);
+        assert_eq!(
+            out,
+            [OutputLine::Overlong { head: "0123456789".into(), bytes: 10_000 }, OutputLine::Whole("next".into())]
+        );
     }
 
     proptest! {
         #[test]
-        fn the_same_lines_however_cut(text in "[a-zé日🎉\r\n]{0,60}", cuts in prop::collection::vec(0usize..240, 0..6)) {
+        fn lines_are_the_same_when_split_anywhere(text in "[a-zé日🎉\r\n]{0,60}", cuts in prop::collection::vec(0usize..240, 0..6)) {
             let bytes = text.as_bytes();
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.sort_unstable();
@@ -174,7 +185,7 @@ mod tests {
         }
 
         #[test]
-        fn case_47_any_bytes_become_the_same_text(bytes in prop::collection::vec(any::<u8>(), 0..40), cut in 0usize..40) {
+        fn case_47_text_of_any_bytes_is_the_same_when_split_anywhere(bytes in prop::collection::vec(any::<u8>(), 0..40), cut in 0usize..40) {
             let cut = cut.min(bytes.len());
             let mut carry = TextCarry::default();
             let mut joined = carry.push(&bytes[..cut]);

@@ -1,4 +1,4 @@
-//! A model: a name clients ask for, and everything a run of it needs to know. Resolved and valid.
+//! Models: names that clients ask for, with the validated settings of their runs.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -10,67 +10,73 @@ use serde_json::{Map, Value};
 
 use crate::api::{Api, Llm};
 use crate::failure::{Category, Failure};
-use crate::limits::{Asked, Limits};
-use crate::provider::{Delivery, Offered, Permissions, Provider, SessionKind};
+use crate::limits::{RequestedLimits, RunLimits};
+use crate::provider::{OfferedModel, Placeholder, Provider};
 use crate::turn::OnDisconnect;
+use crate::vocabulary::{Permissions, PromptDelivery, SessionKind};
 
+// Alias for the users in other crates. TODO: import it from `vocabulary` there.
+#[doc(hidden)]
+pub use crate::vocabulary::Normalize;
+
+/// Model with all settings of its runs, resolved and valid.
 #[derive(Debug, Clone)]
 pub struct Model {
     pub name: String,
     pub backend: Backend,
     pub repo: PathBuf,
-    /// The instructions that open the prompt, relative to `repo`.
+    /// File with instructions that open the prompt, relative to `repo`.
     pub agent_file: Option<String>,
     pub worktree: bool,
     pub keep_worktree: bool,
-    /// The files a run adds are listed in a log beside them, as part of its commit.
+    /// Files that a run adds are listed in a log, which is part of its commit.
     pub log_helpers: bool,
-    /// Helper programs that a run adds are named in its receipt: the policy forbids them.
+    /// The policy forbids helper programs: the receipt of a run names those that it added.
     pub forbid_helpers: bool,
-    /// The upstream model the CLI is told to use.
+    /// Upstream model that the CLI is told to use.
     pub upstream: Option<String>,
-    /// The models its provider is known to have.
-    pub offered: Vec<Offered>,
-    /// The longest answer it is asked for, where the client does not say.
+    /// Known models of the provider.
+    pub offered: Vec<OfferedModel>,
+    /// Maximum length of an answer if the client sets none.
     pub max_tokens: Option<NonZeroU64>,
     pub permissions: Permissions,
-    /// Whether the permissions are held by us as well; none leaves it to the gateway's own setting.
+    /// Whether the kernel enforces the permissions as well; none applies the setting of the gateway.
     pub sandbox: Option<Sandbox>,
-    /// What a run may write besides.
+    /// Additional paths that a run may write.
     pub writable: Vec<PathBuf>,
-    /// Folders that the built-in agent may read besides.
+    /// Additional folders that the built-in agent may read.
     pub readable: Vec<PathBuf>,
-    pub limits: Limits,
+    pub limits: RunLimits,
     pub max_turns: Option<u32>,
     pub allowed_tools: Vec<String>,
     pub system_prompt: Option<String>,
-    /// Other models to try, in order.
+    /// Fallback models, in order.
     pub fallback: Vec<String>,
     pub env: BTreeMap<String, String>,
-    /// Runs instead of the provider's own program.
+    /// Program that replaces the program of the provider.
     pub command: Option<String>,
-    /// Added to the recipe's arguments.
+    /// Arguments that are added to those of the recipe.
     pub args: Vec<String>,
     pub normalize: Normalize,
-    /// Whether a client that sends its whole history is recognised by it, and its conversation resumed.
+    /// Whether the history that a client sends is used to find and resume its session.
     pub resume: bool,
-    /// What becomes of a run whose client goes away, unless the client says otherwise.
+    /// What happens to a run whose client disconnects, unless the request sets it.
     pub on_disconnect: OnDisconnect,
-    /// How many processes are kept ready for it, if that is not left to its use.
+    /// Number of warm processes; none derives it from the model's use.
     pub warm: Option<u32>,
-    /// What a protocol executable is configured with, beside the model.
+    /// Configuration for a protocol executable, in addition to the model.
     pub config: Map<String, Value>,
 }
 
 impl Model {
-    /// A model with nothing set.
+    /// Creates a model with default settings.
     #[must_use]
     pub fn new(name: &str, backend: Backend, repo: &Path) -> Self {
         let limits = match &backend {
-            Backend::Program(provider) if provider.prompt == Delivery::Request => Limits::of_request(None),
-            Backend::Program(provider) => Limits::of(provider, Asked::default()),
-            Backend::Api(_) => Limits::of_request(None),
-            Backend::Agent(_) => Limits::of_agent(Asked::default()),
+            Backend::Program(provider) if provider.prompt == PromptDelivery::Request => RunLimits::of_request(None),
+            Backend::Program(provider) => RunLimits::of(provider, RequestedLimits::default()),
+            Backend::Api(_) => RunLimits::of_request(None),
+            Backend::Agent(_) => RunLimits::of_agent(RequestedLimits::default()),
         };
         let recipe = backend.program().cloned();
         let recipe = recipe.as_deref();
@@ -83,7 +89,9 @@ impl Model {
             keep_worktree: false,
             log_helpers: false,
             forbid_helpers: false,
-            upstream: recipe.filter(|recipe| recipe.takes("model")).and_then(|recipe| recipe.default_model.clone()),
+            upstream: recipe
+                .filter(|recipe| recipe.has_placeholder(Placeholder::Model))
+                .and_then(|recipe| recipe.default_model.clone()),
             offered: recipe.map(|recipe| recipe.models.clone()).unwrap_or_default(),
             max_tokens: recipe.and_then(|recipe| recipe.max_tokens),
             permissions: Permissions::default(),
@@ -106,14 +114,14 @@ impl Model {
         }
     }
 
-    /// The display name of the upstream model.
+    /// Display name of the upstream model.
     #[must_use]
     pub fn display_name(&self) -> Option<&str> {
         let upstream = self.upstream.as_deref()?;
         self.offered.iter().find(|offered| offered.id == upstream)?.name.as_deref()
     }
 
-    /// The same provider on another model of its own.
+    /// Returns the same model on another upstream model of its provider.
     #[must_use]
     pub fn on(&self, upstream: &str) -> Self {
         let name = format!("{}/{upstream}", self.backend.name());
@@ -121,34 +129,34 @@ impl Model {
     }
 }
 
-/// Whether the permissions `read` and `edit` are held by the kernel, whatever the CLI makes of them.
+/// Whether the kernel enforces the permissions `read` and `edit`, in addition to the flags of the CLI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sandbox {
-    /// Where the kernel can.
+    /// If the kernel supports it.
     #[default]
     On,
     Off,
-    /// Where the kernel cannot, nothing is run.
+    /// Always. If the kernel does not support it, nothing is run.
     Required,
 }
 
-/// What answers for a model.
+/// Implementation of a model.
 #[derive(Debug, Clone)]
 pub enum Backend {
-    /// A program that is started for each turn.
+    /// Program that is started for a turn.
     Program(Arc<Provider>),
-    /// A service that is called.
+    /// HTTP service.
     Api(Arc<Api>),
-    /// The agent that is built in, on this LLM.
+    /// The built-in agent with its LLM.
     Agent(Arc<Llm>),
 }
 
-/// What the built-in agent is called, as a provider and as a model.
+/// Name of the built-in agent, as a provider and as a model.
 pub const AGENT: &str = "agent";
 
 impl Backend {
-    /// The provider's name.
+    /// Name of the provider.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -166,16 +174,16 @@ impl Backend {
         }
     }
 
-    /// Whether it can be shown pictures.
+    /// Whether a turn may contain images.
     #[must_use]
     pub fn takes_images(&self) -> bool {
         match self {
-            Self::Program(provider) => provider.takes("image"),
+            Self::Program(provider) => provider.has_placeholder(Placeholder::Image),
             Self::Api(_) | Self::Agent(_) => true,
         }
     }
 
-    /// Whether it keeps conversations that can be gone on with.
+    /// Whether sessions can be resumed.
     #[must_use]
     pub fn resumes(&self) -> bool {
         match self {
@@ -185,22 +193,13 @@ impl Backend {
         }
     }
 
-    /// Whether it can go on with this conversation, or why not.
+    /// Checks that the session with this id can be resumed.
     pub fn check_session(&self, id: &str) -> Result<(), Failure> {
         match self {
             Self::Program(provider) => provider.check_session(id),
             Self::Api(api) => Err(Failure::new(Category::Validation, format!("{} cannot resume a session", api.name))),
-            // It looks for the conversation itself.
+            // The agent looks up the session itself.
             Self::Agent(_) => Ok(()),
         }
     }
-}
-
-/// What is done to a plain-text answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Normalize {
-    #[default]
-    None,
-    /// Only the last non-empty block, for CLIs that print their log before their answer.
-    LastBlock,
 }

@@ -1,12 +1,12 @@
-//! "Did you mean": the names closest to one that nobody knows.
+//! "Did you mean" suggestions for an unknown name.
 
-/// Nobody mistypes a name as long as this.
-const LONGEST: usize = 256;
+/// Longer names get no suggestions.
+const MAX_NAME_BYTES: usize = 256;
 
-/// At most three of `known`, best first, that are close enough to `name` to be what was meant.
+/// Returns up to three of the `known` names that are close to `name`, the closest first.
 pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    // Comparing takes the product of both lengths, and a name may be anything a stranger sent.
-    if name.len() > LONGEST {
+    // A comparison takes time proportional to the product of both lengths, and `name` may come from a client.
+    if name.len() > MAX_NAME_BYTES {
         return Vec::new();
     }
     let name = name.to_lowercase();
@@ -16,13 +16,13 @@ pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<Str
         .filter(|(distance, candidate)| *distance <= 1 + candidate.chars().count().max(name.chars().count()) / 3)
         .collect();
     scored.sort();
-    // Beside a close one, a distant one is only confusing.
+    // Next to a close name, a distant one only confuses.
     let best = scored.first().map_or(0, |(distance, _)| *distance);
     scored.retain(|(distance, _)| *distance <= best + 1);
     scored.into_iter().take(3).map(|(_, candidate)| candidate.to_owned()).collect()
 }
 
-/// A suggestion for serde's ``unknown field `x`, expected one of `a`, `b` ``.
+/// Returns a suggestion for serde's ``unknown field `x`, expected one of `a`, `b` ``.
 #[must_use]
 pub fn did_you_mean(message: &str) -> Option<String> {
     let mut quoted = message.split('`').skip(1).step_by(2);
@@ -32,7 +32,7 @@ pub fn did_you_mean(message: &str) -> Option<String> {
     (!near.is_empty()).then(|| format!("did you mean `{}`?", near.join("` or `")))
 }
 
-/// Edits between two names; one that begins with the other is close however much longer it is.
+/// Number of edits between two names. A name that is a prefix of the other counts as one edit away.
 fn distance(name: &str, candidate: &str) -> usize {
     if !name.is_empty() && (candidate.starts_with(name) || name.starts_with(candidate)) {
         return 1;
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn typos_and_beginnings() {
+    fn suggests_names_for_typos_and_prefixes() {
         let known = ["repoPath", "agentFile", "worktree", "keepWorktree", "driver"];
         for (name, expected) in [
             ("repopath", vec!["repoPath"]),

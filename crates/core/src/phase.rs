@@ -1,7 +1,7 @@
-//! What a run is doing, as far as what it prints tells: the watchdog's patience depends on it.
+//! Phases of a run, derived from its output. The watchdog's limits depend on the phase.
 //!
-//! [`Phases`] is a state machine without a clock. Whoever reads a run tells it what was seen; it says in which [`Phase`]
-//! that leaves the run.
+//! [`Phases`] is a state machine without a clock: the reader of a run reports what it saw, and [`Phases::now`] returns the
+//! current [`Phase`].
 
 use std::fmt;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::Event;
 
-/// What a run is doing now.
+/// Current activity of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 pub enum Phase {
-    /// It has printed nothing yet.
+    /// Nothing was printed yet.
     #[default]
     Starting,
-    /// It waits for its model.
+    /// The run waits for its model.
     Thinking,
-    /// Tools are at work; the one that began first comes first.
+    /// Tools run; the one that started first comes first.
     Tool { names: Vec<String> },
-    /// It makes its context shorter, which takes a model's time and prints nothing.
+    /// The context is compacted, which takes a model call and prints nothing.
     Compacting,
-    /// Its model did not answer, and it tries again by itself after this time.
+    /// The model did not answer, and the CLI retries by itself after this delay.
     Retrying {
         #[serde(rename = "wait_ms", with = "millis")]
         wait: Duration,
     },
-    /// It has said its last word; only its exit is awaited.
+    /// The turn is over; only the exit of the process is awaited.
     Ended,
 }
 
@@ -49,17 +49,18 @@ impl fmt::Display for Phase {
     }
 }
 
-/// How many tools are kept track of: who starts more has lost count itself.
-const MOST_TOOLS: usize = 256;
+/// Maximum number of running tools that are tracked. The oldest is dropped when there are more.
+const MAX_TRACKED_TOOLS: usize = 256;
 
-/// The longest name of a tool that is kept.
-const LONGEST_NAME: usize = 80;
+/// Longer tool names are cut.
+const MAX_TOOL_NAME_CHARS: usize = 80;
 
-/// Follows a run from phase to phase.
+/// Tracks the phase of a run.
 #[derive(Debug, Default)]
 pub struct Phases {
+    /// Anything was printed.
     heard: bool,
-    /// Those that run, by id: they end in any order.
+    /// Running tools: id and name. They end in any order.
     tools: Vec<(String, String)>,
     compacting: bool,
     retrying: Option<Duration>,
@@ -81,18 +82,18 @@ impl Phases {
         }
     }
 
-    /// Something was printed, whatever it means.
+    /// Something was printed.
     pub fn heard(&mut self) {
         self.heard = true;
     }
 
-    /// The answer goes on. Who speaks has its tools' results: one whose end was never told is over, too.
+    /// A piece of the answer came. The model has the results of its tools, so tools whose end was not reported are over.
     pub fn spoke(&mut self) {
         self.thought();
         self.tools.clear();
     }
 
-    /// The model is at work again.
+    /// The model works again.
     pub fn thought(&mut self) {
         (self.heard, self.compacting, self.retrying) = (true, false, None);
     }
@@ -102,13 +103,13 @@ impl Phases {
         if !id.is_empty() {
             self.tools.retain(|(known, _)| known != id);
         }
-        if self.tools.len() >= MOST_TOOLS {
+        if self.tools.len() >= MAX_TRACKED_TOOLS {
             self.tools.remove(0);
         }
-        self.tools.push((id.to_owned(), name.chars().take(LONGEST_NAME).collect()));
+        self.tools.push((id.to_owned(), name.chars().take(MAX_TOOL_NAME_CHARS).collect()));
     }
 
-    /// One that has no id is taken to be the oldest.
+    /// A tool ended. Without an id it is taken to be the oldest.
     pub fn tool_finished(&mut self, id: &str) {
         self.heard = true;
         if let Some(at) = self.tools.iter().position(|(known, _)| id.is_empty() || known == id) {
@@ -116,7 +117,7 @@ impl Phases {
         }
     }
 
-    /// The context is made shorter: this begins it, and ends it.
+    /// Compaction of the context began, or ended.
     pub fn compacting(&mut self, begins: bool) {
         (self.heard, self.compacting) = (true, begins);
     }
@@ -129,7 +130,7 @@ impl Phases {
         self.ended = true;
     }
 
-    /// As much as an event tells.
+    /// Updates the phase from an event.
     pub fn hear(&mut self, event: &Event) {
         match event {
             Event::Text { .. } => self.spoke(),
@@ -137,7 +138,7 @@ impl Phases {
             Event::ToolStarted { id, name, .. } => self.tool_started(id, name),
             Event::ToolFinished { id, .. } => self.tool_finished(id),
             Event::Finished(_) | Event::Failed(_) => self.ended(),
-            // Another try begins where this one did.
+            // The next attempt starts from the beginning.
             Event::Attempted(_) => *self = Self::default(),
             Event::Started { .. } | Event::Notice { .. } | Event::Unknown { .. } | Event::Workspace(_) => self.heard(),
         }
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Clone, Copy)]
-    enum Sign {
+    enum PhaseSignal {
         Heard,
         Spoke,
         Thought,
@@ -173,12 +174,12 @@ mod tests {
         Retrying(u64),
         Ended,
     }
-    use Sign::*;
+    use PhaseSignal::*;
 
-    fn after(signs: &[Sign]) -> String {
+    fn after(signals: &[PhaseSignal]) -> String {
         let mut phases = Phases::default();
-        for sign in signs {
-            match *sign {
+        for signal in signals {
+            match *signal {
                 Heard => phases.heard(),
                 Spoke => phases.spoke(),
                 Thought => phases.thought(),
@@ -193,22 +194,22 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_says_what_goes_on() {
+    fn the_phase_follows_from_what_was_seen() {
         let thinking = "waiting for the model";
-        for (signs, phase) in [
+        for (signals, phase) in [
             (&[][..], "starting"),
             (&[Heard], thinking),
             (&[Heard, Spoke], thinking),
             (&[Start("a", "Bash")], "running Bash"),
             (&[Start("a", "Bash"), Finish("a")], thinking),
-            // Tools beside each other, ending in any order.
+            // Concurrent tools that end in any order.
             (&[Start("a", "Bash"), Start("b", "Read"), Start("c", "Grep")], "running Bash and 2 more"),
             (&[Start("a", "Bash"), Start("b", "Read"), Finish("a")], "running Read"),
             (&[Start("a", "Bash"), Start("b", "Read"), Finish("b"), Finish("a")], thinking),
             (&[Start("a", "Bash"), Start("a", "Bash"), Finish("a")], thinking),
             (&[Start("a", "Bash"), Finish("z")], "running Bash"),
             (&[Start("", "Bash"), Start("", "Read"), Finish("")], "running Read"),
-            // An end that was never told.
+            // A tool whose end was not reported.
             (&[Start("a", "Bash"), Thought], "running Bash"),
             (&[Start("a", "Bash"), Spoke], thinking),
             (&[Spoke, Compacting(true)], "compacting its context"),
@@ -222,22 +223,22 @@ mod tests {
             (&[Retrying(5), Spoke, Retrying(5), Start("a", "Bash"), Finish("a")], thinking),
             (&[Start("a", "Bash"), Ended], "finishing"),
         ] {
-            assert_eq!(after(signs), phase, "{signs:?}");
+            assert_eq!(after(signals), phase, "{signals:?}");
         }
     }
 
     #[test]
-    fn a_flood_of_tools_is_not_remembered() {
+    fn tracked_tools_are_bounded() {
         let mut phases = Phases::default();
         for n in 0..10_000 {
             phases.tool_started(&n.to_string(), &"x".repeat(1000));
         }
         let Phase::Tool { names } = phases.now() else { panic!("{:?}", phases.now()) };
-        assert_eq!((names.len(), names[0].len()), (MOST_TOOLS, LONGEST_NAME));
+        assert_eq!((names.len(), names[0].len()), (MAX_TRACKED_TOOLS, MAX_TOOL_NAME_CHARS));
     }
 
     #[test]
-    fn a_phase_is_plain_data() {
+    fn phases_are_serialized_as_plain_data() {
         let tool = Phase::Tool { names: vec!["Bash".to_owned()] };
         assert_eq!(serde_json::to_string(&tool).unwrap(), r#"{"phase":"tool","names":["Bash"]}"#);
         let retrying = Phase::Retrying { wait: Duration::from_millis(1500) };

@@ -1,29 +1,31 @@
-//! The prompt: the repository's instructions, a header, and what the client said.
+//! Builds prompts: instructions of the repository, a header, and the client's messages.
 
 use crate::turn::{Message, Role, Turn};
 
-/// The line between the repository's instructions and the task.
+// Aliases for the users in other crates. TODO: rename them there, and import `SystemPlacement` from `vocabulary`.
+#[doc(hidden)]
+pub use self::{
+    MAX_AGENT_FILE_BYTES as MAX_AGENT_FILE, latest_user_text as latest_words, message_text as said,
+    new_messages as latest, turn_text as told,
+};
+#[doc(hidden)]
+pub use crate::vocabulary::SystemPlacement;
+
+/// Line between the instructions of the repository and the task.
 pub const HEADER: &str = "--- USER TASK ---";
 
-/// The longest agent file that is read into a prompt.
-pub const MAX_AGENT_FILE: u64 = 256 * 1024;
+/// Maximum size of an agent file in a prompt.
+pub const MAX_AGENT_FILE_BYTES: u64 = 256 * 1024;
 
-/// Whether the CLI takes system prompts apart from the task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SystemPlacement {
-    /// Under the header, above the user's text.
-    Inline,
-    /// In [`Prompt::system`].
-    Apart,
-}
-
+/// Prompt of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
     pub text: String,
+    /// System prompt, for a CLI that takes it separately.
     pub system: Option<String>,
 }
 
-/// Puts a prompt together. With assistant turns in the history every turn is labelled, else the texts stand alone.
+/// Builds a prompt. If the history contains assistant messages, every message gets a label with its role.
 #[must_use]
 pub fn build(agent_file: Option<&str>, messages: &[Message], placement: SystemPlacement) -> Prompt {
     let system: Vec<&str> = messages
@@ -32,26 +34,26 @@ pub fn build(agent_file: Option<&str>, messages: &[Message], placement: SystemPl
         .map(|m| m.text.as_str())
         .filter(|text| !text.is_empty())
         .collect();
-    let talk = talk(messages);
+    let dialogue = dialogue(messages);
     let mut blocks = Vec::new();
-    let mut apart = None;
+    let mut separate = None;
     match placement {
         SystemPlacement::Inline => blocks.extend(system.iter().map(|text| (*text).to_owned())),
         SystemPlacement::Apart if system.is_empty() => {}
-        SystemPlacement::Apart => apart = Some(system.join("\n\n")),
+        SystemPlacement::Apart => separate = Some(system.join("\n\n")),
     }
-    blocks.extend(talk);
+    blocks.extend(dialogue);
     let task = format!("{HEADER}\n{}", blocks.join("\n\n"));
     let text = match agent_file.map(str::trim_end).filter(|file| !file.is_empty()) {
         Some(file) => format!("{file}\n\n{task}"),
         None => task,
     };
-    Prompt { text, system: apart }
+    Prompt { text, system: separate }
 }
 
-/// What is new to a CLI that remembers the conversation: the messages after the last assistant turn.
+/// Returns the messages after the last assistant message: those that a CLI with the session does not know yet.
 #[must_use]
-pub fn latest(messages: &[Message]) -> &[Message] {
+pub fn new_messages(messages: &[Message]) -> &[Message] {
     let answered = messages.iter().rposition(|message| message.role == Role::Assistant);
     match answered {
         Some(index) if index + 1 < messages.len() => &messages[index + 1..],
@@ -59,26 +61,27 @@ pub fn latest(messages: &[Message]) -> &[Message] {
     }
 }
 
-/// What a turn tells its provider, without what stands above it: all of the talk, or what is new in it.
+/// Returns the text of a turn without instructions and system messages: the new messages in a session, else all of them.
 #[must_use]
-pub fn told(turn: &Turn) -> String {
-    talk(if turn.session.is_some() { latest(&turn.messages) } else { &turn.messages }).join("\n\n")
+pub fn turn_text(turn: &Turn) -> String {
+    dialogue(if turn.session.is_some() { new_messages(&turn.messages) } else { &turn.messages }).join("\n\n")
 }
 
-/// The user's latest words in what [`told`] made of a turn: a conversation that is told anew begins with its oldest ones.
+/// Returns the latest user message in a text from [`turn_text`]. A turn with its whole history begins with the oldest one.
 #[must_use]
-pub fn latest_words(told: &str) -> &str {
+pub fn latest_user_text(text: &str) -> &str {
     const USER: &str = "[User]\n";
-    if !["[User]\n", "[Assistant]\n", "[Tool]\n"].iter().any(|label| told.starts_with(label)) {
-        return told;
+    if !["[User]\n", "[Assistant]\n", "[Tool]\n"].iter().any(|label| text.starts_with(label)) {
+        return text;
     }
-    match told.rfind(&format!("\n\n{USER}")) {
-        Some(at) => &told[at + 2 + USER.len()..],
-        None => told.split_once('\n').map_or(told, |(_, words)| words),
+    match text.rfind(&format!("\n\n{USER}")) {
+        Some(at) => &text[at + 2 + USER.len()..],
+        None => text.split_once('\n').map_or(text, |(_, rest)| rest),
     }
 }
 
-fn talk(messages: &[Message]) -> Vec<String> {
+/// Returns the text of each message that is not empty and not a system message.
+fn dialogue(messages: &[Message]) -> Vec<String> {
     let labelled = messages.iter().any(|m| m.role == Role::Assistant && !m.is_empty());
     messages
         .iter()
@@ -89,14 +92,18 @@ fn talk(messages: &[Message]) -> Vec<String> {
                 Role::Tool => "[Tool]",
                 Role::User | Role::System => "[User]",
             };
-            if labelled || message.role == Role::Tool { format!("{label}\n{}", said(message)) } else { said(message) }
+            if labelled || message.role == Role::Tool {
+                format!("{label}\n{}", message_text(message))
+            } else {
+                message_text(message)
+            }
         })
         .collect()
 }
 
-/// A message as text: calls of the client's own tools are part of what was said.
+/// Returns a message as text, including its calls of the client's tools.
 #[must_use]
-pub fn said(message: &Message) -> String {
+pub fn message_text(message: &Message) -> String {
     let calls = message.calls.iter().map(|call| format!("called {}({})", call.name, call.arguments));
     let text = Some(message.text.clone()).filter(|text| !text.is_empty());
     text.into_iter().chain(calls).collect::<Vec<_>>().join("\n")
@@ -107,10 +114,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn latest_words_are_the_users_last_when_a_conversation_is_told_anew() {
-        let talk = |list: &[(Role, &str)]| told(&Turn { messages: messages(list), ..Turn::default() });
+    fn finds_the_latest_user_text_when_a_turn_has_its_whole_history() {
+        let text = |list: &[(Role, &str)]| turn_text(&Turn { messages: messages(list), ..Turn::default() });
         let (user, assistant, tool) = (Role::User, Role::Assistant, Role::Tool);
-        for (said, latest) in [
+        for (list, latest) in [
             (vec![(user, "hi")], "hi"),
             (vec![(user, "a\n\nb")], "a\n\nb"),
             (vec![(user, "one"), (assistant, "yes"), (user, "two\n\nthree")], "two\n\nthree"),
@@ -120,7 +127,7 @@ mod tests {
             (vec![(tool, "3")], "3"),
             (vec![], ""),
         ] {
-            assert_eq!(latest_words(&talk(&said)), latest, "{said:?}");
+            assert_eq!(latest_user_text(&text(&list)), latest, "{list:?}");
         }
     }
 
@@ -129,49 +136,49 @@ mod tests {
     }
 
     #[test]
-    fn with_and_without_the_agent_file() {
-        let talk = messages(&[
+    fn builds_with_and_without_an_agent_file() {
+        let messages = messages(&[
             (Role::System, "You are terse."),
             (Role::User, "Extract data"),
             (Role::User, "from the report"),
         ]);
         assert_eq!(
-            build(Some("Always answer PONG.\n"), &talk, SystemPlacement::Inline).text,
+            build(Some("Always answer PONG.\n"), &messages, SystemPlacement::Inline).text,
             "Always answer PONG.\n\n--- USER TASK ---\nYou are terse.\n\nExtract data\n\nfrom the report"
         );
         assert_eq!(
-            build(None, &talk, SystemPlacement::Inline).text,
+            build(None, &messages, SystemPlacement::Inline).text,
             "--- USER TASK ---\nYou are terse.\n\nExtract data\n\nfrom the report"
         );
     }
 
     #[test]
-    fn a_system_message_anywhere_stands_above_the_users() {
-        let talk = messages(&[(Role::User, "one"), (Role::System, "rule"), (Role::User, "two")]);
-        assert_eq!(build(None, &talk, SystemPlacement::Inline).text, "--- USER TASK ---\nrule\n\none\n\ntwo");
+    fn puts_system_messages_first_wherever_they_are() {
+        let messages = messages(&[(Role::User, "one"), (Role::System, "rule"), (Role::User, "two")]);
+        assert_eq!(build(None, &messages, SystemPlacement::Inline).text, "--- USER TASK ---\nrule\n\none\n\ntwo");
     }
 
     #[test]
-    fn system_messages_apart_leave_the_text() {
-        let talk = messages(&[(Role::System, "rule"), (Role::User, "one"), (Role::System, "more")]);
-        let prompt = build(None, &talk, SystemPlacement::Apart);
+    fn removes_system_messages_from_the_text_when_they_are_separate() {
+        let messages = messages(&[(Role::System, "rule"), (Role::User, "one"), (Role::System, "more")]);
+        let prompt = build(None, &messages, SystemPlacement::Apart);
         assert_eq!(prompt, Prompt { text: "--- USER TASK ---\none".into(), system: Some("rule\n\nmore".into()) });
     }
 
     #[test]
-    fn a_history_is_labelled() {
-        let talk = messages(&[(Role::User, "2+2?"), (Role::Assistant, "4"), (Role::User, "and 3+3?")]);
+    fn labels_messages_when_there_is_a_history() {
+        let messages = messages(&[(Role::User, "2+2?"), (Role::Assistant, "4"), (Role::User, "and 3+3?")]);
         assert_eq!(
-            build(None, &talk, SystemPlacement::Inline).text,
+            build(None, &messages, SystemPlacement::Inline).text,
             "--- USER TASK ---\n[User]\n2+2?\n\n[Assistant]\n4\n\n[User]\nand 3+3?"
         );
     }
 
     #[test]
-    fn only_what_follows_the_last_answer_is_new() {
-        let talk = messages(&[(Role::User, "a"), (Role::Assistant, "b"), (Role::User, "c")]);
-        assert_eq!(latest(&talk), &talk[2..]);
-        assert_eq!(latest(&talk[..1]), &talk[..1]);
-        assert_eq!(latest(&talk[..2]), &talk[..2]);
+    fn new_messages_follow_the_last_answer() {
+        let messages = messages(&[(Role::User, "a"), (Role::Assistant, "b"), (Role::User, "c")]);
+        assert_eq!(new_messages(&messages), &messages[2..]);
+        assert_eq!(new_messages(&messages[..1]), &messages[..1]);
+        assert_eq!(new_messages(&messages[..2]), &messages[..2]);
     }
 }

@@ -1,20 +1,19 @@
-//! What a protocol executable is asked: one JSON object on stdin, in the words of the provider protocol. Pure; what it
-//! answers is read by [`crate::parse`].
+//! Requests of the provider protocol: one JSON object for the stdin of an executable. [`crate::parse`] reads the answers.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::prompt::said;
+use crate::prompt::message_text;
 use crate::turn::{Json, Message, Options, Role};
 
-/// The subcommands every executable has.
+/// Subcommands of an executable.
 pub const GENERATE: &str = "generate";
 pub const STREAM: &str = "stream";
 pub const HEALTH: &str = "health";
 
-/// One request. What is absent is not sent; 0, false and an empty list are.
+/// Request to an executable. Absent options are not sent; 0, false and an empty list are.
 #[derive(Debug, Serialize)]
-struct Request<'a> {
+struct ExecutableRequest<'a> {
     prompt: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     system_prompt: Option<String>,
@@ -27,21 +26,21 @@ struct Request<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'a Json>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    context: Vec<Said>,
+    context: Vec<ContextMessage>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     config: Map<String, Value>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     metadata: Map<String, Value>,
 }
 
-/// A turn of the conversation so far.
+/// Earlier message of the conversation.
 #[derive(Debug, Serialize)]
-struct Said {
+struct ContextMessage {
     role: &'static str,
     content: String,
 }
 
-/// The request of a turn: the last message is the prompt, what was said before it the context.
+/// Returns the request for a turn: the last message is the prompt, the messages before it are the context.
 #[must_use]
 pub fn request(messages: &[Message], options: &Options, model: Option<&str>, config: &Map<String, Value>) -> String {
     let system: Vec<&str> = messages
@@ -49,9 +48,10 @@ pub fn request(messages: &[Message], options: &Options, model: Option<&str>, con
         .filter(|message| message.role == Role::System && !message.text.is_empty())
         .map(|message| message.text.as_str())
         .collect();
-    let mut talk = messages.iter().filter(|message| message.role != Role::System && !message.is_empty());
-    let prompt = talk.next_back().map(said).unwrap_or_default();
-    let context = talk.map(|message| Said { role: role(message.role), content: said(message) }).collect();
+    let mut dialogue = messages.iter().filter(|message| message.role != Role::System && !message.is_empty());
+    let prompt = dialogue.next_back().map(message_text).unwrap_or_default();
+    let context =
+        dialogue.map(|message| ContextMessage { role: role(message.role), content: message_text(message) }).collect();
     let mut config = config.clone();
     if let Some(model) = model {
         config.insert("model".to_owned(), model.into());
@@ -60,7 +60,7 @@ pub fn request(messages: &[Message], options: &Options, model: Option<&str>, con
         let value = serde_json::from_str(json.as_str()).ok()?;
         Some((name.clone(), value))
     });
-    let request = Request {
+    let request = ExecutableRequest {
         prompt,
         system_prompt: (!system.is_empty()).then(|| system.join("\n\n")),
         max_tokens: options.max_tokens,
@@ -71,7 +71,7 @@ pub fn request(messages: &[Message], options: &Options, model: Option<&str>, con
         config,
         metadata: metadata.collect(),
     };
-    serde_json::to_string(&request).expect("strings, numbers and checked JSON always serialise")
+    serde_json::to_string(&request).expect("strings, numbers and checked JSON can be serialized")
 }
 
 const fn role(role: Role) -> &'static str {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_the_protocol() {
+    fn sends_every_field_of_the_protocol() {
         let options = Options {
             max_tokens: Some(1000),
             temperature: serde_json::Number::from_f64(0.7),
@@ -108,7 +108,7 @@ mod tests {
             metadata: vec![("task_id".into(), raw(&json!("abc123"))), ("user_id".into(), raw(&json!("user456")))],
             more: Vec::new(),
         };
-        let talk = [
+        let messages = [
             (Role::System, "You are a helpful assistant."),
             (Role::User, "Previous message"),
             (Role::Assistant, "Previous response"),
@@ -125,16 +125,16 @@ mod tests {
             "config": {"model": "llama3.2:latest", "custom_option": "value"},
             "metadata": {"task_id": "abc123", "user_id": "user456"},
         });
-        assert_eq!(sent(&talk, &options, Some("llama3.2:latest"), &json!({"custom_option": "value"})), expected);
+        assert_eq!(sent(&messages, &options, Some("llama3.2:latest"), &json!({"custom_option": "value"})), expected);
     }
 
     #[test]
-    fn absent_is_absent_and_zero_is_sent() {
-        let talk = [(Role::User, "hi")];
-        assert_eq!(sent(&talk, &Options::default(), None, &json!({})), json!({"prompt": "hi"}));
+    fn sends_zero_and_false_but_no_absent_options() {
+        let messages = [(Role::User, "hi")];
+        assert_eq!(sent(&messages, &Options::default(), None, &json!({})), json!({"prompt": "hi"}));
         let options = Options { max_tokens: Some(0), temperature: Some(0.into()), ..Options::default() };
         assert_eq!(
-            sent(&talk, &options, None, &json!({"think": false})),
+            sent(&messages, &options, None, &json!({"think": false})),
             json!({"prompt": "hi", "max_tokens": 0, "temperature": 0, "config": {"think": false}})
         );
     }

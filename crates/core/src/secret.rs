@@ -1,9 +1,9 @@
-//! Keeping secrets out of what we print: known values, and what looks like a key.
+//! Masks secrets in logs and messages: known values, and words that look like API keys.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The secrets of this process: values that must not appear in a log, an error or a child that does not need them.
-/// Clones share what they know.
+/// Secret values of this process. They must not appear in a log, in an error, or in the environment of a child that does
+/// not need them. Clones share the same set.
 #[derive(Clone, Default)]
 pub struct Secrets {
     values: Arc<RwLock<Vec<String>>>,
@@ -11,11 +11,14 @@ pub struct Secrets {
 
 const MASK: &str = "***";
 
-/// Beginnings that mark a word as a key, whoever issued it.
+/// Values shorter than this are not masked, because that would mangle ordinary text.
+const MIN_SECRET_BYTES: usize = 8;
+
+/// Prefixes that mark a word as an API key.
 const KEY_PREFIXES: [&str; 9] = ["sk-", "sk_", "xai-", "AIza", "ghp_", "github_pat_", "glpat-", "xoxb-", "ya29."];
 
 impl Secrets {
-    /// Values shorter than eight characters are left out: masking them would mangle ordinary text.
+    /// Creates a set of secrets. Values shorter than eight bytes are left out.
     #[must_use]
     pub fn new(values: impl IntoIterator<Item = String>) -> Self {
         let secrets = Self::default();
@@ -23,15 +26,15 @@ impl Secrets {
         secrets
     }
 
-    /// More of them: a configuration may bring new ones. None is ever forgotten.
+    /// Adds secrets, for example those of a reloaded configuration. No secret is ever removed.
     pub fn learn(&self, more: impl IntoIterator<Item = String>) {
         let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
-        values.extend(more.into_iter().filter(|value| value.len() >= 8));
+        values.extend(more.into_iter().filter(|value| value.len() >= MIN_SECRET_BYTES));
         values.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         values.dedup();
     }
 
-    /// `text` with every known secret and everything that looks like a key replaced by `***`.
+    /// Returns `text` with `***` in place of every known secret and of everything that looks like a key.
     #[must_use]
     pub fn mask(&self, text: &str) -> String {
         let mut masked = text.to_owned();
@@ -40,7 +43,7 @@ impl Secrets {
                 masked = masked.replace(value.as_str(), MASK);
             }
         }
-        // Mostly there is none, and a look for each of them is faster than a look at every word.
+        // Most texts contain no prefix, and searching for each is faster than splitting the text into words.
         if KEY_PREFIXES.iter().any(|prefix| masked.contains(prefix)) { mask_keys(&masked) } else { masked }
     }
 }
@@ -51,7 +54,7 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
-/// Masks words of twelve characters and more that begin like a key.
+/// Masks words that begin with the prefix of a key and continue for at least nine bytes.
 fn mask_keys(text: &str) -> String {
     let key_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut masked = String::with_capacity(text.len());
@@ -81,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_values_and_key_shapes_are_masked() {
+    fn masks_known_values_and_words_that_look_like_keys() {
         let secrets = Secrets::new(["hunter2-hunter2".to_owned(), "abc".to_owned()]);
         for (text, masked) in [
             ("key hunter2-hunter2 end", "key *** end"),
@@ -96,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_shows_no_value() {
+    fn debug_shows_only_the_number_of_secrets() {
         assert_eq!(format!("{:?}", Secrets::new(["a-long-secret-value".to_owned()])), "Secrets(1)");
     }
 }

@@ -1,27 +1,31 @@
-//! A length of time as people write it: `"120s"`, `"2m"`, `90`.
+//! Durations as they are written in configuration files: `"120s"`, `"2m"`, `90`.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::de::{Deserializer, Error, Visitor};
 
-/// The largest bare number that is surely meant in seconds.
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::TimeSpan as Span;
+
+/// A bare number up to this is read as seconds.
 const MAX_SECONDS: f64 = 10_000.0;
 
-/// Above it, a bare number is surely meant in milliseconds: in seconds it would be more than a day.
+/// A bare number above this is read as milliseconds: in seconds it would be more than a day.
 const MIN_MILLIS: f64 = 86_400.0;
 
-/// A time, and how it came by its unit.
+/// Duration that was written with or without a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct TimeSpan {
     pub time: Duration,
-    /// It was written as a bare number, too large for seconds.
+    /// Written as a bare number that is too large for seconds. The caller warns about it.
     pub assumed_millis: bool,
 }
 
-impl Span {
-    /// Reads `500ms`, `120s`, `2m`, `1h`, `1.5h`. A bare number is seconds up to 10000 and milliseconds above 86400; one
-    /// between them could be either, and is refused.
+impl TimeSpan {
+    /// Parses `500ms`, `120s`, `2m`, `1h` or `1.5h`. A bare number is seconds up to 10000 and milliseconds above 86400. A
+    /// number between the two is ambiguous and refused.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?} is not a time: write 500ms, 120s, 2m or 1h");
         let trimmed = text.trim();
@@ -47,34 +51,34 @@ impl Span {
     }
 }
 
-impl<'de> serde::Deserialize<'de> for Span {
+impl<'de> serde::Deserialize<'de> for TimeSpan {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(SpanVisitor)
+        deserializer.deserialize_any(TimeSpanVisitor)
     }
 }
 
-struct SpanVisitor;
+struct TimeSpanVisitor;
 
-impl Visitor<'_> for SpanVisitor {
-    type Value = Span;
+impl Visitor<'_> for TimeSpanVisitor {
+    type Value = TimeSpan;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a time such as \"120s\", \"2m\" or a number of seconds")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
-        Span::parse(text).map_err(E::custom)
+    fn visit_str<E: Error>(self, text: &str) -> Result<TimeSpan, E> {
+        TimeSpan::parse(text).map_err(E::custom)
     }
 
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Span, E> {
+    fn visit_u64<E: Error>(self, number: u64) -> Result<TimeSpan, E> {
         self.visit_str(&number.to_string())
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Span, E> {
+    fn visit_i64<E: Error>(self, number: i64) -> Result<TimeSpan, E> {
         self.visit_str(&number.to_string())
     }
 
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Span, E> {
+    fn visit_f64<E: Error>(self, number: f64) -> Result<TimeSpan, E> {
         self.visit_str(&number.to_string())
     }
 }
@@ -84,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_times_with_and_without_a_unit() {
+    fn parses_times_with_and_without_a_unit() {
         for (text, millis) in [
             ("120s", Some(120_000)),
             ("2m", Some(120_000)),
@@ -102,24 +106,24 @@ mod tests {
             ("nan", None),
             ("", None),
         ] {
-            let span = Span::parse(text);
+            let span = TimeSpan::parse(text);
             assert_eq!(span.as_ref().ok().map(|span| span.time.as_millis()), millis, "{text}");
             assert!(span.is_err() || !span.is_ok_and(|span| span.assumed_millis), "{text}");
         }
     }
 
     #[test]
-    fn reads_milliseconds_when_a_bare_number_is_more_than_a_day() {
+    fn parses_milliseconds_when_a_bare_number_is_more_than_a_day() {
         for (text, millis) in [("120000", 120_000), ("300000", 300_000), ("86401", 86_401), ("1000000", 1_000_000)] {
-            let expected = Span { time: Duration::from_millis(millis), assumed_millis: true };
-            assert_eq!(Span::parse(text), Ok(expected), "{text}");
+            let expected = TimeSpan { time: Duration::from_millis(millis), assumed_millis: true };
+            assert_eq!(TimeSpan::parse(text), Ok(expected), "{text}");
         }
     }
 
     #[test]
-    fn refuses_a_bare_number_that_could_be_either() {
+    fn refuses_a_bare_number_when_its_unit_is_ambiguous() {
         for text in ["10001", "30000", "60000", "86400"] {
-            let refused = Span::parse(text).unwrap_err();
+            let refused = TimeSpan::parse(text).unwrap_err();
             assert!(refused.contains("seconds or milliseconds") && refused.contains(&format!("{text}ms")), "{refused}");
         }
     }

@@ -1,84 +1,86 @@
-//! What is asked of an agent, whoever asks: HTTP, a terminal, a chat channel.
+//! One request to an agent, from any surface: HTTP, a terminal, a chat channel.
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::event::{Call, SessionId};
-use crate::provider::Form;
+use crate::event::{SessionId, ToolCall};
+use crate::vocabulary::OutputForm;
 
-/// One request in our own words.
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::{AnswerTiming as Shown, ClientId as Owner};
+
+/// One request to a model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Turn {
-    /// The name the client asked for.
+    /// Model name from the request.
     pub model: String,
     pub messages: Vec<Message>,
-    /// A conversation to go on with, by the id that an earlier turn reported. Whom it is with, and what that one calls it,
-    /// is looked up by the engine.
+    /// Session to continue, by the id that an earlier turn reported. The engine looks up its provider and the provider's
+    /// own id for it.
     pub session: Option<SessionId>,
-    /// Who asks: a conversation is its owner's alone.
-    pub owner: Owner,
-    /// Where it is asked.
+    /// Client that sent the request. Only the client that began a session can continue it.
+    pub owner: ClientId,
+    /// Surface that the request came through.
     pub surface: Surface,
-    /// What the client asks of the model itself. An agent CLI cannot be told; executables and upstreams can.
+    /// Options for the model. Executables and HTTP upstreams receive them; an agent CLI has no place for them.
     pub options: Options,
-    pub shown: Shown,
-    /// How a CLI is asked to print it. Streamed, its tools are seen, and that it lives, whatever is shown to the caller.
-    pub form: Form,
-    /// The name of its run, where whoever asks has given it one.
+    pub shown: AnswerTiming,
+    /// Form that a CLI prints its output in. With streamed output, tool calls and signs of life are seen even if the
+    /// caller waits for the whole answer.
+    pub form: OutputForm,
+    /// Id of the run, if the caller chose one.
     pub run: Option<String>,
-    /// None leaves it to the model.
+    /// None applies the setting of the model.
     pub on_disconnect: Option<OnDisconnect>,
 }
 
-/// What becomes of a run whose client goes away before its end.
+/// What happens to a run whose client disconnects before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDisconnect {
-    /// It is stopped.
+    /// The run is stopped.
     #[default]
     Cancel,
-    /// It goes on, and its answer waits.
+    /// The run continues, and its answer is kept.
     Detach,
 }
 
-/// Who asks, in a word that says nothing else about them: `local`, or the digest of a key.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Owner(String);
+/// Identity of a client: `local`, or the digest of its API key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct ClientId {
+    /// None for the local client.
+    key: Option<String>,
+}
 
-impl Owner {
+impl ClientId {
     const LOCAL: &str = "local";
 
-    /// The holder of a key, by its digest in hexadecimal.
+    /// Client that presented an API key, by the hexadecimal digest of the key.
     #[must_use]
     pub fn of_key(digest: &str) -> Self {
-        Self(format!("key-{digest}"))
+        Self { key: Some(format!("key-{digest}")) }
     }
 
-    /// The owner of that name, as [`as_str`](Self::as_str) gave it.
+    /// Client with an id that [`as_str`](Self::as_str) returned.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        Self(name.to_owned())
+        Self { key: (name != Self::LOCAL).then(|| name.to_owned()) }
     }
 
-    /// Whoever uses this machine as the gateway's own user, and needs no key.
+    /// Whether this is the user that the gateway runs as, on the same machine. That user needs no key.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        self.0 == Self::LOCAL
+        self.key.is_none()
     }
 
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.key.as_deref().unwrap_or(Self::LOCAL)
     }
 }
 
-impl Default for Owner {
-    fn default() -> Self {
-        Self(Self::LOCAL.to_owned())
-    }
-}
-
-/// Where a turn was asked for.
+/// Surface that a turn came through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Surface {
     #[default]
@@ -102,29 +104,30 @@ impl Surface {
     }
 }
 
-/// When the caller sees an answer: pieces as they come, or all of it at the end. What was not seen can be taken back.
+/// When the caller sees an answer: in pieces while it is written, or all of it at the end. A retry is possible only while
+/// the caller has seen nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Shown {
+pub enum AnswerTiming {
     #[default]
     AsItComes,
     AtTheEnd,
 }
 
-/// A client's wishes, absent where it has none: 0 and false are wishes too.
+/// Options that a client sets for the model. An absent option is `None`; 0 and false are set.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
     pub max_tokens: Option<u64>,
     pub temperature: Option<serde_json::Number>,
     pub top_p: Option<serde_json::Number>,
-    /// Functions the client offers to call itself, as it sent them.
+    /// Functions that the client offers to call itself, as the client sent them.
     pub tools: Option<Json>,
-    /// What the client wants to find again.
+    /// Metadata that the client attached to the request.
     pub metadata: Vec<(String, Json)>,
-    /// Further members by their names on the wire, for an upstream that speaks the client's own language.
+    /// Other members of the request by their wire names, for an upstream with the same API dialect.
     pub more: Vec<(&'static str, Json)>,
 }
 
-/// A piece of JSON, checked and kept as text: as a tree it could be a hundred times its size.
+/// JSON value that is checked and kept as text. As a tree it could take a hundred times the memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Json(Box<str>);
 
@@ -153,9 +156,9 @@ pub struct Message {
     pub role: Role,
     pub text: String,
     pub images: Vec<Image>,
-    /// Of an assistant: functions it asked the client to call.
-    pub calls: Vec<Call>,
-    /// Of a tool: the call it answers.
+    /// For an assistant message: functions that it asked the client to call.
+    pub calls: Vec<ToolCall>,
+    /// For a tool message: the call that it answers.
     pub call_id: Option<String>,
 }
 
@@ -165,7 +168,7 @@ impl Message {
         Self { role, text: text.into(), images: Vec::new(), calls: Vec::new(), call_id: None }
     }
 
-    /// Whether there is nothing in it to tell an agent.
+    /// Whether the message has neither text nor calls.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.text.is_empty() && self.calls.is_empty()
@@ -179,20 +182,20 @@ pub enum Role {
     System,
     User,
     Assistant,
-    /// The result of a tool the client ran: part of the history it replays.
+    /// Result of a tool that the client ran; part of the history that the client sends.
     Tool,
 }
 
-/// A picture a client sent along, decoded.
+/// Decoded image of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// The file name's ending, from the media type: `png`, `jpeg`, `gif`, `webp`.
+    /// File name extension, from the media type: `png`, `jpeg`, `gif` or `webp`.
     pub extension: &'static str,
     pub bytes: Vec<u8>,
 }
 
 impl Turn {
-    /// Every picture of the turn, in order.
+    /// Returns every image of the turn, in order.
     pub fn images(&self) -> impl Iterator<Item = &Image> {
         self.messages.iter().flat_map(|message| &message.images)
     }

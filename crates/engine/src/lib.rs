@@ -1,67 +1,62 @@
-//! Runs a turn: finds its model, makes its workspace, starts its CLI, and hands out its events; and when that fails,
-//! tries again or elsewhere as [`router`] decides.
+//! Runs turns: finds the model, prepares the workspace, starts the CLI and yields its events. A failed attempt is retried, or
+//! another provider is tried, as [`router`] decides.
 //!
-//! [`Engine::start`] is the one door for every surface. A [`Run`] is pulled, not pushed: whoever wants the events asks
-//! for the next one, a slow reader slows the CLI down through its pipe, and dropping the run stops the CLI. What must
-//! happen after that (a worktree to commit, a process to wait for) is the engine's own work, joined at shutdown.
+//! [`Engine::start`] is the entry point for every surface. A [`Run`] is pulled, not pushed: the caller asks for the next
+//! event, a slow reader slows the CLI down, and dropping the run stops the CLI. Cleanup that outlives the run (committing a
+//! worktree, waiting for a process) runs in tasks that the engine joins at shutdown.
+//!
+//! From top to bottom; a module imports only modules below it:
+//!
+//! ```text
+//! engine                            the public type and its lifecycle
+//! health                            state of each provider, metrics, idle memory
+//! runs                              a run from start to finish: driver, attempts, log, queries, cancellation
+//! attempt                           one attempt on one provider: everything it needs and owns
+//! shared                            state that every part above uses
+//! admission  session  warm  worktree  store_writer     parts with state of their own
+//! router  sandbox                   decisions without I/O; confinement
+//! settings  start_error             plain data
+//! ```
 
-mod agent_file;
-mod alive;
-mod archive;
+mod admission;
 mod attempt;
-mod begin;
-mod belongings;
-mod builtin;
-mod carrier;
-mod compiled;
-mod drift;
 mod engine;
-mod environment;
-mod explain;
-mod folder;
-mod gate;
-mod git;
 mod health;
-mod home;
-mod idle;
-mod ladder;
-mod launch;
-mod login;
-mod masking;
-mod metrics;
-mod models;
-mod owner;
-mod plan;
-mod program;
 pub mod router;
-mod run;
 mod runs;
 mod sandbox;
-mod scratch;
 mod session;
-mod storage;
-#[cfg(test)]
-mod test_models;
-mod untrusted;
+mod settings;
+mod shared;
+mod start_error;
+mod store_writer;
 mod warm;
 mod worktree;
 
-pub use engine::{Engine, KnownCli, Settings, StartError};
-pub use environment::{of_executable, secret_values};
-pub use explain::{Explanation, Rung};
-pub use folder::same_folder;
-pub use gate::{Allowance, Caps, KeyCaps};
-pub use git::DEFAULT_GIT_TIMEOUT;
-pub use health::{Depth, Examined, Probed, Report, Status};
-pub use metrics::{Metrics, Turns};
-pub use models::Models;
-pub use owner::{name_of_process, process_lives};
-pub use plan::{Plan, ignored as ignored_options};
-pub use program::{Located, locate};
+pub use admission::{Allowance, Caps, KeyCaps};
+pub use attempt::environment::{of_executable, secret_values};
+pub use attempt::plan::{Plan, ignored as ignored_options};
+pub use attempt::program::{Located, locate};
+pub use engine::Engine;
+pub use health::metrics::Metrics;
+pub use health::report::{Depth, Examined, HealthReport, Probed, Status};
+pub use router::explain::{Explanation, Rung};
+pub use router::models::Models;
+pub use runs::gateway_process::{name_of_process, process_lives};
 pub use runs::{
     By, Cancelled, Entry, Follow, Joined, NoDiff, NoRun, NotOnce, Once, Run, forget_logs, run_seen, runs_seen,
 };
 pub use sandbox::{Bounds, Free};
+pub use session::folder::same_folder;
 pub use session::forget_sessions;
+pub use settings::EngineSettings;
+pub use start_error::{KnownCli, StartError};
+pub use store_writer::tally::Turns;
 pub use trunkline_store::{LogState, RunFailure, RunRow, RunState, Runs};
 pub use warm::{Budget, Figures};
+pub use worktree::git::DEFAULT_GIT_TIMEOUT;
+
+#[doc(hidden)]
+pub use health::report::HealthReport as Report; // TODO rename users
+#[doc(hidden)]
+pub use settings::EngineSettings as Settings; // TODO rename users

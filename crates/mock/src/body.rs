@@ -1,4 +1,4 @@
-//! Carries an answer to the client, well or badly: cut in pieces, slowly, stalled, dropped.
+//! Response body with injected faults: split into pieces, slow, stalled or dropped.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,75 +9,77 @@ use bytes::Bytes;
 use futures_util::stream;
 use tokio::time::sleep;
 
-use crate::fault::{Delivery, Stall};
+use crate::fault::{DeliveryPlan, Stall};
 
-/// The frames of an answer, delivered as the script says.
-pub(crate) fn body(mut frames: Vec<Vec<u8>>, delivery: &Delivery) -> Body {
-    // A single frame has a length that can be said beforehand, unless something happens to it.
-    if frames.len() == 1 && delivery.is_plain() {
+/// Creates a body that sends the frames according to the plan.
+pub(crate) fn body(mut frames: Vec<Vec<u8>>, plan: &DeliveryPlan) -> Body {
+    // A single frame without faults is sent with a Content-Length.
+    if frames.len() == 1 && plan.is_plain() {
         return frames.pop().unwrap_or_default().into();
     }
-    let mut pieces = cut(frames, delivery.chunk_bytes);
-    let end = match (delivery.stall, delivery.drop_after) {
+    let mut pieces = split(frames, plan.chunk_bytes);
+    let end = match (plan.stall, plan.drop_after) {
         (Some(Stall::After(bytes)), _) => {
             truncate(&mut pieces, bytes);
-            End::Silence
+            BodyEnd::Stall
         }
-        (Some(Stall::AtOnce), _) => {
+        (Some(Stall::BeforeHeaders), _) => {
             pieces.clear();
-            End::Silence
+            BodyEnd::Stall
         }
         (None, Some(bytes)) => {
             truncate(&mut pieces, bytes);
-            End::Drop
+            BodyEnd::Drop
         }
-        (None, None) => End::Proper,
+        (None, None) => BodyEnd::Complete,
     };
-    let state = Carrier { pieces, pace: delivery.pace, first: true, end };
-    Body::from_stream(stream::unfold(state, Carrier::next))
+    let state = BodyStream { pieces, pace: plan.pace, first: true, end };
+    Body::from_stream(stream::unfold(state, BodyStream::next))
 }
 
-struct Carrier {
+/// State of the body while it is sent.
+struct BodyStream {
     pieces: VecDeque<Bytes>,
     pace: Duration,
     first: bool,
-    end: End,
+    end: BodyEnd,
 }
 
+/// Action after the last piece.
 #[derive(Clone, Copy)]
-enum End {
-    Proper,
-    Silence,
+enum BodyEnd {
+    Complete,
+    Stall,
     Drop,
 }
 
-impl Carrier {
+impl BodyStream {
     async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
         if !std::mem::take(&mut self.first) {
-            // Also without a pace: what is written together would arrive together.
+            // Yield even without a pause: otherwise several pieces would be written, and arrive, as one.
             tokio::task::yield_now().await;
-            sleep_if_any(self.pace).await;
+            pause(self.pace).await;
         }
         match (self.pieces.pop_front(), self.end) {
             (Some(piece), _) => Some((Ok(piece), self)),
-            (None, End::Proper) => None,
-            (None, End::Silence) => std::future::pending().await,
-            (None, End::Drop) => {
-                let dropped = io::Error::new(io::ErrorKind::ConnectionAborted, "dropped, as the script says");
+            (None, BodyEnd::Complete) => None,
+            (None, BodyEnd::Stall) => std::future::pending().await,
+            (None, BodyEnd::Drop) => {
+                let dropped = io::Error::new(io::ErrorKind::ConnectionAborted, "connection dropped by the script");
                 Some((Err(dropped), self))
             }
         }
     }
 }
 
-async fn sleep_if_any(pause: Duration) {
-    if !pause.is_zero() {
-        sleep(pause).await;
+async fn pause(duration: Duration) {
+    if !duration.is_zero() {
+        sleep(duration).await;
     }
 }
 
-/// Frames as they are, or all their bytes in pieces of one size.
-fn cut(frames: Vec<Vec<u8>>, size: Option<usize>) -> VecDeque<Bytes> {
+/// Returns the frames as they are, or their bytes in pieces of `size`.
+fn split(frames: Vec<Vec<u8>>, size: Option<usize>) -> VecDeque<Bytes> {
     match size {
         None => frames.into_iter().map(Bytes::from).collect(),
         Some(size) => {
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_and_where_they_end() {
+    fn frames_are_split_and_truncated() {
         let frames = || vec![b"one".to_vec(), "zwölf".as_bytes().to_vec()];
         for (size, limit, expected) in [
             (None, 99, vec!["one".as_bytes(), "zwölf".as_bytes()]),
@@ -115,7 +117,7 @@ mod tests {
             (None, 3, vec![b"one"]),
             (None, 0, vec![]),
         ] {
-            let mut pieces = cut(frames(), size);
+            let mut pieces = split(frames(), size);
             truncate(&mut pieces, limit);
             assert_eq!(pieces, expected, "{size:?} {limit}");
         }

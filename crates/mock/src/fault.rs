@@ -1,6 +1,6 @@
-//! What can go wrong on purpose: an error instead of an answer, and an answer that comes late, in pieces or not whole.
+//! Injected faults as data: an error instead of an answer, or an answer that is late, split or incomplete.
 //!
-//! Only as data; [`crate::body`] does it to the bytes.
+//! [`crate::body`] applies them.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,67 +8,67 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
-/// The longest a script may wait: more is a slip of the finger, and [`Stall`] is for ever.
+/// Longest pause that a script can set. A larger value is probably a typo; [`Stall`] is for endless silence.
 const MAX_PAUSE_MS: u64 = 3_600_000;
 
-/// An error of the API, as every dialect words it in its own way.
+/// Error response; each dialect renders it in its own format.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ErrorAnswer {
+pub(crate) struct ScriptedError {
     #[serde(deserialize_with = "error_status")]
     pub status: u16,
     /// Seconds, for the `Retry-After` header.
     pub retry_after: Option<u64>,
-    /// The vendor's name for it; by default what the vendor uses for this status.
+    /// Error type; by default the one that the vendor uses for this status.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// OpenAI's second name for it; by default the first.
+    /// OpenAI's error code; by default the type.
     pub code: Option<String>,
     pub message: Option<String>,
 }
 
-/// How an answer is carried to the client.
+/// Timing and faults of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Delivery {
-    /// Before the first byte, headers included.
+pub(crate) struct DeliveryPlan {
+    /// Pause before the first byte, including headers.
     pub delay: Duration,
-    /// Between frames, or between pieces when they are cut.
+    /// Pause between frames, or between pieces if the body is split.
     pub pace: Duration,
     pub stall: Option<Stall>,
-    /// Bytes of the body after which the connection is dropped.
+    /// Number of body bytes after which the connection is dropped.
     pub drop_after: Option<usize>,
-    /// The size of the pieces the body is written in, wherever that cuts.
+    /// Size of the pieces that the body is split into, even inside a character.
     pub chunk_bytes: Option<usize>,
 }
 
-/// Silence without an end.
+/// Endless silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stall {
-    /// Not even headers.
-    AtOnce,
-    /// Headers and this many bytes of the body.
+    /// Nothing is sent, not even headers.
+    BeforeHeaders,
+    /// Silence after the headers and this many bytes of the body.
     After(usize),
 }
 
-impl Delivery {
-    /// Whether the body goes out as it is.
+impl DeliveryPlan {
+    /// Whether the body is sent without faults or pauses.
     #[must_use]
     pub(crate) fn is_plain(&self) -> bool {
         *self == Self { delay: self.delay, ..Self::default() }
     }
 }
 
-/// What the vendors call an error of one status.
+/// Names that the vendors use for the errors of one status.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wording {
+pub(crate) struct VendorErrorNames {
     pub message: &'static str,
     pub openai: (&'static str, Option<&'static str>),
     pub anthropic: &'static str,
     pub google: &'static str,
 }
 
-impl Wording {
-    /// The usual words for `status`; any other 4xx is a bad request, any other 5xx a server's error.
+impl VendorErrorNames {
+    /// Returns the names for `status`. An unlisted 4xx is a bad request, an unlisted 5xx a server error.
     #[must_use]
     pub(crate) fn of(status: u16) -> Self {
         let (message, openai, anthropic, google) = match status {
@@ -97,51 +97,51 @@ impl Wording {
     }
 }
 
-impl ErrorAnswer {
-    /// One of our own, for a request that cannot be answered.
+impl ScriptedError {
+    /// Creates an error of the mock itself, for a request that it cannot answer.
     #[must_use]
     pub(crate) fn new(status: u16, message: impl Into<String>) -> Self {
         Self { status, retry_after: None, kind: None, code: None, message: Some(message.into()) }
     }
 
     #[must_use]
-    pub(crate) fn wording(&self) -> Wording {
-        Wording::of(self.status)
+    pub(crate) fn vendor_names(&self) -> VendorErrorNames {
+        VendorErrorNames::of(self.status)
     }
 
     #[must_use]
     pub(crate) fn message(&self) -> &str {
-        self.message.as_deref().unwrap_or(self.wording().message)
+        self.message.as_deref().unwrap_or(self.vendor_names().message)
     }
 }
 
 fn error_status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     match u16::deserialize(deserializer)? {
         status @ 400..=599 => Ok(status),
-        other => Err(D::Error::custom(format!("status {other} is no error: write one from 400 to 599"))),
+        other => Err(D::Error::custom(format!("status {other} is not an error: use 400 to 599"))),
     }
 }
 
-/// Milliseconds.
+/// Deserializes a pause in milliseconds.
 pub(crate) fn pause<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     match u64::deserialize(deserializer)? {
         ms if ms <= MAX_PAUSE_MS => Ok(Duration::from_millis(ms)),
-        ms => Err(D::Error::custom(format!("{ms} ms is more than an hour: for silence without an end write `stall`"))),
+        ms => Err(D::Error::custom(format!("{ms} ms is more than an hour: use `stall` for endless silence"))),
     }
 }
 
-/// A size of pieces, which cannot be nothing.
-pub(crate) fn piece<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+/// Deserializes the size of pieces, which must not be 0.
+pub(crate) fn piece_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
     match usize::deserialize(deserializer)? {
-        0 => Err(D::Error::custom("pieces of 0 bytes never come to an end")),
+        0 => Err(D::Error::custom("chunk_bytes must be at least 1")),
         size => Ok(Some(size)),
     }
 }
 
-/// `true`, `false` or a number of bytes.
+/// Deserializes `true`, `false` or a number of bytes.
 pub(crate) fn stall<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Stall>, D::Error> {
-    struct When;
-    impl Visitor<'_> for When {
+    struct StallVisitor;
+    impl Visitor<'_> for StallVisitor {
         type Value = Option<Stall>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -149,7 +149,7 @@ pub(crate) fn stall<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
         }
 
         fn visit_bool<E>(self, stalls: bool) -> Result<Self::Value, E> {
-            Ok(stalls.then_some(Stall::AtOnce))
+            Ok(stalls.then_some(Stall::BeforeHeaders))
         }
 
         fn visit_u64<E: Error>(self, bytes: u64) -> Result<Self::Value, E> {
@@ -157,5 +157,5 @@ pub(crate) fn stall<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
             Ok(Some(Stall::After(bytes)))
         }
     }
-    deserializer.deserialize_any(When)
+    deserializer.deserialize_any(StallVisitor)
 }

@@ -1,7 +1,7 @@
-//! A script: what the mock answers, as data.
+//! Script: the answers of the mock, as data.
 //!
-//! The last user message chooses the scenario, and the tool results after it choose the step; so the conversation itself
-//! is all the state there is. What a file may say is in docs/MOCK.md.
+//! The last user message selects the scenario, and the number of tool results after it selects the step. So the mock
+//! needs no state besides the conversation in the request. docs/MOCK.md describes the file format.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,61 +11,61 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use trunkline_core::near::did_you_mean;
 
-use crate::fault::{self, Delivery, ErrorAnswer, Stall};
+use crate::fault::{self, DeliveryPlan, ScriptedError, Stall};
 
-/// The script that is played when none is given, and a start for one's own.
+/// The default script, and a template for new ones.
 pub const BUILT_IN: &str = include_str!("built-in.json");
 
-/// What is said when a scenario has no more steps.
+/// Answer when a scenario has no more steps.
 const COMPLETE: &str = "Scenario complete.";
 
-/// What is said when no scenario matches and the script has no answer for that.
+/// Answer when no scenario matches and the script has no `default_response`.
 const NOT_UNDERSTOOD: &str = "I'm a mock server. I only understand specific test scenarios.";
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Script {
+pub struct MockScript {
     #[serde(rename = "$schema", default)]
-    _schema: Option<Ignored>,
-    scenarios: Vec<Scenario>,
+    _schema: Option<IgnoredField>,
+    scenarios: Vec<ScriptScenario>,
     #[serde(default)]
     default_response: DefaultResponse,
 }
 
-/// A conversation that a trigger begins.
+/// Conversation that starts when the trigger matches.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Scenario {
+struct ScriptScenario {
     #[serde(rename = "name")]
     _name: Option<String>,
-    /// Matches when the last user message has it, in whatever case.
+    /// Matches when the last user message contains it, ignoring case.
     #[serde(deserialize_with = "lowercase")]
     trigger: String,
-    steps: Vec<Step>,
+    steps: Vec<ScriptStep>,
 }
 
-/// One answer of a scenario, and what happens to it on its way.
+/// One answer of a scenario, and how it is delivered.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Step {
-    pub outcome: Outcome,
-    pub delivery: Delivery,
+pub(crate) struct ScriptStep {
+    pub outcome: StepOutcome,
+    pub delivery: DeliveryPlan,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Outcome {
-    Response(Response),
-    Error(ErrorAnswer),
+pub(crate) enum StepOutcome {
+    Response(ScriptedResponse),
+    Error(ScriptedError),
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Response {
+pub(crate) struct ScriptedResponse {
     pub content: Option<String>,
     #[serde(default)]
     pub tool_calls: Vec<ScriptedCall>,
 }
 
-/// A call as OpenAI writes it, of one of our four tools or of any other by its own name.
+/// Tool call in OpenAI's format: one of our four tools, or any other tool by its own name.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptedCall {
@@ -79,7 +79,7 @@ pub(crate) struct ScriptedCall {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptedFunction {
     pub name: String,
-    /// As text, which need not be valid JSON: models get that wrong, too.
+    /// JSON as text. It may be invalid, because models make such mistakes too.
     #[serde(deserialize_with = "text_or_object")]
     pub arguments: String,
 }
@@ -91,7 +91,8 @@ enum CallKind {
     Function,
 }
 
-/// No calls here: whoever made one would come back with its result, and be answered with the same call again.
+/// Answer when no scenario matches. It has no tool calls: the client would return with the result and get the same call
+/// again, forever.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DefaultResponse {
@@ -104,7 +105,7 @@ impl Default for DefaultResponse {
     }
 }
 
-/// What is wrong with a script, and where: line and column, counted from one.
+/// Error in a script, with line and column counted from one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} column {column}: {message}")]
 pub struct ScriptError {
@@ -114,8 +115,8 @@ pub struct ScriptError {
     pub hint: Option<String>,
 }
 
-impl Script {
-    /// Reads a script.
+impl MockScript {
+    /// Parses a script.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
         serde_json::from_str(text).map_err(|error| {
             let whole = error.to_string();
@@ -127,33 +128,34 @@ impl Script {
 
     #[must_use]
     pub fn built_in() -> Self {
-        Self::parse(BUILT_IN).expect("a test reads it")
+        Self::parse(BUILT_IN).expect("the built-in script is valid: a test parses it")
     }
 
-    /// What follows `results` tool results after a user message. The first scenario of the file that matches is played.
+    /// Returns the step for a user message that is followed by `results` tool results. The first matching scenario
+    /// wins.
     #[must_use]
-    pub(crate) fn step(&self, user_message: &str, results: usize) -> Step {
+    pub(crate) fn step(&self, user_message: &str, results: usize) -> ScriptStep {
         let message = user_message.to_lowercase();
         match self.scenarios.iter().find(|scenario| message.contains(&scenario.trigger)) {
-            Some(scenario) => scenario.steps.get(results).cloned().unwrap_or_else(|| Step::saying(COMPLETE)),
-            None => Step::saying(&self.default_response.content),
+            Some(scenario) => scenario.steps.get(results).cloned().unwrap_or_else(|| ScriptStep::text(COMPLETE)),
+            None => ScriptStep::text(&self.default_response.content),
         }
     }
 }
 
-impl Step {
-    fn saying(content: &str) -> Self {
-        let response = Response { content: Some(content.to_owned()), tool_calls: Vec::new() };
-        Self { outcome: Outcome::Response(response), delivery: Delivery::default() }
+impl ScriptStep {
+    fn text(content: &str) -> Self {
+        let response = ScriptedResponse { content: Some(content.to_owned()), tool_calls: Vec::new() };
+        Self { outcome: StepOutcome::Response(response), delivery: DeliveryPlan::default() }
     }
 }
 
-/// A step as written: flat.
+/// Fields of a step in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenStep {
-    response: Option<Response>,
-    error: Option<ErrorAnswer>,
+struct StepFields {
+    response: Option<ScriptedResponse>,
+    error: Option<ScriptedError>,
     #[serde(default, deserialize_with = "fault::pause")]
     delay_ms: Duration,
     #[serde(default, deserialize_with = "fault::pause")]
@@ -161,45 +163,47 @@ struct WrittenStep {
     #[serde(default, deserialize_with = "fault::stall")]
     stall: Option<Stall>,
     drop_after: Option<usize>,
-    #[serde(default, deserialize_with = "fault::piece")]
+    #[serde(default, deserialize_with = "fault::piece_size")]
     chunk_bytes: Option<usize>,
 }
 
-/// By hand, because the error of a `try_from` would point behind the step, at whatever comes next.
-impl<'de> Deserialize<'de> for Step {
+/// Written by hand, because an error of `#[serde(try_from)]` would have the position after the step.
+impl<'de> Deserialize<'de> for ScriptStep {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Checked;
-        impl<'de> Visitor<'de> for Checked {
-            type Value = Step;
+        struct StepVisitor;
+        impl<'de> Visitor<'de> for StepVisitor {
+            type Value = ScriptStep;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a step")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Step, A::Error> {
-                let written = WrittenStep::deserialize(MapAccessDeserializer::new(map))?;
-                Step::try_from(written).map_err(A::Error::custom)
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ScriptStep, A::Error> {
+                let fields = StepFields::deserialize(MapAccessDeserializer::new(map))?;
+                ScriptStep::try_from(fields).map_err(A::Error::custom)
             }
         }
-        deserializer.deserialize_map(Checked)
+        deserializer.deserialize_map(StepVisitor)
     }
 }
 
-impl TryFrom<WrittenStep> for Step {
+impl TryFrom<StepFields> for ScriptStep {
     type Error = &'static str;
 
-    fn try_from(step: WrittenStep) -> Result<Self, Self::Error> {
+    fn try_from(step: StepFields) -> Result<Self, Self::Error> {
         let outcome = match (step.response, step.error) {
             (Some(_), Some(_)) => return Err("a step has a `response` or an `error`, not both"),
-            (Some(response), None) => Outcome::Response(response),
-            (None, Some(error)) => Outcome::Error(error),
-            (None, None) if step.stall == Some(Stall::AtOnce) => Outcome::Response(Response::default()),
+            (Some(response), None) => StepOutcome::Response(response),
+            (None, Some(error)) => StepOutcome::Error(error),
+            (None, None) if step.stall == Some(Stall::BeforeHeaders) => {
+                StepOutcome::Response(ScriptedResponse::default())
+            }
             (None, None) => return Err("a step needs a `response`, an `error` or `\"stall\": true`"),
         };
         if step.stall.is_some() && step.drop_after.is_some() {
             return Err("a step has `stall` or `drop_after`, not both: a connection that stalls is not dropped");
         }
-        let delivery = Delivery {
+        let delivery = DeliveryPlan {
             delay: step.delay_ms,
             pace: step.pace_ms,
             stall: step.stall,
@@ -210,11 +214,11 @@ impl TryFrom<WrittenStep> for Step {
     }
 }
 
-/// For editors, not for us.
+/// Field that only editors use, such as `$schema`.
 #[derive(Debug, Clone, PartialEq)]
-struct Ignored;
+struct IgnoredField;
 
-impl<'de> Deserialize<'de> for Ignored {
+impl<'de> Deserialize<'de> for IgnoredField {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         IgnoredAny::deserialize(deserializer).map(|_| Self)
     }
@@ -229,7 +233,7 @@ fn text_or_object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, 
     match value.as_str() {
         Some(text) => Ok(text.to_owned()),
         None if value.is_object() => Ok(value.to_string()),
-        None => Err(D::Error::custom("arguments are an object, or JSON in a string")),
+        None => Err(D::Error::custom("arguments must be an object, or JSON in a string")),
     }
 }
 

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The example of the specification this server was written to.
+/// The example of the specification of this server.
 const EXAMPLE: &str = r#"{
   "scenarios": [
     {
@@ -23,16 +23,16 @@ const EXAMPLE: &str = r#"{
   "default_response": {"content": "default"}
 }"#;
 
-fn said(script: &Script, message: &str, results: usize) -> String {
+fn answer(script: &MockScript, message: &str, results: usize) -> String {
     match script.step(message, results).outcome {
-        Outcome::Response(response) => response.content.unwrap_or_default(),
-        Outcome::Error(error) => panic!("{error:?}"),
+        StepOutcome::Response(response) => response.content.unwrap_or_default(),
+        StepOutcome::Error(error) => panic!("{error:?}"),
     }
 }
 
 #[test]
-fn the_message_chooses_the_scenario_and_the_results_the_step() {
-    let script = Script::parse(EXAMPLE).unwrap();
+fn message_selects_the_scenario_and_result_count_the_step() {
+    let script = MockScript::parse(EXAMPLE).unwrap();
     for (message, results, expected) in [
         ("hello world", 0, "one"),
         ("please say hello world!", 0, "one"),
@@ -51,14 +51,14 @@ fn the_message_chooses_the_scenario_and_the_results_the_step() {
         ("something else", 5, "default"),
         ("", 0, "default"),
     ] {
-        assert_eq!(said(&script, message, results), expected, "{message:?} after {results} results");
+        assert_eq!(answer(&script, message, results), expected, "{message:?} after {results} results");
     }
 }
 
 #[test]
-fn calls_are_as_written() {
-    let step = Script::parse(EXAMPLE).unwrap().step("hello world", 1);
-    let Outcome::Response(response) = step.outcome else { panic!("{step:?}") };
+fn tool_calls_are_kept_as_written() {
+    let step = MockScript::parse(EXAMPLE).unwrap().step("hello world", 1);
+    let StepOutcome::Response(response) = step.outcome else { panic!("{step:?}") };
     let [call] = response.tool_calls.as_slice() else { panic!("{response:?}") };
     assert_eq!(call.id.as_deref(), Some("call_002"));
     assert_eq!(call.function.name, "bash");
@@ -66,14 +66,14 @@ fn calls_are_as_written() {
 }
 
 #[test]
-fn without_a_default_there_is_one() {
-    let script = Script::parse(r#"{"scenarios": []}"#).unwrap();
-    assert_eq!(said(&script, "hello", 0), NOT_UNDERSTOOD);
+fn default_answer_is_used_when_script_has_none() {
+    let script = MockScript::parse(r#"{"scenarios": []}"#).unwrap();
+    assert_eq!(answer(&script, "hello", 0), NOT_UNDERSTOOD);
 }
 
 #[test]
-fn faults_as_written() {
-    let script = Script::parse(
+fn faults_are_parsed() {
+    let script = MockScript::parse(
         r#"{"$schema": "x", "scenarios": [{"trigger": "t", "steps": [
             {"error": {"status": 429, "retry_after": 2, "type": "slow_down", "message": "later"}, "delay_ms": 5},
             {"response": {"content": "x"}, "drop_after": 10, "chunk_bytes": 3, "pace_ms": 7},
@@ -83,20 +83,20 @@ fn faults_as_written() {
         ]}]}"#,
     )
     .unwrap();
-    let error = ErrorAnswer {
+    let error = ScriptedError {
         status: 429,
         retry_after: Some(2),
         kind: Some("slow_down".to_owned()),
         code: None,
         message: Some("later".to_owned()),
     };
-    assert_eq!(script.step("t", 0).outcome, Outcome::Error(error));
-    let plain = Delivery::default();
+    assert_eq!(script.step("t", 0).outcome, StepOutcome::Error(error));
+    let plain = DeliveryPlan::default();
     for (results, expected) in [
-        (0, Delivery { delay: Duration::from_millis(5), ..plain }),
-        (1, Delivery { drop_after: Some(10), chunk_bytes: Some(3), pace: Duration::from_millis(7), ..plain }),
-        (2, Delivery { stall: Some(Stall::AtOnce), ..plain }),
-        (3, Delivery { stall: Some(Stall::After(120)), ..plain }),
+        (0, DeliveryPlan { delay: Duration::from_millis(5), ..plain }),
+        (1, DeliveryPlan { drop_after: Some(10), chunk_bytes: Some(3), pace: Duration::from_millis(7), ..plain }),
+        (2, DeliveryPlan { stall: Some(Stall::BeforeHeaders), ..plain }),
+        (3, DeliveryPlan { stall: Some(Stall::After(120)), ..plain }),
         (4, plain),
     ] {
         assert_eq!(script.step("t", results).delivery, expected, "step {results}");
@@ -104,7 +104,7 @@ fn faults_as_written() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place() {
+fn errors_have_a_position_and_a_hint_when_script_is_invalid() {
     let step = |step: &str| format!("{{\"scenarios\": [\n{{\"trigger\": \"t\", \"steps\": [\n{step}\n]}}]}}");
     for (text, line, message, hint) in [
         ("{\n\"scenarios\": [}".to_owned(), 2, "expected value", None),
@@ -116,16 +116,16 @@ fn what_is_wrong_is_named_with_its_place() {
         (step(r#"{"stall": 5}"#), 3, "a step needs a `response`", None),
         (step(r#"{"response": {}, "error": {"status": 500}}"#), 3, "not both", None),
         (step(r#"{"response": {}, "stall": true, "drop_after": 1}"#), 3, "not both", None),
-        (step(r#"{"error": {"status": 200}}"#), 3, "status 200 is no error", None),
+        (step(r#"{"error": {"status": 200}}"#), 3, "status 200 is not an error", None),
         (step(r#"{"error": {"status": 429, "retry-after": 1}}"#), 3, "unknown field", Some("retry_after")),
         (step(r#"{"response": {}, "delay": 1}"#), 3, "unknown field `delay`", Some("delay_ms")),
         (step(r#"{"response": {}, "delay_ms": 99999999}"#), 3, "more than an hour", None),
-        (step(r#"{"response": {}, "chunk_bytes": 0}"#), 3, "pieces of 0 bytes", None),
+        (step(r#"{"response": {}, "chunk_bytes": 0}"#), 3, "chunk_bytes must be at least 1", None),
         (step(r#"{"response": {}, "stall": "yes"}"#), 3, "expected true, false or a number of bytes", None),
         (
             step(r#"{"response": {"tool_calls": [{"function": {"name": "bash", "arguments": 5}}]}}"#),
             3,
-            "arguments are an object",
+            "arguments must be an object",
             None,
         ),
         (
@@ -141,7 +141,7 @@ fn what_is_wrong_is_named_with_its_place() {
             None,
         ),
     ] {
-        let error = Script::parse(&text).unwrap_err();
+        let error = MockScript::parse(&text).unwrap_err();
         assert!(error.message.contains(message), "{text}\n{error}");
         assert_eq!(error.line, line, "{text}\n{error}");
         assert!(error.column > 0 && !error.message.contains(" at line "), "{error}");
@@ -153,12 +153,12 @@ fn what_is_wrong_is_named_with_its_place() {
 }
 
 #[test]
-fn the_built_in_script_greets_and_uses_each_tool_once() {
-    let script = Script::built_in();
-    assert!(said(&script, "Hello!", 0).contains("mock"));
+fn built_in_script_greets_and_uses_each_tool_once() {
+    let script = MockScript::built_in();
+    assert!(answer(&script, "Hello!", 0).contains("mock"));
     let mut used = Vec::new();
     for results in 0.. {
-        let Outcome::Response(response) = script.step("show me the tools", results).outcome else { panic!() };
+        let StepOutcome::Response(response) = script.step("show me the tools", results).outcome else { panic!() };
         if response.tool_calls.is_empty() {
             break;
         }
@@ -169,26 +169,26 @@ fn the_built_in_script_greets_and_uses_each_tool_once() {
 
 proptest! {
     #[test]
-    fn any_text_is_a_script_or_an_error_with_a_place(text in "\\PC{0,200}") {
-        if let Err(error) = Script::parse(&text) {
+    fn any_text_is_a_script_or_an_error_with_a_position(text in "\\PC{0,200}") {
+        if let Err(error) = MockScript::parse(&text) {
             prop_assert!(error.line > 0 && error.column > 0);
         }
     }
 
     #[test]
-    fn case_never_matters(before in "[a-z ]{0,10}", after in "[a-z ]{0,10}") {
-        let script = Script::parse(EXAMPLE).unwrap();
+    fn triggers_ignore_case(before in "[a-z ]{0,10}", after in "[a-z ]{0,10}") {
+        let script = MockScript::parse(EXAMPLE).unwrap();
         let message = format!("{before}hello world{after}");
         prop_assert_eq!(script.step(&message, 1), script.step(&message.to_uppercase(), 1));
     }
 }
 
 #[test]
-fn the_scripts_of_the_guide_can_be_played() {
+fn scripts_in_the_guide_are_valid() {
     let guide = include_str!("../../../docs/MOCK.md");
     let scripts: Vec<&str> = guide.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(scripts.len() >= 2);
     for script in scripts {
-        Script::parse(script).unwrap_or_else(|error| panic!("{error}\n{script}"));
+        MockScript::parse(script).unwrap_or_else(|error| panic!("{error}\n{script}"));
     }
 }

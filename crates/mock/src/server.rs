@@ -1,4 +1,4 @@
-//! The server: routes, connections, and one way from a request to its answer for all dialects.
+//! HTTP server: connections, routes, and the handling of requests of all dialects.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,24 +22,24 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use crate::answer::{id_of, reply};
 use crate::body::body;
-use crate::dialect::{Dialect, Form, MODEL};
-use crate::fault::{ErrorAnswer, Stall};
-use crate::playing::Playing;
-use crate::script::{Outcome, Step};
+use crate::dialect::{ApiDialect, MODEL, ReplyFormat};
+use crate::fault::{ScriptedError, Stall};
+use crate::reply::{build_reply, request_id};
+use crate::script::{ScriptStep, StepOutcome};
+use crate::script_source::ScriptSource;
 
-/// The largest body that is read.
-const MAX_BODY: usize = 64 * 1024 * 1024;
+/// Largest request body that is accepted.
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// Connections at once; those beyond are closed.
+/// Most connections at the same time; further ones are closed at once.
 const MAX_CONNECTIONS: usize = 1024;
 
-/// After an accept that failed: whoever holds the descriptors needs a moment.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// Pause after a failed accept: when file descriptors run out, other connections need time to close.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// Answers on `listener` from the script until cancelled. Returns when no connection is left.
-pub async fn serve(listener: TcpListener, script: Playing, cancel: CancellationToken) {
+/// Serves the script on `listener` until cancelled. Returns when all connections are closed.
+pub async fn serve(listener: TcpListener, script: ScriptSource, cancel: CancellationToken) {
     let routes = routes(Arc::new(script));
     let mut connections = JoinSet::new();
     loop {
@@ -50,10 +50,10 @@ pub async fn serve(listener: TcpListener, script: Playing, cancel: CancellationT
                 Ok((socket, _)) if connections.len() < MAX_CONNECTIONS => {
                     connections.spawn(connection(socket, routes.clone()));
                 }
-                Ok((refused, _)) => drop(refused),
+                Ok((excess, _)) => drop(excess),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
-                    sleep(ACCEPT_PAUSE).await;
+                    sleep(ACCEPT_RETRY_DELAY).await;
                 }
             },
         }
@@ -62,8 +62,8 @@ pub async fn serve(listener: TcpListener, script: Playing, cancel: CancellationT
 }
 
 async fn connection(socket: TcpStream, routes: Router) {
-    // Every frame is a write of its own and must not wait for the one before.
-    let _best_effort = socket.set_nodelay(true);
+    // Each frame is a separate write and must not be delayed by Nagle's algorithm. Failure only costs latency.
+    let _ = socket.set_nodelay(true);
     let service = service_fn(|request: http::Request<Incoming>| routes.clone().oneshot(request.map(Body::new)));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new());
@@ -72,11 +72,11 @@ async fn connection(socket: TcpStream, routes: Router) {
     }
 }
 
-type Script = State<Arc<Playing>>;
+type ScriptState = State<Arc<ScriptSource>>;
 
-fn routes(script: Arc<Playing>) -> Router {
+fn routes(script: Arc<ScriptSource>) -> Router {
     let mut router = Router::new().route("/health", get(health));
-    // Clients are configured with and without the version.
+    // Clients are configured with and without the version in their base URL.
     for base in ["", "/v1"] {
         router = router
             .route(&format!("{base}/chat/completions"), post(chat))
@@ -86,7 +86,7 @@ fn routes(script: Arc<Playing>) -> Router {
             .route(&format!("{base}/models"), get(models));
     }
     router
-        // Gemini's own version, and the one its newer SDKs share with OpenAI's.
+        // Gemini's own version, and the one that its newer SDKs share with OpenAI.
         .route("/v1beta/models", get(gemini_models))
         .route("/v1beta/models/{*call}", post(gemini))
         .route("/v1/models/{*call}", get(one_model).post(gemini))
@@ -100,17 +100,17 @@ async fn health() -> Response {
 }
 
 async fn models() -> Response {
-    json_response(StatusCode::OK, &json!({"object": "list", "data": [the_model()]}))
+    json_response(StatusCode::OK, &json!({"object": "list", "data": [model_json()]}))
 }
 
 async fn one_model(Path(id): Path<String>) -> Response {
     match id.as_str() {
-        MODEL => json_response(StatusCode::OK, &the_model()),
-        _ => error(Dialect::Chat, &ErrorAnswer::new(404, format!("unknown model {id:?}: there is only {MODEL}"))),
+        MODEL => json_response(StatusCode::OK, &model_json()),
+        _ => error(ApiDialect::Chat, &ScriptedError::new(404, format!("unknown model {id:?}: only {MODEL} exists"))),
     }
 }
 
-fn the_model() -> Value {
+fn model_json() -> Value {
     json!({"id": MODEL, "object": "model", "created": 0, "owned_by": "trunkline"})
 }
 
@@ -123,121 +123,131 @@ async fn gemini_models() -> Response {
     json_response(StatusCode::OK, &json!({"models": [model]}))
 }
 
-async fn chat(State(script): Script, request: Request) -> Response {
-    answer(Dialect::Chat, None, &script, request).await
+async fn chat(State(script): ScriptState, request: Request) -> Response {
+    answer(ApiDialect::Chat, None, &script, request).await
 }
 
-async fn responses(State(script): Script, request: Request) -> Response {
-    answer(Dialect::Responses, None, &script, request).await
+async fn responses(State(script): ScriptState, request: Request) -> Response {
+    answer(ApiDialect::Responses, None, &script, request).await
 }
 
-async fn messages(State(script): Script, request: Request) -> Response {
-    answer(Dialect::Anthropic, None, &script, request).await
+async fn messages(State(script): ScriptState, request: Request) -> Response {
+    answer(ApiDialect::Anthropic, None, &script, request).await
 }
 
 async fn count_tokens(request: Request) -> Response {
-    count(Dialect::Anthropic, request).await
+    count(ApiDialect::Anthropic, request).await
 }
 
-/// `MODEL:METHOD`; a model's name may have slashes.
-async fn gemini(State(script): Script, Path(call): Path<String>, request: Request) -> Response {
+/// Handles `MODEL:METHOD`. The name of a model can contain slashes.
+async fn gemini(State(script): ScriptState, Path(call): Path<String>, request: Request) -> Response {
     let events = request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "alt=sse"));
     let (model, method) = call.rsplit_once(':').unwrap_or((&call, ""));
-    let form = match method {
-        "generateContent" => Form::Whole,
-        "streamGenerateContent" if events => Form::Events,
-        "streamGenerateContent" => Form::Array,
-        "countTokens" => return count(Dialect::Gemini, request).await,
-        _ => return error(Dialect::Gemini, &ErrorAnswer::new(404, format!("no such method: {method:?}"))),
+    let format = match method {
+        "generateContent" => ReplyFormat::Whole,
+        "streamGenerateContent" if events => ReplyFormat::Events,
+        "streamGenerateContent" => ReplyFormat::Array,
+        "countTokens" => return count(ApiDialect::Gemini, request).await,
+        _ => return error(ApiDialect::Gemini, &ScriptedError::new(404, format!("no such method: {method:?}"))),
     };
-    answer(Dialect::Gemini, Some((model.to_owned(), form)), &script, request).await
+    answer(ApiDialect::Gemini, Some((model.to_owned(), format)), &script, request).await
 }
 
 async fn unknown_path(method: Method, uri: Uri) -> Response {
-    error(Dialect::Chat, &ErrorAnswer::new(404, format!("unknown path: {method} {}", uri.path())))
+    error(ApiDialect::Chat, &ScriptedError::new(404, format!("unknown path: {method} {}", uri.path())))
 }
 
 async fn wrong_method(method: Method, uri: Uri) -> Response {
-    error(Dialect::Chat, &ErrorAnswer::new(405, format!("{method} is not for {}", uri.path())))
+    error(ApiDialect::Chat, &ScriptedError::new(405, format!("{method} is not allowed for {}", uri.path())))
 }
 
-/// One request and its answer. `told` is what Gemini says in the path.
-async fn answer(dialect: Dialect, told: Option<(String, Form)>, script: &Playing, request: Request) -> Response {
+/// Handles one request. `from_path` is the model and format for Gemini, which has them in the path.
+async fn answer(
+    dialect: ApiDialect,
+    from_path: Option<(String, ReplyFormat)>,
+    script: &ScriptSource,
+    request: Request,
+) -> Response {
     let (bytes, json) = match read(request).await {
         Ok(read) => read,
-        Err(refusal) => return error(dialect, &refusal),
+        Err(rejection) => return error(dialect, &rejection),
     };
-    let asked = match dialect.read(&json) {
-        Ok(asked) => asked,
-        Err(message) => return error(dialect, &ErrorAnswer::new(400, message)),
+    let request = match dialect.parse(&json) {
+        Ok(request) => request,
+        Err(message) => return error(dialect, &ScriptedError::new(400, message)),
     };
-    let Step { outcome, delivery } = script.now().step(&asked.history.user_message(), asked.history.results());
-    tracing::debug!(?dialect, message = asked.history.user_message(), results = asked.history.results(), "asked");
+    let (message, results) = (request.history.user_message(), request.history.result_count());
+    let ScriptStep { outcome, delivery } = script.current().step(&message, results);
+    tracing::debug!(?dialect, message, results, "request");
     if !delivery.delay.is_zero() {
         sleep(delivery.delay).await;
     }
-    if delivery.stall == Some(Stall::AtOnce) {
-        // Ends when the client hangs up, which drops this future.
+    if delivery.stall == Some(Stall::BeforeHeaders) {
+        // Ends when the client disconnects, which drops this future.
         return std::future::pending().await;
     }
     let response = match outcome {
-        Outcome::Response(response) => response,
-        Outcome::Error(error) => {
+        StepOutcome::Response(response) => response,
+        StepOutcome::Error(error) => {
             let whole = dialect.error(&error).to_string().into_bytes();
-            return error_head(&error).body(body(vec![whole], &delivery)).expect(HEADERS);
+            return error_head(&error).body(body(vec![whole], &delivery)).expect(VALID_HEADERS);
         }
     };
-    let (model, form) = told.unwrap_or_else(|| {
-        let form = if asked.streams { Form::Events } else { Form::Whole };
-        (asked.model.clone().unwrap_or_else(|| MODEL.to_owned()), form)
+    let (model, format) = from_path.unwrap_or_else(|| {
+        let format = if request.stream { ReplyFormat::Events } else { ReplyFormat::Whole };
+        (request.model.clone().unwrap_or_else(|| MODEL.to_owned()), format)
     });
-    let reply = reply(&asked, response, model, id_of(&bytes), unix_now());
-    let (kind, frames) = match form {
-        Form::Whole => ("application/json", vec![dialect.whole(&reply).to_string().into_bytes()]),
-        Form::Events => ("text/event-stream", dialect.events(&reply)),
-        Form::Array => ("application/json", dialect.array(&reply)),
+    let reply = build_reply(&request, response, model, request_id(&bytes), unix_now());
+    let (content_type, frames) = match format {
+        ReplyFormat::Whole => ("application/json", vec![dialect.whole(&reply).to_string().into_bytes()]),
+        ReplyFormat::Events => ("text/event-stream", dialect.events(&reply)),
+        ReplyFormat::Array => ("application/json", dialect.array(&reply)),
     };
     Response::builder()
-        .header(header::CONTENT_TYPE, kind)
+        .header(header::CONTENT_TYPE, content_type)
         .header(header::CACHE_CONTROL, "no-cache")
         .header("x-request-id", format!("mock-{}", reply.id))
         .body(body(frames, &delivery))
-        .expect(HEADERS)
+        .expect(VALID_HEADERS)
 }
 
-async fn count(dialect: Dialect, request: Request) -> Response {
-    match read(request).await.and_then(|(_, json)| dialect.read(&json).map_err(|why| ErrorAnswer::new(400, why))) {
-        Ok(asked) => json_response(StatusCode::OK, &dialect.token_count(asked.history.tokens())),
-        Err(refusal) => error(dialect, &refusal),
+async fn count(dialect: ApiDialect, request: Request) -> Response {
+    let parse = |json: &Value| dialect.parse(json).map_err(|message| ScriptedError::new(400, message));
+    match read(request).await.and_then(|(_, json)| parse(&json)) {
+        Ok(request) => json_response(StatusCode::OK, &dialect.token_count(request.history.tokens())),
+        Err(rejection) => error(dialect, &rejection),
     }
 }
 
-async fn read(request: Request) -> Result<(Bytes, Value), ErrorAnswer> {
+async fn read(request: Request) -> Result<(Bytes, Value), ScriptedError> {
     if let Some(encoding) = request.headers().get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
-        return Err(ErrorAnswer::new(415, format!("cannot read a body in {encoding:?}: send it as it is")));
+        return Err(ScriptedError::new(
+            415,
+            format!("unsupported content encoding {encoding:?}: send the body uncompressed"),
+        ));
     }
-    let too_large = || ErrorAnswer::new(413, "the body is larger than 64 MiB");
-    if request.body().size_hint().lower() > MAX_BODY as u64 {
+    let too_large = || ScriptedError::new(413, "the body is larger than 64 MiB");
+    if request.body().size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());
     }
-    let body = match Limited::new(request.into_body(), MAX_BODY).collect().await {
+    let body = match Limited::new(request.into_body(), MAX_BODY_BYTES).collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => return Err(too_large()),
-        Err(error) => return Err(ErrorAnswer::new(400, format!("the body cannot be read: {error}"))),
+        Err(error) => return Err(ScriptedError::new(400, format!("cannot read the body: {error}"))),
     };
     match serde_json::from_slice(&body) {
         Ok(json) => Ok((body, json)),
-        Err(error) => Err(ErrorAnswer::new(400, format!("the body is not valid JSON: {error}"))),
+        Err(error) => Err(ScriptedError::new(400, format!("the body is not valid JSON: {error}"))),
     }
 }
 
-const HEADERS: &str = "every header is made here or was checked";
+const VALID_HEADERS: &str = "every header is a constant or was validated";
 
-fn error(dialect: Dialect, error: &ErrorAnswer) -> Response {
-    error_head(error).body(Body::from(dialect.error(error).to_string())).expect(HEADERS)
+fn error(dialect: ApiDialect, error: &ScriptedError) -> Response {
+    error_head(error).body(Body::from(dialect.error(error).to_string())).expect(VALID_HEADERS)
 }
 
-fn error_head(error: &ErrorAnswer) -> http::response::Builder {
+fn error_head(error: &ScriptedError) -> http::response::Builder {
     let head = Response::builder().status(error.status).header(header::CONTENT_TYPE, "application/json");
     match error.retry_after {
         Some(seconds) => head.header(header::RETRY_AFTER, seconds),
@@ -250,7 +260,7 @@ fn json_response(status: StatusCode, value: &Value) -> Response {
         .status(status)
         .header(header::CONTENT_TYPE, "application/json")
         .body(Body::from(value.to_string()))
-        .expect(HEADERS)
+        .expect(VALID_HEADERS)
 }
 
 fn unix_now() -> u64 {

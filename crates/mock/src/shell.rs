@@ -1,11 +1,11 @@
-//! What our file tools do, for clients that have only a shell or a patch tool. Nothing is run here.
+//! Shell commands and patches that do the work of our file tools, for clients without file tools. Nothing is run here.
 
-/// Prints a file.
+/// Returns a command that prints a file.
 pub(crate) fn read(path: &str) -> String {
     format!("cat {}", quoted(path))
 }
 
-/// Writes a file, byte for byte, with its folders.
+/// Returns a command that writes a file exactly, and creates its folders.
 pub(crate) fn write(path: &str, content: &str) -> String {
     let folder = match path.rsplit_once('/') {
         Some((folder, _)) if !folder.is_empty() => format!("mkdir -p {} && ", quoted(folder)),
@@ -14,8 +14,8 @@ pub(crate) fn write(path: &str, content: &str) -> String {
     format!("{folder}printf %s {} > {}", quoted(content), quoted(path))
 }
 
-/// Replaces the only occurrence of a text. awk, because it is wherever a shell is; the `x` keeps newlines at the end, which
-/// a substitution would eat.
+/// Returns a command that replaces the only occurrence of a text. It uses awk, which is available wherever a shell is.
+/// The `x` at the end protects trailing newlines, which command substitution would strip.
 pub(crate) fn edit(path: &str, old: &str, new: &str) -> String {
     const REPLACE: &str = r#"{ text = text $0 "\n" }
 END { old = ENVIRON["OLD"]; at = index(text, old); rest = substr(text, at + length(old))
@@ -30,8 +30,8 @@ printf "%sx", substr(text, 1, at - 1) ENVIRON["NEW"] rest }"#;
     )
 }
 
-/// A patch that adds a file; `None` where its lines could not say the content exactly.
-pub(crate) fn patch_that_adds(path: &str, content: &str) -> Option<String> {
+/// Returns a patch that adds a file; `None` if the patch format cannot represent the content exactly.
+pub(crate) fn add_file_patch(path: &str, content: &str) -> Option<String> {
     let lines = content.strip_suffix('\n')?;
     if content.contains('\r') || path.contains('\n') {
         return None;
@@ -40,7 +40,7 @@ pub(crate) fn patch_that_adds(path: &str, content: &str) -> Option<String> {
     Some(format!("*** Begin Patch\n*** Add File: {path}\n{added}*** End Patch\n"))
 }
 
-/// One word for a shell, whatever is in it.
+/// Quotes a text as one shell word.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
@@ -54,15 +54,15 @@ mod tests {
 
     const ODD: &str = "it's \"odd\" $HOME `x` \\n %s\n\tGröße 漢字 && exit 7";
 
-    /// Runs a command as a client would.
-    #[expect(clippy::disallowed_methods, reason = "what a shell makes of these commands is what is tested")]
+    /// Runs a command as a client would. Returns whether it succeeded, and its output.
+    #[expect(clippy::disallowed_methods, reason = "the commands are tested in a real shell")]
     fn sh(folder: &Path, command: &str) -> (bool, String) {
         let output = std::process::Command::new("sh").args(["-c", command]).current_dir(folder).output().unwrap();
         (output.status.success(), String::from_utf8(output.stdout).unwrap())
     }
 
     #[test]
-    fn what_is_written_is_read_byte_for_byte() {
+    fn written_files_are_read_back_exactly() {
         let folder = tempfile::tempdir().unwrap();
         for (path, content) in [("a.txt", ODD), ("deep/er/it's.txt", "x\n\n"), ("empty", ""), ("-n", "--")] {
             let path = if path == "-n" { "./-n" } else { path };
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_replaces_the_only_occurrence_or_nothing() {
+    fn edit_replaces_the_only_occurrence_and_fails_when_not_unique() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("it's.txt");
         for (before, old, new, after) in [
@@ -94,12 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_says_it_exactly_or_not_at_all() {
+    fn patch_is_none_when_content_cannot_be_represented() {
         let patch = "*** Begin Patch\n*** Add File: a\n+x\n+\n+y\n*** End Patch\n";
         for (content, expected) in
             [("x\n\ny\n", Some(patch.to_owned())), ("x", None), ("", None), ("x\r\n", None), ("x\ny", None)]
         {
-            assert_eq!(patch_that_adds("a", content), expected, "{content:?}");
+            assert_eq!(add_file_patch("a", content), expected, "{content:?}");
         }
     }
 }

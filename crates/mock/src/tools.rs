@@ -1,55 +1,56 @@
-//! Our four tools in the words of whoever asks: a script says `write_file`, and Claude Code is asked for `Write`, Codex for
-//! a patch, OpenCode for `write`.
+//! Translates calls of our four tools into calls of the client's tools: `write_file` in a script becomes `Write` for
+//! Claude Code, a patch for Codex, and `write` for OpenCode.
 //!
-//! What the request offers decides: a tool by its name, its arguments by its schema. A client without file tools gets a
-//! shell command. A call that fits nothing is passed on as written, and the client says what it thinks of it.
+//! The tools in the request decide: a tool is found by its name, its arguments are renamed by its schema. A client
+//! without file tools gets a shell command. A call that matches no offered tool is passed on as written; the client
+//! then reports it.
 
 use serde_json::{Map, Value, json};
 
 use crate::shell;
 
-/// A tool the client offers.
+/// Tool that the client offers in its request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Offered {
+pub(crate) struct OfferedTool {
     pub name: String,
-    pub taking: Taking,
+    pub input: ToolInput,
 }
 
-/// What a tool takes.
+/// Kind of input that a tool accepts.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Taking {
-    /// Arguments by a JSON schema.
+pub(crate) enum ToolInput {
+    /// Arguments described by a JSON schema.
     Object(Value),
     /// Free text.
     Text,
 }
 
-/// A call as the client is asked to make it.
+/// Tool call in terms of the client's tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Call {
+pub(crate) struct MockCall {
     pub id: String,
     pub name: String,
-    pub arguments: Arguments,
+    pub arguments: CallArguments,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Arguments {
-    /// JSON as text, as a model wrote it.
+pub(crate) enum CallArguments {
+    /// JSON as text. It may be invalid.
     Json(String),
     /// For a tool that takes free text.
     Freeform(String),
 }
 
-/// What others call our tools, the likeliest first.
-const TOOLS: [(&str, &[&str]); 4] = [
+/// Names of our tools in other clients, the most likely first.
+const TOOL_NAMES: [(&str, &[&str]); 4] = [
     ("read_file", &["read_file", "Read", "read", "view"]),
     ("write_file", &["write_file", "Write", "write", "create_file"]),
     ("edit_file", &["edit_file", "Edit", "edit", "replace", "str_replace"]),
     ("bash", &["bash", "Bash", "exec_command", "shell_command", "run_shell_command", "shell", "execute_command"]),
 ];
 
-/// What others call our parameters.
-const PARAMETERS: [(&str, &[&str]); 5] = [
+/// Names of our parameters in other clients.
+const PARAMETER_NAMES: [(&str, &[&str]); 5] = [
     ("path", &["path", "file_path", "filePath", "absolute_path", "filename"]),
     ("content", &["content", "contents", "file_text", "text"]),
     ("old_string", &["old_string", "oldString", "old_str", "old_text"]),
@@ -57,20 +58,25 @@ const PARAMETERS: [(&str, &[&str]); 5] = [
     ("command", &["command", "cmd", "script"]),
 ];
 
-/// Codex's tool for files.
-const PATCH: &str = "apply_patch";
+/// Codex's tool for file changes.
+const PATCH_TOOL: &str = "apply_patch";
 
-/// Codex's tool for newer models: JavaScript, from which the others are called.
-const CODE: &str = "exec";
+/// Codex's tool for newer models: it runs JavaScript, which can call the other tools.
+const CODE_TOOL: &str = "exec";
 
-/// The name and arguments by which this client is asked to do what a script says. `folder` is where it works, if known.
+/// Translates the name and arguments of a scripted call for this client. `folder` is its working directory, if known.
 #[must_use]
-pub(crate) fn translate(name: &str, arguments: &str, offered: &[Offered], folder: Option<&str>) -> (String, Arguments) {
-    let verbatim = || (name.to_owned(), Arguments::Json(arguments.to_owned()));
+pub(crate) fn translate(
+    name: &str,
+    arguments: &str,
+    offered: &[OfferedTool],
+    folder: Option<&str>,
+) -> (String, CallArguments) {
+    let verbatim = || (name.to_owned(), CallArguments::Json(arguments.to_owned()));
     let Ok(Value::Object(given)) = serde_json::from_str(arguments) else { return verbatim() };
     if let ("bash", Some(command)) = (name, given.get("command").and_then(Value::as_str))
         && find(name, offered).is_none()
-        && let Some(call) = in_code(command, offered)
+        && let Some(call) = code_call(command, offered)
     {
         return call;
     }
@@ -79,32 +85,32 @@ pub(crate) fn translate(name: &str, arguments: &str, offered: &[Offered], folder
         if tool == name && theirs == given {
             return verbatim();
         }
-        return (tool.to_owned(), Arguments::Json(Value::Object(theirs).to_string()));
+        return (tool.to_owned(), CallArguments::Json(Value::Object(theirs).to_string()));
     }
-    instead(name, &given, offered).unwrap_or_else(verbatim)
+    fallback_call(name, &given, offered).unwrap_or_else(verbatim)
 }
 
-/// The offered tool that does what ours of this name does.
-fn find<'a>(name: &str, offered: &'a [Offered]) -> Option<(&'a str, &'a Value)> {
-    let (_, names) = TOOLS.iter().find(|(ours, _)| *ours == name)?;
+/// Finds the offered tool that corresponds to our tool `name`.
+fn find<'a>(name: &str, offered: &'a [OfferedTool]) -> Option<(&'a str, &'a Value)> {
+    let (_, names) = TOOL_NAMES.iter().find(|(ours, _)| *ours == name)?;
     names.iter().find_map(|name| {
-        offered.iter().find(|tool| tool.name == *name).and_then(|tool| match &tool.taking {
-            Taking::Object(schema) => Some((tool.name.as_str(), schema)),
-            Taking::Text => None,
+        offered.iter().find(|tool| tool.name == *name).and_then(|tool| match &tool.input {
+            ToolInput::Object(schema) => Some((tool.name.as_str(), schema)),
+            ToolInput::Text => None,
         })
     })
 }
 
-/// Our arguments under the names of `schema`, with whatever else it requires.
+/// Renames our arguments to those of `schema`, and adds placeholders for other required ones.
 fn rename(given: &Map<String, Value>, schema: &Value, folder: Option<&str>) -> Map<String, Value> {
     let empty = Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&empty);
     let mut theirs = Map::new();
     for (ours, value) in given {
-        let names = PARAMETERS.iter().find(|(name, _)| name == ours).map_or(&[][..], |(_, names)| names);
+        let names = PARAMETER_NAMES.iter().find(|(name, _)| name == ours).map_or(&[][..], |(_, names)| names);
         let name = names.iter().copied().find(|name| properties.contains_key(*name)).unwrap_or(ours);
         let value = match (ours.as_str(), value) {
-            // Under our own name it may be relative, as ours are; most others want it absolute.
+            // Our own tools accept relative paths. Most others require absolute ones.
             ("path", Value::String(path)) if name != "path" => json!(absolute(path, folder)),
             ("command", Value::String(command)) if properties.get(name).is_some_and(|p| p["type"] == "array") => {
                 json!(["bash", "-lc", command])
@@ -115,7 +121,7 @@ fn rename(given: &Map<String, Value>, schema: &Value, folder: Option<&str>) -> M
     }
     for required in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         if !theirs.contains_key(required) {
-            theirs.insert(required.to_owned(), filler(&properties.get(required).cloned().unwrap_or_default()));
+            theirs.insert(required.to_owned(), placeholder(&properties.get(required).cloned().unwrap_or_default()));
         }
     }
     theirs
@@ -128,8 +134,8 @@ fn absolute(path: &str, folder: Option<&str>) -> String {
     }
 }
 
-/// A value for a parameter that a script knows nothing of.
-fn filler(schema: &Value) -> Value {
+/// Returns a harmless value for a required parameter that scripts do not have.
+fn placeholder(schema: &Value) -> Value {
     if let Some(first) = schema["enum"].as_array().and_then(|values| values.first()) {
         return first.clone();
     }
@@ -139,23 +145,24 @@ fn filler(schema: &Value) -> Value {
         "integer" | "number" => json!(0),
         "array" => json!([]),
         "object" => json!({}),
-        _ => json!("as the script says"),
+        _ => json!("from the script"),
     }
 }
 
-/// A file tool's work by other means: a patch where that says it exactly, else a shell command.
-fn instead(name: &str, given: &Map<String, Value>, offered: &[Offered]) -> Option<(String, Arguments)> {
+/// Replaces a file tool that the client does not offer: by a patch if it represents the content exactly, else by a
+/// shell command.
+fn fallback_call(name: &str, given: &Map<String, Value>, offered: &[OfferedTool]) -> Option<(String, CallArguments)> {
     let text = |key: &str| given.get(key).and_then(Value::as_str);
     let path = text("path")?;
     if name == "write_file"
-        && let Some(patch) = offered.iter().find(|tool| tool.name == PATCH)
-        && let Some(input) = shell::patch_that_adds(path, text("content")?)
+        && let Some(patch) = offered.iter().find(|tool| tool.name == PATCH_TOOL)
+        && let Some(input) = shell::add_file_patch(path, text("content")?)
     {
-        let arguments = match patch.taking {
-            Taking::Text => Arguments::Freeform(input),
-            Taking::Object(_) => Arguments::Json(json!({"input": input}).to_string()),
+        let arguments = match patch.input {
+            ToolInput::Text => CallArguments::Freeform(input),
+            ToolInput::Object(_) => CallArguments::Json(json!({"input": input}).to_string()),
         };
-        return Some((PATCH.to_owned(), arguments));
+        return Some((PATCH_TOOL.to_owned(), arguments));
     }
     let command = match name {
         "read_file" => shell::read(path),
@@ -163,16 +170,16 @@ fn instead(name: &str, given: &Map<String, Value>, offered: &[Offered]) -> Optio
         "edit_file" => shell::edit(path, text("old_string")?, text("new_string")?),
         _ => return None,
     };
-    let Some((tool, schema)) = find("bash", offered) else { return in_code(&command, offered) };
+    let Some((tool, schema)) = find("bash", offered) else { return code_call(&command, offered) };
     let ours = Map::from_iter([("command".to_owned(), json!(command))]);
-    Some((tool.to_owned(), Arguments::Json(Value::Object(rename(&ours, schema, None)).to_string())))
+    Some((tool.to_owned(), CallArguments::Json(Value::Object(rename(&ours, schema, None)).to_string())))
 }
 
-/// A shell command for a client that only takes code.
-fn in_code(command: &str, offered: &[Offered]) -> Option<(String, Arguments)> {
-    let code = offered.iter().find(|tool| tool.name == CODE && tool.taking == Taking::Text)?;
+/// Wraps a shell command in JavaScript, for a client that only runs code.
+fn code_call(command: &str, offered: &[OfferedTool]) -> Option<(String, CallArguments)> {
+    let code = offered.iter().find(|tool| tool.name == CODE_TOOL && tool.input == ToolInput::Text)?;
     let source = format!("text(await tools.exec_command({}));", json!({"cmd": command}));
-    Some((code.name.clone(), Arguments::Freeform(source)))
+    Some((code.name.clone(), CallArguments::Freeform(source)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use super::*;
 
-fn object(name: &str, properties: &[&str], required: &[&str]) -> Offered {
+fn object(name: &str, properties: &[&str], required: &[&str]) -> OfferedTool {
     let kind = |name: &str| match name {
         "is_background" => "boolean",
         "argv" => "array",
@@ -9,11 +9,11 @@ fn object(name: &str, properties: &[&str], required: &[&str]) -> Offered {
     let properties: Map<String, Value> =
         properties.iter().map(|name| ((*name).to_owned(), json!({"type": kind(name)}))).collect();
     let schema = json!({"type": "object", "properties": properties, "required": required});
-    Offered { name: name.to_owned(), taking: Taking::Object(schema) }
+    OfferedTool { name: name.to_owned(), input: ToolInput::Object(schema) }
 }
 
-/// What each CLI offers, as it was seen to.
-fn offers(cli: &str) -> Vec<Offered> {
+/// Tools that each CLI offers, as observed.
+fn tools_of(cli: &str) -> Vec<OfferedTool> {
     match cli {
         "claude" => vec![
             object("Agent", &["prompt"], &["prompt"]),
@@ -24,7 +24,7 @@ fn offers(cli: &str) -> Vec<Offered> {
         ],
         "codex" => vec![
             object("exec_command", &["cmd", "workdir"], &["cmd"]),
-            Offered { name: "apply_patch".to_owned(), taking: Taking::Text },
+            OfferedTool { name: "apply_patch".to_owned(), input: ToolInput::Text },
         ],
         "gemini" => vec![
             object("read_file", &["file_path", "start_line"], &["file_path"]),
@@ -55,7 +55,7 @@ fn offers(cli: &str) -> Vec<Offered> {
 }
 
 #[test]
-fn each_cli_is_asked_in_its_own_words() {
+fn calls_are_translated_to_the_tools_of_each_cli() {
     let read = r#"{"path": "a.txt"}"#;
     let write = r#"{"path": "a.txt", "content": "x"}"#;
     let edit = r#"{"path": "a.txt", "old_string": "x", "new_string": "y"}"#;
@@ -75,7 +75,7 @@ fn each_cli_is_asked_in_its_own_words() {
             "edit_file",
             edit,
             "replace",
-            json!({"file_path": "/r/a.txt", "old_string": "x", "new_string": "y", "instruction": "as the script says"}),
+            json!({"file_path": "/r/a.txt", "old_string": "x", "new_string": "y", "instruction": "from the script"}),
         ),
         ("gemini", "bash", bash, "run_shell_command", json!({"command": "ls"})),
         ("qwen", "edit_file", edit, "edit", json!({"file_path": "/r/a.txt", "old_string": "x", "new_string": "y"})),
@@ -85,47 +85,50 @@ fn each_cli_is_asked_in_its_own_words() {
         ("opencode", "edit_file", edit, "edit", json!({"filePath": "/r/a.txt", "oldString": "x", "newString": "y"})),
         ("opencode", "bash", bash, "bash", json!({"command": "ls"})),
     ] {
-        let (name, arguments) = translate(ours, given, &offers(cli), Some("/r/"));
-        let Arguments::Json(arguments) = arguments else { panic!("{cli} {ours}: {arguments:?}") };
+        let (name, arguments) = translate(ours, given, &tools_of(cli), Some("/r/"));
+        let CallArguments::Json(arguments) = arguments else { panic!("{cli} {ours}: {arguments:?}") };
         let arguments: Value = serde_json::from_str(&arguments).unwrap();
         assert_eq!((name.as_str(), arguments), (theirs, expected), "{cli} {ours}");
     }
 }
 
 #[test]
-fn a_patch_where_it_says_the_content_exactly() {
+fn file_is_written_by_patch_when_content_can_be_represented() {
     let (name, arguments) =
-        translate("write_file", r#"{"path": "a.txt", "content": "one\n\ntwo\n"}"#, &offers("codex"), Some("/r"));
+        translate("write_file", r#"{"path": "a.txt", "content": "one\n\ntwo\n"}"#, &tools_of("codex"), Some("/r"));
     let patch = "*** Begin Patch\n*** Add File: a.txt\n+one\n+\n+two\n*** End Patch\n";
-    assert_eq!((name.as_str(), arguments), ("apply_patch", Arguments::Freeform(patch.to_owned())));
+    assert_eq!((name.as_str(), arguments), ("apply_patch", CallArguments::Freeform(patch.to_owned())));
 }
 
 #[test]
-fn what_needs_no_translation_is_as_written() {
+fn call_is_unchanged_when_no_translation_applies() {
     let odd = r#"{ "path" : "a.txt" }"#;
     for (cli, name, arguments) in [
         ("ours", "read_file", odd),
-        ("nobody", "read_file", odd),
+        ("unknown", "read_file", odd),
         ("claude", "WebSearch", r#"{"query": "x"}"#),
         ("claude", "read_file", "{not json"),
         ("codex", "read_file", r#"{"file": "a.txt"}"#),
         ("codex", "write_file", r#"{"path": "a.txt"}"#),
     ] {
-        let expected = (name.to_owned(), Arguments::Json(arguments.to_owned()));
-        assert_eq!(translate(name, arguments, &offers(cli), Some("/r")), expected, "{cli} {name}");
+        let expected = (name.to_owned(), CallArguments::Json(arguments.to_owned()));
+        assert_eq!(translate(name, arguments, &tools_of(cli), Some("/r")), expected, "{cli} {name}");
     }
 }
 
 #[test]
-fn a_shell_that_takes_a_list() {
+fn command_is_a_list_when_schema_requires_an_array() {
     let schema = json!({"properties": {"command": {"type": "array"}}, "required": ["command"]});
-    let offered = [Offered { name: "shell".to_owned(), taking: Taking::Object(schema) }];
+    let offered = [OfferedTool { name: "shell".to_owned(), input: ToolInput::Object(schema) }];
     let (name, arguments) = translate("bash", r#"{"command": "ls"}"#, &offered, None);
-    assert_eq!((name.as_str(), arguments), ("shell", Arguments::Json(r#"{"command":["bash","-lc","ls"]}"#.to_owned())));
+    assert_eq!(
+        (name.as_str(), arguments),
+        ("shell", CallArguments::Json(r#"{"command":["bash","-lc","ls"]}"#.to_owned()))
+    );
 }
 
 #[test]
-fn absolute_only_where_the_folder_is_known() {
+fn paths_become_absolute_when_folder_is_known() {
     for (path, folder, expected) in [
         ("a.txt", Some("/r"), "/r/a.txt"),
         ("a.txt", Some("/"), "/a.txt"),
@@ -137,10 +140,10 @@ fn absolute_only_where_the_folder_is_known() {
 }
 
 #[test]
-fn a_client_that_only_takes_code_gets_code() {
+fn commands_are_wrapped_in_code_when_client_only_runs_code() {
     let offered = [
-        Offered { name: "exec".into(), taking: Taking::Text },
-        Offered { name: "wait".into(), taking: Taking::Object(json!({})) },
+        OfferedTool { name: "exec".into(), input: ToolInput::Text },
+        OfferedTool { name: "wait".into(), input: ToolInput::Object(json!({})) },
     ];
     for (name, arguments, command) in [
         ("bash", r#"{"command": "echo \"hi\""}"#, "echo \"hi\"".to_owned()),
@@ -148,6 +151,6 @@ fn a_client_that_only_takes_code_gets_code() {
         ("write_file", r#"{"path": "a.txt", "content": "b\n"}"#, shell::write("a.txt", "b\n")),
     ] {
         let expected = format!("text(await tools.exec_command({}));", json!({"cmd": command}));
-        assert_eq!(translate(name, arguments, &offered, None), ("exec".to_owned(), Arguments::Freeform(expected)));
+        assert_eq!(translate(name, arguments, &offered, None), ("exec".to_owned(), CallArguments::Freeform(expected)));
     }
 }

@@ -1,43 +1,44 @@
-//! How many files may be open: as many as the kernel lets us, and for what we start, as many as we were given.
+//! The limit of open files: as high as possible for the gateway, and the original one for the programs it starts.
 //!
-//! Some programs still use `select`, which cannot count beyond 1024: they rely on the usual soft limit. So a keeper takes
-//! the one that the gateway began with.
+//! Some programs still use `select`, which cannot handle descriptors above 1023, and rely on the usual soft limit of 1024.
+//! So a keeper sets the soft limit that the gateway was started with.
 
 use std::fs;
 use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The soft limit this process began with, if it was raised.
-static GIVEN: OnceLock<u64> = OnceLock::new();
+/// The soft limit that this process was started with. Set if it was raised.
+static ORIGINAL_LIMIT: OnceLock<u64> = OnceLock::new();
 
-/// Raises the limit of open files as far as it goes, once, and says where it is now. To be called before keepers are
-/// started.
+/// Raises the soft limit of open files to the hard limit, once, and returns the limit that applies now. Call this before
+/// keepers are started.
 pub fn raise_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    if let (Some(soft), None) = (limit.current, GIVEN.get())
+    if let (Some(soft), None) = (limit.current, ORIGINAL_LIMIT.get())
         && setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).is_ok()
     {
-        let _once = GIVEN.set(soft);
+        let _ = ORIGINAL_LIMIT.set(soft);
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// How many files this process has open, and how many it may. None where that cannot be counted, for which a file is opened.
+/// Returns how many files this process has open, and how many it may open. None if they cannot be counted: counting opens
+/// a file itself.
 #[must_use]
 pub fn open_files() -> Option<(u64, u64)> {
     let open = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
-    // Without the one that was counted with.
+    // Without the one that the count itself had open.
     Some((open.saturating_sub(1), getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)))
 }
 
-/// What a keeper is told.
-pub(crate) fn given() -> Option<u64> {
-    GIVEN.get().copied()
+/// The soft limit to pass to a keeper. None if this process has not raised its own.
+pub(crate) fn original_limit() -> Option<u64> {
+    ORIGINAL_LIMIT.get().copied()
 }
 
-/// In a keeper: takes the limit that it was told.
-pub(crate) fn take(soft: u64) {
+/// In a keeper: sets the soft limit that the gateway passed. If that fails, the present limit stays.
+pub(crate) fn set_limit(soft: u64) {
     let limit = getrlimit(Resource::Nofile);
-    let _what_is_stays = setrlimit(Resource::Nofile, Rlimit { current: Some(soft), ..limit });
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(soft), ..limit });
 }

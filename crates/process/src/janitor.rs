@@ -1,4 +1,6 @@
-//! The owner of everything that goes on behind a caller's back: runs being ended, keepers being buried.
+//! Owner of the background tasks: ending programs whose caller dropped them, reaping keepers, ticking the clock.
+//!
+//! Every task is spawned here and awaited by [`Janitor::close`], so that a shutdown leaves none behind.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -10,15 +12,16 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::link::Wire;
+use crate::link::KeeperHandle;
 
+/// Tracks the background tasks and every keeper that is not reaped yet.
 #[derive(Debug)]
 pub(crate) struct Janitor {
     tasks: TaskTracker,
-    /// A run may be dropped outside of the runtime.
+    /// Kept because a program may be dropped outside of the runtime.
     runtime: Handle,
-    /// Every keeper that is not buried yet, idle, busy or lost.
-    keepers: Mutex<HashMap<Pid, Arc<Wire>>>,
+    /// Every keeper that is not reaped yet: idle, busy or lost.
+    keepers: Mutex<HashMap<Pid, Arc<KeeperHandle>>>,
     closing: CancellationToken,
 }
 
@@ -40,27 +43,29 @@ impl Janitor {
         &self.closing
     }
 
-    /// From here on the keeper is ended by [`close`](Self::close), if nothing else ends it before.
-    pub(crate) fn know(&self, wire: &Arc<Wire>) {
-        self.keepers().insert(wire.pid, Arc::clone(wire));
+    /// Registers a keeper, so that [`close`](Self::close) ends it unless something else does before.
+    pub(crate) fn register(&self, keeper: &Arc<KeeperHandle>) {
+        self.keepers().insert(keeper.pid, Arc::clone(keeper));
         if self.closing.is_cancelled() {
-            wire.hang_up();
+            keeper.hang_up();
         }
     }
 
-    pub(crate) fn forget(&self, pid: Pid) {
+    pub(crate) fn unregister(&self, pid: Pid) {
         self.keepers().remove(&pid);
     }
 
-    /// Ends every keeper, except that runs already being stopped keep the grace they were given; waits for all.
+    /// Ends every keeper and waits for all background tasks. Programs that are already being stopped keep their grace
+    /// period.
     pub(crate) async fn close(&self) {
         self.closing.cancel();
-        self.keepers().values().filter(|wire| !wire.leaving.load(Ordering::Relaxed)).for_each(|wire| wire.hang_up());
+        let stopping = |keeper: &&Arc<KeeperHandle>| keeper.stopping.load(Ordering::Relaxed);
+        self.keepers().values().filter(|keeper| !stopping(keeper)).for_each(|keeper| keeper.hang_up());
         self.tasks.close();
         self.tasks.wait().await;
     }
 
-    fn keepers(&self) -> MutexGuard<'_, HashMap<Pid, Arc<Wire>>> {
+    fn keepers(&self) -> MutexGuard<'_, HashMap<Pid, Arc<KeeperHandle>>> {
         self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

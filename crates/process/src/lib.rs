@@ -1,14 +1,15 @@
-//! Starts processes, keeps them, and leaves none behind.
+//! Starts processes, supervises them, and leaves none behind.
 //!
-//! The gateway runs other people's programs: they fork, start daemons, ignore signals, hang, flood and crash, and so
-//! may the gateway itself. This crate's promise is that when a run is over, or the gateway is (`kill -9` included), not
-//! one process of it is left, neither running nor as a zombie. It is the only code that starts processes.
+//! The gateway runs other people's programs: they fork, start daemons, ignore signals, hang, flood their output and crash,
+//! and the gateway itself may crash. This crate guarantees that when a run or the gateway has ended (`kill -9` included),
+//! no process of it is left, neither running nor as a zombie. It is the only code that starts processes.
 //!
 //! # Why keepers
 //!
-//! A process group is left with `setsid`, an environment mark with `env -i`, and a parent-death signal reaches only the
-//! direct child. What a process cannot leave is its ancestry, provided that an ancestor stays: orphans go to the nearest
-//! *child subreaper* above them. So each run has one of its own, a **keeper**: this binary, executed again.
+//! A process leaves its process group with `setsid` and an environment mark with `env -i`, and a parent-death signal
+//! reaches only the direct child. A process cannot leave its ancestry, provided that an ancestor stays alive: orphans are
+//! adopted by the nearest *child subreaper* above them. So each run has a subreaper of its own, a **keeper**: this binary,
+//! executed again.
 //!
 //! ```text
 //! gateway ──socket──▶ keeper ──▶ claude ──▶ node, git, a shell in its own session
@@ -17,34 +18,34 @@
 //!    └──pipes, files──────────▶ claude's stdin, stdout, stderr
 //! ```
 //!
-//! - The main process ends: the keeper says so at once, kills whatever still descends from it, reaps until nothing is
-//!   left, and says that too.
-//! - The run is to stop: the keeper signals the main process's group and, after a grace, kills all descendants.
-//! - The gateway ends, in whatever way: the kernel closes the socket, and the keeper kills everything and ends.
-//! - A keeper ends unasked: the gateway is a subreaper as well, inherits the orphans, and ends every child of its own
+//! - When the main process ends, the keeper reports it at once, kills all remaining descendants, reaps until none is left,
+//!   and reports that too.
+//! - To stop a run, the keeper signals the group of the main process and, after a grace period, kills all descendants.
+//! - When the gateway ends, for whatever reason, the kernel closes the socket, and the keeper kills everything and ends.
+//! - When a keeper ends unexpectedly, the gateway, which is a subreaper as well, inherits the orphans and kills every child
 //!   that is not a keeper. Hence nothing else in the gateway may start a process.
 //!
-//! The pipes and files go from the gateway straight to the program, passed through the socket as descriptors; no byte of
-//! output ever goes through a keeper.
+//! The pipes and files connect the gateway with the program directly, passed through the socket as descriptors. No output
+//! goes through a keeper.
 //!
-//! # Why they are reused
+//! # Why keepers are reused
 //!
-//! A keeper of its own for each run would double the cost of a start. A keeper that has reported itself clean has no
-//! children and no state, so it goes back to a pool, and a run costs what a bare spawn costs: one `posix_spawn`, plus a
-//! message there and two back (docs/BENCHMARKS.md has the figures: a fraction of a millisecond). It also spares
-//! the gateway, large and multi-threaded, from forking at all.
+//! A new keeper for each run would double the cost of a start. A keeper that has reported itself clean has no children and
+//! no state, so it returns to a pool, and a run costs what a bare spawn costs: one `posix_spawn`, plus one request and two
+//! reports (docs/BENCHMARKS.md has the figures: a fraction of a millisecond). It also means that the gateway, large and
+//! multi-threaded, never forks.
 //!
 //! # How to use it
 //!
-//! `main` calls [`keeper_main`] before anything else when it was started with `__keeper`. Then:
+//! When the binary was started with `__keeper`, `main` calls [`keeper_main`] before anything else. Otherwise:
 //!
 //! ```no_run
 //! # use std::time::Duration;
 //! # use trunkline_core::limits::Limits;
-//! # use trunkline_process::{KeeperProgram, Keepers, Spec, Step, StopSignal};
+//! # use trunkline_process::{KeeperProgram, Keepers, ProcessEvent, Spec, StopSignal};
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let keepers = Keepers::new(KeeperProgram::this_binary(), 2)?;
-//! let mut running = keepers
+//! let mut process = keepers
 //!     .spawn(Spec {
 //!         program: "claude".into(),
 //!         args: vec!["-p".into()],
@@ -58,59 +59,69 @@
 //!     })
 //!     .await?;
 //! loop {
-//!     match running.next().await {
-//!         Step::Stdout(chunk) => print!("{}", String::from_utf8_lossy(&chunk)),
-//!         Step::Exited(exit) => break println!("{exit:?}"),
-//!         Step::Limit(overrun) => break println!("{overrun}; dropping the run stops it"),
+//!     match process.next().await {
+//!         ProcessEvent::Stdout(chunk) => print!("{}", String::from_utf8_lossy(&chunk)),
+//!         ProcessEvent::Exited(exit) => break println!("{exit:?}"),
+//!         ProcessEvent::Limit(overrun) => break println!("{overrun}; dropping the process stops it"),
 //!     }
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! # What holds where
+//! # Guarantees and limits
 //!
-//! - [`Running`] serves stdin, stdout, stderr, keeper and limits together, without tasks or channels. A caller that does
-//!   not read slows the program down; stderr is always read, and its last 64 KiB kept.
-//! - Agents get a file in memory for their stdout (`spool.rs`): a pipe loses what a Node program has not written when it
-//!   exits. A reader that falls 32 MiB behind has the program stand still.
-//! - A run that its caller drops goes on in the janitor's hands (`janitor.rs`) until it is over;
-//!   [`Keepers::shutdown`] waits for that.
+//! - [`RunningProcess`] serves stdin, stdout, stderr, keeper and limits together, without tasks or channels. A caller that
+//!   does not read slows the program down. Stderr is always read, and its last 64 KiB are kept.
+//! - Agents get a file in memory as their stdout (`spool.rs`): with a pipe, a Node program loses what it has not written
+//!   when it exits. If the reader falls 32 MiB behind, the program is paused.
+//! - A program whose caller drops it is ended by a task of the janitor (`janitor.rs`). [`Keepers::shutdown`] waits for it.
 //! - A process that cannot be killed (uninterruptible, or another user's) takes its keeper out of service, not the
-//!   gateway: after some seconds the run counts as over, and a warning says so.
+//!   gateway: after some seconds the run counts as over, and a warning is logged.
+//! - A program with a [`Confinement`] can only write to the places it names (`confinement.rs`). The keeper starts it from
+//!   a thread that confines itself and does nothing else: the program inherits the restriction, the keeper does not.
 //!
-//! - A run with a [`Confinement`] writes only where it may (`confinement.rs`). The keeper starts it from a thread that has
-//!   confined itself and does nothing else: the program inherits the thread's bounds, the keeper has none.
-//!
-//! A run without one may signal, stop or kill its keeper, being the same user; that ends the run, no more. Limits on
-//! memory or the number of processes are for cgroups and the like.
+//! A program without one may signal, stop or kill its keeper, because it runs as the same user. That ends its run and has
+//! no other effect. Limits on memory or the number of processes are left to cgroups and the like.
 
-mod clock;
-mod closed;
+mod awake;
 mod confinement;
-mod family;
+mod descendants;
+mod driver;
 mod files;
 mod janitor;
 mod keeper;
+mod limit_clock;
 mod link;
+mod marked;
 mod message;
 mod output;
 mod pipes;
 mod pool;
-mod pulse;
-mod run;
 mod running;
 mod spec;
 mod spool;
-mod sweep;
+mod undumpable;
 
-pub use closed::close_to_others;
-pub use confinement::{Confinement, Landlock, Missing};
+pub use confinement::{Confinement, Landlock, LandlockUnavailable};
 pub use files::{open_files, raise_open_files};
 pub use keeper::keeper_main;
 pub use link::KeeperProgram;
+pub use marked::kill_marked_processes;
 pub use output::{Cut, Output};
 pub use pool::Keepers;
-pub use running::{Running, Step};
-pub use spec::{Exit, SpawnError, Spec, StopSignal};
-pub use sweep::end_marked;
+pub use running::RunningProcess;
+pub use spec::{ProcessEvent, ProcessExit, SpawnError, Spec, StopSignal};
+pub use undumpable::set_undumpable;
+
+// TODO rename users, then remove these aliases.
+#[doc(hidden)]
+pub use confinement::LandlockUnavailable as Missing;
+#[doc(hidden)]
+pub use marked::kill_marked_processes as end_marked;
+#[doc(hidden)]
+pub use running::RunningProcess as Running;
+#[doc(hidden)]
+pub use spec::{ProcessEvent as Step, ProcessExit as Exit};
+#[doc(hidden)]
+pub use undumpable::set_undumpable as close_to_others;

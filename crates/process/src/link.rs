@@ -1,7 +1,8 @@
-//! The gateway's end of one keeper: starting it, talking to it, and burying it whenever it dies.
+//! The gateway's end of one keeper: starts it, exchanges messages with it, and reaps it when it dies.
 //!
-//! A keeper that dies unasked leaves its run's processes to us, as we are the next subreaper above it. They are told
-//! from keepers by a list of all keepers of this process, and that only works if nothing else here starts processes.
+//! A keeper that dies unexpectedly leaves the processes of its run to the gateway, which is the next subreaper above it.
+//! A list of all keepers tells keepers from such processes. This works only if nothing else in the gateway starts
+//! processes.
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice};
@@ -24,21 +25,21 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinHandle;
 
 use crate::janitor::Janitor;
-use crate::message::{self, Report};
+use crate::message::{self, KeeperReport};
 use crate::spec::StopSignal;
-use crate::{family, files};
+use crate::{descendants, files};
 
-/// How long the processes of a lost keeper may take to die before we stop trying.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time that the processes of a lost keeper may take to die before the gateway stops killing them.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The keepers of this process that are not reaped yet. Held while one is started and while one is reaped, so that a
-/// pid in it is always a keeper's, and a child not in it never is.
-static LIVING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+/// The keepers of this process that are not reaped yet. Locked while a keeper is started and while one is reaped, so that
+/// a pid in the list is always a keeper's, and the pid of any other child never is in it.
+static KEEPERS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// Held while the processes of lost keepers are ended: two sweeps would reap each other's.
-static SWEEPING: Mutex<()> = Mutex::new(());
+/// Locked while the processes of a lost keeper are killed: two such sweeps would reap each other's.
+static SWEEP: Mutex<()> = Mutex::new(());
 
-/// How to start a keeper: a program that does nothing but call [`keeper_main`](crate::keeper_main).
+/// The command that starts a keeper: a program that does nothing but call [`keeper_main`](crate::keeper_main).
 #[derive(Debug, Clone)]
 pub struct KeeperProgram {
     pub path: PathBuf,
@@ -46,33 +47,34 @@ pub struct KeeperProgram {
 }
 
 impl KeeperProgram {
-    /// This binary itself, even if its file was replaced since; its `main` has to look for `__keeper` first of all.
+    /// This binary itself, even if its file was replaced since. Its `main` has to check for `__keeper` first of all.
     pub fn this_binary() -> Self {
         Self { path: "/proc/self/exe".into(), args: vec!["__keeper".into()] }
     }
 }
 
-/// A living keeper. Dropping this hangs up, upon which it kills what it keeps and ends.
+/// The connection to a live keeper. Dropping it hangs up: the keeper kills its descendants and ends.
 #[derive(Debug)]
-pub(crate) struct Link {
-    wire: Arc<Wire>,
-    /// Done once the keeper is dead and reaped, and with it whatever it may have left to us.
-    burial: JoinHandle<()>,
-    reports: [u8; 4 * Report::SIZE],
+pub(crate) struct KeeperLink {
+    handle: Arc<KeeperHandle>,
+    /// Finishes once the keeper and all processes that it left behind are dead and reaped.
+    reaper: JoinHandle<()>,
+    /// Bytes that were received but not decoded yet.
+    reports: [u8; 4 * KeeperReport::BYTES],
     unread: usize,
 }
 
-/// What others may hold of a keeper, to end it.
+/// The shared part of a [`KeeperLink`], to end or pause the keeper's run.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct KeeperHandle {
     socket: UnixStream,
     pub(crate) pid: Pid,
-    /// Its run is being ended by the janitor, in its own time.
-    pub(crate) leaving: AtomicBool,
+    /// Whether the janitor is ending its run, which has a grace period.
+    pub(crate) stopping: AtomicBool,
 }
 
-impl Link {
-    /// Starts a keeper and its burial, which waits.
+impl KeeperLink {
+    /// Starts a keeper, and the task that reaps it.
     #[expect(clippy::disallowed_methods, reason = "the one place that starts keepers")]
     pub(crate) fn start(program: &KeeperProgram, janitor: &Arc<Janitor>) -> io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
@@ -80,162 +82,163 @@ impl Link {
         let _runtime = janitor.enter();
         let socket = UnixStream::from_std(ours)?;
         let mut command = Command::new(&program.path);
-        // Our environment holds secrets that a run could read in its keeper's /proc entry.
-        command.args(&program.args).args(files::given().map(|files| files.to_string())).env_clear();
+        // The gateway's environment holds secrets, which a run could read in the keeper's /proc entry.
+        command.args(&program.args).args(files::original_limit().map(|files| files.to_string())).env_clear();
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::inherit());
         let (pid, end) = {
-            let mut living = living();
+            let mut keepers = keepers();
             let pid = Pid::from_child(&command.spawn()?);
             let end = end_of(pid).inspect_err(|_| {
-                // A keeper whose end nobody would notice must not begin.
+                // A keeper whose end would go unnoticed must not run.
                 let _ = kill_process(pid, Signal::KILL);
                 let _ = waitpid(Some(pid), WaitOptions::empty());
             })?;
-            living.push(pid);
+            keepers.push(pid);
             (pid, end)
         };
-        let wire = Arc::new(Wire { socket, pid, leaving: AtomicBool::new(false) });
-        janitor.know(&wire);
-        let burial = janitor.spawn(bury(Arc::clone(&wire), end, Arc::clone(janitor)));
-        Ok(Self { wire, burial, reports: [0; 4 * Report::SIZE], unread: 0 })
+        let handle = Arc::new(KeeperHandle { socket, pid, stopping: AtomicBool::new(false) });
+        janitor.register(&handle);
+        let reaper = janitor.spawn(reap_when_dead(pid, end, Arc::clone(janitor)));
+        Ok(Self { handle, reaper, reports: [0; 4 * KeeperReport::BYTES], unread: 0 })
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.wire.pid.as_raw_nonzero().get() as u32
+        self.handle.pid.as_raw_nonzero().get() as u32
     }
 
-    pub(crate) fn wire(&self) -> &Arc<Wire> {
-        &self.wire
+    pub(crate) fn handle(&self) -> &Arc<KeeperHandle> {
+        &self.handle
     }
 
-    pub(crate) fn set_leaving(&self, leaving: bool) {
-        self.wire.leaving.store(leaving, Ordering::Relaxed);
+    pub(crate) fn set_stopping(&self, stopping: bool) {
+        self.handle.stopping.store(stopping, Ordering::Relaxed);
     }
 
-    /// Sends a request to run. `Err(Unsent::Whole)`: the keeper was dead already and has seen nothing of it.
-    pub(crate) async fn send_run(&mut self, frame: &[u8], fds: [BorrowedFd<'_>; 3]) -> Result<(), Unsent> {
-        let socket = &self.wire.socket;
+    /// Sends a request to run. `Err(RequestNotSent::Whole)` means that the keeper was dead already and received nothing.
+    pub(crate) async fn send_run(&mut self, frame: &[u8], fds: [BorrowedFd<'_>; 3]) -> Result<(), RequestNotSent> {
+        let socket = &self.handle.socket;
         let first = socket.async_io(Interest::WRITABLE, || {
             let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(3))];
             let mut control = SendAncillaryBuffer::new(&mut space);
             control.push(SendAncillaryMessage::ScmRights(&fds));
             Ok(sendmsg(socket.as_fd(), &[IoSlice::new(frame)], &mut control, SendFlags::NOSIGNAL)?)
         });
-        let mut sent = first.await.map_err(Unsent::Whole)?;
+        let mut sent = first.await.map_err(RequestNotSent::Whole)?;
         while let Some(rest) = frame.get(sent..).filter(|rest| !rest.is_empty()) {
             let more = socket.async_io(Interest::WRITABLE, || Ok(send(socket.as_fd(), rest, SendFlags::NOSIGNAL)?));
-            sent += more.await.map_err(Unsent::Part)?;
+            sent += more.await.map_err(RequestNotSent::Part)?;
         }
         Ok(())
     }
 
     pub(crate) fn hang_up(&self) {
-        self.wire.hang_up();
+        self.handle.hang_up();
     }
 
-    /// Asks for the run to be stopped. A keeper that cannot take sixteen bytes is not listening: it is killed.
+    /// Asks the keeper to stop its run. A keeper whose socket does not take sixteen bytes does not read: it is killed.
     pub(crate) fn send_stop(&self, signal: StopSignal, grace: Duration) {
         let frame = message::stop(signal, grace);
-        match self.wire.socket.try_write(&frame) {
+        match self.handle.socket.try_write(&frame) {
             Ok(written) if written == frame.len() => {}
             _ => self.kill(),
         }
     }
 
-    /// The next thing the keeper says; an error once it is gone. Cancel safe.
-    pub(crate) fn poll_report(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Report>> {
-        while self.unread < Report::SIZE {
-            ready!(self.wire.socket.poll_read_ready(cx))?;
-            match self.wire.socket.try_read(&mut self.reports[self.unread..]) {
+    /// Returns the keeper's next report. An error means that the keeper is gone. Cancel safe.
+    pub(crate) fn poll_report(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<KeeperReport>> {
+        while self.unread < KeeperReport::BYTES {
+            ready!(self.handle.socket.poll_read_ready(cx))?;
+            match self.handle.socket.try_read(&mut self.reports[self.unread..]) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                 Ok(read) => self.unread += read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        let first = *self.reports.first_chunk().expect("the buffer holds four reports");
-        self.reports.copy_within(Report::SIZE..self.unread, 0);
-        self.unread -= Report::SIZE;
-        Poll::Ready(Report::decode(first).ok_or_else(|| io::ErrorKind::InvalidData.into()))
+        let first = *self.reports.first_chunk().expect("the buffer has room for four reports");
+        self.reports.copy_within(KeeperReport::BYTES..self.unread, 0);
+        self.unread -= KeeperReport::BYTES;
+        Poll::Ready(KeeperReport::decode(first).ok_or_else(|| io::ErrorKind::InvalidData.into()))
     }
 
-    /// Ready once the keeper and all it kept are gone, whatever brought that about.
-    pub(crate) fn poll_buried(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.burial).poll(cx).map(|_| ())
+    /// Ready once the keeper and the processes of its run are dead and reaped, for whatever reason.
+    pub(crate) fn poll_reaped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.reaper).poll(cx).map(|_| ())
     }
 
-    /// For a keeper that does not answer (someone stopped it): its run's processes then fall to us.
+    /// Kills a keeper that does not answer, for example because it was stopped. The processes of its run then become
+    /// children of the gateway.
     pub(crate) fn kill(&self) {
-        let living = living();
-        if living.contains(&self.wire.pid) {
-            let _ = kill_process(self.wire.pid, Signal::KILL);
+        let keepers = keepers();
+        if keepers.contains(&self.handle.pid) {
+            let _ = kill_process(self.handle.pid, Signal::KILL);
         }
     }
 }
 
-impl Drop for Link {
+impl Drop for KeeperLink {
     fn drop(&mut self) {
-        self.wire.hang_up();
+        self.handle.hang_up();
     }
 }
 
-impl Wire {
-    /// The keeper sees the end of its stream: it kills what it keeps, and ends.
+impl KeeperHandle {
+    /// Closes the socket. The keeper sees the end of the stream, kills its descendants and ends.
     pub(crate) fn hang_up(&self) {
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Has the run stand still, or go on; true if the keeper will hear of it.
-    pub(crate) fn hold(&self, still: bool) -> bool {
-        let frame = message::hold(still);
+    /// Stops (`SIGSTOP`) or continues the program. Returns whether the request was sent.
+    pub(crate) fn set_paused(&self, paused: bool) -> bool {
+        let frame = message::pause(paused);
         self.socket.try_write(&frame).is_ok_and(|written| written == frame.len())
     }
 }
 
-/// How much of a request did not reach its keeper.
+/// The part of a request that did not reach its keeper.
 #[derive(Debug)]
-pub(crate) enum Unsent {
+pub(crate) enum RequestNotSent {
     Whole(io::Error),
     Part(io::Error),
 }
 
-/// Waits for the keeper's death, reaps it, and ends what it may have left behind.
-async fn bury(wire: Arc<Wire>, end: Receiver, janitor: Arc<Janitor>) {
+/// Waits until the keeper is dead, reaps it, and kills the processes that it may have left behind.
+async fn reap_when_dead(pid: Pid, end: Receiver, janitor: Arc<Janitor>) {
     if end.readable().await.is_err() {
-        return; // the runtime is going down, and this process with it
+        return; // the runtime is shutting down, and this process with it
     }
-    let pid = wire.pid;
     let swept = tokio::task::spawn_blocking(move || {
-        let _one_at_a_time = SWEEPING.lock().unwrap_or_else(PoisonError::into_inner);
-        reap(pid) || family::end_strays(PATIENCE, strays)
+        let _guard = SWEEP.lock().unwrap_or_else(PoisonError::into_inner);
+        reap(pid) || descendants::end_strays(CLEANUP_TIMEOUT, strays)
     });
     if !swept.await.unwrap_or(false) {
-        tracing::warn!(keeper = %pid, "processes of a lost keeper will not die");
+        tracing::warn!(keeper = %pid, "processes of a lost keeper do not die");
     }
-    janitor.forget(pid);
+    janitor.unregister(pid);
 }
 
-/// Becomes readable when the keeper can be reaped; by then its children are ours.
+/// Opens a descriptor that becomes readable when the keeper can be reaped. By then its children belong to this process.
 ///
-/// A pidfd is no pipe, but is polled like one; the type made for any descriptor, `AsyncFd`, takes `unsafe` to make.
+/// A pidfd is not a pipe but is polled like one. `AsyncFd`, the type for any descriptor, cannot be created without
+/// `unsafe`.
 fn end_of(keeper: Pid) -> io::Result<Receiver> {
     Receiver::from_owned_fd_unchecked(pidfd_open(keeper, PidfdFlags::NONBLOCK)?)
 }
 
-/// Reaps a keeper that has ended; true if it ended of its own will, which it does only when nothing is left to keep.
+/// Reaps a keeper that has ended. Returns true if it exited successfully, which it does only when no descendant is left.
 fn reap(pid: Pid) -> bool {
-    let mut living = living();
-    living.retain(|&other| other != pid);
+    let mut keepers = keepers();
+    keepers.retain(|&other| other != pid);
     waitpid(Some(pid), WaitOptions::NOHANG)
         .is_ok_and(|ended| ended.is_some_and(|(_, how)| how.exit_status() == Some(0)))
 }
 
-/// Our children that are not keepers: what lost ones left to us.
+/// Lists the children of this process that are not keepers: lost keepers have left them behind.
 fn strays() -> Vec<Pid> {
-    let living = living();
-    family::children(getpid()).into_iter().filter(|child| !living.contains(child)).collect()
+    let keepers = keepers();
+    descendants::children(getpid()).into_iter().filter(|child| !keepers.contains(child)).collect()
 }
 
-fn living() -> MutexGuard<'static, Vec<Pid>> {
-    LIVING.lock().unwrap_or_else(PoisonError::into_inner)
+fn keepers() -> MutexGuard<'static, Vec<Pid>> {
+    KEEPERS.lock().unwrap_or_else(PoisonError::into_inner)
 }

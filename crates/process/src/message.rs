@@ -1,8 +1,8 @@
-//! The words between the gateway and a keeper, as bytes.
+//! The messages between the gateway and a keeper, encoded as bytes.
 //!
-//! Requests are frames (`kind`, length, payload) of length-prefixed byte strings, so that paths and arguments need not
-//! be UTF-8; reports are eight bytes each. Both ends are the same binary, so there is no version and no leniency.
-//! Nothing here does I/O; the three descriptors of a run travel beside its frame.
+//! A request is a frame (kind, length, payload) of length-prefixed byte strings, so that paths and arguments need not be
+//! UTF-8. A report is eight bytes. Both ends are the same binary, so the format has no version and no leniency. Nothing
+//! here does I/O: the three descriptors of a run are sent with its frame as ancillary data.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,59 +13,59 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::confinement::Places;
+use crate::confinement::ConfinedPaths;
 use crate::spec::{Spec, StopSignal};
 
 const RUN: u32 = 1;
 const STOP: u32 = 2;
-const HOLD: u32 = 3;
-const HEADER: usize = 8;
-/// Far more than any kernel takes for argv and environment together.
-const LONGEST: usize = 16 << 20;
+const PAUSE: u32 = 3;
+const HEADER_BYTES: usize = 8;
+/// Far more than any kernel accepts for arguments and environment together.
+const MAX_FRAME_BYTES: usize = 16 << 20;
 
-/// What a keeper is told.
+/// A request from the gateway to a keeper.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Request<'a> {
-    Run(Job<'a>),
+pub(crate) enum KeeperRequest<'a> {
+    Run(ProcessJob<'a>),
     Stop {
         signal: StopSignal,
         grace: Duration,
     },
-    /// The run is to stand still, or to go on.
-    Hold {
-        still: bool,
+    /// Stops (`SIGSTOP`) or continues the program.
+    Pause {
+        paused: bool,
     },
 }
 
 /// The part of a [`Spec`] that the keeper needs.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Job<'a> {
+pub(crate) struct ProcessJob<'a> {
     pub(crate) program: &'a OsStr,
     pub(crate) cwd: &'a OsStr,
     pub(crate) args: Vec<&'a OsStr>,
     pub(crate) env: Vec<(&'a OsStr, &'a OsStr)>,
-    /// Where it may write; none means everywhere.
-    pub(crate) places: Option<Places<'a>>,
+    /// The paths that it may write to. None if it is not confined.
+    pub(crate) confined_to: Option<ConfinedPaths<'a>>,
 }
 
-/// What a keeper says.
+/// A report from a keeper to the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Report {
-    /// The program runs, with this pid.
+pub(crate) enum KeeperReport {
+    /// The program was started, with this pid.
     Started(u32),
-    /// It does not, because of this errno.
-    Failed(Blame, i32),
+    /// The program could not be started, with this errno.
+    Failed(FailedPart, i32),
     /// The main process ended, with this wait status.
     Exited(i32),
-    /// Every process of the run is dead and reaped; ready for the next.
+    /// Every process of the run is dead and reaped. The keeper is ready for the next run.
     Clean,
-    /// Something of the run will not die (uninterruptible, or another user's).
+    /// A process of the run does not die (uninterruptible, or another user's).
     Dirty,
 }
 
-/// What a failed start is about.
+/// The part of a request that a failed start is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Blame {
+pub(crate) enum FailedPart {
     Program,
     Directory,
     Confinement,
@@ -73,7 +73,7 @@ pub(crate) enum Blame {
 
 /// Encodes the request to run `spec`.
 pub(crate) fn run(spec: &Spec) -> io::Result<Vec<u8>> {
-    let mut frame = vec![0; HEADER];
+    let mut frame = vec![0; HEADER_BYTES];
     put(&mut frame, spec.program.as_os_str());
     put(&mut frame, spec.cwd.as_os_str());
     put_count(&mut frame, spec.args.len());
@@ -90,12 +90,12 @@ pub(crate) fn run(spec: &Spec) -> io::Result<Vec<u8>> {
             paths.iter().for_each(|path| put(&mut frame, path.as_os_str()));
         }
     }
-    if frame.len() > LONGEST {
+    if frame.len() > MAX_FRAME_BYTES {
         return Err(Errno::TOOBIG.into());
     }
-    let length = (frame.len() - HEADER) as u32;
+    let length = (frame.len() - HEADER_BYTES) as u32;
     frame[..4].copy_from_slice(&RUN.to_le_bytes());
-    frame[4..HEADER].copy_from_slice(&length.to_le_bytes());
+    frame[4..HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
     Ok(frame)
 }
 
@@ -110,39 +110,39 @@ pub(crate) fn stop(signal: StopSignal, grace: Duration) -> [u8; 16] {
     frame
 }
 
-/// Encodes the request to have the run stand still, or go on.
-pub(crate) fn hold(still: bool) -> [u8; 12] {
+/// Encodes the request to stop (`SIGSTOP`) or continue the program.
+pub(crate) fn pause(paused: bool) -> [u8; 12] {
     let mut frame = [0; 12];
-    frame[..4].copy_from_slice(&HOLD.to_le_bytes());
+    frame[..4].copy_from_slice(&PAUSE.to_le_bytes());
     frame[4..8].copy_from_slice(&4u32.to_le_bytes());
-    frame[8..].copy_from_slice(&u32::from(still).to_le_bytes());
+    frame[8..].copy_from_slice(&u32::from(paused).to_le_bytes());
     frame
 }
 
-/// The length of the first frame of `bytes`, if all of it is there.
-pub(crate) fn whole(bytes: &[u8]) -> Option<usize> {
-    let length = bytes.get(4..HEADER)?;
-    let end = HEADER + u32::from_le_bytes(length.try_into().ok()?) as usize;
+/// Returns the length of the first frame in `bytes`, if it is complete.
+pub(crate) fn frame_length(bytes: &[u8]) -> Option<usize> {
+    let length = bytes.get(4..HEADER_BYTES)?;
+    let end = HEADER_BYTES + u32::from_le_bytes(length.try_into().ok()?) as usize;
     (bytes.len() >= end).then_some(end)
 }
 
-impl<'a> Request<'a> {
-    /// Reads one whole frame; `None` for one that no gateway of this build sends.
+impl<'a> KeeperRequest<'a> {
+    /// Decodes a complete frame. `None` if no gateway of this build sends such a frame.
     pub(crate) fn decode(frame: &'a [u8]) -> Option<Self> {
         let mut rest = frame;
         let kind = take_u32(&mut rest)?;
         let _length = take_u32(&mut rest)?;
         match kind {
-            RUN => Some(Self::Run(Job {
+            RUN => Some(Self::Run(ProcessJob {
                 program: take(&mut rest)?,
                 cwd: take(&mut rest)?,
                 args: (0..take_u32(&mut rest)?).map(|_| take(&mut rest)).collect::<Option<_>>()?,
                 env: (0..take_u32(&mut rest)?)
                     .map(|_| Some((take(&mut rest)?, take(&mut rest)?)))
                     .collect::<Option<_>>()?,
-                places: match take_u32(&mut rest)? {
+                confined_to: match take_u32(&mut rest)? {
                     0 => None,
-                    _ => Some(Places { writable: take_paths(&mut rest)?, pinned: take_paths(&mut rest)? }),
+                    _ => Some(ConfinedPaths { writable: take_paths(&mut rest)?, pinned: take_paths(&mut rest)? }),
                 },
             })),
             STOP => {
@@ -150,43 +150,43 @@ impl<'a> Request<'a> {
                 let signal = if signal == Signal::INT.as_raw() as u32 { StopSignal::Int } else { StopSignal::Term };
                 Some(Self::Stop { signal, grace: Duration::from_millis(take_u32(&mut rest)?.into()) })
             }
-            HOLD => Some(Self::Hold { still: take_u32(&mut rest)? != 0 }),
+            PAUSE => Some(Self::Pause { paused: take_u32(&mut rest)? != 0 }),
             _ => None,
         }
     }
 }
 
-impl Report {
-    pub(crate) const SIZE: usize = 8;
+impl KeeperReport {
+    pub(crate) const BYTES: usize = 8;
 
-    pub(crate) fn encode(self) -> [u8; Self::SIZE] {
+    pub(crate) fn encode(self) -> [u8; Self::BYTES] {
         let (kind, value) = match self {
             Self::Started(pid) => (1u32, pid),
-            Self::Failed(Blame::Program, errno) => (2, errno as u32),
-            Self::Failed(Blame::Directory, errno) => (3, errno as u32),
-            Self::Failed(Blame::Confinement, errno) => (7, errno as u32),
+            Self::Failed(FailedPart::Program, errno) => (2, errno as u32),
+            Self::Failed(FailedPart::Directory, errno) => (3, errno as u32),
+            Self::Failed(FailedPart::Confinement, errno) => (7, errno as u32),
             Self::Exited(status) => (4, status as u32),
             Self::Clean => (5, 0),
             Self::Dirty => (6, 0),
         };
-        let mut bytes = [0; Self::SIZE];
+        let mut bytes = [0; Self::BYTES];
         bytes[..4].copy_from_slice(&kind.to_le_bytes());
         bytes[4..].copy_from_slice(&value.to_le_bytes());
         bytes
     }
 
-    pub(crate) fn decode(bytes: [u8; Self::SIZE]) -> Option<Self> {
+    pub(crate) fn decode(bytes: [u8; Self::BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
         let kind = take_u32(&mut rest)?;
         let value = take_u32(&mut rest)?;
         match kind {
             1 => Some(Self::Started(value)),
-            2 => Some(Self::Failed(Blame::Program, value as i32)),
-            3 => Some(Self::Failed(Blame::Directory, value as i32)),
+            2 => Some(Self::Failed(FailedPart::Program, value as i32)),
+            3 => Some(Self::Failed(FailedPart::Directory, value as i32)),
             4 => Some(Self::Exited(value as i32)),
             5 => Some(Self::Clean),
             6 => Some(Self::Dirty),
-            7 => Some(Self::Failed(Blame::Confinement, value as i32)),
+            7 => Some(Self::Failed(FailedPart::Confinement, value as i32)),
             _ => None,
         }
     }
@@ -197,7 +197,7 @@ fn put(frame: &mut Vec<u8>, string: &OsStr) {
     frame.extend_from_slice(string.as_bytes());
 }
 
-/// A count that does not fit belongs to a frame that `LONGEST` refuses anyway.
+/// A count above `u32::MAX` belongs to a frame that exceeds `MAX_FRAME_BYTES` anyway.
 fn put_count(frame: &mut Vec<u8>, count: usize) {
     frame.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
 }
@@ -243,53 +243,53 @@ mod tests {
     }
 
     #[test]
-    fn a_run_arrives_as_it_was_sent() {
+    fn run_request_is_decoded_as_it_was_encoded() {
         let spec = spec();
         let frame = run(&spec).unwrap();
-        assert_eq!(whole(&frame), Some(frame.len()));
-        let Some(Request::Run(job)) = Request::decode(&frame) else { panic!("not a run") };
+        assert_eq!(frame_length(&frame), Some(frame.len()));
+        let Some(KeeperRequest::Run(job)) = KeeperRequest::decode(&frame) else { panic!("not a run") };
         assert_eq!(job.program, "/bin/x");
         assert_eq!(job.cwd, "/tmp");
         assert_eq!(job.args, spec.args);
         assert_eq!(job.env, [("A".as_ref(), "1=2".as_ref()), ("B".as_ref(), OsStr::new(""))]);
         let writable = vec![Path::new("/w"), Path::new(OsStr::from_bytes(b"/\xff"))];
-        assert_eq!(job.places, Some(Places { writable, pinned: vec![Path::new("/p")] }));
+        assert_eq!(job.confined_to, Some(ConfinedPaths { writable, pinned: vec![Path::new("/p")] }));
         for confinement in [None, Some(Confinement::default())] {
-            let places = confinement.as_ref().map(|_| Places::default());
+            let paths = confinement.as_ref().map(|_| ConfinedPaths::default());
             let frame = run(&Spec { confinement, ..spec.clone() }).unwrap();
-            let Some(Request::Run(job)) = Request::decode(&frame) else { panic!("not a run") };
-            assert_eq!(job.places, places);
+            let Some(KeeperRequest::Run(job)) = KeeperRequest::decode(&frame) else { panic!("not a run") };
+            assert_eq!(job.confined_to, paths);
         }
     }
 
     #[test]
-    fn a_cut_frame_is_never_read() {
+    fn incomplete_frame_is_never_decoded() {
         let frame = run(&spec()).unwrap();
         for end in 0..frame.len() {
-            assert_eq!(whole(&frame[..end]), None);
-            assert_eq!(Request::decode(&frame[..end]), None);
+            assert_eq!(frame_length(&frame[..end]), None);
+            assert_eq!(KeeperRequest::decode(&frame[..end]), None);
         }
     }
 
     #[test]
-    fn stop_and_reports() {
+    fn other_requests_and_reports_are_decoded_as_they_were_encoded() {
         let grace = Duration::from_millis(1500);
         for signal in [StopSignal::Term, StopSignal::Int] {
-            assert_eq!(Request::decode(&stop(signal, grace)), Some(Request::Stop { signal, grace }));
+            assert_eq!(KeeperRequest::decode(&stop(signal, grace)), Some(KeeperRequest::Stop { signal, grace }));
         }
-        for still in [true, false] {
-            assert_eq!(Request::decode(&hold(still)), Some(Request::Hold { still }));
+        for paused in [true, false] {
+            assert_eq!(KeeperRequest::decode(&pause(paused)), Some(KeeperRequest::Pause { paused }));
         }
         for report in [
-            Report::Started(77),
-            Report::Failed(Blame::Program, 2),
-            Report::Failed(Blame::Directory, 13),
-            Report::Failed(Blame::Confinement, 7),
-            Report::Exited(0x80 | 11),
-            Report::Clean,
-            Report::Dirty,
+            KeeperReport::Started(77),
+            KeeperReport::Failed(FailedPart::Program, 2),
+            KeeperReport::Failed(FailedPart::Directory, 13),
+            KeeperReport::Failed(FailedPart::Confinement, 7),
+            KeeperReport::Exited(0x80 | 11),
+            KeeperReport::Clean,
+            KeeperReport::Dirty,
         ] {
-            assert_eq!(Report::decode(report.encode()), Some(report));
+            assert_eq!(KeeperReport::decode(report.encode()), Some(report));
         }
     }
 }

@@ -1,26 +1,25 @@
-//! Short programs whose output is wanted whole: git, `claude --version`.
+//! Runs short programs, such as git or `claude --version`, and collects their output.
 
 use trunkline_core::limits::Overrun;
 
 use crate::pool::Keepers;
-use crate::running::Step;
-use crate::spec::{Exit, SpawnError, Spec};
+use crate::spec::{ProcessEvent, ProcessExit, SpawnError, Spec};
 
-/// How much output is collected.
-const LONGEST: usize = 8 << 20;
+/// Limit of the output that is collected.
+const MAX_STDOUT_BYTES: usize = 8 << 20;
 
-/// What a program printed and how it ended.
+/// Output and exit status of a program.
 #[derive(Debug)]
 pub struct Output {
-    pub exit: Exit,
+    pub exit: ProcessExit,
     pub stdout: Vec<u8>,
     /// The last 64 KiB.
     pub stderr: String,
-    /// Why the program was stopped before its end, if it was.
+    /// Set if the program was stopped before its end.
     pub cut: Option<Cut>,
 }
 
-/// Why a program was not heard to its end.
+/// Reason why a program was stopped before its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cut {
     Limit(Overrun),
@@ -29,23 +28,23 @@ pub enum Cut {
 }
 
 impl Output {
-    /// It ended by itself, and well.
+    /// Whether the program ended by itself, with exit code 0.
     pub fn success(&self) -> bool {
         self.cut.is_none() && self.exit.success()
     }
 }
 
 impl Keepers {
-    /// Runs a program to its end and collects what it prints. On return all its processes are dead.
+    /// Runs a program to its end and collects its output. When this returns, all its processes are dead.
     pub async fn output(&self, spec: Spec) -> Result<Output, SpawnError> {
         let mut running = self.spawn(spec).await?;
         let mut stdout = Vec::new();
         let cut = loop {
             match running.next().await {
-                Step::Stdout(chunk) if stdout.len() + chunk.len() <= LONGEST => stdout.extend(chunk),
-                Step::Stdout(_) => break Some(Cut::TooLong),
-                Step::Limit(overrun) => break Some(Cut::Limit(overrun)),
-                Step::Exited(_) => break None,
+                ProcessEvent::Stdout(chunk) if stdout.len() + chunk.len() <= MAX_STDOUT_BYTES => stdout.extend(chunk),
+                ProcessEvent::Stdout(_) => break Some(Cut::TooLong),
+                ProcessEvent::Limit(overrun) => break Some(Cut::Limit(overrun)),
+                ProcessEvent::Exited(_) => break None,
             }
         };
         let stderr = running.stderr_tail();

@@ -1,4 +1,4 @@
-//! The keepers of a gateway: the idle ones waiting for their next run, and the way to start one.
+//! The keepers of a gateway: a pool of idle ones, and the functions that start programs under them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,91 +12,93 @@ use rustix::process::{getpid, set_child_subreaper};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use crate::awake::AwakeClock;
 use crate::janitor::Janitor;
-use crate::link::{KeeperProgram, Link, Unsent};
-use crate::message::{self, Blame, Report};
-use crate::pipes::{self, Feed, Pipes, Stdout};
-use crate::pulse::Pulse;
-use crate::running::Running;
+use crate::link::{KeeperLink, KeeperProgram, RequestNotSent};
+use crate::message::{self, FailedPart, KeeperReport};
+use crate::pipes::{self, Pipes, StdinFeed, Stdout};
+use crate::running::RunningProcess;
 use crate::spec::{SpawnError, Spec};
-use crate::spool::Watch;
+use crate::spool::SpoolWatch;
 
-/// How many idle keepers are kept however long nothing happens, unless more were asked to be warm.
-const KEPT: usize = 4;
-/// How long an idle keeper above that number is kept, in case of another burst.
-const IDLE: Duration = Duration::from_secs(10);
-/// A start that takes longer is a keeper in trouble, not a slow disk.
-const START: Duration = Duration::from_secs(30);
+/// Number of idle keepers that are never retired, unless the caller asked for more warm ones.
+const MIN_IDLE_KEEPERS: usize = 4;
+/// Time that an idle keeper above that number is kept, in case of another burst.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A start that takes longer means that the keeper is in trouble, not that the disk is slow.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The only way to start a process.
 ///
-/// Cloning is cheap and gives the same keepers. Dropping the last clone ends the idle ones; [`shutdown`](Self::shutdown)
-/// ends all, and waits.
+/// Cheap to clone: clones share the same keepers. Dropping the last clone ends the idle keepers.
+/// [`shutdown`](Self::shutdown) ends all keepers and waits for them.
 #[derive(Debug, Clone)]
 pub struct Keepers {
-    pool: Arc<Pool>,
+    pool: Arc<KeeperPool>,
 }
 
 impl Keepers {
-    /// Starts `warm` keepers, and makes this process the reaper of whatever a lost one leaves behind.
+    /// Starts `warm` keepers, and makes this process the subreaper of processes that a lost keeper leaves behind.
     ///
     /// From here on, every child of this process that is not a keeper may be killed: nothing else may start processes.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub fn new(program: KeeperProgram, warm: usize) -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let janitor = Janitor::new(Handle::current());
-        let pulse = Pulse::start(&janitor);
-        let watch = Watch::start(&janitor).inspect_err(|error| {
-            tracing::warn!(%error, "no inotify: of a program that exits without waiting for its reader, 1 MiB is kept");
+        let clock = AwakeClock::start(&janitor);
+        let watch = SpoolWatch::start(&janitor).inspect_err(|error| {
+            tracing::warn!(%error, "no inotify: a program that exits without waiting for its reader keeps at most 1 MiB of unread output");
         });
-        let (idle, retiring, kept) = (Mutex::default(), AtomicBool::new(false), warm.max(KEPT));
-        let pool = Arc::new(Pool { program, kept, null, idle, retiring, janitor, pulse, watch: watch.ok() });
+        let (idle, retiring, min_idle) = (Mutex::default(), AtomicBool::new(false), warm.max(MIN_IDLE_KEEPERS));
+        let pool = Arc::new(KeeperPool { program, min_idle, null, idle, retiring, janitor, clock, watch: watch.ok() });
         for _ in 0..warm {
-            let link = Link::start(&pool.program, &pool.janitor)?;
+            let link = KeeperLink::start(&pool.program, &pool.janitor)?;
             pool.put(link);
         }
         Ok(Self { pool })
     }
 
-    /// Starts a program under a keeper, with pipes. Dropping the future ends whatever it has started.
-    pub async fn spawn(&self, mut spec: Spec) -> Result<Running, SpawnError> {
-        let stdin = Input::Closed(std::mem::take(&mut spec.stdin));
+    /// Starts a program under a keeper, with a pipe for its stdout. Dropping the future ends what it has started.
+    pub async fn spawn(&self, mut spec: Spec) -> Result<RunningProcess, SpawnError> {
+        let stdin = StdinData::Closed(std::mem::take(&mut spec.stdin));
         self.start(spec, stdin, Stdout::pipe).await
     }
 
-    /// The same for a program that may exit without waiting for its reader: all that it prints arrives, though it is
-    /// not slowed down until it is far ahead (`spool.rs`).
-    pub async fn spawn_spooled(&self, mut spec: Spec) -> Result<Running, SpawnError> {
-        let stdin = Input::Closed(std::mem::take(&mut spec.stdin));
+    /// As [`spawn`](Self::spawn), for a program that may exit without waiting for its reader. Its stdout is a file in
+    /// memory (`spool.rs`): all output arrives, and the program is not slowed down until it is far ahead of its reader.
+    pub async fn spawn_spooled(&self, mut spec: Spec) -> Result<RunningProcess, SpawnError> {
+        let stdin = StdinData::Closed(std::mem::take(&mut spec.stdin));
         self.start(spec, stdin, || Stdout::spool(self.pool.watch.as_ref())).await
     }
 
-    /// As [`spawn_spooled`](Self::spawn_spooled), for a program that is talked to: its stdin stays open for
-    /// [`Running::write`], after what the spec holds.
-    pub async fn spawn_open(&self, mut spec: Spec) -> Result<Running, SpawnError> {
-        let stdin = Input::Open(std::mem::take(&mut spec.stdin));
+    /// As [`spawn_spooled`](Self::spawn_spooled), for an interactive program: after the input of the spec, its stdin stays
+    /// open for [`RunningProcess::write`].
+    pub async fn spawn_open(&self, mut spec: Spec) -> Result<RunningProcess, SpawnError> {
+        let stdin = StdinData::Open(std::mem::take(&mut spec.stdin));
         self.start(spec, stdin, || Stdout::spool(self.pool.watch.as_ref())).await
     }
 
     async fn start(
         &self,
         spec: Spec,
-        stdin: Input,
+        stdin: StdinData,
         stdout: impl FnOnce() -> io::Result<(Stdout, OwnedFd)>,
-    ) -> Result<Running, SpawnError> {
-        let frame = message::run(&spec).map_err(|error| refused(&spec, Blame::Program, error))?;
-        let (pipes, theirs) = open_pipes(stdin, stdout).map_err(no_keeper)?;
-        let mut link = self.send(&frame, &theirs).await?;
-        drop((frame, theirs));
+    ) -> Result<RunningProcess, SpawnError> {
+        let frame = message::run(&spec).map_err(|error| start_error(&spec, FailedPart::Program, error))?;
+        let (pipes, child_ends) = open_pipes(stdin, stdout).map_err(keeper_error)?;
+        let mut link = self.send(&frame, &child_ends).await?;
+        drop((frame, child_ends));
         let report = std::future::poll_fn(|cx| link.poll_report(cx));
-        match tokio::time::timeout(START, report).await {
-            Ok(Ok(Report::Started(pid))) => Ok(Running::new(Arc::clone(&self.pool), link, pid, pipes, &spec)),
-            Ok(Ok(Report::Failed(blame, errno))) => {
+        match tokio::time::timeout(START_TIMEOUT, report).await {
+            Ok(Ok(KeeperReport::Started(pid))) => {
+                Ok(RunningProcess::new(Arc::clone(&self.pool), link, pid, pipes, &spec))
+            }
+            Ok(Ok(KeeperReport::Failed(part, errno))) => {
                 self.pool.put(link);
-                Err(refused(&spec, blame, io::Error::from_raw_os_error(errno)))
+                Err(start_error(&spec, part, io::Error::from_raw_os_error(errno)))
             }
             Ok(Ok(_)) => Err(SpawnError::Keeper(io::ErrorKind::InvalidData.into())),
             Ok(Err(_)) if self.pool.janitor.closing().is_cancelled() => Err(SpawnError::ShutDown),
@@ -108,8 +110,8 @@ impl Keepers {
         }
     }
 
-    /// Refuses new runs, kills those that still go on, lets those being stopped have their grace, and waits until not
-    /// one process is left.
+    /// Refuses new programs, kills the running ones, leaves those being stopped their grace period, and waits until no
+    /// process is left.
     pub async fn shutdown(&self) {
         self.pool.janitor.closing().cancel();
         let idle = std::mem::take(&mut *self.pool.idle());
@@ -117,10 +119,10 @@ impl Keepers {
         self.pool.janitor.close().await;
     }
 
-    /// Hands the request to an idle keeper that lives, or else to a new one.
-    async fn send(&self, frame: &[u8], theirs: &Theirs) -> Result<Link, SpawnError> {
-        let stdin = theirs.stdin.as_ref().unwrap_or(&self.pool.null);
-        let fds = [stdin.as_fd(), theirs.stdout.as_fd(), theirs.stderr.as_fd()];
+    /// Sends the request to an idle keeper that is alive, or else to a new one.
+    async fn send(&self, frame: &[u8], child_ends: &ChildEnds) -> Result<KeeperLink, SpawnError> {
+        let stdin = child_ends.stdin.as_ref().unwrap_or(&self.pool.null);
+        let fds = [stdin.as_fd(), child_ends.stdout.as_fd(), child_ends.stderr.as_fd()];
         loop {
             if self.pool.janitor.closing().is_cancelled() {
                 return Err(SpawnError::ShutDown);
@@ -129,139 +131,146 @@ impl Keepers {
             let fresh = idle.is_none();
             let mut link = match idle {
                 Some(idle) => idle.link,
-                None => Link::start(&self.pool.program, &self.pool.janitor).map_err(no_keeper)?,
+                None => KeeperLink::start(&self.pool.program, &self.pool.janitor).map_err(keeper_error)?,
             };
             match link.send_run(frame, fds).await {
                 Ok(()) => return Ok(link),
-                // Somebody killed it while it was idle.
-                Err(Unsent::Whole(_)) if !fresh => {}
-                Err(Unsent::Whole(error) | Unsent::Part(error)) => return Err(SpawnError::Keeper(error)),
+                // The keeper was killed while it was idle.
+                Err(RequestNotSent::Whole(_)) if !fresh => {}
+                Err(RequestNotSent::Whole(error) | RequestNotSent::Part(error)) => {
+                    return Err(SpawnError::Keeper(error));
+                }
             }
         }
     }
 }
 
-/// What all clones of [`Keepers`] share, and every run of theirs.
+/// The state that all clones of [`Keepers`] and all their programs share.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct KeeperPool {
     program: KeeperProgram,
-    kept: usize,
+    min_idle: usize,
+    /// `/dev/null`, for programs without input.
     null: OwnedFd,
-    /// The one used last is used next: it is warm, and the others can grow old and be retired.
-    idle: Mutex<Vec<Idle>>,
-    /// Someone is already looking after the surplus.
+    /// A stack: the keeper used last is used next, being warm, and the others age until they are retired.
+    idle: Mutex<Vec<IdleKeeper>>,
+    /// Whether a task that retires surplus keepers is running.
     retiring: AtomicBool,
     pub(crate) janitor: Arc<Janitor>,
-    pub(crate) pulse: Arc<Pulse>,
-    /// None where the kernel offers none.
-    watch: Option<Arc<Watch>>,
+    pub(crate) clock: Arc<AwakeClock>,
+    /// None if the kernel has no inotify.
+    watch: Option<Arc<SpoolWatch>>,
 }
 
 #[derive(Debug)]
-struct Idle {
-    link: Link,
+struct IdleKeeper {
+    link: KeeperLink,
     since: Instant,
 }
 
-impl Pool {
-    /// Takes back a keeper that has nothing left to keep.
-    pub(crate) fn put(self: &Arc<Self>, link: Link) {
-        link.set_leaving(false);
+impl KeeperPool {
+    /// Takes back a keeper that has no processes left.
+    pub(crate) fn put(self: &Arc<Self>, link: KeeperLink) {
+        link.set_stopping(false);
         let surplus = {
             let mut idle = self.idle();
             if self.janitor.closing().is_cancelled() {
                 return;
             }
-            idle.push(Idle { link, since: Instant::now() });
-            idle.len() > self.kept
+            idle.push(IdleKeeper { link, since: Instant::now() });
+            idle.len() > self.min_idle
         };
         if surplus && !self.retiring.swap(true, Ordering::Relaxed) {
             self.janitor.spawn(retire(Arc::downgrade(self), self.janitor.closing().clone()));
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<IdleKeeper>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the keepers that were not needed for a while; true if there may be more of them later.
+    /// Ends surplus keepers that were idle for [`IDLE_TIMEOUT`]. Returns whether there are more that are not old enough.
     fn retire_surplus(&self) -> bool {
         let mut idle = self.idle();
-        let surplus = idle.len().saturating_sub(self.kept);
-        let old = idle.iter().take(surplus).take_while(|keeper| keeper.since.elapsed() >= IDLE).count();
+        let surplus = idle.len().saturating_sub(self.min_idle);
+        let old = idle.iter().take(surplus).take_while(|keeper| keeper.since.elapsed() >= IDLE_TIMEOUT).count();
         idle.drain(..old);
-        let more = idle.len() > self.kept;
+        let more = idle.len() > self.min_idle;
         self.retiring.store(more, Ordering::Relaxed);
         more
     }
 }
 
-async fn retire(pool: Weak<Pool>, closing: tokio_util::sync::CancellationToken) {
+async fn retire(pool: Weak<KeeperPool>, closing: tokio_util::sync::CancellationToken) {
     loop {
-        let again = closing.run_until_cancelled(tokio::time::sleep(IDLE / 2)).await.is_some();
+        let again = closing.run_until_cancelled(tokio::time::sleep(IDLE_TIMEOUT / 2)).await.is_some();
         if !again || !pool.upgrade().is_some_and(|pool| pool.retire_surplus()) {
             return;
         }
     }
 }
 
-/// The ends of a run's pipes that the child gets. Stdin is `/dev/null` if there is nothing to say.
-struct Theirs {
+/// The child's ends of its streams.
+struct ChildEnds {
+    /// `/dev/null` if none.
     stdin: Option<OwnedFd>,
     stdout: OwnedFd,
     stderr: OwnedFd,
 }
 
-/// What a program gets to read.
-enum Input {
-    /// This and no more.
+/// Input for a program.
+enum StdinData {
+    /// The whole input.
     Closed(Vec<u8>),
-    /// This, and what is written later.
+    /// The beginning of the input. More may be written later.
     Open(Vec<u8>),
 }
 
-fn open_pipes(stdin: Input, stdout: impl FnOnce() -> io::Result<(Stdout, OwnedFd)>) -> io::Result<(Pipes, Theirs)> {
+fn open_pipes(
+    stdin: StdinData,
+    stdout: impl FnOnce() -> io::Result<(Stdout, OwnedFd)>,
+) -> io::Result<(Pipes, ChildEnds)> {
     let (feed, stdin) = match stdin {
-        Input::Closed(data) if data.is_empty() => (None, None),
-        Input::Closed(data) => {
-            let (feed, theirs) = Feed::to_child(data)?;
-            (feed, Some(theirs))
+        StdinData::Closed(data) if data.is_empty() => (None, None),
+        StdinData::Closed(data) => {
+            let (feed, child_end) = StdinFeed::to_child(data)?;
+            (feed, Some(child_end))
         }
-        Input::Open(data) => {
-            let (feed, theirs) = Feed::open_to_child(data)?;
-            (Some(feed), Some(theirs))
+        StdinData::Open(data) => {
+            let (feed, child_end) = StdinFeed::open_to_child(data)?;
+            (Some(feed), Some(child_end))
         }
     };
     let (our_stdout, stdout) = stdout()?;
     let (our_stderr, stderr) = pipes::from_child()?;
     let ours = Pipes { stdin: feed, stdout: Some(our_stdout), stderr: Some(our_stderr) };
-    Ok((ours, Theirs { stdin, stdout, stderr }))
+    Ok((ours, ChildEnds { stdin, stdout, stderr }))
 }
 
-fn no_keeper(error: io::Error) -> SpawnError {
+fn keeper_error(error: io::Error) -> SpawnError {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(errno) if is_want(errno) => SpawnError::Exhausted(error),
+        Some(errno) if is_exhaustion(errno) => SpawnError::Exhausted(error),
         Some(_) | None => SpawnError::Keeper(error),
     }
 }
 
-/// Whether the kernel only lacks something that others may give back.
-fn is_want(errno: Errno) -> bool {
+/// Whether the kernel lacks a resource that may become free again.
+fn is_exhaustion(errno: Errno) -> bool {
     matches!(errno, Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE)
 }
 
-/// Puts the errno of a failed start in words.
-fn refused(spec: &Spec, blame: Blame, source: io::Error) -> SpawnError {
+/// Classifies the errno of a failed start.
+fn start_error(spec: &Spec, part: FailedPart, source: io::Error) -> SpawnError {
     let program = spec.program.clone();
-    match (blame, source.raw_os_error().map(Errno::from_raw_os_error)) {
-        (_, Some(errno)) if is_want(errno) => SpawnError::Exhausted(source),
-        (Blame::Directory, _) => SpawnError::BadDirectory { cwd: spec.cwd.clone(), source },
-        (Blame::Confinement, _) => SpawnError::Unconfined { program, source },
-        (Blame::Program, Some(Errno::NOENT | Errno::NOTDIR)) => SpawnError::NotFound { program, source },
-        (Blame::Program, Some(Errno::ACCESS | Errno::PERM | Errno::NOEXEC | Errno::ISDIR)) => {
+    match (part, source.raw_os_error().map(Errno::from_raw_os_error)) {
+        (_, Some(errno)) if is_exhaustion(errno) => SpawnError::Exhausted(source),
+        (FailedPart::Directory, _) => SpawnError::BadDirectory { cwd: spec.cwd.clone(), source },
+        (FailedPart::Confinement, _) => SpawnError::Unconfined { program, source },
+        (FailedPart::Program, Some(Errno::NOENT | Errno::NOTDIR)) => SpawnError::NotFound { program, source },
+        (FailedPart::Program, Some(Errno::ACCESS | Errno::PERM | Errno::NOEXEC | Errno::ISDIR)) => {
             SpawnError::NotExecutable { program, source }
         }
-        (Blame::Program, Some(Errno::TOOBIG)) => SpawnError::TooLong { program, source },
-        (Blame::Program, _) => SpawnError::Other { program, source },
+        (FailedPart::Program, Some(Errno::TOOBIG)) => SpawnError::TooLong { program, source },
+        (FailedPart::Program, _) => SpawnError::Other { program, source },
     }
 }

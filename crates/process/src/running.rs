@@ -1,116 +1,107 @@
-//! A run in its caller's hands. What it is made of and how it moves is [`Run`]'s; here is who moves it: the caller, and
-//! once the caller has lost interest, the janitor.
+//! The public handle of a started program.
+//!
+//! [`ProcessDriver`] does the work and is driven by polling. This handle polls it on behalf of the caller. When the caller
+//! drops the handle, the driver moves to a task of the janitor, which ends the program.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Pid;
-use trunkline_core::limits::{Limits, Overrun};
+use trunkline_core::limits::Limits;
 use trunkline_core::phase::Phase;
 
-use crate::family;
-use crate::link::Link;
+use crate::descendants;
+use crate::driver::ProcessDriver;
+use crate::link::KeeperLink;
 use crate::pipes::Pipes;
-use crate::pool::Pool;
-use crate::run::Run;
-use crate::spec::{Exit, Spec};
+use crate::pool::KeeperPool;
+use crate::spec::{ProcessEvent, ProcessExit, Spec};
 
-/// A program that was started. Dropping it stops the program in the background: signal, grace, kill.
+/// A program that was started. Dropping it stops the program in the background: signal, grace period, SIGKILL.
 #[derive(Debug)]
-pub struct Running {
-    run: Option<Run>,
+pub struct RunningProcess {
+    driver: Option<ProcessDriver>,
 }
 
-/// What happens next in a run.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Some bytes of stdout, as they came.
-    Stdout(Vec<u8>),
-    /// The main process ended and its output is complete. Said again if asked again.
-    Exited(Exit),
-    /// The run took too long. Said once; it goes on until it is stopped.
-    Limit(Overrun),
-}
-
-impl Running {
-    pub(crate) fn new(pool: Arc<Pool>, link: Link, pid: u32, pipes: Pipes, spec: &Spec) -> Self {
-        Self { run: Some(Run::new(pool, link, pid, pipes, spec)) }
+impl RunningProcess {
+    pub(crate) fn new(pool: Arc<KeeperPool>, link: KeeperLink, pid: u32, pipes: Pipes, spec: &Spec) -> Self {
+        Self { driver: Some(ProcessDriver::new(pool, link, pid, pipes, spec)) }
     }
 
-    /// The next step. Cancel safe.
+    /// Returns the next event. Cancel safe.
     ///
-    /// Everything about the run happens in here, its limits included: a caller that does not call does not notice.
-    pub async fn next(&mut self) -> Step {
-        let run = self.run();
-        poll_fn(|cx| run.poll_next(cx)).await
+    /// All work is done in here, limits included: while the caller does not call, no output is read and no limit applies.
+    pub async fn next(&mut self) -> ProcessEvent {
+        let driver = self.driver();
+        poll_fn(|cx| driver.poll_next(cx)).await
     }
 
-    /// Writes to a program that was started with [`Keepers::spawn_open`](crate::Keepers::spawn_open): as much as its pipe
-    /// takes goes out with the next call of [`next`](Self::next), the rest as it reads. To one that has closed its stdin
-    /// nothing is written.
+    /// Writes to a program that was started with [`Keepers::spawn_open`](crate::Keepers::spawn_open). The data is sent
+    /// during calls of [`next`](Self::next), as fast as the program reads. If it has closed its stdin, nothing is written.
     pub fn write(&mut self, bytes: &[u8]) {
-        self.run().write(bytes);
+        self.driver().write(bytes);
     }
 
-    /// Limits the run anew, as if it had been started now: a program that waits for turns is limited in each of them.
+    /// Replaces the limits and restarts them from now. A program that serves several turns is limited in each of them.
     pub fn limit(&mut self, limits: Limits) {
-        self.run().limit(limits);
+        self.driver().set_limits(limits);
     }
 
-    /// Tells what the program is doing, as far as what it prints says so: how long it may be silent depends on it.
+    /// Sets the phase that the program's output shows it to be in: how long it may be silent depends on the phase.
     pub fn enter(&mut self, phase: Phase) {
-        self.run().enter(phase);
+        self.driver().enter(phase);
     }
 
-    /// The last 64 KiB of stderr, as far as it was read.
+    /// Returns the last 64 KiB of stderr that were read.
     pub fn stderr_tail(&self) -> String {
-        self.run.as_ref().map(|run| run.stderr_tail()).unwrap_or_default()
+        self.driver.as_ref().map(|driver| driver.stderr_tail()).unwrap_or_default()
     }
 
-    /// Whether it was stopped only because it had closed its stdout and stayed: how it then ended says nothing.
+    /// Whether it was stopped only because it had closed its stdout and did not exit. Its exit status then has no meaning.
     pub fn was_mute(&self) -> bool {
-        self.run.as_ref().is_some_and(Run::was_mute)
+        self.driver.as_ref().is_some_and(ProcessDriver::was_mute)
     }
 
-    /// The main process, which leads its own process group.
+    /// The pid of the main process, which leads a process group of its own.
     pub fn pid(&self) -> u32 {
-        self.run.as_ref().map_or(0, Run::pid)
+        self.driver.as_ref().map_or(0, ProcessDriver::pid)
     }
 
-    /// How much memory all its processes hold, in bytes, as `/proc` tells it.
+    /// The resident memory of all its processes in bytes, according to `/proc`.
     pub fn resident(&self) -> u64 {
-        i32::try_from(self.keeper()).ok().and_then(Pid::from_raw).map_or(0, family::resident)
+        i32::try_from(self.keeper()).ok().and_then(Pid::from_raw).map_or(0, descendants::resident_bytes)
     }
 
-    /// Its keeper, for logs and tests.
+    /// The pid of its keeper, for logs and tests.
     pub fn keeper(&self) -> u32 {
-        self.run.as_ref().map_or(0, Run::keeper)
+        self.driver.as_ref().map_or(0, ProcessDriver::keeper)
     }
 
-    /// Stops the program: signal, grace, kill. Returns when every process of the run is dead.
-    pub async fn stop(self) -> Exit {
+    /// Stops the program: signal, grace period, SIGKILL. Returns when all its processes are dead.
+    pub async fn stop(self) -> ProcessExit {
         self.finish(Duration::ZERO).await
     }
 
-    /// As [`stop`](Self::stop), and hears all it prints to its end: what is in its pipe, and what it says on its way out.
-    pub async fn stop_hearing(mut self, mut hear: impl FnMut(&[u8]) + Send) -> Exit {
-        let exit = self.run().end(Duration::ZERO, &mut hear).await;
-        self.run().rest(&mut hear).await;
+    /// As [`stop`](Self::stop), but passes on all remaining output, including what the program prints while it stops.
+    pub async fn stop_hearing(mut self, mut output: impl FnMut(&[u8]) + Send) -> ProcessExit {
+        let exit = self.driver().end(Duration::ZERO, &mut output).await;
+        self.driver().drain(&mut output).await;
         exit
     }
 
-    /// As [`stop`](Self::stop), for one that is kept to be asked how it was. Cancel safe: whoever asks again goes on with it.
-    pub async fn end(&mut self) -> Exit {
-        self.run().end(Duration::ZERO, &mut |_| ()).await
+    /// As [`stop`](Self::stop), but keeps the handle for questions such as [`stderr_tail`](Self::stderr_tail). Cancel safe:
+    /// another call continues.
+    pub async fn end(&mut self) -> ProcessExit {
+        self.driver().end(Duration::ZERO, &mut |_| ()).await
     }
 
-    /// Lets the program end by itself within `linger`, and stops it after that; its output is thrown away. Returns when
-    /// every process of the run is dead, so that nobody writes to its files any more.
+    /// Waits up to `linger` for the program to end by itself, then stops it. Its output is discarded. Returns when all its
+    /// processes are dead, so that none of them writes to its files any more.
     ///
-    /// Dropping the future goes on with it in the background, as dropping the run does.
-    pub async fn finish(mut self, linger: Duration) -> Exit {
-        self.run().end(linger, &mut |_| ()).await
+    /// If the future is dropped, this continues in the background, as when the handle is dropped.
+    pub async fn finish(mut self, linger: Duration) -> ProcessExit {
+        self.driver().end(linger, &mut |_| ()).await
     }
 
     /// As [`finish`](Self::finish), in the background.
@@ -118,22 +109,22 @@ impl Running {
         self.hand_over(linger);
     }
 
-    fn run(&mut self) -> &mut Run {
-        self.run.as_mut().expect("a run is handed over only by what consumes or drops this")
+    fn driver(&mut self) -> &mut ProcessDriver {
+        self.driver.as_mut().expect("taken only when the handle is consumed or dropped")
     }
 
     fn hand_over(&mut self, linger: Duration) {
-        if let Some(mut run) = self.run.take()
-            && !run.is_over()
+        if let Some(mut driver) = self.driver.take()
+            && !driver.is_over()
         {
-            run.leave();
-            let janitor = Arc::clone(run.janitor());
-            janitor.spawn(async move { run.end(linger, &mut |_| ()).await });
+            driver.set_stopping();
+            let janitor = Arc::clone(driver.janitor());
+            janitor.spawn(async move { driver.end(linger, &mut |_| ()).await });
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         self.hand_over(Duration::ZERO);
     }

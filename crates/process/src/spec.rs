@@ -1,4 +1,4 @@
-//! What a run is asked to be and how it can end: the crate's vocabulary, without any of its machinery.
+//! Plain data: the program to run, its events and exit status, and why it could not be started.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,11 +8,11 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use trunkline_core::limits::Limits;
+use trunkline_core::limits::{Limits, Overrun};
 
 use crate::confinement::Confinement;
 
-/// One program to run, completely described: nothing is taken from our own environment or directory.
+/// A program to run. The description is complete: nothing is inherited from the gateway's environment or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     /// A path, or a bare name that is looked up in the `PATH` of [`env`](Self::env).
@@ -20,20 +20,20 @@ pub struct Spec {
     pub args: Vec<OsString>,
     /// The whole environment of the child.
     pub env: Vec<(OsString, OsString)>,
-    /// Where it runs; an absolute path.
+    /// The working directory, as an absolute path.
     pub cwd: PathBuf,
     /// Written while the output is read, then closed. Empty means `/dev/null`.
     pub stdin: Vec<u8>,
-    /// How it is asked to stop.
+    /// The signal that asks it to stop.
     pub stop: StopSignal,
-    /// How long it may take to stop before it is killed.
+    /// Time between that signal and SIGKILL.
     pub grace: Duration,
     pub limits: Limits,
-    /// Where it may write; none means wherever we may.
+    /// The paths it may write to. None if it may write wherever the gateway may.
     pub confinement: Option<Confinement>,
 }
 
-/// The polite signal: what a CLI handles best differs.
+/// The signal that asks a program to stop. CLIs differ in which one they handle best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopSignal {
     Term,
@@ -49,15 +49,26 @@ impl StopSignal {
     }
 }
 
-/// How the main process of a run ended.
+/// An event of a running program.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ProcessEvent {
+    /// Some bytes of stdout, as they arrived.
+    Stdout(Vec<u8>),
+    /// The main process ended and its output is complete. Repeated if asked again.
+    Exited(ProcessExit),
+    /// A limit was exceeded. Reported once. The program runs until the caller stops it.
+    Limit(Overrun),
+}
+
+/// Exit status of the main process of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
+pub enum ProcessExit {
     Code(i32),
     Signal(i32),
 }
 
-impl Exit {
-    /// What is reported when the keeper was lost and its run was killed with it.
+impl ProcessExit {
+    /// Reported if the keeper was lost and its run was killed.
     pub(crate) const KILLED: Self = Self::Signal(Signal::KILL.as_raw());
 
     pub(crate) fn from_raw(status: i32) -> Self {
@@ -74,32 +85,32 @@ impl Exit {
     }
 }
 
-/// Why nothing was started.
+/// Reason why a program was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// There is no such program (or a script's interpreter is missing).
     #[error("cannot start {program:?}: not found")]
     NotFound { program: PathBuf, source: io::Error },
-    /// It is there, but is not something that we may or can execute.
+    /// The file exists, but cannot be executed or may not be.
     #[error("cannot start {program:?}: not executable")]
     NotExecutable { program: PathBuf, source: io::Error },
-    /// The program was not even looked at.
+    /// The working directory is missing or not accessible.
     #[error("cannot run in {cwd:?}")]
     BadDirectory { cwd: PathBuf, source: io::Error },
-    /// Arguments and environment exceed what the kernel takes (128 KiB a string).
+    /// Arguments and environment exceed what the kernel accepts (128 KiB for each string).
     #[error("cannot start {program:?}: arguments or environment too long")]
     TooLong { program: PathBuf, source: io::Error },
-    /// It was to be confined, and cannot be.
+    /// The program was to be confined, but the kernel refused the confinement.
     #[error("cannot confine {program:?}")]
     Unconfined { program: PathBuf, source: io::Error },
-    /// Anything else that the kernel said to the attempt.
+    /// Any other error of the kernel.
     #[error("cannot start {program:?}")]
     Other { program: PathBuf, source: io::Error },
-    /// The machine is out of processes, files or memory: it may go later, and it is nobody's fault.
+    /// The machine is out of processes, files or memory. A retry may succeed, and the program is not at fault.
     #[error("out of processes, files or memory")]
     Exhausted(#[source] io::Error),
-    /// No keeper could be had, or it was lost on the way; says nothing about the program.
-    #[error("cannot keep a process")]
+    /// No keeper could be started, or it was lost during the start. The program is not at fault.
+    #[error("the supervising process (keeper) failed")]
     Keeper(#[source] io::Error),
     /// [`Keepers::shutdown`](crate::Keepers::shutdown) was called.
     #[error("shutting down")]
@@ -111,10 +122,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wait_statuses() {
-        assert_eq!(Exit::from_raw(0), Exit::Code(0));
-        assert_eq!(Exit::from_raw(3 << 8), Exit::Code(3));
-        assert_eq!(Exit::from_raw(15), Exit::Signal(15));
-        assert_eq!(Exit::from_raw(0x80 | 11), Exit::Signal(11), "a core dump does not hide the signal");
+    fn wait_status_is_decoded() {
+        assert_eq!(ProcessExit::from_raw(0), ProcessExit::Code(0));
+        assert_eq!(ProcessExit::from_raw(3 << 8), ProcessExit::Code(3));
+        assert_eq!(ProcessExit::from_raw(15), ProcessExit::Signal(15));
+        assert_eq!(ProcessExit::from_raw(0x80 | 11), ProcessExit::Signal(11), "a core dump does not hide the signal");
     }
 }

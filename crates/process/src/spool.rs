@@ -1,17 +1,36 @@
-//! A program's stdout as a file in memory, so that all of it arrives.
+//! A program's stdout as a file in memory, so that all output arrives even if the program does not wait for its reader.
 //!
-//! A Node program sets a pipe on its stdout to non-blocking and may call `process.exit()` without waiting: what did not
-//! fit into the pipe by then is lost. A pipe holds 64 KiB. An ordinary user can make it 1 MiB, and only for 64 pipes at a
-//! time; a socket pair holds less. A file takes every write whole, whatever its size and whether or not anyone reads.
+//! # Purpose
 //!
-//! - The program gets a description of its own, in append mode. When the last copy is closed, that is the end of the
-//!   output, as with a pipe.
-//! - Waking up is [`Watch`]'s: one inotify instance for all runs.
-//! - Memory is bounded. What was read is given back, and a program that is too far ahead of its reader is stopped
-//!   (`SIGSTOP`) until the reader has caught up.
+//! A Node program sets a pipe on its stdout to non-blocking and may call `process.exit()` without waiting: output that did
+//! not fit into the pipe by then is lost. A pipe holds 64 KiB. An ordinary user can make it 1 MiB, and only for 64 pipes at
+//! a time. A socket pair holds less. A file takes every write whole, whatever its size and whether or not it is read.
 //!
-//! A program that opens `/dev/stdout` anew and truncates it removes what was not read yet, as it does when a shell sends
-//! its output to a file.
+//! # How it works
+//!
+//! ```text
+//! program ──write──▶ memfd (append) ──pread──▶ Spool ──▶ caller
+//!    ▲                  │ inotify: opened, written, closed
+//!    │                  ▼
+//!    │              SpoolWatch ──▶ SpoolState: wake the reader, balance
+//!    └──SIGSTOP/SIGCONT── keeper ◀──────────────┘  more than 32 MiB unread / less than 8 MiB
+//! ```
+//!
+//! - The program gets an open file description of its own, in append mode. inotify reports writes to it, and when its last
+//!   copy is closed: that is the end of the output, as with a pipe.
+//! - [`SpoolWatch`] is one inotify instance and one task for all spools. It also runs while no one polls a spool.
+//! - What was read is punched out of the file, so its memory is freed.
+//!
+//! # Invariants
+//!
+//! - No output is lost or reordered, and the end is reported only after all output was read.
+//! - Memory is bounded: a program that is more than [`MAX_UNREAD_BYTES`] ahead of its reader is stopped (`SIGSTOP`) until
+//!   less than [`LOW_UNREAD_BYTES`] are unread. Dropping the spool continues a stopped program.
+//! - If the end cannot be known from inotify, because the program opened `/dev/stdout` a second time or the kernel dropped
+//!   events, the end of the program's last process counts instead. The driver sees to that.
+//!
+//! A program that opens `/dev/stdout` again and truncates it removes what was not read yet, as it does when a shell
+//! redirects its output to a file.
 
 mod watch;
 
@@ -25,81 +44,82 @@ use rustix::fs::inotify::ReadFlags;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, fallocate, fstat, memfd_create, open};
 use rustix::io::pread;
 
-use crate::link::Wire;
-pub(crate) use watch::Watch;
+use crate::link::KeeperHandle;
+pub(crate) use watch::SpoolWatch;
 
-/// How far a program may be ahead of its reader.
+/// Unread output at which the program is stopped.
 const MAX_UNREAD_BYTES: u64 = 32 << 20;
-/// Where one that was stopped goes on.
+/// Unread output below which a stopped program is continued.
 const LOW_UNREAD_BYTES: u64 = 8 << 20;
-/// How much is read before its memory is given back.
-const FREED_BYTES: u64 = 1 << 20;
+/// Amount that is read before its memory is freed.
+const FREE_INTERVAL_BYTES: u64 = 1 << 20;
 
-/// Our end of a program's stdout.
+/// The gateway's end of a program's stdout.
 #[derive(Debug)]
 pub(crate) struct Spool {
-    state: Arc<State>,
-    watch: Arc<Watch>,
-    /// Names the file among those that are watched.
+    state: Arc<SpoolState>,
+    watch: Arc<SpoolWatch>,
+    /// The inotify watch descriptor of the file.
     wd: i32,
-    /// Everything before it was given back.
+    /// Offset up to which memory was freed.
     freed: u64,
 }
 
-/// The part of a spool that the watch shares.
+/// The part of a spool that is shared with the watch.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct SpoolState {
     file: OwnedFd,
+    /// Offset up to which the file was read.
     read: AtomicU64,
-    inner: Mutex<Inner>,
+    flags: Mutex<SpoolFlags>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct SpoolFlags {
     waker: Option<Waker>,
-    /// Every copy of the program's end is closed.
+    /// Whether every copy of the program's end is closed.
     closed: bool,
-    /// It was opened a second time: which of the two is closed cannot be told then.
+    /// Whether the file was opened a second time. Then a close event does not tell which of the two was closed.
     reopened: bool,
-    /// The program is stopped, because it is too far ahead.
-    held: bool,
-    keeper: Weak<Wire>,
+    /// Whether the program is stopped because it is too far ahead.
+    paused: bool,
+    keeper: Weak<KeeperHandle>,
 }
 
 impl Spool {
-    /// A spool, and the end that the program gets.
-    pub(crate) fn new(watch: &Arc<Watch>) -> io::Result<(Self, OwnedFd)> {
-        // Where the system wants files in memory to be sealed against execution; older kernels do not know of it.
+    /// Creates a spool, and the end for the program.
+    pub(crate) fn new(watch: &Arc<SpoolWatch>) -> io::Result<(Self, OwnedFd)> {
+        // Some systems require files in memory to be sealed against execution. Older kernels do not know the flag.
         let file = memfd_create("stdout", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| memfd_create("stdout", MemfdFlags::CLOEXEC))?;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        // Opened anew: only such a description tells of its writes and of its end.
-        let theirs = open(&path, OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC, Mode::empty())?;
-        let state = Arc::new(State { file, read: AtomicU64::new(0), inner: Mutex::default() });
+        // A second open file description: inotify reports writes and closes only for files that were opened by path.
+        let child_end = open(&path, OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC, Mode::empty())?;
+        let state = Arc::new(SpoolState { file, read: AtomicU64::new(0), flags: Mutex::default() });
         let wd = watch.add(&path, &state)?;
-        Ok((Self { state, watch: Arc::clone(watch), wd, freed: 0 }, theirs))
+        Ok((Self { state, watch: Arc::clone(watch), wd, freed: 0 }, child_end))
     }
 
-    /// Names the keeper that can stop the program.
-    pub(crate) fn kept_by(&self, wire: &Arc<Wire>) {
-        self.state.inner().keeper = Arc::downgrade(wire);
+    /// Sets the keeper that can stop the program.
+    pub(crate) fn set_keeper(&self, keeper: &Arc<KeeperHandle>) {
+        self.state.flags().keeper = Arc::downgrade(keeper);
         self.state.balance();
     }
 
-    /// The program is over, and its keeper has others to keep.
-    pub(crate) fn let_go(&self) {
-        let mut inner = self.state.inner();
-        (inner.keeper, inner.held) = (Weak::new(), false);
+    /// Forgets the keeper once the program is over, because it will serve other programs.
+    pub(crate) fn clear_keeper(&self) {
+        let mut flags = self.state.flags();
+        (flags.keeper, flags.paused) = (Weak::new(), false);
     }
 
-    /// Reads what is there into `buffer`. Ready with 0 at the end.
+    /// Reads what is available into `buffer`. Ready with 0 at the end.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let closed = {
-            let mut inner = self.state.inner();
-            if !inner.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-                inner.waker = Some(cx.waker().clone());
+            let mut flags = self.state.flags();
+            if !flags.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                flags.waker = Some(cx.waker().clone());
             }
-            inner.closed
+            flags.closed
         };
         match self.read(buffer) {
             Ok(0) if !closed => Poll::Pending,
@@ -110,15 +130,15 @@ impl Spool {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut at = self.state.read.load(Ordering::Relaxed);
         if self.state.size()? < at {
-            // It was truncated: what is there now is new.
+            // The program truncated the file: all its content is new.
             (at, self.freed) = (0, 0);
         }
         let count = pread(&self.state.file, buffer, at)?;
         at += count as u64;
         self.state.read.store(at, Ordering::Relaxed);
-        if at - self.freed >= FREED_BYTES {
+        if at - self.freed >= FREE_INTERVAL_BYTES {
             let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // Only memory is at stake.
+            // An error only means that memory is freed later.
             let _ = fallocate(&self.state.file, hole, self.freed, at - self.freed);
             self.freed = at;
         }
@@ -130,53 +150,53 @@ impl Spool {
 impl Drop for Spool {
     fn drop(&mut self) {
         self.watch.remove(self.wd);
-        // No reader will catch up with it any more.
-        self.state.release();
+        // No reader will catch up any more.
+        self.state.resume();
     }
 }
 
-impl State {
-    /// It was written to, opened or closed.
-    fn stirred(&self, what: ReadFlags) {
+impl SpoolState {
+    /// Handles an inotify event: the file was written to, opened or closed.
+    fn changed(&self, event: ReadFlags) {
         {
-            let mut inner = self.inner();
-            inner.reopened |= what.contains(ReadFlags::OPEN);
-            inner.closed |= what.contains(ReadFlags::CLOSE_WRITE) && !inner.reopened;
+            let mut flags = self.flags();
+            flags.reopened |= event.contains(ReadFlags::OPEN);
+            flags.closed |= event.contains(ReadFlags::CLOSE_WRITE) && !flags.reopened;
         }
         self.wake();
     }
 
-    /// Events were lost, perhaps that of its end: the end of the program counts instead.
-    fn missed(&self) {
-        self.inner().reopened = true;
+    /// Handles the loss of events, perhaps of the close event: the end of the program counts instead.
+    fn events_lost(&self) {
+        self.flags().reopened = true;
         self.wake();
     }
 
     fn wake(&self) {
-        let waker = self.inner().waker.take();
+        let waker = self.flags().waker.take();
         self.balance();
         if let Some(waker) = waker {
             waker.wake();
         }
     }
 
-    /// Stops a program that is too far ahead, and lets it go on when it no longer is.
+    /// Stops a program that is too far ahead of its reader, and continues it once the reader has caught up.
     fn balance(&self) {
         let unread = self.size().unwrap_or(0).saturating_sub(self.read.load(Ordering::Relaxed));
-        let mut inner = self.inner();
-        if unread > MAX_UNREAD_BYTES && !inner.held {
-            inner.held = inner.keeper.upgrade().is_some_and(|keeper| keeper.hold(true));
-        } else if unread < LOW_UNREAD_BYTES && inner.held {
-            inner.held = !inner.keeper.upgrade().is_none_or(|keeper| keeper.hold(false));
+        let mut flags = self.flags();
+        if unread > MAX_UNREAD_BYTES && !flags.paused {
+            flags.paused = flags.keeper.upgrade().is_some_and(|keeper| keeper.set_paused(true));
+        } else if unread < LOW_UNREAD_BYTES && flags.paused {
+            flags.paused = !flags.keeper.upgrade().is_none_or(|keeper| keeper.set_paused(false));
         }
     }
 
-    fn release(&self) {
-        let mut inner = self.inner();
-        if std::mem::take(&mut inner.held)
-            && let Some(keeper) = inner.keeper.upgrade()
+    fn resume(&self) {
+        let mut flags = self.flags();
+        if std::mem::take(&mut flags.paused)
+            && let Some(keeper) = flags.keeper.upgrade()
         {
-            keeper.hold(false);
+            keeper.set_paused(false);
         }
     }
 
@@ -184,7 +204,7 @@ impl State {
         Ok(u64::try_from(fstat(self.file.as_fd())?.st_size).unwrap_or(0))
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn flags(&self) -> MutexGuard<'_, SpoolFlags> {
+        self.flags.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! What the server is told: who may come in, and how much of anything it accepts.
+//! Configuration and limits of the server.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,43 +8,44 @@ use trunkline_core::secret::Secrets;
 
 use crate::auth::Keys;
 
-/// Everything but the socket and the engine.
+/// Configuration of the server, except its socket and engine.
 #[derive(Debug, Clone, Default)]
-pub struct Config {
-    /// Without keys nobody is asked for one; see [`crate::auth::check_bind`].
+pub struct ServerConfig {
+    /// Valid keys. Without any, no key is required; see [`crate::auth::check_bind`].
     pub keys: Keys,
-    /// Names, besides loopback's and the address itself, under which this server may be addressed.
+    /// Allowed host names, in addition to loopback names and the address itself.
     pub hosts: Vec<String>,
-    /// What must not appear in an error.
+    /// Values that must not appear in errors.
     pub secrets: Arc<Secrets>,
-    /// The folder of the chat page's conversations; without one they end with the server.
+    /// Folder of the chat page's conversations. Without it they end with the server.
     pub chats: Option<PathBuf>,
-    pub limits: Limits,
+    pub limits: HttpLimits,
 }
 
+/// Limits and timeouts of HTTP connections.
 #[derive(Debug, Clone)]
-pub struct Limits {
-    /// The longest request body, in bytes.
+pub struct HttpLimits {
+    /// Maximum size of a request body, in bytes.
     pub body: usize,
-    /// How many header fields a request may have.
+    /// Maximum number of header fields.
     pub headers: usize,
-    /// How many bytes they may be together.
+    /// Maximum total size of the header fields, in bytes.
     pub header_bytes: usize,
-    /// How long a request's head may take; also how long a connection may idle between requests.
+    /// Timeout for reading a request's head, and for idle connections between requests.
     pub header_read: Duration,
-    /// How long a body may stand still.
+    /// Timeout for a body that makes no progress.
     pub body_idle: Duration,
-    /// How long a client may take nothing of what we send.
+    /// Timeout for a write that makes no progress.
     pub write_stall: Duration,
-    /// How many connections may be open; further ones are closed when they come.
+    /// Maximum number of open connections. Further ones are closed at once.
     pub connections: usize,
-    /// How long a stream may be silent before it says that it lives.
+    /// Interval of keep-alive comments in a stream.
     pub keep_alive: Duration,
-    /// How long open answers may go on once the server stops.
+    /// Time for open answers to finish during shutdown.
     pub drain: Duration,
 }
 
-impl Default for Limits {
+impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             body: 32 * 1024 * 1024,

@@ -1,6 +1,7 @@
-//! What the server needs of the engine, and no more: models, runs that yield events, and how things stand.
+//! The traits through which the server uses an engine: models, runs that yield events, queries, health and metrics.
 //!
-//! Two implementations: the engine, and the scripted one of the tests, which needs no processes.
+//! Implemented by the engine of this process, and by a scripted one in the tests that starts no processes. A remote engine can
+//! implement them too: no method hands out the concrete engine.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,81 +10,120 @@ use trunkline_core::event::{Event, Resumption};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::phase::Phase;
 use trunkline_core::turn::{Owner, Turn};
-use trunkline_engine::{Allowance, Depth, Engine, Explanation, Joined, NotOnce, Once, Report, Run, StartError};
+use trunkline_engine::{
+    Allowance, Cancelled, Depth, Engine, Entry, Explanation, Follow, HealthReport, Joined, Metrics, NoDiff, NoRun,
+    NotOnce, Once, Run, RunRow, Runs, StartError,
+};
 
-/// Where turns are handed in.
+/// An engine as the server sees it.
 pub trait Door: Send + Sync + 'static {
-    type Run: Events;
+    type Run: RunEvents;
+    type Feed: RunFeed;
 
-    /// The names clients can ask for, in order.
+    /// Names of the models, in order.
     fn models(&self) -> Vec<String>;
 
-    /// The display name of the upstream model behind one of these names.
+    /// Display name of the upstream model of a name.
     fn display_name(&self, model: &str) -> Option<String> {
         let _ = model;
         None
     }
 
-    /// Whether a request may ask for this name: one of the list, or one that the router makes up.
+    /// Whether a name is valid: in the list, or one that the router accepts.
     fn knows(&self, model: &str) -> bool {
         self.models().iter().any(|name| name == model)
     }
 
-    /// Whether some provider behind this name keeps sessions.
+    /// Whether a provider behind this name keeps sessions.
     fn keeps_sessions(&self, _model: &str) -> bool {
         true
     }
 
-    /// Why the state folder takes no writes; none while it does.
+    /// Reason why the state folder takes no writes; `None` while it does.
     fn storage_trouble(&self) -> impl Future<Output = Option<String>> + Send {
         std::future::ready(None)
     }
 
-    /// Starts a turn. Dropping the future gives the turn up.
+    /// Starts a turn. Dropping the future cancels it.
     fn start(&self, turn: Turn) -> impl Future<Output = Result<Self::Run, StartError>> + Send;
 
-    /// Starts a turn that may be asked for again: the same request under the same key is the same run.
+    /// Starts a turn under an idempotency key: the same request under the same key is the same run.
     fn once(&self, once: Once) -> impl Future<Output = Result<Joined<Self::Run>, NotOnce>> + Send {
-        let _nothing_is_known_here = once;
+        let _ = once;
         async { Err(StartError::from(Failure::new(Category::Configuration, "keys are not remembered here")).into()) }
     }
 
-    /// Whom to ask about runs; none where nobody keeps any.
-    fn runs(&self) -> Option<&Engine> {
-        None
+    /// Starts a run that no client waits for, and returns its id once the run can be found by it.
+    fn launch(&self, turn: Turn) -> impl Future<Output = Result<String, StartError>> + Send {
+        let _ = turn;
+        async { Err(Failure::new(Category::Configuration, "runs are not kept here").into()) }
     }
 
-    /// How many turns wait to be started.
+    /// Runs of a client, the newest first.
+    fn runs(&self, owner: &Owner, wanted: Runs) -> impl Future<Output = Result<Vec<RunRow>, NoRun>> + Send {
+        let _ = (owner, wanted);
+        async { Err(NoRun::NoMemory) }
+    }
+
+    fn run(&self, owner: &Owner, id: &str) -> impl Future<Output = Result<RunRow, NoRun>> + Send {
+        let _ = (owner, id);
+        async { Err(NoRun::NoMemory) }
+    }
+
+    /// Events of a run from number `from` on, including events that are still to come.
+    fn events(&self, owner: &Owner, id: &str, from: u64) -> impl Future<Output = Result<Self::Feed, NoRun>> + Send {
+        let _ = (owner, id, from);
+        async { Err(NoRun::NoMemory) }
+    }
+
+    /// Cancels a run, and returns when nothing of it is left.
+    fn cancel(&self, owner: &Owner, id: &str) -> impl Future<Output = Result<Cancelled, NoRun>> + Send {
+        let _ = (owner, id);
+        async { Err(NoRun::NoMemory) }
+    }
+
+    /// The changes of a run as a patch.
+    fn diff(&self, owner: &Owner, id: &str) -> impl Future<Output = Result<Vec<u8>, NoDiff>> + Send {
+        let _ = (owner, id);
+        async { Err(NoRun::NoMemory.into()) }
+    }
+
+    /// Counters and gauges, for `/metrics`.
+    fn metrics(&self) -> Metrics {
+        Metrics::default()
+    }
+
+    /// Number of turns that wait for a slot.
     fn waiting(&self) -> usize {
         0
     }
 
-    /// How many requests an owner may still make in this minute, if that is limited.
+    /// Requests that a client may still make in this minute; `None` if that is not limited.
     fn allowance(&self, _owner: &Owner) -> Option<Allowance> {
         None
     }
 
-    /// The order in which a turn for this name would be tried, if the name means something.
+    /// The order in which a turn for this name would be tried; `None` for an unknown name.
     fn explain(&self, model: &str) -> Option<Explanation>;
 
-    fn health(&self, depth: Depth) -> impl Future<Output = Report> + Send;
+    fn health(&self, depth: Depth) -> impl Future<Output = HealthReport> + Send;
 }
 
-/// A turn on its way. Dropping it stops it.
-pub trait Events: Send + 'static {
+/// A run in progress. Dropping it stops the run.
+pub trait RunEvents: Send + 'static {
     fn id(&self) -> &str;
 
     fn provider(&self) -> &str;
 
-    /// How many attempts there were so far.
+    /// Number of attempts so far.
     fn attempts(&self) -> usize;
 
-    /// How the turn came to its session, as far as that is known.
+    /// How the turn was matched to its session, if known.
     fn resumption(&self) -> Option<&Resumption> {
         None
     }
 
-    /// What it is doing, and for how long by now, if that is known.
+    /// Present phase and the time spent in it, if known.
     fn phase(&self) -> Option<(Phase, Duration)> {
         None
     }
@@ -92,8 +132,28 @@ pub trait Events: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Option<Event>> + Send;
 }
 
+/// Events of a run as its log has them, for any number of readers.
+pub trait RunFeed: Send + 'static {
+    /// The next event with its number; `None` after the last. Cancel safe.
+    fn next(&mut self) -> impl Future<Output = Option<Entry>> + Send;
+
+    /// Whether the last event has been returned.
+    fn is_over(&self) -> bool;
+}
+
+impl RunFeed for Follow {
+    async fn next(&mut self) -> Option<Entry> {
+        Self::next(self).await
+    }
+
+    fn is_over(&self) -> bool {
+        Self::is_over(self)
+    }
+}
+
 impl Door for Engine {
     type Run = Run;
+    type Feed = Follow;
 
     fn models(&self) -> Vec<String> {
         Self::models(self).names()
@@ -127,7 +187,7 @@ impl Door for Engine {
         Self::explain(self, model)
     }
 
-    async fn health(&self, depth: Depth) -> Report {
+    async fn health(&self, depth: Depth) -> HealthReport {
         Self::health(self, depth).await
     }
 
@@ -139,12 +199,36 @@ impl Door for Engine {
         Self::once(self, once).await
     }
 
-    fn runs(&self) -> Option<&Engine> {
-        Some(self)
+    async fn launch(&self, turn: Turn) -> Result<String, StartError> {
+        Self::launch(self, turn).await
+    }
+
+    async fn runs(&self, owner: &Owner, wanted: Runs) -> Result<Vec<RunRow>, NoRun> {
+        Self::runs(self, owner, wanted).await
+    }
+
+    async fn run(&self, owner: &Owner, id: &str) -> Result<RunRow, NoRun> {
+        Self::run(self, owner, id).await
+    }
+
+    async fn events(&self, owner: &Owner, id: &str, from: u64) -> Result<Follow, NoRun> {
+        Self::events(self, owner, id, from).await
+    }
+
+    async fn cancel(&self, owner: &Owner, id: &str) -> Result<Cancelled, NoRun> {
+        Self::cancel(self, owner, id).await
+    }
+
+    async fn diff(&self, owner: &Owner, id: &str) -> Result<Vec<u8>, NoDiff> {
+        Self::diff(self, owner, id).await
+    }
+
+    fn metrics(&self) -> Metrics {
+        Self::metrics(self)
     }
 }
 
-impl Events for Run {
+impl RunEvents for Run {
     fn id(&self) -> &str {
         Self::id(self)
     }

@@ -1,4 +1,4 @@
--- Times are UTC milliseconds since 1970. What belongs to a session goes with it.
+-- Times are UTC milliseconds since 1970. Rows that belong to a session are deleted with it.
 
 CREATE TABLE sessions (
     id       TEXT PRIMARY KEY,              -- our own: a UUID, version 7

@@ -1,5 +1,6 @@
-//! How far a bridge to a chat service has come: what it has read, what it still has to answer, and which session a
-//! channel is.
+//! State of a bridge to a chat service: read cursors, messages to be answered, and the session of each channel.
+//!
+//! A *place* is a channel of the service.
 
 use serde_json::Value;
 use sqlx::sqlite::SqliteRow;
@@ -10,7 +11,7 @@ use crate::session::SessionKey;
 use crate::store::Store;
 use crate::time::Time;
 
-/// How far a message has come. It only goes forward; one that was being answered when we stopped may be begun again.
+/// State of a received message. It only moves forward, but answering may start again after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InboxState {
     Received,
@@ -35,7 +36,7 @@ impl InboxState {
     }
 }
 
-/// A message that came in.
+/// A received message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InboxRow {
     pub place: String,
@@ -46,24 +47,24 @@ pub struct InboxRow {
     pub received: Time,
 }
 
-/// What a channel talks to.
+/// Session and model that a channel uses.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Binding {
-    /// None again once the session has been deleted.
+    /// None, also once the session has been deleted.
     pub session: Option<SessionKey>,
     pub model: Option<String>,
-    /// Whatever the bridge adds.
+    /// Further data of the bridge.
     pub more: Value,
 }
 
 impl Store {
-    /// The last message of a place that has been read.
+    /// Returns the last message of a place that was read.
     pub async fn cursor(&self, place: &str) -> Result<Option<String>, StoreError> {
         let query = sqlx::query_scalar("SELECT message FROM cursors WHERE place = ?1").bind(place);
         Ok(query.fetch_optional(self.reading()).await?)
     }
 
-    /// Also backwards: the caller knows.
+    /// Sets the last message of a place that was read. May move it back.
     pub async fn set_cursor(&self, place: &str, message: &str) -> Result<(), StoreError> {
         let query = sqlx::query(
             "INSERT INTO cursors (place, message, changed) VALUES (?1, ?2, ?3)
@@ -73,8 +74,8 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a message in and moves the place's cursor up to it, both or neither; false if it was known already.
-    /// Ids are numbers, as Discord's are: the longer one is the later one.
+    /// Stores a message and advances the cursor of its place, both or neither. False if the message was stored before. Ids
+    /// are numbers, as Discord's are: a longer one is later.
     pub async fn inbox_add(&self, place: &str, message: &str, payload: &Value) -> Result<bool, StoreError> {
         let now = Time::now().millis();
         let mut transaction = self.transaction().await?;
@@ -94,7 +95,7 @@ impl Store {
         Ok(added)
     }
 
-    /// What is received and neither answered nor failed, in the order of the messages; of every place, unless one is named.
+    /// Lists the messages that are neither answered nor failed, in order of their ids: of one place, or of all.
     pub async fn inbox_pending(&self, place: Option<&str>) -> Result<Vec<InboxRow>, StoreError> {
         let query = sqlx::query_as(
             "SELECT * FROM inbox WHERE state IN ('received', 'answering') AND (?1 IS NULL OR place = ?1)
@@ -103,13 +104,14 @@ impl Store {
         Ok(query.bind(place).fetch_all(self.reading()).await?)
     }
 
+    /// Returns a received message.
     pub async fn inbox_message(&self, message: &str) -> Result<Option<InboxRow>, StoreError> {
         let query = sqlx::query_as("SELECT * FROM inbox WHERE message = ?1").bind(message);
         Ok(query.fetch_optional(self.reading()).await?)
     }
 
-    /// Moves a message on; false if it is not there, or has come further already. What is answered stays answered, and
-    /// nothing is kept of it but that.
+    /// Moves a message to a later state. False if it does not exist or its state is later already. An answered or failed
+    /// message stays so, and its payload is deleted.
     pub async fn inbox_state(
         &self,
         message: &str,
@@ -125,11 +127,13 @@ impl Store {
         Ok(query.bind(Time::now().millis()).execute(self.writing()).await?.rows_affected() > 0)
     }
 
+    /// Returns the binding of a place.
     pub async fn binding(&self, place: &str) -> Result<Option<Binding>, StoreError> {
         let query = sqlx::query_as("SELECT session, model, more FROM bindings WHERE place = ?1").bind(place);
         Ok(query.fetch_optional(self.reading()).await?)
     }
 
+    /// Sets the binding of a place.
     pub async fn set_binding(&self, place: &str, binding: &Binding) -> Result<(), StoreError> {
         let query = sqlx::query(
             "INSERT INTO bindings (place, session, model, more, changed)
@@ -146,14 +150,14 @@ impl Store {
         Ok(())
     }
 
-    /// Every place that has a binding and whose name begins like this.
-    pub async fn bound_places(&self, beginning: &str) -> Result<Vec<String>, StoreError> {
+    /// Lists the places with a binding whose names start with `prefix`.
+    pub async fn bound_places(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         let query =
             sqlx::query_scalar("SELECT place FROM bindings WHERE substr(place, 1, length(?1)) = ?1 ORDER BY place");
-        Ok(query.bind(beginning).fetch_all(self.reading()).await?)
+        Ok(query.bind(prefix).fetch_all(self.reading()).await?)
     }
 
-    /// False if there was none.
+    /// Removes the binding of a place. False if there was none.
     pub async fn clear_binding(&self, place: &str) -> Result<bool, StoreError> {
         let query = sqlx::query("DELETE FROM bindings WHERE place = ?1").bind(place);
         Ok(query.execute(self.writing()).await?.rows_affected() > 0)

@@ -1,23 +1,22 @@
-//! Which session a client means that sends its whole history with every turn: one whose history has been seen before,
-//! by a hash of it.
+//! Chains: find the session of a client that sends its whole history with every turn, by a hash of that history.
 
 use serde_json::Value;
 
 use crate::error::StoreError;
-use crate::session::{Owner, SessionKey};
+use crate::session::{ClientId, SessionKey};
 use crate::store::Store;
 use crate::time::Time;
 
-/// A hash of messages, one after the other.
-pub type Hash = [u8; 32];
+/// Hash of a history: a sequence of messages.
+pub type HistoryHash = [u8; 32];
 
 impl Store {
-    /// Notes that a history of `messages` messages leads to a session of this owner's.
+    /// Stores that a history of `messages` messages leads to a session of this client.
     pub async fn chain_remember(
         &self,
-        owner: &Owner,
+        owner: &ClientId,
         model: &str,
-        hash: &Hash,
+        hash: &HistoryHash,
         messages: usize,
         session: &SessionKey,
     ) -> Result<(), StoreError> {
@@ -37,17 +36,17 @@ impl Store {
         if done.rows_affected() == 0 { Err(StoreError::NoSuchSession) } else { Ok(()) }
     }
 
-    /// The session that the first known one of these leads to, and which it was. Given longest first, that is the
-    /// longest part of a history that has been seen before. One that leads to several sessions leads to none: the same
-    /// words are not the same conversation.
+    /// Returns the session that the first known hash leads to, and the index of that hash. With the longest history first,
+    /// this finds the longest known part of a history. A history that leads to several sessions leads to none: the same
+    /// messages may belong to different conversations.
     pub async fn chain_find(
         &self,
-        owner: &Owner,
+        owner: &ClientId,
         model: &str,
-        hashes: &[Hash],
+        hashes: &[HistoryHash],
     ) -> Result<Option<(usize, SessionKey)>, StoreError> {
         let list = Value::from_iter(hashes.iter().map(hex)).to_string();
-        // CROSS JOIN: look each of them up, whatever the planner thinks of it.
+        // CROSS JOIN makes the planner look up each hash.
         let query = sqlx::query_as(
             "SELECT given.key, min(chains.session) FROM json_each(?3) AS given CROSS JOIN chains
              ON chains.owner = ?1 AND chains.model = ?2 AND chains.hash = unhex(given.value)
@@ -57,16 +56,14 @@ impl Store {
             query.bind(owner.as_str()).bind(model).bind(list).fetch_optional(self.reading()).await?;
         Ok(found.and_then(|(index, session)| Some((usize::try_from(index).ok()?, SessionKey(session)))))
     }
-}
 
-impl Store {
-    /// Something is about to be said in a session: nothing leads to it any more. False where `hash` did not lead to it,
-    /// because somebody else was first.
+    /// Removes all chains of a session before a turn starts in it. False if `hash` does not lead to the session, because
+    /// another turn was first.
     pub async fn chain_take(
         &self,
-        owner: &Owner,
+        owner: &ClientId,
         model: &str,
-        hash: &Hash,
+        hash: &HistoryHash,
         session: &SessionKey,
     ) -> Result<bool, StoreError> {
         let query = sqlx::query(
@@ -77,13 +74,13 @@ impl Store {
         Ok(query.execute(self.writing()).await?.rows_affected() > 0)
     }
 
-    /// The same for whoever names the session.
+    /// As [`chain_take`](Self::chain_take), for a client that names the session.
     pub async fn chains_forget(&self, session: &SessionKey) -> Result<(), StoreError> {
         sqlx::query("DELETE FROM chains WHERE session = ?1").bind(&session.0).execute(self.writing()).await?;
         Ok(())
     }
 }
 
-fn hex(hash: &Hash) -> String {
+fn hex(hash: &HistoryHash) -> String {
     hash.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }

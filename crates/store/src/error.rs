@@ -1,4 +1,4 @@
-//! What can go wrong with the database. None of it stops a turn: the caller says so and goes on without a memory.
+//! Errors of the database. None of them stops a turn: the caller reports it and continues without the archive.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,6 +15,7 @@ mod code {
     pub(super) const NOT_A_DATABASE: i32 = 26;
 }
 
+/// An error of the database.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("cannot open {}: {source}", path.display())]
@@ -25,29 +26,30 @@ pub enum StoreError {
         path.display()
     )]
     Newer { path: PathBuf, found: i64, known: i64 },
-    /// It is left as it is: what is in it may be worth more than what comes next.
+    /// The file is left unchanged: its content may be worth more than a working archive.
     #[error("{} is damaged: {source}", path.display())]
     Damaged { path: PathBuf, source: sqlx::Error },
-    /// The disk is full or read-only, or does not answer.
+    /// The disk is full, read-only or failing.
     #[error("cannot write to the database: {0}")]
     Disk(#[source] sqlx::Error),
-    /// Others kept the write lock for longer than anyone should.
+    /// Another process kept the write lock for too long.
     #[error("the database is busy: {0}")]
     Busy(#[source] sqlx::Error),
-    /// Where the archive or a check meets this, the next one to open the file reads all of it, and refuses it.
+    /// Damage that was found while the file was in use. If the archive or a check finds it, the next process to open the
+    /// file checks all of it and refuses it.
     #[error("the database is damaged: {0}")]
     Broken(#[source] sqlx::Error),
     #[error("there is no such session")]
     NoSuchSession,
     #[error("the database: {0}")]
     Database(#[source] sqlx::Error),
-    /// Of an export.
+    /// The output of an export cannot be written.
     #[error(transparent)]
     Write(io::Error),
-    /// The archive's writer has ended; what is sent to it now is not kept.
+    /// The writer task has ended: records are not accepted any more.
     #[error("the archive is closed")]
     Closed,
-    /// Records were lost, as the log says.
+    /// Records were lost. The log has the details.
     #[error("the archive could not be written: {0}")]
     Lost(String),
 }
@@ -65,22 +67,23 @@ impl From<sqlx::Error> for StoreError {
 }
 
 impl StoreError {
-    /// What to do about a file that cannot be opened; none where the error says all there is to say.
+    /// Advice for a file that cannot be opened. None if the message is advice enough.
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
         match self {
             Self::Damaged { path, .. } => {
                 let path = path.display();
                 Some(format!(
-                    "move {path}, {path}-wal and {path}-shm away to begin anew, or recover what can be with sqlite3 \
-                     {path} .recover; or choose another --state folder"
+                    "move {path}, {path}-wal and {path}-shm away to start with an empty database, or recover its content \
+                     with sqlite3 {path} .recover; or choose another --state folder"
                 ))
             }
-            Self::Open { .. } | Self::Disk(_) => Some(
-                "it must be a file that can be written, in a folder that can be; or choose another --state folder"
-                    .into(),
-            ),
-            Self::Busy(_) => Some("another program keeps it locked: end that, or choose another --state folder".into()),
+            Self::Open { .. } | Self::Disk(_) => {
+                Some("the file and its folder must be writable; or choose another --state folder".into())
+            }
+            Self::Busy(_) => {
+                Some("another program keeps it locked: stop that program, or choose another --state folder".into())
+            }
             Self::Newer { .. }
             | Self::Broken(_)
             | Self::NoSuchSession
@@ -92,7 +95,7 @@ impl StoreError {
     }
 }
 
-/// An extended code has the primary one in its lowest byte.
+/// The primary code is the lowest byte of an extended code.
 fn primary_code(error: &sqlx::Error) -> Option<i32> {
     let code: i32 = error.as_database_error()?.code()?.parse().ok()?;
     Some(code & 0xff)

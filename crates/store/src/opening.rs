@@ -1,7 +1,7 @@
-//! Opening the file: made where there is none, brought up to date, refused where it is broken or cannot be written.
+//! Prepares the database file: creates it if it is missing, migrates it, and refuses it if it is damaged or not writable.
 //!
-//! One process at a time does this, by a lock on a file beside it: SQLite itself lets nobody wait while the journal's mode
-//! changes.
+//! A lock file makes sure that one process at a time does this: SQLite does not wait for a lock while it changes the
+//! journal mode.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -14,40 +14,40 @@ use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, Sq
 use sqlx::{ConnectOptions, Connection};
 
 use crate::error::StoreError;
-use crate::schema::{self, KNOWN, Newer};
+use crate::schema::{self, KNOWN_VERSION, NewerSchema};
 
-/// How long one waits for another's transaction.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that SQLite waits for the transaction of another process.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What every connection is opened with. Statements are not logged: they have people's words in them.
+/// Options of every connection. Statements are not logged: they contain prompts and answers.
 pub(crate) fn options() -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .foreign_keys(true)
-        .busy_timeout(PATIENCE)
+        .busy_timeout(BUSY_TIMEOUT)
         .synchronous(SqliteSynchronous::Normal)
-        // What is forgotten is overwritten, not only unlinked.
+        // Deleted content is overwritten, not only unlinked.
         .pragma("secure_delete", "on")
-        // What a statement changes is noted in case it fails half way: for each of ours that was a file made and removed.
+        // The statement journal would otherwise be a temporary file, created and removed for each statement.
         .pragma("temp_store", "memory")
         .disable_statement_logging()
 }
 
-/// Sees to it that there is a good database of our version at `path`.
+/// Makes sure that there is an intact database of the known version at `path`.
 pub(crate) async fn prepare(path: &Path) -> Result<(), StoreError> {
     let cannot = |source| StoreError::Open { path: path.to_owned(), source };
-    let beside = with_suffix(path, "-lock");
-    // Another process may have it, and take its time: not on a thread that others wait for.
-    let locked = tokio::task::spawn_blocking(move || lock(&beside)).await;
-    let _one_at_a_time = locked.map_err(io::Error::other).flatten().map_err(cannot)?;
+    let lock_file = with_suffix(path, "-lock");
+    // Another process may hold the lock for long, so the wait must not block a thread of the runtime.
+    let locked = tokio::task::spawn_blocking(move || lock(&lock_file)).await;
+    let _lock = locked.map_err(io::Error::other).flatten().map_err(cannot)?;
     create(path).map_err(cannot)?;
-    let suspicion = suspicion(path);
-    let looked = if suspicion.exists() { examine(path).await } else { Ok(()) };
-    let opened = match looked {
+    let mark = suspect_mark(path);
+    let checked = if mark.exists() { check(path).await } else { Ok(()) };
+    let opened = match checked {
         Ok(()) => {
-            let _there_is_none = fs::remove_file(suspicion);
+            let _ = fs::remove_file(mark);
             set_up(path).await
         }
-        wrong => wrong,
+        damaged => damaged,
     };
     opened.map_err(|error| match error {
         StoreError::Broken(source) => StoreError::Damaged { path: path.to_owned(), source },
@@ -64,13 +64,13 @@ pub(crate) async fn prepare(path: &Path) -> Result<(), StoreError> {
     })
 }
 
-/// A file beside the database: somebody found it damaged while it was in use, so it is read through before the next use.
-pub(crate) fn suspicion(path: &Path) -> PathBuf {
+/// Path of a mark next to the database: damage was found while it was in use, so it is checked before the next use.
+pub(crate) fn suspect_mark(path: &Path) -> PathBuf {
     with_suffix(path, "-suspect")
 }
 
-/// Reads all of it.
-async fn examine(path: &Path) -> Result<(), StoreError> {
+/// Checks the integrity of the whole file.
+async fn check(path: &Path) -> Result<(), StoreError> {
     let mut connection = options().filename(path).connect().await?;
     let verdict = sqlx::query_scalar("PRAGMA integrity_check(1)").fetch_one(&mut connection).await;
     connection.close().await?;
@@ -78,14 +78,15 @@ async fn examine(path: &Path) -> Result<(), StoreError> {
     if verdict == "ok" { Ok(()) } else { Err(StoreError::Broken(sqlx::Error::Protocol(verdict))) }
 }
 
-/// Held until the file is dropped.
+/// Locks a file. The lock is held until the file is dropped.
 fn lock(path: &Path) -> io::Result<File> {
     let file = private(path)?;
     file.lock()?;
     Ok(file)
 }
 
-/// An empty file is an empty database. SQLite gives its other files the same permissions.
+/// Creates the file if it is missing: an empty file is an empty database. SQLite gives its other files the same
+/// permissions.
 fn create(path: &Path) -> io::Result<()> {
     let file = private(path)?;
     if file.metadata()?.permissions().mode() & 0o077 != 0 {
@@ -94,8 +95,8 @@ fn create(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file for nobody else's eyes, and makes it and its folder where they are not there.
-pub(crate) fn private(path: &Path) -> io::Result<File> {
+/// Opens a file that only this user can read. Creates the file and its folder if they are missing.
+fn private(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
@@ -104,7 +105,7 @@ pub(crate) fn private(path: &Path) -> io::Result<File> {
 
 async fn set_up(path: &Path) -> Result<(), StoreError> {
     let mut options = options().filename(path).journal_mode(SqliteJournalMode::Wal);
-    // To be said before there is anything in it; afterwards it changes nothing, and yet it writes.
+    // Only effective while the database is empty. Later it would change nothing, but still write.
     if fs::metadata(path).is_ok_and(|file| file.len() == 0) {
         options = options.auto_vacuum(SqliteAutoVacuum::Incremental);
     }
@@ -112,7 +113,7 @@ async fn set_up(path: &Path) -> Result<(), StoreError> {
     let migrated = schema::migrate(&mut connection).await;
     let closed = connection.close().await;
     match migrated? {
-        Err(Newer(found)) => Err(StoreError::Newer { path: path.to_owned(), found, known: KNOWN }),
+        Err(NewerSchema(found)) => Err(StoreError::Newer { path: path.to_owned(), found, known: KNOWN_VERSION }),
         Ok(()) => Ok(closed?),
     }
 }

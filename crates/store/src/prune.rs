@@ -1,4 +1,4 @@
-//! Forgetting what is old, and giving its room back.
+//! Deletes old sessions and turns, and frees their disk space.
 
 use serde::Serialize;
 
@@ -6,42 +6,43 @@ use crate::error::StoreError;
 use crate::store::Store;
 use crate::time::Time;
 
-/// How much one transaction takes away: others want to write, too.
-const AT_ONCE: i64 = 100;
+/// Rows that one transaction deletes from a table. Keeps transactions short, so that other writers get their turn.
+const BATCH_ROWS: i64 = 100;
 
-/// What was forgotten.
+/// Number of rows that were deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Pruned {
     pub sessions: u64,
-    /// Those of the sessions, and those that had none.
+    /// Turns of the sessions, and turns without a session.
     pub turns: u64,
-    /// Messages of a bridge that are done with.
+    /// Messages of a bridge that were answered or failed.
     pub messages: u64,
-    /// Channels of a bridge that nobody talked in.
+    /// Channels of a bridge without recent messages.
     pub channels: u64,
 }
 
 impl Store {
-    /// Forgets the sessions that were last used before then, with all that belongs to them, turns without one, and what a
-    /// channel of a bridge said that nobody talked in since. How far a channel was read stays: nothing is answered again.
+    /// Deletes sessions that were last used before the given time, with everything that belongs to them, as well as older
+    /// turns without a session, handled messages of a bridge, and bindings of its unused channels. The cursor of a channel
+    /// is kept, so that no message is answered again.
     pub async fn prune(&self, before: Time) -> Result<Pruned, StoreError> {
         let mut pruned = Pruned::default();
         loop {
-            let some = self.prune_some(before).await?;
-            if some == Pruned::default() {
+            let batch = self.prune_batch(before).await?;
+            if batch == Pruned::default() {
                 break;
             }
-            pruned.sessions += some.sessions;
-            pruned.turns += some.turns;
-            pruned.messages += some.messages;
-            pruned.channels += some.channels;
+            pruned.sessions += batch.sessions;
+            pruned.turns += batch.turns;
+            pruned.messages += batch.messages;
+            pruned.channels += batch.channels;
         }
-        self.give_room_back().await?;
+        self.free_disk_space().await?;
         Ok(pruned)
     }
 
-    /// Piece by piece, for the same reason.
-    async fn give_room_back(&self) -> Result<(), StoreError> {
+    /// Truncates the file in small steps, for the same reason.
+    async fn free_disk_space(&self) -> Result<(), StoreError> {
         let mut free = i64::MAX;
         loop {
             let now: i64 = sqlx::query_scalar("PRAGMA freelist_count").fetch_one(self.writing()).await?;
@@ -55,8 +56,8 @@ impl Store {
         Ok(())
     }
 
-    /// The next few; nothing, once there is nothing left.
-    async fn prune_some(&self, before: Time) -> Result<Pruned, StoreError> {
+    /// Deletes the next batch. All counts are 0 once nothing is left.
+    async fn prune_batch(&self, before: Time) -> Result<Pruned, StoreError> {
         let mut transaction = self.transaction().await?;
         let mut deleted = [0; 5];
         let queries = [
@@ -68,10 +69,10 @@ impl Store {
             "DELETE FROM bindings WHERE place IN (SELECT place FROM bindings WHERE changed < ?1 LIMIT ?2)",
         ];
         for (query, deleted) in queries.into_iter().zip(&mut deleted) {
-            let query = sqlx::query(query).bind(before.millis()).bind(AT_ONCE);
+            let query = sqlx::query(query).bind(before.millis()).bind(BATCH_ROWS);
             *deleted = query.execute(&mut *transaction).await?.rows_affected();
         }
-        // Whoever repeats a request that is forgotten asks anew.
+        // A request that is repeated later starts a new run.
         let query = sqlx::query("DELETE FROM repeats WHERE created < ?1").bind(before.millis());
         query.execute(&mut *transaction).await?;
         transaction.commit().await?;

@@ -1,38 +1,40 @@
-//! The tables, and how an older database comes to have them.
+//! Tables and migrations.
 //!
-//! The version is SQLite's own `user_version`, read and raised in the transaction that makes the change: however many
-//! processes start at once, each step is taken once. A step that has been released is never edited.
+//! The version is SQLite's `user_version`, read and set in the transaction that makes the change: however many processes
+//! start at once, each migration runs once. A migration that has been released is never edited, except for comments
+//! outside of its statements.
 
 use sqlx::{Connection, SqliteConnection};
 
-/// Step by step: the first makes version 1.
+/// The migrations in order: the first makes version 1. One of a few lines, such as a new column, is written here as a
+/// string; a longer one has a file.
 const MIGRATIONS: [&str; 2] =
     [include_str!("../migrations/0001_first.sql"), include_str!("../migrations/0002_runs.sql")];
 
-/// The version this program works with.
-pub(crate) const KNOWN: i64 = MIGRATIONS.len() as i64;
+/// The version that this program works with.
+pub(crate) const KNOWN_VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// What was found, if it is newer than [`KNOWN`].
+/// The version of a database that is newer than [`KNOWN_VERSION`].
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Newer(pub(crate) i64);
+pub(crate) struct NewerSchema(pub(crate) i64);
 
-/// Brings a database up to [`KNOWN`].
-pub(crate) async fn migrate(connection: &mut SqliteConnection) -> sqlx::Result<Result<(), Newer>> {
-    // Mostly there is nothing to do, and no reason to wait for whoever writes just now.
+/// Migrates a database to [`KNOWN_VERSION`].
+pub(crate) async fn migrate(connection: &mut SqliteConnection) -> sqlx::Result<Result<(), NewerSchema>> {
+    // Usually there is nothing to do, and no reason to wait for the write lock.
     match version(connection).await? {
-        KNOWN => return Ok(Ok(())),
-        found if found > KNOWN => return Ok(Err(Newer(found))),
+        KNOWN_VERSION => return Ok(Ok(())),
+        found if found > KNOWN_VERSION => return Ok(Err(NewerSchema(found))),
         _ => {}
     }
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let found = version(&mut transaction).await?;
     let done = usize::try_from(found).unwrap_or(0);
-    for step in MIGRATIONS.iter().skip(done) {
-        sqlx::raw_sql(*step).execute(&mut *transaction).await?;
+    for migration in MIGRATIONS.iter().skip(done) {
+        sqlx::raw_sql(*migration).execute(&mut *transaction).await?;
     }
-    // A pragma takes no parameters; this is a number of ours.
-    let raise = sqlx::AssertSqlSafe(format!("PRAGMA user_version = {KNOWN}"));
-    sqlx::raw_sql(raise).execute(&mut *transaction).await?;
+    // A pragma takes no parameters. The number is a constant.
+    let set_version = sqlx::AssertSqlSafe(format!("PRAGMA user_version = {KNOWN_VERSION}"));
+    sqlx::raw_sql(set_version).execute(&mut *transaction).await?;
     transaction.commit().await?;
     Ok(Ok(()))
 }

@@ -1,55 +1,58 @@
-//! What a turn makes of its session.
+//! The effect of a turn on its session.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use trunkline_core::event::SessionId;
 
-use crate::chain::Hash;
-use crate::session::{Owner, SessionKey};
+use crate::chain::HistoryHash;
+use crate::session::{ClientId, SessionKey};
 use crate::time::Time;
 
-/// A turn that is over, and what it has made of its session: there is one of that name now, if there was none.
+/// A turn that is over, and its effect on its session. The session is created if it does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionTurn {
     pub id: SessionKey,
-    /// Another's session of that name stays as it is.
-    pub owner: Owner,
-    /// The name its model was asked for by at first.
+    /// A session of the same name that belongs to another client is not changed.
+    pub owner: ClientId,
+    /// The model that the first turn asked for.
     pub model: String,
     pub provider: String,
-    /// As text: it is there to be shown and compared.
+    /// Path of the repository as text, to be displayed and compared.
     pub repo: String,
-    /// The first message; its first words become the title.
+    /// The first message. Its first line becomes the title.
     pub begins: String,
-    /// What to resume by from now on; none leaves it as it was.
+    /// The provider's id for resuming the session. None keeps the present one.
     pub native: Option<SessionId>,
     pub succeeded: bool,
-    /// The name the model was asked for by now.
+    /// The model that this turn asked for.
     pub asked: String,
-    /// The histories that lead to the session now, and how many messages each has. No other does any longer.
-    pub chains: Vec<(Hash, usize)>,
+    /// Hashes of the histories that lead to the session from now on, each with its number of messages. They replace all
+    /// others.
+    pub chains: Vec<(HistoryHash, usize)>,
     pub time: Time,
 }
 
-/// Whether a turn's histories still lead to its session, to be asked once nobody else can write: to get there may have
-/// taken long, and somebody may be speaking in the session by now. They do unless something is said to the contrary.
+/// Condition for storing the chains of a [`SessionTurn`], evaluated while the write lock is held.
+///
+/// The record may have waited in the queue for long, and another turn may be running in the session meanwhile. Then its
+/// chains must not be stored. The default condition is always true.
 #[derive(Default)]
-pub struct Leads(Option<Box<dyn Fn() -> bool + Send + Sync>>);
+pub struct ChainCondition(Option<Box<dyn Fn() -> bool + Send + Sync>>);
 
-impl Leads {
+impl ChainCondition {
     #[must_use]
-    pub fn when(they_do: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self(Some(Box::new(they_do)))
+    pub fn when(condition: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(condition)))
     }
 
-    pub(crate) fn hold(&self) -> bool {
-        self.0.as_ref().is_none_or(|they_do| they_do())
+    pub(crate) fn holds(&self) -> bool {
+        self.0.as_ref().is_none_or(|condition| condition())
     }
 }
 
-impl fmt::Debug for Leads {
+impl fmt::Debug for ChainCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Leads(when)" } else { "Leads" })
+        f.write_str(if self.0.is_some() { "ChainCondition(when)" } else { "ChainCondition" })
     }
 }

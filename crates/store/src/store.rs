@@ -1,94 +1,84 @@
-//! The database itself: one connection that writes, a few that read.
+//! The database: one connection that writes, and a few that read.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::Connection;
-use sqlx::Row;
-use sqlx::sqlite::{SqliteExecutor, SqlitePool, SqlitePoolOptions, SqliteRow};
+use sqlx::sqlite::{SqlitePool, SqlitePoolOptions};
 
-use crate::archive::recover;
 use crate::error::StoreError;
+use crate::integrity;
 use crate::opening;
 use crate::schema;
 use crate::transaction::Transaction;
 
-/// The file's name in the folder for private state.
-pub const FILE: &str = "trunkline.db";
+/// Name of the database file in the state folder.
+pub const DATABASE_FILE: &str = "trunkline.db";
 
-const READERS: u32 = 4;
+const MAX_READERS: u32 = 4;
 
-/// How long to wait for a connection: as long as SQLite waits for a lock, and a little more.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time to wait for a connection: longer than SQLite waits for a lock.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is remembered. Cheap to clone: all clones are one.
+/// The database. Cheap to clone: clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Store {
-    /// SQLite has one writer at a time; within a process they queue here, in order, rather than on its lock.
+    /// A single connection. SQLite has one writer at a time. Writers of this process queue here, in order, instead of
+    /// competing for its lock.
     writing: SqlitePool,
     reading: SqlitePool,
-    /// None of one in memory.
+    /// None for a database in memory.
     path: Option<Arc<Path>>,
-    /// One in memory lives as long as some connection to it.
+    /// A database in memory lives as long as a connection to it.
     _anchor: Option<SqlitePool>,
 }
 
 impl Store {
-    /// Opens the database, or makes it; what a process that was killed had on its way into it is in it. One that is broken
-    /// or of a newer version is refused and left alone.
-    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+    /// Prepares the file and connects to it. [`open`](Self::open) does this and recovers journals.
+    pub(crate) async fn connect(path: &Path) -> Result<Self, StoreError> {
         opening::prepare(path).await?;
         let options = opening::options().filename(path);
         let writing = pool(1).connect_with(options.clone()).await?;
-        let reading = pool(READERS).connect_lazy_with(options.pragma("query_only", "on"));
-        let store = Self { writing, reading, path: Some(path.into()), _anchor: None };
-        recover(&store, path).await;
-        Ok(store)
+        let reading = pool(MAX_READERS).connect_lazy_with(options.pragma("query_only", "on"));
+        Ok(Self { writing, reading, path: Some(path.into()), _anchor: None })
     }
 
-    /// Takes in what processes that were killed since had on their way into it, as [`open`](Self::open) does.
-    pub async fn recover(&self) {
-        if let Some(path) = &self.path {
-            recover(self, path).await;
-        }
-    }
-
-    /// One that ends with the last of its clones, for tests.
+    /// Creates a database in memory that ends with its last clone, for tests.
     pub async fn in_memory() -> Result<Self, StoreError> {
         let name = format!("file:trunkline-{}", uuid::Uuid::now_v7());
         let options = opening::options().filename(name).in_memory(true).shared_cache(true);
         let anchor = pool(1).connect_with(options.clone()).await?;
         let migrated = schema::migrate(&mut *anchor.acquire().await?).await?;
-        migrated.expect("a new database is no newer than we are");
-        // Several that write and read at once would not wait for each other here.
+        migrated.expect("a new database has no newer version");
+        // Connections to a shared cache do not wait for each other, so there is only one.
         let one = pool(1).connect_with(options).await?;
         Ok(Self { writing: one.clone(), reading: one, path: None, _anchor: Some(anchor) })
     }
 
-    /// Waits for what is going on and closes the file. Not a must: nothing that was answered is lost without it.
+    /// Waits for pending operations and closes the file. Optional: without it, no completed operation is lost.
     pub async fn close(&self) {
         self.reading.close().await;
         self.writing.close().await;
     }
 
-    /// Everything that is wrong with the file, in SQLite's words; nothing if it is well. Reads all of it. A damaged one is
-    /// refused by the next to open it.
+    /// Lists everything that is wrong with the file, in SQLite's words. Reads all of it. A damaged file is refused by the
+    /// next process to open it.
     pub async fn check(&self) -> Result<Vec<String>, StoreError> {
-        let damage = sound(self.reading()).await?;
+        let damage = integrity::damage(self.reading()).await?;
         if !damage.is_empty() {
-            self.suspect();
+            self.mark_suspect();
             return Ok(damage);
         }
-        foreign(self.reading()).await
+        integrity::foreign_key_violations(self.reading()).await
     }
 
-    /// Leaves word for the next one to open the file: something in it is damaged.
-    pub(crate) fn suspect(&self) {
+    /// Marks the file as possibly damaged, so that the next process to open it checks it.
+    pub(crate) fn mark_suspect(&self) {
         if let Some(path) = &self.path
-            && let Err(error) = std::fs::write(opening::suspicion(path), "")
+            && let Err(error) = std::fs::write(opening::suspect_mark(path), "")
         {
-            tracing::error!("{} is damaged, and there is no way to note it: {error}", path.display());
+            tracing::error!("{} is damaged, and cannot be marked as such: {error}", path.display());
         }
     }
 
@@ -100,7 +90,7 @@ impl Store {
         &self.reading
     }
 
-    /// Gives back the memory that only makes it faster.
+    /// Frees caches.
     pub async fn shrink(&self) -> Result<(), StoreError> {
         let mut connection = self.writing.acquire().await?;
         connection.clear_cached_statements().await?;
@@ -108,7 +98,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes something, and takes it away again: whether the disk takes writes is not known before.
+    /// Writes a row and deletes it again, to find out whether the disk accepts writes.
     pub async fn try_write(&self) -> Result<(), StoreError> {
         const PLACE: &str = ".write-test";
         self.set_cursor(PLACE, "").await?;
@@ -116,42 +106,22 @@ impl Store {
         Ok(())
     }
 
-    /// For single statements.
+    /// The connection for single statements that write.
     pub(crate) fn writing(&self) -> &SqlitePool {
         &self.writing
     }
 
-    /// For several statements.
+    /// Begins a transaction, for several statements that write.
     pub(crate) async fn transaction(&self) -> Result<Transaction, StoreError> {
         Transaction::begin(&self.writing).await
     }
 }
 
-/// What is wrong with its pages.
-pub(crate) async fn sound<'a>(reading: impl SqliteExecutor<'a>) -> Result<Vec<String>, StoreError> {
-    let rows = sqlx::query_scalar("PRAGMA integrity_check(20)").fetch_all(reading).await;
-    let mut damage: Vec<String> = rows.map_err(StoreError::from).or_else(|error| {
-        if matches!(error, StoreError::Broken(_)) { Ok(vec![error.to_string()]) } else { Err(error) }
-    })?;
-    damage.retain(|row| row != "ok");
-    Ok(damage)
-}
-
-/// What belongs to nothing.
-pub(crate) async fn foreign<'a>(reading: impl SqliteExecutor<'a>) -> Result<Vec<String>, StoreError> {
-    let strays = sqlx::query("PRAGMA foreign_key_check").fetch_all(reading).await?;
-    let stray = |row: SqliteRow| {
-        let (table, parent): (String, String) = (row.try_get(0)?, row.try_get(2)?);
-        Ok(format!("a row of {table} belongs to a row of {parent} that is not there"))
-    };
-    strays.into_iter().map(stray).collect()
-}
-
 fn pool(size: u32) -> SqlitePoolOptions {
-    let pool = SqlitePoolOptions::new().max_connections(size).acquire_timeout(PATIENCE);
-    // Never slow by the pool's own account, which would be a line of the log each time: who waits says so once.
-    let pool = pool.acquire_slow_threshold(2 * PATIENCE);
-    // A file does not hang up, and a database in memory must not be let go.
+    let pool = SqlitePoolOptions::new().max_connections(size).acquire_timeout(ACQUIRE_TIMEOUT);
+    // Beyond the timeout, so that the pool never logs a slow acquisition: the caller logs the timeout, once.
+    let pool = pool.acquire_slow_threshold(2 * ACQUIRE_TIMEOUT);
+    // The connection to a file does not break, and a database in memory must not be closed.
     pool.test_before_acquire(false).idle_timeout(None).max_lifetime(None)
 }
 
@@ -161,50 +131,46 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use trunkline_core::event::Usage;
-
-    use crate::archive::{Outcome, Record, Surface, TurnBegun, TurnEnded};
+    use crate::archive::ArchiveRecord;
     use crate::run::RunState;
-    use crate::session::{NewSession, Owner};
-    use crate::time::Time;
+    use crate::run_index::{TurnBegun, TurnEnded};
+    use crate::session::{ClientId, NewSession};
 
-    fn turn(run: &str, prompt: String) -> Record {
-        let (session, place, model, time) = (None, String::new(), String::new(), Time::now());
-        let (run, owner, surface) = (run.to_owned(), Owner::local(), Surface::Run);
-        let (gateway, detached) = (String::new(), false);
-        Record::Begun(TurnBegun { run, session, owner, surface, place, model, prompt, time, gateway, detached })
+    fn turn(run: &str, prompt: String) -> ArchiveRecord {
+        ArchiveRecord::Begun(TurnBegun { run: run.to_owned(), prompt, ..TurnBegun::default() })
     }
 
-    /// SQLite answers a full disk and its own limit on pages alike. The limit is the connection's, and goes with it.
+    /// Simulates a full disk: SQLite returns the same error if its limit of pages is reached. The limit belongs to the
+    /// connection, and ends with it.
     async fn fill(store: &Store) {
         sqlx::raw_sql("PRAGMA max_page_count = 1").execute(store.writing()).await.unwrap();
     }
 
-    async fn empty(store: &Store) {
+    async fn unfill(store: &Store) {
         sqlx::raw_sql("PRAGMA max_page_count = 1000000").execute(store.writing()).await.unwrap();
     }
 
     #[tokio::test]
-    async fn it_works_on_with_less_memory() {
+    async fn store_works_after_caches_are_freed() {
         let store = Store::in_memory().await.unwrap();
         for run in ["a", "b"] {
-            let (writer, keeping) = store.writer();
-            let mut keeper = JoinSet::new();
-            keeper.spawn(keeping.run(CancellationToken::new()));
+            let (writer, task) = store.writer();
+            let mut tasks = JoinSet::new();
+            tasks.spawn(task.run(CancellationToken::new()));
             writer.send(turn(run, String::new())).await.unwrap();
             drop(writer);
-            assert_eq!(keeper.join_all().await[0].rows, 1);
+            assert_eq!(tasks.join_all().await[0].rows, 1);
             store.shrink().await.unwrap();
         }
         assert!(store.run("b", None).await.unwrap().is_some());
     }
 
     #[tokio::test]
-    async fn a_full_disk_is_an_error_and_then_it_is_not() {
+    async fn writes_fail_while_disk_is_full_and_succeed_afterwards() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join(FILE)).await.unwrap();
-        let ((writer, keeping), stop, mut tasks) = (store.writer(), CancellationToken::new(), JoinSet::new());
-        tasks.spawn(keeping.run(stop.clone()));
+        let store = Store::open(&folder.path().join(DATABASE_FILE)).await.unwrap();
+        let ((writer, task), stop, mut tasks) = (store.writer(), CancellationToken::new(), JoinSet::new());
+        tasks.spawn(task.run(stop.clone()));
         fill(&store).await;
         writer.send(turn("lost", "x".repeat(100_000))).await.unwrap();
         let lost = writer.flush().await;
@@ -213,7 +179,7 @@ mod tests {
         fill(&store).await;
         let refused = writer.send_surely(turn("refused", "x".repeat(100_000))).await;
         assert!(matches!(&refused, Err(StoreError::Lost(why)) if why.contains("full")), "{refused:?}");
-        let owner = Owner::local();
+        let owner = ClientId::local();
         let begins = "x".repeat(100_000);
         let new = NewSession {
             owner: &owner,
@@ -226,42 +192,31 @@ mod tests {
         fill(&store).await;
         let refused = store.session_begin(&new).await;
         assert!(matches!(refused, Err(StoreError::Disk(_))), "{refused:?}");
-        empty(&store).await;
+        unfill(&store).await;
         store.try_write().await.unwrap();
         writer.send_surely(turn("kept", "x".repeat(100_000))).await.unwrap();
         assert_eq!(writer.disk_trouble(), None);
         store.session_begin(&new).await.unwrap();
         stop.cancel();
-        let kept = tasks.join_next().await.unwrap().unwrap();
-        assert_eq!((kept.rows, kept.lost), (1, 2));
+        let totals = tasks.join_next().await.unwrap().unwrap();
+        assert_eq!((totals.rows, totals.lost), (1, 2));
         assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
     }
 
     #[tokio::test]
     async fn end_of_a_turn_is_written_later_when_disk_was_full() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join(FILE)).await.unwrap();
-        let ((writer, keeping), stop, mut tasks) = (store.writer(), CancellationToken::new(), JoinSet::new());
-        tasks.spawn(keeping.run(stop.clone()));
+        let store = Store::open(&folder.path().join(DATABASE_FILE)).await.unwrap();
+        let ((writer, task), stop, mut tasks) = (store.writer(), CancellationToken::new(), JoinSet::new());
+        tasks.spawn(task.run(stop.clone()));
         writer.send_surely(turn("r", String::new())).await.unwrap();
         fill(&store).await;
-        let ended = TurnEnded {
-            run: "r".to_owned(),
-            provider: "p".to_owned(),
-            outcome: Outcome::Ok,
-            answer: "x".repeat(60_000),
-            usage: Usage::default(),
-            duration: Duration::ZERO,
-            session: None,
-            time: Time::now(),
-            attempts: 1,
-            log: None,
-        };
-        writer.send(Record::Ended(ended)).await.unwrap();
+        let ended = TurnEnded { run: "r".to_owned(), answer: "x".repeat(60_000), ..TurnEnded::default() };
+        writer.send(ArchiveRecord::Ended(ended)).await.unwrap();
         writer.flush().await.unwrap();
         assert!(writer.disk_trouble().is_some());
         assert_eq!(store.run("r", None).await.unwrap().unwrap().state, RunState::Queued, "not yet");
-        empty(&store).await;
+        unfill(&store).await;
         writer.flush().await.unwrap();
         assert_eq!(store.run("r", None).await.unwrap().unwrap().state, RunState::Finished);
         assert_eq!(writer.disk_trouble(), None);
@@ -270,9 +225,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_transaction_that_is_dropped_never_was() {
+    async fn transaction_is_rolled_back_when_dropped() {
         let folder = tempfile::tempdir().unwrap();
-        for store in [Store::open(&folder.path().join(FILE)).await.unwrap(), Store::in_memory().await.unwrap()] {
+        for store in [Store::open(&folder.path().join(DATABASE_FILE)).await.unwrap(), Store::in_memory().await.unwrap()]
+        {
             for _ in 0..3 {
                 let mut dropped = store.transaction().await.unwrap();
                 let query = sqlx::query("INSERT INTO cursors (place, message, changed) VALUES ('c', '1', 0)");

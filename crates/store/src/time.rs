@@ -1,12 +1,12 @@
-//! A moment, as the database keeps it.
+//! Points in time, as the database stores them.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// UTC, in milliseconds since 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// A point in time: UTC milliseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(i64);
 
@@ -26,7 +26,7 @@ impl Time {
         self.0
     }
 
-    /// That long before now.
+    /// The time `age` before now.
     #[must_use]
     pub fn ago(age: Duration) -> Self {
         Self(Self::now().0.saturating_sub(millis_of(age)))
@@ -38,7 +38,7 @@ impl Time {
     }
 }
 
-/// As RFC 3339 has it.
+/// Formats the time according to RFC 3339.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.timestamp().fmt(f)

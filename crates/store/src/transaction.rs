@@ -1,8 +1,8 @@
-//! A transaction that leaves nothing behind, whatever happens in it.
+//! A transaction that is always rolled back if it is not committed.
 //!
-//! SQLite rolls back by itself when a disk is full; sqlx's own transactions do not know that, roll back once more, fail,
-//! and leave a connection that can begin no other. So one that was not committed, for whatever reason, is over with its
-//! connection.
+//! SQLite rolls back by itself when a disk is full. sqlx's own transactions do not expect that: they roll back once more,
+//! which fails, and leave a connection that cannot begin another transaction. So if a transaction was not committed, for
+//! whatever reason, its connection is closed.
 
 use std::ops::{Deref, DerefMut};
 
@@ -19,7 +19,7 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    /// Takes the write lock at once: one that began by reading could not wait for it later.
+    /// Takes the write lock at once: a transaction that began with a read could not wait for the lock later.
     pub(crate) async fn begin(pool: &SqlitePool) -> Result<Self, StoreError> {
         let mut transaction = Self { connection: pool.acquire().await?, open: true };
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *transaction.connection).await?;

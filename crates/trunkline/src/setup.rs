@@ -173,7 +173,7 @@ impl Mock {
         let base_url = format!("http://{}/v1", listener.local_addr()?);
         let api = Arc::new(Api { name: AGENT.to_owned(), base_url, key: None });
         let (listener, stop, task) = (TcpListener::from_std(listener)?, CancellationToken::new(), TaskTracker::new());
-        task.spawn(trunkline_mock::serve(listener, trunkline_mock::Script::built_in().into(), stop.clone()));
+        task.spawn(trunkline_mock::serve(listener, trunkline_mock::MockScript::built_in().into(), stop.clone()));
         task.close();
         Ok(Self { api, stop, task })
     }

@@ -1,4 +1,4 @@
-//! Where a request goes and with which key, checked before anything is sent.
+//! The URL and the key of a request, checked before anything is sent.
 
 use reqwest::Url;
 use reqwest::header::HeaderValue;
@@ -10,16 +10,16 @@ use trunkline_core::secret::Secrets;
 #[derive(Debug, Clone)]
 pub(crate) struct Address {
     pub(crate) url: Url,
-    /// Host and port, as an error names them: a URL may hold a password.
+    /// Host and port, for error messages: the URL may contain a password.
     pub(crate) host: String,
     pub(crate) authorization: Option<HeaderValue>,
-    /// The variable of its key.
+    /// Name of the environment variable that holds the key.
     variable: Option<String>,
     secrets: Secrets,
 }
 
 impl Address {
-    /// The endpoint at `path` below the upstream's base.
+    /// Builds the address of the endpoint at `path` below the upstream's base URL.
     pub(crate) fn new(api: &Api, path: &[&str]) -> Result<Self, Failure> {
         let wrong = |why: &str| {
             Failure::new(Category::Configuration, format!("the base_url of {} {why}", api.name))
@@ -43,15 +43,15 @@ impl Address {
         })
     }
 
-    /// The failure as it may be shown: without the key, which upstreams like to quote, and with what to do about it.
-    pub(crate) fn told(&self, failure: Failure) -> Failure {
-        let advice = || {
+    /// Prepares a failure for display: masks the key, which upstreams like to quote, and adds a hint.
+    pub(crate) fn for_display(&self, failure: Failure) -> Failure {
+        let default_hint = || {
             (failure.category == Category::Authentication).then(|| match &self.variable {
                 Some(variable) => format!("check the key in {variable}"),
                 None => "name the variable that holds its key in config.api_key_env".to_owned(),
             })
         };
-        let hint = failure.hint.clone().or_else(advice).map(|hint| self.secrets.mask(&hint));
+        let hint = failure.hint.clone().or_else(default_hint).map(|hint| self.secrets.mask(&hint));
         Failure { message: self.secrets.mask(&failure.message), hint, ..failure }
     }
 }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_is_added_to_whatever_base() {
+    fn path_is_appended_to_any_base_url() {
         for (base, url, host) in [
             ("http://h:1/v1", "http://h:1/v1/chat/completions", "h:1"),
             ("http://h:1/v1/", "http://h:1/v1/chat/completions", "h:1"),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_called_is_named() {
+    fn invalid_base_url_or_key_is_a_configuration_failure() {
         for (api, message) in [
             (api("localhost:1/v1", None), "the base_url of up is neither http nor https"),
             (api("", None), "the base_url of up is not a URL: relative URL without a base"),
@@ -115,15 +115,15 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_without_the_key_and_with_advice() {
+    fn displayed_failure_has_no_key_but_a_hint() {
         let key = "hunter2-hunter2";
         let address = Address::new(&api("http://h", Some(Some(key))), &[]).unwrap();
-        let told = address.told(Failure::new(Category::Authentication, format!("bad key {key}")));
-        assert_eq!((told.message.as_str(), told.hint.as_deref()), ("bad key ***", Some("check the key in THE_KEY")));
+        let shown = address.for_display(Failure::new(Category::Authentication, format!("bad key {key}")));
+        assert_eq!((shown.message.as_str(), shown.hint.as_deref()), ("bad key ***", Some("check the key in THE_KEY")));
         assert!(!format!("{address:?}").contains(key));
         let open = Address::new(&api("http://h", None), &[]).unwrap();
-        let told = open.told(Failure::new(Category::Authentication, "no"));
-        assert!(told.hint.unwrap().contains("api_key_env"));
-        assert_eq!(open.told(Failure::new(Category::Server, "no")).hint, None);
+        let shown = open.for_display(Failure::new(Category::Authentication, "no"));
+        assert!(shown.hint.unwrap().contains("api_key_env"));
+        assert_eq!(open.for_display(Failure::new(Category::Server, "no")).hint, None);
     }
 }

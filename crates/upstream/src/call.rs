@@ -1,4 +1,4 @@
-//! One call on its way: the request is sent, its answer read, and all of it ends in one last event.
+//! One call of an upstream: sends the request, reads the answer, and ends with exactly one final event.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -9,71 +9,72 @@ use tokio::time::{Instant, timeout_at};
 use trunkline_core::api::Api;
 use trunkline_core::event::Event;
 use trunkline_core::failure::{Category, Failure, Rule};
-use trunkline_wire::upstream::Reader;
+use trunkline_wire::upstream::UpstreamReader;
 
 use crate::address::Address;
-use crate::client::{Patience, Upstream, deadline, refused};
+use crate::client::{Upstream, UpstreamTimeouts, deadline, refused};
 use crate::fault;
 
-/// How long a complete answer waits for its usage and its end mark: some servers never send them.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Time that a complete answer waits for its usage and its end mark: some servers never send them.
+const END_MARK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One call of an upstream. Dropping it closes its connection, which is how a server learns to stop.
-pub struct Call {
+/// One call of an upstream. Dropping it closes its connection, which tells the server to stop.
+pub struct UpstreamCall {
     events: VecDeque<Event>,
-    /// What is being waited for. It is kept here, so that nothing is lost with a `next` that is dropped.
-    step: Option<Step>,
+    /// The pending operation. It is kept here so that nothing is lost if the future of `next` is dropped.
+    pending: Option<PendingStep>,
 }
 
-type Step = Pin<Box<dyn Future<Output = Progress> + Send>>;
+type PendingStep = Pin<Box<dyn Future<Output = CallProgress> + Send>>;
 
-struct Progress {
+/// The result of one step.
+struct CallProgress {
     events: Vec<Event>,
-    /// The answer that goes on; none once the last event is there.
-    answer: Option<Answer>,
+    /// The answer if it is not complete. None once the final event is among the events.
+    answer: Option<OpenAnswer>,
 }
 
 /// An answer that is being read.
-struct Answer {
+struct OpenAnswer {
     address: Address,
     response: Response,
-    reader: Reader,
+    reader: UpstreamReader,
     deadline: Instant,
     silence: Duration,
     prompt: String,
-    /// The model has finished; only the usage and the end mark are awaited, and not for long.
+    /// Whether the model has finished. Only the usage and the end mark are awaited then, for [`END_MARK_TIMEOUT`].
     finishing: bool,
 }
 
-impl Call {
+impl UpstreamCall {
     pub(crate) fn new(
         upstream: Upstream,
         api: &Api,
         body: Vec<u8>,
         rules: &[Rule],
-        patience: Patience,
+        timeouts: UpstreamTimeouts,
         prompt: String,
     ) -> Self {
         let address = Address::new(api, &["chat", "completions"]);
         let rules = rules.to_vec();
-        let step = async move {
+        let first = async move {
             match address {
-                Ok(address) => send(upstream, address, body, rules, patience, prompt).await,
+                Ok(address) => send(upstream, address, body, rules, timeouts, prompt).await,
                 Err(failure) => failed(failure),
             }
         };
-        Self { events: VecDeque::new(), step: Some(Box::pin(step)) }
+        Self { events: VecDeque::new(), pending: Some(Box::pin(first)) }
     }
 
-    /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
+    /// Returns the next event. The last one is `Finished` or `Failed`, then `None` follows. Cancel safe.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            let Progress { events, answer } = self.step.as_mut()?.await;
+            let CallProgress { events, answer } = self.pending.as_mut()?.await;
             self.events.extend(events);
-            self.step = answer.map(|answer| -> Step { Box::pin(answer.read()) });
+            self.pending = answer.map(|answer| -> PendingStep { Box::pin(answer.read()) });
         }
     }
 }
@@ -84,31 +85,31 @@ async fn send(
     address: Address,
     body: Vec<u8>,
     rules: Vec<Rule>,
-    patience: Patience,
+    timeouts: UpstreamTimeouts,
     prompt: String,
-) -> Progress {
-    let until = deadline(patience.total);
+) -> CallProgress {
+    let until = deadline(timeouts.total);
     let request = match upstream.post(&address, body) {
         Ok(request) => request,
-        Err(failure) => return failed(address.told(failure)),
+        Err(failure) => return failed(address.for_display(failure)),
     };
-    match timeout_at(until.min(deadline(patience.silence)), request.send()).await {
+    match timeout_at(until.min(deadline(timeouts.silence)), request.send()).await {
         Err(_elapsed) => failed(timed_out()),
-        Ok(Err(error)) => failed(address.told(fault::failure(&error, &address.host))),
+        Ok(Err(error)) => failed(address.for_display(fault::failure(&error, &address.host))),
         Ok(Ok(response)) if !response.status().is_success() => {
             let failure = refused(response, until, &rules).await;
-            failed(address.told(failure))
+            failed(address.for_display(failure))
         }
         Ok(Ok(response)) => {
-            let reader = Reader::new(&rules);
-            Progress {
+            let reader = UpstreamReader::new(&rules);
+            CallProgress {
                 events: Vec::new(),
-                answer: Some(Answer {
+                answer: Some(OpenAnswer {
                     address,
                     response,
                     reader,
                     deadline: until,
-                    silence: patience.silence,
+                    silence: timeouts.silence,
                     prompt,
                     finishing: false,
                 }),
@@ -117,13 +118,13 @@ async fn send(
     }
 }
 
-impl Answer {
-    /// Reads until there is something to tell.
-    async fn read(mut self) -> Progress {
+impl OpenAnswer {
+    /// Reads until there are events.
+    async fn read(mut self) -> CallProgress {
         loop {
             if self.reader.finished() && !self.finishing {
                 self.finishing = true;
-                self.deadline = self.deadline.min(Instant::now() + LAST_WORDS);
+                self.deadline = self.deadline.min(Instant::now() + END_MARK_TIMEOUT);
             }
             let events = match timeout_at(self.deadline.min(deadline(self.silence)), self.response.chunk()).await {
                 Ok(Ok(Some(bytes))) => self.reader.push(&bytes),
@@ -136,30 +137,30 @@ impl Answer {
                         Failure { message, ..failure }
                     });
                 }
-                Err(_elapsed) => return self.conclude(|_cut_off| timed_out()),
+                Err(_elapsed) => return self.conclude(|_incomplete| timed_out()),
             };
             if self.reader.ended() {
                 let last = self.conclude(|failure| failure);
-                return Progress { events: events.into_iter().chain(last.events).collect(), answer: None };
+                return CallProgress { events: events.into_iter().chain(last.events).collect(), answer: None };
             }
             if !events.is_empty() {
-                return Progress { events, answer: Some(self) };
+                return CallProgress { events, answer: Some(self) };
             }
         }
     }
 
-    /// The last events. If the answer turns out to be none, `failure` says how that came about.
-    fn conclude(mut self, failure: impl FnOnce(Failure) -> Failure) -> Progress {
+    /// Returns the last events. If the answer is incomplete, `failure` adjusts the failure that it ends with.
+    fn conclude(mut self, failure: impl FnOnce(Failure) -> Failure) -> CallProgress {
         let mut events = self.reader.conclude(&self.prompt);
         if let Some(Event::Failed(found)) = events.pop_if(|event| matches!(event, Event::Failed(_))) {
-            events.push(Event::Failed(self.address.told(failure(found))));
+            events.push(Event::Failed(self.address.for_display(failure(found))));
         }
-        Progress { events, answer: None }
+        CallProgress { events, answer: None }
     }
 }
 
-fn failed(failure: Failure) -> Progress {
-    Progress { events: vec![Event::Failed(failure)], answer: None }
+fn failed(failure: Failure) -> CallProgress {
+    CallProgress { events: vec![Event::Failed(failure)], answer: None }
 }
 
 fn timed_out() -> Failure {

@@ -1,4 +1,4 @@
-//! The HTTP client: how upstreams are reached, all of them the same way.
+//! The HTTP client that all upstreams share.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -8,51 +8,53 @@ use reqwest::{Client, Method, RequestBuilder, Response};
 use tokio::time::{Instant, timeout_at};
 use trunkline_core::api::Api;
 use trunkline_core::failure::{Category, Failure, Rule};
-use trunkline_wire::upstream::{self, Headers};
+use trunkline_wire::upstream::{self, UpstreamHeaders};
 
 use crate::address::Address;
-use crate::call::Call;
+use crate::call::UpstreamCall;
 use crate::fault;
 
-/// The most of an error's body that is read.
-const MAX_ERROR: usize = 64 * 1024;
+/// Limit of the body of an error that is read.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
 
-/// How long an error's body may take: its status has said the most.
-const ERROR_BODY: Duration = Duration::from_secs(5);
+/// Time that the body of an error may take. Its status tells most of it already.
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most of a list of models that is read.
-const MAX_MODELS: usize = 16 * 1024 * 1024;
+/// Limit of a list of models that is read.
+const MAX_MODELS_BYTES: usize = 16 * 1024 * 1024;
 
-/// How long an answer may take.
+/// Limits of the time that an answer may take.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
-    /// In all.
+pub struct UpstreamTimeouts {
+    /// Limit for the whole answer.
     pub total: Duration,
-    /// Without a word.
+    /// Limit for a pause without any data.
     pub silence: Duration,
 }
 
-impl Patience {
-    /// An answer that is there within `limit`, silent or not.
+impl UpstreamTimeouts {
+    /// Limits only the whole answer: it may be silent for all of `limit`.
     #[must_use]
     pub const fn in_all(limit: Duration) -> Self {
         Self { total: limit, silence: limit }
     }
 }
 
-/// Calls upstreams. Cheap to clone; clones share their connections. Costs next to nothing until it is first used.
+/// Calls upstreams. Cheap to clone: clones share their connections. Costs next to nothing until its first use.
 #[derive(Debug, Clone, Default)]
 pub struct Upstream {
-    clients: Arc<Clients>,
+    clients: Arc<HttpClients>,
 }
 
-/// Apart, because certificates are only looked for when a connection needs them: reading them takes time and memory,
-/// and a machine that has none can still call what is local.
+/// One client per kind of connection. Certificates are loaded only when a connection needs them: that takes time and
+/// memory, and a machine without certificates can still call a local upstream.
 #[derive(Debug, Default)]
-struct Clients {
-    /// What is on this machine is not reached through a proxy, whatever the environment says.
+struct HttpClients {
+    /// For this machine: never uses a proxy, whatever the environment asks for.
     local: OnceLock<Client>,
+    /// For `http` elsewhere.
     plain: OnceLock<Client>,
+    /// For `https`.
     secure: OnceLock<Client>,
 }
 
@@ -62,13 +64,20 @@ impl Upstream {
         Self::default()
     }
 
-    /// A chat completion with this request body. Nothing is sent before [`Call::next`].
+    /// Prepares a chat completion with this request body. Nothing is sent before [`UpstreamCall::next`].
     #[must_use]
-    pub fn call(&self, api: &Api, body: Vec<u8>, rules: &[Rule], patience: Patience, prompt: String) -> Call {
-        Call::new(self.clone(), api, body, rules, patience, prompt)
+    pub fn call(
+        &self,
+        api: &Api,
+        body: Vec<u8>,
+        rules: &[Rule],
+        timeouts: UpstreamTimeouts,
+        prompt: String,
+    ) -> UpstreamCall {
+        UpstreamCall::new(self.clone(), api, body, rules, timeouts, prompt)
     }
 
-    /// How many models the upstream lists: whether it is there and takes the key, at no cost.
+    /// Counts the models that the upstream lists: a free check that it is reachable and accepts the key.
     pub async fn models(&self, api: &Api, limit: Duration) -> Result<usize, Failure> {
         let address = Address::new(api, &["models"])?;
         let deadline = deadline(limit);
@@ -81,17 +90,17 @@ impl Upstream {
             let mut body = Vec::new();
             while let Some(piece) = response.chunk().await.map_err(|error| fault::failure(&error, &address.host))? {
                 body.extend_from_slice(&piece);
-                if body.len() > MAX_MODELS {
+                if body.len() > MAX_MODELS_BYTES {
                     break;
                 }
             }
             upstream::models(&body).ok_or_else(|| {
-                let message = format!("{} answered with something else than a list of models", address.host);
+                let message = format!("{} did not answer with a list of models", address.host);
                 Failure::new(Category::Configuration, message).hint("check base_url: it usually ends in /v1")
             })
         };
         let counted = timeout_at(deadline, counted).await;
-        counted.unwrap_or_else(|_| Err(Failure::timed_out())).map_err(|failure| address.told(failure))
+        counted.unwrap_or_else(|_| Err(Failure::timed_out())).map_err(|failure| address.for_display(failure))
     }
 
     pub(crate) fn request(&self, method: Method, address: &Address) -> Result<RequestBuilder, Failure> {
@@ -107,7 +116,7 @@ impl Upstream {
     }
 }
 
-impl Clients {
+impl HttpClients {
     fn to(&self, address: &Address) -> Result<&Client, Failure> {
         let secure = address.url.scheme() == "https";
         let local = !secure && is_loopback(&address.url);
@@ -119,12 +128,12 @@ impl Clients {
         if let Some(client) = cell.get() {
             return Ok(client);
         }
-        // Fails only if somebody chose another provider before, which is as good.
-        let _chosen = rustls::crypto::ring::default_provider().install_default();
+        // Fails only if another provider was installed before, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = Client::builder()
             .user_agent(concat!("trunkline/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(fault::CONNECT)
+            .connect_timeout(fault::CONNECT_TIMEOUT)
             .pool_idle_timeout(Duration::from_secs(30))
             .pool_max_idle_per_host(4);
         let builder = if secure { builder } else { builder.tls_certs_only([]) };
@@ -142,25 +151,25 @@ fn is_loopback(url: &reqwest::Url) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// What an answer with an error's status says.
+/// Reads the failure from an answer with an error status.
 pub(crate) async fn refused(mut response: Response, deadline: Instant, rules: &[Rule]) -> Failure {
-    let until = deadline.min(Instant::now() + ERROR_BODY);
+    let until = deadline.min(Instant::now() + ERROR_BODY_TIMEOUT);
     let mut body = Vec::new();
-    // Whatever has arrived by then must do.
-    while body.len() < MAX_ERROR
+    // If the timeout is reached, what has arrived is used.
+    while body.len() < MAX_ERROR_BYTES
         && let Ok(Ok(Some(piece))) = timeout_at(until, response.chunk()).await
     {
         body.extend_from_slice(&piece);
     }
-    body.truncate(MAX_ERROR);
+    body.truncate(MAX_ERROR_BYTES);
     let status = response.status().as_u16();
     upstream::failure(status, &headers(response.headers()), &body, rules)
 }
 
-fn headers<'h>(headers: &'h HeaderMap) -> Headers<'h> {
+fn headers<'h>(headers: &'h HeaderMap) -> UpstreamHeaders<'h> {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let text = |value: Option<&'h HeaderValue>| value.and_then(|value| value.to_str().ok());
-    Headers {
+    UpstreamHeaders {
         retry_after: text(headers.get(RETRY_AFTER)),
         retry_after_ms: text(headers.get("retry-after-ms")),
         date: text(headers.get(DATE)),
@@ -168,8 +177,8 @@ fn headers<'h>(headers: &'h HeaderMap) -> Headers<'h> {
     }
 }
 
-/// The end of `limit`, or of the longest time there is.
+/// Returns the instant `limit` from now, a year at most: the sum must not overflow.
 pub(crate) fn deadline(limit: Duration) -> Instant {
-    const LONGEST: Duration = Duration::from_hours(24 * 365);
-    Instant::now() + limit.min(LONGEST)
+    const MAX_LIMIT: Duration = Duration::from_hours(24 * 365);
+    Instant::now() + limit.min(MAX_LIMIT)
 }

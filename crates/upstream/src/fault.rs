@@ -1,4 +1,4 @@
-//! What went wrong between here and an upstream, before or inside its answer.
+//! Classifies transport errors: the connection to an upstream failed, or broke inside its answer.
 
 use std::error::Error;
 use std::io;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use rustls::CertificateError;
 use trunkline_core::failure::{Category, Failure};
 
-/// How long a connection may take to come about.
-pub(crate) const CONNECT: Duration = Duration::from_secs(10);
+/// Time that establishing a connection may take.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The failure of a connection to `host`. The error's own text is not used: it quotes the URL.
+/// Converts a transport error into a failure. The error's own text is not used: it quotes the URL.
 pub(crate) fn failure(error: &reqwest::Error, host: &str) -> Failure {
     let reason = reason(error);
     if let Some(tls) = causes(error).find_map(|cause| cause.downcast_ref::<rustls::Error>()) {
@@ -20,7 +20,7 @@ pub(crate) fn failure(error: &reqwest::Error, host: &str) -> Failure {
         return Failure::new(Category::Configuration, format!("cannot call {host}: {reason}"));
     }
     if error.is_connect() && error.is_timeout() {
-        let message = format!("cannot connect to {host}: no answer within {} s", CONNECT.as_secs());
+        let message = format!("cannot connect to {host}: no answer within {} s", CONNECT_TIMEOUT.as_secs());
         return Failure::new(Category::Network, message).hint("check base_url and the network");
     }
     if error.is_connect() {
@@ -30,7 +30,7 @@ pub(crate) fn failure(error: &reqwest::Error, host: &str) -> Failure {
     Failure::new(Category::Network, format!("the connection to {host} broke: {reason}"))
 }
 
-/// The innermost cause, which is what happened; the others say where.
+/// Returns the innermost cause, which tells what happened. The outer ones tell where.
 pub(crate) fn reason(error: &reqwest::Error) -> String {
     causes(error).last().map(ToString::to_string).unwrap_or_default()
 }
@@ -51,7 +51,7 @@ fn tls_failure(error: &rustls::Error, host: &str) -> Failure {
     Failure::new(Category::Network, format!("cannot speak TLS with {host}: {error}")).hint(hint)
 }
 
-/// An error and its causes. An I/O error hides the one inside it from `source`.
+/// Iterates over an error and its causes. `source` of an I/O error skips the error inside it.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |&error| {
         let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_inside_an_io_error_is_found() {
+    fn cause_inside_an_io_error_is_found() {
         let tls = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
         let error = io::Error::other(io::Error::other(tls.clone()));
         let last = causes(&error).last().unwrap();
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_failures_say_what_to_do() {
+    fn tls_failure_has_a_hint() {
         for (error, category, hint) in [
             (CertificateError::UnknownIssuer.into(), Category::Configuration, "SSL_CERT_FILE"),
             (CertificateError::NotValidForName.into(), Category::Configuration, "name the host"),

@@ -1,9 +1,9 @@
 //! Chat completions exactly as on the wire: the request as clients send it, the response and the chunk as we answer.
 //!
-//! Requests are read with patience: unknown members pass, and every optional member may be null. What only a model can
-//! be told (`temperature`, `tools`, `response_format` …) is kept as the text it came in, for providers that take it; what
-//! would change the shape of the answer is refused in [`crate::request`]. Lists are bounded while they are read: a body
-//! of brackets must not become a hundred times its size in memory.
+//! Requests are parsed leniently: unknown members are ignored, and every optional member may be null. Options that only
+//! a model understands (`temperature`, `tools`, `response_format` …) are kept as raw JSON for providers that accept
+//! them. Options that would change the shape of the answer are rejected in [`crate::request`]. The length of a list is
+//! checked while it is parsed: a body full of brackets must not take a hundred times its size in memory.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,20 +18,20 @@ use trunkline_core::turn::{Json, OnDisconnect};
 use crate::error::ApiError;
 use crate::object::Object;
 
-/// The body of `POST /v1/chat/completions`, as far as it means something to us.
+/// The body of `POST /v1/chat/completions`: the members the gateway uses or passes on.
 #[derive(Debug, Deserialize)]
 pub struct ChatRequest {
     pub model: Option<String>,
-    pub messages: Option<List<Object<ChatMessage>, 16_384>>,
+    pub messages: Option<BoundedList<Object<ChatMessage>, 16_384>>,
     pub stream: Option<bool>,
     pub stream_options: Option<Object<StreamOptions>>,
     pub n: Option<u64>,
     pub user: Option<String>,
-    pub modalities: Option<List<String, 8>>,
+    pub modalities: Option<BoundedList<String, 8>>,
     pub audio: Option<IgnoredAny>,
-    /// Ours: the conversation to go on with. As it came: on models that keep no sessions it may be anything.
+    /// Our extension: the session to resume. Raw JSON, because it may be any value for models that keep no sessions.
     pub session_id: Option<Box<RawValue>>,
-    /// Ours: how the run is to be treated.
+    /// Our extension: options for the gateway.
     pub trunkline: Option<Object<Wishes>>,
     pub metadata: Option<Metadata>,
     pub max_tokens: Option<u64>,
@@ -56,7 +56,7 @@ pub struct ChatRequest {
     pub repetition_penalty: Option<Box<RawValue>>,
 }
 
-/// What a client asks of the gateway, not of the model.
+/// Options for the gateway rather than for the model.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wishes {
@@ -73,23 +73,23 @@ pub struct ChatMessage {
     pub role: String,
     pub content: Option<Content>,
     pub refusal: Option<String>,
-    pub tool_calls: Option<List<Object<ToolCall>, 1024>>,
-    /// Of a tool's message: the call it answers.
+    pub tool_calls: Option<BoundedList<Object<ChatToolCall>, 1024>>,
+    /// In a tool's message: the call it answers.
     pub tool_call_id: Option<String>,
-    /// What `tool_calls` was before there could be several.
+    /// The deprecated predecessor of `tool_calls`, for a single call.
     pub function_call: Option<Object<Function>>,
 }
 
-/// What a message says: one text, or parts.
+/// Content of a message: one text, or parts.
 #[derive(Debug)]
 pub enum Content {
     Text(String),
-    Parts(List<Object<Part>, 4096>),
+    Parts(BoundedList<Object<ContentPart>, 4096>),
 }
 
-/// One part of a message. Flat, so that an error inside it can say where it is.
+/// One part of a message. A flat struct rather than an enum, so that a parse error can name the path inside it.
 #[derive(Debug, Deserialize)]
-pub struct Part {
+pub struct ContentPart {
     #[serde(rename = "type")]
     pub kind: String,
     pub text: Option<String>,
@@ -102,10 +102,10 @@ pub struct ImageUrl {
     pub url: String,
 }
 
-/// A call in the history: of a function, or of a tool with free text for input.
+/// A call in the message history: of a function, or of a custom tool that takes free text.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "WireToolCall")]
-pub struct ToolCall {
+pub struct ChatToolCall {
     pub id: String,
     pub function: Function,
 }
@@ -124,7 +124,7 @@ struct WireToolCall {
     custom: Option<Object<Function>>,
 }
 
-impl TryFrom<WireToolCall> for ToolCall {
+impl TryFrom<WireToolCall> for ChatToolCall {
     type Error = &'static str;
 
     fn try_from(call: WireToolCall) -> Result<Self, Self::Error> {
@@ -134,7 +134,7 @@ impl TryFrom<WireToolCall> for ToolCall {
 }
 
 impl ChatRequest {
-    /// Reads a body. The error says where: a member's path, and line and column.
+    /// Parses a body. The error names the path of the member, the line and the column.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let text = std::str::from_utf8(body).map_err(|error| {
             let message = format!("the body is not UTF-8: bad byte at offset {}", error.valid_up_to());
@@ -149,7 +149,7 @@ impl ChatRequest {
         Ok(request)
     }
 
-    /// Takes `session_id` and `metadata.session_id` for the client's own: the model keeps no sessions.
+    /// Treats `session_id` and `metadata.session_id` as the client's own data, for a model that keeps no sessions.
     pub fn ignore_session(&mut self) {
         self.session_id = None;
         if let Some(metadata) = &mut self.metadata
@@ -159,7 +159,7 @@ impl ChatRequest {
         }
     }
 
-    /// Whether the last chunk of a stream is to carry the usage.
+    /// Whether the client wants a last chunk with the usage.
     #[must_use]
     pub fn include_usage(&self) -> bool {
         self.stream_options.as_ref().and_then(|options| options.0.include_usage).unwrap_or(false)
@@ -169,7 +169,7 @@ impl ChatRequest {
 fn unreadable(path: &str, error: &serde_json::Error) -> ApiError {
     let place = format!("line {} column {}", error.line(), error.column());
     let text = error.to_string();
-    // The reason may quote what was sent, which may be megabytes.
+    // The reason may quote a value from the request, which may be megabytes long.
     let reason: String = text.strip_suffix(&format!(" at {place}")).unwrap_or(&text).chars().take(300).collect();
     match error.classify() {
         serde_json::error::Category::Data if path == "." => {
@@ -184,11 +184,11 @@ fn unreadable(path: &str, error: &serde_json::Error) -> ApiError {
     }
 }
 
-/// A list that refuses its `MAX`-and-first element instead of growing.
+/// A list of at most `MAX` elements; parsing fails at the first element beyond that.
 #[derive(Debug)]
-pub struct List<T, const MAX: usize>(pub Vec<T>);
+pub struct BoundedList<T, const MAX: usize>(pub Vec<T>);
 
-impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for List<T, MAX> {
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedList<T, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(ListVisitor(PhantomData))
     }
@@ -197,7 +197,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for List<T, MA
 struct ListVisitor<T, const MAX: usize>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for ListVisitor<T, MAX> {
-    type Value = List<T, MAX>;
+    type Value = BoundedList<T, MAX>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an array of at most {MAX} elements")
@@ -211,14 +211,14 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for ListVisitor<T,
             }
             list.push(element);
         }
-        Ok(List(list))
+        Ok(BoundedList(list))
     }
 }
 
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
+        struct ContentVisitor;
+        impl<'de> Visitor<'de> for ContentVisitor {
             type Value = Content;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -233,24 +233,24 @@ impl<'de> Deserialize<'de> for Content {
                 ListVisitor(PhantomData).visit_seq(seq).map(Content::Parts)
             }
         }
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(ContentVisitor)
     }
 }
 
 const SESSION_ENTRY: &str = "session_id";
 
-/// OpenAI allows sixteen entries; one of them means something here.
+/// The request's `metadata`. OpenAI allows sixteen entries; the gateway itself only uses `session_id`.
 #[derive(Debug, Default)]
 pub struct Metadata {
     pub session_id: Option<Box<RawValue>>,
-    /// All the others.
+    /// All other entries.
     pub entries: Vec<(String, Json)>,
 }
 
 impl<'de> Deserialize<'de> for Metadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
+        struct MetadataVisitor;
+        impl<'de> Visitor<'de> for MetadataVisitor {
             type Value = Metadata;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -274,11 +274,11 @@ impl<'de> Deserialize<'de> for Metadata {
                 Ok(metadata)
             }
         }
-        deserializer.deserialize_map(Entries)
+        deserializer.deserialize_map(MetadataVisitor)
     }
 }
 
-/// A whole answer.
+/// A complete, non-streamed response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatResponse {
     pub id: String,
@@ -301,14 +301,14 @@ pub struct Choice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AssistantMessage {
     pub role: String,
-    /// Null when there are only calls.
+    /// Null when there are only tool calls.
     pub content: Option<String>,
     pub refusal: (),
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<MessageCall>,
 }
 
-/// A call the client is asked to make, whole.
+/// A complete tool call that the client is asked to make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageCall {
     pub id: String,
@@ -345,55 +345,55 @@ pub struct PromptTokens {
     pub cached_tokens: u64,
 }
 
-/// What we have to say beyond OpenAI's members: how the answer came about, and what it left behind.
+/// Our addition to OpenAI's members: how the answer was produced, and the workspace it left behind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Extension {
     pub run: String,
     pub provider: String,
     pub session_id: Option<SessionId>,
-    /// How the turn came to its session; absent where there is none.
+    /// How the turn got its session; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Resumption>,
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<AttemptObject>,
     pub workspace: Option<Receipt>,
     /// Set when the CLI reported no usage and it was estimated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub usage_estimated: bool,
-    /// What the provider said about its answer.
+    /// The provider's metadata about its answer.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub metadata: serde_json::Map<String, serde_json::Value>,
 }
 
-/// One try of the turn.
+/// One attempt at the turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Attempt {
+pub struct AttemptObject {
     pub provider: String,
     pub model: String,
     /// `ok`, or the name of a failure's category.
     pub outcome: String,
-    /// Null when it answered.
+    /// Null when the attempt succeeded.
     pub category: Option<Category>,
     pub duration_ms: u64,
-    /// What it said when it failed.
+    /// The failure's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What it left behind, when a later attempt started over in a worktree of its own.
+    /// The workspace of a failed attempt, if the next attempt started over in its own worktree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Receipt>,
-    /// Who held it to its permissions.
+    /// The sandbox that enforced its permissions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Held>,
 }
 
 /// One step of a streamed answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Chunk {
+pub struct ChatChunk {
     pub id: String,
     pub object: String,
     pub created: u64,
     pub model: String,
     pub choices: Vec<ChunkChoice>,
-    /// Absent unless asked for; then null in every chunk but the last.
+    /// Absent unless the client asked for it; then null in every chunk but the last.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub usage: Option<Option<TokenCounts>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -414,12 +414,12 @@ pub struct Delta {
     pub role: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// Thinking and tool activity: what agents do besides answering.
+    /// Thinking and tool activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
 }
 
-/// Tells a null from a member that is not there.
+/// Distinguishes null from an absent member.
 fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }

@@ -1,14 +1,14 @@
 use super::*;
 use proptest::prelude::*;
 
-fn refused(body: &str) -> (Option<String>, &'static str, String) {
+fn parse_error(body: &str) -> (Option<String>, &'static str, String) {
     let error = ChatRequest::parse(body.as_bytes()).unwrap_err();
     assert_eq!(error.status, 400, "{body}");
     (error.param.map(String::from), error.code, error.message.into())
 }
 
 #[test]
-fn a_bad_member_is_named() {
+fn error_names_the_path_of_a_bad_member() {
     for (body, param) in [
         (r#"{"messages":5}"#, "messages"),
         (r#"{"messages":[{"role":"user","content":"a"},7]}"#, "messages[1]"),
@@ -33,23 +33,23 @@ fn a_bad_member_is_named() {
         (r#"{"trunkline":["detach"]}"#, "trunkline"),
         (r#"{"metadata":["s"]}"#, "metadata"),
     ] {
-        let (found, code, message) = refused(body);
+        let (found, code, message) = parse_error(body);
         assert_eq!((found.as_deref(), code), (Some(param), "invalid_value"), "{body}: {message}");
         assert!(message.contains(" column "), "{message}");
     }
 }
 
 #[test]
-fn body_is_refused_unless_it_is_an_object() {
+fn body_is_rejected_unless_it_is_an_object() {
     for body in [r#"["m",[{"role":"user","content":"hi"}]]"#, "[]", r#""hi""#, "7", "null", "true"] {
-        let (_, code, message) = refused(body);
+        let (_, code, message) = parse_error(body);
         assert_eq!(code, "invalid_value", "{body}");
         assert!(message.contains("expected an object"), "{body}: {message}");
     }
 }
 
 #[test]
-fn case_10_broken_json_has_a_place() {
+fn case_10_error_has_line_and_column_when_json_is_broken() {
     for (body, place) in [
         ("", "line 1 column 0"),
         ("{\n  \"model\": \"m\",\n  oops", "line 3 column 3"),
@@ -57,7 +57,7 @@ fn case_10_broken_json_has_a_place() {
         (r#"{"model":"m"} x"#, "line 1 column 15"),
         (r#"{"model":"\ud800"}"#, "line 1 column "),
     ] {
-        let (_, code, message) = refused(body);
+        let (_, code, message) = parse_error(body);
         assert_eq!(code, "invalid_json", "{body}");
         assert!(message.contains(place), "{message}");
     }
@@ -66,13 +66,13 @@ fn case_10_broken_json_has_a_place() {
 }
 
 #[test]
-fn duplicates_are_refused() {
-    assert!(refused(r#"{"model":"a","model":"b"}"#).2.contains("duplicate field `model`"));
+fn duplicate_members_are_rejected() {
+    assert!(parse_error(r#"{"model":"a","model":"b"}"#).2.contains("duplicate field `model`"));
 }
 
 #[test]
-fn a_quoted_value_is_cut() {
-    let (_, _, message) = refused(&format!(r#"{{"stream":"{}"}}"#, "x".repeat(100_000)));
+fn error_is_truncated_when_it_quotes_a_long_value() {
+    let (_, _, message) = parse_error(&format!(r#"{{"stream":"{}"}}"#, "x".repeat(100_000)));
     assert!(message.len() < 500);
 }
 
@@ -111,19 +111,19 @@ fn case_09_depth_and_length_are_bounded() {
         assert!(ChatRequest::parse(deep.as_bytes()).is_err());
     }
     let many = format!(r#"{{"messages":[{}]}}"#, vec![r#"{"role":"user"}"#; 20_000].join(","));
-    assert!(refused(&many).2.contains("at most 16384"));
+    assert!(parse_error(&many).2.contains("at most 16384"));
     let entries: Vec<String> = (0..17).map(|key| format!(r#""{key}":0"#)).collect();
-    assert_eq!(refused(&format!(r#"{{"metadata":{{{}}}}}"#, entries.join(","))).0.as_deref(), Some("metadata"));
+    assert_eq!(parse_error(&format!(r#"{{"metadata":{{{}}}}}"#, entries.join(","))).0.as_deref(), Some("metadata"));
 }
 
 proptest! {
     #[test]
-    fn case_10_no_body_panics(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn case_10_parse_never_panics_on_random_bytes(body in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _read = ChatRequest::parse(&body);
     }
 
     #[test]
-    fn no_cut_of_a_body_panics(at in 0usize..200) {
+    fn parse_never_panics_on_a_truncated_body(at in 0usize..200) {
         let body = r#"{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"\ud83d\ude00 é"}]}],"n":1}"#;
         let _read = ChatRequest::parse(&body.as_bytes()[..at.min(body.len())]);
     }

@@ -1,7 +1,7 @@
-//! What went wrong, as a client of OpenAI's API expects to be told: a status, headers, and one shape of body.
+//! Errors as clients of OpenAI's API expect them: a status, headers, and one shape of body.
 //!
-//! Every error of the gateway is made here, so that none of them has a shape of its own. Nothing is classified here:
-//! a [`Failure`] comes with its category.
+//! Every error response of the gateway is built here, so that all of them have the same shape. Nothing is classified
+//! here: a [`Failure`] already has its category.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use trunkline_core::secret::Secrets;
 use crate::chat::Extension;
 use crate::response::Trace;
 
-/// The longest `detail`, in characters: enough for a stack trace, too little for a log file.
-const MAX_DETAIL: usize = 4000;
+/// Maximum length of `detail`, in characters: enough for a stack trace, too little for a log file.
+const MAX_DETAIL_CHARS: usize = 4000;
 
-/// The longest `message` of a failed CLI, in characters: most clients print it on one line, and nothing else.
-const MAX_MESSAGE: usize = 300;
+/// Maximum length of the `message` of a failed CLI, in characters. Most clients print it on one line, and nothing else.
+const MAX_MESSAGE_CHARS: usize = 300;
 
-/// How many models an error lists.
+/// Maximum number of models an error lists.
 const MAX_LISTED_MODELS: usize = 20;
 
-/// The longest wait we name: official SDKs ignore a longer one and come back at once.
+/// Longest wait sent to a client: official SDKs ignore a longer one and retry at once.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
 
 const CLI_ERROR: &str = "cli_error";
 
 const INVALID_REQUEST: &str = "invalid_request_error";
 
-/// One answer that is an error.
+/// An error response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiError {
     pub status: u16,
@@ -37,37 +37,37 @@ pub struct ApiError {
     pub kind: &'static str,
     pub message: Box<str>,
     pub code: &'static str,
-    /// The member of the request that is to blame.
+    /// The invalid member of the request.
     pub param: Option<Box<str>>,
     pub detail: Option<Box<str>>,
     pub hint: Option<Box<str>>,
     pub retry_after: Option<Duration>,
     pub repeat: Repeat,
-    /// How far a run came, and what it left behind.
+    /// Progress of the run and the workspace it left behind.
     pub trace: Option<Box<Extension>>,
 }
 
-/// What a client's SDK does by itself after this error.
+/// Automatic retry of the client's SDK after this error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
-    /// Whatever the status suggests to it.
+    /// The SDK decides by the status.
     ByStatus,
-    /// Nothing: a blind repeat would run an agent again to no avail.
+    /// No retry: it would run an agent again and fail the same way.
     Never,
 }
 
-/// The status of a request that the state folder has no room for.
+/// Status of a request that is refused because the state folder is not writable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageStatus {
     /// 503, for a client that waits for its answer.
     Unavailable,
-    /// 507, for a client that asked for the answer to be kept.
+    /// 507, for a client that asked for the answer to be stored.
     Insufficient,
 }
 
 impl ApiError {
-    /// A failure of a run. `message` has the first line of the reason, because clients print nothing else; `detail` is
-    /// what the CLI said. Both are masked and bounded.
+    /// A failed run. `message` has the first line of the reason, because clients print nothing else; `detail` is the
+    /// CLI's own message. Secrets are masked in both, and both are truncated.
     #[must_use]
     pub fn failed(failure: &Failure, secrets: &Secrets) -> Self {
         let category = failure.category;
@@ -84,18 +84,19 @@ impl ApiError {
             | Category::Unknown
             | Category::Cancelled => failure.retry_after,
         };
-        // Escapes first: one in the middle of a secret would hide it from the mask.
-        let said = secrets.mask(&ansi::strip(&failure.message));
+        // Strip escapes first: one in the middle of a secret would hide the secret from the mask.
+        let reason = secrets.mask(&ansi::strip(&failure.message));
         Self {
             hint: failure.hint.as_deref().map(|hint| bounded(secrets.mask(hint))),
             retry_after: wait,
             repeat: if category.policy().retry { Repeat::ByStatus } else { Repeat::Never },
-            ..Self::new(status(category), CLI_ERROR, category.name(), headline(&said))
+            ..Self::new(status(category), CLI_ERROR, category.name(), headline(&reason))
         }
-        .detail(bounded(said))
+        .detail(bounded(reason))
     }
 
-    /// A failure before any run: what the client sent may be to blame, and then it is told so in the failure's words.
+    /// A failure before any run started. A validation failure is the client's fault and becomes a 400 with the
+    /// failure's own message.
     #[must_use]
     pub fn not_started(failure: &Failure, secrets: &Secrets) -> Self {
         match failure.category {
@@ -122,7 +123,7 @@ impl ApiError {
         Self { detail, ..Self::new(400, INVALID_REQUEST, "model_not_found", "Unknown model") }.about("model")
     }
 
-    /// The same error with the names that would have worked, as its hint.
+    /// Adds the names of the available models as the hint.
     #[must_use]
     pub fn listing_models(self, names: &[String]) -> Self {
         if names.is_empty() {
@@ -134,14 +135,14 @@ impl ApiError {
         self.hint(bounded(format!("models here: {listed}{more}")))
     }
 
-    /// The same error where the name is that of a CLI that the gateway knows: says why it is not a model here.
+    /// Explains why a name is not a model although the gateway knows a CLI of that name.
     #[must_use]
     pub fn known_cli(mut self, why: &str, remedy: &str) -> Self {
         self.message = format!("Unknown model: {why}").into();
         self.detail(bounded(remedy.to_owned()))
     }
 
-    /// The same of a model that was asked for by its address.
+    /// An unknown model in the path of a URL: 404 instead of 400.
     #[must_use]
     pub fn no_such_model() -> Self {
         Self { status: 404, ..Self::unknown_model(&[]) }
@@ -153,13 +154,13 @@ impl ApiError {
         Self { retry_after: Some(retry_after), ..Self::new(503, "overloaded", "overloaded", message) }
     }
 
-    /// Whoever asks has had their share for now; others are served.
+    /// The client has exceeded its own rate limit; other clients are still served.
     #[must_use]
     pub fn limited(message: &str, retry_after: Duration) -> Self {
         Self { retry_after: Some(retry_after), ..Self::new(429, "requests", "rate_limit_exceeded", message) }
     }
 
-    /// Every provider that could answer has an open circuit. `last` is the failure that opened it.
+    /// Every provider that could answer has an open circuit breaker. `last` is the failure that opened it.
     #[must_use]
     pub fn unavailable(message: &str, retry_after: Duration, last: Option<&Failure>, secrets: &Secrets) -> Self {
         let mask = |text: &str| bounded(secrets.mask(&ansi::strip(text)));
@@ -171,7 +172,7 @@ impl ApiError {
         }
     }
 
-    /// The state folder takes no more writes: a run could not be kept, so none is started.
+    /// The state folder is not writable: a run could not be recorded, so none is started.
     #[must_use]
     pub fn storage(status: StorageStatus, reason: &str, retry_after: Duration) -> Self {
         let code = match status {
@@ -182,26 +183,26 @@ impl ApiError {
         Self { retry_after: Some(retry_after), ..Self::new(code, "overloaded", "storage_unavailable", message) }
     }
 
-    /// A request whose end two readers could place differently.
+    /// A request whose end two HTTP parsers could place differently (request smuggling).
     #[must_use]
     pub fn ambiguous_framing(message: &'static str) -> Self {
         Self::new(400, INVALID_REQUEST, "invalid_framing", message)
     }
 
-    /// The server is going down; another one, or this one later, may answer.
+    /// The server is shutting down; another instance, or this one later, may answer.
     #[must_use]
     pub fn stopping() -> Self {
         let message = "the server is shutting down";
         Self { retry_after: Some(Duration::from_secs(1)), ..Self::new(503, "overloaded", "shutting_down", message) }
     }
 
-    /// A request that cannot be understood.
+    /// A request that cannot be parsed or has an invalid value.
     #[must_use]
     pub fn invalid(code: &'static str, message: impl Into<Box<str>>) -> Self {
         Self::new(400, INVALID_REQUEST, code, message)
     }
 
-    /// A request that is understood and not served.
+    /// A valid request for a feature that is not supported.
     #[must_use]
     pub fn unsupported(param: impl Into<Box<str>>, message: impl Into<Box<str>>) -> Self {
         Self::new(400, INVALID_REQUEST, "unsupported_parameter", message).about(param)
@@ -232,19 +233,19 @@ impl ApiError {
         Self::new(403, INVALID_REQUEST, code, message)
     }
 
-    /// A request that would be fine at another time.
+    /// A request that conflicts with the current state of its target.
     #[must_use]
     pub fn conflict(code: &'static str, message: impl Into<Box<str>>) -> Self {
         Self { repeat: Repeat::Never, ..Self::new(409, INVALID_REQUEST, code, message) }
     }
 
-    /// Something that is not there, or not the client's to see.
+    /// A resource that does not exist, or that the client may not see.
     #[must_use]
     pub fn not_found(code: &'static str, message: impl Into<Box<str>>) -> Self {
         Self::new(404, INVALID_REQUEST, code, message)
     }
 
-    /// A request that says two things at once.
+    /// A well-formed request that contradicts an earlier one, such as a reused idempotency key with another body.
     #[must_use]
     pub fn unprocessable(code: &'static str, message: impl Into<Box<str>>) -> Self {
         Self { repeat: Repeat::Never, ..Self::new(422, INVALID_REQUEST, code, message) }
@@ -267,7 +268,7 @@ impl ApiError {
         Self::new(408, INVALID_REQUEST, "request_timeout", "the body did not arrive in time")
     }
 
-    /// Our own mistake; says nothing of its cause, which is in the log.
+    /// A bug in the gateway. The cause is in the log, not in the response.
     #[must_use]
     pub fn internal() -> Self {
         let error = Self::new(500, "server_error", "internal_error", "the gateway failed to answer this request");
@@ -280,7 +281,7 @@ impl ApiError {
         self
     }
 
-    /// Whether a CLI, or another provider, is what failed.
+    /// Whether a CLI or another provider failed, as opposed to the request or the gateway.
     #[must_use]
     pub fn is_of_a_cli(&self) -> bool {
         self.kind == CLI_ERROR
@@ -292,28 +293,28 @@ impl ApiError {
         self
     }
 
-    /// What the reader can do about it.
+    /// Adds advice on how to fix the error.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Box<str>>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same error of a run: a failed one may have left work on a branch, and the client must learn of it.
+    /// Adds the trace of the failed run: it may have left work on a branch, and the client must know about it.
     #[must_use]
     pub fn of_run(mut self, trace: &Trace) -> Self {
         if !trace.run.is_empty() {
             self.trace = Some(Box::new(trace.extension(None)));
         }
-        // We have tried again already: a client that does so too multiplies it. But one that waits as asked may come,
-        // unless it would run an agent on its own half-done work.
+        // The gateway has retried already, and a retrying client would multiply the attempts. After a 429 it may retry
+        // once the wait is over, unless a tool has run: then the agent would start on its own half-done work.
         if trace.acted || (trace.attempts.len() > 1 && self.status != 429) {
             self.repeat = Repeat::Never;
         }
         self
     }
 
-    /// The headers that go with the status.
+    /// Response headers: the wait, and whether to retry.
     #[must_use]
     pub fn headers(&self) -> Vec<(&'static str, String)> {
         let mut headers = Vec::new();
@@ -328,7 +329,7 @@ impl ApiError {
         headers
     }
 
-    /// `{"error":{…}}`, as a body and as the last frame of a broken stream.
+    /// Returns `{"error":{…}}`, for a response body or the last frame of a failed stream.
     #[must_use]
     pub fn body(&self) -> String {
         let error = ErrorBody {
@@ -367,7 +368,7 @@ struct Envelope<'a> {
     trunkline: Option<&'a Extension>,
 }
 
-/// OpenAI's four members are always there; ours only when they say something.
+/// OpenAI's four members are always present; ours only when they have a value.
 #[derive(Serialize)]
 struct ErrorBody<'a> {
     message: &'a str,
@@ -398,18 +399,18 @@ const fn status(category: Category) -> u16 {
     }
 }
 
-/// `CLI failed: ` and the first line of what was said.
-fn headline(said: &str) -> Box<str> {
-    let line = said.split(['\n', '\r']).map(str::trim).find(|line| !line.is_empty()).unwrap_or("no reason given");
+/// `CLI failed: ` and the first line of the reason.
+fn headline(reason: &str) -> Box<str> {
+    let line = reason.split(['\n', '\r']).map(str::trim).find(|line| !line.is_empty()).unwrap_or("no reason given");
     let printable: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    cut(format!("CLI failed: {printable}"), MAX_MESSAGE)
+    cut(format!("CLI failed: {printable}"), MAX_MESSAGE_CHARS)
 }
 
 fn bounded(text: String) -> Box<str> {
-    cut(text, MAX_DETAIL)
+    cut(text, MAX_DETAIL_CHARS)
 }
 
-/// At most `max` characters, the last of them an ellipsis where something is missing.
+/// Truncates to at most `max` characters; the last one is an ellipsis if anything was cut.
 fn cut(mut text: String, max: usize) -> Box<str> {
     if let Some((cut, _)) = text.char_indices().nth(max) {
         let last = text[..cut].chars().next_back().map_or(0, char::len_utf8);
@@ -430,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn each_category_has_its_status_and_headers() {
+    fn failure_category_determines_status_and_headers() {
         for (category, wait_ms, status, headers) in [
             (Category::RateLimit, None, 429, vec![("retry-after", "1"), ("retry-after-ms", "1000")]),
             (Category::RateLimit, Some(1500), 429, vec![("retry-after", "2"), ("retry-after-ms", "1500")]),
@@ -460,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_tried_again_here_or_has_acted_is_not_repeated_blindly() {
+    fn client_is_told_not_to_retry_when_gateway_retried_or_a_tool_ran() {
         let attempt = |category| Attempted {
             provider: "p".into(),
             model: "m".into(),
@@ -488,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_cli_says_what_it_said_without_its_secrets() {
+    fn secrets_are_masked_when_a_cli_fails() {
         let failure = Failure::new(Category::RateLimit, "429 for key hunter2-hunter2")
             .hint("wait, hunter2-hunter2")
             .retry_after(Some(Duration::from_hours(1)));
@@ -501,10 +502,10 @@ mod tests {
     }
 
     #[test]
-    fn message_has_first_line_of_reason_without_escapes_secrets_or_length() {
+    fn message_is_first_line_of_reason_stripped_masked_and_truncated() {
         let secrets = Secrets::new(["hunter2-hunter2".to_owned()]);
         let long = "x".repeat(1000);
-        for (said, expected) in [
+        for (reason, expected) in [
             ("no such disk\nat main.rs", "CLI failed: no such disk".to_owned()),
             ("\n  \n  second line counts\n", "CLI failed: second line counts".to_owned()),
             ("progress 1%\rprogress 2%", "CLI failed: progress 1%".to_owned()),
@@ -513,18 +514,18 @@ mod tests {
             ("", "CLI failed: no reason given".to_owned()),
             (&long, format!("CLI failed: {}…", "x".repeat(300 - 13))),
         ] {
-            let error = ApiError::failed(&Failure::new(Category::Unknown, said), &secrets);
-            assert_eq!(*error.message, *expected, "{said:?}");
+            let error = ApiError::failed(&Failure::new(Category::Unknown, reason), &secrets);
+            assert_eq!(*error.message, *expected, "{reason:?}");
             assert!(!error.detail.unwrap().contains('\u{1b}'));
         }
-        // The cut comes after the mask: no part of a secret is left at its end.
+        // Truncation comes after masking, so no part of a secret is left at the end.
         let at_the_cut = format!("{}hunter2-hunter2", "y".repeat(280));
         let error = ApiError::failed(&Failure::new(Category::Unknown, at_the_cut), &secrets);
         assert!(!error.message.contains("hunter"), "{}", error.message);
     }
 
     #[test]
-    fn error_lists_models_and_says_why_a_known_cli_is_none() {
+    fn unknown_model_lists_models_and_explains_when_name_is_a_known_cli() {
         let names: Vec<String> = (0..25).map(|n| format!("m{n}")).collect();
         let error =
             ApiError::unknown_model(&[]).known_cli("claude is not installed", "install it").listing_models(&names);
@@ -540,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_model_has_the_agreed_words() {
+    fn unknown_model_has_the_documented_message() {
         let bare = json!({"error": {
             "message": "Unknown model", "type": "invalid_request_error", "code": "model_not_found", "param": "model",
         }});
@@ -550,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_refused_before_a_run_is_the_clients_to_mend() {
+    fn status_is_400_only_for_validation_failures_before_a_run() {
         let failure = Failure::new(Category::Validation, "the prompt is longer than 128 KiB");
         let error = ApiError::not_started(&failure, &Secrets::default());
         assert_eq!((error.status, error.kind, &*error.message), (400, INVALID_REQUEST, &*failure.message));
@@ -559,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overloaded_gateway_names_a_time() {
+    fn retry_after_is_rounded_up_when_gateway_is_busy() {
         let busy = ApiError::busy("all 4 slots are busy", Duration::from_millis(2001));
         assert_eq!((busy.status, busy.kind), (503, "overloaded"));
         assert_eq!(busy.headers()[0], ("retry-after", "3".to_owned()));
@@ -567,10 +568,10 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn detail_is_bounded_and_whole_characters(text in "\\PC{0,200}", times in 1usize..60) {
+        fn detail_is_truncated_at_a_character_boundary(text in "\\PC{0,200}", times in 1usize..60) {
             let long = text.repeat(times);
             let cut = bounded(long.clone());
-            assert!(cut.chars().count() <= MAX_DETAIL);
+            assert!(cut.chars().count() <= MAX_DETAIL_CHARS);
             assert!(*cut == *long || long.starts_with(cut.trim_end_matches('…')));
         }
     }

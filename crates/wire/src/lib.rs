@@ -1,11 +1,13 @@
-//! OpenAI's words and ours.
+//! Translation between OpenAI's wire format and our own types.
 //!
-//! This crate is pure: a request body becomes a [`trunkline_core::turn::Turn`] ([`chat`], [`request`]), events become
-//! one response ([`response`]), a stream of chunks ([`stream`], framed by [`sse`]) or what the chat page shows ([`page`]), and whatever goes wrong becomes a
-//! status, headers and an error body ([`error`]). It knows no sockets, no clock and no randomness: ids and times are
-//! handed in.
+//! This crate is pure. A request body becomes a [`trunkline_core::turn::Turn`] ([`chat`], [`request`]). Events become
+//! one response ([`response`]), a stream of chunks ([`stream`], framed by [`sse`]) or the frames of the chat page
+//! ([`page`]). A failure becomes a status, headers and an error body ([`error`]). [`upstream`] is the other direction:
+//! our requests to an OpenAI-compatible server, and its answers. There are no sockets, no clock and no randomness:
+//! callers pass in ids and times.
 
 pub mod chat;
+mod delivered;
 pub mod error;
 pub mod object;
 pub mod page;
@@ -13,5 +15,4 @@ pub mod request;
 pub mod response;
 pub mod sse;
 pub mod stream;
-mod told;
 pub mod upstream;

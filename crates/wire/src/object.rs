@@ -1,7 +1,8 @@
-//! JSON objects, and nothing else, where an object is expected.
+//! Structs that deserialize from JSON objects only.
 //!
-//! The readers that serde derives for structs take an array as well, with the members in the order of their declaration:
-//! `["model", [["user", "hi"]]]` would be a request. [`Object`] refuses that, and says what is expected.
+//! The `Deserialize` that serde derives for a struct also accepts an array, with the members in the order of their
+//! declaration: `["model", [["user", "hi"]]]` would be a request. [`Object`] rejects arrays with an error that names
+//! what is expected.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,19 +11,19 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
-/// A struct that is read from a JSON object only.
+/// A struct that deserializes from a JSON object only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object<T>(pub T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Members(PhantomData))
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
     }
 }
 
-struct Members<T>(PhantomData<T>);
+struct ObjectVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     type Value = Object<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn struct_is_refused_unless_it_is_an_object() {
+    fn struct_is_rejected_unless_it_is_an_object() {
         let read = |json: &str| serde_json::from_str::<Object<Point>>(json).map_err(|error| error.to_string());
         assert_eq!(read(r#"{"x":1}"#), Ok(Object(Point { x: 1, y: None })));
         for other in ["[1,2]", "[]", "\"x\"", "7", "null", "true"] {

@@ -1,7 +1,7 @@
-//! Events become what the chat page is told: few kinds of frames, each with a name and a small JSON object.
+//! Server-sent events of the chat page: a few kinds of frames, each with a name and a small JSON object.
 //!
-//! `text`, `tool` and `done` are all that a simple client needs; whoever does not know the other names skips them. The
-//! last frame is always `done`, after an error too.
+//! A simple client only needs `text`, `tool` and `done` and can skip frames with other names. The last frame is always
+//! `done`, also after an error.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use trunkline_core::event::{Event, Receipt, Usage};
 use trunkline_core::failure::Category;
 use trunkline_core::secret::Secrets;
 
+use crate::delivered::DeliveredText;
 use crate::error::ApiError;
 use crate::response::Trace;
 use crate::sse;
-use crate::told::Told;
 
-/// How much of a tool's output the page is shown, in bytes.
+/// Maximum size of a tool's output on the page, in bytes.
 pub const MAX_OUTPUT: usize = 64 * 1024;
 
-/// Stands where something was cut off.
+/// Marks the end of truncated text.
 pub const CUT: &str = "\n… (cut)";
 
-/// One thing the page is told.
+/// One frame of the chat page.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Word {
+pub enum PageEvent {
     Text(String),
     Thinking(String),
     Tool {
@@ -33,7 +33,7 @@ pub enum Word {
         name: String,
         input: Value,
     },
-    /// Not part of `tool`, so that a client that counts those counts each tool once.
+    /// Separate from `tool`, so that a client that counts `tool` frames counts each tool once.
     ToolResult {
         id: String,
         name: String,
@@ -42,44 +42,44 @@ pub enum Word {
     },
     Notice(String),
     Workspace(Receipt),
-    Error(Trouble),
-    Done(Done),
+    Error(PageError),
+    Done(PageDone),
 }
 
-/// Why there is no answer, for people.
+/// Human-readable reason why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Trouble {
+pub struct PageError {
     pub message: String,
     pub code: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-/// What is known at the end. Nothing of it after an error.
+/// Payload of the last frame. Empty after an error.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Done {
+pub struct PageDone {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The user stopped it.
+    /// The user cancelled the answer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
 }
 
-impl Word {
-    /// Appends the frame.
+impl PageEvent {
+    /// Appends the encoded frame to `out`.
     pub fn frame(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Text(content) => frame(out, "text", &Content { content }),
-            Self::Thinking(content) => frame(out, "thinking", &Content { content }),
-            Self::Tool { id, name, input } => frame(out, "tool", &Tool { name, input, args: input, id }),
+            Self::Text(content) => frame(out, "text", &TextPayload { content }),
+            Self::Thinking(content) => frame(out, "thinking", &TextPayload { content }),
+            Self::Tool { id, name, input } => frame(out, "tool", &ToolPayload { name, input, args: input, id }),
             Self::ToolResult { id, name, output, ok } => {
-                frame(out, "tool_result", &ToolResult { id, name, output, ok: *ok });
+                frame(out, "tool_result", &ToolResultPayload { id, name, output, ok: *ok });
             }
-            Self::Notice(message) => frame(out, "notice", &Notice { message }),
+            Self::Notice(message) => frame(out, "notice", &NoticePayload { message }),
             Self::Workspace(receipt) => frame(out, "workspace", receipt),
             Self::Error(trouble) => frame(out, "error", trouble),
             Self::Done(done) => frame(out, "done", done),
@@ -87,8 +87,8 @@ impl Word {
     }
 }
 
-impl Trouble {
-    /// What the CLI said is what people need; our own words are the next best.
+impl PageError {
+    /// Prefers the CLI's own message (`detail`) to the gateway's.
     #[must_use]
     pub fn of(error: &ApiError) -> Self {
         Self {
@@ -99,43 +99,43 @@ impl Trouble {
     }
 }
 
-/// Turns the events of one answer into words.
+/// Turns the events of one answer into frames.
 #[derive(Debug)]
-pub struct Words {
+pub struct PageEvents {
     pub trace: Trace,
     model: String,
     secrets: Arc<Secrets>,
-    /// The tools that run, by id: the event of their end does not name them.
+    /// Names of the running tools by id: [`Event::ToolFinished`] has no name.
     running: HashMap<String, String>,
-    told: Told,
+    delivered: DeliveredText,
 }
 
-impl Words {
+impl PageEvents {
     #[must_use]
     pub fn new(model: String, secrets: Arc<Secrets>) -> Self {
-        Self { trace: Trace::default(), model, secrets, running: HashMap::new(), told: Told::default() }
+        Self { trace: Trace::default(), model, secrets, running: HashMap::new(), delivered: DeliveredText::default() }
     }
 
-    /// What an event is worth telling; the last word of the last event is [`Word::Done`].
-    pub fn of(&mut self, event: &Event) -> Vec<Word> {
+    /// Returns the frames for an event, possibly none. The last frame of the last event is [`PageEvent::Done`].
+    pub fn of(&mut self, event: &Event) -> Vec<PageEvent> {
         self.trace.observe(event);
-        self.told.observe(event);
+        self.delivered.observe(event);
         match event {
             Event::Text { delta } if delta.is_empty() => Vec::new(),
-            Event::Text { delta } => vec![Word::Text(delta.clone())],
-            Event::Thinking { delta } => vec![Word::Thinking(delta.clone())],
+            Event::Text { delta } => vec![PageEvent::Text(delta.clone())],
+            Event::Thinking { delta } => vec![PageEvent::Thinking(delta.clone())],
             Event::ToolStarted { id, name, input } => {
                 self.running.insert(id.clone(), name.clone());
-                vec![Word::Tool { id: id.clone(), name: name.clone(), input: input.clone() }]
+                vec![PageEvent::Tool { id: id.clone(), name: name.clone(), input: input.clone() }]
             }
             Event::ToolFinished { id, output, ok } => {
                 let name = self.running.remove(id).unwrap_or_default();
-                vec![Word::ToolResult { id: id.clone(), name, output: cut(output, MAX_OUTPUT), ok: *ok }]
+                vec![PageEvent::ToolResult { id: id.clone(), name, output: cut(output, MAX_OUTPUT), ok: *ok }]
             }
-            Event::Notice { message } => vec![Word::Notice(message.clone())],
-            // A worktree in which nothing changed is nobody's concern.
+            Event::Notice { message } => vec![PageEvent::Notice(message.clone())],
+            // A worktree without changes is not worth showing.
             Event::Workspace(receipt) if receipt.branch.is_some() || receipt.path.is_some() => {
-                vec![Word::Workspace(receipt.clone())]
+                vec![PageEvent::Workspace(receipt.clone())]
             }
             Event::Started { .. }
             | Event::ToolCall { .. }
@@ -143,24 +143,24 @@ impl Words {
             | Event::Workspace(_)
             | Event::Attempted(_) => Vec::new(),
             Event::Finished(answer) => {
-                let late = self.told.missing(answer).map(Word::Text);
+                let late = self.delivered.missing(answer).map(PageEvent::Text);
                 late.into_iter().chain([self.done(answer.usage)]).collect()
             }
             Event::Failed(failure) if failure.category == Category::Cancelled => {
-                vec![Word::Done(Done { interrupted: true, ..Done::default() })]
+                vec![PageEvent::Done(PageDone { interrupted: true, ..PageDone::default() })]
             }
             Event::Failed(failure) => self.failed(&ApiError::failed(failure, &self.secrets)),
         }
     }
 
-    /// The last words of an answer that cannot be.
+    /// Returns the last frames of an answer that failed.
     #[must_use]
-    pub fn failed(&self, error: &ApiError) -> Vec<Word> {
-        vec![Word::Error(Trouble::of(error)), Word::Done(Done::default())]
+    pub fn failed(&self, error: &ApiError) -> Vec<PageEvent> {
+        vec![PageEvent::Error(PageError::of(error)), PageEvent::Done(PageDone::default())]
     }
 
-    fn done(&self, usage: Usage) -> Word {
-        Word::Done(Done {
+    fn done(&self, usage: Usage) -> PageEvent {
+        PageEvent::Done(PageDone {
             model: Some(self.model.clone()),
             usage: Some(usage),
             session: self.trace.session.as_ref().map(ToString::to_string),
@@ -169,7 +169,7 @@ impl Words {
     }
 }
 
-/// The beginning of a text, in whole characters, with a mark where the rest was.
+/// Truncates a text to `limit` bytes at a character boundary and marks the cut with [`CUT`].
 #[must_use]
 pub fn cut(text: &str, limit: usize) -> String {
     if text.len() <= limit {
@@ -180,13 +180,13 @@ pub fn cut(text: &str, limit: usize) -> String {
 }
 
 #[derive(Serialize)]
-struct Content<'a> {
+struct TextPayload<'a> {
     content: &'a str,
 }
 
-/// Tells the input under both names that clients look for.
+/// Has the input under both names that clients read.
 #[derive(Serialize)]
-struct Tool<'a> {
+struct ToolPayload<'a> {
     name: &'a str,
     input: &'a Value,
     args: &'a Value,
@@ -194,7 +194,7 @@ struct Tool<'a> {
 }
 
 #[derive(Serialize)]
-struct ToolResult<'a> {
+struct ToolResultPayload<'a> {
     id: &'a str,
     name: &'a str,
     output: &'a str,
@@ -202,7 +202,7 @@ struct ToolResult<'a> {
 }
 
 #[derive(Serialize)]
-struct Notice<'a> {
+struct NoticePayload<'a> {
     message: &'a str,
 }
 

@@ -3,8 +3,8 @@ use serde_json::json;
 use trunkline_core::event::{Answer, Finish, SessionId};
 use trunkline_core::failure::Failure;
 
-fn told(events: &[Event]) -> String {
-    let mut words = Words::new("m".into(), Arc::new(Secrets::new(["hunter2-hunter2".to_owned()])));
+fn frames_of(events: &[Event]) -> String {
+    let mut words = PageEvents::new("m".into(), Arc::new(Secrets::new(["hunter2-hunter2".to_owned()])));
     let mut out = Vec::new();
     for event in events {
         words.of(event).iter().for_each(|word| word.frame(&mut out));
@@ -25,7 +25,7 @@ const DONE: &str = "event: done\ndata: {\"model\":\"m\",\"usage\":{\"input_token
     \"cached_tokens\":0,\"estimated\":false}}\n\n";
 
 #[test]
-fn each_event_has_its_frames() {
+fn events_become_frames() {
     let tool = Event::ToolStarted { id: "t1".into(), name: "bash".into(), input: json!({"command": "ls"}) };
     let result = |id: &str| Event::ToolFinished { id: id.into(), output: "a\nb".into(), ok: true };
     let unchanged = Receipt { base: "0".into(), ..Receipt::unchanged() };
@@ -60,12 +60,12 @@ fn each_event_has_its_frames() {
         ),
         (vec![failed(Category::Cancelled, "stopped")], "event: done\ndata: {\"interrupted\":true}\n\n".to_owned()),
     ] {
-        assert_eq!(told(&events), frames, "{events:?}");
+        assert_eq!(frames_of(&events), frames, "{events:?}");
     }
 }
 
 #[test]
-fn an_answer_that_comes_only_at_the_end_is_told_after_the_tools() {
+fn answer_follows_the_tools_when_it_comes_only_at_the_end() {
     let tool = || Event::ToolStarted { id: "t".into(), name: "bash".into(), input: json!({}) };
     let late = "event: text\ndata: {\"content\":\"\\n\\nFound.\"}\n\n";
     for (events, times) in [
@@ -73,25 +73,25 @@ fn an_answer_that_comes_only_at_the_end_is_told_after_the_tools() {
         (vec![text("Looking."), tool(), text("Found."), finished("Found.")], 0),
         (vec![text("Found."), tool(), finished("Found.")], 0),
     ] {
-        assert_eq!(told(&events).matches(late).count(), times, "{events:?}");
+        assert_eq!(frames_of(&events).matches(late).count(), times, "{events:?}");
     }
 }
 
 #[test]
-fn the_end_names_the_session() {
+fn done_frame_has_the_session() {
     let started = Event::Started { session: Some(SessionId("s-1".into())), model: None };
-    assert!(told(&[started, finished("")]).contains("\"session\":\"s-1\""));
+    assert!(frames_of(&[started, finished("")]).contains("\"session\":\"s-1\""));
 }
 
 #[test]
-fn a_refusal_is_told_in_its_own_words() {
-    let trouble = Trouble::of(&ApiError::stopping());
+fn error_has_the_gateways_message_when_there_is_no_detail() {
+    let trouble = PageError::of(&ApiError::stopping());
     assert_eq!((trouble.message.as_str(), trouble.code.as_str()), ("the server is shutting down", "shutting_down"));
 }
 
 proptest::proptest! {
     #[test]
-    fn what_is_cut_is_a_beginning(text in "\\PC{0,80}", limit in 10usize..60) {
+    fn truncated_text_is_a_prefix(text in "\\PC{0,80}", limit in 10usize..60) {
         let short = cut(&text, limit);
         assert!(short.len() <= limit.max(CUT.len()));
         assert!(short == text || text.starts_with(short.strip_suffix(CUT).unwrap()));

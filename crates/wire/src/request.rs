@@ -1,7 +1,7 @@
-//! A chat request becomes a [`Turn`]: roles, texts and pictures in our own words, or an error that names the member.
+//! Conversion of a chat request into a [`Turn`], or into an error that names the invalid member.
 //!
-//! No agent takes a picture by address, so only `data:` URLs are decoded; nothing is fetched. Tool calls of the history
-//! are ones the client made itself.
+//! No agent accepts an image by URL, so only `data:` URLs are decoded; nothing is fetched. Tool calls in the message
+//! history are calls that the client itself executed.
 
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use trunkline_core::event::{Call, SessionId};
 use trunkline_core::turn::{Image, Json, Message, OnDisconnect, Options, Role, Shown, Turn};
 
-use crate::chat::{ChatMessage, ChatRequest, Content, Function, List, Part};
+use crate::chat::{BoundedList, ChatMessage, ChatRequest, Content, ContentPart, Function};
 use crate::error::ApiError;
 use crate::upstream;
 
@@ -20,16 +20,16 @@ const MAX_USER_BYTES: usize = 1024;
 const MAX_MODEL_BYTES: usize = 256;
 const MAX_TOOLS: usize = 4096;
 
-/// Clients differ in whether they pad.
+/// Accepts base64 with and without padding, because clients differ.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
 impl ChatRequest {
-    /// The same in our words.
+    /// Converts the request, or returns an error that names the invalid member.
     pub fn into_turn(mut self) -> Result<Turn, ApiError> {
-        self.refuse_what_changes_the_answer()?;
+        self.reject_unsupported_options()?;
         let shown = if self.stream == Some(true) { Shown::AsItComes } else { Shown::AtTheEnd };
         let options = self.take_options();
         let session = match self.session_id {
@@ -49,13 +49,13 @@ impl ChatRequest {
             .enumerate()
             .map(|(index, message)| convert(message.0, &format!("messages[{index}]")))
             .collect::<Result<_, _>>()?;
-        let asks = |message: &Message| {
+        let has_content = |message: &Message| {
             message.role == Role::User && (!message.text.trim().is_empty() || !message.images.is_empty())
         };
-        if !messages.iter().any(asks) {
+        if !messages.iter().any(has_content) {
             return Err(ApiError::invalid("invalid_value", "there is no user message to answer").about("messages"));
         }
-        let on_disconnect = self.trunkline.and_then(|wishes| wishes.0.on_disconnect);
+        let on_disconnect = self.trunkline.and_then(|gateway_options| gateway_options.0.on_disconnect);
         let turn = Turn { model, messages, session, options, shown, on_disconnect, ..Turn::default() };
         if turn.images().count() > MAX_IMAGES {
             return Err(ApiError::invalid("invalid_value", format!("more than {MAX_IMAGES} images")).about("messages"));
@@ -81,7 +81,7 @@ impl ChatRequest {
             ("min_p", self.min_p.take()),
             ("repetition_penalty", self.repetition_penalty.take()),
             ("user", self.user.as_ref().and_then(|user| serde_json::value::to_raw_value(user).ok())),
-            // The newer name of `max_tokens`: newer models take no other.
+            // The newer name of `max_tokens`: newer models accept no other.
             (upstream::NEWER_LIMIT, self.max_completion_tokens.and_then(|n| serde_json::value::to_raw_value(&n).ok())),
         ];
         Options {
@@ -94,7 +94,7 @@ impl ChatRequest {
         }
     }
 
-    fn refuse_what_changes_the_answer(&self) -> Result<(), ApiError> {
+    fn reject_unsupported_options(&self) -> Result<(), ApiError> {
         if self.n.is_some_and(|n| n != 1) {
             return Err(ApiError::unsupported("n", "an agent gives one answer: only n = 1 is supported"));
         }
@@ -115,22 +115,22 @@ impl ChatRequest {
     }
 }
 
-/// Whether a value is an array with nothing but objects in it. The objects themselves are for the provider to read.
+/// Whether a value is an array of objects. The objects themselves are passed to the provider unchecked.
 fn is_list_of_objects(value: &RawValue) -> bool {
-    let list = serde_json::from_str::<List<&RawValue, MAX_TOOLS>>(value.get());
+    let list = serde_json::from_str::<BoundedList<&RawValue, MAX_TOOLS>>(value.get());
     list.is_ok_and(|list| list.0.iter().all(|element| element.get().starts_with('{')))
 }
 
-/// Reads what is to become of a run whose client goes away.
-pub fn on_disconnect(wish: &str, param: &str) -> Result<OnDisconnect, ApiError> {
-    match wish {
+/// Parses what happens to a run when its client disconnects.
+pub fn on_disconnect(value: &str, param: &str) -> Result<OnDisconnect, ApiError> {
+    match value {
         "cancel" => Ok(OnDisconnect::Cancel),
         "detach" => Ok(OnDisconnect::Detach),
         _ => Err(ApiError::invalid("invalid_value", format!("{param} is cancel or detach")).about(param)),
     }
 }
 
-/// Whether a name can be that of a model. It may reach a CLI's arguments, and is said again in every answer.
+/// Whether a name is acceptable as a model name. It may be passed to a CLI as an argument and is echoed in every answer.
 #[must_use]
 pub fn may_name_a_model(name: &str) -> bool {
     name.len() <= MAX_MODEL_BYTES && !name.chars().any(char::is_control)
@@ -142,13 +142,13 @@ fn session_member(id: &RawValue, param: &str) -> Result<Option<SessionId>, ApiEr
     session(&id, param)
 }
 
-/// Checks a session id, which will stand in a CLI's arguments. An empty one is none.
+/// Checks a session id, which may be passed to a CLI as an argument. An empty id means no session.
 pub fn session(id: &str, param: &str) -> Result<Option<SessionId>, ApiError> {
     if id.is_empty() {
         return Ok(None);
     }
     if id.len() > MAX_SESSION_BYTES || id.starts_with('-') || id.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return Err(ApiError::invalid("invalid_value", "not an id of a session").about(param));
+        return Err(ApiError::invalid("invalid_value", "not a valid session id").about(param));
     }
     Ok(Some(SessionId(id.to_owned())))
 }
@@ -181,15 +181,15 @@ fn convert(message: ChatMessage, path: &str) -> Result<Message, ApiError> {
     }
     let mut calls = Vec::new();
     for (index, call) in message.tool_calls.map(|calls| calls.0).unwrap_or_default().into_iter().enumerate() {
-        calls.push(called(call.0.id, call.0.function, &format!("{path}.tool_calls[{index}]"))?);
+        calls.push(convert_call(call.0.id, call.0.function, &format!("{path}.tool_calls[{index}]"))?);
     }
     if let Some(function) = message.function_call {
-        calls.push(called(String::new(), function.0, &format!("{path}.function_call"))?);
+        calls.push(convert_call(String::new(), function.0, &format!("{path}.function_call"))?);
     }
     Ok(Message { role, text: texts.join("\n"), images, calls, call_id: message.tool_call_id })
 }
 
-fn take_part(part: Part, path: &str, texts: &mut Vec<String>, images: &mut Vec<Image>) -> Result<(), ApiError> {
+fn take_part(part: ContentPart, path: &str, texts: &mut Vec<String>, images: &mut Vec<Image>) -> Result<(), ApiError> {
     match part.kind.as_str() {
         "text" | "input_text" | "output_text" => {
             let text = part.text.ok_or_else(|| missing(&format!("{path}.text")))?;
@@ -246,13 +246,13 @@ fn image(url: &str, param: &str) -> Result<Image, ApiError> {
     Ok(Image { extension, bytes })
 }
 
-fn called(id: String, function: Function, path: &str) -> Result<Call, ApiError> {
+fn convert_call(id: String, function: Function, path: &str) -> Result<Call, ApiError> {
     let name = checked(function.name, || format!("{path}.name"))?;
     let arguments = checked(function.arguments.unwrap_or_default(), || format!("{path}.arguments"))?;
     Ok(Call { id, name, arguments })
 }
 
-/// A NUL cannot stand in an argument or a terminal, and no honest text has one.
+/// Rejects NUL characters: an argument cannot contain one, and legitimate text never does.
 fn checked(text: String, param: impl FnOnce() -> String) -> Result<String, ApiError> {
     if text.contains('\0') {
         return Err(ApiError::invalid("invalid_value", "text must not contain NUL characters").about(param()));

@@ -10,7 +10,7 @@ fn with(messages: Value) -> Value {
 }
 
 #[test]
-fn roles_and_contents_become_messages() {
+fn roles_and_contents_are_converted_to_messages() {
     let body = with(json!([
         {"role": "system", "content": "be terse"},
         {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
@@ -42,7 +42,7 @@ fn roles_and_contents_become_messages() {
 }
 
 #[test]
-fn wishes_are_kept_zero_and_false_too_and_null_is_none() {
+fn options_are_kept_unless_null() {
     let mut body = with(json!([{"role": "user", "content": "hi"}]));
     for (name, value) in [
         ("stream", json!(true)),
@@ -75,7 +75,7 @@ fn wishes_are_kept_zero_and_false_too_and_null_is_none() {
 }
 
 #[test]
-fn case_14_a_name_that_cannot_be_a_models_is_unknown() {
+fn case_14_model_is_unknown_when_name_is_not_acceptable() {
     for name in ["x".repeat(257), "a\nb".to_owned(), "a\0b".to_owned()] {
         let mut body = with(json!([{"role": "user", "content": "hi"}]));
         body["model"] = json!(name);
@@ -85,11 +85,11 @@ fn case_14_a_name_that_cannot_be_a_models_is_unknown() {
 }
 
 #[test]
-fn what_is_refused_is_named() {
+fn error_names_the_rejected_member() {
     let audio = json!({"type": "input_audio", "input_audio": {"data": "", "format": "wav"}});
     let file = json!({"type": "file", "file": {"file_id": "f"}});
     let part = |part: Value| with(json!([{"role": "user", "content": [{"type": "text", "text": "x"}, part]}]));
-    let picture = |url: &str| part(json!({"type": "image_url", "image_url": {"url": url}}));
+    let with_image = |url: &str| part(json!({"type": "image_url", "image_url": {"url": url}}));
     for (body, param, code) in [
         (json!({"messages": [{"role": "user", "content": "x"}]}), "model", "missing_required_parameter"),
         (json!({"model": "m"}), "messages", "missing_required_parameter"),
@@ -103,12 +103,12 @@ fn what_is_refused_is_named() {
         (part(json!({"type": "video"})), "messages[0].content[1].type", "invalid_value"),
         (part(audio), "messages[0].content[1]", "unsupported_parameter"),
         (part(file), "messages[0].content[1]", "unsupported_parameter"),
-        (picture("https://example.com/a.png"), "messages[0].content[1].image_url.url", "invalid_image_url"),
-        (picture("data:image/svg+xml;base64,AAAA"), "messages[0].content[1].image_url.url", "invalid_image_url"),
-        (picture("data:image/png,AAAA"), "messages[0].content[1].image_url.url", "invalid_image_url"),
-        (picture("data:image/png;base64,%%"), "messages[0].content[1].image_url.url", "invalid_image_url"),
-        (picture("data:image/png;base64,"), "messages[0].content[1].image_url.url", "invalid_image_url"),
-        (picture("data"), "messages[0].content[1].image_url.url", "invalid_image_url"),
+        (with_image("https://example.com/a.png"), "messages[0].content[1].image_url.url", "invalid_image_url"),
+        (with_image("data:image/svg+xml;base64,AAAA"), "messages[0].content[1].image_url.url", "invalid_image_url"),
+        (with_image("data:image/png,AAAA"), "messages[0].content[1].image_url.url", "invalid_image_url"),
+        (with_image("data:image/png;base64,%%"), "messages[0].content[1].image_url.url", "invalid_image_url"),
+        (with_image("data:image/png;base64,"), "messages[0].content[1].image_url.url", "invalid_image_url"),
+        (with_image("data"), "messages[0].content[1].image_url.url", "invalid_image_url"),
     ] {
         let error = turn(&body).unwrap_err();
         assert_eq!((error.status, error.param.as_deref(), error.code), (400, Some(param), code), "{body}");
@@ -116,7 +116,7 @@ fn what_is_refused_is_named() {
 }
 
 #[test]
-fn case_13_parameters_that_change_the_answer_are_refused() {
+fn case_13_parameters_that_change_the_answer_are_rejected() {
     for (member, value, refused) in [
         ("n", json!(2), true),
         ("n", json!(0), true),
@@ -135,7 +135,7 @@ fn case_13_parameters_that_change_the_answer_are_refused() {
 }
 
 #[test]
-fn a_session_comes_from_the_body_or_its_metadata() {
+fn session_is_taken_from_the_body_or_its_metadata() {
     for (members, session) in [
         (json!({}), None),
         (json!({"session_id": "a", "metadata": {"session_id": "b"}}), Some("a")),
@@ -152,7 +152,7 @@ fn a_session_comes_from_the_body_or_its_metadata() {
 }
 
 #[test]
-fn session_of_the_body_is_the_clients_own_when_model_keeps_none() {
+fn session_in_the_body_is_ignored_when_model_keeps_no_sessions() {
     for id in [json!("a"), json!("my chat --flag"), json!(7), json!({"a": 1})] {
         let mut body = with(json!([{"role": "user", "content": "x"}]));
         body["session_id"] = id.clone();
@@ -169,7 +169,7 @@ fn session_of_the_body_is_the_clients_own_when_model_keeps_none() {
 }
 
 #[test]
-fn tools_are_refused_unless_they_are_objects_in_an_array() {
+fn tools_are_rejected_unless_they_are_an_array_of_objects() {
     for (tools, accepted) in [
         (json!([]), true),
         (json!([{"type": "function"}]), true),
@@ -186,7 +186,7 @@ fn tools_are_refused_unless_they_are_objects_in_an_array() {
 }
 
 #[test]
-fn pictures_are_decoded() {
+fn data_urls_are_decoded() {
     for (url, extension) in [
         ("data:image/png;base64,AQID", "png"),
         ("DATA:IMAGE/JPEG;BASE64,AQID", "jpeg"),
@@ -206,7 +206,7 @@ fn pictures_are_decoded() {
 }
 
 #[test]
-fn pictures_are_bounded() {
+fn number_and_size_of_images_are_limited() {
     let part = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AQID"}});
     let message = |count: usize| json!({"role": "user", "content": vec![part.clone(); count]});
     assert!(turn(&with(json!([message(16)]))).is_ok());
@@ -218,14 +218,14 @@ fn pictures_are_bounded() {
 
 proptest::proptest! {
     #[test]
-    fn any_text_arrives_as_it_was(text in "[^\0]{1,80}") {
+    fn text_is_never_changed(text in "[^\0]{1,80}") {
         proptest::prop_assume!(!text.trim().is_empty());
         let turn = turn(&with(json!([{"role": "user", "content": text}]))).unwrap();
         assert_eq!(turn.messages, [Message::new(Role::User, text)]);
     }
 
     #[test]
-    fn any_url_is_decoded_or_refused(url in "(data:)?(image/png)?[;,a-zA-Z0-9+/=é]{0,40}") {
+    fn image_url_parsing_never_panics(url in "(data:)?(image/png)?[;,a-zA-Z0-9+/=é]{0,40}") {
         let _decoded = image(&url, "p");
     }
 }

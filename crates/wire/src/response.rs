@@ -1,44 +1,44 @@
-//! Events become one whole response.
+//! Conversion of events into one complete response.
 
 use trunkline_core::event::{Answer, Attempted, Call, Event, Finish, Receipt, Resumption, SessionId, Usage};
 
 use crate::chat::{
-    AssistantMessage, Attempt, CalledFunction, ChatResponse, Choice, Extension, FinishReason, MessageCall,
+    AssistantMessage, AttemptObject, CalledFunction, ChatResponse, Choice, Extension, FinishReason, MessageCall,
     PromptTokens, TokenCounts,
 };
 
-/// What all chunks of an answer share, and a whole answer has once.
+/// Members that every chunk of a streamed answer repeats, and a complete response has once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// `cmpl-` and a UUID.
     pub id: String,
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     pub created: u64,
-    /// The name the client asked for.
+    /// The model name from the request.
     pub model: String,
 }
 
-/// What is learnt on the way and told at the end.
+/// Facts about a run, collected from its events and reported at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
     pub run: String,
     pub provider: String,
     pub session: Option<SessionId>,
-    /// How the turn came to that session.
+    /// How the turn got that session.
     pub resumption: Option<Resumption>,
     pub workspace: Option<Receipt>,
     pub attempts: Vec<Attempted>,
-    /// A tool has run: whoever repeats the request works on what it left.
+    /// A tool has run: a repeated request would start on the changes it made.
     pub acted: bool,
-    /// The last attempt is over and may be the last of all.
+    /// The current attempt has ended; another one may follow.
     over: bool,
 }
 
 impl Trace {
-    /// Keeps what an event says about the run itself.
+    /// Records the facts that an event reports about the run itself.
     pub fn observe(&mut self, event: &Event) {
         if self.over && !matches!(event, Event::Finished(_) | Event::Failed(_)) {
-            // Another try: what the one before it said of itself is no longer true.
+            // Another attempt has started: the session and workspace of the previous one no longer apply.
             (self.over, self.session, self.workspace) = (false, None, None);
         }
         match event {
@@ -61,7 +61,7 @@ impl Trace {
         }
     }
 
-    /// The extension object of an answer, or of an error.
+    /// Returns the `trunkline` object of a response or an error.
     #[must_use]
     pub fn extension(&self, answer: Option<&Answer>) -> Extension {
         Extension {
@@ -69,7 +69,7 @@ impl Trace {
             provider: self.provider.clone(),
             session_id: self.session.clone(),
             session: self.resumption.clone().filter(|resumption| Some(&resumption.id) == self.session.as_ref()),
-            attempts: self.attempts.iter().map(Attempt::from).collect(),
+            attempts: self.attempts.iter().map(AttemptObject::from).collect(),
             workspace: self.workspace.clone(),
             usage_estimated: answer.is_some_and(|answer| answer.usage.estimated),
             metadata: answer.map(|answer| answer.metadata.clone()).unwrap_or_default(),
@@ -77,7 +77,7 @@ impl Trace {
     }
 }
 
-/// The whole response to a turn that ended in `answer`.
+/// Builds the complete response to a turn that ended with `answer`.
 #[must_use]
 pub fn whole(head: Head, trace: &Trace, answer: Answer) -> ChatResponse {
     let trunkline = trace.extension(Some(&answer));
@@ -99,7 +99,7 @@ pub fn whole(head: Head, trace: &Trace, answer: Answer) -> ChatResponse {
     }
 }
 
-impl From<&Attempted> for Attempt {
+impl From<&Attempted> for AttemptObject {
     fn from(attempt: &Attempted) -> Self {
         Self {
             provider: attempt.provider.clone(),
@@ -152,7 +152,7 @@ mod tests {
     use trunkline_core::failure::Category;
 
     #[test]
-    fn a_whole_answer_has_every_member() {
+    fn complete_response_has_every_member() {
         let head = Head { id: "cmpl-1".into(), created: 7, model: "codex-x".into() };
         let mut trace = Trace { run: "r1".into(), provider: "codex".into(), ..Trace::default() };
         let receipt = Receipt { base: "abc".into(), files_changed: Some(2), ..Receipt::unchanged() };
@@ -197,11 +197,11 @@ mod tests {
     }
 
     #[test]
-    fn another_try_forgets_what_the_one_before_it_said_of_itself() {
+    fn session_of_previous_attempt_is_dropped_when_another_attempt_starts() {
         let mut trace = Trace::default();
         trace.observe(&Event::Started { session: Some(SessionId("of the first".into())), model: None });
         trace.observe(&Event::Attempted(attempt(Some(Category::Server)).into()));
-        assert!(trace.session.is_some(), "it may be the last");
+        assert!(trace.session.is_some(), "kept: this attempt may be the last");
         trace.observe(&Event::Notice { message: "another".into() });
         assert_eq!((trace.session.clone(), trace.attempts.len()), (None, 1));
         let extension = serde_json::to_value(trace.extension(None)).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_stand_where_an_answer_would() {
+    fn content_is_null_when_there_are_only_calls() {
         let call = Call { id: "call_1".into(), name: "weather".into(), arguments: "{}".into() };
         let answer = Answer { calls: vec![call], ..Answer::new("", Usage::default(), Finish::ToolCalls) };
         let head = Head { id: "cmpl-1".into(), created: 7, model: "m".into() };
@@ -225,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_is_marked() {
+    fn estimated_usage_is_marked() {
         let usage = Usage::estimate("four", "eight");
         let extension = Trace::default().extension(Some(&Answer::new("", usage, Finish::Stop)));
         assert_eq!(serde_json::to_value(extension).unwrap()["usage_estimated"], json!(true));
     }
 
     #[test]
-    fn finish_reasons_are_openais() {
+    fn finish_reasons_have_openai_names() {
         for (finish, name) in [
             (Finish::Stop, "stop"),
             (Finish::Length, "length"),

@@ -1,14 +1,15 @@
-//! Server-sent events: how frames are written, and how a stream of bytes becomes frames again.
+//! Server-sent events: writing frames, and decoding a stream of bytes into frames.
 //!
-//! Only what chat streams use: `data:`, comments, and `event:` and `id:`, which are written for browsers and skipped when read.
+//! Supports only what chat streams use: `data:` and comments. `event:` and `id:` are written for browsers and ignored by
+//! the decoder.
 
-/// The last frame of a stream that ended well.
+/// The last frame of a successful stream.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
 
-/// Sent while there is nothing to say, so that nobody on the way takes the silence for death.
+/// Sent while there is no data, so that no proxy closes the connection as idle.
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
-/// Appends one frame. Every line of `payload` becomes a `data:` line of its own.
+/// Appends one frame. Every line of `payload` becomes its own `data:` line.
 pub fn data(out: &mut Vec<u8>, payload: &str) {
     for line in payload.split('\n') {
         out.extend_from_slice(b"data: ");
@@ -18,13 +19,13 @@ pub fn data(out: &mut Vec<u8>, payload: &str) {
     out.push(b'\n');
 }
 
-/// Appends one frame that has a number, by which a reader goes on where it was.
+/// Appends one frame with an `id:`, from which a client can resume the stream.
 pub fn numbered(out: &mut Vec<u8>, number: u64, payload: &str) {
     out.extend_from_slice(format!("id: {number}\n").as_bytes());
     data(out, payload);
 }
 
-/// Appends one frame that has a name. The name is ours: a word on one line.
+/// Appends one frame with an `event:` name. The name must be a single line; only constants are passed.
 pub fn event(out: &mut Vec<u8>, name: &str, payload: &str) {
     out.extend_from_slice(b"event: ");
     out.extend_from_slice(name.as_bytes());
@@ -32,24 +33,24 @@ pub fn event(out: &mut Vec<u8>, name: &str, payload: &str) {
     data(out, payload);
 }
 
-/// Appends a comment, which a client's parser skips. It is one line, whatever is in it.
+/// Appends a comment, which clients ignore. Control characters become spaces, so it is always one line.
 pub fn comment(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b": ");
     out.extend(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().into_bytes());
     out.push(b'\n');
 }
 
-/// Reads frames from bytes that arrive in pieces. Holds at most one unfinished frame; bounding it is the caller's part
-/// ([`Decoder::pending`]).
+/// Decodes frames from bytes that arrive in arbitrary pieces. Buffers at most one incomplete frame; the caller must limit
+/// its size ([`SseDecoder::pending`]).
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct SseDecoder {
     line: Vec<u8>,
     data: Option<String>,
     after_cr: bool,
 }
 
-impl Decoder {
-    /// The payloads that `bytes` completes, in order. Lines end in LF, CRLF or CR, also across pieces.
+impl SseDecoder {
+    /// Returns the payloads that `bytes` completes, in order. Lines end in LF, CRLF or CR, also across pieces.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<String> {
         let mut frames = Vec::new();
         for &byte in bytes {
@@ -69,7 +70,7 @@ impl Decoder {
         frames
     }
 
-    /// How many bytes wait for the end of their frame.
+    /// Number of buffered bytes of the incomplete frame.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.line.len() + self.data.as_ref().map_or(0, String::len)
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_as_written() {
+    fn frames_are_encoded() {
         for (payload, frame) in [("{}", "data: {}\n\n"), ("a\nb", "data: a\ndata: b\n\n"), ("", "data: \n\n")] {
             let mut out = Vec::new();
             data(&mut out, payload);
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_write_is_read() {
+    fn frames_of_other_servers_are_decoded() {
         for (bytes, frames) in [
             ("data: a\n\ndata: b\n\n", vec!["a", "b"]),
             ("data:a\r\n\r\n", vec!["a"]),
@@ -120,13 +121,13 @@ mod tests {
             ("data: unfinished\n", vec![]),
             ("data\n\n\n", vec![]),
         ] {
-            assert_eq!(Decoder::default().push(bytes.as_bytes()), frames, "{bytes:?}");
+            assert_eq!(SseDecoder::default().push(bytes.as_bytes()), frames, "{bytes:?}");
         }
     }
 
     proptest::proptest! {
         #[test]
-        fn what_is_written_is_read_however_it_is_cut(
+        fn encoded_frames_are_decoded_however_the_bytes_are_split(
             payloads in proptest::collection::vec("[^\r]{0,20}", 0..8),
             cuts in proptest::collection::vec(0usize..200, 0..8),
         ) {
@@ -137,7 +138,7 @@ mod tests {
             }
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.sort_unstable();
-            let mut decoder = Decoder::default();
+            let mut decoder = SseDecoder::default();
             let mut read = Vec::new();
             let mut from = 0;
             for cut in cuts.into_iter().chain([bytes.len()]) {

@@ -1,7 +1,7 @@
-//! Events become a stream of chunks, ready to be sent: a state machine without clock or socket.
+//! Encoder that turns events into a stream of chunks: a state machine without clock or socket.
 //!
-//! A delta is the hot path: its frame is a ready-made beginning, one escaped string and a ready-made end. The few other
-//! frames of an answer are serialised as [`Chunk`]s.
+//! Deltas are the hot path: a frame is a precomputed prefix, one escaped string and a constant suffix. The few other
+//! frames of an answer are serialised as [`ChatChunk`]s.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use serde_json::Value;
 use trunkline_core::event::{Answer, Event};
 use trunkline_core::secret::Secrets;
 
-use crate::chat::{Chunk, ChunkChoice, Delta, FinishReason, TokenCounts};
+use crate::chat::{ChatChunk, ChunkChoice, Delta, FinishReason, TokenCounts};
+use crate::delivered::DeliveredText;
 use crate::error::ApiError;
 use crate::response::{Head, Trace};
 use crate::sse;
-use crate::told::Told;
 
-/// How much of a tool's input or output is shown, in bytes: it is a sign of life, not a transcript.
+/// Limit for a tool's input (in bytes), and for a tool's output or a notice (in characters). They are a sign of
+/// progress, not a transcript.
 const MAX_ACTIVITY: usize = 200;
 
 /// Writes the frames of one streamed answer.
@@ -26,13 +27,13 @@ pub struct Chunks {
     head: Head,
     usage: UsageChunk,
     secrets: Arc<Secrets>,
-    /// From `data: {` to where the delta's members begin.
+    /// Frame prefix, from `data: {` to the first member of the delta.
     before: Vec<u8>,
-    /// From the end of the delta to the end of the frame.
+    /// Frame suffix, from the end of the delta.
     after: &'static [u8],
-    role: Role,
-    told: Told,
-    /// Whether the reasoning shown so far ends inside a line.
+    role: RoleChunk,
+    delivered: DeliveredText,
+    /// Whether the reasoning sent so far ends inside a line.
     inside_line: bool,
 }
 
@@ -43,22 +44,24 @@ pub enum UsageChunk {
     No,
 }
 
-/// Whether more may follow.
+/// State of the stream after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     Open,
-    /// The body ends here.
+    /// The response body is complete.
     Ended,
 }
 
+/// State of the first chunk, which has the role and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum RoleChunk {
     Unsent,
     Sent,
 }
 
+/// Member of the delta that a text belongs to.
 #[derive(Debug, Clone, Copy)]
-enum Member {
+enum DeltaMember {
     Content,
     Reasoning,
 }
@@ -84,20 +87,20 @@ impl Chunks {
             secrets,
             before,
             after,
-            role: Role::Unsent,
-            told: Told::default(),
+            role: RoleChunk::Unsent,
+            delivered: DeliveredText::default(),
             inside_line: false,
         }
     }
 
-    /// Appends the frames that `event` is worth, possibly none.
+    /// Appends the frames for `event`, possibly none.
     pub fn push(&mut self, event: &Event, out: &mut Vec<u8>) -> Stream {
         self.trace.observe(event);
-        self.told.observe(event);
+        self.delivered.observe(event);
         match event {
-            Event::Text { delta } => self.delta(Member::Content, delta, out),
+            Event::Text { delta } => self.delta(DeltaMember::Content, delta, out),
             Event::Thinking { delta } => {
-                self.delta(Member::Reasoning, delta, out);
+                self.delta(DeltaMember::Reasoning, delta, out);
                 self.inside_line = !delta.is_empty() && !delta.ends_with('\n');
             }
             Event::ToolStarted { name, input, .. } => {
@@ -124,27 +127,28 @@ impl Chunks {
         Stream::Open
     }
 
-    /// Ends the stream with an error: no `finish_reason` and no `[DONE]`, so that no client takes it for an answer.
+    /// Ends the stream with an error: no `finish_reason` and no `[DONE]`, so that no client mistakes it for a complete
+    /// answer.
     pub fn fail(&mut self, error: &ApiError, out: &mut Vec<u8>) -> Stream {
         sse::data(out, &error.body());
         Stream::Ended
     }
 
-    /// A line of its own among the reasoning.
+    /// Appends a separate line to the reasoning.
     fn line(&mut self, line: &str, out: &mut Vec<u8>) {
         let start = if self.inside_line { "\n" } else { "" };
-        self.delta(Member::Reasoning, &format!("{start}{line}\n"), out);
+        self.delta(DeltaMember::Reasoning, &format!("{start}{line}\n"), out);
         self.inside_line = false;
     }
 
-    fn delta(&mut self, member: Member, delta: &str, out: &mut Vec<u8>) {
+    fn delta(&mut self, member: DeltaMember, delta: &str, out: &mut Vec<u8>) {
         if delta.is_empty() {
             return;
         }
-        self.open(out);
+        self.send_role(out);
         let name: &[u8] = match member {
-            Member::Content => b"\"content\":",
-            Member::Reasoning => b"\"reasoning_content\":",
+            DeltaMember::Content => b"\"content\":",
+            DeltaMember::Reasoning => b"\"reasoning_content\":",
         };
         out.reserve(self.before.len() + name.len() + delta.len() + 2 + self.after.len());
         out.extend_from_slice(&self.before);
@@ -153,19 +157,19 @@ impl Chunks {
         out.extend_from_slice(self.after);
     }
 
-    /// The role comes first and alone.
-    fn open(&mut self, out: &mut Vec<u8>) {
-        if self.role == Role::Unsent {
-            self.role = Role::Sent;
+    /// Sends the chunk with the role, once.
+    fn send_role(&mut self, out: &mut Vec<u8>) {
+        if self.role == RoleChunk::Unsent {
+            self.role = RoleChunk::Sent;
             out.extend_from_slice(&self.before);
             out.extend_from_slice(b"\"role\":\"assistant\",\"content\":\"\"");
             out.extend_from_slice(self.after);
         }
     }
 
-    /// A piece of a call, in the members a client puts it together from.
+    /// Appends a piece of a tool call, as clients of OpenAI's API assemble it.
     fn call(&mut self, index: u32, id: Option<&str>, name: Option<&str>, arguments: &str, out: &mut Vec<u8>) {
-        self.open(out);
+        self.send_role(out);
         let mut function = serde_json::Map::new();
         function.extend(name.map(|name| ("name".to_owned(), name.into())));
         function.insert("arguments".to_owned(), arguments.into());
@@ -184,9 +188,9 @@ impl Chunks {
     }
 
     fn finish(&mut self, answer: &Answer, out: &mut Vec<u8>) {
-        self.open(out);
-        if let Some(late) = self.told.missing(answer) {
-            self.delta(Member::Content, &late, out);
+        self.send_role(out);
+        if let Some(late) = self.delivered.missing(answer) {
+            self.delta(DeltaMember::Content, &late, out);
         }
         let mut last = self.chunk(vec![ChunkChoice {
             index: 0,
@@ -199,13 +203,13 @@ impl Chunks {
         frame(&last, out);
         if self.usage == UsageChunk::Wanted {
             let usage = Some(Some(TokenCounts::from(answer.usage)));
-            frame(&Chunk { usage, ..self.chunk(Vec::new()) }, out);
+            frame(&ChatChunk { usage, ..self.chunk(Vec::new()) }, out);
         }
         out.extend_from_slice(sse::DONE);
     }
 
-    fn chunk(&self, choices: Vec<ChunkChoice>) -> Chunk {
-        Chunk {
+    fn chunk(&self, choices: Vec<ChunkChoice>) -> ChatChunk {
+        ChatChunk {
             id: self.head.id.clone(),
             object: "chat.completion.chunk".to_owned(),
             created: self.head.created,
@@ -217,7 +221,7 @@ impl Chunks {
     }
 }
 
-fn frame(chunk: &Chunk, out: &mut Vec<u8>) {
+fn frame(chunk: &ChatChunk, out: &mut Vec<u8>) {
     out.extend_from_slice(b"data: ");
     json(out, chunk);
     out.extend_from_slice(b"\n\n");
@@ -227,18 +231,18 @@ fn json<T: serde::Serialize>(out: &mut Vec<u8>, value: &T) {
     serde_json::to_writer(out, value).expect("strings and numbers always serialise, and a Vec takes them");
 }
 
-/// The beginning of a tool's input. A tool may be given a whole file: no more than is shown is ever written.
+/// Serialises the beginning of a tool's input. The input may contain a whole file, so serialisation stops at the limit.
 fn compact(input: &Value) -> String {
-    let mut shown = Shown(Vec::new());
-    let whole = serde_json::to_writer(&mut shown, input).is_ok();
-    let text = String::from_utf8_lossy(&shown.0);
-    if whole { text.into_owned() } else { format!("{}…", text.trim_end_matches('\u{fffd}')) }
+    let mut prefix = TruncatingWriter(Vec::new());
+    let complete = serde_json::to_writer(&mut prefix, input).is_ok();
+    let text = String::from_utf8_lossy(&prefix.0);
+    if complete { text.into_owned() } else { format!("{}…", text.trim_end_matches('\u{fffd}')) }
 }
 
-/// Takes [`MAX_ACTIVITY`] bytes and then fails.
-struct Shown(Vec<u8>);
+/// Accepts [`MAX_ACTIVITY`] bytes and then fails.
+struct TruncatingWriter(Vec<u8>);
 
-impl Write for Shown {
+impl Write for TruncatingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = MAX_ACTIVITY - self.0.len();
         self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);

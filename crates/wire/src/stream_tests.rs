@@ -32,21 +32,21 @@ fn attempted(category: Option<Category>) -> Event {
     Event::Attempted(Box::new(Attempted { provider, model, category, message, duration, workspace, sandbox }))
 }
 
-/// All frames of a stream, without `data:`.
+/// Payloads of all frames of a stream.
 fn play(usage: UsageChunk, events: &[Event]) -> Vec<String> {
     let mut chunks = chunks(usage);
     let mut out = Vec::new();
     let ends: Vec<Stream> = events.iter().map(|event| chunks.push(event, &mut out)).collect();
     let ended = events.iter().position(|event| matches!(event, Event::Finished(_) | Event::Failed(_)));
     assert_eq!(ends.iter().position(|end| *end == Stream::Ended), ended);
-    sse::Decoder::default().push(&out)
+    sse::SseDecoder::default().push(&out)
 }
 
-/// The deltas of all frames that are chunks, as (member, text), and what came after them.
+/// Texts of all deltas, as (member, text). Frames that are not chunks are skipped.
 fn deltas(frames: &[String]) -> Vec<(&'static str, String)> {
     frames
         .iter()
-        .filter_map(|frame| serde_json::from_str::<Chunk>(frame).ok())
+        .filter_map(|frame| serde_json::from_str::<ChatChunk>(frame).ok())
         .flat_map(|chunk| chunk.choices)
         .filter(|choice| choice.delta.role.is_none())
         .flat_map(|choice| {
@@ -58,7 +58,7 @@ fn deltas(frames: &[String]) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn a_stream_without_usage() {
+fn stream_has_no_usage_chunk_by_default() {
     let started = Event::Started { session: Some(SessionId("s".into())), model: None };
     let events = [started, text("Hel"), text("lo \"é\"\n"), attempted(None), finished("Hello \"é\"")];
     let frames = play(UsageChunk::No, &events);
@@ -82,23 +82,23 @@ fn a_stream_without_usage() {
 }
 
 #[test]
-fn a_stream_with_usage() {
+fn stream_ends_with_usage_chunk_when_client_asks_for_it() {
     let frames = play(UsageChunk::Wanted, &[text("a"), finished("a")]);
-    let read: Vec<Chunk> = frames[..frames.len() - 1].iter().map(|f| serde_json::from_str(f).unwrap()).collect();
+    let read: Vec<ChatChunk> = frames[..frames.len() - 1].iter().map(|f| serde_json::from_str(f).unwrap()).collect();
     let (last, steps) = read.split_last().unwrap();
     assert!(steps.iter().all(|chunk| chunk.usage == Some(None) && chunk.choices.len() == 1));
     assert!(last.choices.is_empty());
     let usage = last.usage.flatten().unwrap();
     assert_eq!((usage.prompt_tokens, usage.completion_tokens, usage.total_tokens), (3, 2, 5));
     assert_eq!(steps.iter().filter(|chunk| chunk.choices[0].finish_reason.is_some()).count(), 1);
-    // The hand-made frames are what the types would have written.
+    // Hand-written frames are identical to serialised ones.
     for (chunk, frame) in read.iter().zip(&frames) {
         assert_eq!(&serde_json::to_string(chunk).unwrap(), frame);
     }
 }
 
 #[test]
-fn activity_is_reasoning() {
+fn tool_activity_is_streamed_as_reasoning() {
     let failed = Event::ToolFinished { id: "t".into(), output: "no such\nfile".into(), ok: false };
     let fine = Event::ToolFinished { id: "t".into(), output: "fine".into(), ok: true };
     let events = [
@@ -124,7 +124,7 @@ fn activity_is_reasoning() {
 }
 
 #[test]
-fn an_answer_that_was_never_streamed_is_sent_whole() {
+fn answer_is_sent_at_the_end_when_it_was_never_streamed() {
     let events = [Event::Thinking { delta: "hm".into() }, finished("No output from CLI.")];
     let frames = play(UsageChunk::No, &events);
     assert_eq!(deltas(&frames)[1], ("content", "No output from CLI.".to_owned()));
@@ -132,19 +132,19 @@ fn an_answer_that_was_never_streamed_is_sent_whole() {
 }
 
 #[test]
-fn an_answer_that_comes_only_at_the_end_is_sent_after_the_tools() {
-    let said = |events: &[Event]| {
+fn answer_follows_the_tools_when_it_comes_only_at_the_end() {
+    let content_of = |events: &[Event]| {
         let all = deltas(&play(UsageChunk::No, events));
         all.into_iter().filter(|(member, _)| *member == "content").map(|(_, text)| text).collect::<String>()
     };
     let bash = || tool("bash", json!({}));
-    assert_eq!(said(&[text("Looking."), bash(), finished("Found.")]), "Looking.\n\nFound.");
-    assert_eq!(said(&[text("Looking."), bash(), text("Found."), finished("Found.")]), "Looking.Found.");
-    assert_eq!(said(&[text("Found."), bash(), finished("Found.")]), "Found.");
+    assert_eq!(content_of(&[text("Looking."), bash(), finished("Found.")]), "Looking.\n\nFound.");
+    assert_eq!(content_of(&[text("Looking."), bash(), text("Found."), finished("Found.")]), "Looking.Found.");
+    assert_eq!(content_of(&[text("Found."), bash(), finished("Found.")]), "Found.");
 }
 
 #[test]
-fn a_failure_ends_the_stream_without_done() {
+fn stream_ends_without_done_when_run_fails() {
     let failure = Failure::new(Category::Quota, "out of credit, key hunter2-hunter2");
     let frames = play(UsageChunk::Wanted, &[text("a"), Event::Failed(failure)]);
     let last: Value = serde_json::from_str(frames.last().unwrap()).unwrap();
@@ -153,7 +153,7 @@ fn a_failure_ends_the_stream_without_done() {
 }
 
 #[test]
-fn activity_is_bounded() {
+fn tool_activity_is_truncated() {
     let huge = "é".repeat(1_000_000);
     let events = [
         tool("write", json!({"text": huge})),
@@ -171,13 +171,13 @@ proptest::proptest! {
     fn streamed_text_is_never_changed(parts in proptest::collection::vec(".{0,30}", 0..20)) {
         let mut events: Vec<Event> = parts.iter().map(|part| text(part)).collect();
         events.push(finished(""));
-        let said: String = deltas(&play(UsageChunk::Wanted, &events)).into_iter().map(|(_, text)| text).collect();
-        assert_eq!(said, parts.concat());
+        let streamed: String = deltas(&play(UsageChunk::Wanted, &events)).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(streamed, parts.concat());
     }
 }
 
 #[test]
-fn a_failed_run_says_what_it_left_behind() {
+fn error_frame_has_workspace_when_run_fails() {
     let receipt = Receipt { branch: Some("trunkline/r1".into()), files_changed: Some(2), ..Receipt::unchanged() };
     let failed = Event::Failed(Failure::new(Category::Server, "gone"));
     let events = [Event::Workspace(receipt), attempted(Some(Category::Server)), failed];
@@ -187,7 +187,7 @@ fn a_failed_run_says_what_it_left_behind() {
 }
 
 #[test]
-fn a_call_comes_in_the_pieces_a_client_joins() {
+fn tool_call_is_streamed_in_pieces() {
     let piece = |id: Option<&str>, name: Option<&str>, arguments: &str| Event::ToolCall {
         index: 1,
         id: id.map(str::to_owned),

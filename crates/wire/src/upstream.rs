@@ -1,12 +1,12 @@
-//! OpenAI's words as a client speaks them: a turn becomes a request to somebody else's server ([`request`]), the bytes
-//! of its answer become events ([`Reader`]), and an answer that is an error becomes a failure ([`failure`]).
+//! Client side of OpenAI's API: a turn becomes a request to an upstream server ([`request`]), the bytes of its response
+//! become events ([`UpstreamReader`]), and an error response becomes a failure ([`failure`]).
 //!
-//! Servers differ in what they leave out, so everything is read with patience: a member of an unexpected type is as good
-//! as absent. No sockets here: who connects, waits and gives up is the caller's part.
+//! Servers differ in what they omit, so parsing is lenient: a member of an unexpected type counts as absent. There are
+//! no sockets here: connecting, timeouts and cancellation are up to the caller.
 
-pub use failure::{Headers, failure};
+pub use failure::{UpstreamHeaders, failure};
 pub use models::models;
-pub use reader::Reader;
+pub use reader::UpstreamReader;
 pub use request::{NEWER_LIMIT, request};
 
 mod calls;

@@ -1,10 +1,11 @@
-//! `OLLAMA_HOST`, read as Ollama's own client reads it.
+//! Parser of `OLLAMA_HOST`, with the same rules as Ollama's own client.
 
 use std::net::IpAddr;
 
-/// The address to call, such as `http://127.0.0.1:11434`.
+/// Returns the base URL of the server, such as `http://127.0.0.1:11434`.
 ///
-/// A server's own setting is understood too: `0.0.0.0` means every interface there, and this machine here.
+/// Users often share one setting between server and client. For the server `0.0.0.0` means all interfaces; for a client
+/// it means this machine.
 pub(crate) fn base_url(setting: Option<&str>) -> Result<String, String> {
     let setting = setting.unwrap_or_default().trim().trim_matches(['"', '\'']).trim();
     let (scheme, address) = setting.split_once("://").unwrap_or(("http", setting));
@@ -40,7 +41,7 @@ pub(crate) fn base_url(setting: Option<&str>) -> Result<String, String> {
     Ok(format!("http://{host}:{port}{slash}{path}"))
 }
 
-/// The host, and the port when one is written. A bare IPv6 address is full of colons and has none.
+/// Splits an address into host and optional port. A bare IPv6 address contains colons but no port.
 fn split_port(address: &str) -> (&str, Option<&str>) {
     if address.parse::<IpAddr>().is_ok() || address.ends_with(']') {
         return (address, None);
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_as_people_write_them() {
+    fn accepts_all_common_spellings_of_an_address() {
         let table = [
             ("", "http://127.0.0.1:11434"),
             ("localhost", "http://localhost:11434"),
@@ -82,15 +83,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_called_is_said() {
-        for (setting, said) in [
+    fn error_names_the_problem_when_setting_is_unusable() {
+        for (setting, expected) in [
             ("https://box.lan:443", "plain http only"),
             ("ftp://box.lan", "write host:port"),
             ("box.lan:99999", "\"99999\" in OLLAMA_HOST"),
             ("box.lan:", "is not a port"),
         ] {
             let error = base_url(Some(setting)).unwrap_err();
-            assert!(error.contains(said), "{setting:?}: {error}");
+            assert!(error.contains(expected), "{setting:?}: {error}");
         }
     }
 }

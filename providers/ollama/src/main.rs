@@ -1,13 +1,13 @@
-//! `ollama-provider`: Ollama's models over the executable provider protocol. The reference provider, meant to be read and
-//! copied; docs/PROVIDERS.md is the contract.
+//! `ollama-provider`: Ollama's models over the executable provider protocol. The reference provider, meant to be read
+//! and copied; docs/PROVIDERS.md is the contract.
 //!
 //! ```text
 //! ollama-provider generate < request.json     one JSON object on stdout
-//! ollama-provider stream   < request.json     one JSON object a line, as the model speaks
-//! ollama-provider health                      exit status 0 when Ollama answers
+//! ollama-provider stream   < request.json     one JSON object per line, while the model generates
+//! ollama-provider health                      exit status 0 if Ollama responds
 //! ```
 //!
-//! `OLLAMA_HOST` says where Ollama is, `OLLAMA_MODEL` which model answers when the request does not say.
+//! `OLLAMA_HOST` is the address of Ollama, `OLLAMA_MODEL` the model for requests that name none.
 
 mod host;
 mod ollama;
@@ -15,10 +15,10 @@ mod protocol;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use ollama::Ollama;
-use protocol::{Chunk, Failure, Request, Response, print};
+use ollama::OllamaClient;
+use protocol::{GenerateOutput, ProviderError, ProviderRequest, StreamLine, print};
 
 const USAGE: &str = "usage: ollama-provider generate|stream|health (the request is JSON on stdin)";
 
@@ -33,77 +33,81 @@ fn main() -> ExitCode {
             println!("{USAGE}");
             ExitCode::SUCCESS
         }
-        [] => misused(&format!("no command; {USAGE}")),
-        others => misused(&format!("unknown command {:?}; {USAGE}", others.join(" "))),
+        [] => usage_error(&format!("no command; {USAGE}")),
+        others => usage_error(&format!("unknown command {:?}; {USAGE}", others.join(" "))),
     }
 }
 
-/// The whole answer at once.
+/// Prints the complete answer as one object.
 fn generate() -> ExitCode {
-    let began = Instant::now();
-    let answered = || -> Result<(), Failure> {
-        let request = Request::read(io::stdin().lock())?;
-        let answer = ollama()?.generate(&request)?;
-        print(&Response::new(answer, began.elapsed()))
+    let start = Instant::now();
+    let answer = || -> Result<(), ProviderError> {
+        let request = ProviderRequest::read(io::stdin().lock())?;
+        let answer = client()?.generate(&request)?;
+        print(&GenerateOutput::new(answer, start.elapsed()))
     };
-    ended(answered(), |failure| print(&Response::failed(failure, began.elapsed())))
+    exit_code(answer(), |error| print(&GenerateOutput::failed(error, start.elapsed())))
 }
 
-/// The answer as it comes.
+/// Prints the answer line by line while the model generates it.
 fn stream() -> ExitCode {
     let mut content = String::new();
-    let mut streamed = || -> Result<(), Failure> {
-        let request = Request::read(io::stdin().lock())?;
-        for piece in ollama()?.stream(&request)? {
-            let piece = piece?;
-            content.push_str(&piece.text);
-            let done = piece.end.is_some();
-            print(&Chunk::new(&content, piece))?;
+    let mut stream = || -> Result<(), ProviderError> {
+        let request = ProviderRequest::read(io::stdin().lock())?;
+        for delta in client()?.stream(&request)? {
+            let delta = delta?;
+            content.push_str(&delta.text);
+            let done = delta.summary.is_some();
+            print(&StreamLine::new(&content, delta))?;
             if done {
                 return Ok(());
             }
         }
-        Err(Failure::new("socket hang up: Ollama ended the stream before it was done (ECONNRESET)"))
+        Err(ProviderError::new("socket hang up: Ollama ended the stream before it was done (ECONNRESET)"))
     };
-    let outcome = streamed();
-    ended(outcome, |failure| print(&Chunk::failed(&content, failure)))
+    let outcome = stream();
+    exit_code(outcome, |error| print(&StreamLine::failed(&content, error)))
 }
 
-/// Whether Ollama answers. This one speaks to people: no JSON, no stdin.
+/// Prints whether Ollama responds. The output is for people: plain text, and stdin is not read.
 fn health() -> ExitCode {
-    match ollama().and_then(|ollama| ollama.health()) {
+    match client().and_then(|client| client.health()) {
         Ok(()) => {
             println!("OK");
             ExitCode::SUCCESS
         }
-        Err(failure) => {
-            println!("Error: {failure}");
-            eprintln!("Error: {failure}");
+        Err(error) => {
+            println!("Error: {error}");
+            eprintln!("Error: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// A failure is said three times, to three readers: in `error`, by the exit status, and on stderr for the log.
-fn ended(outcome: Result<(), Failure>, report: impl FnOnce(&Failure) -> Result<(), Failure>) -> ExitCode {
-    let Err(failure) = outcome else { return ExitCode::SUCCESS };
-    let _nobody_may_be_reading = report(&failure);
-    let _nobody_may_be_reading = writeln!(io::stderr(), "ollama-provider: {failure}");
+/// Reports an error to three readers: in the `error` field, by the exit status, and on stderr for the log.
+fn exit_code(
+    outcome: Result<(), ProviderError>,
+    report: impl FnOnce(&ProviderError) -> Result<(), ProviderError>,
+) -> ExitCode {
+    let Err(error) = outcome else { return ExitCode::SUCCESS };
+    // Both outputs may be closed.
+    let _ = report(&error);
+    let _ = writeln!(io::stderr(), "ollama-provider: {error}");
     ExitCode::FAILURE
 }
 
-fn misused(message: &str) -> ExitCode {
-    let failure = Failure::new(message);
-    ended(Err(failure), |failure| print(&Response::failed(failure, std::time::Duration::ZERO)));
+fn usage_error(message: &str) -> ExitCode {
+    let error = ProviderError::new(message);
+    exit_code(Err(error), |error| print(&GenerateOutput::failed(error, Duration::ZERO)));
     ExitCode::from(2)
 }
 
-fn ollama() -> Result<Ollama, Failure> {
-    Ollama::new(variable("OLLAMA_HOST").as_deref(), variable("OLLAMA_MODEL"))
+fn client() -> Result<OllamaClient, ProviderError> {
+    OllamaClient::new(variable("OLLAMA_HOST").as_deref(), variable("OLLAMA_MODEL"))
 }
 
-/// A variable that is set and not empty.
-#[expect(clippy::disallowed_methods, reason = "a program of its own, and this is where it reads its environment")]
+/// Reads an environment variable that is set and not empty.
+#[expect(clippy::disallowed_methods, reason = "this program reads its environment only here")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }

@@ -1,4 +1,4 @@
-//! Ollama's HTTP API: the protocol's request in its words, its answer in the protocol's.
+//! Client of Ollama's HTTP API: translates between it and the provider protocol.
 
 use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::time::Duration;
@@ -8,25 +8,25 @@ use serde_json::{Map, Value, json};
 use ureq::{Agent, Body, http};
 
 use crate::host::base_url;
-use crate::protocol::{Answer, End, Failure, Message, Piece, Request};
+use crate::protocol::{AnswerDelta, AnswerSummary, EarlierMessage, ModelAnswer, ProviderError, ProviderRequest};
 
 const DEFAULT_MODEL: &str = "llama3.2:latest";
 
-/// Members of `config` that Ollama takes beside its options.
-const TOP_LEVEL: [&str; 3] = ["keep_alive", "format", "think"];
+/// Members of `config` that belong at the top level of Ollama's request instead of in its `options`.
+const TOP_LEVEL_MEMBERS: [&str; 3] = ["keep_alive", "format", "think"];
 
-/// A health check is given five seconds: ours fails sooner, so that it can still say why.
-const HEALTH_LIMIT: Duration = Duration::from_secs(4);
+/// The protocol allows five seconds for a health check. This is shorter, so that there is time to report the reason.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(4);
 
-pub(crate) struct Ollama {
+pub(crate) struct OllamaClient {
     url: String,
-    /// Answers when the request names no model.
+    /// Model for requests that name none.
     default_model: String,
 }
 
-/// What Ollama sends: the whole answer, or one line of a stream. A thinking model's `thinking` is not read at all.
+/// Ollama's reply: the whole answer, or one line of a stream. The `thinking` of reasoning models is ignored.
 #[derive(Debug, Deserialize)]
-struct Reply {
+struct OllamaReply {
     #[serde(default)]
     response: String,
     #[serde(default)]
@@ -38,136 +38,142 @@ struct Reply {
     error: Option<String>,
 }
 
-impl Ollama {
-    pub(crate) fn new(host: Option<&str>, default_model: Option<String>) -> Result<Self, Failure> {
-        let url = base_url(host).map_err(Failure::new)?;
+impl OllamaClient {
+    pub(crate) fn new(host: Option<&str>, default_model: Option<String>) -> Result<Self, ProviderError> {
+        let url = base_url(host).map_err(ProviderError::new)?;
         Ok(Self { url, default_model: default_model.unwrap_or_else(|| DEFAULT_MODEL.to_owned()) })
     }
 
-    pub(crate) fn health(&self) -> Result<(), Failure> {
+    pub(crate) fn health(&self) -> Result<(), ProviderError> {
         let get = |path: &str| {
             let url = format!("{}/api/{path}", self.url);
-            agent(Some(HEALTH_LIMIT)).get(url).call().map_err(|error| self.unreachable(&error))
+            agent(Some(HEALTH_TIMEOUT)).get(url).call().map_err(|error| self.transport_error(&error))
         };
-        // Servers that only speak Ollama's language may know its list alone.
+        // Servers that imitate Ollama's API may offer only the list of models.
         let response = match get("version")? {
             response if response.status() == 404 => get("tags")?,
             response => response,
         };
-        // A login page says 200 to everything.
-        let said: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_reader(check_status(response, "")?.into_reader())
-                .map_err(|_not_json| Failure::new(format!("what answers at {} is not Ollama", self.url)))?;
-        drop(said);
+        // A status of 200 is not enough: a login page returns it for every path.
+        let object = serde_json::from_reader::<_, Map<String, Value>>(check_status(response, "")?.into_reader());
+        object.map_err(|_| ProviderError::new(format!("the server at {} is not Ollama", self.url)))?;
         Ok(())
     }
 
-    pub(crate) fn generate(&self, request: &Request) -> Result<Answer, Failure> {
-        let (model, body) = self.ask(request, false)?;
+    pub(crate) fn generate(&self, request: &ProviderRequest) -> Result<ModelAnswer, ProviderError> {
+        let (model, body) = self.send(request, false)?;
         let mut bytes = Vec::new();
-        io::copy(&mut body.into_reader(), &mut bytes).map_err(|error| self.unreachable(&error.into()))?;
-        let reply = self.read(&bytes)?;
+        io::copy(&mut body.into_reader(), &mut bytes).map_err(|error| self.transport_error(&error.into()))?;
+        let reply = self.parse(&bytes)?;
         if !reply.done {
-            return Err(Failure::new("internal server error: Ollama's answer is not marked as done"));
+            return Err(ProviderError::new("internal server error: Ollama's answer is not marked as done"));
         }
-        let end = reply.end(&model);
-        Ok(Answer { text: reply.response, end })
+        let summary = reply.summary(&model);
+        Ok(ModelAnswer { text: reply.response, summary })
     }
 
-    /// The answer's pieces. The last one has the end; if none has, the stream was cut off.
-    pub(crate) fn stream(&self, request: &Request) -> Result<impl Iterator<Item = Result<Piece, Failure>>, Failure> {
-        let (model, body) = self.ask(request, true)?;
-        // Lines are taken apart as bytes: a character may be split over two reads, but never over two lines.
+    /// Returns the answer piece by piece. The last piece has a summary; if none has, the stream was cut off.
+    pub(crate) fn stream(
+        &self,
+        request: &ProviderRequest,
+    ) -> Result<impl Iterator<Item = Result<AnswerDelta, ProviderError>>, ProviderError> {
+        let (model, body) = self.send(request, true)?;
+        // Lines are split as bytes: a character may be split over two reads, but never over two lines.
         let lines = BufReader::new(body.into_reader()).split(b'\n');
         Ok(lines.filter(|line| !line.as_ref().is_ok_and(|line| line.trim_ascii().is_empty())).map(move |line| {
-            let line = line.map_err(|error| self.unreachable(&error.into()))?;
-            let reply = self.read(&line)?;
-            let end = reply.done.then(|| reply.end(&model));
-            Ok(Piece { text: reply.response, end })
+            let line = line.map_err(|error| self.transport_error(&error.into()))?;
+            let reply = self.parse(&line)?;
+            let summary = reply.done.then(|| reply.summary(&model));
+            Ok(AnswerDelta { text: reply.response, summary })
         }))
     }
 
-    /// Sends the request; the model asked and the body of a reply that is not an error.
-    fn ask(&self, request: &Request, stream: bool) -> Result<(String, Body), Failure> {
-        let asked = translate(request, &self.default_model, stream)?;
-        let model = asked["model"].as_str().unwrap_or_default().to_owned();
+    /// Sends the request. Returns the requested model and the body of a successful response.
+    fn send(&self, request: &ProviderRequest, stream: bool) -> Result<(String, Body), ProviderError> {
+        let body = translate(request, &self.default_model, stream)?;
+        let model = body["model"].as_str().unwrap_or_default().to_owned();
         let url = format!("{}/api/generate", self.url);
-        let sent = agent(None).post(url).content_type("application/json").send(asked.to_string());
-        let response = sent.map_err(|error| self.unreachable(&error))?;
+        let sent = agent(None).post(url).content_type("application/json").send(body.to_string());
+        let response = sent.map_err(|error| self.transport_error(&error))?;
         Ok((model.clone(), check_status(response, &model)?))
     }
 
-    fn read(&self, json: &[u8]) -> Result<Reply, Failure> {
-        let reply: Reply = serde_json::from_slice(json).map_err(|error| {
-            Failure::new(format!("bad gateway: what answers at {} is not Ollama, or was cut off: {error}", self.url))
+    fn parse(&self, json: &[u8]) -> Result<OllamaReply, ProviderError> {
+        let reply: OllamaReply = serde_json::from_slice(json).map_err(|error| {
+            ProviderError::new(format!(
+                "bad gateway: the server at {} is not Ollama, or its response was cut off: {error}",
+                self.url
+            ))
         })?;
         match reply.error {
-            Some(error) => Err(Failure::new(format!("Ollama error: {error}"))),
+            Some(error) => Err(ProviderError::new(format!("Ollama error: {error}"))),
             None => Ok(reply),
         }
     }
 
-    /// Why there was no answer, with the name of the error that tools look for.
-    fn unreachable(&self, error: &ureq::Error) -> Failure {
+    /// Describes a transport error. Includes the error code by which the gateway classifies it.
+    fn transport_error(&self, error: &ureq::Error) -> ProviderError {
         let url = &self.url;
         let kind = if let ureq::Error::Io(error) = error { Some(error.kind()) } else { None };
-        let cut =
+        let hang_ups =
             [ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted, ErrorKind::BrokenPipe, ErrorKind::UnexpectedEof];
-        Failure::new(if kind == Some(ErrorKind::ConnectionRefused) {
+        ProviderError::new(if kind == Some(ErrorKind::ConnectionRefused) {
             format!("connection refused: no Ollama at {url} (ECONNREFUSED); is it running? try: ollama serve")
-        } else if kind.is_some_and(|kind| cut.contains(&kind)) {
+        } else if kind.is_some_and(|kind| hang_ups.contains(&kind)) {
             format!("socket hang up: Ollama at {url} closed the connection early (ECONNRESET): {error}")
         } else if matches!(error, ureq::Error::HostNotFound) {
             format!("host not found: {url} (ENOTFOUND); check OLLAMA_HOST")
         } else if matches!(error, ureq::Error::Timeout(_)) {
-            format!("no answer in time from Ollama at {url} (ETIMEDOUT)")
+            format!("no response from Ollama at {url} in time (ETIMEDOUT)")
         } else {
             format!("network error: {url}: {error}")
         })
     }
 }
 
-impl Reply {
-    fn end(&self, asked_model: &str) -> End {
-        End {
+impl OllamaReply {
+    fn summary(&self, requested_model: &str) -> AnswerSummary {
+        AnswerSummary {
             tokens_used: self.prompt_eval_count.unwrap_or(0).saturating_add(self.eval_count.unwrap_or(0)),
             input_tokens: self.prompt_eval_count,
             output_tokens: self.eval_count,
-            model: self.model.clone().unwrap_or_else(|| asked_model.to_owned()),
+            model: self.model.clone().unwrap_or_else(|| requested_model.to_owned()),
             finish_reason: if self.done_reason.as_deref() == Some("length") { "length" } else { "stop" },
         }
     }
 }
 
-/// Without a proxy: Ollama is on this machine or close by. Without a time limit but a health check's: how long an
-/// answer may take is for whoever started us to say.
-fn agent(limit: Option<Duration>) -> Agent {
+/// Creates an HTTP client. It uses no proxy, because Ollama runs on this machine or in the local network. Only health
+/// checks have a timeout: the gateway that started this program limits how long an answer may take.
+fn agent(timeout: Option<Duration>) -> Agent {
     let config = Agent::config_builder().http_status_as_error(false).max_redirects(0).proxy(None);
-    config.timeout_global(limit).build().into()
+    config.timeout_global(timeout).build().into()
 }
 
-/// The body of a reply, unless it is an error: then Ollama's own words after the status.
-fn check_status(mut response: http::Response<Body>, model: &str) -> Result<Body, Failure> {
+/// Returns the body of a successful response. Otherwise the error has the status and Ollama's own message.
+fn check_status(mut response: http::Response<Body>, model: &str) -> Result<Body, ProviderError> {
     let status = response.status();
     if status.is_success() {
         return Ok(response.into_body());
     }
     let text = response.body_mut().read_to_string().unwrap_or_default();
-    let told = serde_json::from_str::<Reply>(&text).ok().and_then(|reply| reply.error);
-    let words = told.as_deref().unwrap_or_else(|| text.trim());
+    let error = serde_json::from_str::<OllamaReply>(&text).ok().and_then(|reply| reply.error);
+    let message = error.as_deref().unwrap_or_else(|| text.trim());
     let hint = if status == 404 && !model.is_empty() { format!("; try: ollama pull {model}") } else { String::new() };
-    Err(Failure::new(format!("{status}: {words}{hint}")))
+    Err(ProviderError::new(format!("{status}: {message}{hint}")))
 }
 
-/// The body of `POST /api/generate`.
-fn translate(request: &Request, default_model: &str, stream: bool) -> Result<Value, Failure> {
+/// Builds the body of `POST /api/generate`.
+fn translate(request: &ProviderRequest, default_model: &str, stream: bool) -> Result<Value, ProviderError> {
     let mut options = request.config.clone().unwrap_or_default();
     let mut body = Map::new();
     let model = match options.remove("model") {
         None | Some(Value::Null) => default_model.to_owned(),
         Some(Value::String(model)) if model.is_empty() => default_model.to_owned(),
         Some(Value::String(model)) => model,
-        Some(other) => return Err(Failure::new(format!("invalid request: config.model is {other}, not a string"))),
+        Some(other) => {
+            return Err(ProviderError::new(format!("invalid request: config.model is {other}, not a string")));
+        }
     };
     body.insert("model".to_owned(), model.into());
     body.insert("prompt".to_owned(), prompt(request)?.into());
@@ -175,14 +181,15 @@ fn translate(request: &Request, default_model: &str, stream: bool) -> Result<Val
     if let Some(system) = request.system_prompt.as_deref().filter(|system| !system.is_empty()) {
         body.insert("system".to_owned(), system.into());
     }
-    for name in TOP_LEVEL {
+    for name in TOP_LEVEL_MEMBERS {
         if let Some(value) = options.remove(name) {
             body.insert(name.to_owned(), value);
         }
     }
-    // What the caller says wins over what the configuration says.
-    let said = [("num_predict", &request.max_tokens), ("temperature", &request.temperature), ("top_p", &request.top_p)];
-    for (name, value) in said {
+    // Values of the request take precedence over the configuration.
+    let overrides =
+        [("num_predict", &request.max_tokens), ("temperature", &request.temperature), ("top_p", &request.top_p)];
+    for (name, value) in overrides {
         if let Some(value) = value {
             options.insert(name.to_owned(), json!(value));
         }
@@ -191,21 +198,21 @@ fn translate(request: &Request, default_model: &str, stream: bool) -> Result<Val
         body.insert("options".to_owned(), options.into());
     }
     if request.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
-        eprintln!("ollama-provider: tools are ignored: Ollama's generate API has none");
+        eprintln!("ollama-provider: tools are ignored: Ollama's generate API does not support them");
     }
     Ok(body.into())
 }
 
-/// The prompt, after the conversation so far: the generate API has no other place for it.
-fn prompt(request: &Request) -> Result<String, Failure> {
+/// Builds the prompt. Earlier turns precede it as text, because the generate API has no other place for them.
+fn prompt(request: &ProviderRequest) -> Result<String, ProviderError> {
     let earlier = request.context.as_deref().unwrap_or_default();
     if earlier.is_empty() {
         if request.prompt.is_empty() {
-            return Err(Failure::new("invalid request: prompt is empty"));
+            return Err(ProviderError::new("invalid request: prompt is empty"));
         }
         return Ok(request.prompt.clone());
     }
-    let turns = earlier.iter().map(|Message { role, content }| format!("[{}]\n{content}\n\n", label(role)));
+    let turns = earlier.iter().map(|EarlierMessage { role, content }| format!("[{}]\n{content}\n\n", label(role)));
     Ok(format!("{}[User]\n{}", turns.collect::<String>(), request.prompt))
 }
 

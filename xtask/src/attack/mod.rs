@@ -1,8 +1,8 @@
-//! `cargo xtask attack`: agents that try to get out, to lose their own work, to hang the gateway, or to make it lie.
+//! `cargo xtask attack`: agents that try to escape, to lose their own work, to hang the gateway or to falsify its receipts.
 //!
-//! Each scenario is a script that runs as the agent of a real gateway, in several ways: with and without a worktree, cold
-//! and warm, with the sandbox required and by default. Afterwards the harness looks for harm. A control runs the same script
-//! with plain git and no protection: a scenario whose control does no harm proves nothing, and counts as a failure.
+//! Each scenario is a script that runs as the agent of a real gateway, in several variants: with and without a worktree,
+//! cold and warm, with the sandbox required and by default. Afterwards the harness checks for harm. A control runs the same
+//! script with plain git and no protection: a scenario whose control does no harm proves nothing and counts as a failure.
 
 mod scenario;
 mod table;
@@ -17,49 +17,66 @@ use fastrand::Rng;
 use trunkline_process::Landlock;
 
 use crate::test::build;
-use scenario::{Scenario, Way};
-use table::{Outcome, Table};
-use world::World;
+use scenario::{AttackScenario, AttackVariant};
+use table::{AttackOutcome, AttackTable};
+use world::AttackWorld;
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask attack --short                One variant of each scenario
+  cargo xtask attack --only 'clean filter'  All variants of the scenarios with this in their name
+  cargo xtask attack --only hooks --keep    Keep the folders of failed scenarios for inspection";
+
+/// Run hostile agents against a gateway and check that each attack is contained
+///
+/// Each scenario in xtask/src/attack/scenarios.toml is a shell script that runs as the agent of a real gateway. It runs in
+/// several variants: in a worktree and in the checkout, cold and warm, with the sandbox on and required. Afterwards the
+/// command checks for harm outside the workspace, lost work, receipts that are wrong, and hangs.
+///
+/// A control runs the same script with plain git and no protection. A scenario whose control does no harm proves nothing
+/// and counts as a failure.
+///
+/// Needs a kernel with Landlock.
 #[derive(Debug, Args)]
-pub(crate) struct Attack {
-    /// Draws the ways that a short run tries; the same number draws the same
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct AttackArgs {
+    /// Seed that selects the variants of a --short run
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only scenarios whose name contains this
+    /// Run only the scenarios whose name contains NAME
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// One way for each scenario instead of all
+    /// Run one variant of each scenario instead of all
     #[arg(long)]
     short: bool,
-    /// Print the table as Markdown, as docs/SANDBOX.md shows it
+    /// Print the result as the Markdown table of docs/SANDBOX.md
     #[arg(long)]
     markdown: bool,
-    /// Keep the folders of scenarios that were not held
+    /// Keep the folders of scenarios that were not contained
     #[arg(long)]
     keep: bool,
 }
 
-impl Attack {
+impl AttackArgs {
     pub(crate) fn run(self) -> Result<()> {
         if let Err(missing) = Landlock::here() {
-            bail!("nothing can be attacked here: {missing}");
+            bail!("attacks need Landlock: {missing}");
         }
-        let mut scenarios = Scenario::all()?;
+        let mut scenarios = AttackScenario::all()?;
         scenarios.retain(|scenario| self.only.as_ref().is_none_or(|only| scenario.name.contains(only.as_str())));
         if scenarios.is_empty() {
             bail!("no scenario has {:?} in its name", self.only.unwrap_or_default());
         }
         build("trunkline")?;
-        let place = Place::new()?;
+        let folder = AttackFolder::new()?;
         let mut rng = Rng::with_seed(self.seed);
-        let mut table = Table::default();
+        let mut table = AttackTable::default();
         for scenario in &scenarios {
-            let mut ways = scenario.ways();
+            let mut variants = scenario.variants();
             if self.short {
-                ways = vec![ways.swap_remove(rng.usize(..ways.len()))];
+                variants = vec![variants.swap_remove(rng.usize(..variants.len()))];
             }
-            let outcome = self.one(&place, scenario, &ways)?;
+            let outcome = self.run_scenario(&folder, scenario, &variants)?;
             if !self.markdown {
                 println!("{outcome}");
             }
@@ -72,41 +89,50 @@ impl Attack {
         }
         match table.failures() {
             0 => Ok(()),
-            failures => bail!("{failures} scenarios were not held, or prove nothing"),
+            failures => bail!("{failures} scenarios were not contained, or proved nothing"),
         }
     }
 
-    fn one(&self, place: &Place, scenario: &Scenario, ways: &[Way]) -> Result<Outcome> {
-        let new = || World::new(&place.folder, scenario, &place.trunkline);
+    fn run_scenario(
+        &self,
+        folder: &AttackFolder,
+        scenario: &AttackScenario,
+        variants: &[AttackVariant],
+    ) -> Result<AttackOutcome> {
+        let new = || AttackWorld::new(&folder.path, scenario, &folder.trunkline);
         let control = verdict::control(&mut new()?, scenario)?;
-        let mut outcome = Outcome::new(&scenario.name, scenario.git, control);
-        for way in ways {
+        let mut outcome = AttackOutcome::new(&scenario.name, scenario.git, control);
+        for variant in variants {
             let mut world = new()?;
-            let achieved = verdict::attack(&mut world, scenario, *way)
-                .with_context(|| format!("{} ({way})\n{}", scenario.name, world.log()))?;
-            if !achieved.is_empty() && self.keep {
+            let harm = verdict::attack(&mut world, scenario, *variant)
+                .with_context(|| format!("{} ({variant})\n{}", scenario.name, world.log()))?;
+            if !harm.is_empty() && self.keep {
                 println!("kept: {}", world.keep().display());
             }
-            outcome.tried(*way, achieved);
+            outcome.add(*variant, harm);
         }
         Ok(outcome)
     }
 }
 
-/// Where worlds are made: not below a folder for temporary files, which every agent may write.
-struct Place {
-    folder: PathBuf,
+/// Parent folder of the attack worlds. It is not below a folder for temporary files, which every agent may write.
+struct AttackFolder {
+    path: PathBuf,
+    /// The gateway's binary.
     trunkline: PathBuf,
 }
 
-impl Place {
+impl AttackFolder {
     fn new() -> Result<Self> {
         let built = std::env::current_exe()?.parent().context("no target folder")?.to_owned();
         let folder = built.join("attack");
         if ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|temporary| folder.starts_with(Path::new(temporary))) {
-            bail!("{} is a place for temporary files, which agents may write: build elsewhere", folder.display());
+            bail!(
+                "{} is below a folder for temporary files, which agents may write: use another target directory",
+                folder.display()
+            );
         }
         std::fs::create_dir_all(&folder)?;
-        Ok(Self { folder: folder.canonicalize()?, trunkline: built.join("trunkline") })
+        Ok(Self { path: folder.canonicalize()?, trunkline: built.join("trunkline") })
     }
 }

@@ -1,93 +1,93 @@
-//! Scenarios as data, and the ways in which each is tried.
+//! Scenarios as data, and the variants in which each one runs.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-/// A script of a hostile agent.
+/// Script of a hostile agent; `scenarios.toml` documents the fields.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Scenario {
+pub(super) struct AttackScenario {
     pub(super) name: String,
-    /// It goes through the gateway's own git.
+    /// The attack goes through the gateway's own git.
     #[serde(default)]
     pub(super) git: bool,
     pub(super) setup: Option<String>,
     pub(super) plant: Option<String>,
     pub(super) agent: String,
-    pub(super) modes: Vec<Mode>,
+    pub(super) modes: Vec<AttackMode>,
     pub(super) permissions: Option<String>,
-    /// The policy of the model lists added files in a log.
+    /// The model's policy sets `commitHelpers`: added files are listed in a log.
     #[serde(default)]
     pub(super) helpers: bool,
-    /// The agent leaves a marker that must be found again.
+    /// The agent leaves a marker that must survive the run.
     #[serde(default)]
     pub(super) precious: bool,
-    /// The gateway must answer although git does not.
+    /// Git hangs, and the gateway must answer nevertheless.
     #[serde(default)]
     pub(super) slow: bool,
     pub(super) save: Option<String>,
 }
 
-/// Where the judged run works.
+/// Working directory of the run that is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Mode {
+pub(super) enum AttackMode {
     Worktree,
     Checkout,
 }
 
-/// Whether the process or the worktree is there before the turn.
+/// Whether the process or the worktree exists before the turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Start {
+pub(super) enum AttackStart {
     Cold,
     Warm,
 }
 
-/// One way to try a scenario.
+/// Settings with which a scenario runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Way {
-    pub(super) mode: Mode,
-    pub(super) start: Start,
-    /// The gateway's `--sandbox`.
+pub(super) struct AttackVariant {
+    pub(super) mode: AttackMode,
+    pub(super) start: AttackStart,
+    /// Value of the gateway's `--sandbox`.
     pub(super) sandbox: &'static str,
 }
 
-impl Scenario {
+impl AttackScenario {
     pub(super) fn all() -> Result<Vec<Self>> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct File {
-            scenario: Vec<Scenario>,
+        struct ScenarioFile {
+            scenario: Vec<AttackScenario>,
         }
-        let file: File = toml::from_str(include_str!("scenarios.toml")).context("scenarios.toml")?;
+        let file: ScenarioFile = toml::from_str(include_str!("scenarios.toml")).context("scenarios.toml")?;
         Ok(file.scenario)
     }
 
-    pub(super) fn ways(&self) -> Vec<Way> {
-        let mut ways = Vec::new();
+    pub(super) fn variants(&self) -> Vec<AttackVariant> {
+        let mut variants = Vec::new();
         for &mode in &self.modes {
-            for start in [Start::Cold, Start::Warm] {
+            for start in [AttackStart::Cold, AttackStart::Warm] {
                 for sandbox in ["required", "on"] {
-                    // What was planted before is not seen by a worktree that was made before.
-                    if start == Start::Cold || self.plant.is_none() || mode == Mode::Checkout {
-                        ways.push(Way { mode, start, sandbox });
+                    // A spare worktree is older than the planted files and would not contain them.
+                    if start == AttackStart::Cold || self.plant.is_none() || mode == AttackMode::Checkout {
+                        variants.push(AttackVariant { mode, start, sandbox });
                     }
                 }
             }
         }
-        ways
+        variants
     }
 }
 
-impl std::fmt::Display for Way {
+impl std::fmt::Display for AttackVariant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mode = match self.mode {
-            Mode::Worktree => "worktree",
-            Mode::Checkout => "checkout",
+            AttackMode::Worktree => "worktree",
+            AttackMode::Checkout => "checkout",
         };
         let start = match self.start {
-            Start::Cold => "cold",
-            Start::Warm => "warm",
+            AttackStart::Cold => "cold",
+            AttackStart::Warm => "warm",
         };
         write!(f, "{mode} {start} {}", self.sandbox)
     }
@@ -98,11 +98,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_enough_scenarios_and_each_has_a_name_of_its_own() {
-        let all = Scenario::all().unwrap();
+    fn scenario_names_are_unique_and_every_scenario_has_a_variant() {
+        let all = AttackScenario::all().unwrap();
         let names: std::collections::BTreeSet<&str> = all.iter().map(|scenario| scenario.name.as_str()).collect();
         assert_eq!(names.len(), all.len());
         assert!(all.len() >= 40 && all.iter().filter(|scenario| scenario.git).count() >= 20);
-        assert!(all.iter().all(|scenario| !scenario.ways().is_empty()));
+        assert!(all.iter().all(|scenario| !scenario.variants().is_empty()));
     }
 }

@@ -1,46 +1,48 @@
-//! The result of an attack, for people.
+//! Results of the scenarios, as text.
 
 use std::fmt;
 
-use super::scenario::Way;
+use super::scenario::AttackVariant;
 
-/// One scenario, in all the ways that it was tried.
+/// Result of one scenario over its variants.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct AttackOutcome {
     name: String,
     git: bool,
-    /// Harm that the script does where nothing protects.
+    /// Harm that the script does without protection.
     control: Vec<String>,
-    ways: usize,
-    achieved: Vec<(Way, Vec<String>)>,
+    /// Number of variants that ran.
+    variants: usize,
+    /// Harm in the variants that were not contained.
+    harm: Vec<(AttackVariant, Vec<String>)>,
 }
 
-impl Outcome {
+impl AttackOutcome {
     pub(super) fn new(name: &str, git: bool, control: Vec<String>) -> Self {
-        Self { name: name.to_owned(), git, control, ways: 0, achieved: Vec::new() }
+        Self { name: name.to_owned(), git, control, variants: 0, harm: Vec::new() }
     }
 
-    pub(super) fn tried(&mut self, way: Way, achieved: Vec<String>) {
-        self.ways += 1;
-        if !achieved.is_empty() {
-            self.achieved.push((way, achieved));
+    pub(super) fn add(&mut self, variant: AttackVariant, harm: Vec<String>) {
+        self.variants += 1;
+        if !harm.is_empty() {
+            self.harm.push((variant, harm));
         }
     }
 
-    fn holds(&self) -> bool {
-        self.achieved.is_empty() && !self.control.is_empty()
+    fn passed(&self) -> bool {
+        self.harm.is_empty() && !self.control.is_empty()
     }
 
-    fn word(&self) -> &'static str {
-        match (self.achieved.is_empty(), self.control.is_empty()) {
-            (false, _) => "NOT HELD",
+    fn verdict(&self) -> &'static str {
+        match (self.harm.is_empty(), self.control.is_empty()) {
+            (false, _) => "NOT CONTAINED",
             (true, true) => "PROVES NOTHING",
-            (true, false) => "held",
+            (true, false) => "contained",
         }
     }
 
-    /// Harm in the control, without the folders of the machine.
-    fn harm(&self) -> String {
+    /// First harm of the control, without the folders of this machine.
+    fn control_harm(&self) -> String {
         let short = |harm: &String| match harm.strip_prefix("changed ") {
             Some(path) => format!("changed {}", path.rsplit('/').next().unwrap_or(path)),
             None => harm.clone(),
@@ -49,47 +51,54 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for AttackOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<56} {:>2} ways  {:<14} control: {}", self.name, self.ways, self.word(), self.harm())?;
-        for (way, achieved) in &self.achieved {
-            write!(f, "\n    {way}: {}", achieved.join("; "))?;
+        write!(
+            f,
+            "{:<56} {:>2} variants  {:<14} control: {}",
+            self.name,
+            self.variants,
+            self.verdict(),
+            self.control_harm()
+        )?;
+        for (variant, harm) in &self.harm {
+            write!(f, "\n    {variant}: {}", harm.join("; "))?;
         }
         Ok(())
     }
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Table(Vec<Outcome>);
+pub(super) struct AttackTable(Vec<AttackOutcome>);
 
-impl Table {
-    pub(super) fn add(&mut self, outcome: Outcome) {
+impl AttackTable {
+    pub(super) fn add(&mut self, outcome: AttackOutcome) {
         self.0.push(outcome);
     }
 
     pub(super) fn failures(&self) -> usize {
-        self.0.iter().filter(|outcome| !outcome.holds()).count()
+        self.0.iter().filter(|outcome| !outcome.passed()).count()
     }
 
     pub(super) fn markdown(&self) -> String {
         let mut text =
-            "| an agent tries | through git | ways | outcome | without protection |\n|---|---|---|---|---|\n"
+            "| an agent tries | through git | variants | outcome | without protection |\n|---|---|---|---|---|\n"
                 .to_owned();
         for outcome in &self.0 {
             let git = if outcome.git { "yes" } else { "" };
-            let (name, ways, word, harm) = (&outcome.name, outcome.ways, outcome.word(), outcome.harm());
-            text.push_str(&format!("| {name} | {git} | {ways} | {word} | {harm} |\n"));
+            let (name, variants, verdict) = (&outcome.name, outcome.variants, outcome.verdict());
+            text.push_str(&format!("| {name} | {git} | {variants} | {verdict} | {} |\n", outcome.control_harm()));
         }
         text
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for AttackTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (all, git) = (self.0.len(), self.0.iter().filter(|outcome| outcome.git).count());
-        let ways: usize = self.0.iter().map(|outcome| outcome.ways).sum();
-        let held = all - self.failures();
-        write!(f, "{all} scenarios, {git} of them through git, tried in {ways} ways: {held} held")?;
-        write!(f, "\n\nattack: {held} passed, {} failed", self.failures())
+        let variants: usize = self.0.iter().map(|outcome| outcome.variants).sum();
+        let passed = all - self.failures();
+        write!(f, "{all} scenarios, {git} of them through git, in {variants} variants: {passed} contained")?;
+        write!(f, "\n\nattack: {passed} passed, {} failed", self.failures())
     }
 }

@@ -1,4 +1,4 @@
-//! The place of one attack: a repository, a home with a canary in it, a process to harm, and a gateway with a secret.
+//! Environment of one attack: a repository, a home folder with a canary file, a victim process and a gateway with a secret.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,27 +13,31 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::scenario::{Mode, Scenario, Start, Way};
+use super::scenario::{AttackMode, AttackScenario, AttackStart, AttackVariant};
 use crate::test::command;
 
-/// How long anything may take to come about before the attack counts as one that could not be tried.
+/// Limit for the warm process or the spare worktree of a warm variant. After it, the attack fails as not runnable.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time limit of git in attacks: short, so that scenarios which hang are over soon.
+/// The gateway's `--git-timeout`: short, so that scenarios that hang git end soon.
 const GIT_TIMEOUT: &str = "4s";
 
-pub(super) struct World {
+pub(super) struct AttackWorld {
     folder: TempDir,
+    /// In the gateway's environment; no agent may read it.
     pub(super) secret: String,
+    /// Content of the file that a precious scenario must not lose.
     pub(super) marker: String,
+    /// A process outside the workspace; no agent may kill it.
     victim: Child,
     gateway: Option<Child>,
     pub(super) address: SocketAddr,
+    /// Files outside the workspace before the attack, with mode and content.
     outside: BTreeMap<PathBuf, String>,
 }
 
-impl World {
-    pub(super) fn new(parent: &Path, scenario: &Scenario, trunkline: &Path) -> Result<Self> {
+impl AttackWorld {
+    pub(super) fn new(parent: &Path, scenario: &AttackScenario, trunkline: &Path) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("w").tempdir_in(parent)?;
         for name in ["bin", "out/other", "out/.claude", "repo", "worktrees", "config"] {
             fs::create_dir_all(folder.path().join(name))?;
@@ -61,7 +65,7 @@ impl World {
         {
             world.write_script(name, script.as_deref().unwrap_or("true"))?;
         }
-        world.say_pids(0)?;
+        world.write_pids(0)?;
         for repository in ["out/other", "repo"] {
             world.shell(
                 &world.path(repository),
@@ -69,7 +73,7 @@ impl World {
             )?;
         }
         world.run_script("setup", &world.path("repo"))?;
-        world.outside = world.look_outside()?;
+        world.outside = world.files_outside()?;
         Ok(world)
     }
 
@@ -96,7 +100,7 @@ precious() {{ [ "$1" = -- ] && shift; printf '%s\n' "$MARKER" >"./$1" 2>/dev/nul
         Ok(())
     }
 
-    fn say_pids(&self, gateway: u32) -> Result<()> {
+    fn write_pids(&self, gateway: u32) -> Result<()> {
         fs::write(self.path("bin/pids"), format!("VICTIM={} GATEWAY={gateway}\n", self.victim.id()))?;
         Ok(())
     }
@@ -106,7 +110,7 @@ precious() {{ [ "$1" = -- ] && shift; printf '%s\n' "$MARKER" >"./$1" 2>/dev/nul
         self.run_script("prepare", folder)
     }
 
-    /// Runs a script without any confinement.
+    /// Runs a script to its end, without any sandbox.
     pub(super) fn run_script(&self, name: &str, folder: &Path) -> Result<()> {
         let ran = self.script(name, folder).output()?;
         if !ran.status.success() {
@@ -118,16 +122,16 @@ precious() {{ [ "$1" = -- ] && shift; printf '%s\n' "$MARKER" >"./$1" 2>/dev/nul
     pub(super) fn script(&self, name: &str, folder: &Path) -> Command {
         let mut script = command("sh");
         script.arg(self.path("bin").join(format!("{name}.sh"))).current_dir(folder).stdin(Stdio::null());
-        script.env_clear().env("PATH", self.search()).env("TRUNKLINE_RUN", "naive");
+        script.env_clear().env("PATH", self.search_path()).env("TRUNKLINE_RUN", "naive");
         script
     }
 
-    fn search(&self) -> String {
+    fn search_path(&self) -> String {
         format!("{}:/usr/local/bin:/usr/bin:/bin", self.path("bin").display())
     }
 
-    /// Starts the gateway, and waits until what the way asks for is ready.
-    pub(super) fn start(&mut self, scenario: &Scenario, way: Way) -> Result<()> {
+    /// Starts the gateway, and waits for the warm process or the spare worktree if the variant is warm.
+    pub(super) fn start(&mut self, scenario: &AttackScenario, variant: AttackVariant) -> Result<()> {
         let mut model = json!({"driver": "claude", "repoPath": self.path("repo"),
             "permissions": scenario.permissions.as_deref().unwrap_or("edit")});
         if scenario.helpers {
@@ -135,15 +139,15 @@ precious() {{ [ "$1" = -- ] && shift; printf '%s\n' "$MARKER" >"./$1" 2>/dev/nul
         }
         let planter = json!({"driver": "claude", "repoPath": self.path("repo"), "permissions": "edit", "warm": 0});
         let mut judged = model;
-        judged["worktree"] = json!(way.mode == Mode::Worktree);
-        judged["warm"] = json!(u8::from(way.start == Start::Warm));
+        judged["worktree"] = json!(variant.mode == AttackMode::Worktree);
+        judged["warm"] = json!(u8::from(variant.start == AttackStart::Warm));
         let models = json!({"judged": judged, "planter": planter});
         fs::write(self.path("config/models.json"), models.to_string())?;
         let log = fs::File::create(self.path("gateway.log"))?;
         let mut gateway = command(&self.path("bin/trunkline").to_string_lossy());
         gateway
             .args(["serve", "--port", "0", "--drain", "2s", "--grace", "500ms", "--git-timeout", GIT_TIMEOUT])
-            .args(["--sandbox", way.sandbox, "--config"])
+            .args(["--sandbox", variant.sandbox, "--config"])
             .arg(self.path("config"))
             .arg("--state")
             .arg(self.path("state"))
@@ -151,7 +155,7 @@ precious() {{ [ "$1" = -- ] && shift; printf '%s\n' "$MARKER" >"./$1" 2>/dev/nul
             .arg(self.path("worktrees"))
             .env_clear()
             .env("HOME", self.path("out"))
-            .env("PATH", self.search())
+            .env("PATH", self.search_path())
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("TRUNKLINE_ATTACK_SECRET", &self.secret)
             .stdin(Stdio::null())
@@ -159,29 +163,35 @@ precious() {{ [ "$1" = -- ] && shift; printf '%s\n' "$MARKER" >"./$1" 2>/dev/nul
             .stderr(log);
         let mut gateway = gateway.spawn().context("cannot start the gateway")?;
         let mut line = String::new();
-        BufReader::new(gateway.stdout.take().expect("it is piped")).read_line(&mut line)?;
-        self.say_pids(gateway.id())?;
+        BufReader::new(gateway.stdout.take().expect("stdout is piped")).read_line(&mut line)?;
+        self.write_pids(gateway.id())?;
         self.gateway = Some(gateway);
         let address = line.trim().strip_prefix("listening on http://");
         self.address = address.with_context(|| format!("the gateway did not start: {}", self.log()))?.parse()?;
-        if way.start == Start::Warm {
-            self.wait_for_warmth(way.mode)?;
+        if variant.start == AttackStart::Warm {
+            self.wait_until_warm(variant.mode)?;
         }
         Ok(())
     }
 
-    fn wait_for_warmth(&self, mode: Mode) -> Result<()> {
+    fn wait_until_warm(&self, mode: AttackMode) -> Result<()> {
         let ready = || match mode {
-            Mode::Checkout => self.path("out/.claude/ready").exists(),
-            Mode::Worktree => fs::read_dir(self.path("state/worktrees")).into_iter().flatten().flatten().any(|entry| {
-                let text = fs::read_to_string(entry.path()).unwrap_or_default();
-                text.contains(r#""standing":"spare""#)
-            }),
+            AttackMode::Checkout => self.path("out/.claude/ready").exists(),
+            AttackMode::Worktree => {
+                fs::read_dir(self.path("state/worktrees")).into_iter().flatten().flatten().any(|entry| {
+                    let text = fs::read_to_string(entry.path()).unwrap_or_default();
+                    text.contains(r#""standing":"spare""#)
+                })
+            }
         };
-        let until = Instant::now() + READY_TIMEOUT;
+        let deadline = Instant::now() + READY_TIMEOUT;
         while !ready() {
-            if Instant::now() > until {
-                bail!("nothing is kept ready: {}", self.log());
+            if Instant::now() > deadline {
+                bail!(
+                    "no warm process or spare worktree was ready after {} s: {}",
+                    READY_TIMEOUT.as_secs(),
+                    self.log()
+                );
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -196,22 +206,22 @@ precious() {{ [ "$1" = -- ] && shift; printf '%s\n' "$MARKER" >"./$1" 2>/dev/nul
         self.gateway.as_mut()
     }
 
-    /// A process with the secret in its environment that protects nothing, in the gateway's place.
-    pub(super) fn stand_in_for_gateway(&mut self) -> Result<()> {
+    /// Starts a process in place of the gateway that has the secret in its environment and protects nothing.
+    pub(super) fn start_unprotected_stand_in(&mut self) -> Result<()> {
         let mut idle = command("sleep");
         let idle = idle.arg("600").env("TRUNKLINE_ATTACK_SECRET", &self.secret).stdin(Stdio::null()).spawn()?;
-        self.say_pids(idle.id())?;
+        self.write_pids(idle.id())?;
         self.gateway = Some(idle);
         Ok(())
     }
 
-    pub(super) fn victim_lives(&mut self) -> bool {
+    pub(super) fn victim_is_alive(&mut self) -> bool {
         matches!(self.victim.try_wait(), Ok(None))
     }
 
-    /// What has changed outside since the start.
+    /// Paths outside the workspace that have changed since the start.
     pub(super) fn changed_outside(&self) -> Result<Vec<String>> {
-        let now = self.look_outside()?;
+        let now = self.files_outside()?;
         let all = now.keys().chain(self.outside.keys());
         let changed = all.filter(|path| now.get(*path) != self.outside.get(*path));
         let mut names: Vec<String> = changed.map(|path| path.display().to_string()).collect();
@@ -220,8 +230,8 @@ precious() {{ [ "$1" = -- ] && shift; printf '%s\n' "$MARKER" >"./$1" 2>/dev/nul
         Ok(names)
     }
 
-    /// Every file outside with its contents; of the home's own settings only the shell's.
-    fn look_outside(&self) -> Result<BTreeMap<PathBuf, String>> {
+    /// Every file outside the workspace, with mode and content. Of the hidden files in the home folder, only `.bashrc`.
+    fn files_outside(&self) -> Result<BTreeMap<PathBuf, String>> {
         let (top, mut seen) = (self.path("out"), BTreeMap::new());
         let mut left: Vec<PathBuf> = fs::read_dir(&top)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
         let hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
@@ -234,7 +244,7 @@ precious() {{ [ "$1" = -- ] && shift; printf '%s\n' "$MARKER" >"./$1" 2>/dev/nul
                 }
             }
             let text = if found.is_file() { fs::read(&path)? } else { Vec::new() };
-            // Git refreshes what it knows of files whenever it looks at them.
+            // Git refreshes the index whenever it reads the status of files.
             if !path.ends_with("index") {
                 seen.insert(path, format!("{:o} {:?}", found.mode(), text));
             }
@@ -243,15 +253,15 @@ precious() {{ [ "$1" = -- ] && shift; printf '%s\n' "$MARKER" >"./$1" 2>/dev/nul
     }
 }
 
-impl World {
-    /// Keeps the folder after the end of this world.
+impl AttackWorld {
+    /// Keeps the folder when this value is dropped.
     pub(super) fn keep(&mut self) -> PathBuf {
         self.folder.disable_cleanup(true);
         self.folder.path().to_owned()
     }
 }
 
-impl Drop for World {
+impl Drop for AttackWorld {
     fn drop(&mut self) {
         for process in [Some(&mut self.victim), self.gateway.as_mut()].into_iter().flatten() {
             let _ = process.kill();

@@ -1,4 +1,4 @@
-//! The same program without the gateway: started directly, and under a keeper.
+//! The fake agent without the gateway: started directly, and by a keeper.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -13,44 +13,44 @@ use tokio::task::JoinSet;
 use trunkline_core::limits::Limits;
 use trunkline_process::{Keepers, Spec, Step, StopSignal};
 
-use super::stats::Stats;
+use super::samples::Samples;
 
-/// Runs `one` `total` times, `in_flight` at a time, and times each.
-pub(crate) async fn timed<F, T>(in_flight: usize, total: usize, one: F) -> Result<Stats>
+/// Runs `one` `total` times, `in_flight` of them concurrently, and measures the duration of each.
+pub(crate) async fn timed<F, T>(in_flight: usize, total: usize, one: F) -> Result<Samples>
 where
     F: Fn() -> T + Clone + Send + 'static,
     T: Future<Output = Result<()>> + Send + 'static,
 {
-    let left = Arc::new(AtomicUsize::new(total));
+    let remaining = Arc::new(AtomicUsize::new(total));
     let mut workers = JoinSet::new();
     for _ in 0..in_flight {
-        let (left, one) = (Arc::clone(&left), one.clone());
+        let (remaining, one) = (Arc::clone(&remaining), one.clone());
         workers.spawn(async move {
-            let mut stats = Stats::default();
-            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok() {
+            let mut samples = Samples::default();
+            while remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok() {
                 let began = Instant::now();
                 one().await?;
-                stats.push(began.elapsed().as_secs_f64());
+                samples.push(began.elapsed().as_secs_f64());
             }
-            anyhow::Ok(stats)
+            anyhow::Ok(samples)
         });
     }
-    let mut all = Stats::default();
+    let mut all = Samples::default();
     while let Some(worker) = workers.join_next().await {
         all.extend(worker??);
     }
     Ok(all)
 }
 
-/// Start, read to the end, wait.
-pub(crate) async fn spawns(agent: &Path, in_flight: usize, total: usize) -> Result<Stats> {
+/// Starts the program, reads its output to the end and waits for its exit.
+pub(crate) async fn spawn_directly(agent: &Path, in_flight: usize, total: usize) -> Result<Samples> {
     let agent = agent.to_owned();
     timed(in_flight, total, move || {
         let agent = agent.clone();
         async move {
             let mut child = agent_command(&agent, "noop").spawn()?;
             let mut output = Vec::new();
-            child.stdout.take().expect("it is piped").read_to_end(&mut output).await?;
+            child.stdout.take().expect("stdout is piped").read_to_end(&mut output).await?;
             child.wait().await?;
             if output.is_empty() {
                 bail!("the fake agent printed nothing");
@@ -61,8 +61,13 @@ pub(crate) async fn spawns(agent: &Path, in_flight: usize, total: usize) -> Resu
     .await
 }
 
-/// The same under a keeper.
-pub(crate) async fn kept(agent: &Path, keepers: &Keepers, in_flight: usize, total: usize) -> Result<Stats> {
+/// The same through a keeper.
+pub(crate) async fn spawn_by_keeper(
+    agent: &Path,
+    keepers: &Keepers,
+    in_flight: usize,
+    total: usize,
+) -> Result<Samples> {
     let (agent, keepers) = (agent.to_owned(), keepers.clone());
     timed(in_flight, total, move || {
         let (agent, keepers) = (agent.clone(), keepers.clone());
@@ -91,21 +96,21 @@ pub(crate) async fn kept(agent: &Path, keepers: &Keepers, in_flight: usize, tota
     .await
 }
 
-/// How long a delta takes from the program's print to a reader of its pipe.
-pub(crate) async fn deltas(agent: &Path) -> Result<Stats> {
+/// Seconds from the moment the program prints a delta to its arrival at a reader of the pipe.
+pub(crate) async fn deltas(agent: &Path) -> Result<Samples> {
     let mut child = agent_command(agent, "stream").spawn()?;
-    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-    let mut stats = Stats::default();
+    let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+    let mut samples = Samples::default();
     while let Some(line) = lines.next_line().await? {
         if let Some(age) = super::client::age(&line) {
-            stats.push(age);
+            samples.push(age);
         }
     }
     child.wait().await?;
-    Ok(stats)
+    Ok(samples)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the bare program, as it runs without us, is what we compare with")]
+#[expect(clippy::disallowed_methods, reason = "the program without the gateway is the reference")]
 fn agent_command(agent: &Path, mode: &str) -> Command {
     let mut command = Command::new(agent);
     command.env_clear().env("FAKE_AGENT", mode).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());

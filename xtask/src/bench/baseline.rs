@@ -1,21 +1,21 @@
-//! What the ratios were when somebody last wrote them down (`benches/baseline.json`), and whether they are worse now.
+//! Ratios of an earlier run (`benches/baseline.json`), and regressions against them.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::finding::Finding;
-use super::stats::Spread;
+use super::figure::BenchFigure;
+use super::samples::Spread;
 
-/// Ratios by their id. No milliseconds: they are the machine's.
+/// Ratios by the id of their figure. Milliseconds and megabytes depend on the machine and are left out.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Baseline(BTreeMap<String, Spread>);
 
 impl Baseline {
-    pub(crate) fn of(findings: &[Finding]) -> Self {
-        let ratios = findings.iter().filter(|finding| finding.is_ratio() && finding.spread.value.is_finite());
-        Self(ratios.map(|finding| (finding.id.clone(), finding.spread)).collect())
+    pub(crate) fn of(figures: &[BenchFigure]) -> Self {
+        let ratios = figures.iter().filter(|figure| figure.is_ratio() && figure.spread.value.is_finite());
+        Self(ratios.map(|figure| (figure.id.clone(), figure.spread)).collect())
     }
 
     pub(crate) fn read(text: &str) -> Result<Self> {
@@ -28,7 +28,7 @@ impl Baseline {
         Ok(Self(file.into_iter().map(spread).collect::<Result<_>>()?))
     }
 
-    /// As it is kept: what was measured, over what is not measured now.
+    /// This baseline with the measured ratios in place of the old ones. Ratios that were not measured stay.
     pub(crate) fn updated(mut self, measured: Self) -> Self {
         self.0.extend(measured.0);
         self
@@ -44,49 +44,57 @@ impl Baseline {
         format!("{:#}\n", Value::Object(file))
     }
 
-    /// A line for each finding that is worse than it was.
-    pub(crate) fn regressions(&self, findings: &[Finding]) -> Vec<String> {
-        let worse = findings.iter().filter_map(|finding| {
-            let before = *self.0.get(&finding.id)?;
-            let was = Finding { spread: before, ..finding.clone() };
-            finding.worse_than(before).then(|| {
-                let (now, then) = (finding.value(), was.value());
-                format!("{}: {now} ({}), was {then} ({})", finding.what, finding.range(), was.range())
+    /// A line for each figure that is worse than in the baseline.
+    pub(crate) fn regressions(&self, figures: &[BenchFigure]) -> Vec<String> {
+        let lines = figures.iter().filter_map(|figure| {
+            let before = *self.0.get(&figure.id)?;
+            let old = BenchFigure { spread: before, ..figure.clone() };
+            figure.worse_than(before).then(|| {
+                let (now, then) = (figure.value(), old.value());
+                format!("{}: {now} ({}), was {then} ({})", figure.what, figure.range(), old.range())
             })
         });
-        worse.collect()
+        lines.collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::finding::{Bar, Unit};
-    use crate::bench::ways::tests::measured;
+    use crate::bench::figure::{BenchThreshold, FigureUnit};
+    use crate::bench::variants::tests::measured;
 
     #[test]
-    fn it_is_read_as_it_was_written() {
-        let findings = measured("claude", 0.25, 0.125).findings();
-        let baseline = Baseline::of(&findings);
+    fn baseline_is_unchanged_after_writing_and_reading() {
+        let figures = measured("claude", 0.25, 0.125).figures();
+        let baseline = Baseline::of(&figures);
         assert_eq!(Baseline::read(&baseline.text()).unwrap(), baseline);
         assert!(Baseline::read("{\"a\": {}}").is_err());
     }
 
     #[test]
-    fn what_became_worse_is_said() {
-        let baseline = Baseline::of(&measured("claude", 0.25, 0.125).findings());
-        assert_eq!(baseline.regressions(&measured("claude", 0.25, 0.1).findings()), [""; 0], "one became better");
-        let worse = baseline.regressions(&measured("claude", 0.5, 0.125).findings());
-        assert_eq!(worse, ["claude: first token of a first turn, earlier by: 2.0× (2.0–2.0), was 4.0× (4.0–4.0)"]);
-        assert_eq!(baseline.regressions(&measured("gemini", 0.9, 0.9).findings()), [""; 0], "nobody knows what it was");
+    fn regression_is_reported_when_a_ratio_is_worse() {
+        let baseline = Baseline::of(&measured("claude", 0.25, 0.125).figures());
+        assert_eq!(
+            baseline.regressions(&measured("claude", 0.25, 0.1).figures()),
+            [""; 0],
+            "a better ratio is no regression"
+        );
+        let worse = baseline.regressions(&measured("claude", 0.5, 0.125).figures());
+        assert_eq!(worse, ["claude: first token of a first turn, speed-up: 2.0× (2.0–2.0), was 4.0× (4.0–4.0)"]);
+        assert_eq!(
+            baseline.regressions(&measured("gemini", 0.9, 0.9).figures()),
+            [""; 0],
+            "there is no baseline for gemini"
+        );
     }
 
     #[test]
-    fn milliseconds_are_not_kept_and_what_is_not_measured_stays() {
+    fn update_skips_milliseconds_and_keeps_ratios_that_were_not_measured() {
         let spread = Spread { value: 1.0, low: 1.0, high: 1.0 };
-        let of = |id: &str, unit| Baseline::of(&[Finding::new(id, "a", unit, spread, Bar::AtMost(2.0))]);
-        assert_eq!(of("a", Unit::Millis), Baseline::default());
-        let both = of("a", Unit::Percent).updated(of("b", Unit::Times));
+        let of = |id: &str, unit| Baseline::of(&[BenchFigure::new(id, "a", unit, spread, BenchThreshold::AtMost(2.0))]);
+        assert_eq!(of("a", FigureUnit::Millis), Baseline::default());
+        let both = of("a", FigureUnit::Percent).updated(of("b", FigureUnit::Times));
         assert_eq!(both.0.keys().collect::<Vec<_>>(), ["a", "b"]);
     }
 }

@@ -1,5 +1,5 @@
-//! A CLI run by hand: the program a person starts, with the arguments and the environment that the gateway gives it. Its
-//! output is read by the gateway's own decoder, so that both mean the same by a first token.
+//! A CLI run by hand: without the gateway, but with the arguments and the environment that the gateway gives it. The
+//! gateway's own decoder reads its output, so that "first token" means the same in both cases.
 
 use std::fs;
 use std::process::Stdio;
@@ -12,28 +12,29 @@ use trunkline_core::event::Event;
 use trunkline_core::model::Normalize;
 use trunkline_core::provider::Form;
 
-use super::subject::Subject;
-use crate::conformance::place::Place;
+use super::subject::BenchSubject;
+use crate::conformance::environment::CliEnvironment;
 
-/// One turn: seconds to the first token, and to the program's end.
-pub(crate) async fn turn(subject: &Subject, place: &Place) -> Result<(f64, f64)> {
-    let mut command = command(subject, place)?;
-    let prompt = subject.by_hand(place)?.stdin.unwrap_or_default();
+/// Runs one turn; returns the seconds to the first token and to the exit of the program.
+pub(crate) async fn turn(subject: &BenchSubject, environment: &CliEnvironment) -> Result<(f64, f64)> {
+    let mut command = command(subject, environment)?;
+    let prompt = subject.by_hand(environment)?.stdin.unwrap_or_default();
     let mut decoder = subject.provider.decoder(Normalize::None, Form::Streamed);
     let began = Instant::now();
     let mut child = command.spawn().with_context(|| format!("cannot start {}", subject.program.display()))?;
-    let mut stdin = child.stdin.take().context("it is piped")?;
-    let _it_may_not_want_to_know = stdin.write_all(prompt.as_bytes()).await;
+    let mut stdin = child.stdin.take().context("stdin is not piped")?;
+    // A program that takes the prompt as an argument may not read its stdin.
+    let _ = stdin.write_all(prompt.as_bytes()).await;
     drop(stdin);
-    let mut stdout = child.stdout.take().context("it is piped")?;
+    let mut stdout = child.stdout.take().context("stdout is not piped")?;
     let (mut first, mut bytes) = (None, vec![0; 64 * 1024]);
     loop {
         let read = stdout.read(&mut bytes).await?;
         if read == 0 {
             break;
         }
-        let spoke = decoder.push(&bytes[..read]).iter().any(|event| matches!(event, Event::Text { .. }));
-        if spoke && first.is_none() {
+        let has_text = decoder.push(&bytes[..read]).iter().any(|event| matches!(event, Event::Text { .. }));
+        if has_text && first.is_none() {
             first = Some(began.elapsed().as_secs_f64());
         }
     }
@@ -41,25 +42,25 @@ pub(crate) async fn turn(subject: &Subject, place: &Place) -> Result<(f64, f64)>
     let total = began.elapsed().as_secs_f64();
     match first {
         Some(first) if status.success() => Ok((first, total)),
-        Some(_) | None => bail!("{} by hand said nothing, or failed: {status}", subject.name),
+        Some(_) | None => bail!("{} by hand printed no text, or failed: {status}", subject.name),
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the program without the gateway is what is measured")]
-fn command(subject: &Subject, place: &Place) -> Result<Command> {
-    let line = subject.by_hand(place)?;
+#[expect(clippy::disallowed_methods, reason = "the program is measured without the gateway")]
+fn command(subject: &BenchSubject, environment: &CliEnvironment) -> Result<Command> {
+    let line = subject.by_hand(environment)?;
     let mut command = Command::new(&subject.program);
     command
         .args(&line.args)
         .env_clear()
-        .envs(subject.environment(place, &line))
-        .current_dir(&place.repo)
+        .envs(subject.variables(environment, &line))
+        .current_dir(&environment.repo)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true);
     if let Some(settings) = &subject.provider.settings {
-        let file = place.repo.with_file_name("settings.json");
+        let file = environment.repo.with_file_name("settings.json");
         fs::write(&file, &settings.content)?;
         command.env(&settings.env, file);
     }

@@ -1,4 +1,4 @@
-//! The smallest HTTP client that can measure: one connection, kept alive, one request at a time.
+//! Minimal HTTP client for measurements: one keep-alive connection, one request at a time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
 use super::bare::timed;
-use super::stats::Stats;
+use super::samples::Samples;
 
-/// Whole answers, a connection for each in flight.
-pub(crate) async fn requests(address: SocketAddr, in_flight: usize, total: usize) -> Result<Stats> {
+/// Sends `total` requests, `in_flight` of them concurrently on a connection each, and reads whole answers.
+pub(crate) async fn requests(address: SocketAddr, in_flight: usize, total: usize) -> Result<Samples> {
     let mut clients = Vec::new();
     for _ in 0..in_flight {
-        clients.push(Client::connect(address).await?);
+        clients.push(BenchClient::connect(address).await?);
     }
     let pool = Arc::new(Mutex::new(clients));
     timed(in_flight, total, move || {
         let pool = Arc::clone(&pool);
         async move {
-            let mut client = pool.lock().await.pop().context("a connection for each worker")?;
+            let mut client = pool.lock().await.pop().context("more workers than connections")?;
             client.chat("noop").await?;
             pool.lock().await.push(client);
             Ok(())
@@ -32,26 +32,27 @@ pub(crate) async fn requests(address: SocketAddr, in_flight: usize, total: usize
     .await
 }
 
-pub(crate) struct Client {
+pub(crate) struct BenchClient {
     stream: BufReader<TcpStream>,
     address: SocketAddr,
 }
 
-/// A streamed turn that is over.
-pub(crate) struct Spoken {
-    /// Seconds until the first token, and to the end.
+/// Times of a streamed turn.
+pub(crate) struct StreamedTurn {
+    /// Seconds to the first token, and to the end.
     first: f64,
     total: f64,
     pub(crate) session: Option<String>,
 }
 
-impl Spoken {
-    pub(crate) fn took(&self) -> (f64, f64) {
+impl StreamedTurn {
+    /// Seconds to the first token, and to the end.
+    pub(crate) fn times(&self) -> (f64, f64) {
         (self.first, self.total)
     }
 }
 
-impl Client {
+impl BenchClient {
     pub(crate) async fn connect(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -66,7 +67,7 @@ impl Client {
         Ok(status)
     }
 
-    /// One chat completion; the answer is read and thrown away.
+    /// Runs one chat completion and discards the answer.
     pub(crate) async fn chat(&mut self, model: &str) -> Result<()> {
         self.post(model, false).await?;
         let (status, length) = self.head().await?;
@@ -77,7 +78,7 @@ impl Client {
         Ok(())
     }
 
-    /// Begins a streamed completion; its lines come from [`Client::line`].
+    /// Starts a streamed completion; [`BenchClient::line`] returns its lines.
     pub(crate) async fn stream(&mut self, model: &str) -> Result<()> {
         self.post(model, true).await?;
         let (status, _) = self.head().await?;
@@ -87,8 +88,8 @@ impl Client {
         Ok(())
     }
 
-    /// One streamed completion, to its end.
-    pub(crate) async fn turn(&mut self, model: &str, prompt: &str, session: Option<&str>) -> Result<Spoken> {
+    /// Runs one streamed completion to its end.
+    pub(crate) async fn turn(&mut self, model: &str, prompt: &str, session: Option<&str>) -> Result<StreamedTurn> {
         let body = json!({"model": model, "stream": true, "messages": [{"role": "user", "content": prompt}]});
         let header = session.map(|session| format!("x-trunkline-session: {session}\r\n")).unwrap_or_default();
         let began = Instant::now();
@@ -113,10 +114,10 @@ impl Client {
             }
         }
         let first = first.context("an answer without text")?;
-        Ok(Spoken { first, total: began.elapsed().as_secs_f64(), session })
+        Ok(StreamedTurn { first, total: began.elapsed().as_secs_f64(), session })
     }
 
-    /// Begins to follow a run; its first event has come.
+    /// Starts to follow the events of a run; returns after the first event.
     pub(crate) async fn follow(&mut self, run: &str) -> Result<()> {
         let head = format!("GET /v1/runs/{run}/events HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
         self.stream.write_all(head.as_bytes()).await?;
@@ -153,7 +154,7 @@ impl Client {
         let status = first.split(' ').nth(1).context("no status")?.parse()?;
         let mut length = 0;
         loop {
-            let line = self.line().await?.context("the head ended early")?.to_lowercase();
+            let line = self.line().await?.context("the response head is incomplete")?.to_lowercase();
             if line == "\r\n" {
                 return Ok((status, length));
             }
@@ -170,7 +171,7 @@ impl Client {
     }
 }
 
-/// How long ago the time in `<…>` of a line was, in seconds.
+/// Seconds since the timestamp in `<…>` of a line.
 pub(crate) fn age(line: &str) -> Option<f64> {
     let (_, rest) = line.split_once('<')?;
     let printed: u128 = rest.split_once('>')?.0.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The gateway as it is shipped, with the fake agent as its CLI.
+//! A gateway process with the fake agent as its CLI.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,26 +13,27 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
-use super::client::{Client, age};
-use super::stats::Stats;
+use super::client::{BenchClient, age};
+use super::samples::Samples;
 
-pub(crate) struct Gateway {
+pub(crate) struct BenchGateway {
     process: Child,
     pub(super) address: SocketAddr,
+    /// From the start of the process to its first answer.
     pub(crate) start_up: Duration,
     folder: TempDir,
 }
 
-/// Resident megabytes.
-pub(crate) struct Memory {
+/// Resident memory in megabytes.
+pub(crate) struct ResidentMemory {
     pub(crate) gateway: f64,
     pub(crate) keepers: f64,
 }
 
-impl Gateway {
+impl BenchGateway {
     pub(crate) async fn start(binary: &Path, agent: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        // It speaks no protocol that keeps it: to try would be measured, too.
+        // No warm processes: these modes of the fake agent do not support them, and the attempt would be measured, too.
         let model = |mode: &str| json!({"driver": "codex", "repoPath": folder.path(), "command": agent, "warm": 0, "env": {"FAKE_AGENT": mode}});
         let models =
             json!({"noop": model("noop"), "stream": model("stream"), "hang": model("hang"), "flood": model("flood")});
@@ -40,89 +41,93 @@ impl Gateway {
         fs::write(folder.path().join("router.yaml"), router(agent, folder.path()))?;
         let began = Instant::now();
         let mut process = serve_command(binary, folder.path()).spawn()?;
-        let address = listening(&mut process).await?;
-        Client::connect(address).await?.get("/health").await?;
+        let address = read_address(&mut process).await?;
+        BenchClient::connect(address).await?.get("/health").await?;
         Ok(Self { process, address, start_up: began.elapsed(), folder })
     }
 
-    /// The same request to a model and to the router, in turns: what it costs to be routed.
-    pub(crate) async fn routing(&self, total: usize) -> Result<(Stats, Stats)> {
-        let mut client = Client::connect(self.address).await?;
-        let (mut direct, mut routed) = (Stats::default(), Stats::default());
+    /// Sends the same request to a model and to the router, in turns. The difference is the cost of routing.
+    pub(crate) async fn routing(&self, total: usize) -> Result<(Samples, Samples)> {
+        let mut client = BenchClient::connect(self.address).await?;
+        let (mut direct, mut routed) = (Samples::default(), Samples::default());
         for turn in 0..total {
-            // Who goes first changes too: the second finds everything warm.
+            // The order alternates, because the second request finds warm caches.
             let order = if turn % 2 == 0 { ["noop", "auto:fast"] } else { ["auto:fast", "noop"] };
             for model in order {
                 let began = Instant::now();
                 client.chat(model).await?;
-                let stats = if model == "noop" { &mut direct } else { &mut routed };
-                stats.push(began.elapsed().as_secs_f64());
+                let samples = if model == "noop" { &mut direct } else { &mut routed };
+                samples.push(began.elapsed().as_secs_f64());
             }
         }
         Ok((direct, routed))
     }
 
-    /// How long a delta takes from the program's print to the client, over HTTP.
-    pub(crate) async fn deltas(&self, in_flight: usize) -> Result<Stats> {
+    /// Seconds from the moment the program prints a delta to its arrival at an HTTP client.
+    pub(crate) async fn deltas(&self, in_flight: usize) -> Result<Samples> {
         let mut streams = JoinSet::new();
         for _ in 0..in_flight {
             let address = self.address;
             streams.spawn(async move {
-                let mut client = Client::connect(address).await?;
+                let mut client = BenchClient::connect(address).await?;
                 client.stream("stream").await?;
-                let mut stats = Stats::default();
+                let mut samples = Samples::default();
                 while let Some(line) = client.line().await? {
                     if let Some(age) = age(&line) {
-                        stats.push(age);
+                        samples.push(age);
                     }
                     if line.contains("[DONE]") {
                         break;
                     }
                 }
-                anyhow::Ok(stats)
+                anyhow::Ok(samples)
             });
         }
-        let mut all = Stats::default();
+        let mut all = Samples::default();
         while let Some(stream) = streams.join_next().await {
             all.extend(stream??);
         }
         Ok(all)
     }
 
-    pub(crate) fn memory(&self) -> Result<Memory> {
+    /// Memory of the gateway and of its child processes, the keepers.
+    pub(crate) fn memory(&self) -> Result<ResidentMemory> {
         let pid = self.process.id().context("the gateway has ended")?;
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         let threads = fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
-        let of_threads = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-        let mut keepers: Vec<u32> = of_threads
+        let of_other_threads = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        let mut keepers: Vec<u32> = of_other_threads
             .chain([children])
             .flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
             .collect();
         keepers.sort_unstable();
         keepers.dedup();
-        Ok(Memory { gateway: resident(pid)?, keepers: keepers.iter().filter_map(|pid| resident(*pid).ok()).sum() })
+        Ok(ResidentMemory {
+            gateway: resident_mb(pid)?,
+            keepers: keepers.iter().filter_map(|pid| resident_mb(*pid).ok()).sum(),
+        })
     }
 
-    /// What each of `runs` that go on at once costs.
-    pub(crate) async fn memory_per_run(&self, runs: usize) -> Result<Memory> {
+    /// Memory for each of `runs` concurrent runs.
+    pub(crate) async fn memory_per_run(&self, runs: usize) -> Result<ResidentMemory> {
         let before = self.memory()?;
         let mut clients = Vec::new();
         for _ in 0..runs {
-            let mut client = Client::connect(self.address).await?;
+            let mut client = BenchClient::connect(self.address).await?;
             client.stream("hang").await?;
             clients.push(client);
         }
         let during = self.memory()?;
         let each = |during: f64, before: f64| (during - before) / runs as f64;
-        Ok(Memory { gateway: each(during.gateway, before.gateway), keepers: during.keepers / runs as f64 })
+        Ok(ResidentMemory { gateway: each(during.gateway, before.gateway), keepers: during.keepers / runs as f64 })
     }
 
-    pub(crate) async fn client(&self) -> Result<Client> {
-        Client::connect(self.address).await
+    pub(crate) async fn client(&self) -> Result<BenchClient> {
+        BenchClient::connect(self.address).await
     }
 
-    /// Makes room: the logs of runs that are over.
-    pub(crate) fn forget_logs(&self) -> Result<()> {
+    /// Deletes the run logs to free disk space.
+    pub(crate) fn delete_logs(&self) -> Result<()> {
         for folder in fs::read_dir(self.folder.path().join("state/runs"))? {
             fs::remove_dir_all(folder?.path())?;
         }
@@ -135,14 +140,17 @@ impl Gateway {
     }
 }
 
-/// Where a gateway says that it listens.
-pub(super) async fn listening(process: &mut Child) -> Result<SocketAddr> {
-    let mut lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
+/// Reads the address from the first line that a gateway prints.
+pub(super) async fn read_address(process: &mut Child) -> Result<SocketAddr> {
+    let mut lines = BufReader::new(process.stdout.take().expect("stdout is piped")).lines();
     let line = lines.next_line().await?.context("the gateway did not start")?;
-    Ok(line.strip_prefix("listening on http://").context("an unexpected first line")?.parse()?)
+    Ok(line
+        .strip_prefix("listening on http://")
+        .with_context(|| format!("unexpected first line of the gateway: {line}"))?
+        .parse()?)
 }
 
-/// Three providers, the first of which is the one that `noop` runs.
+/// Contents of `router.yaml`: three providers, of which the first is the same as the model `noop`.
 fn router(agent: &Path, folder: &Path) -> String {
     let provider = |name: &str, priority: i32| {
         format!(
@@ -155,14 +163,14 @@ fn router(agent: &Path, folder: &Path) -> String {
     format!("providers:\n{}{}{}", provider("a", 3), provider("b", 2), provider("c", 1))
 }
 
-fn resident(pid: u32) -> Result<f64> {
+fn resident_mb(pid: u32) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
     let kilobytes: f64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
     Ok(kilobytes / 1024.0)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the gateway is what is measured")]
+#[expect(clippy::disallowed_methods, reason = "the benchmark starts the gateway it measures")]
 fn serve_command(binary: &Path, folder: &Path) -> Command {
     let mut command = Command::new(binary);
     command

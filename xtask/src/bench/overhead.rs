@@ -1,5 +1,5 @@
-//! What the gateway adds to a CLI that does nothing: each figure beside the program alone, the program under a keeper, and
-//! the least that a gateway can be.
+//! Overhead of the gateway on a program that does nothing, compared with the program alone, the program started by a keeper
+//! and the program behind a minimal gateway.
 
 use std::path::Path;
 use std::time::Instant;
@@ -8,118 +8,140 @@ use anyhow::Result;
 use trunkline_process::{KeeperProgram, Keepers};
 
 use super::client;
-use super::finding::{Bar, Better, Finding, Unit};
-use super::gateway::{Gateway, Memory};
-use super::least::Least;
-use super::stats::Stats;
-use super::{Built, bare};
+use super::figure::{BenchFigure, BenchThreshold, BetterWhen, FigureUnit};
+use super::gateway::{BenchGateway, ResidentMemory};
+use super::minimal::MinimalGateway;
+use super::samples::Samples;
+use super::{BenchBinaries, bare};
 
-/// How many are in flight when the machine is to be full.
-const MANY: usize = 64;
+/// Concurrent requests that saturate the machine.
+const MANY_IN_FLIGHT: usize = 64;
 
-/// How often the gateway is started to see how long that takes.
-const STARTS: usize = 11;
+/// Starts of the gateway for the median of its start-up time.
+const START_COUNT: usize = 11;
 
-/// How much is asked for each figure.
+/// Number of samples for each figure.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Amount {
+pub(crate) struct SampleCount {
     pub(crate) rounds: usize,
     pub(crate) requests: usize,
 }
 
 pub(crate) struct Overhead {
-    one: Ways,
-    many: Ways,
-    direct: Stats,
-    routed: Stats,
-    deltas_bare: Stats,
-    deltas: Stats,
-    deltas_many: Stats,
-    idle: Memory,
-    per_run: Memory,
-    start_up: Stats,
+    /// With one request in flight.
+    one: OverheadSamples,
+    /// With [`MANY_IN_FLIGHT`] requests in flight.
+    many: OverheadSamples,
+    direct: Samples,
+    routed: Samples,
+    deltas_bare: Samples,
+    deltas: Samples,
+    deltas_many: Samples,
+    idle: ResidentMemory,
+    per_run: ResidentMemory,
+    start_up: Samples,
 }
 
 impl Overhead {
-    pub(crate) async fn measure(built: &Built, amount: Amount) -> Result<Self> {
-        let (Amount { rounds, requests }, Built { agent, gateway: binary, least }) = (amount, built);
-        let least = Least::start(least, agent).await?;
-        let gateway = Gateway::start(binary, agent).await?;
+    pub(crate) async fn measure(binaries: &BenchBinaries, count: SampleCount) -> Result<Self> {
+        let SampleCount { rounds, requests } = count;
+        let BenchBinaries { agent, gateway: binary, minimal_gateway } = binaries;
+        let minimal = MinimalGateway::start(minimal_gateway, agent).await?;
+        let gateway = BenchGateway::start(binary, agent).await?;
         let idle = gateway.memory()?;
         let keepers = Keepers::new(KeeperProgram { path: binary.clone(), args: vec!["__keeper".into()] }, 1)?;
-        let (mut one, mut many) = (Ways::default(), Ways::default());
-        let (mut direct, mut routed) = (Stats::default(), Stats::default());
-        let (mut deltas_bare, mut deltas) = (Stats::default(), Stats::default());
+        let (mut one, mut many) = (OverheadSamples::default(), OverheadSamples::default());
+        let (mut direct, mut routed) = (Samples::default(), Samples::default());
+        let (mut deltas_bare, mut deltas) = (Samples::default(), Samples::default());
         for round in 0..rounds {
-            eprintln!("a no-op, round {} of {rounds}", round + 1);
-            let side_by_side = Side { agent, keepers: &keepers, least: &least, gateway: &gateway };
-            one.take(1, requests, &side_by_side).await?;
-            many.take(MANY, requests * 4, &side_by_side).await?;
+            eprintln!("no-op, round {} of {rounds}", round + 1);
+            let paths = OverheadPaths { agent, keepers: &keepers, minimal: &minimal, gateway: &gateway };
+            one.take(1, requests, &paths).await?;
+            many.take(MANY_IN_FLIGHT, requests * 4, &paths).await?;
             let (by_name, by_hint) = gateway.routing(requests).await?;
             direct.extend(by_name);
             routed.extend(by_hint);
             deltas_bare.extend(bare::deltas(agent).await?);
             deltas.extend(gateway.deltas(1).await?);
         }
-        let deltas_many = gateway.deltas(MANY).await?;
-        let per_run = gateway.memory_per_run(MANY).await?;
+        let deltas_many = gateway.deltas(MANY_IN_FLIGHT).await?;
+        let per_run = gateway.memory_per_run(MANY_IN_FLIGHT).await?;
         gateway.stop().await?;
-        least.stop().await?;
+        minimal.stop().await?;
         keepers.shutdown().await;
-        let start_up = start_ups(binary, agent).await?;
+        let start_up = measure_start_up(binary, agent).await?;
         Ok(Self { one, many, direct, routed, deltas_bare, deltas, deltas_many, idle, per_run, start_up })
     }
 
-    pub(crate) fn findings(&self) -> Vec<Finding> {
+    pub(crate) fn figures(&self) -> Vec<BenchFigure> {
         let (one, many) = (&self.one, &self.many);
         let millis = |with: f64, without: f64| (with - without) * 1e3;
         let times = |with: f64, without: f64| with / without;
-        let added = one.gateway.took.against(&one.bare.took, millis);
+        let added = one.gateway.seconds.against(&one.bare.seconds, millis);
         let rate = many.gateway.rate.against(&many.bare.rate, |with, without| with / without * 100.0);
         let delta = self.deltas.against(&self.deltas_bare, millis);
-        let of_least = "a no-op through ours, against the least that a gateway can be, p50";
-        let rate_of_least = "the rate of ours, against that of the least, 64 in flight";
+        let ratio = "no-op through trunkline / minimal gateway, p50";
+        let rate_ratio = "no-ops per second through trunkline / minimal gateway, 64 in flight";
+        let rate_of_bare = "no-ops per second, relative to the bare program, 64 in flight";
         vec![
-            Finding::new("noop/added", "added to a no-op program, p50", Unit::Millis, added, Bar::AtMost(0.2)),
-            Finding::free("noop/of_least", of_least, one.gateway.took.against(&one.least.took, times), Better::Less),
-            Finding::new("noop/rate", "of the bare spawn rate, 64 in flight", Unit::Percent, rate, Bar::AtLeast(90.0)),
-            Finding::free(
-                "noop/rate_of_least",
-                rate_of_least,
-                many.gateway.rate.against(&many.least.rate, times),
-                Better::More,
+            BenchFigure::new(
+                "noop/added",
+                "added to a no-op program, p50",
+                FigureUnit::Millis,
+                added,
+                BenchThreshold::AtMost(0.2),
             ),
-            Finding::new("delta/added", "added to a streamed delta, p50", Unit::Millis, delta, Bar::AtMost(0.3)),
+            BenchFigure::without_threshold(
+                "noop/of_minimal",
+                ratio,
+                one.gateway.seconds.against(&one.minimal.seconds, times),
+                BetterWhen::Lower,
+            ),
+            BenchFigure::new("noop/rate", rate_of_bare, FigureUnit::Percent, rate, BenchThreshold::AtLeast(90.0)),
+            BenchFigure::without_threshold(
+                "noop/rate_of_minimal",
+                rate_ratio,
+                many.gateway.rate.against(&many.minimal.rate, times),
+                BetterWhen::Higher,
+            ),
+            BenchFigure::new(
+                "delta/added",
+                "added to a streamed delta, p50",
+                FigureUnit::Millis,
+                delta,
+                BenchThreshold::AtMost(0.3),
+            ),
         ]
     }
 
-    /// All of it, as rows of a table in Markdown.
+    /// All samples as a table in Markdown.
     pub(crate) fn markdown(&self) -> String {
         let heads =
-            ["what", "bare CLI", "kept (keeper)", "least gateway", "gateway", "added by keeper", "added by the rest"];
+            ["what", "bare CLI", "by keeper", "minimal gateway", "gateway", "added by keeper", "added by the rest"];
         let mut rows = vec![heads.map(str::to_owned), ["---"; 7].map(str::to_owned)];
-        for (name, ways) in [("one in flight", &self.one), ("64 in flight", &self.many)] {
+        for (name, samples) in [("one in flight", &self.one), ("64 in flight", &self.many)] {
             for (percentile, quantile) in [("p50", 0.5), ("p99", 0.99)] {
-                let [bare, kept, least, full] =
-                    [&ways.bare, &ways.kept, &ways.least, &ways.gateway].map(|way| way.took.quantile(quantile));
+                let [bare, keeper, minimal, full] =
+                    [&samples.bare, &samples.keeper, &samples.minimal, &samples.gateway]
+                        .map(|path| path.seconds.quantile(quantile));
                 rows.push([
                     format!("{name}, {percentile}"),
                     millis(bare),
-                    millis(kept),
-                    millis(least),
+                    millis(keeper),
+                    millis(minimal),
                     millis(full),
-                    millis(kept - bare),
-                    millis(full - kept),
+                    millis(keeper - bare),
+                    millis(full - keeper),
                 ]);
             }
         }
-        let Ways { bare, kept, least, gateway } = &self.many;
-        let rates = [bare, kept, least, gateway].map(|way| way.rate.median());
-        let [bare, kept, least, full] = rates.map(|rate| format!("{rate:.0}"));
+        let OverheadSamples { bare, keeper, minimal, gateway } = &self.many;
+        let rates = [bare, keeper, minimal, gateway].map(|path| path.rate.median());
+        let [bare, keeper, minimal, full] = rates.map(|rate| format!("{rate:.0}"));
         let of_bare = |rate: f64| format!("{:.0} % of bare", rate / rates[0] * 100.0);
-        let name = "a second, 64 in flight".to_owned();
-        let least = format!("{least}, {}", of_bare(rates[2]));
-        rows.push([name, bare, kept, least, full, of_bare(rates[1]), of_bare(rates[3])]);
+        let name = "per second, 64 in flight".to_owned();
+        let minimal = format!("{minimal}, {}", of_bare(rates[2]));
+        rows.push([name, bare, keeper, minimal, full, of_bare(rates[1]), of_bare(rates[3])]);
         let (by_name, by_hint) = (self.direct.median(), self.routed.median());
         let routed = format!("{:+.0} µs", (by_hint - by_name) * 1e6);
         rows.push(gateway_only("routed (`auto:fast`), p50", millis(by_hint), routed));
@@ -132,71 +154,71 @@ impl Overhead {
             row[1] = millis(bare.median());
             rows.push(row);
         }
-        let memory = |memory: &Memory| format!("{:.2} MB; {:.1} MB", memory.gateway, memory.keepers);
+        let memory = |memory: &ResidentMemory| format!("{:.2} MB; {:.1} MB", memory.gateway, memory.keepers);
         rows.push(gateway_only("memory, idle (gateway; its warm keeper)", memory(&self.idle), String::new()));
-        rows.push(gateway_only("memory for a run (gateway; its keeper)", memory(&self.per_run), String::new()));
-        rows.push(gateway_only("start-up to the first 200, p50", millis(self.start_up.median()), String::new()));
+        rows.push(gateway_only("memory for each run (gateway; its keeper)", memory(&self.per_run), String::new()));
+        rows.push(gateway_only("start-up to the first response, p50", millis(self.start_up.median()), String::new()));
         rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect()
     }
 }
 
 fn gateway_only(what: &str, figure: String, added: String) -> [String; 7] {
-    let nothing = String::new;
-    [what.to_owned(), nothing(), nothing(), nothing(), figure, nothing(), added]
+    let empty = String::new;
+    [what.to_owned(), empty(), empty(), empty(), figure, empty(), added]
 }
 
-/// The same work done four ways: by the program alone, under a keeper, through the least gateway, through ours.
+/// Samples of the same work done by the program alone, by a keeper, by the minimal gateway and by trunkline.
 #[derive(Default)]
-struct Ways {
-    bare: Way,
-    kept: Way,
-    least: Way,
-    gateway: Way,
+struct OverheadSamples {
+    bare: PathSamples,
+    keeper: PathSamples,
+    minimal: PathSamples,
+    gateway: PathSamples,
 }
 
 #[derive(Default)]
-struct Way {
-    /// Seconds for each.
-    took: Stats,
-    /// A second, one for each round.
-    rate: Stats,
+struct PathSamples {
+    /// Duration of each request, in seconds.
+    seconds: Samples,
+    /// Requests per second, one sample for each round.
+    rate: Samples,
 }
 
-impl Way {
-    async fn take(&mut self, requests: usize, work: impl Future<Output = Result<Stats>>) -> Result<()> {
+impl PathSamples {
+    async fn take(&mut self, requests: usize, work: impl Future<Output = Result<Samples>>) -> Result<()> {
         let began = Instant::now();
-        self.took.extend(work.await?);
+        self.seconds.extend(work.await?);
         self.rate.push(requests as f64 / began.elapsed().as_secs_f64());
         Ok(())
     }
 }
 
-/// Who does it.
-struct Side<'a> {
+/// The programs that do the work.
+struct OverheadPaths<'a> {
     agent: &'a Path,
     keepers: &'a Keepers,
-    least: &'a Least,
-    gateway: &'a Gateway,
+    minimal: &'a MinimalGateway,
+    gateway: &'a BenchGateway,
 }
 
-impl Ways {
-    async fn take(&mut self, in_flight: usize, requests: usize, side: &Side<'_>) -> Result<()> {
-        let Side { agent, keepers, least, gateway } = side;
-        self.bare.take(requests, bare::spawns(agent, in_flight, requests)).await?;
-        self.kept.take(requests, bare::kept(agent, keepers, in_flight, requests)).await?;
-        self.least.take(requests, client::requests(least.address, in_flight, requests)).await?;
+impl OverheadSamples {
+    async fn take(&mut self, in_flight: usize, requests: usize, paths: &OverheadPaths<'_>) -> Result<()> {
+        let OverheadPaths { agent, keepers, minimal, gateway } = paths;
+        self.bare.take(requests, bare::spawn_directly(agent, in_flight, requests)).await?;
+        self.keeper.take(requests, bare::spawn_by_keeper(agent, keepers, in_flight, requests)).await?;
+        self.minimal.take(requests, client::requests(minimal.address, in_flight, requests)).await?;
         self.gateway.take(requests, client::requests(gateway.address, in_flight, requests)).await
     }
 }
 
-async fn start_ups(binary: &Path, agent: &Path) -> Result<Stats> {
-    let mut stats = Stats::default();
-    for _ in 0..STARTS {
-        let gateway = Gateway::start(binary, agent).await?;
-        stats.push(gateway.start_up.as_secs_f64());
+async fn measure_start_up(binary: &Path, agent: &Path) -> Result<Samples> {
+    let mut samples = Samples::default();
+    for _ in 0..START_COUNT {
+        let gateway = BenchGateway::start(binary, agent).await?;
+        samples.push(gateway.start_up.as_secs_f64());
         gateway.stop().await?;
     }
-    Ok(stats)
+    Ok(samples)
 }
 
 fn millis(seconds: f64) -> String {

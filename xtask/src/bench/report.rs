@@ -1,4 +1,4 @@
-//! All that was measured in one run, and where it goes: the terminal, JSON, `docs/BENCHMARKS.md` and the baseline.
+//! Results of one run, written to the terminal, to JSON, to `docs/BENCHMARKS.md` and to the baseline.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,81 +8,82 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::baseline::Baseline;
-use super::finding::Finding;
+use super::figure::BenchFigure;
 use super::overhead::Overhead;
-use super::ways::Measured;
+use super::variants::CliTimes;
 use super::{page, svg, table};
 
 const PAGE: &str = "docs/BENCHMARKS.md";
 const PLOT: &str = "docs/benchmarks.svg";
 const BASELINE: &str = "benches/baseline.json";
 
-pub(crate) struct Report {
-    measured: Vec<Measured>,
+pub(crate) struct BenchReport {
+    clis: Vec<CliTimes>,
     overhead: Option<Overhead>,
-    apart: Vec<Apart>,
-    findings: Vec<Finding>,
+    sections: Vec<ReportSection>,
+    figures: Vec<BenchFigure>,
 }
 
-/// What is measured apart from the CLIs: in Markdown, and what comes of it.
-pub(crate) struct Apart {
+/// Results of a part that is not a CLI.
+pub(crate) struct ReportSection {
     pub(crate) markdown: String,
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) figures: Vec<BenchFigure>,
 }
 
-impl Report {
-    pub(crate) fn new(measured: Vec<Measured>, overhead: Option<Overhead>, apart: Vec<Apart>) -> Self {
-        let of_clis = measured.iter().flat_map(Measured::findings);
-        let added = overhead.iter().flat_map(Overhead::findings);
-        let findings = of_clis.chain(added).chain(apart.iter().flat_map(|apart| apart.findings.clone())).collect();
-        Self { measured, overhead, apart, findings }
+impl BenchReport {
+    pub(crate) fn new(clis: Vec<CliTimes>, overhead: Option<Overhead>, sections: Vec<ReportSection>) -> Self {
+        let of_clis = clis.iter().flat_map(CliTimes::figures);
+        let of_overhead = overhead.iter().flat_map(Overhead::figures);
+        let of_sections = sections.iter().flat_map(|section| section.figures.clone());
+        let figures = of_clis.chain(of_overhead).chain(of_sections).collect();
+        Self { clis, overhead, sections, figures }
     }
 
     pub(crate) fn terminal(&self) -> String {
-        let added = self.overhead.as_ref().map(|overhead| overhead.markdown() + "\n").unwrap_or_default();
-        let apart: String = self.apart.iter().map(|apart| apart.markdown.clone() + "\n").collect();
-        format!("\n{}{added}{apart}{}", table::bars(&self.measured), table::verdicts(&self.findings))
+        let overhead = self.overhead.as_ref().map(|overhead| overhead.markdown() + "\n").unwrap_or_default();
+        let sections: String = self.sections.iter().map(|section| section.markdown.clone() + "\n").collect();
+        format!("\n{}{overhead}{sections}{}", table::bars(&self.clis), table::verdicts(&self.figures))
     }
 
     pub(crate) fn json(&self) -> Value {
-        let of_clis: Vec<Value> = self.measured.iter().map(Measured::json).collect();
-        let findings: Vec<Value> = self.findings.iter().map(Finding::json).collect();
-        json!({"machine": machine(), "clis": of_clis, "findings": findings})
+        let clis: Vec<Value> = self.clis.iter().map(CliTimes::json).collect();
+        let figures: Vec<Value> = self.figures.iter().map(BenchFigure::json).collect();
+        json!({"machine": machine(), "clis": clis, "findings": figures})
     }
 
-    /// What is worse than the baseline of this repository.
+    /// A line for each figure that is worse than the repository's baseline.
     pub(crate) fn regressions(&self, root: &Path) -> Result<Vec<String>> {
-        Ok(baseline(root)?.regressions(&self.findings))
+        Ok(baseline(root)?.regressions(&self.figures))
     }
 
     pub(crate) fn write(&self, root: &Path) -> Result<()> {
         let file = root.join(PAGE);
         let text = fs::read_to_string(&file).with_context(|| format!("cannot read {PAGE}"))?;
-        put(&file, &page::with(&text, &self.markdown())?)?;
-        put(&root.join(PLOT), &svg::plot(&self.measured))?;
-        let baseline = baseline(root)?.updated(Baseline::of(&self.findings));
+        write(&file, &page::with(&text, &self.markdown())?)?;
+        write(&root.join(PLOT), &svg::plot(&self.clis))?;
+        let baseline = baseline(root)?.updated(Baseline::of(&self.figures));
         fs::create_dir_all(root.join("benches"))?;
-        put(&root.join(BASELINE), &baseline.text())
+        write(&root.join(BASELINE), &baseline.text())
     }
 
     fn markdown(&self) -> String {
         let mut text = format!("{}.\n\n", machine());
         text += "![First token of each CLI: by hand, cold, warm, in a session](benchmarks.svg)\n\n";
-        text += &format!("{}\n{}", table::markdown(&self.measured), table::verdicts_markdown(&self.findings));
+        text += &format!("{}\n{}", table::markdown(&self.clis), table::verdicts_markdown(&self.figures));
         if let Some(overhead) = &self.overhead {
             text += &format!("\n{}", overhead.markdown());
         }
-        text.extend(self.apart.iter().map(|apart| format!("\n{}", apart.markdown)));
+        text.extend(self.sections.iter().map(|section| format!("\n{}", section.markdown)));
         text
     }
 }
 
-/// What it was measured on, in a few words.
+/// Short description of the machine.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or("?").to_owned();
-    format!("{cores} cores, load {load} at the end; client, gateway, CLIs and the mock LLM together on them")
+    format!("{cores} cores, load {load} at the end; shared by the client, the gateway, the CLIs and the mock LLM")
 }
 
 fn baseline(root: &Path) -> Result<Baseline> {
@@ -93,6 +94,6 @@ fn baseline(root: &Path) -> Result<Baseline> {
     }
 }
 
-fn put(file: &Path, text: &str) -> Result<()> {
+fn write(file: &Path, text: &str) -> Result<()> {
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }

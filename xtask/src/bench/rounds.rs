@@ -1,5 +1,5 @@
-//! One CLI measured: by hand, cold, warm and in a session, in turns, so that whatever else the machine does is done to
-//! each of them alike.
+//! Measurement of one CLI: by hand, cold, warm and in a session, in turns, so that other work on the machine affects each
+//! of them alike.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,49 +8,49 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::by_hand;
-use super::client::Client;
-use super::subject::{PROMPT, Subject};
-use super::ways::{Measured, Way};
-use crate::conformance::http::Pending;
-use crate::conformance::look::until;
-use crate::conformance::place::{Listening, Place};
+use super::client::BenchClient;
+use super::subject::{BenchSubject, PROMPT};
+use super::variants::{BenchVariant, CliTimes};
+use crate::conformance::environment::{CliEnvironment, TrunklineChild};
+use crate::conformance::http::SentHttpRequest;
+use crate::conformance::observe::wait_until;
 
-/// How long a process may take to be ready.
-const BOOT: Duration = Duration::from_secs(120);
+/// Limit for a warm process to become ready.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How many rounds there are at least, however long they take.
-const LEAST: usize = 5;
+/// Rounds that are taken even if the time is up.
+const MIN_ROUNDS: usize = 5;
 
-/// A CLI in a place of its own, behind two gateways: one that keeps processes, and one that does not.
-struct Rig<'a> {
-    subject: &'a Subject,
-    place: Place,
-    cold: Listening,
-    warm: Listening,
+/// A CLI behind two gateways: one with warm processes and one without.
+struct BenchRig<'a> {
+    subject: &'a BenchSubject,
+    environment: CliEnvironment,
+    cold: TrunklineChild,
+    warm: TrunklineChild,
 }
 
-/// Takes rounds until there are enough, or there is no more time.
+/// Takes `rounds` rounds, or fewer if the deadline passes.
 pub(crate) async fn measure(
-    subject: &Subject,
+    subject: &BenchSubject,
     binary: &Path,
     folder: &Path,
     rounds: usize,
-    until: Instant,
-) -> Result<Measured> {
-    let place = Place::new(subject.home, &subject.bin, folder)?;
-    let keeps_none = ["--warm", "0", "--warm-memory", "0"];
-    // One that waits, and one that holds the session of the round.
-    let keeps_two = ["--warm", "2", "--warm-memory", "65536"];
-    let cold = place.gateway(binary, "cold", &subject.models(&place, 0), &[], &keeps_none)?;
-    // Its first run makes its home. What is found to have changed there since a process came up makes the process stale.
-    by_hand::turn(subject, &place).await?;
-    let warm = place.gateway(binary, "warm", &subject.models(&place, 1), &[], &keeps_two)?;
-    let rig = Rig { subject, place, cold, warm };
-    let mut measured = Measured::new(subject.name, subject.version.clone());
-    // What is read from the disk the first time is in the cache then.
+    deadline: Instant,
+) -> Result<CliTimes> {
+    let environment = CliEnvironment::new(subject.home, &subject.bin, folder)?;
+    let without_warm = ["--warm", "0", "--warm-memory", "0"];
+    // One ready process, and one that has the session of the round.
+    let with_warm = ["--warm", "2", "--warm-memory", "65536"];
+    let cold = environment.gateway(binary, "cold", &subject.models(&environment, 0), &[], &without_warm)?;
+    // The first run of a CLI writes to its home, and such a change makes the warm processes that already run stale.
+    by_hand::turn(subject, &environment).await?;
+    let warm = environment.gateway(binary, "warm", &subject.models(&environment, 1), &[], &with_warm)?;
+    let rig = BenchRig { subject, environment, cold, warm };
+    let mut measured = CliTimes::new(subject.name, subject.version.clone());
+    // This round is not counted; it fills the page cache.
     rig.round(0, &mut measured.clone()).await?;
     for round in 0..rounds {
-        if round >= LEAST && Instant::now() > until {
+        if round >= MIN_ROUNDS && Instant::now() > deadline {
             break;
         }
         rig.round(round, &mut measured).await.with_context(|| format!("round {} of {}", round + 1, subject.name))?;
@@ -58,50 +58,57 @@ pub(crate) async fn measure(
     Ok(measured)
 }
 
-impl Rig<'_> {
-    async fn round(&self, number: usize, measured: &mut Measured) -> Result<()> {
-        // Who goes first changes: the second finds files in the cache.
-        let order = if number.is_multiple_of(2) { [Way::Bare, Way::Cold] } else { [Way::Cold, Way::Bare] };
-        for way in order {
-            let (first, total) = match way {
-                Way::Bare => by_hand::turn(self.subject, &self.place).await?,
-                Way::Cold | Way::Warm | Way::Live => self.turn(&self.cold, None).await?.took(),
+impl BenchRig<'_> {
+    async fn round(&self, number: usize, measured: &mut CliTimes) -> Result<()> {
+        // The order alternates, because the second finds files in the page cache.
+        let order = if number.is_multiple_of(2) {
+            [BenchVariant::Bare, BenchVariant::Cold]
+        } else {
+            [BenchVariant::Cold, BenchVariant::Bare]
+        };
+        for variant in order {
+            let (first, total) = match variant {
+                BenchVariant::Bare => by_hand::turn(self.subject, &self.environment).await?,
+                BenchVariant::Cold | BenchVariant::Warm | BenchVariant::Live => {
+                    self.turn(&self.cold, None).await?.times()
+                }
             };
-            measured.push(way, first, total);
+            measured.push(variant, first, total);
         }
-        self.ready()?;
-        let used = self.warm()?;
-        let said = self.turn(&self.warm, None).await?;
-        // The next process comes up after this turn, and is not to be in the way of another's.
-        self.ready()?;
-        let session = said.session.clone().context("no session")?;
-        let went_on = self.turn(&self.warm, Some(&session)).await?;
-        let counted = |name: &str, before: &Value, now: &Value| now[name].as_u64() > before[name].as_u64();
-        let now = self.warm()?;
-        if !counted("hits", &used, &now) || !counted("resumed", &used, &now) {
-            bail!("the process that was ready was not used: {now}");
+        self.wait_until_ready()?;
+        let before = self.warm_counts()?;
+        let first_turn = self.turn(&self.warm, None).await?;
+        // After this turn the next warm process starts, which must not slow down the second turn.
+        self.wait_until_ready()?;
+        let session = first_turn.session.clone().context("no session")?;
+        let second_turn = self.turn(&self.warm, Some(&session)).await?;
+        let now = self.warm_counts()?;
+        let increased = |name: &str| now[name].as_u64() > before[name].as_u64();
+        if !increased("hits") || !increased("resumed") {
+            bail!("the warm process was not used: {now}");
         }
-        for (way, turn) in [(Way::Warm, said), (Way::Live, went_on)] {
-            let (first, total) = turn.took();
-            measured.push(way, first, total);
+        for (variant, turn) in [(BenchVariant::Warm, first_turn), (BenchVariant::Live, second_turn)] {
+            let (first, total) = turn.times();
+            measured.push(variant, first, total);
         }
         Ok(())
     }
 
-    async fn turn(&self, gateway: &Listening, session: Option<&str>) -> Result<super::client::Spoken> {
-        Client::connect(gateway.address).await?.turn(self.subject.name, PROMPT, session).await
+    async fn turn(&self, gateway: &TrunklineChild, session: Option<&str>) -> Result<super::client::StreamedTurn> {
+        BenchClient::connect(gateway.address).await?.turn(self.subject.name, PROMPT, session).await
     }
 
-    /// Waits until a process is up, and nothing else comes up.
-    fn ready(&self) -> Result<()> {
-        until(BOOT, "a process is ready", || {
-            let warm = self.warm().ok()?;
+    /// Waits until a warm process is ready.
+    fn wait_until_ready(&self) -> Result<()> {
+        wait_until(BOOT_TIMEOUT, "a warm process is ready", || {
+            let warm = self.warm_counts().ok()?;
             (warm["ready"].as_u64() >= Some(1)).then_some(())
         })
     }
 
-    fn warm(&self) -> Result<Value> {
-        let health = Pending::get(self.warm.address, "/health/providers", &[])?.reply()?.json();
+    /// The provider's `warm` object in `/health/providers`.
+    fn warm_counts(&self) -> Result<Value> {
+        let health = SentHttpRequest::get(self.warm.address, "/health/providers", &[])?.reply()?.json();
         Ok(health["providers"][0]["warm"].clone())
     }
 }

@@ -1,28 +1,28 @@
-//! What streams cost on which nothing is said: a thousand clients follow a run that hangs.
+//! Memory of idle streams: a thousand clients follow a run that prints nothing.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::client::Client;
-use super::finding::{Bar, Finding, Unit};
-use super::gateway::Gateway;
-use super::stats::Spread;
+use super::client::BenchClient;
+use super::figure::{BenchFigure, BenchThreshold, FigureUnit};
+use super::gateway::BenchGateway;
+use super::samples::Spread;
 
 const STREAMS: usize = 1000;
 
-/// Megabytes of the gateway.
+/// Memory of the gateway, in megabytes.
 #[derive(Debug)]
-pub(super) struct Streams {
+pub(super) struct IdleStreams {
     before: f64,
     with_all: f64,
 }
 
-impl Streams {
+impl IdleStreams {
     pub(super) async fn measure(binary: &Path, agent: &Path) -> Result<Self> {
-        let gateway = Gateway::start(binary, agent).await?;
-        let mut client = Client::connect(gateway.address).await?;
+        let gateway = BenchGateway::start(binary, agent).await?;
+        let mut client = BenchClient::connect(gateway.address).await?;
         client.stream("hang").await?;
         let run = loop {
             let line = client.line().await?.context("the stream ended")?;
@@ -35,7 +35,7 @@ impl Streams {
         let before = gateway.memory()?.gateway;
         let mut followers = Vec::new();
         for _ in 0..STREAMS {
-            let mut follower = Client::connect(gateway.address).await?;
+            let mut follower = BenchClient::connect(gateway.address).await?;
             follower.follow(&run).await?;
             followers.push(follower);
         }
@@ -45,17 +45,17 @@ impl Streams {
         Ok(Self { before, with_all })
     }
 
-    pub(super) fn findings(&self) -> Vec<Finding> {
-        let (value, what) = (self.with_all, format!("the gateway with {STREAMS} idle streams"));
-        let once = Spread { value, low: value, high: value };
-        vec![Finding::new("streams/memory", what, Unit::Megabytes, once, Bar::AtMost(64.0))]
+    pub(super) fn figures(&self) -> Vec<BenchFigure> {
+        let (value, what) = (self.with_all, format!("memory of the gateway with {STREAMS} idle streams"));
+        let spread = Spread { value, low: value, high: value };
+        vec![BenchFigure::new("streams/memory", what, FigureUnit::Megabytes, spread, BenchThreshold::AtMost(64.0))]
     }
 
     /// A sentence in Markdown.
     pub(super) fn markdown(&self) -> String {
         let each = (self.with_all - self.before) / STREAMS as f64 * 1024.0;
         format!(
-            "{STREAMS} streams on which nothing is said: {:.1} MB with them, {:.1} MB before, {each:.1} KiB each.\n",
+            "{STREAMS} idle streams: {:.1} MB with them, {:.1} MB before, {each:.1} KiB each.\n",
             self.with_all, self.before
         )
     }

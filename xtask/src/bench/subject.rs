@@ -1,4 +1,4 @@
-//! Who is measured: the fake agent, and the real CLIs against the mock LLM.
+//! CLIs to measure: the fake agent, and the real CLIs against the mock LLM.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -8,29 +8,29 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use trunkline_core::provider::{self, CommandLine, Form, Provider, Told, Values};
 
-use crate::conformance::clis::Cli;
-use crate::conformance::install::Installed;
-use crate::conformance::place::Place;
+use crate::conformance::clis::CliUnderTest;
+use crate::conformance::environment::CliEnvironment;
+use crate::conformance::install::InstalledClis;
 
-/// What every CLI is asked: a trigger in `conformance/scenarios.json`, answered at once and without a tool.
+/// Prompt for every CLI: a trigger in `conformance/scenarios.json`, answered at once and without a tool.
 pub(crate) const PROMPT: &str = "How tall is the lighthouse?";
 
-pub(crate) struct Subject {
+pub(crate) struct BenchSubject {
     pub(crate) name: &'static str,
     pub(crate) version: String,
-    /// Its recipe.
+    /// Recipe of the CLI.
     pub(crate) provider: Provider,
-    /// Files of its home.
+    /// Files in the home folder: path and content.
     pub(crate) home: &'static [(&'static str, &'static str)],
-    /// What a person starts.
+    /// Executable for a run by hand.
     pub(crate) program: PathBuf,
-    /// Where it finds others, such as Node.
+    /// Folder of other programs that the CLI starts, such as Node.
     pub(crate) bin: PathBuf,
-    /// Its entry in `models.json`, but for the repository.
+    /// Entry in `models.json`, without the repository.
     model: Value,
 }
 
-impl Subject {
+impl BenchSubject {
     pub(crate) fn fake(agent: &Path) -> Result<Self> {
         Ok(Self {
             name: "fake",
@@ -43,7 +43,7 @@ impl Subject {
         })
     }
 
-    pub(crate) fn real(cli: &'static Cli, installed: &Installed, mock: SocketAddr) -> Result<Self> {
+    pub(crate) fn real(cli: &'static CliUnderTest, installed: &InstalledClis, mock: SocketAddr) -> Result<Self> {
         Ok(Self {
             name: cli.name,
             version: installed.version(cli)?,
@@ -55,17 +55,17 @@ impl Subject {
         })
     }
 
-    /// `models.json` with its one model.
-    pub(crate) fn models(&self, place: &Place, warm: u32) -> Value {
+    /// `models.json` with one model, for this CLI.
+    pub(crate) fn models(&self, environment: &CliEnvironment, warm: u32) -> Value {
         let mut model = self.model.clone();
-        model["repoPath"] = json!(place.repo);
+        model["repoPath"] = json!(environment.repo);
         model["warm"] = json!(warm);
         json!({self.name: model})
     }
 
-    /// The command as the gateway has it, streamed, but for the prompt's header: what it is compared with.
-    pub(crate) fn by_hand(&self, place: &Place) -> Result<CommandLine> {
-        let cwd = place.repo.to_string_lossy();
+    /// The command line that the gateway uses for a streamed turn, without the header that it adds to the prompt.
+    pub(crate) fn by_hand(&self, environment: &CliEnvironment) -> Result<CommandLine> {
+        let cwd = environment.repo.to_string_lossy();
         let extra: Vec<String> = self.model["args"].as_array().into_iter().flatten().filter_map(text).collect();
         let model = self.model["model"].as_str();
         let permissions = Told::EditConfined;
@@ -73,13 +73,13 @@ impl Subject {
         Ok(self.provider.command(Form::Streamed, &values)?)
     }
 
-    /// All that the gateway sets for it as well.
-    pub(crate) fn environment(&self, place: &Place, command: &CommandLine) -> Vec<(OsString, OsString)> {
+    /// The environment variables that the gateway sets for the CLI.
+    pub(crate) fn variables(&self, environment: &CliEnvironment, command: &CommandLine) -> Vec<(OsString, OsString)> {
         let own = self.model["env"].as_object().into_iter().flatten();
         let own = own.filter_map(|(name, value)| Some((name.into(), text(value)?.into())));
         let recipe = command.env.iter().map(|(name, value)| (name.into(), value.into()));
-        let usual = place.environment().into_iter().map(|(name, value)| (name.into(), value));
-        usual.chain(recipe).chain(own).collect()
+        let common = environment.variables().into_iter().map(|(name, value)| (name.into(), value));
+        common.chain(recipe).chain(own).collect()
     }
 }
 

@@ -1,12 +1,13 @@
-//! The plot of `docs/BENCHMARKS.md`: first tokens as bars, drawn by hand. It brings no font and follows the reader's
-//! light or dark page. Pure.
+//! The bar chart of `docs/BENCHMARKS.md`: time to the first token of each CLI. It embeds no font and follows the reader's
+//! light or dark colour scheme. Pure functions.
 
 use super::table::{seconds, times};
-use super::ways::{Measured, Way};
+use super::variants::{BenchVariant, CliTimes};
 
 const WIDTH: f64 = 760.0;
-/// Where bars begin, and how long the longest is.
+/// Left edge of the bars.
 const LEFT: f64 = 150.0;
+/// Length of the longest bar.
 const LONGEST: f64 = 440.0;
 const BAR: f64 = 18.0;
 const GAP: f64 = 4.0;
@@ -18,9 +19,9 @@ const STYLE: &str = "text{font-family:sans-serif;font-size:13px;fill:#24292f}.na
     @media(prefers-color-scheme:dark){text{fill:#e6edf3}.quiet{fill:#9aa4ae}.bare{fill:#6e7681}.cold{fill:#4a86b8}\
     .warm{fill:#2ea36b}.live{fill:#7fd9a8}}";
 
-/// Every CLI has a scale of its own: the slowest of its ways is the longest bar.
-pub(crate) fn plot(all: &[Measured]) -> String {
-    let block = Way::ALL.len() as f64 * (BAR + GAP) + BETWEEN;
+/// Draws a group of bars for each CLI. Each group has its own scale: its slowest variant is the longest bar.
+pub(crate) fn plot(all: &[CliTimes]) -> String {
+    let block = BenchVariant::ALL.len() as f64 * (BAR + GAP) + BETWEEN;
     let height = TOP + block * all.len() as f64;
     let mut body = text(LEFT, 22.0, "", "First token, earlier is better. Medians; each CLI on its own scale.");
     for (index, measured) in all.iter().enumerate() {
@@ -32,48 +33,49 @@ pub(crate) fn plot(all: &[Measured]) -> String {
     )
 }
 
-fn group(measured: &Measured, top: f64) -> String {
-    let by_hand = measured.of(Way::Bare).first.median();
-    let longest = Way::ALL.iter().map(|way| measured.of(*way).first.median()).fold(0.0, f64::max);
+fn group(measured: &CliTimes, top: f64) -> String {
+    let by_hand = measured.of(BenchVariant::Bare).first.median();
+    let longest = BenchVariant::ALL.iter().map(|variant| measured.of(*variant).first.median()).fold(0.0, f64::max);
     let mut body = text(0.0, top + 14.0, "name", &measured.name);
     body += &text(0.0, top + 32.0, "quiet", &format!("{} n = {}", measured.version, measured.rounds()));
-    for (row, way) in Way::ALL.into_iter().enumerate() {
+    for (row, variant) in BenchVariant::ALL.into_iter().enumerate() {
         let y = top + row as f64 * (BAR + GAP);
-        let first = measured.of(way).first.median();
+        let first = measured.of(variant).first.median();
         let length = (first / longest * LONGEST).max(1.0);
-        let class = class(way);
+        let class = class(variant);
         body += &format!(
             "<rect class=\"{class}\" x=\"{LEFT}\" y=\"{y:.0}\" width=\"{length:.1}\" height=\"{BAR}\" rx=\"2\"/>\n"
         );
-        let earlier = if way == Way::Bare { String::new() } else { format!(", {}", times(by_hand / first)) };
-        let label = format!("{} {}{earlier}", way.name(), seconds(first));
+        let speed_up =
+            if variant == BenchVariant::Bare { String::new() } else { format!(", {}", times(by_hand / first)) };
+        let label = format!("{} {}{speed_up}", variant.name(), seconds(first));
         body += &text(LEFT + length + 6.0, y + 14.0, "", &label);
     }
     body
 }
 
-fn class(way: Way) -> &'static str {
-    match way {
-        Way::Bare => "bare",
-        Way::Cold => "cold",
-        Way::Warm => "warm",
-        Way::Live => "live",
+fn class(variant: BenchVariant) -> &'static str {
+    match variant {
+        BenchVariant::Bare => "bare",
+        BenchVariant::Cold => "cold",
+        BenchVariant::Warm => "warm",
+        BenchVariant::Live => "live",
     }
 }
 
-fn text(x: f64, y: f64, class: &str, words: &str) -> String {
-    let words = words.replace('&', "&amp;").replace('<', "&lt;");
+fn text(x: f64, y: f64, class: &str, content: &str) -> String {
+    let content = content.replace('&', "&amp;").replace('<', "&lt;");
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
-    format!("<text{class} x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>\n")
+    format!("<text{class} x=\"{x:.1}\" y=\"{y:.1}\">{content}</text>\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::ways::tests::measured;
+    use crate::bench::variants::tests::measured;
 
     #[test]
-    fn bars_are_to_scale_and_say_what_they_are() {
+    fn bars_are_to_scale_and_have_labels() {
         let drawn = plot(&[measured("claude", 0.25, 0.05), measured("a<b", 0.5, 0.5)]);
         let widths: Vec<&str> = drawn
             .lines()

@@ -1,78 +1,79 @@
-//! The result for people: a bar for each way of each CLI, made to scale, and what had to be cleared. Pure.
+//! Results as text: a bar for each variant of each CLI, and the figures with their thresholds. Pure functions.
 
-use super::finding::Finding;
-use super::ways::{Measured, Took, Way};
+use super::figure::BenchFigure;
+use super::variants::{BenchVariant, CliTimes, VariantTimes};
 
-/// The longest bar.
+/// Length of the longest bar, in characters.
 const WIDTH: f64 = 40.0;
 
-/// Bars of first tokens. Each CLI has its own scale: the slowest of its ways is the whole width.
-pub(crate) fn bars(all: &[Measured]) -> String {
+/// Bars of the time to the first token. Each CLI has its own scale: its slowest variant has the full width.
+pub(crate) fn bars(all: &[CliTimes]) -> String {
     let mut text = String::new();
     for measured in all {
         text += &format!("{}, n = {}\n", measured.title(), measured.rounds());
-        let by_hand = measured.of(Way::Bare).first.median();
-        let longest = Way::ALL.iter().map(|way| measured.of(*way).first.median()).fold(0.0, f64::max);
-        for way in Way::ALL {
-            let took = measured.of(way);
-            let first = took.first.median();
+        let by_hand = measured.of(BenchVariant::Bare).first.median();
+        let longest = BenchVariant::ALL.iter().map(|variant| measured.of(*variant).first.median()).fold(0.0, f64::max);
+        for variant in BenchVariant::ALL {
+            let taken = measured.of(variant);
+            let first = taken.first.median();
             let bar = "▇".repeat(((first / longest * WIDTH).round() as usize).max(1));
-            let times = if way == Way::Bare { String::new() } else { format!("  {}", times(by_hand / first)) };
-            text += &format!("  {:<12} {bar} {}{times}\n", way.name(), spread(took));
+            let times =
+                if variant == BenchVariant::Bare { String::new() } else { format!("  {}", times(by_hand / first)) };
+            text += &format!("  {:<12} {bar} {}{times}\n", variant.name(), spread(taken));
         }
         text.push('\n');
     }
     text
 }
 
-/// The same as a table: medians, and where eight in ten are; first token and all of it.
-pub(crate) fn markdown(all: &[Measured]) -> String {
-    let heads = Way::ALL.map(Way::name).join(" | ");
+/// The same as a table in Markdown: first token with its 10 % and 90 % quantiles, and the whole turn.
+pub(crate) fn markdown(all: &[CliTimes]) -> String {
+    let heads = BenchVariant::ALL.map(BenchVariant::name).join(" | ");
     let mut text = format!("| | n | | {heads} |\n|---|---|---|---|---|---|---|\n");
     for measured in all {
-        let by_hand = measured.of(Way::Bare).first.median();
-        let first = Way::ALL.map(|way| {
-            let took = measured.of(way);
-            let earlier = times(by_hand / took.first.median());
-            let earlier = if way == Way::Bare { String::new() } else { format!(" **{earlier}**") };
-            format!("{}{earlier}", spread(took))
+        let by_hand = measured.of(BenchVariant::Bare).first.median();
+        let first = BenchVariant::ALL.map(|variant| {
+            let taken = measured.of(variant);
+            let speed_up = times(by_hand / taken.first.median());
+            let speed_up = if variant == BenchVariant::Bare { String::new() } else { format!(" **{speed_up}**") };
+            format!("{}{speed_up}", spread(taken))
         });
-        let total = Way::ALL.map(|way| seconds(measured.of(way).total.median()));
+        let total = BenchVariant::ALL.map(|variant| seconds(measured.of(variant).total.median()));
         text += &format!("| {} | {} | first token | {} |\n", measured.title(), measured.rounds(), first.join(" | "));
-        text += &format!("| | | in all | {} |\n", total.join(" | "));
+        text += &format!("| | | whole turn | {} |\n", total.join(" | "));
     }
     text
 }
 
-/// What had to be cleared, and what was.
-pub(crate) fn verdicts(findings: &[Finding]) -> String {
-    let width = |cell: fn(&Finding) -> String| findings.iter().map(|it| cell(it).chars().count()).max().unwrap_or(0);
-    let (what, value, range) = (width(|it| it.what.clone()), width(Finding::value), width(Finding::range));
-    let line = |it: &Finding| {
+/// The figures with their spreads and thresholds.
+pub(crate) fn verdicts(figures: &[BenchFigure]) -> String {
+    let width = |cell: fn(&BenchFigure) -> String| figures.iter().map(|it| cell(it).chars().count()).max().unwrap_or(0);
+    let (what, value, range) = (width(|it| it.what.clone()), width(BenchFigure::value), width(BenchFigure::range));
+    let line = |it: &BenchFigure| {
         let line = format!(
             "{} {:<what$}  {:>value$}  {:<range$}  {}",
             it.mark(),
             it.what,
             it.value(),
             it.range(),
-            it.wanted()
+            it.required()
         );
         format!("{}\n", line.trim_end())
     };
-    findings.iter().map(line).collect()
+    figures.iter().map(line).collect()
 }
 
-pub(crate) fn verdicts_markdown(findings: &[Finding]) -> String {
-    let mut text = String::from("| | | | | bar |\n|---|---|---|---|---|\n");
-    for it in findings {
+pub(crate) fn verdicts_markdown(figures: &[BenchFigure]) -> String {
+    let mut text = String::from("| | | | | threshold |\n|---|---|---|---|---|\n");
+    for it in figures {
         text +=
-            &format!("| {} | {} | {} | {} | {} |\n", it.mark().trim(), it.what, it.value(), it.range(), it.wanted());
+            &format!("| {} | {} | {} | {} | {} |\n", it.mark().trim(), it.what, it.value(), it.range(), it.required());
     }
     text
 }
 
-fn spread(took: &Took) -> String {
-    let [low, middle, high] = [0.1, 0.5, 0.9].map(|quantile| took.first.quantile(quantile));
+fn spread(times: &VariantTimes) -> String {
+    let [low, middle, high] = [0.1, 0.5, 0.9].map(|quantile| times.first.quantile(quantile));
     format!("{} ({}–{})", seconds(middle), digits(low, middle), digits(high, middle))
 }
 
@@ -85,7 +86,7 @@ pub(crate) fn seconds(seconds: f64) -> String {
     format!("{} {unit}", digits(seconds, seconds))
 }
 
-/// A time in the unit that suits `like`.
+/// Formats a time in the unit and precision that suit `like`.
 fn digits(seconds: f64, like: f64) -> String {
     if like >= 0.0995 {
         format!("{seconds:.2}")
@@ -99,7 +100,7 @@ fn digits(seconds: f64, like: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::ways::tests::measured;
+    use crate::bench::variants::tests::measured;
 
     #[test]
     fn bars_are_to_scale() {
@@ -113,19 +114,19 @@ mod tests {
     }
 
     #[test]
-    fn a_table_and_its_verdicts() {
+    fn markdown_table_has_speed_ups_and_verdicts_have_thresholds() {
         let all = [measured("claude", 0.25, 0.2)];
         assert_eq!(
             markdown(&all),
             "| | n | | by hand | cold | warm | in a session |\n|---|---|---|---|---|---|---|\n\
              | claude 1.0 | 20 | first token | 1.00 s (1.00–1.00) | 1.00 s (1.00–1.00) **1.0×** | 0.25 s (0.25–0.25) **4.0×** | 0.20 s (0.20–0.20) **5.0×** |\n\
-             | | | in all | 1.50 s | 1.50 s | 0.38 s | 0.30 s |\n"
+             | | | whole turn | 1.50 s | 1.50 s | 0.38 s | 0.30 s |\n"
         );
-        let shown = verdicts(&all[0].findings());
+        let shown = verdicts(&all[0].figures());
         assert_eq!(
             shown.lines().next(),
-            Some("✓ claude: first token of a first turn, earlier by   4.0×  4.0–4.0    ≥ 3.5×")
+            Some("✓ claude: first token of a first turn, speed-up   4.0×  4.0–4.0    ≥ 3.5×")
         );
-        assert!(verdicts_markdown(&all[0].findings()).contains("| ✗ | claude: first token in a session, earlier by |"));
+        assert!(verdicts_markdown(&all[0].figures()).contains("| ✗ | claude: first token in a session, speed-up |"));
     }
 }

@@ -1,7 +1,10 @@
-//! What a turn with `worktree: true` waits for in a repository of many files, beside `git worktree add` itself.
+//! Turns with `worktree: true` in a repository of 20,000 files, compared with `git worktree add`.
 //!
-//! In each round, in turns: git alone; a turn that finds a worktree ready; one that finds it a commit behind; one that has to
-//! make its own. Between two of them everything that goes on in the background comes to its end.
+//! A round measures, one after the other: git alone; a turn that finds a spare worktree; a turn whose spare worktree is one
+//! commit behind; a turn that has to create its own. Between them the gateway finishes its background work.
+//!
+//! With `--before`, an earlier trunkline binary runs the same rounds in turns with the current one, in a repository of its
+//! own. The ratios of their medians are figures of the result.
 
 use std::fs;
 use std::path::Path;
@@ -11,131 +14,198 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::client::Client;
-use super::finding::{Bar, Better, Finding, Unit};
-use super::stats::Stats;
-use crate::conformance::place::{Listening, Place, git};
+use super::client::BenchClient;
+use super::figure::{BenchFigure, BenchThreshold, BetterWhen, FigureUnit};
+use super::samples::Samples;
+use crate::conformance::environment::{CliEnvironment, TrunklineChild, git};
 
-/// Files of the repository, and how they lie.
 const FOLDERS: usize = 400;
-const FILES_IN_EACH: usize = 50;
+const FILES_PER_FOLDER: usize = 50;
 
-/// What goes on in the background has ended by then, or never will.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Limit for the background work of a gateway between two measurements.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What was measured, in seconds.
+/// Samples of one binary.
 #[derive(Debug, Default)]
-pub(super) struct Worktrees {
+struct WorktreeTimes {
     /// `git worktree add`.
-    git: Stats,
-    ready: Turns,
-    behind: Turns,
-    cold: Turns,
+    git: Samples,
+    /// A spare worktree is ready.
+    ready: TurnTimes,
+    /// A spare worktree is ready, one commit behind HEAD.
+    behind: TurnTimes,
+    /// There is no spare worktree.
+    cold: TurnTimes,
 }
 
-/// To the first token, and to the end of the answer.
+/// Seconds to the first token, and to the end of the answer.
 #[derive(Debug, Default)]
-struct Turns {
-    first: Stats,
-    whole: Stats,
+struct TurnTimes {
+    first: Samples,
+    whole: Samples,
 }
 
-impl Worktrees {
-    pub(super) fn findings(&self) -> Vec<Finding> {
-        let percent = |turns: &Turns| turns.first.against(&self.git, |turn, git| turn / git * 100.0);
-        let what = "first token in a ready worktree of 20,000 files, of `git worktree add`";
-        let ready = Finding::new("worktree/ready", what, Unit::Percent, percent(&self.ready), Bar::AtMost(10.0));
-        let times = self.behind.first.against(&self.git, |turn, git| turn / git);
-        vec![ready, Finding::free("worktree/behind", "the same, where HEAD has just moved", times, Better::Less)]
+/// Id, title and samples of each kind of turn.
+const VARIANTS: [(&str, &str, fn(&WorktreeTimes) -> &TurnTimes); 3] = [
+    ("ready", "ready", |times| &times.ready),
+    ("behind", "ready, a commit behind", |times| &times.behind),
+    ("cold", "made for the turn", |times| &times.cold),
+];
+
+/// Samples of the current binary, and of the earlier one it is compared with.
+#[derive(Debug)]
+pub(super) struct WorktreeResult {
+    after: WorktreeTimes,
+    before: Option<WorktreeTimes>,
+}
+
+impl WorktreeResult {
+    pub(super) fn figures(&self) -> Vec<BenchFigure> {
+        let git = &self.after.git;
+        let percent = self.after.ready.first.against(git, |turn, git| turn / git * 100.0);
+        let times = self.after.behind.first.against(git, |turn, git| turn / git);
+        let what = "first token in a ready worktree of 20,000 files, relative to `git worktree add`";
+        let mut all = vec![
+            BenchFigure::new("worktree/ready", what, FigureUnit::Percent, percent, BenchThreshold::AtMost(10.0)),
+            BenchFigure::without_threshold(
+                "worktree/behind",
+                "the same, one commit behind HEAD",
+                times,
+                BetterWhen::Lower,
+            ),
+        ];
+        all.extend(self.before.iter().flat_map(|before| ratios(&self.after, before)));
+        all
     }
 
     /// A table in Markdown.
     pub(super) fn markdown(&self) -> String {
+        let git = &self.after.git;
         let mut table =
-            String::from("| 20,000 files | first token, p50 | of `git worktree add` | whole answer, p50 |\n");
+            String::from("| 20,000 files | first token, p50 | relative to `git worktree add` | whole answer, p50 |\n");
         table.push_str("|---|---|---|---|\n");
-        let millis = |stats: &Stats| format!("{:.1} ms", stats.median() * 1000.0);
-        table += &format!("| `git worktree add` alone | {} | | |\n", millis(&self.git));
-        let ways =
-            [("ready", &self.ready), ("ready, a commit behind", &self.behind), ("made for the turn", &self.cold)];
-        for (name, turns) in ways {
-            let part = turns.first.median() / self.git.median() * 100.0;
+        table += &format!("| `git worktree add` alone | {} | | |\n", millis(git));
+        for (_, name, turns) in VARIANTS {
+            let turns = turns(&self.after);
+            let part = turns.first.median() / git.median() * 100.0;
             table += &format!("| {name} | {} | {part:.1} % | {} |\n", millis(&turns.first), millis(&turns.whole));
         }
         table
     }
 }
 
-/// Takes every figure once a round.
-pub(super) async fn measure(binary: &Path, agent: &Path, rounds: usize) -> Result<Worktrees> {
-    let scene = Scene::new(binary, agent)?;
-    let mut all = Worktrees::default();
-    scene.turn("warm").await?;
-    for round in 0..rounds {
-        eprintln!("worktrees, round {} of {rounds}", round + 1);
-        scene.quiet().await?;
-        all.git.push(scene.git_alone()?);
-        all.ready.push(scene.turn("warm").await?);
-        scene.quiet().await?;
-        scene.commit(round)?;
-        all.behind.push(scene.turn("warm").await?);
-        scene.quiet().await?;
-        all.cold.push(scene.turn("cold").await?);
-    }
-    Ok(all)
+/// Median after / median before, of the first token of each kind of turn.
+fn ratios(after: &WorktreeTimes, before: &WorktreeTimes) -> Vec<BenchFigure> {
+    let ratio = |(id, name, turns): (&str, &str, fn(&WorktreeTimes) -> &TurnTimes)| {
+        let (after, before) = (&turns(after).first, &turns(before).first);
+        let what = format!(
+            "first token, worktree {name}: {} after, {} before; median after / median before",
+            millis(after),
+            millis(before)
+        );
+        let spread = after.against(before, |after, before| after / before);
+        BenchFigure::without_threshold(format!("worktree/{id}/before"), what, spread, BetterWhen::Lower)
+    };
+    VARIANTS.map(ratio).into()
 }
 
-impl Turns {
+fn millis(samples: &Samples) -> String {
+    format!("{:.1} ms", samples.median() * 1000.0)
+}
+
+/// Measures the current binary, in turns with an earlier one if there is one.
+pub(super) async fn measure(
+    binary: &Path,
+    before: Option<&Path>,
+    agent: &Path,
+    rounds: usize,
+) -> Result<WorktreeResult> {
+    let mut benches = Vec::new();
+    for binary in std::iter::once(binary).chain(before) {
+        benches.push(WorktreeBench::new(binary, agent).await?);
+    }
+    for round in 0..rounds {
+        eprintln!("worktrees, round {} of {rounds}", round + 1);
+        for turn in 0..benches.len() {
+            // The order alternates: the second finds more files in the page cache.
+            let index = (round + turn) % benches.len();
+            benches[index].round(round).await?;
+        }
+    }
+    let mut times = benches.into_iter().map(|bench| bench.times);
+    Ok(WorktreeResult { after: times.next().unwrap_or_default(), before: times.next() })
+}
+
+impl TurnTimes {
     fn push(&mut self, (first, whole): (f64, f64)) {
         self.first.push(first);
         self.whole.push(whole);
     }
 }
 
-/// A repository, and a gateway with two models in it.
-struct Scene {
+/// A repository, a gateway with two models in it, and the samples taken so far.
+struct WorktreeBench {
     folder: TempDir,
-    place: Place,
-    gateway: Listening,
+    environment: CliEnvironment,
+    gateway: TrunklineChild,
+    times: WorktreeTimes,
 }
 
-impl Scene {
-    fn new(binary: &Path, agent: &Path) -> Result<Self> {
+impl WorktreeBench {
+    async fn new(binary: &Path, agent: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let place = Place::new(&[], Path::new("/usr/bin"), folder.path())?;
-        fill(&place.repo)?;
-        let warm = json!({"driver": "codex", "repoPath": place.repo, "worktree": true, "command": agent,
+        let environment = CliEnvironment::new(&[], Path::new("/usr/bin"), folder.path())?;
+        fill(&environment.repo)?;
+        let warm = json!({"driver": "codex", "repoPath": environment.repo, "worktree": true, "command": agent,
             "env": {"FAKE_AGENT": "noop"}});
         let mut cold = warm.clone();
         cold["warm"] = 0.into();
-        let gateway = place.gateway(binary, "gateway", &json!({"warm": warm, "cold": cold}), &[], &[])?;
-        Ok(Self { folder, place, gateway })
+        let gateway = environment
+            .gateway(binary, "gateway", &json!({"warm": warm, "cold": cold}), &[], &[])
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        let bench = Self { folder, environment, gateway, times: WorktreeTimes::default() };
+        // The first turn makes the gateway prepare a spare worktree.
+        bench.turn("warm").await.with_context(|| format!("first turn of {}", binary.display()))?;
+        bench.settle().await.with_context(|| binary.display().to_string())?;
+        Ok(bench)
+    }
+
+    /// Takes every sample once, and returns when the gateway has no background work left.
+    async fn round(&mut self, number: usize) -> Result<()> {
+        self.times.git.push(self.git_alone()?);
+        self.times.ready.push(self.turn("warm").await?);
+        self.settle().await?;
+        self.commit(number)?;
+        self.times.behind.push(self.turn("warm").await?);
+        self.settle().await?;
+        self.times.cold.push(self.turn("cold").await?);
+        self.settle().await
     }
 
     fn git_alone(&self) -> Result<f64> {
-        let place = self.folder.path().join("by-hand");
-        let place = place.to_string_lossy();
+        let worktree = self.folder.path().join("by-hand");
+        let worktree = worktree.to_string_lossy();
         let began = Instant::now();
-        git(&self.place.repo, &["worktree", "add", "--quiet", "--detach", &place])?;
+        git(&self.environment.repo, &["worktree", "add", "--quiet", "--detach", &worktree])?;
         let took = began.elapsed().as_secs_f64();
-        git(&self.place.repo, &["worktree", "remove", "--force", &place])?;
+        git(&self.environment.repo, &["worktree", "remove", "--force", &worktree])?;
         Ok(took)
     }
 
     fn commit(&self, round: usize) -> Result<()> {
-        fs::write(self.place.repo.join("folder-0/file-0.rs"), format!("// {round}\n"))?;
-        commit(&self.place.repo)
+        fs::write(self.environment.repo.join("folder-0/file-0.rs"), format!("// {round}\n"))?;
+        commit(&self.environment.repo)
     }
 
-    /// Seconds to the first token, and to the end.
+    /// Runs one turn; returns the seconds to its first token and to its end.
     async fn turn(&self, model: &str) -> Result<(f64, f64)> {
-        let mut client = Client::connect(self.gateway.address).await?;
+        let mut client = BenchClient::connect(self.gateway.address).await?;
         let began = Instant::now();
         client.stream(model).await?;
         let mut first = None;
         while let Some(line) = client.line().await? {
-            let said = line.strip_prefix("data: {").is_some() && line.contains(r#""content":"ok""#);
-            if said {
+            let is_text = line.strip_prefix("data: {").is_some() && line.contains(r#""content":"ok""#);
+            if is_text {
                 first.get_or_insert_with(|| began.elapsed().as_secs_f64());
             }
             if line.contains("[DONE]") {
@@ -143,22 +213,22 @@ impl Scene {
                 return Ok((first, began.elapsed().as_secs_f64()));
             }
         }
-        bail!("an answer without an end");
+        bail!("the stream ended without [DONE]");
     }
 
-    /// Returns when a worktree is ready, of where the repository is, and nothing else goes on.
-    async fn quiet(&self) -> Result<()> {
-        let until = Instant::now() + PATIENCE;
-        while !self.is_quiet() {
-            if Instant::now() > until {
-                bail!("no worktree was made ready");
+    /// Waits until a spare worktree of the current commit is ready and no other worktree is in use.
+    async fn settle(&self) -> Result<()> {
+        let deadline = Instant::now() + SETTLE_TIMEOUT;
+        while !self.is_settled() {
+            if Instant::now() > deadline {
+                bail!("no spare worktree was ready after {} s", SETTLE_TIMEOUT.as_secs());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         Ok(())
     }
 
-    fn is_quiet(&self) -> bool {
+    fn is_settled(&self) -> bool {
         let entries = fs::read_dir(self.folder.path().join("gateway/state/worktrees")).into_iter().flatten().flatten();
         let entries = entries.filter_map(|file| serde_json::from_slice::<Value>(&fs::read(file.path()).ok()?).ok());
         let standings: Vec<Value> = entries.map(|mut entry| entry["standing"].take()).collect();
@@ -171,7 +241,7 @@ fn fill(repo: &Path) -> Result<()> {
     for folder in 0..FOLDERS {
         let path = repo.join(format!("folder-{folder}"));
         fs::create_dir_all(&path)?;
-        for file in 0..FILES_IN_EACH {
+        for file in 0..FILES_PER_FOLDER {
             fs::write(path.join(format!("file-{file}.rs")), format!("// {folder} {file}\n{text}"))?;
         }
     }
@@ -183,4 +253,43 @@ fn commit(repo: &Path) -> Result<()> {
     let name = ["-c", "user.name=Bench", "-c", "user.email=bench@localhost", "-c", "gc.auto=0"];
     git(repo, &[&name[..], &["commit", "--quiet", "-m", "files"]].concat())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Samples where git takes 1 s and every turn this long.
+    fn times(seconds: f64) -> WorktreeTimes {
+        let mut times = WorktreeTimes::default();
+        for _ in 0..5 {
+            times.git.push(1.0);
+            for turns in [&mut times.ready, &mut times.behind, &mut times.cold] {
+                turns.push((seconds, seconds * 2.0));
+            }
+        }
+        times
+    }
+
+    #[test]
+    fn ratio_is_median_after_by_median_before() {
+        let result = WorktreeResult { after: times(0.01), before: Some(times(0.02)) };
+        let figures = result.figures();
+        assert_eq!(figures[0].value(), "1 %");
+        let compared: Vec<(&str, String, String)> =
+            figures[2..].iter().map(|it| (it.id.as_str(), it.value(), it.range())).collect();
+        let half = || ("0.50×".to_owned(), "0.50–0.50".to_owned());
+        let expected = ["worktree/ready/before", "worktree/behind/before", "worktree/cold/before"]
+            .map(|id| (id, half().0, half().1));
+        assert_eq!(compared, expected);
+        let what = "first token, worktree ready: 10.0 ms after, 20.0 ms before; median after / median before";
+        assert_eq!(figures[2].what, what);
+    }
+
+    #[test]
+    fn nothing_is_compared_without_an_earlier_binary() {
+        let result = WorktreeResult { after: times(0.01), before: None };
+        assert_eq!(result.figures().len(), 2);
+        assert!(result.markdown().contains("| ready | 10.0 ms | 1.0 % | 20.0 ms |"), "{}", result.markdown());
+    }
 }

@@ -1,5 +1,5 @@
-//! A CLI started without the gateway, as a person starts it for one prompt: in the same folder, with the same permissions
-//! and a home like the gateway's, against the same tap.
+//! A CLI started without the gateway, as a user starts it for one prompt: in the same folder, with the same permissions and
+//! an equal home folder, against the same tap.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use trunkline_core::provider::{self, Told};
 
-use super::scene::Scene;
+use super::context::CaseContext;
 use crate::test::command;
 
-/// The arguments of a CLI for one prompt on stdin.
-pub(crate) struct ByHand {
+/// Arguments of a CLI for one prompt on stdin.
+pub(crate) struct ByHandArgs {
     pub(crate) before: &'static [&'static str],
     /// The flag that names the model.
     pub(crate) model: &'static str,
@@ -20,11 +20,11 @@ pub(crate) struct ByHand {
 }
 
 /// Runs the CLI to its end.
-pub(crate) fn ask(scene: &Scene<'_>, told: Told, prompt: &str) -> Result<()> {
-    let cli = scene.world.cli;
-    let model = cli.model(scene.tap.address, &scene.marker, &Value::Null);
-    let recipe = provider::built_in().remove(cli.name).context("no such recipe")?;
-    let grant = recipe.permissions.of(told);
+pub(crate) fn ask(context: &CaseContext<'_>, permissions: Told, prompt: &str) -> Result<()> {
+    let cli = context.world.cli;
+    let model = cli.model(context.tap.address, &context.marker, &Value::Null);
+    let recipe = provider::built_in().remove(cli.name).context("no recipe for this CLI")?;
+    let grant = recipe.permissions.of(permissions);
     let texts = |name: &str| model[name].as_array().into_iter().flatten().filter_map(Value::as_str);
     let variables = model["env"].as_object().into_iter().flatten();
     let mut child = command(cli.name)
@@ -34,16 +34,16 @@ pub(crate) fn ask(scene: &Scene<'_>, told: Told, prompt: &str) -> Result<()> {
         .args(texts("args"))
         .args(cli.by_hand.after)
         .env_clear()
-        .envs(scene.world.by_hand.iter().cloned())
+        .envs(context.world.by_hand.iter().cloned())
         .envs(variables.filter_map(|(name, value)| Some((name, value.as_str()?))))
         .envs(&grant.env)
-        .current_dir(scene.repo())
+        .current_dir(context.repo())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start {} by hand", cli.name))?;
-    child.stdin.take().context("it is piped")?.write_all(prompt.as_bytes())?;
+    child.stdin.take().context("stdin is not piped")?.write_all(prompt.as_bytes())?;
     let output = child.wait_with_output()?;
     if !output.status.success() {
         bail!("{} by hand: {}: {}", cli.name, output.status, String::from_utf8_lossy(&output.stderr).trim());

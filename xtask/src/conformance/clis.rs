@@ -1,52 +1,52 @@
-//! The CLIs as data: how each is pointed at the mock, what its home holds, and what it is known not to do.
+//! The CLIs as data: how each one is configured for the mock LLM, the files in its home, and its known limitations.
 
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::by_hand::ByHand;
-use super::world::Way;
+use super::by_hand::ByHandArgs;
+use super::world::ConformanceMode;
 
-/// What the user tells the CLI in every folder.
+/// Content of the user's memory file.
 pub(crate) const MEMORY: &str = "The keeper wants every lamp to be green.";
 
-/// The user's own MCP server, which each CLI's settings name.
+/// The user's MCP server, configured in the settings of each CLI.
 pub(crate) const SERVER: &[(&str, &str)] = &[("mcp_server.py", include_str!("../../../conformance/mcp_server.py"))];
 
-pub(crate) struct Cli {
+pub(crate) struct CliUnderTest {
     pub(crate) name: &'static str,
-    /// On npm.
+    /// Name of the npm package.
     pub(crate) package: &'static str,
-    /// Points a model at this base URL; the rest of the model is the case's.
+    /// Returns model settings that make the CLI use this base URL. The case adds the rest of the model.
     upstream: fn(base: &str) -> Value,
-    /// Files of its home, by path.
+    /// Files in the home folder: path and content.
     pub(crate) home: &'static [(&'static str, &'static str)],
-    /// The same for what a user may have besides: a memory file, an MCP server. The gateway must not hide it.
+    /// The user's own files in the home folder: a memory file, an MCP server. The gateway must not hide them.
     pub(crate) user: &'static [(&'static str, &'static str)],
-    pub(crate) by_hand: ByHand,
-    /// Without the kernel, its own file tools stay in the workspace by the permission `edit`.
+    pub(crate) by_hand: ByHandArgs,
+    /// Whether the CLI's own file tools stay in the workspace with the permission `edit`, without the kernel sandbox.
     pub(crate) stays_inside: bool,
-    /// Tools that it offers or not as its own start goes, by hand as well.
+    /// Tools that the CLI sometimes offers and sometimes not, depending on the timing of its start.
     pub(crate) uncertain: &'static [&'static str],
-    /// How long a run may take before a stall is cut: more than it needs to ask its first question.
+    /// Timeout of the model in the case `stall`: longer than the CLI needs for its first call of the model.
     pub(crate) stall_limit: &'static str,
-    /// Cases it cannot pass by its nature, and why.
+    /// Cases that the CLI cannot pass by design, with the reason.
     pub(crate) cannot: &'static [(&'static str, &'static str)],
-    /// The same for its processes that are up before the turn.
+    /// The same for its warm processes.
     pub(crate) cannot_warm: &'static [(&'static str, &'static str)],
 }
 
-const WHOLE_MESSAGES: &[(&str, &str)] = &[("deltas", "This CLI prints a message when it is complete.")];
+const WHOLE_MESSAGES: &[(&str, &str)] = &[("deltas", "This CLI prints a message only when it is complete.")];
 
-/// Retries are cut to none wherever a CLI lets us: they take minutes, and what we want to see is the failure.
-pub(crate) const ALL: [Cli; 5] = [
-    Cli {
+/// Retries are off wherever a CLI allows it: they take minutes, and the cases check the failure.
+pub(crate) const ALL: [CliUnderTest; 5] = [
+    CliUnderTest {
         name: "claude",
         package: "@anthropic-ai/claude-code",
         upstream: |base| {
             json!({"model": "claude-sonnet-5-5", "env": {
                 "ANTHROPIC_API_KEY": "x", "ANTHROPIC_BASE_URL": base, "CLAUDE_CODE_MAX_RETRIES": "0",
-                // Else it refuses to skip permissions as root, which is who runs in a container.
+                // Otherwise claude refuses to skip permission checks as root, the usual user in a container.
                 "IS_SANDBOX": "1",
             }})
         },
@@ -58,14 +58,14 @@ pub(crate) const ALL: [Cli; 5] = [
                 r#"{"mcpServers": {"lamp": {"type": "stdio", "command": "sh", "args": ["-c", "exec python3 \"$HOME/mcp_server.py\""]}}}"#,
             ),
         ],
-        by_hand: ByHand { before: &["-p"], model: "--model", after: &[] },
+        by_hand: ByHandArgs { before: &["-p"], model: "--model", after: &[] },
         stays_inside: true,
         uncertain: &[],
         stall_limit: "12s",
         cannot: &[],
         cannot_warm: &[],
     },
-    Cli {
+    CliUnderTest {
         name: "codex",
         package: "@openai/codex",
         upstream: |base| {
@@ -88,14 +88,14 @@ pub(crate) const ALL: [Cli; 5] = [
                 "[mcp_servers.lamp]\ncommand = \"sh\"\nargs = [\"-c\", 'exec python3 \"$HOME/mcp_server.py\"']\n",
             ),
         ],
-        by_hand: ByHand { before: &["exec", "--skip-git-repo-check"], model: "-m", after: &["-"] },
+        by_hand: ByHandArgs { before: &["exec", "--skip-git-repo-check"], model: "-m", after: &["-"] },
         stays_inside: true,
         uncertain: &["create_goal", "get_goal", "update_goal"],
         stall_limit: "8s",
         cannot: WHOLE_MESSAGES,
         cannot_warm: &[],
     },
-    Cli {
+    CliUnderTest {
         name: "gemini",
         package: "@google/gemini-cli",
         upstream: |base| json!({"model": "gemini-2.5-flash", "env": {"GEMINI_API_KEY": "x", "GOOGLE_GEMINI_BASE_URL": base}}),
@@ -110,14 +110,14 @@ pub(crate) const ALL: [Cli; 5] = [
                 r#"{"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"maxAttempts": 1, "retryFetchErrors": false}, "privacy": {"usageStatisticsEnabled": false}, "mcpServers": {"lamp": {"command": "sh", "args": ["-c", "exec python3 \"$HOME/mcp_server.py\""]}}}"#,
             ),
         ],
-        by_hand: ByHand { before: &["--skip-trust"], model: "-m", after: &[] },
+        by_hand: ByHandArgs { before: &["--skip-trust"], model: "-m", after: &[] },
         stays_inside: true,
         uncertain: &[],
         stall_limit: "25s",
         cannot: &[],
         cannot_warm: &[],
     },
-    Cli {
+    CliUnderTest {
         name: "qwen",
         package: "@qwen-code/qwen-code",
         upstream: |base| {
@@ -136,14 +136,14 @@ pub(crate) const ALL: [Cli; 5] = [
                 r#"{"model": {"generationConfig": {"maxRetries": 0}}, "privacy": {"usageStatisticsEnabled": false}, "mcpServers": {"lamp": {"command": "sh", "args": ["-c", "exec python3 \"$HOME/mcp_server.py\""]}}}"#,
             ),
         ],
-        by_hand: ByHand { before: &[], model: "--model", after: &[] },
+        by_hand: ByHandArgs { before: &[], model: "--model", after: &[] },
         stays_inside: false,
         uncertain: &[],
         stall_limit: "25s",
         cannot: &[],
         cannot_warm: &[],
     },
-    Cli {
+    CliUnderTest {
         name: "opencode",
         package: "opencode-ai",
         upstream: |base| {
@@ -169,32 +169,33 @@ pub(crate) const ALL: [Cli; 5] = [
                 r#"{"mcp": {"lamp": {"type": "local", "command": ["sh", "-c", "exec python3 \"$HOME/mcp_server.py\""]}}}"#,
             ),
         ],
-        by_hand: ByHand { before: &["run"], model: "--model", after: &[] },
+        by_hand: ByHandArgs { before: &["run"], model: "--model", after: &[] },
         stays_inside: true,
         uncertain: &[],
         stall_limit: "40s",
         cannot: WHOLE_MESSAGES,
-        cannot_warm: &[("usage", "On this way it counts its last call only.")],
+        cannot_warm: &[("usage", "As a warm process, this CLI reports the usage of its last call only.")],
     },
 ];
 
-impl Cli {
-    /// A model of `models.json` that runs this CLI against a tap, with what a case wants beside.
-    pub(crate) fn model(&self, tap: SocketAddr, marker: &str, wanted: &Value) -> Value {
+impl CliUnderTest {
+    /// A model of `models.json` that runs this CLI against a tap, with the settings of a case.
+    pub(crate) fn model(&self, tap: SocketAddr, marker: &str, settings: &Value) -> Value {
         let mut model = (self.upstream)(&format!("http://{tap}"));
         model["driver"] = self.name.into();
-        // Whatever the CLI starts inherits it, and so can be found.
-        model["env"][super::look::MARKER] = marker.into();
-        for (key, value) in wanted.as_object().into_iter().flatten() {
+        // Child processes of the CLI inherit the marker and can be found by it.
+        model["env"][super::observe::MARKER] = marker.into();
+        for (key, value) in settings.as_object().into_iter().flatten() {
             model[key] = value.clone();
         }
         model
     }
 
-    pub(crate) fn why_not(&self, way: Way, case: &str) -> Option<&'static str> {
-        let cannot = match way {
-            Way::Cold => self.cannot,
-            Way::Warm => self.cannot_warm,
+    /// Reason why this CLI cannot pass a case.
+    pub(crate) fn why_not(&self, mode: ConformanceMode, case: &str) -> Option<&'static str> {
+        let cannot = match mode {
+            ConformanceMode::Cold => self.cannot,
+            ConformanceMode::Warm => self.cannot_warm,
         };
         cannot.iter().find(|(name, _)| *name == case).map(|(_, why)| *why)
     }

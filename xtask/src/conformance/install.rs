@@ -1,5 +1,5 @@
-//! The CLIs, at the versions of `conformance/package.json`, and the vendors' SDKs. Kept under `target/conformance` and
-//! installed again only when what is asked for has changed.
+//! Installation of the CLIs, at the versions of `conformance/package.json`, and of the vendors' SDKs, in
+//! `target/conformance`. Repeated only when the requested versions change.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,46 +8,46 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::clis::Cli;
+use super::clis::CliUnderTest;
 use crate::npm;
 use crate::test::command;
 
-/// What is installed, and where.
-pub(crate) struct Installed {
-    /// One entry for each CLI and Node, to be the front of a `PATH`.
+/// Folders of the installed CLIs.
+pub(crate) struct InstalledClis {
+    /// One entry for each CLI and for Node; goes to the front of `PATH`.
     pub(crate) bin: PathBuf,
     modules: PathBuf,
 }
 
-impl Installed {
-    /// The versions of the lock file.
+impl InstalledClis {
+    /// Installs the versions of the lock file.
     pub(crate) fn pinned(sources: &Path, target: &Path) -> Result<Self> {
         let folder = target.join("clis");
         install(&folder, &npm::pinned(sources)?, &["ci"])
     }
 
-    /// The newest versions there are.
+    /// Installs the newest versions.
     pub(crate) fn latest(sources: &Path, target: &Path) -> Result<Self> {
         let mut package: Value = serde_json::from_str(&read(&sources.join("package.json"))?)?;
         let named = package["dependencies"].as_object_mut().context("package.json has no dependencies")?;
         for (name, version) in named {
-            // By number: on an older Node the tag `latest` silently gives an older claude.
+            // By version number: on an older Node, the tag `latest` silently installs an older claude.
             let newest = command("npm").args(["view", name, "version"]).output()?;
             *version = String::from_utf8(newest.stdout)?.trim().to_owned().into();
         }
         install(&target.join("latest"), &[format!("{package:#}"), String::new()], &["install"])
     }
 
-    pub(crate) fn version(&self, cli: &Cli) -> Result<String> {
+    pub(crate) fn version(&self, cli: &CliUnderTest) -> Result<String> {
         let package: Value = serde_json::from_str(&read(&self.modules.join(cli.package).join("package.json"))?)?;
         Ok(package["version"].as_str().context("a package without a version")?.to_owned())
     }
 }
 
-/// The packages, and a folder of programs to start. The platform packages hold those; scripts, which are not run, would
-/// only fetch or copy them.
-fn install(folder: &Path, wanted: &[String; 2], verb: &[&str]) -> Result<Installed> {
-    let installed = Installed { bin: folder.join("bin"), modules: folder.join("node_modules") };
+/// Installs the packages and a folder with links to their programs. The platform packages contain the programs; the install
+/// scripts, which are not run, would only download or copy them.
+fn install(folder: &Path, wanted: &[String; 2], verb: &[&str]) -> Result<InstalledClis> {
+    let installed = InstalledClis { bin: folder.join("bin"), modules: folder.join("node_modules") };
     npm::install(folder, wanted, verb, || {
         fs::create_dir_all(&installed.bin)?;
         for (name, program) in programs(&installed.modules)? {
@@ -58,7 +58,7 @@ fn install(folder: &Path, wanted: &[String; 2], verb: &[&str]) -> Result<Install
     Ok(installed)
 }
 
-/// What each CLI is started by: the program itself where npm's own entry is a stub that a script would replace.
+/// The program of each CLI. Where npm's entry is a stub that an install script would replace, the program itself.
 fn programs(modules: &Path) -> Result<Vec<(&'static str, PathBuf)>> {
     let cpu = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
     let all = vec![
@@ -71,26 +71,26 @@ fn programs(modules: &Path) -> Result<Vec<(&'static str, PathBuf)>> {
     ];
     for (name, program) in &all {
         if !program.exists() {
-            bail!("{name} is not where it was: there is no {}", program.display());
+            bail!("{name}: {} does not exist; has the layout of its package changed?", program.display());
         }
     }
     Ok(all)
 }
 
-/// A Python with the vendors' SDKs.
+/// Installs the vendors' SDKs into a virtual environment and returns its Python.
 pub(crate) fn python(sources: &Path, target: &Path) -> Result<PathBuf> {
     let folder = target.join("venv");
     let (python, stamp) = (folder.join("bin/python"), folder.join("installed"));
     let requirements = sources.join("requirements.txt");
     let wanted = read(&requirements)?;
-    if fs::read_to_string(&stamp).is_ok_and(|had| had == wanted) {
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(python);
     }
     eprintln!("installing the SDKs into {}", folder.display());
-    let made = command("python3").args(["-m", "venv", "--clear"]).arg(&folder).status()?.success();
+    let created = command("python3").args(["-m", "venv", "--clear"]).arg(&folder).status()?.success();
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
     let program = python.to_str().context("the target folder's name is not UTF-8")?;
-    if !made || !command(program).args(pip).arg(&requirements).status()?.success() {
+    if !created || !command(program).args(pip).arg(&requirements).status()?.success() {
         bail!("pip cannot install the SDKs");
     }
     fs::write(stamp, wanted)?;

@@ -1,14 +1,14 @@
-//! `cargo xtask conformance`: the real CLIs, at pinned versions, through the real gateway against the mock LLM, and the
-//! vendors' own SDKs against the mock. No account, no network but loopback once the CLIs are installed.
+//! `cargo xtask conformance`: runs the real CLIs, at pinned versions, through the real gateway against the mock LLM, and
+//! the vendors' SDKs against the mock LLM. Needs no account; once the CLIs are installed, no network except loopback.
 
 mod by_hand;
 mod cases;
 pub(crate) mod clis;
+mod context;
+pub(crate) mod environment;
 pub(crate) mod http;
 pub(crate) mod install;
-pub(crate) mod look;
-pub(crate) mod place;
-mod scene;
+pub(crate) mod observe;
 mod table;
 mod tap;
 mod world;
@@ -23,78 +23,92 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::test::{build, command};
-use cases::{Case, Pace};
-use clis::Cli;
-use install::Installed;
-use place::Listening;
-use table::{Outcome, Row, Style, Table};
-use world::{Way, World};
+use cases::{CaseSchedule, ConformanceCase};
+use clis::CliUnderTest;
+use environment::TrunklineChild;
+use install::InstalledClis;
+use table::{CaseOutcome, ConformanceRow, ConformanceTable, ConformanceTableStyle};
+use world::{ConformanceMode, ConformanceWorld};
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask conformance                                  Everything; takes several minutes
+  cargo xtask conformance --only claude,codex --case edit  One case with two CLIs
+  cargo xtask conformance --latest --way cold              The newest CLIs, without warm processes
+  cargo xtask conformance --keep                           Keep homes, repositories and logs";
+
+/// Run the real CLIs through the gateway against the mock LLM
+///
+/// Installs the CLIs at the versions pinned in conformance/package.json, runs each case with each CLI, cold and warm, and
+/// prints a table. Also runs the vendors' SDKs against the mock LLM. Needs no account; after the installation, no network
+/// except loopback. A case that fails while others run is retried alone.
 #[derive(Debug, Args)]
-pub(crate) struct Conformance {
-    /// The newest versions of the CLIs instead of the pinned ones
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct ConformanceArgs {
+    /// Install the newest versions of the CLIs instead of the pinned ones
     #[arg(long)]
     latest: bool,
-    /// Only these CLIs
+    /// Run only these CLIs
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only these cases
+    /// Run only these cases
     #[arg(long = "case", value_name = "NAME", value_delimiter = ',')]
     cases: Vec<String>,
-    /// Only this way of running them
+    /// Run the CLIs only cold or only warm
     #[arg(long, value_enum)]
-    way: Option<Way>,
-    /// Leave homes, repositories and logs in place
+    way: Option<ConformanceMode>,
+    /// Keep homes, repositories and logs
     #[arg(long)]
     keep: bool,
-    /// Write the table here as well, as Markdown
+    /// Also write the table to FILE, as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 }
 
-/// Cases of one CLI at the same time: each is a process or two that fill a core while they start.
-const AT_ONCE: usize = 3;
+/// Concurrent cases of one CLI. Each starts one or two processes that use a full core while they start.
+const MAX_CONCURRENT_CASES: usize = 3;
 
-/// Longer than any case takes: each of its few requests ends in less.
-const CASE: Duration = Duration::from_secs(30 * 60);
+/// Limit for a case, never reached: each of its requests has a shorter timeout.
+const CASE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-impl Conformance {
+impl ConformanceArgs {
     pub(crate) fn run(self) -> Result<()> {
         let began = Instant::now();
-        let clis = chosen("CLI", &self.only, &clis::ALL, |cli: &Cli| cli.name)?;
-        let cases = chosen("case", &self.cases, &cases::ALL, |case: &Case| case.name)?;
+        let clis = select("CLI", &self.only, &clis::ALL, |cli: &CliUnderTest| cli.name)?;
+        let cases = select("case", &self.cases, &cases::ALL, |case: &ConformanceCase| case.name)?;
         build("trunkline")?;
-        let Programs { installed, sources, target } = Programs::new(self.latest)?;
-        // Not among temporary files: there every run may write, and the bounds of none would be felt.
+        let ConformanceTools { installed, sources, target } = ConformanceTools::new(self.latest)?;
+        // Not below a folder for temporary files: every run may write there, and the sandbox would not be tested.
         let folder = tempfile::Builder::new().prefix("run-").disable_cleanup(self.keep).tempdir_in(&target)?;
         fs::create_dir_all(folder.path().join("tmp"))?;
         let binary = std::env::current_exe()?.with_file_name("trunkline");
-        let mock = Listening::mock(&binary, folder.path(), Some(&sources.join("scenarios.json")))?;
+        let mock = TrunklineChild::mock(&binary, folder.path(), Some(&sources.join("scenarios.json")))?;
 
-        let mut table = Table { clis: Vec::new(), rows: rows(&cases), notes: Vec::new(), took: began.elapsed() };
-        let ways = self.way.map_or_else(|| vec![Way::Cold, Way::Warm], |way| vec![way]);
-        for (cli, way) in clis.into_iter().flat_map(|cli| ways.iter().map(move |way| (cli, *way))) {
+        let mut table =
+            ConformanceTable { clis: Vec::new(), rows: rows(&cases), notes: Vec::new(), took: began.elapsed() };
+        let modes = self.way.map_or_else(|| vec![ConformanceMode::Cold, ConformanceMode::Warm], |mode| vec![mode]);
+        for (cli, mode) in clis.into_iter().flat_map(|cli| modes.iter().map(move |mode| (cli, *mode))) {
             let version = installed.version(cli)?;
-            let shown = way.shown(cli.name);
+            let shown = mode.title(cli.name);
             eprintln!("{shown} {version}");
             let own = folder.path().join(shown.replace(' ', "-"));
-            let start = |cases: &[&'static Case], folder: &Path| {
-                World::start(cli, way, cases, &installed, &binary, mock.address, folder)
+            let start = |cases: &[&'static ConformanceCase], folder: &Path| {
+                ConformanceWorld::start(cli, mode, cases, &installed, &binary, mock.address, folder)
             };
             let world = start(&cases, &own)?;
-            let mut outcomes = all_cases(&world, &cases);
+            let mut outcomes = run_cases(&world, &cases);
             let mut unknown_events = world.unknown_events()?;
-            table.notes.extend(world.unused_lines()?.map(|why| format!("✗ {shown} {version}: {why}")));
+            table.notes.extend(world.unused_warm_processes()?.map(|why| format!("✗ {shown} {version}: {why}")));
             drop(world);
-            let failed: Vec<usize> = (0..cases.len()).filter(|index| outcomes[*index] == Outcome::Failed).collect();
+            let failed: Vec<usize> = (0..cases.len()).filter(|index| outcomes[*index] == CaseOutcome::Failed).collect();
             if !failed.is_empty() {
-                // On a loaded machine a CLI may be too slow for its own limits: that is not what is asked here.
-                eprintln!("{shown} once more, one at a time");
-                let cases: Vec<&'static Case> = failed.iter().map(|index| cases[*index]).collect();
+                // On a loaded machine a CLI may exceed its own time limits, which is not what the cases test.
+                eprintln!("{shown}: retrying failed cases one at a time");
+                let cases: Vec<&'static ConformanceCase> = failed.iter().map(|index| cases[*index]).collect();
                 let alone = start(&cases, &own.with_extension("alone"))?;
                 for (index, case) in failed.into_iter().zip(cases) {
-                    if let Outcome::Passed(took) = one_case(&alone, case) {
-                        outcomes[index] = Outcome::PassedAlone(took);
+                    if let CaseOutcome::Passed(took) = run_case(&alone, case) {
+                        outcomes[index] = CaseOutcome::PassedAlone(took);
                     }
                 }
                 unknown_events.extend(alone.unknown_events()?);
@@ -103,54 +117,57 @@ impl Conformance {
                 row.outcomes.push(outcome);
             }
             for unknown in unknown_events {
-                // A newer one than we vouch for may: that is what trying it is for.
+                // New versions may print new events; finding them is the purpose of --latest.
                 let mark = if self.latest { '!' } else { '✗' };
-                table.notes.push(format!("{mark} {shown} {version} printed events nobody knows: {unknown}"));
+                table.notes.push(format!("{mark} {shown} {version} printed unknown events: {unknown}"));
             }
             table.clis.push((shown, version));
         }
         if self.cases.is_empty() {
-            table.notes.push(sdks(&sources, &target, &binary, folder.path())?);
+            table.notes.push(run_sdks(&sources, &target, &binary, folder.path())?);
         }
         table.took = began.elapsed();
-        println!("\n{}", table.show(Style::Terminal));
+        println!("\n{}", table.show(ConformanceTableStyle::Terminal));
         if let Some(file) = &self.markdown {
-            fs::write(file, table.show(Style::Markdown)).with_context(|| format!("cannot write {}", file.display()))?;
+            fs::write(file, table.show(ConformanceTableStyle::Markdown))
+                .with_context(|| format!("cannot write {}", file.display()))?;
         }
         if self.keep {
             println!("kept in {}", folder.path().display());
         }
-        match table.complaints() {
-            complaints if complaints.is_empty() => Ok(()),
-            complaints => bail!("not everything conforms\n{}", complaints.join("\n")),
+        match table.failures() {
+            failures if failures.is_empty() => Ok(()),
+            failures => bail!("{} checks failed\n{}", failures.len(), failures.join("\n")),
         }
     }
 }
 
-/// The CLIs, and where they and what they are tried with are kept.
-pub(crate) struct Programs {
-    pub(crate) installed: Installed,
+/// The installed CLIs and the folders of the suite.
+pub(crate) struct ConformanceTools {
+    pub(crate) installed: InstalledClis,
+    /// `conformance/` in the repository.
     pub(crate) sources: PathBuf,
+    /// `conformance/` in the target directory.
     pub(crate) target: PathBuf,
 }
 
-impl Programs {
-    /// Installs what is not there.
+impl ConformanceTools {
+    /// Installs the CLIs that are missing.
     pub(crate) fn new(latest: bool) -> Result<Self> {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("conformance");
-        // Beside the folder this chore was built into, wherever that is.
+        // In the target directory that this program was built into.
         let exe = std::env::current_exe()?;
         let target = exe.parent().and_then(Path::parent).context("no target folder")?.join("conformance");
         let installed = match latest {
-            false => Installed::pinned(&sources, &target)?,
-            true => Installed::latest(&sources, &target)?,
+            false => InstalledClis::pinned(&sources, &target)?,
+            true => InstalledClis::latest(&sources, &target)?,
         };
         Ok(Self { installed, sources, target })
     }
 }
 
-/// Those of `all` that are named, or all.
-pub(crate) fn chosen<T>(
+/// Returns the items of `all` that are named, or all if none is named. An unknown name is an error.
+pub(crate) fn select<T>(
     kind: &str,
     named: &[String],
     all: &'static [T],
@@ -158,86 +175,87 @@ pub(crate) fn chosen<T>(
 ) -> Result<Vec<&'static T>> {
     if let Some(unknown) = named.iter().find(|wanted| !all.iter().any(|item| name(item) == wanted.as_str())) {
         let known: Vec<&str> = all.iter().map(name).collect();
-        bail!("unknown {kind} {unknown}: there are {}", known.join(", "));
+        bail!("unknown {kind} {unknown}; known are {}", known.join(", "));
     }
     Ok(all.iter().filter(|item| named.is_empty() || named.iter().any(|wanted| wanted == name(item))).collect())
 }
 
-fn rows(cases: &[&'static Case]) -> Vec<Row> {
-    cases.iter().map(|case| Row { title: case.title.to_owned(), outcomes: Vec::new() }).collect()
+fn rows(cases: &[&'static ConformanceCase]) -> Vec<ConformanceRow> {
+    cases.iter().map(|case| ConformanceRow { title: case.title.to_owned(), outcomes: Vec::new() }).collect()
 }
 
-/// Runs the cases of one CLI. One that only waits gives its place to the next as soon as its CLI has asked the model.
-fn all_cases(world: &World, cases: &[&'static Case]) -> Vec<Outcome> {
-    let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(vec![None; cases.len()]);
+/// Runs the cases of one CLI. A case that mostly waits no longer counts as concurrent once its CLI has called the model.
+fn run_cases(world: &ConformanceWorld, cases: &[&'static ConformanceCase]) -> Vec<CaseOutcome> {
+    let outcomes: Mutex<Vec<Option<CaseOutcome>>> = Mutex::new(vec![None; cases.len()]);
     let run = |index: usize| {
-        let outcome = one_case(world, cases[index]);
+        let outcome = run_case(world, cases[index]);
         outcomes.lock().expect("cases do not panic")[index] = Some(outcome);
     };
-    let of = |pace: Pace| (0..cases.len()).filter(move |index| cases[*index].pace == pace);
-    of(Pace::First).for_each(run);
-    let queue = Mutex::new(of(Pace::Waits).chain(of(Pace::Usual)));
+    let of = |schedule: CaseSchedule| (0..cases.len()).filter(move |index| cases[*index].schedule == schedule);
+    of(CaseSchedule::First).for_each(run);
+    let queue = Mutex::new(of(CaseSchedule::Waits).chain(of(CaseSchedule::Usual)));
     thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..MAX_CONCURRENT_CASES {
             scope.spawn(|| {
                 while let Some(index) = next(&queue) {
                     let tap = world.tap(cases[index]);
                     let running = scope.spawn(move || run(index));
-                    let waits = || cases[index].pace == Pace::Waits && !tap.calls().is_empty();
-                    let passed_on =
-                        look::until(CASE, "the case is over", || (running.is_finished() || waits()).then_some(()));
-                    passed_on.expect("no request is waited for that long");
+                    let waits = || cases[index].schedule == CaseSchedule::Waits && !tap.calls().is_empty();
+                    let waited = observe::wait_until(CASE_TIMEOUT, "the case has ended", || {
+                        (running.is_finished() || waits()).then_some(())
+                    });
+                    waited.expect("the timeout of each request is shorter");
                 }
             });
         }
     });
-    of(Pace::Alone).for_each(run);
+    of(CaseSchedule::Alone).for_each(run);
     let outcomes = outcomes.into_inner().expect("cases do not panic");
-    outcomes.into_iter().map(|outcome| outcome.expect("each case was run")).collect()
+    outcomes.into_iter().map(|outcome| outcome.expect("every case ran")).collect()
 }
 
 fn next<T>(queue: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
-    queue.lock().expect("nobody panics with it").next()
+    queue.lock().expect("no thread panics").next()
 }
 
-fn one_case(world: &World, case: &'static Case) -> Outcome {
+fn run_case(world: &ConformanceWorld, case: &'static ConformanceCase) -> CaseOutcome {
     if let Some(why) = world.why_not(case) {
-        return Outcome::Cannot(why);
+        return CaseOutcome::NotApplicable(why);
     }
     let began = Instant::now();
-    let scene = world.scene(case);
-    let result = (case.run)(&scene);
+    let context = world.context(case);
+    let result = (case.run)(&context);
     let took = began.elapsed();
     match result {
         Ok(()) => {
             eprintln!("  ✓ {} ({:.1} s)", case.name, took.as_secs_f64());
-            Outcome::Passed(took)
+            CaseOutcome::Passed(took)
         }
         Err(error) => {
-            let what = format!("{} {}", world.way.shown(world.cli.name), case.name);
+            let what = format!("{} {}", world.mode.title(world.cli.name), case.name);
             eprintln!(
                 "  ✗ {} ({:.1} s): {error:#}\n--- {what}\n{}\n---",
                 case.name,
                 took.as_secs_f64(),
-                scene.report()
+                context.report()
             );
-            Outcome::Failed
+            CaseOutcome::Failed
         }
     }
 }
 
-/// The vendors' own clients against the mock with its own script, as a line.
-fn sdks(sources: &Path, target: &Path, binary: &Path, folder: &Path) -> Result<String> {
+/// Runs the vendors' SDKs against the mock LLM with its built-in script; returns a line for the table.
+fn run_sdks(sources: &Path, target: &Path, binary: &Path, folder: &Path) -> Result<String> {
     let python = install::python(sources, target)?;
-    let mock = Listening::mock(binary, folder, None)?;
+    let mock = TrunklineChild::mock(binary, folder, None)?;
     let output = command(python.to_str().context("the target folder's name is not UTF-8")?)
         .arg(sources.join("sdks.py"))
         .arg(format!("http://{}", mock.address))
         .output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     if output.status.success() {
         return Ok("✓ the SDKs of OpenAI, Anthropic and Google against the mock LLM".to_owned());
     }
-    eprintln!("--- sdks.py\n{said}{}---", String::from_utf8_lossy(&output.stderr));
+    eprintln!("--- sdks.py\n{printed}{}---", String::from_utf8_lossy(&output.stderr));
     Ok("✗ the SDKs of OpenAI, Anthropic and Google against the mock LLM".to_owned())
 }

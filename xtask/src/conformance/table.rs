@@ -1,55 +1,55 @@
-//! The result: cases down, CLIs across, what could not be in footnotes.
+//! The result as a table: a row for each case, a column for each CLI, and footnotes for cases that do not apply.
 
 use std::time::Duration;
 
-/// What came of a case for a CLI.
+/// Outcome of a case with a CLI.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum CaseOutcome {
     Passed(Duration),
-    /// Not the first time, among others, but then by itself.
+    /// Failed while other cases ran, and passed alone.
     PassedAlone(Duration),
     Failed,
-    /// The CLI is not made for it.
-    Cannot(&'static str),
+    /// The CLI cannot pass the case by design; the text is the reason.
+    NotApplicable(&'static str),
 }
 
-pub(crate) struct Table {
-    /// Names and versions.
+pub(crate) struct ConformanceTable {
+    /// Title and version of each column.
     pub(crate) clis: Vec<(String, String)>,
-    pub(crate) rows: Vec<Row>,
-    /// Lines of their own below the table.
+    pub(crate) rows: Vec<ConformanceRow>,
+    /// Lines below the table.
     pub(crate) notes: Vec<String>,
     pub(crate) took: Duration,
 }
 
-pub(crate) struct Row {
+pub(crate) struct ConformanceRow {
     pub(crate) title: String,
-    /// In the order of the CLIs.
-    pub(crate) outcomes: Vec<Outcome>,
+    /// One for each CLI, in the order of the columns.
+    pub(crate) outcomes: Vec<CaseOutcome>,
 }
 
-/// How cells are laid out.
+/// Layout of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum ConformanceTableStyle {
     Terminal,
     Markdown,
 }
 
-impl Table {
-    pub(crate) fn failures(&self) -> usize {
-        self.rows.iter().flat_map(|row| &row.outcomes).filter(|outcome| **outcome == Outcome::Failed).count()
+impl ConformanceTable {
+    fn failed_cells(&self) -> usize {
+        self.rows.iter().flat_map(|row| &row.outcomes).filter(|outcome| **outcome == CaseOutcome::Failed).count()
     }
 
-    /// What keeps the table from being green, a line each.
-    pub(crate) fn complaints(&self) -> Vec<String> {
+    /// A line for each failed case and for each note that reports a failure.
+    pub(crate) fn failures(&self) -> Vec<String> {
         let failed = self.rows.iter().flat_map(|row| {
-            let cells = self.clis.iter().zip(&row.outcomes).filter(|(_, outcome)| **outcome == Outcome::Failed);
+            let cells = self.clis.iter().zip(&row.outcomes).filter(|(_, outcome)| **outcome == CaseOutcome::Failed);
             cells.map(|((cli, version), _)| format!("✗ {cli} {version}: {}", row.title))
         });
         failed.chain(self.notes.iter().filter(|note| note.starts_with('✗')).cloned()).collect()
     }
 
-    pub(crate) fn show(&self, style: Style) -> String {
+    pub(crate) fn show(&self, style: ConformanceTableStyle) -> String {
         let mut footnotes: Vec<&str> = Vec::new();
         let head = std::iter::once(String::new())
             .chain(self.clis.iter().map(|(name, version)| format!("{name} {version}")))
@@ -66,21 +66,23 @@ impl Table {
         for note in &self.notes {
             text += &format!("\n{note}\n");
         }
-        if style == Style::Terminal {
-            text += &format!("\n{} s, {} failed\n", self.took.as_secs(), self.failures());
+        if style == ConformanceTableStyle::Terminal {
+            text += &format!("\n{} s, {} failed\n", self.took.as_secs(), self.failed_cells());
         }
         text
     }
 }
 
-fn cell(outcome: &Outcome, style: Style, footnotes: &mut Vec<&'static str>) -> String {
+fn cell(outcome: &CaseOutcome, style: ConformanceTableStyle, footnotes: &mut Vec<&'static str>) -> String {
     match outcome {
-        // Seconds help whoever makes it faster; for readers they are noise.
-        Outcome::Passed(took) if style == Style::Terminal => format!("✓ {:.0} s", took.as_secs_f64()),
-        Outcome::Passed(_) => "✓".to_owned(),
-        Outcome::PassedAlone(took) => format!("✓ alone, {:.0} s", took.as_secs_f64()),
-        Outcome::Failed => "✗".to_owned(),
-        Outcome::Cannot(why) => {
+        // Durations help to make the suite faster; in documentation they are noise.
+        CaseOutcome::Passed(took) if style == ConformanceTableStyle::Terminal => {
+            format!("✓ {:.0} s", took.as_secs_f64())
+        }
+        CaseOutcome::Passed(_) => "✓".to_owned(),
+        CaseOutcome::PassedAlone(took) => format!("✓ alone, {:.0} s", took.as_secs_f64()),
+        CaseOutcome::Failed => "✗".to_owned(),
+        CaseOutcome::NotApplicable(why) => {
             let number = footnotes.iter().position(|note| note == why).unwrap_or_else(|| {
                 footnotes.push(why);
                 footnotes.len() - 1
@@ -90,7 +92,7 @@ fn cell(outcome: &Outcome, style: Style, footnotes: &mut Vec<&'static str>) -> S
     }
 }
 
-fn layout(lines: &[Vec<String>], style: Style) -> String {
+fn layout(lines: &[Vec<String>], style: ConformanceTableStyle) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -98,10 +100,10 @@ fn layout(lines: &[Vec<String>], style: Style) -> String {
     for (index, line) in lines.iter().enumerate() {
         let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         text += &match style {
-            Style::Terminal => format!("{}\n", cells.join("  ").trim_end()),
-            Style::Markdown => format!("| {} |\n", cells.join(" | ")),
+            ConformanceTableStyle::Terminal => format!("{}\n", cells.join("  ").trim_end()),
+            ConformanceTableStyle::Markdown => format!("| {} |\n", cells.join(" | ")),
         };
-        if index == 0 && style == Style::Markdown {
+        if index == 0 && style == ConformanceTableStyle::Markdown {
             let rules: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
             text += &format!("|-{}-|\n", rules.join("-|-"));
         }
@@ -114,37 +116,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_are_none_when_all_cells_are_green() {
+    fn failures_are_empty_when_all_cases_passed() {
         let took = Duration::from_secs(2);
-        let mut table = Table {
+        let mut table = ConformanceTable {
             clis: vec![("a".to_owned(), "1.0".to_owned()), ("b".to_owned(), "2.0".to_owned())],
-            rows: vec![Row { title: "one".to_owned(), outcomes: vec![Outcome::Passed(took), Outcome::Cannot("no.")] }],
+            rows: vec![ConformanceRow {
+                title: "one".to_owned(),
+                outcomes: vec![CaseOutcome::Passed(took), CaseOutcome::NotApplicable("no.")],
+            }],
             notes: vec!["! a 1.0 printed something new".to_owned()],
             took,
         };
-        assert_eq!(table.complaints(), Vec::<String>::new());
-        table.rows[0].outcomes[1] = Outcome::Failed;
+        assert_eq!(table.failures(), Vec::<String>::new());
+        table.rows[0].outcomes[1] = CaseOutcome::Failed;
         table.notes.push("✗ the SDKs".to_owned());
-        assert_eq!(table.complaints(), ["✗ b 2.0: one", "✗ the SDKs"]);
+        assert_eq!(table.failures(), ["✗ b 2.0: one", "✗ the SDKs"]);
     }
 
     #[test]
-    fn both_styles() {
+    fn table_is_laid_out_for_terminal_and_markdown() {
         let took = Duration::from_secs(2);
-        let table = Table {
+        let table = ConformanceTable {
             clis: vec![("a".to_owned(), "1.0".to_owned()), ("b".to_owned(), "2.0".to_owned())],
             rows: vec![
-                Row { title: "one".to_owned(), outcomes: vec![Outcome::Passed(took), Outcome::Failed] },
-                Row { title: "two".to_owned(), outcomes: vec![Outcome::Passed(took), Outcome::PassedAlone(took)] },
-                Row { title: "more".to_owned(), outcomes: vec![Outcome::Cannot("no."), Outcome::Cannot("no.")] },
+                ConformanceRow {
+                    title: "one".to_owned(),
+                    outcomes: vec![CaseOutcome::Passed(took), CaseOutcome::Failed],
+                },
+                ConformanceRow {
+                    title: "two".to_owned(),
+                    outcomes: vec![CaseOutcome::Passed(took), CaseOutcome::PassedAlone(took)],
+                },
+                ConformanceRow {
+                    title: "more".to_owned(),
+                    outcomes: vec![CaseOutcome::NotApplicable("no."), CaseOutcome::NotApplicable("no.")],
+                },
             ],
             notes: vec!["SDKs: ✓".to_owned()],
             took: Duration::from_secs(61),
         };
         let terminal = "      a 1.0  b 2.0\none   ✓ 2 s  ✗\ntwo   ✓ 2 s  ✓ alone, 2 s\nmore  – 1    – 1\n\n1. no.\nSDKs: ✓\n\n61 s, 1 failed\n";
-        assert_eq!(table.show(Style::Terminal), terminal);
+        assert_eq!(table.show(ConformanceTableStyle::Terminal), terminal);
         let markdown = "|      | a 1.0 | b 2.0        |\n|------|-------|--------------|\n| one  | ✓     | ✗            |\n\
             | two  | ✓     | ✓ alone, 2 s |\n| more | – 1   | – 1          |\n\n1. no.\nSDKs: ✓\n";
-        assert_eq!(table.show(Style::Markdown), markdown);
+        assert_eq!(table.show(ConformanceTableStyle::Markdown), markdown);
     }
 }

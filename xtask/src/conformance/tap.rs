@@ -1,5 +1,5 @@
-//! A tap on the wire between a CLI and the mock LLM: passes everything on as it is and keeps a copy, so that a case can
-//! say what the model was told and what it answered.
+//! A proxy between a CLI and the mock LLM that forwards every byte and keeps a copy, so that a case can check the requests
+//! to the model and its answers.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -11,11 +11,11 @@ use std::thread;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::http::{Message, messages};
+use super::http::{HttpMessage, messages};
 
-/// What went over one connection so far, in both directions.
+/// Bytes of one connection so far, in both directions.
 #[derive(Default)]
-struct Connection {
+struct TapConnection {
     to_model: Vec<u8>,
     from_model: Vec<u8>,
 }
@@ -23,25 +23,25 @@ struct Connection {
 #[derive(Clone)]
 pub(crate) struct Tap {
     pub(crate) address: SocketAddr,
-    connections: Arc<Mutex<Vec<Arc<Mutex<Connection>>>>>,
+    connections: Arc<Mutex<Vec<Arc<Mutex<TapConnection>>>>>,
 }
 
 /// One call of the model.
 #[derive(Debug)]
-pub(crate) struct Call {
-    pub(crate) asked: Message,
-    pub(crate) answered: Message,
+pub(crate) struct TappedCall {
+    pub(crate) request: HttpMessage,
+    pub(crate) reply: HttpMessage,
 }
 
-/// Tokens as the model counted them.
+/// Token counts reported by the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Tokens {
+pub(crate) struct ModelTokens {
     pub(crate) input: u64,
     pub(crate) output: u64,
 }
 
 impl Tap {
-    /// Opens a tap that lasts until the chore ends.
+    /// Opens a tap that lasts until this program ends.
     pub(crate) fn open(mock: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let tap = Self { address: listener.local_addr()?, connections: Arc::default() };
@@ -49,13 +49,15 @@ impl Tap {
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(model) = TcpStream::connect(mock) else { continue };
-                let record = Arc::new(Mutex::new(Connection::default()));
-                connections.lock().expect("nobody panics").push(Arc::clone(&record));
+                let record = Arc::new(Mutex::new(TapConnection::default()));
+                connections.lock().expect("no thread panics").push(Arc::clone(&record));
                 if let (Ok(client_too), Ok(model_too)) = (client.try_clone(), model.try_clone()) {
                     let copy = Arc::clone(&record);
-                    thread::spawn(move || pass(client, model, |bytes| lock(&copy).to_model.extend_from_slice(bytes)));
                     thread::spawn(move || {
-                        pass(model_too, client_too, |bytes| lock(&record).from_model.extend_from_slice(bytes));
+                        forward(client, model, |bytes| lock(&copy).to_model.extend_from_slice(bytes))
+                    });
+                    thread::spawn(move || {
+                        forward(model_too, client_too, |bytes| lock(&record).from_model.extend_from_slice(bytes));
                     });
                 }
             }
@@ -63,46 +65,47 @@ impl Tap {
         Ok(tap)
     }
 
-    /// What was asked and answered until now, apart from chatter such as `HEAD /`.
-    pub(crate) fn calls(&self) -> Vec<Call> {
-        let connections = self.connections.lock().expect("nobody panics").clone();
+    /// Calls of the model so far, without other requests such as `HEAD /`.
+    pub(crate) fn calls(&self) -> Vec<TappedCall> {
+        let connections = self.connections.lock().expect("no thread panics").clone();
         connections.iter().flat_map(|connection| calls_of(&lock(connection))).collect()
     }
 
-    /// Whether these words are somewhere in one of the requests.
-    pub(crate) fn heard(&self, words: &str) -> bool {
-        self.calls().iter().any(|call| call.says(words))
+    /// Whether one of the requests contains this text.
+    pub(crate) fn received(&self, text: &str) -> bool {
+        self.calls().iter().any(|call| call.contains(text))
     }
 
-    /// What the model counted over all its answers.
-    pub(crate) fn tokens(&self) -> Tokens {
-        self.calls().iter().map(Call::tokens).fold(Tokens::default(), |sum, call| Tokens {
+    /// Sum of the token counts of all answers.
+    pub(crate) fn tokens(&self) -> ModelTokens {
+        self.calls().iter().map(TappedCall::tokens).fold(ModelTokens::default(), |sum, call| ModelTokens {
             input: sum.input + call.input,
             output: sum.output + call.output,
         })
     }
 }
 
-impl Call {
-    pub(crate) fn says(&self, words: &str) -> bool {
-        any_text(&self.asked.json(), &|text| text.contains(words))
+impl TappedCall {
+    /// Whether a string in the request contains this text.
+    pub(crate) fn contains(&self, text: &str) -> bool {
+        any_text(&self.request.json(), &|string| string.contains(text))
     }
 
-    /// How many texts of the request have these words.
-    pub(crate) fn count(&self, words: &str) -> usize {
+    /// Number of occurrences of this text in the request.
+    pub(crate) fn count(&self, text: &str) -> usize {
         let found = Cell::new(0);
-        // Each text is looked at, and none is the last.
-        any_text(&self.asked.json(), &|text| {
-            found.set(found.get() + text.matches(words).count());
+        // The closure returns false, so that every string is visited.
+        any_text(&self.request.json(), &|string| {
+            found.set(found.get() + string.matches(text).count());
             false
         });
         found.get()
     }
 
-    /// The tools that the model was offered, by name.
+    /// Names of the tools in the request.
     pub(crate) fn tools(&self) -> BTreeSet<String> {
-        let asked = self.asked.json();
-        let tools = asked["tools"].as_array().into_iter().flatten();
+        let request = self.request.json();
+        let tools = request["tools"].as_array().into_iter().flatten();
         let declared = tools.flat_map(|tool| match tool["functionDeclarations"].as_array() {
             Some(functions) => functions.iter().collect(),
             None => vec![tool],
@@ -114,26 +117,26 @@ impl Call {
         declared.filter_map(name).collect()
     }
 
-    /// Vendors name them differently, and streams repeat them as they grow: the largest is the last word.
-    fn tokens(&self) -> Tokens {
-        let frames = self.answered.frames();
+    /// Token counts of the answer. Vendors use different names, and streams repeat growing counts: the largest is final.
+    fn tokens(&self) -> ModelTokens {
+        let frames = self.reply.frames();
         let largest = |names: &[&str]| frames.iter().map(|frame| number(frame, names)).max().unwrap_or(0);
-        Tokens {
+        ModelTokens {
             input: largest(&["prompt_tokens", "input_tokens", "promptTokenCount"]),
             output: largest(&["completion_tokens", "output_tokens", "candidatesTokenCount"]),
         }
     }
 }
 
-fn calls_of(connection: &Connection) -> Vec<Call> {
-    let asked = messages(&connection.to_model, |_| true);
-    let with_body = |index: usize| asked.get(index).is_none_or(|request| !request.head.starts_with("HEAD "));
-    let answered = messages(&connection.from_model, with_body);
-    let answers = answered.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
-    let calls = asked.iter().cloned().zip(answers);
-    let calls = calls.map(|(asked, answered)| Call { asked, answered: answered.unwrap_or_default() });
+fn calls_of(connection: &TapConnection) -> Vec<TappedCall> {
+    let requests = messages(&connection.to_model, |_| true);
+    let has_body = |index: usize| requests.get(index).is_none_or(|request| !request.head.starts_with("HEAD "));
+    let replies = messages(&connection.from_model, has_body);
+    let replies = replies.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+    let calls = requests.iter().cloned().zip(replies);
+    let calls = calls.map(|(request, reply)| TappedCall { request, reply: reply.unwrap_or_default() });
     let counts_only = |head: &str| head.contains("count_tokens") || head.contains(":countTokens");
-    calls.filter(|call| call.asked.head.starts_with("POST ") && !counts_only(&call.asked.head)).collect()
+    calls.filter(|call| call.request.head.starts_with("POST ") && !counts_only(&call.request.head)).collect()
 }
 
 fn any_text(value: &Value, test: &dyn Fn(&str) -> bool) -> bool {
@@ -145,7 +148,7 @@ fn any_text(value: &Value, test: &dyn Fn(&str) -> bool) -> bool {
     }
 }
 
-/// The largest number under one of these names, however deep.
+/// The largest number with one of these names, at any depth.
 fn number(value: &Value, names: &[&str]) -> u64 {
     match value {
         Value::Object(members) => members
@@ -161,7 +164,7 @@ fn number(value: &Value, names: &[&str]) -> u64 {
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, keep: impl Fn(&[u8])) {
+fn forward(mut from: TcpStream, mut to: TcpStream, keep: impl Fn(&[u8])) {
     let mut buffer = [0; 16 * 1024];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
         keep(&buffer[..read]);
@@ -169,12 +172,12 @@ fn pass(mut from: TcpStream, mut to: TcpStream, keep: impl Fn(&[u8])) {
             break;
         }
     }
-    // Whoever hangs up hangs up for both sides: a stalled answer ends only so.
-    let _both_may_be_gone = (to.shutdown(Shutdown::Write), from.shutdown(Shutdown::Read));
+    // A disconnect is forwarded to the other side: a stalled answer ends only this way.
+    let _ = (to.shutdown(Shutdown::Write), from.shutdown(Shutdown::Read));
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panics with it")
+    mutex.lock().expect("no thread panics")
 }
 
 #[cfg(test)]
@@ -182,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_in_each_vendors_words() {
+    fn token_counts_are_read_in_the_format_of_each_vendor() {
         for (body, input, output) in [
             (r#"{"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}"#, 7, 3),
             (r#"{"usage":{"input_tokens":7,"output_tokens":3},"output":[{"text":"9"}]}"#, 7, 3),
@@ -195,28 +198,28 @@ mod tests {
             (r#"[{"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":3,"totalTokenCount":10}}]"#, 7, 3),
             (r#"{"error":{"message":"no"}}"#, 0, 0),
         ] {
-            let answered = Message { head: String::new(), body: body.into() };
-            let call = Call { asked: Message::default(), answered };
-            assert_eq!(call.tokens(), Tokens { input, output }, "{body}");
+            let reply = HttpMessage { head: String::new(), body: body.into() };
+            let call = TappedCall { request: HttpMessage::default(), reply };
+            assert_eq!(call.tokens(), ModelTokens { input, output }, "{body}");
         }
     }
 
     #[test]
-    fn tools_in_each_vendors_words() {
+    fn tools_are_read_in_the_format_of_each_vendor() {
         for body in [
             r#"{"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}}]}"#,
             r#"{"tools":[{"type":"function","name":"a"},{"type":"b"}]}"#,
             r#"{"tools":[{"name":"b","input_schema":{}},{"name":"a"}]}"#,
             r#"{"tools":[{"functionDeclarations":[{"name":"a"},{"name":"b"}]}]}"#,
         ] {
-            let asked = Message { head: String::new(), body: body.into() };
-            let call = Call { asked, answered: Message::default() };
+            let request = HttpMessage { head: String::new(), body: body.into() };
+            let call = TappedCall { request, reply: HttpMessage::default() };
             assert_eq!(call.tools(), ["a", "b"].map(str::to_owned).into(), "{body}");
         }
     }
 
     #[test]
-    fn what_goes_over_it_is_kept_and_passed_on() {
+    fn bytes_are_forwarded_and_recorded() {
         let model = TcpListener::bind("127.0.0.1:0").unwrap();
         let tap = Tap::open(model.local_addr().unwrap()).unwrap();
         let request = "POST /v1/x HTTP/1.1\r\ncontent-length: 15\r\n\r\n{\"a\":[\"hello\"]}";
@@ -230,7 +233,7 @@ mod tests {
         let mut reply = String::new();
         client.read_to_string(&mut reply).unwrap();
         assert!(reply.ends_with("\r\n\r\n{}"), "{reply}");
-        assert!(tap.heard("hello") && !tap.heard("bye"));
-        assert_eq!(tap.calls()[0].answered.status(), 200);
+        assert!(tap.received("hello") && !tap.received("bye"));
+        assert_eq!(tap.calls()[0].reply.status(), 200);
     }
 }

@@ -1,5 +1,5 @@
-//! The world of one CLI: a gateway with a home, a repository and a log of its own, and a tap for each case between the CLI
-//! and the mock LLM.
+//! Environment of the cases of one CLI: a gateway with its own home, repository and log, and for each case a tap between
+//! the CLI and the mock LLM.
 
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener};
@@ -9,32 +9,33 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
-use super::cases::Case;
-use super::clis::{Cli, SERVER};
-use super::http::Pending;
-use super::install::Installed;
-use super::look::until;
-use super::place::{Listening, Place};
-use super::scene::Scene;
+use super::cases::ConformanceCase;
+use super::clis::{CliUnderTest, SERVER};
+use super::context::CaseContext;
+use super::environment::{CliEnvironment, TrunklineChild};
+use super::http::SentHttpRequest;
+use super::install::InstalledClis;
+use super::observe::wait_until;
 use super::tap::Tap;
 
-/// How the gateway runs a CLI.
+/// Start of the CLI processes by the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Way {
-    /// A process for each turn.
+pub(crate) enum ConformanceMode {
+    /// A new process for each turn
     Cold,
-    /// Processes that are up before the turn.
+    /// Processes that are started before the turn
     Warm,
 }
 
-/// Those who may ask. Most cases have one client.
+/// API keys of two clients. Most cases use the first only.
 pub(crate) const KEYS: [&str; 2] = ["one-of-the-clients", "another-of-the-clients"];
 
-/// How long all processes of a CLI may take to come up, one after the other on a loaded machine.
-const BOOTS: Duration = Duration::from_secs(20 * 60);
+/// Limit for the start of all warm processes of a CLI, one after the other on a loaded machine.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 
-impl Way {
-    pub(crate) fn shown(self, cli: &str) -> String {
+impl ConformanceMode {
+    /// Title of a CLI in this mode.
+    pub(crate) fn title(self, cli: &str) -> String {
         match self {
             Self::Cold => cli.to_owned(),
             Self::Warm => format!("{cli} warm"),
@@ -42,137 +43,139 @@ impl Way {
     }
 }
 
-pub(crate) struct World {
-    pub(crate) cli: &'static Cli,
-    pub(crate) way: Way,
-    /// How many cases have a process ready for them.
+pub(crate) struct ConformanceWorld {
+    pub(crate) cli: &'static CliUnderTest,
+    pub(crate) mode: ConformanceMode,
+    /// Number of warm processes that the cases must use.
     ready: u64,
-    pub(crate) gateway: Listening,
-    /// The repository that the cases share, and those that cases have of their own.
+    pub(crate) gateway: TrunklineChild,
+    /// Repository shared by the cases.
     repo: PathBuf,
+    /// Repositories of the cases that have their own, by case name.
     own_repos: Vec<(&'static str, PathBuf)>,
-    /// The environment of the CLI where no gateway starts it.
+    /// Environment variables of the CLI when it is started by hand.
     pub(crate) by_hand: Vec<(&'static str, OsString)>,
     taps: Vec<(&'static str, Tap)>,
 }
 
-impl World {
+impl ConformanceWorld {
     pub(crate) fn start(
-        cli: &'static Cli,
-        way: Way,
-        cases: &[&'static Case],
-        installed: &Installed,
+        cli: &'static CliUnderTest,
+        mode: ConformanceMode,
+        cases: &[&'static ConformanceCase],
+        installed: &InstalledClis,
         binary: &Path,
         mock: SocketAddr,
         folder: &Path,
     ) -> Result<Self> {
         let files = [cli.home, cli.user, SERVER].concat();
-        let place = Place::new(&files, &installed.bin, folder)?;
+        let environment = CliEnvironment::new(&files, &installed.bin, folder)?;
         let mut own_repos = Vec::new();
         let mut models = Map::new();
         let mut taps = Vec::new();
         for case in cases {
             let tap = Tap::open(mock)?;
-            let upstream = if case.refused { nobody()? } else { tap.address };
+            let upstream = if case.refused { unused_address()? } else { tap.address };
             let mut model = cli.model(upstream, &marker(cli, case), &(case.model)(cli));
-            model["repoPath"] = json!(place.repo);
+            model["repoPath"] = json!(environment.repo);
             if case.own_repo {
-                let repo = place.another_repo(case.name)?;
+                let repo = environment.another_repo(case.name)?;
                 model["repoPath"] = json!(repo);
                 own_repos.push((case.name, repo));
             }
-            if way == Way::Warm && !in_worktree(cli, case) {
-                model["warm"] = json!(case.lines);
+            if mode == ConformanceMode::Warm && !in_worktree(cli, case) {
+                model["warm"] = json!(case.warm_processes);
             }
             models.insert(case.name.to_owned(), model);
             taps.push((case.name, tap));
         }
-        let args = match way {
-            Way::Cold => ["--warm", "0", "--warm-memory", "0"],
-            Way::Warm => ["--warm", "64", "--warm-memory", "65536"],
+        let args = match mode {
+            ConformanceMode::Cold => ["--warm", "0", "--warm-memory", "0"],
+            ConformanceMode::Warm => ["--warm", "64", "--warm-memory", "65536"],
         };
-        let gateway = place.gateway(binary, "", &Value::Object(models), &KEYS, &args)?;
-        let warm = cases.iter().filter(|case| way == Way::Warm && !in_worktree(cli, case));
-        // All of them are waited for, also those of cases that are not run: else one of these counts for one that is.
-        let started: u64 = warm.clone().map(|case| case.lines).sum();
-        let ready = warm.filter(|case| cli.why_not(way, case.name).is_none()).map(|case| case.lines).sum();
-        let by_hand = place.environment_by_hand(&files)?;
-        let world = Self { cli, way, ready, gateway, repo: place.repo, own_repos, by_hand, taps };
-        until(BOOTS, "the lines are up", || {
-            let warm = world.warm().ok()?;
-            let come = [&warm["boots"], &warm["failed_boots"]].iter().filter_map(|count| count.as_u64()).sum::<u64>();
-            (come >= started).then_some(())
+        let gateway = environment.gateway(binary, "", &Value::Object(models), &KEYS, &args)?;
+        let warm = cases.iter().filter(|case| mode == ConformanceMode::Warm && !in_worktree(cli, case));
+        // Wait for the processes of all cases: the counters do not tell which cases they belong to.
+        let started: u64 = warm.clone().map(|case| case.warm_processes).sum();
+        let ready = warm.filter(|case| cli.why_not(mode, case.name).is_none()).map(|case| case.warm_processes).sum();
+        let by_hand = environment.variables_by_hand(&files)?;
+        let world = Self { cli, mode, ready, gateway, repo: environment.repo, own_repos, by_hand, taps };
+        wait_until(BOOT_TIMEOUT, "all warm processes have started", || {
+            let warm = world.warm_counts().ok()?;
+            let done = [&warm["boots"], &warm["failed_boots"]].iter().filter_map(|count| count.as_u64()).sum::<u64>();
+            (done >= started).then_some(())
         })?;
         Ok(world)
     }
 
-    /// Why a case cannot be passed in this world, if it cannot.
-    pub(crate) fn why_not(&self, case: &Case) -> Option<&'static str> {
-        let apart = self.way == Way::Warm && in_worktree(self.cli, case);
-        let apart = apart.then_some("A worktree is made for the turn, and its process starts there.");
-        apart.or_else(|| self.cli.why_not(self.way, case.name))
+    /// Reason why a case does not apply to this CLI in this mode.
+    pub(crate) fn why_not(&self, case: &ConformanceCase) -> Option<&'static str> {
+        let in_worktree = self.mode == ConformanceMode::Warm && in_worktree(self.cli, case);
+        let reason = in_worktree.then_some("The worktree is created for the turn, and the process starts in it.");
+        reason.or_else(|| self.cli.why_not(self.mode, case.name))
     }
 
-    /// What is wrong if cases passed without the processes that were ready for them.
-    pub(crate) fn unused_lines(&self) -> Result<Option<String>> {
-        let warm = self.warm()?;
+    /// Message if the cases did not use all the warm processes that were ready for them.
+    pub(crate) fn unused_warm_processes(&self) -> Result<Option<String>> {
+        let warm = self.warm_counts()?;
         let used = warm["hits"].as_u64().unwrap_or(0);
-        Ok((used < self.ready).then(|| format!("of {} processes that were ready {used} were used: {warm}", self.ready)))
+        Ok((used < self.ready).then(|| format!("only {used} of {} warm processes were used: {warm}", self.ready)))
     }
 
-    fn warm(&self) -> Result<Value> {
+    /// The CLI's `warm` object in `/health/providers`.
+    fn warm_counts(&self) -> Result<Value> {
         let health =
-            Pending::get(self.gateway.address, "/health/providers", &[("x-api-key", KEYS[0])])?.reply()?.json();
+            SentHttpRequest::get(self.gateway.address, "/health/providers", &[("x-api-key", KEYS[0])])?.reply()?.json();
         let providers = health["providers"].as_array().context("the gateway does not list its providers")?;
         let ours = providers.iter().find(|provider| provider["name"] == self.cli.name);
         Ok(ours.map(|provider| provider["warm"].clone()).unwrap_or_default())
     }
 
-    pub(crate) fn scene(&self, case: &'static Case) -> Scene<'_> {
-        Scene::new(self, case, self.tap(case).clone(), marker(self.cli, case))
+    pub(crate) fn context(&self, case: &'static ConformanceCase) -> CaseContext<'_> {
+        CaseContext::new(self, case, self.tap(case).clone(), marker(self.cli, case))
     }
 
-    pub(crate) fn repo(&self, case: &Case) -> &Path {
+    pub(crate) fn repo(&self, case: &ConformanceCase) -> &Path {
         let own = self.own_repos.iter().find(|(name, _)| *name == case.name);
         own.map_or(&self.repo, |(_, repo)| repo)
     }
 
-    pub(crate) fn tap(&self, case: &Case) -> &Tap {
-        &self.taps.iter().find(|(name, _)| *name == case.name).expect("each case has one").1
+    pub(crate) fn tap(&self, case: &ConformanceCase) -> &Tap {
+        &self.taps.iter().find(|(name, _)| *name == case.name).expect("every case has a tap").1
     }
 
-    /// Kinds of events that the decoder did not know, where the gateway counts them.
+    /// Events that the decoders did not know, as the gateway reports them for each provider.
     pub(crate) fn unknown_events(&self) -> Result<Vec<String>> {
         let health =
-            Pending::get(self.gateway.address, "/health/providers", &[("x-api-key", KEYS[0])])?.reply()?.json();
+            SentHttpRequest::get(self.gateway.address, "/health/providers", &[("x-api-key", KEYS[0])])?.reply()?.json();
         let providers = health["providers"].as_array().context("the gateway does not list its providers")?;
         Ok(providers.iter().filter_map(unknown_of).collect())
     }
 }
 
-/// What a provider's entry says of unknown events, if there were any: a number, a list, or counts by name.
+/// Unknown events in a provider's entry, if there are any: a number, a list, or counts by name.
 fn unknown_of(provider: &Value) -> Option<String> {
     let events = &provider["unknown_events"];
-    let some = match events {
+    let has_events = match events {
         Value::Null => false,
         Value::Number(count) => count.as_u64() != Some(0),
         Value::Array(list) => !list.is_empty(),
         Value::Object(kinds) => !kinds.is_empty(),
         Value::Bool(_) | Value::String(_) => true,
     };
-    some.then(|| events.to_string())
+    has_events.then(|| events.to_string())
 }
 
-fn in_worktree(cli: &Cli, case: &Case) -> bool {
+fn in_worktree(cli: &CliUnderTest, case: &ConformanceCase) -> bool {
     (case.model)(cli)["worktree"] == true
 }
 
-fn marker(cli: &Cli, case: &Case) -> String {
+fn marker(cli: &CliUnderTest, case: &ConformanceCase) -> String {
     format!("{}-{}-{}", std::process::id(), cli.name, case.name)
 }
 
-/// An address where nobody listens.
-fn nobody() -> Result<SocketAddr> {
+/// An address without a listener.
+fn unused_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
@@ -181,8 +184,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_events_are_seen_however_they_are_counted() {
-        for (provider, seen) in [
+    fn unknown_events_are_found_in_numbers_lists_and_counts() {
+        for (provider, expected) in [
             (json!({"name": "codex"}), None),
             (json!({"unknown_events": 0}), None),
             (json!({"unknown_events": {}}), None),
@@ -191,7 +194,7 @@ mod tests {
             (json!({"unknown_events": {"item.new": 1}}), Some(r#"{"item.new":1}"#)),
             (json!({"unknown_events": ["item.new"]}), Some(r#"["item.new"]"#)),
         ] {
-            assert_eq!(unknown_of(&provider).as_deref(), seen, "{provider}");
+            assert_eq!(unknown_of(&provider).as_deref(), expected, "{provider}");
         }
     }
 }

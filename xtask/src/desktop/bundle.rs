@@ -1,4 +1,4 @@
-//! The package for Debian and its kin: the window, the gateway, and what a desktop needs to show them.
+//! The .deb package: the window, the gateway, icons and the desktop entry.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Built, Profile, root};
+use super::{DesktopProfile, TargetDirs, root};
 use crate::test::{command, need_package};
 
 const NAME: &str = "trunkline";
 
-/// The icons' folder.
+/// Icon theme folder.
 const ICONS: &str = "usr/share/icons/hicolor";
 
-/// Makes the package; where it is.
-pub(super) fn pack(built: &Built, profile: Profile) -> Result<PathBuf> {
+/// Builds the package and returns its path.
+pub(super) fn pack(dirs: &TargetDirs, profile: DesktopProfile) -> Result<PathBuf> {
     need_package("dpkg-shlibdeps", &["dpkg-dev"])?;
     let folder = tempfile::tempdir()?;
     let (tree, assets) = (folder.path().join("tree"), root().join("apps/desktop/assets"));
     let programs = [
-        (built.gateway.join(profile.folder()).join(NAME), "usr/bin/trunkline"),
-        (built.window.join(profile.folder()).join("trunkline-desktop"), "usr/bin/trunkline-desktop"),
+        (dirs.gateway.join(profile.gateway_folder()).join(NAME), "usr/bin/trunkline"),
+        (dirs.window.join(profile.window_folder()).join("trunkline-desktop"), "usr/bin/trunkline-desktop"),
     ];
     let data = [
         (assets.join("trunkline-desktop.desktop"), "usr/share/applications/trunkline-desktop.desktop".to_owned()),
@@ -35,28 +35,28 @@ pub(super) fn pack(built: &Built, profile: Profile) -> Result<PathBuf> {
     for (from, to) in &data {
         put(from, &tree.join(to), 0o644)?;
     }
-    let architecture = said("dpkg", &["--print-architecture"], folder.path())?;
-    let needs = libraries(folder.path(), &programs.map(|(_, to)| tree.join(to)))?;
-    let size = said("du", &["--summarize", "--block-size=1K", &*tree.to_string_lossy()], folder.path())?;
+    let architecture = output("dpkg", &["--print-architecture"], folder.path())?;
+    let depends = library_packages(folder.path(), &programs.map(|(_, to)| tree.join(to)))?;
+    let size = output("du", &["--summarize", "--block-size=1K", &*tree.to_string_lossy()], folder.path())?;
     let size = size.split_whitespace().next().unwrap_or("0").to_owned();
     let control = folder.path().join("control");
-    fs::write(&control, describe(&architecture, &needs, &size))?;
+    fs::write(&control, control_file(&architecture, &depends, &size))?;
     put(&control, &tree.join("DEBIAN/control"), 0o644)?;
-    let package = built.window.join(format!("{NAME}_{}_{architecture}.deb", env!("CARGO_PKG_VERSION")));
-    // A build for a test is large, and nobody downloads it.
-    let how = match profile {
-        Profile::Debug => "-Znone",
-        Profile::Release => "-Zxz",
+    let package = dirs.window.join(format!("{NAME}_{}_{architecture}.deb", env!("CARGO_PKG_VERSION")));
+    // A debug build is large and not downloaded: compression would only take time.
+    let compression = match profile {
+        DesktopProfile::Test => "-Znone",
+        DesktopProfile::Shipped => "-Zxz",
     };
     let mut pack = command("dpkg-deb");
-    pack.args(["--root-owner-group", how, "--build"]).arg(&tree).arg(&package);
+    pack.args(["--root-owner-group", compression, "--build"]).arg(&tree).arg(&package);
     if !pack.status().context("dpkg-deb")?.success() {
         bail!("dpkg-deb could not make {}", package.display());
     }
     Ok(package)
 }
 
-fn describe(architecture: &str, needs: &str, size: &str) -> String {
+fn control_file(architecture: &str, depends: &str, size: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!(
         "Package: {NAME}\n\
@@ -64,7 +64,7 @@ fn describe(architecture: &str, needs: &str, size: &str) -> String {
          Architecture: {architecture}\n\
          Maintainer: Trunkline <trunkline@users.noreply.github.com>\n\
          Installed-Size: {size}\n\
-         Depends: {needs}, xdg-utils\n\
+         Depends: {depends}, xdg-utils\n\
          Recommends: git\n\
          Section: devel\n\
          Priority: optional\n\
@@ -75,25 +75,25 @@ fn describe(architecture: &str, needs: &str, size: &str) -> String {
     )
 }
 
-/// The packages whose libraries these programs load, with the versions they need.
-fn libraries(folder: &Path, programs: &[PathBuf]) -> Result<String> {
+/// The packages and minimum versions of the shared libraries that these programs load.
+fn library_packages(folder: &Path, programs: &[PathBuf]) -> Result<String> {
     fs::create_dir(folder.join("debian"))?;
     fs::write(folder.join("debian/control"), format!("Source: {NAME}\n\nPackage: {NAME}\nArchitecture: any\n"))?;
     let programs = programs.iter().map(|program| format!("-e{}", program.display()));
     let args: Vec<String> = ["-O".to_owned(), "--warnings=0".to_owned()].into_iter().chain(programs).collect();
-    let found = said("dpkg-shlibdeps", &args, folder)?;
-    let needs = found.lines().find_map(|line| line.strip_prefix("shlibs:Depends="));
-    needs.map(str::to_owned).with_context(|| format!("dpkg-shlibdeps found no libraries: {found}"))
+    let found = output("dpkg-shlibdeps", &args, folder)?;
+    let depends = found.lines().find_map(|line| line.strip_prefix("shlibs:Depends="));
+    depends.map(str::to_owned).with_context(|| format!("dpkg-shlibdeps found no libraries: {found}"))
 }
 
 fn put(from: &Path, to: &Path, mode: u32) -> Result<()> {
-    let folder = to.parent().context("a file is in a folder")?;
+    let folder = to.parent().context("a file has a parent folder")?;
     fs::create_dir_all(folder)?;
-    fs::copy(from, to).with_context(|| format!("{} is missing", from.display()))?;
+    fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;
     Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)
 }
 
-fn said(program: &str, args: &[impl AsRef<std::ffi::OsStr>], folder: &Path) -> Result<String> {
+fn output(program: &str, args: &[impl AsRef<std::ffi::OsStr>], folder: &Path) -> Result<String> {
     let output = command(program).args(args).current_dir(folder).output().with_context(|| program.to_owned())?;
     if !output.status.success() {
         bail!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim());
@@ -106,8 +106,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_description_has_one_field_on_each_line() {
-        let control = describe("amd64", "libc6 (>= 2.36)", "7");
+    fn control_file_has_one_field_per_line() {
+        let control = control_file("amd64", "libc6 (>= 2.36)", "7");
         assert!(control.contains("\nDepends: libc6 (>= 2.36), xdg-utils\n") && control.ends_with(".\n"), "{control}");
         for line in control.lines() {
             assert!(

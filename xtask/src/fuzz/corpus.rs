@@ -1,12 +1,12 @@
-//! Inputs to begin with: what real CLIs printed, and the examples of our own documents.
+//! Seed inputs of the targets: recorded output of real CLIs, and the examples of our documentation.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Writes the seeds of a target. What an earlier run has found stays beside them.
-pub(super) fn plant(target: &str, corpus: &Path) -> Result<()> {
+/// Writes the seeds of a target into its corpus, in addition to the inputs that earlier runs have found.
+pub(super) fn write_seeds(target: &str, corpus: &Path) -> Result<()> {
     fs::create_dir_all(corpus)?;
     let seeds = match target {
         "decoders" => recordings()?,
@@ -14,7 +14,7 @@ pub(super) fn plant(target: &str, corpus: &Path) -> Result<()> {
         "models_json" => examples("docs/CONFIGURATION.md", "json")?,
         "router_yaml" => examples("docs/CONFIGURATION.md", "yaml")?,
         "http_body" => bodies(),
-        other => anyhow::bail!("nothing is known of {other}"),
+        other => anyhow::bail!("the target {other} has no seeds"),
     };
     for (number, seed) in seeds.into_iter().enumerate() {
         fs::write(corpus.join(format!("seed-{number}")), seed)?;
@@ -22,12 +22,14 @@ pub(super) fn plant(target: &str, corpus: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Each recording in the dialect of its CLI: the first byte says which, as the target reads it.
+/// Recordings of each CLI. The first byte selects the decoder, as in the target `decoders`.
 fn recordings() -> Result<Vec<Vec<u8>>> {
     let dialects = [("claude", 0), ("codex", 1), ("gemini", 2), ("qwen", 3), ("opencode", 4), ("ax", 5)];
     let mut seeds = Vec::new();
     for (provider, dialect) in dialects {
-        for case in fs::read_dir(Path::new("fixtures").join(provider)).context("the recordings are gone")? {
+        for case in fs::read_dir(Path::new("fixtures").join(provider))
+            .with_context(|| format!("cannot read fixtures/{provider}"))?
+        {
             let stdout = fs::read(case?.path().join("stdout")).unwrap_or_default();
             if !stdout.is_empty() && stdout.len() < 16 * 1024 {
                 seeds.push([&[dialect, 63], &stdout[..]].concat());
@@ -67,7 +69,8 @@ fn examples(document: &str, language: &str) -> Result<Vec<Vec<u8>>> {
     let (open, mut found) = (format!("```{language}\n"), Vec::new());
     let mut rest = text.as_str();
     while let Some((_, after)) = rest.split_once(&open) {
-        let (example, further) = after.split_once("\n```").context("a code block without an end")?;
+        let (example, further) =
+            after.split_once("\n```").with_context(|| format!("{document} has a code block without an end"))?;
         found.push(example.as_bytes().to_vec());
         rest = further;
     }

@@ -1,17 +1,17 @@
-//! The chat page's tests: `tests/page` under Node's own test runner, in Debian's Chromium, against the binary that
-//! `cargo test` built.
+//! Tests of the chat page: `tests/page` with Node's test runner and Debian's Chromium, against the debug build of
+//! trunkline.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Tally, build, command, need, need_package, watch};
+use super::{TestTally, build, command, need, need_package, watch};
 use crate::npm;
 
-pub(crate) fn run() -> Result<Tally> {
+pub(crate) fn run() -> Result<TestTally> {
     need_package("node", &["nodejs"])?;
     need("npm")?;
-    // Without a font there is nothing to see.
+    // Chromium renders no text without a font.
     need_package("chromium", &["chromium", "fonts-dejavu-core"])?;
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("tests").join("page");
     let exe = std::env::current_exe()?;
@@ -26,7 +26,7 @@ pub(crate) fn run() -> Result<Tally> {
 }
 
 /// Adds a line of the runner's summary, such as `ℹ pass 25`.
-fn add(tally: &mut Tally, line: &str) {
+fn add(tally: &mut TestTally, line: &str) {
     let Some((name, count)) = line.strip_prefix("ℹ ").and_then(|line| line.split_once(' ')) else { return };
     let Ok(count) = count.parse::<u64>() else { return };
     match name {
@@ -42,8 +42,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_is_read() {
-        let mut tally = Tally::default();
+    fn counts_are_read_from_the_summary() {
+        let mut tally = TestTally::default();
         for line in ["✔ a test (3ms)", "ℹ tests 9", "ℹ pass 5", "ℹ fail 2", "ℹ cancelled 1", "ℹ skipped 1", "ℹ todo 0"]
         {
             add(&mut tally, line);

@@ -1,4 +1,4 @@
-//! What goes wrong in a round.
+//! Faults that a round injects.
 
 use std::fs;
 use std::thread::sleep;
@@ -9,25 +9,27 @@ use fastrand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::processes;
-use super::world::World;
+use super::world::TortureWorld;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// Nothing beside what clients do.
+pub(super) enum TortureFault {
+    /// No fault except the behaviour of the clients.
     None,
     GatewayKilled,
+    /// SIGSTOP, then SIGCONT.
     GatewayStopped,
-    /// It is asked to end, and is started again.
+    /// SIGTERM, then a new start.
     Drained,
     CliKilled,
     KeeperKilled,
     DiskFull,
+    /// The gateway has a low limit of open files.
     FewFiles,
     GitLocked,
     ConfigBroken,
 }
 
-impl Fault {
+impl TortureFault {
     const ALL: [Self; 10] = [
         Self::None,
         Self::GatewayKilled,
@@ -56,16 +58,16 @@ impl Fault {
         }
     }
 
-    /// One or two of them; what this machine does not permit is not drawn.
-    pub(super) fn draw(rng: &mut Rng, world: &World) -> Vec<Self> {
+    /// Draws one or two faults that this machine permits.
+    pub(super) fn draw(rng: &mut Rng, world: &TortureWorld) -> Vec<Self> {
         let possible: Vec<Self> =
             Self::ALL.into_iter().filter(|fault| *fault != Self::DiskFull || world.has_small_disk()).collect();
         (0..rng.usize(1..=2)).map(|_| possible[rng.usize(..possible.len())]).collect()
     }
 
-    pub(super) fn inject(self, world: &mut World, rng: &mut Rng) -> Result<()> {
-        let moment = Duration::from_millis(rng.u64(20..600));
-        sleep(moment);
+    pub(super) fn inject(self, world: &mut TortureWorld, rng: &mut Rng) -> Result<()> {
+        let delay = Duration::from_millis(rng.u64(20..600));
+        sleep(delay);
         match self {
             Self::None => {}
             Self::GatewayKilled => {
@@ -74,36 +76,37 @@ impl Fault {
             }
             Self::GatewayStopped => {
                 world.signal(Signal::STOP)?;
-                sleep(moment);
+                sleep(delay);
                 world.signal(Signal::CONT)?;
             }
             Self::Drained => {
-                anyhow::ensure!(world.end()?, "a gateway that was asked to end did not end well");
+                anyhow::ensure!(world.end()?, "the gateway did not exit successfully after SIGTERM");
                 world.start(None)?;
             }
             Self::CliKilled => kill_some(&processes::agents(world), rng, 3),
             Self::KeeperKilled => kill_some(&processes::keepers(world), rng, 2),
             Self::DiskFull => {
                 let filler = world.path("worktrees/filler");
-                let _full_is_what_is_wanted = fs::write(&filler, vec![0; 32 << 20]);
-                sleep(moment * 2);
+                // The write fails when the disk is full, as intended.
+                let _ = fs::write(&filler, vec![0; 32 << 20]);
+                sleep(delay * 2);
                 fs::remove_file(filler)?;
             }
             Self::FewFiles => {
                 world.kill()?;
                 world.start(Some(96))?;
-                sleep(moment * 2);
+                sleep(delay * 2);
             }
             Self::GitLocked => {
                 let locks = ["index.lock", "HEAD.lock", "config.lock", "packed-refs.lock"];
                 let locks = locks.map(|name| world.path("repo/.git").join(name));
                 locks.iter().try_for_each(|lock| fs::write(lock, ""))?;
-                sleep(moment);
+                sleep(delay);
                 locks.iter().try_for_each(fs::remove_file)?;
             }
             Self::ConfigBroken => {
                 world.break_config()?;
-                sleep(moment);
+                sleep(delay);
                 world.write_config()?;
             }
         }
@@ -111,11 +114,12 @@ impl Fault {
     }
 }
 
-fn kill_some(processes: &[u32], rng: &mut Rng, most: usize) {
-    for _ in 0..most.min(processes.len()) {
+fn kill_some(processes: &[u32], rng: &mut Rng, max: usize) {
+    for _ in 0..max.min(processes.len()) {
         let pid = processes[rng.usize(..processes.len())];
         if let Some(pid) = Pid::from_raw(pid as i32) {
-            let _it_may_have_ended = kill_process(pid, Signal::KILL);
+            // The process may have ended already.
+            let _ = kill_process(pid, Signal::KILL);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Clients: those that read to the end, those that hang up, those that hardly read, those that ask twice.
+//! Clients of a round: some read to the end, some disconnect, some read slowly, some send the same request twice.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,62 +8,62 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::world::TortureWorld;
 
-/// A request that takes longer has hung.
-const PATIENCE: Duration = Duration::from_secs(45);
+/// Limit for a request; after it, the client counts as hung.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(45);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
+enum ClientBehavior {
     /// Reads the stream to its end.
     Reads,
-    /// One answer in one piece.
+    /// Requests an answer that is not streamed.
     Whole,
-    /// Leaves after some bytes.
-    HangsUp,
-    /// A few bytes at a time.
-    Dawdles,
-    /// The same request with the same key, on two connections.
-    AsksTwice,
+    /// Disconnects after some bytes.
+    Disconnects,
+    /// Reads a few bytes at a time.
+    ReadsSlowly,
+    /// Sends the same request with the same idempotency key on two connections.
+    SendsTwice,
 }
 
-/// What a client asked for, and what it got.
+/// Request of a client, and what it received.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// The name of the work, which is a file that the agent writes before it says anything.
+pub(super) struct ClientRecord {
+    /// Name of the file that the agent writes before it prints anything.
     pub(super) work: String,
-    /// The names of the runs it was told of: two only if it asked twice.
+    /// Ids of the runs, one for each connection.
     pub(super) runs: Vec<String>,
-    /// The numbers of the words it was shown, on each connection.
+    /// Numbers of the words that arrived, for each connection.
     pub(super) words: Vec<Vec<u32>>,
-    /// How many there were to be.
-    pub(super) wanted: u32,
-    /// It asked for one answer in one piece.
+    pub(super) expected_words: u32,
+    /// The answer was not streamed.
     pub(super) whole: bool,
     pub(super) status: u16,
-    pub(super) end: End,
+    pub(super) end: ClientEnd,
 }
 
+/// End of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum End {
-    /// The connection ended without one.
+pub(super) enum ClientEnd {
+    /// The connection ended before the answer was complete.
     #[default]
     Cut,
     Answered,
     Refused,
     Failed,
-    /// The client left.
+    /// The client disconnected.
     Left,
-    /// It waited in vain.
+    /// The request timed out.
     Hung,
 }
 
-pub(super) struct Load {
-    clients: Vec<JoinHandle<Seen>>,
+pub(super) struct TortureLoad {
+    clients: Vec<JoinHandle<ClientRecord>>,
 }
 
-impl Load {
-    pub(super) fn start(world: &World, round: u32, requests: usize, rng: &mut Rng) -> Self {
+impl TortureLoad {
+    pub(super) fn start(world: &TortureWorld, round: u32, requests: usize, rng: &mut Rng) -> Self {
         let clients = (0..requests).map(|number| {
             let mut rng = rng.fork();
             let (address, work) = (world.address, format!("w{round}-{number}"));
@@ -72,37 +72,46 @@ impl Load {
         Self { clients: clients.collect() }
     }
 
-    pub(super) fn end(self) -> Vec<Seen> {
+    /// Waits for all clients.
+    pub(super) fn join(self) -> Vec<ClientRecord> {
         self.clients.into_iter().map(|client| client.join().unwrap_or_default()).collect()
     }
 }
 
-fn client(address: SocketAddr, work: String, rng: &mut Rng) -> Seen {
-    let manners = [Manner::Reads, Manner::Reads, Manner::Whole, Manner::HangsUp, Manner::Dawdles, Manner::AsksTwice];
-    let manner = manners[rng.usize(..manners.len())];
+fn client(address: SocketAddr, work: String, rng: &mut Rng) -> ClientRecord {
+    let behaviors = [
+        ClientBehavior::Reads,
+        ClientBehavior::Reads,
+        ClientBehavior::Whole,
+        ClientBehavior::Disconnects,
+        ClientBehavior::ReadsSlowly,
+        ClientBehavior::SendsTwice,
+    ];
+    let behavior = behaviors[rng.usize(..behaviors.len())];
     let words = rng.u32(1..60);
     let task = json!({
         "work": work, "words": words, "pause_ms": rng.u64(0..25),
         "daemon": rng.u8(..4) == 0, "stubborn": rng.u8(..6) == 0, "crash": rng.u8(..8) == 0,
     });
     let model = if rng.u8(..4) == 0 { "detached" } else { "work" };
-    let stream = manner != Manner::Whole;
+    let stream = behavior != ClientBehavior::Whole;
     let body = json!({"model": model, "stream": stream, "messages": [{"role": "user", "content": task.to_string()}]});
-    let mut seen = Seen { work: work.clone(), wanted: words, whole: !stream, ..Seen::default() };
+    let mut record =
+        ClientRecord { work: work.clone(), expected_words: words, whole: !stream, ..ClientRecord::default() };
     sleep(Duration::from_millis(rng.u64(..300)));
-    let key = if manner == Manner::AsksTwice { Some(work.as_str()) } else { None };
-    let first = Connection::open(address, &body, key);
-    let second = key.map(|key| Connection::open(address, &body, Some(key)));
+    let key = if behavior == ClientBehavior::SendsTwice { Some(work.as_str()) } else { None };
+    let first = TortureConnection::open(address, &body, key);
+    let second = key.map(|key| TortureConnection::open(address, &body, Some(key)));
     for connection in [Some(first), second].into_iter().flatten().flatten() {
-        connection.read(manner, rng, &mut seen);
+        connection.read(behavior, rng, &mut record);
     }
-    seen
+    record
 }
 
-struct Connection(TcpStream);
+struct TortureConnection(TcpStream);
 
-impl Connection {
-    /// None if there is nobody to talk to just now.
+impl TortureConnection {
+    /// Sends the request; `None` if the gateway does not accept connections at the moment.
     fn open(address: SocketAddr, body: &Value, key: Option<&str>) -> Option<Self> {
         let body = body.to_string();
         let key = key.map(|key| format!("idempotency-key: {key}\r\n")).unwrap_or_default();
@@ -117,54 +126,54 @@ impl Connection {
         Some(Self(stream))
     }
 
-    fn read(mut self, manner: Manner, rng: &mut Rng, seen: &mut Seen) {
-        let enough = if manner == Manner::HangsUp { rng.usize(1..4000) } else { usize::MAX };
-        let until = Instant::now() + PATIENCE;
+    fn read(mut self, behavior: ClientBehavior, rng: &mut Rng, record: &mut ClientRecord) {
+        let max_bytes = if behavior == ClientBehavior::Disconnects { rng.usize(1..4000) } else { usize::MAX };
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
         let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
-        let size = if manner == Manner::Dawdles { 64 } else { piece.len() };
-        seen.end = loop {
-            if bytes.len() >= enough {
-                break End::Left;
+        let size = if behavior == ClientBehavior::ReadsSlowly { 64 } else { piece.len() };
+        record.end = loop {
+            if bytes.len() >= max_bytes {
+                break ClientEnd::Left;
             }
-            if Instant::now() >= until {
-                break End::Hung;
+            if Instant::now() >= deadline {
+                break ClientEnd::Hung;
             }
-            if manner == Manner::Dawdles {
+            if behavior == ClientBehavior::ReadsSlowly {
                 sleep(Duration::from_millis(2));
             }
             match self.0.read(&mut piece[..size]) {
-                Ok(0) => break End::Cut,
+                Ok(0) => break ClientEnd::Cut,
                 Ok(read) => bytes.extend_from_slice(&piece[..read]),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                Err(_) => break End::Cut,
+                Err(_) => break ClientEnd::Cut,
             }
         };
         drop(self.0);
         let text = String::from_utf8_lossy(&bytes);
-        seen.status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        record.status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
         let run = text.lines().find_map(|line| line.strip_prefix("x-trunkline-run: "));
-        seen.runs.extend(run.map(|run| run.trim().to_owned()));
-        if seen.end == End::Cut {
-            seen.end = ending(seen.status, &text);
+        record.runs.extend(run.map(|run| run.trim().to_owned()));
+        if record.end == ClientEnd::Cut {
+            record.end = classify(record.status, &text);
         }
-        seen.words.push(words(&text, &seen.work));
+        record.words.push(words(&text, &record.work));
     }
 }
 
-/// How a reply ended that was read until there was no more.
-fn ending(status: u16, text: &str) -> End {
+/// Classifies a reply that was read until the connection ended.
+fn classify(status: u16, text: &str) -> ClientEnd {
     match status {
-        0 => End::Cut,
-        200 if text.contains("data: [DONE]") || text.contains("\"finish_reason\":\"stop\"") => End::Answered,
-        200 if text.contains("\"error\"") => End::Failed,
-        200 => End::Cut,
-        _ if text.contains("\"CLI failed: ") => End::Failed,
-        _ => End::Refused,
+        0 => ClientEnd::Cut,
+        200 if text.contains("data: [DONE]") || text.contains("\"finish_reason\":\"stop\"") => ClientEnd::Answered,
+        200 if text.contains("\"error\"") => ClientEnd::Failed,
+        200 => ClientEnd::Cut,
+        _ if text.contains("\"CLI failed: ") => ClientEnd::Failed,
+        _ => ClientEnd::Refused,
     }
 }
 
-/// The numbers of the words `<work:number>`, in the order in which they came.
+/// Numbers of the words `<work:number>` in a text, in order.
 pub(super) fn words(text: &str, work: &str) -> Vec<u32> {
-    let mark = format!("<{work}:");
-    text.split(&mark).skip(1).filter_map(|rest| rest.split_once('>')?.0.parse().ok()).collect()
+    let prefix = format!("<{work}:");
+    text.split(&prefix).skip(1).filter_map(|rest| rest.split_once('>')?.0.parse().ok()).collect()
 }

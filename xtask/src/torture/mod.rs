@@ -1,8 +1,8 @@
-//! `cargo xtask torture`: a gateway under load, with everything going wrong that can, and nothing lost.
+//! `cargo xtask torture`: injects faults into a gateway under load and checks that nothing leaks or is lost.
 //!
-//! A round is a handful of requests of every kind, a fault or two in the middle of them, and then a look at what is
-//! left: processes, worktrees, events, changes, the database. What happens is drawn from a seed, so a round that shows
-//! something can be played again; when it happens is up to the machine.
+//! A round sends requests of every kind, injects one or two faults while they run, and then checks processes, worktrees,
+//! events, changes and the database. A seed determines the requests and faults, so a round with findings can be repeated;
+//! the timing depends on the machine.
 
 mod check;
 mod fault;
@@ -17,47 +17,62 @@ use anyhow::{Result, bail};
 use clap::Args;
 use fastrand::Rng;
 
-use fault::Fault;
-use load::Load;
-use table::{Round, Table};
-use world::World;
+use fault::TortureFault;
+use load::TortureLoad;
+use table::{TortureRound, TortureTable};
+use world::TortureWorld;
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask torture                           50 rounds, at most about 5 minutes
+  cargo xtask torture --seed 4711 --rounds 3    Repeat the first rounds of an earlier run";
+
+/// Inject faults into a gateway under load and check that nothing leaks or is lost
+///
+/// A round sends concurrent requests from clients that read, disconnect, read slowly or repeat themselves, and injects one
+/// or two faults: a killed gateway, CLI or keeper, a full disk, too few file descriptors, locked git files, broken
+/// configuration. Afterwards it checks for orphaned processes, zombies, leftover worktrees, lost changes, lost or
+/// duplicated events, a damaged database and hanging requests.
+///
+/// The seed determines clients and faults, so a round can be repeated; the timing is up to the machine. The full disk needs
+/// root.
 #[derive(Debug, Args)]
-pub(crate) struct Torture {
-    /// How many rounds
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct TortureArgs {
+    /// Number of rounds
     #[arg(long, default_value_t = 50)]
     rounds: u32,
-    /// What the rounds are drawn from; the same number gives the same rounds [default: a new one]
+    /// Seed for clients and faults [default: random]
     #[arg(long)]
     seed: Option<u64>,
-    /// No round is begun after so many seconds
+    /// Start no round after this many seconds
     #[arg(long, default_value_t = 300)]
     seconds: u64,
-    /// How many requests at once
+    /// Number of concurrent requests in a round
     #[arg(long, default_value_t = 12)]
     requests: usize,
 }
 
-impl Torture {
+impl TortureArgs {
     pub(crate) fn run(self) -> Result<()> {
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
-        let mut world = World::new()?;
-        let until = Instant::now() + Duration::from_secs(self.seconds);
-        println!("seed {seed}: cargo xtask torture --seed {seed} plays the same rounds");
+        let mut world = TortureWorld::new()?;
+        let deadline = Instant::now() + Duration::from_secs(self.seconds);
+        println!("seed {seed}: repeat these rounds with cargo xtask torture --seed {seed}");
         for skipped in world.skipped() {
-            println!("left out: {skipped}");
+            println!("skipped: {skipped}");
         }
-        println!("{}", Table::HEAD);
-        let mut table = Table::default();
+        println!("{}", TortureTable::HEAD);
+        let mut table = TortureTable::default();
         for number in 1..=self.rounds {
-            if number > 1 && Instant::now() >= until {
-                println!("the time is up after {} rounds", number - 1);
+            if number > 1 && Instant::now() >= deadline {
+                println!("stopped after {} rounds: {} s have passed", number - 1, self.seconds);
                 break;
             }
-            // A generator for each round: what the machine makes of one does not change the next.
+            // A generator for each round: the timing of one round does not affect the next.
             let mut rng = Rng::with_seed(seed.wrapping_add(u64::from(number) << 32));
-            let faults = Fault::draw(&mut rng, &world);
-            let round = one(&mut world, number, &faults, self.requests, &mut rng)?;
+            let faults = TortureFault::draw(&mut rng, &world);
+            let round = run_round(&mut world, number, &faults, self.requests, &mut rng)?;
             println!("{round}");
             for finding in &round.findings {
                 println!("        {finding}");
@@ -72,15 +87,21 @@ impl Torture {
     }
 }
 
-/// Load, faults, and the look afterwards.
-fn one(world: &mut World, number: u32, faults: &[Fault], requests: usize, rng: &mut Rng) -> Result<Round> {
+/// Runs one round: load, faults, checks.
+fn run_round(
+    world: &mut TortureWorld,
+    number: u32,
+    faults: &[TortureFault],
+    requests: usize,
+    rng: &mut Rng,
+) -> Result<TortureRound> {
     let began = Instant::now();
-    let load = Load::start(world, number, requests, rng);
+    let load = TortureLoad::start(world, number, requests, rng);
     for fault in faults {
         fault.inject(world, rng)?;
     }
-    let seen = load.end();
+    let records = load.join();
     world.recover()?;
-    let findings = check::all(world, &seen);
-    Ok(Round::new(number, faults, &seen, findings, began.elapsed()))
+    let findings = check::all(world, &records);
+    Ok(TortureRound::new(number, faults, &records, findings, began.elapsed()))
 }

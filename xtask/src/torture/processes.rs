@@ -1,20 +1,20 @@
-//! The processes of a world: whatever runs a file of its `bin`, was a keeper of its gateway, or is the child of such.
+//! Processes of a world: those that run a file in its `bin`, keepers of its gateways, and their children.
 
 use std::fs;
 
-use super::world::World;
+use super::world::TortureWorld;
 
 #[derive(Debug, Clone)]
-pub(super) struct Process {
+pub(super) struct TortureProcess {
     pub(super) pid: u32,
     pub(super) parent: u32,
     name: String,
     state: char,
-    /// Runs a file of this world. None for a zombie, which runs nothing.
+    /// Runs a file in the world's `bin`, or was a keeper of its gateway. False for zombies, which run no file.
     ours: bool,
 }
 
-impl Process {
+impl TortureProcess {
     pub(super) fn is_zombie(&self) -> bool {
         self.state == 'Z'
     }
@@ -24,8 +24,8 @@ impl Process {
     }
 }
 
-/// Everything of this world that is not its gateway or one of the gateway's keepers.
-pub(super) fn others(world: &World) -> Vec<Process> {
+/// Processes of this world except its gateway and the gateway's keepers.
+pub(super) fn others(world: &TortureWorld) -> Vec<TortureProcess> {
     let all = all(world);
     let gateway = world.pid().unwrap_or(0);
     let keepers: Vec<u32> = all
@@ -39,7 +39,8 @@ pub(super) fn others(world: &World) -> Vec<Process> {
         .collect()
 }
 
-pub(super) fn agents(world: &World) -> Vec<u32> {
+/// The fake agents.
+pub(super) fn agents(world: &TortureWorld) -> Vec<u32> {
     all(world)
         .into_iter()
         .filter(|process| process.ours && process.name == "fake-agent")
@@ -48,34 +49,34 @@ pub(super) fn agents(world: &World) -> Vec<u32> {
 }
 
 /// The keepers of the gateway.
-pub(super) fn keepers(world: &World) -> Vec<u32> {
+pub(super) fn keepers(world: &TortureWorld) -> Vec<u32> {
     let gateway = world.pid().unwrap_or(0);
-    let of_gateway = |process: &Process| process.is_keeper() && process.parent == gateway;
+    let of_gateway = |process: &TortureProcess| process.is_keeper() && process.parent == gateway;
     all(world).into_iter().filter(of_gateway).map(|keeper| keeper.pid).collect()
 }
 
-impl Process {
+impl TortureProcess {
     fn is_keeper(&self) -> bool {
         self.name == "line-keeper"
     }
 }
 
-fn all(world: &World) -> Vec<Process> {
+fn all(world: &TortureWorld) -> Vec<TortureProcess> {
     let bin = world.path("bin");
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
     pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
         .filter_map(|pid| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            // The name is in brackets, and may hold anything.
+            // The name is in parentheses and may contain any character, including parentheses.
             let (before, after) = stat.rsplit_once(')')?;
             let name = before.split_once('(')?.1.to_owned();
             let mut fields = after.split_whitespace();
             let state = fields.next()?.chars().next()?;
             let parent = fields.next()?.parse().ok()?;
-            // Only root sees which file a keeper runs: it is closed to others.
+            // Only root can read which file a keeper runs, because keepers are not dumpable.
             let ours = fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(&bin))
                 || world.was_keeper(pid);
-            Some(Process { pid, parent, name, state, ours })
+            Some(TortureProcess { pid, parent, name, state, ours })
         })
         .collect()
 }

@@ -1,14 +1,14 @@
-//! The rounds, for people.
+//! Results of the rounds, as text.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::check::{Finding, Kind};
-use super::fault::Fault;
-use super::load::{End, Seen};
+use super::check::{TortureFinding, TortureFindingKind};
+use super::fault::TortureFault;
+use super::load::{ClientEnd, ClientRecord};
 
 #[derive(Debug)]
-pub(super) struct Round {
+pub(super) struct TortureRound {
     number: u32,
     faults: String,
     answered: usize,
@@ -18,21 +18,27 @@ pub(super) struct Round {
     left: usize,
     words: usize,
     took: Duration,
-    pub(super) findings: Vec<Finding>,
+    pub(super) findings: Vec<TortureFinding>,
 }
 
-impl Round {
-    pub(super) fn new(number: u32, faults: &[Fault], seen: &[Seen], findings: Vec<Finding>, took: Duration) -> Self {
-        let count = |end: End| seen.iter().filter(|client| client.end == end).count();
+impl TortureRound {
+    pub(super) fn new(
+        number: u32,
+        faults: &[TortureFault],
+        clients: &[ClientRecord],
+        findings: Vec<TortureFinding>,
+        took: Duration,
+    ) -> Self {
+        let count = |end: ClientEnd| clients.iter().filter(|client| client.end == end).count();
         Self {
             number,
             faults: faults.iter().map(|fault| fault.name()).collect::<Vec<_>>().join(", "),
-            answered: count(End::Answered),
-            failed: count(End::Failed),
-            refused: count(End::Refused),
-            cut: count(End::Cut) + count(End::Hung),
-            left: count(End::Left),
-            words: seen.iter().flat_map(|client| &client.words).map(Vec::len).sum(),
+            answered: count(ClientEnd::Answered),
+            failed: count(ClientEnd::Failed),
+            refused: count(ClientEnd::Refused),
+            cut: count(ClientEnd::Cut) + count(ClientEnd::Hung),
+            left: count(ClientEnd::Left),
+            words: clients.iter().flat_map(|client| &client.words).map(Vec::len).sum(),
             took,
             findings,
         }
@@ -43,7 +49,7 @@ impl Round {
     }
 }
 
-impl fmt::Display for Round {
+impl fmt::Display for TortureRound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>5}  {:<32}", self.number, self.faults)?;
         self.counts().iter().try_for_each(|count| write!(f, " {count:>8}"))?;
@@ -53,13 +59,13 @@ impl fmt::Display for Round {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Table(Vec<Round>);
+pub(super) struct TortureTable(Vec<TortureRound>);
 
-impl Table {
+impl TortureTable {
     pub(super) const HEAD: &str =
         "round  faults                           answered   failed  refused      cut     left    words     took";
 
-    pub(super) fn add(&mut self, round: Round) {
+    pub(super) fn add(&mut self, round: TortureRound) {
         self.0.push(round);
     }
 
@@ -67,19 +73,19 @@ impl Table {
         self.0.iter().map(|round| round.findings.len()).sum()
     }
 
-    fn found(&self, kind: Kind) -> usize {
+    fn found(&self, kind: TortureFindingKind) -> usize {
         self.0.iter().flat_map(|round| &round.findings).filter(|finding| finding.kind == kind).count()
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for TortureTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sum = |index: usize| self.0.iter().map(|round| round.counts()[index]).sum::<usize>();
-        write!(f, "{:>5}  {:<32}", self.0.len(), "in all")?;
+        write!(f, "{:>5}  {:<32}", self.0.len(), "total")?;
         (0..6).try_for_each(|index| write!(f, " {:>8}", sum(index)))?;
         writeln!(f)?;
         let found: Vec<String> =
-            Kind::ALL.into_iter().map(|kind| format!("{} {}", self.found(kind), kind.name())).collect();
+            TortureFindingKind::ALL.into_iter().map(|kind| format!("{} {}", self.found(kind), kind.name())).collect();
         write!(f, "\ntorture: {} rounds, {}", self.0.len(), found.join(", "))
     }
 }

@@ -1,4 +1,4 @@
-//! A place to go wrong in: a repository, a state folder, a home and a gateway, all of its own.
+//! Environment of a torture run: a gateway with its own repository, state folder and home.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,24 +16,24 @@ use tempfile::TempDir;
 use super::processes;
 use crate::test::{build, command};
 
-/// Room for the worktrees: little enough to be filled quickly.
-const ROOM: &str = "size=16m";
+/// Size of the file system for worktrees: small, so that it is full quickly.
+const DISK_SIZE: &str = "size=16m";
 
-pub(super) struct World {
+pub(super) struct TortureWorld {
     folder: TempDir,
     gateway: Option<Child>,
     pub(super) address: SocketAddr,
-    /// Why worktrees have no small disk of their own, if they have none.
+    /// Reason why the worktrees have no small file system of their own.
     no_small_disk: Option<String>,
-    /// The gateway was started with few descriptors, and is to be started again with enough.
-    short_of_files: bool,
-    /// What earlier rounds left behind: it is theirs.
-    left_behind: BTreeSet<String>,
-    /// Keepers of gateways that were killed.
+    /// The gateway runs with a low limit of open files and must be restarted after the round.
+    few_files: bool,
+    /// Leftovers that earlier rounds have reported.
+    leftovers: BTreeSet<String>,
+    /// Keepers of killed gateways.
     keepers: BTreeSet<u32>,
 }
 
-impl World {
+impl TortureWorld {
     pub(super) fn new() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("torture-").tempdir()?;
         let at = |name: &str| folder.path().join(name);
@@ -43,18 +43,18 @@ impl World {
         let built = std::env::current_exe()?.parent().context("no target folder")?.to_owned();
         build("trunkline")?;
         build("xtask")?;
-        // Copies: whatever runs one of these files is of this world.
+        // Copies: a process that runs one of these files belongs to this world.
         for name in ["trunkline", "fake-agent"] {
             fs::copy(built.join(name), at("bin").join(name)).with_context(|| format!("{name} is not built"))?;
         }
-        repository(&at("repo"))?;
+        create_repository(&at("repo"))?;
         let mut world = Self {
-            no_small_disk: small_disk(&at("worktrees")),
+            no_small_disk: mount_small_disk(&at("worktrees")),
             folder,
             gateway: None,
             address: ([127, 0, 0, 1], 0).into(),
-            short_of_files: false,
-            left_behind: BTreeSet::new(),
+            few_files: false,
+            leftovers: BTreeSet::new(),
             keepers: BTreeSet::new(),
         };
         world.write_config()?;
@@ -62,6 +62,7 @@ impl World {
         Ok(world)
     }
 
+    /// Faults that this machine does not permit, with the reason.
     pub(super) fn skipped(&self) -> Vec<String> {
         self.no_small_disk.iter().map(|why| format!("needs root: a full disk ({why})")).collect()
     }
@@ -74,7 +75,7 @@ impl World {
         self.folder.path().join(name)
     }
 
-    /// The models: a worktree for each run, one that goes on without its client, one that will not die.
+    /// Writes `models.json`: both models use worktrees, and `detached` continues after its client disconnects.
     pub(super) fn write_config(&self) -> Result<()> {
         let model = |extra: serde_json::Value| {
             let mut model = json!({
@@ -96,8 +97,9 @@ impl World {
         Ok(())
     }
 
+    /// Starts the gateway, with a limit of open files if there is one.
     pub(super) fn start(&mut self, files: Option<u32>) -> Result<()> {
-        self.short_of_files = files.is_some();
+        self.few_files = files.is_some();
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("gateway.log"))?;
         let binary = self.path("bin/trunkline");
         let mut gateway = match files {
@@ -125,12 +127,12 @@ impl World {
             .spawn()
             .context("cannot start the gateway")?;
         let mut line = String::new();
-        BufReader::new(gateway.stdout.take().expect("it is piped")).read_line(&mut line)?;
+        BufReader::new(gateway.stdout.take().expect("stdout is piped")).read_line(&mut line)?;
         let address = line.trim().strip_prefix("listening on http://");
         self.address = match address {
             Some(address) => address.parse()?,
             None => {
-                let _ended = gateway.wait();
+                let _ = gateway.wait();
                 bail!("the gateway did not start: {line:?}; see {}", self.keep_log().display());
             }
         };
@@ -142,12 +144,12 @@ impl World {
         self.gateway.as_ref().map(Child::id)
     }
 
-    /// Whether a process was a keeper of a gateway that was killed.
+    /// Whether a process was a keeper of a killed gateway.
     pub(super) fn was_keeper(&self, pid: u32) -> bool {
         self.keepers.contains(&pid)
     }
 
-    /// Ends the gateway without a word, as the kernel does when memory is short.
+    /// Kills the gateway with SIGKILL, as the kernel does when memory runs out.
     pub(super) fn kill(&mut self) -> Result<()> {
         self.keepers.extend(processes::keepers(self));
         if let Some(mut gateway) = self.gateway.take() {
@@ -158,16 +160,16 @@ impl World {
     }
 
     pub(super) fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = self.pid().and_then(|pid| Pid::from_raw(pid as i32)).context("there is no gateway")?;
+        let pid = self.pid().and_then(|pid| Pid::from_raw(pid as i32)).context("the gateway is not running")?;
         Ok(kill_process(pid, signal)?)
     }
 
-    /// Asks the gateway to end, and says whether it did so well.
+    /// Stops the gateway with SIGTERM; returns whether it exited successfully within 20 s.
     pub(super) fn end(&mut self) -> Result<bool> {
         self.signal(Signal::TERM)?;
         let Some(mut gateway) = self.gateway.take() else { return Ok(false) };
-        let until = Instant::now() + Duration::from_secs(20);
-        while Instant::now() < until {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < deadline {
             if let Some(status) = gateway.try_wait()? {
                 return Ok(status.success());
             }
@@ -178,9 +180,9 @@ impl World {
         Ok(false)
     }
 
-    /// After the faults: a gateway with all it needs.
+    /// Makes sure that a gateway without a fault runs.
     pub(super) fn recover(&mut self) -> Result<()> {
-        if self.short_of_files {
+        if self.few_files {
             self.end()?;
         }
         let ended = match &mut self.gateway {
@@ -193,33 +195,36 @@ impl World {
         Ok(())
     }
 
-    /// Whether this is left behind since the present round.
+    /// Whether no earlier round has reported this leftover.
     pub(super) fn is_new(&self, left: &str) -> bool {
-        !self.left_behind.contains(left)
+        !self.leftovers.contains(left)
     }
 
-    pub(super) fn blame_earlier_rounds(&mut self, left: Vec<String>) {
-        self.left_behind.extend(left);
+    pub(super) fn remember_leftovers(&mut self, left: Vec<String>) {
+        self.leftovers.extend(left);
     }
 
-    /// The log, where it outlives this world.
+    /// Copies the gateway's log to a file that outlives this world.
     pub(super) fn keep_log(&self) -> PathBuf {
-        let kept = std::env::temp_dir().join("trunkline-torture.log");
-        let _best_effort = fs::copy(self.path("gateway.log"), &kept);
-        kept
+        let copy = std::env::temp_dir().join("trunkline-torture.log");
+        // Without a copy, the path does not exist.
+        let _ = fs::copy(self.path("gateway.log"), &copy);
+        copy
     }
 }
 
-impl Drop for World {
+impl Drop for TortureWorld {
     fn drop(&mut self) {
-        let _it_may_have_ended = self.kill();
+        // The gateway may have ended already.
+        let _ = self.kill();
         if self.has_small_disk() {
-            let _the_folder_then_stays = command("umount").arg(self.path("worktrees")).status();
+            // If this fails, the folder stays.
+            let _ = command("umount").arg(self.path("worktrees")).status();
         }
     }
 }
 
-fn repository(folder: &Path) -> Result<()> {
+fn create_repository(folder: &Path) -> Result<()> {
     for number in 0..200 {
         fs::write(folder.join(format!("file-{number}.txt")), format!("{number}\n"))?;
     }
@@ -229,7 +234,7 @@ fn repository(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What git says, in this repository and as nobody in particular.
+/// Runs git in `folder` with a test user and returns its output.
 pub(super) fn git(folder: &Path, args: &[&str]) -> Result<String> {
     let mut git = command("git");
     git.arg("-C").arg(folder).args(["-c", "user.name=torture", "-c", "user.email=torture@localhost"]).args(args);
@@ -240,9 +245,9 @@ pub(super) fn git(folder: &Path, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A file system of its own for the worktrees, so that it can be full without harm. None, or why not.
-fn small_disk(folder: &Path) -> Option<String> {
-    let mounted = command("mount").args(["-t", "tmpfs", "-o", ROOM, "tmpfs"]).arg(folder).output();
+/// Mounts a small file system for the worktrees, so that it can be filled safely. Returns the reason if that fails.
+fn mount_small_disk(folder: &Path) -> Option<String> {
+    let mounted = command("mount").args(["-t", "tmpfs", "-o", DISK_SIZE, "tmpfs"]).arg(folder).output();
     match mounted {
         Ok(output) if output.status.success() => None,
         Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),

@@ -1,49 +1,49 @@
-//! The gateway behind the window: one that answers already, or one that we start.
+//! The gateway behind the window: one that is already running, or one that we start.
 
-mod owner;
+mod port_owner;
 mod probe;
-mod server;
+mod spawned;
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::places::Places;
+use crate::paths::DesktopPaths;
 
 pub(crate) use probe::free_port;
-use probe::{Answer, ask};
-pub(crate) use server::Server;
+use probe::{ProbeResult, probe};
+pub(crate) use spawned::SpawnedGateway;
 
-/// A gateway that is going down may finish what it does.
-const DRAIN: Duration = Duration::from_secs(60);
+/// Time for another gateway on the port to drain and exit.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What becomes known on the way to a gateway, in this order.
+/// Progress of a connection attempt, in the order in which the events occur.
 #[derive(Debug)]
-pub(crate) enum News {
-    /// A line that a gateway of ours, or we ourselves, have to say; any number of them, at any time.
+pub(crate) enum GatewayEvent {
+    /// A log line of a gateway that we started, or of the attempt itself. Can occur any number of times, at any time.
     Log(String),
-    /// A gateway of ours was started.
-    Started(Server),
-    /// It answers at this origin.
+    /// We have started a gateway.
+    Started(SpawnedGateway),
+    /// The gateway responds at this origin.
     Ready(String),
-    /// There is none, for this reason.
+    /// There is no usable gateway, for this reason.
     Failed(String),
-    /// One that we started, and that was ready, has ended.
-    Ended,
+    /// A gateway that we started has exited after it was ready.
+    Exited,
 }
 
-/// Finds or starts the gateway of this port, on a thread of its own, for as long as it is wanted.
+/// Finds or starts the gateway on this port, on a thread of its own. The attempt ends early once `is_wanted` is false.
 pub(crate) fn connect(
-    places: &Places,
+    paths: &DesktopPaths,
     port: u16,
-    wanted: impl Fn() -> bool + Send + 'static,
-    tell: impl Fn(News) + Clone + Send + 'static,
+    is_wanted: impl Fn() -> bool + Send + 'static,
+    send: impl Fn(GatewayEvent) + Clone + Send + 'static,
 ) {
-    let places = places.clone();
-    drop(thread::spawn(move || match ready_to_start(port, &wanted, &tell) {
-        Ok(true) if !wanted() => {}
-        Ok(true) => server::start(&places, port, &tell),
-        Ok(false) => tell(News::Ready(origin(port))),
-        Err(why) => tell(News::Failed(why)),
+    let paths = paths.clone();
+    drop(thread::spawn(move || match must_start(port, &is_wanted, &send) {
+        Ok(true) if !is_wanted() => {}
+        Ok(true) => spawned::run(&paths, port, &send),
+        Ok(false) => send(GatewayEvent::Ready(origin(port))),
+        Err(reason) => send(GatewayEvent::Failed(reason)),
     }));
 }
 
@@ -51,22 +51,22 @@ fn origin(port: u16) -> String {
     format!("http://127.0.0.1:{port}")
 }
 
-/// Whether the port is free; not if a gateway is there that can be used; or why neither.
-fn ready_to_start(port: u16, wanted: &impl Fn() -> bool, tell: &impl Fn(News)) -> Result<bool, String> {
+/// Returns true if the port is free, false if a usable gateway listens there, and an error if something else does.
+fn must_start(port: u16, is_wanted: &impl Fn() -> bool, send: &impl Fn(GatewayEvent)) -> Result<bool, String> {
     let since = Instant::now();
     loop {
-        match ask(port) {
-            Answer::Nobody => return Ok(true),
-            Answer::Gateway => return Ok(false),
-            Answer::Draining if wanted() && since.elapsed() < DRAIN => {
-                tell(News::Log(format!("the gateway on port {port} is stopping: waiting for its end")));
+        match probe(port) {
+            ProbeResult::Free => return Ok(true),
+            ProbeResult::Gateway => return Ok(false),
+            ProbeResult::Draining if is_wanted() && since.elapsed() < DRAIN_TIMEOUT => {
+                send(GatewayEvent::Log(format!("the gateway on port {port} is stopping: waiting until it has exited")));
                 thread::sleep(Duration::from_millis(500));
             }
-            Answer::Draining => {
-                return Err(format!("The gateway on port {port} is stopping, and does not come to an end"));
+            ProbeResult::Draining => {
+                return Err(format!("The gateway on port {port} is stopping, but does not exit"));
             }
-            Answer::Another(what) => {
-                return Err(format!("Something else than Trunkline answers on port {port}: {what}"));
+            ProbeResult::Other(details) => {
+                return Err(format!("Port {port} is in use by another program: {details}"));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Who answers on a port.
+//! Probes a port: is it free, is it a gateway, or something else?
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -6,27 +6,29 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::owner;
+use super::port_owner;
 
-/// Loopback answers at once, or hangs.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Timeout for each socket operation. Loopback is fast; a longer wait means that the server hangs.
+const IO_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// More than a gateway has to say of its health.
-const LONGEST: u64 = 64 * 1024;
+/// Upper bound of a response to `GET /health`; a gateway's is far smaller.
+const MAX_RESPONSE_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    Nobody,
+pub(super) enum ProbeResult {
+    /// Nothing listens on the port.
+    Free,
     Gateway,
-    /// A gateway that takes no more work.
+    /// A gateway that is shutting down.
     Draining,
-    /// What it is, in a few words.
-    Another(String),
+    /// Something else, with a short description for the user.
+    Other(String),
 }
 
-/// `GET /health`, as a gateway answers it.
+/// Body of the gateway's response to `GET /health`. The unused fields must exist: they tell a gateway from other
+/// servers.
 #[derive(Deserialize)]
-struct Health {
+struct GatewayHealth {
     status: String,
     #[serde(rename = "version")]
     _version: String,
@@ -34,51 +36,51 @@ struct Health {
     _models: u64,
 }
 
-pub(super) fn ask(port: u16) -> Answer {
+pub(super) fn probe(port: u16) -> ProbeResult {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let socket = match TcpStream::connect_timeout(&address, PATIENCE) {
+    let socket = match TcpStream::connect_timeout(&address, IO_TIMEOUT) {
         Ok(socket) => socket,
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Answer::Nobody,
-        Err(error) => return Answer::Another(error.to_string()),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => return ProbeResult::Free,
+        Err(error) => return ProbeResult::Other(error.to_string()),
     };
-    if let Some(user) = owner::stranger(port) {
-        return Answer::Another(format!("it belongs to another user (number {user})"));
+    if let Some(uid) = port_owner::foreign_uid(port) {
+        return ProbeResult::Other(format!("it belongs to another user (uid {uid})"));
     }
     match exchange(socket, address) {
-        Ok(reply) => judge(&reply),
-        Err(error) => Answer::Another(format!("it does not speak HTTP ({error})")),
+        Ok(response) => classify(&response),
+        Err(error) => ProbeResult::Other(format!("it does not speak HTTP ({error})")),
     }
 }
 
-/// A port that nobody has just now.
+/// Returns a port that is free at the moment.
 pub(crate) fn free_port() -> Option<u16> {
     Some(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok()?.local_addr().ok()?.port())
 }
 
 fn exchange(mut socket: TcpStream, address: SocketAddr) -> std::io::Result<String> {
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))?;
-    // HTTP/1.0: the answer comes in one piece, and the connection ends with it.
+    socket.set_read_timeout(Some(IO_TIMEOUT))?;
+    socket.set_write_timeout(Some(IO_TIMEOUT))?;
+    // HTTP/1.0: the response is not chunked, and the server closes the connection after it.
     socket.write_all(format!("GET /health HTTP/1.0\r\nhost: {address}\r\n\r\n").as_bytes())?;
-    let mut reply = Vec::new();
-    socket.take(LONGEST).read_to_end(&mut reply)?;
-    Ok(String::from_utf8_lossy(&reply).into_owned())
+    let mut response = Vec::new();
+    socket.take(MAX_RESPONSE_BYTES).read_to_end(&mut response)?;
+    Ok(String::from_utf8_lossy(&response).into_owned())
 }
 
-fn judge(reply: &str) -> Answer {
-    let (head, body) = reply.split_once("\r\n\r\n").unwrap_or((reply, ""));
+fn classify(response: &str) -> ProbeResult {
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or((response, ""));
     let status = head.lines().next().unwrap_or_default().trim();
-    let another = || Answer::Another(if status.is_empty() { "it says nothing".into() } else { brief(status) });
-    match serde_json::from_str::<Health>(body).ok().map(|health| health.status).as_deref() {
-        Some("ok") => Answer::Gateway,
-        Some("draining") => Answer::Draining,
-        Some(_) | None => another(),
+    let other = || ProbeResult::Other(if status.is_empty() { "it sent no response".into() } else { describe(status) });
+    match serde_json::from_str::<GatewayHealth>(body).ok().map(|health| health.status).as_deref() {
+        Some("ok") => ProbeResult::Gateway,
+        Some("draining") => ProbeResult::Draining,
+        Some(_) | None => other(),
     }
 }
 
-fn brief(status: &str) -> String {
+fn describe(status: &str) -> String {
     let printable: String = status.chars().filter(|c| !c.is_control()).take(80).collect();
-    format!("it says {printable:?}")
+    format!("it responded {printable:?}")
 }
 
 #[cfg(test)]
@@ -86,24 +88,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gateway_is_known_by_its_health() {
-        for (reply, expected) in [
+    fn gateway_is_recognised_by_its_health_response() {
+        for (response, expected) in [
             (
                 "HTTP/1.1 200 OK\r\na: b\r\n\r\n{\"status\":\"ok\",\"version\":\"0.1.0\",\"models\":3,\"waiting\":0}",
-                Answer::Gateway,
+                ProbeResult::Gateway,
             ),
-            ("HTTP/1.1 503 X\r\n\r\n{\"status\":\"draining\",\"version\":\"0.1.0\",\"models\":3}", Answer::Draining),
-            ("HTTP/1.1 200 OK\r\n\r\n{\"status\":\"ok\"}", Answer::Another("it says \"HTTP/1.1 200 OK\"".into())),
-            ("HTTP/1.1 404 Not Found\r\n\r\n", Answer::Another("it says \"HTTP/1.1 404 Not Found\"".into())),
-            ("SSH-2.0-OpenSSH_9.2\r\n", Answer::Another("it says \"SSH-2.0-OpenSSH_9.2\"".into())),
-            ("", Answer::Another("it says nothing".into())),
+            (
+                "HTTP/1.1 503 X\r\n\r\n{\"status\":\"draining\",\"version\":\"0.1.0\",\"models\":3}",
+                ProbeResult::Draining,
+            ),
+            (
+                "HTTP/1.1 200 OK\r\n\r\n{\"status\":\"ok\"}",
+                ProbeResult::Other("it responded \"HTTP/1.1 200 OK\"".into()),
+            ),
+            ("HTTP/1.1 404 Not Found\r\n\r\n", ProbeResult::Other("it responded \"HTTP/1.1 404 Not Found\"".into())),
+            ("SSH-2.0-OpenSSH_9.2\r\n", ProbeResult::Other("it responded \"SSH-2.0-OpenSSH_9.2\"".into())),
+            ("", ProbeResult::Other("it sent no response".into())),
         ] {
-            assert_eq!(judge(reply), expected, "{reply}");
+            assert_eq!(classify(response), expected, "{response}");
         }
     }
 
     #[test]
-    fn nobody_answers_on_a_free_port() {
-        assert_eq!(ask(free_port().unwrap()), Answer::Nobody);
+    fn free_port_is_reported_as_free() {
+        assert_eq!(probe(free_port().unwrap()), ProbeResult::Free);
     }
 }

@@ -1,65 +1,65 @@
-//! Which gateway is behind the window, and what becomes of it.
+//! Choice and life cycle of the gateway behind the window.
 
 use std::fs;
 
-use crate::world::{World, command, server, until};
+use crate::desktop::{TestDesktop, command, server, until};
 
 #[test]
-fn one_that_runs_is_used_and_survives() {
-    let world = World::new();
-    let gateway = world.serve();
-    let window = world.open();
-    window.ask(world.port, "how are you");
-    assert_eq!(world.gateway(), gateway.0.id(), "no other was started");
-    world.screen.press(&["ctrl+q"]);
-    assert_eq!(window.ended(), Some(0));
+fn running_gateway_is_used_and_keeps_running_when_window_closes() {
+    let desktop = TestDesktop::new();
+    let gateway = desktop.serve();
+    let window = desktop.open();
+    window.ask(desktop.port, "how are you");
+    assert_eq!(desktop.gateway(), gateway.0.id(), "no second gateway was started");
+    desktop.screen.press(&["ctrl+q"]);
+    assert_eq!(window.wait_for_exit(), Some(0));
     until("only the gateway is left", || {
-        world.processes().iter().all(|(pid, line)| *pid == gateway.0.id() || line.contains("__keeper"))
+        desktop.processes().iter().all(|(pid, line)| *pid == gateway.0.id() || line.contains("__keeper"))
     });
-    assert!(world.get(world.port, "/health").is_some());
+    assert!(desktop.get(desktop.port, "/health").is_some());
 }
 
 #[test]
-fn when_the_one_that_was_used_is_gone_a_reload_starts_another() {
-    let world = World::new();
-    let gateway = world.serve();
-    let window = world.open();
-    window.ask(world.port, "how are you");
+fn reload_starts_a_gateway_when_the_one_in_use_is_gone() {
+    let desktop = TestDesktop::new();
+    let gateway = desktop.serve();
+    let window = desktop.open();
+    window.ask(desktop.port, "how are you");
     drop(gateway);
-    world.screen.press(&["ctrl+r"]);
-    until("there is another", || world.get(world.port, "/health").is_some());
-    window.ask(world.port, "how are you");
+    desktop.screen.press(&["ctrl+r"]);
+    until("the new gateway responds", || desktop.get(desktop.port, "/health").is_some());
+    window.ask(desktop.port, "how are you");
     window.signal("TERM");
-    assert_eq!(window.ended(), Some(0));
-    world.nothing_is_left();
+    assert_eq!(window.wait_for_exit(), Some(0));
+    desktop.wait_for_no_processes();
 }
 
 #[test]
-fn one_that_dies_is_told_of_and_started_again() {
-    let world = World::new();
-    let window = world.open();
-    window.ask(world.port, "how are you");
-    let gateway = world.gateway();
+fn error_is_shown_and_retry_starts_a_gateway_when_ours_is_killed() {
+    let desktop = TestDesktop::new();
+    let window = desktop.open();
+    window.ask(desktop.port, "how are you");
+    let gateway = desktop.gateway();
     assert!(command("kill").args(["-s", "KILL", &gateway.to_string()]).status().unwrap().success());
-    window.titled("There is no gateway");
-    world.screen.picture("died");
-    world.screen.press(&["alt+t"]);
-    window.ask(world.port, "how are you");
-    assert_ne!(world.gateway(), gateway);
+    window.titled("The gateway is not available");
+    desktop.screen.picture("died");
+    desktop.screen.press(&["alt+t"]);
+    window.ask(desktop.port, "how are you");
+    assert_ne!(desktop.gateway(), gateway);
 }
 
 #[test]
-fn the_binary_is_found_beside_the_window_and_on_the_search_path() {
-    let world = World::new();
-    let port = world.port.to_string();
-    world.program("trunkline", &format!("exec '{}' \"$@\"", server().display()));
-    let window = world.open_with(&["--port", &port]);
-    window.ask(world.port, "how are you");
+fn binary_is_found_on_path_and_error_is_shown_when_missing() {
+    let desktop = TestDesktop::new();
+    let port = desktop.port.to_string();
+    desktop.program("trunkline", &format!("exec '{}' \"$@\"", server().display()));
+    let window = desktop.open_with(&["--port", &port]);
+    window.ask(desktop.port, "how are you");
     window.signal("TERM");
-    assert_eq!(window.ended(), Some(0));
-    fs::remove_file(world.path("bin/trunkline")).unwrap();
-    let window = world.open_with(&["--port", &port]);
-    let listed = window.titled("There is no gateway");
-    world.screen.picture("not-installed");
+    assert_eq!(window.wait_for_exit(), Some(0));
+    fs::remove_file(desktop.path("bin/trunkline")).unwrap();
+    let window = desktop.open_with(&["--port", &port]);
+    let listed = window.titled("The gateway is not available");
+    desktop.screen.picture("not-installed");
     assert_eq!(listed.size, (900, 700));
 }

@@ -1,14 +1,14 @@
-//! The window as its users have it: the real program on an X server of its own, with a window manager, a keyboard and a
-//! clipboard, and the real gateway behind it. `cargo xtask desktop --test` installs what that needs and runs it.
+//! End-to-end tests of the window: the real program on an X server of its own, with a window manager, a keyboard, a
+//! clipboard and the real gateway. `cargo xtask desktop --test` installs the tools they need and runs them.
 
-#![cfg(test)] // all of this is; it says so once more for clippy's `allow-unwrap-in-tests`
+#![cfg(test)] // redundant for an integration test, but clippy's `allow-unwrap-in-tests` needs it
 
-mod ends;
+mod desktop;
+mod fake_gateway;
 mod gateway;
+mod gateway_errors;
 mod package;
 mod page;
-mod powers;
+mod page_isolation;
 mod screen;
-mod standin;
-mod trouble;
-mod world;
+mod shutdown;

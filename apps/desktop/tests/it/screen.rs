@@ -1,29 +1,29 @@
-//! An X server with a window manager, and what can be done and seen there.
+//! An X server with a window manager, and the tools to control and observe it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::world::{Company, command, until};
+use crate::desktop::{ChildGuard, command, until};
 
 pub(crate) struct Screen {
     display: String,
-    // In the order in which they end.
-    _manager: Company,
-    _server: Company,
+    // Fields are dropped in this order: the manager must end before the server.
+    _manager: ChildGuard,
+    _server: ChildGuard,
 }
 
-/// A window as the window manager lists it.
+/// A window as listed by the window manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct ListedWindow {
     pub(crate) id: String,
     pub(crate) pid: u32,
     pub(crate) size: (i32, i32),
     pub(crate) title: String,
 }
 
-impl Listed {
-    /// As `active` says it.
+impl ListedWindow {
+    /// Id as a number, in the form that [`Screen::active`] returns.
     pub(crate) fn number(&self) -> u64 {
         u64::from_str_radix(self.id.trim_start_matches("0x"), 16).unwrap()
     }
@@ -36,8 +36,8 @@ impl Screen {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("Xvfb is needed: cargo xtask desktop --test installs it");
-        let (mut server, mut number) = (Company(server), String::new());
+            .expect("Xvfb is missing: cargo xtask desktop --test installs it");
+        let (mut server, mut number) = (ChildGuard(server), String::new());
         BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut number).unwrap();
         let display = format!(":{}", number.trim());
         let manager = command("openbox")
@@ -47,9 +47,9 @@ impl Screen {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("openbox is needed: cargo xtask desktop --test installs it");
-        let screen = Self { display, _manager: Company(manager), _server: server };
-        until("there is a window manager", || screen.run("wmctrl", &["-m"]).is_some());
+            .expect("openbox is missing: cargo xtask desktop --test installs it");
+        let screen = Self { display, _manager: ChildGuard(manager), _server: server };
+        until("the window manager is running", || screen.run("wmctrl", &["-m"]).is_some());
         screen
     }
 
@@ -57,7 +57,7 @@ impl Screen {
         &self.display
     }
 
-    pub(crate) fn windows(&self) -> Vec<Listed> {
+    pub(crate) fn windows(&self) -> Vec<ListedWindow> {
         let listed = self.run("wmctrl", &["-lpG"]).unwrap_or_default();
         let window = |line: &str| {
             let mut words = line.split_whitespace();
@@ -65,7 +65,7 @@ impl Screen {
             let (_x, _y) = (words.next()?, words.next()?);
             let size = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
             let title = words.skip(1).collect::<Vec<_>>().join(" ");
-            Some(Listed { id, pid, size, title })
+            Some(ListedWindow { id, pid, size, title })
         };
         listed.lines().filter_map(window).collect()
     }
@@ -82,8 +82,8 @@ impl Screen {
         self.xdotool(&["type", "--clearmodifiers", text]);
     }
 
-    /// Clicks there, seen from the corner of the window.
-    pub(crate) fn click(&self, window: &Listed, (x, y): (i32, i32)) {
+    /// Clicks at a position relative to the upper left corner of the window.
+    pub(crate) fn click(&self, window: &ListedWindow, (x, y): (i32, i32)) {
         let (x, y) = (x.to_string(), y.to_string());
         self.xdotool(&["mousemove", "--window", &window.id, &x, &y, "click", "1"]);
     }
@@ -96,12 +96,12 @@ impl Screen {
         self.run("xdotool", &["getactivewindow"])?.trim().parse().ok()
     }
 
-    /// All the text of whatever is at this place, as its users get it: selected and copied.
-    pub(crate) fn text_at(&self, window: &Listed, place: (i32, i32)) -> String {
+    /// Returns all text of the widget at this position, by selecting and copying it as a user would.
+    pub(crate) fn text_at(&self, window: &ListedWindow, place: (i32, i32)) -> String {
         self.copy("nothing was copied");
         let (mut text, mut tries) = (String::new(), 0);
-        until("something is copied", || {
-            // There may not have been anything yet.
+        until("text is copied", || {
+            // The widget may not have had any text yet.
             if tries % 10 == 0 {
                 self.click(window, place);
                 self.press(&["ctrl+a", "ctrl+c"]);
@@ -116,17 +116,17 @@ impl Screen {
     /// Puts text on the clipboard.
     pub(crate) fn copy(&self, text: &str) {
         let mut xclip = self.tool("xclip", &["-selection", "clipboard", "-i"]);
-        let mut xclip = xclip.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("xclip is needed");
+        let mut xclip = xclip.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("xclip is missing");
         xclip.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         assert!(xclip.wait().unwrap().success());
     }
 
-    /// A picture of everything, for people to look at.
+    /// Takes a screenshot, for people to look at.
     pub(crate) fn picture(&self, name: &str) -> PathBuf {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         std::fs::create_dir_all(folder).unwrap();
         let path = folder.join(format!("{name}.png"));
-        self.run("import", &["-window", "root", path.to_str().unwrap()]).expect("ImageMagick is needed");
+        self.run("import", &["-window", "root", path.to_str().unwrap()]).expect("ImageMagick is missing");
         path
     }
 

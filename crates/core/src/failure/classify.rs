@@ -1,22 +1,22 @@
-//! From what a CLI said to what it means. Pure text work, done once, at the edge.
+//! Classifies the error messages of CLIs and services by their text.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::Category;
+use super::category::Category;
 
-/// A provider's own wording and what it means.
+/// Wording of a provider, and the category that it means.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rule {
-    /// Compared without regard to case.
+pub struct FailureRule {
+    /// Text to search for, ignoring case.
     pub contains: String,
     pub is: Category,
-    /// Applies only when no general pattern does.
+    /// Applies only if no general pattern matches.
     #[serde(default)]
     pub weak: bool,
-    /// The wording says that the session cannot be resumed.
+    /// The wording means that the session cannot be resumed.
     #[serde(default)]
     pub session_lost: bool,
 }
@@ -79,11 +79,11 @@ const PATTERNS: [(Category, &[&str]); 9] = [
     ),
 ];
 
-/// The one pattern that a service and a file system share.
-const DENIED: &str = "permission_denied";
+/// The pattern that services and file systems share.
+const PERMISSION_DENIED: &str = "permission_denied";
 
-/// Words for what was to be done to a file.
-const FILE_WORDS: [&str; 18] = [
+/// Phrases about operations on files.
+const FILE_PHRASES: [&str; 18] = [
     "cannot mkdir",
     "cannot open",
     "cannot create",
@@ -104,7 +104,7 @@ const FILE_WORDS: [&str; 18] = [
     "failed to write",
 ];
 
-/// Status numbers, and the phrase that may follow one.
+/// HTTP statuses: number, category, and the phrase that may follow the number.
 const STATUSES: [(u16, Category, &str); 15] = [
     (400, Category::Validation, "bad request"),
     (401, Category::Authentication, "unauthorized"),
@@ -123,18 +123,19 @@ const STATUSES: [(u16, Category, &str); 15] = [
     (529, Category::RateLimit, "overloaded"),
 ];
 
-/// Words after which a number is a status.
+/// Words that mark the number after them as a status.
 const STATUS_WORDS: [&str; 5] = ["http", "status", "code", "error", "returned"];
 
-/// What `text` means: the provider's rules first, then the general patterns, then its weak rules.
+/// Returns the category of `text`: by the rules of the provider, then the general patterns, then its weak rules.
 #[must_use]
-pub fn classify(text: &str, rules: &[Rule]) -> Category {
+pub fn classify(text: &str, rules: &[FailureRule]) -> Category {
     classify_session(text, rules).0
 }
 
-/// The same, and whether the rule that decided says that the session cannot be resumed. No general pattern says so.
+/// Like [`classify`], and whether the rule that matched means that the session cannot be resumed. No general pattern
+/// means that.
 #[must_use]
-pub fn classify_session(text: &str, rules: &[Rule]) -> (Category, bool) {
+pub fn classify_session(text: &str, rules: &[FailureRule]) -> (Category, bool) {
     let text = text.to_lowercase();
     let ruled = |weak: bool| {
         let rule = rules.iter().find(|rule| rule.weak == weak && text.contains(&rule.contains.to_lowercase()));
@@ -144,26 +145,26 @@ pub fn classify_session(text: &str, rules: &[Rule]) -> (Category, bool) {
     ruled(false).or_else(general).or_else(|| ruled(true)).unwrap_or((Category::Unknown, false))
 }
 
-/// The first category, in order of precedence, that a pattern or a status number speaks for.
+/// Returns the first category, in order of precedence, with a pattern or a status that matches.
 fn general(text: &str) -> Option<Category> {
     let statuses = statuses(text);
     PATTERNS
         .iter()
         .find(|(category, patterns)| {
-            statuses.contains(category) || patterns.iter().any(|pattern| speaks_of(text, pattern))
+            statuses.contains(category) || patterns.iter().any(|pattern| matches_in_context(text, pattern))
         })
         .map(|(category, _)| *category)
 }
 
-/// Whether `text` holds the pattern, meant as the pattern means it.
-fn speaks_of(text: &str, pattern: &str) -> bool {
+/// Whether `text` contains the pattern with its intended meaning.
+fn matches_in_context(text: &str, pattern: &str) -> bool {
     match pattern {
-        DENIED => text.lines().any(|line| matches_pattern(line, pattern) && !is_about_a_file(line)),
+        PERMISSION_DENIED => text.lines().any(|line| matches_pattern(line, pattern) && !is_about_a_file(line)),
         _ => matches_pattern(text, pattern),
     }
 }
 
-/// Whether a line speaks of a permission that the file system denied, and no service.
+/// Whether a line reports a permission that the file system denied, and not a service.
 fn is_about_a_file(line: &str) -> bool {
     const ERRNOS: [&str; 4] = ["eacces", "eperm", "errno 13", "os error 13"];
     const SHELLS: [&str; 9] =
@@ -179,12 +180,12 @@ fn is_about_a_file(line: &str) -> bool {
     let after = after.trim_start_matches([' ', ':', ',', '(']);
     ERRNOS.iter().any(|errno| line.contains(errno))
         || SHELLS.iter().any(|shell| line.trim_start().starts_with(shell))
-        || FILE_WORDS.iter().any(|words| before.contains(words))
+        || FILE_PHRASES.iter().any(|words| before.contains(words))
         || before.split_whitespace().next_back().is_some_and(path)
         || after.split_whitespace().next().is_some_and(path)
 }
 
-/// Whether `text` holds the pattern's words with at most one character between each two.
+/// Whether `text` contains the words of the pattern with at most one character between two words.
 fn matches_pattern(text: &str, pattern: &str) -> bool {
     let (first, rest) = pattern.split_once('_').unwrap_or((pattern, ""));
     text.match_indices(first).any(|(at, _)| follows(&text[at + first.len()..], rest))
@@ -202,7 +203,7 @@ fn follows(text: &str, pattern: &str) -> bool {
         .any(|text| text.strip_prefix(word).is_some_and(|text| follows(text, rest)))
 }
 
-/// The categories of the numbers in `text` that stand for an HTTP status.
+/// Returns the categories of the HTTP statuses in `text`.
 fn statuses(text: &str) -> Vec<Category> {
     let mut found = Vec::new();
     for (number, category, phrase) in STATUSES {
@@ -217,7 +218,7 @@ fn statuses(text: &str) -> Vec<Category> {
     found
 }
 
-/// Not a piece of a longer number, word or file name.
+/// Whether a number is not part of a longer number, word or file name.
 fn stands_alone(before: &str, after: &str) -> bool {
     let free_before = !before.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'));
     let mut following = after.chars();
@@ -229,7 +230,7 @@ fn stands_alone(before: &str, after: &str) -> bool {
     free_before && free_after
 }
 
-/// At the start of the text, or after a word that announces a status.
+/// Whether a number is at the start of the text, or after one of [`STATUS_WORDS`].
 fn is_introduced(before: &str) -> bool {
     let before = before.trim_end_matches([' ', ':', '=', '"', '\'', '(', '[', '{', '/', '#', '\t']);
     let version = before.rfind("http/").filter(|at| before[at + 5..].chars().all(|c| c.is_ascii_digit() || c == '.'));
@@ -238,40 +239,46 @@ fn is_introduced(before: &str) -> bool {
     before.is_empty() || STATUS_WORDS.iter().any(|word| before.strip_suffix(word).is_some_and(whole))
 }
 
-/// How long the text asks to wait, if it does.
+/// Units of time, in seconds.
+const SECOND: f64 = 1.0;
+const MILLISECOND: f64 = 0.001;
+
+/// Returns how long the text asks to wait before a retry.
 #[must_use]
 pub fn retry_after(text: &str) -> Option<Duration> {
-    const ASKS: [&str; 14] = [
-        "retry-after-ms",
-        "retry_after_ms",
-        "retryafterms",
-        "retry_after_seconds",
-        "retryafter",
-        "try again after",
-        "wait at least",
-        "retry-after",
-        "retry_after",
-        "retry after",
-        "retrydelay",
-        "try again in",
-        "retry in",
-        "wait",
+    /// Phrases before a time, and the unit of a bare number after them.
+    const PHRASES: [(&str, f64); 14] = [
+        ("retry-after-ms", MILLISECOND),
+        ("retry_after_ms", MILLISECOND),
+        ("retryafterms", MILLISECOND),
+        ("retry_after_seconds", SECOND),
+        ("retryafter", SECOND),
+        ("try again after", SECOND),
+        ("wait at least", SECOND),
+        ("retry-after", SECOND),
+        ("retry_after", SECOND),
+        ("retry after", SECOND),
+        ("retrydelay", SECOND),
+        ("try again in", SECOND),
+        ("retry in", SECOND),
+        ("wait", SECOND),
     ];
     let text = text.to_lowercase();
-    ASKS.iter().find_map(|ask| {
-        text.match_indices(ask).find_map(|(at, _)| {
-            let rest = text[at + ask.len()..].trim_start_matches([' ', ':', '=', '"', '\'', '\t']);
+    PHRASES.iter().find_map(|(phrase, unit)| {
+        text.match_indices(phrase).find_map(|(at, _)| {
+            let rest = text[at + phrase.len()..].trim_start_matches([' ', ':', '=', '"', '\'', '\t']);
             let rest = rest.strip_prefix("for ").or_else(|| rest.strip_prefix("about ")).unwrap_or(rest);
-            duration(rest, if ask.ends_with("ms") { "ms" } else { "s" })
+            duration(rest, *unit)
         })
     })
 }
 
-/// Reads `30`, `1.5s`, `100 ms`, `2 minutes`, `1m30s` from the beginning of `text`.
-fn duration(text: &str, default_unit: &str) -> Option<Duration> {
+/// Parses `30`, `1.5s`, `100 ms`, `2 minutes` or `1m30s` at the beginning of `text`.
+fn duration(text: &str, default_unit: f64) -> Option<Duration> {
     /// Words that may follow a bare number without being its unit.
     const SEPARATE: [&str; 4] = ["and", "before", "or", "then"];
-    const LONGEST: f64 = 30.0 * 24.0 * 3600.0;
+    /// Longer waits are ignored.
+    const MAX_SECONDS: f64 = 30.0 * 24.0 * 3600.0;
     let mut rest = text;
     let mut seconds = 0.0;
     let mut any = false;
@@ -282,13 +289,13 @@ fn duration(text: &str, default_unit: &str) -> Option<Duration> {
         let after = rest[digits..].trim_start();
         let letters = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
         let word = &after[..letters];
-        let Some(factor) = unit(if word.is_empty() { default_unit } else { word }) else {
-            // "3 fortnights": a number of something unknown is no time at all.
+        let Some(factor) = (if word.is_empty() { Some(default_unit) } else { unit(word) }) else {
+            // "3 fortnights": a number with an unknown unit is not a time.
             if !any && !SEPARATE.contains(&word) {
                 return None;
             }
             if !any {
-                seconds = value * unit(default_unit).unwrap_or(1.0);
+                seconds = value * default_unit;
                 any = true;
             }
             break;
@@ -301,13 +308,14 @@ fn duration(text: &str, default_unit: &str) -> Option<Duration> {
             break;
         }
     }
-    (any && seconds.is_finite() && seconds <= LONGEST).then(|| Duration::from_millis((seconds * 1000.0).round() as u64))
+    (any && seconds.is_finite() && seconds <= MAX_SECONDS)
+        .then(|| Duration::from_millis((seconds * 1000.0).round() as u64))
 }
 
 fn unit(word: &str) -> Option<f64> {
     match word {
-        "ms" | "msec" | "millis" | "millisecond" | "milliseconds" => Some(0.001),
-        "s" | "sec" | "secs" | "second" | "seconds" => Some(1.0),
+        "ms" | "msec" | "millis" | "millisecond" | "milliseconds" => Some(MILLISECOND),
+        "s" | "sec" | "secs" | "second" | "seconds" => Some(SECOND),
         "m" | "min" | "mins" | "minute" | "minutes" => Some(60.0),
         "h" | "hr" | "hrs" | "hour" | "hours" => Some(3600.0),
         "d" | "day" | "days" => Some(86_400.0),

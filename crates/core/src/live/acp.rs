@@ -1,177 +1,178 @@
-//! The Agent Client Protocol, from the client's side: introduced, a session begun, its model and mode set, then prompts.
-//! The agent asks as well: for permission, which it gets as far as the model has it, and for files and terminals, which
+//! Client of the Agent Client Protocol (ACP): `initialize`, a new session, its model and mode, then prompts.
+//!
+//! The agent sends requests as well. Permission requests are answered by the permissions of the model. Files and terminals
 //! are not offered.
 //!
-//! One that does at its first prompt what it could have done at its start is given one ahead, in a session of its own, with
-//! a model that cannot answer. Whatever comes of it, the next session is the one that counts.
+//! An agent that does part of its start-up at its first prompt gets one ahead of time, in a session of its own and with a
+//! model that cannot answer. The turns use the next session, whatever the result of that prompt is.
 
 use serde_json::{Value, json};
 
-use super::rpc::{self, Message, Rpc};
-use super::{Greeting, Meaning, PERMISSION_REFUSED};
-use crate::provider::Permissions;
+use super::exchange::{Greeting, MessageMeaning, PERMISSION_REFUSED};
+use super::rpc::{self, Rpc, RpcMessage};
+use crate::vocabulary::Permissions;
 
 #[derive(Debug)]
-pub(super) struct Acp {
+pub(super) struct AcpLive {
     rpc: Rpc,
     greeting: Greeting,
     session: String,
-    expects: Expects,
+    pending: AcpPending,
 }
 
-/// The answer that is awaited, by the number of its request.
+/// Request whose answer is awaited, with its number.
 #[derive(Debug)]
-enum Expects {
-    Introduction(u64),
-    Session(u64),
-    /// The model that cannot answer was set.
-    Primer(u64),
-    /// It did not answer.
-    Primed(u64),
-    /// A model or a mode that was set.
-    Setting(u64),
+enum AcpPending {
+    Initialize(u64),
+    NewSession(u64),
+    /// Setting the model that cannot answer.
+    SetPrimer(u64),
+    /// The prompt to the model that cannot answer.
+    PrimerPrompt(u64),
+    /// Setting a model or a mode.
+    SetOption(u64),
     Prompt(u64),
     Nothing,
 }
 
-impl Acp {
+impl AcpLive {
     pub(super) fn greet(greeting: Greeting) -> (Self, Vec<u8>) {
         let mut rpc = Rpc::new(true);
-        let nothing = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
-        let params = json!({"protocolVersion": 1, "clientCapabilities": nothing, "clientInfo": rpc::client()});
-        let (id, words) = rpc.request("initialize", params);
-        (Self { rpc, greeting, session: String::new(), expects: Expects::Introduction(id) }, words)
+        let capabilities = json!({"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false});
+        let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": rpc::client()});
+        let (id, line) = rpc.request("initialize", params);
+        (Self { rpc, greeting, session: String::new(), pending: AcpPending::Initialize(id) }, line)
     }
 
-    pub(super) fn say(&mut self, prompt: &str) -> Vec<u8> {
+    pub(super) fn send_prompt(&mut self, prompt: &str) -> Vec<u8> {
         let params = json!({"sessionId": self.session, "prompt": [{"type": "text", "text": prompt}]});
-        let (id, words) = self.rpc.request("session/prompt", params);
-        self.expects = Expects::Prompt(id);
-        words
+        let (id, line) = self.rpc.request("session/prompt", params);
+        self.pending = AcpPending::Prompt(id);
+        line
     }
 
     pub(super) fn interrupt(&self) -> Vec<u8> {
         self.rpc.notification("session/cancel", Some(json!({"sessionId": self.session})))
     }
 
-    pub(super) fn hear(&mut self, message: &Value, reply: &mut Vec<u8>) -> Meaning {
+    pub(super) fn receive(&mut self, message: &Value, reply: &mut Vec<u8>) -> MessageMeaning {
         match rpc::read(message) {
-            Message::Result(id, result) => self.answered(id, result, reply),
-            Message::Error(id, error) => self.refused(id, error, reply),
-            Message::Request(id, "session/request_permission", params) => {
-                let (words, allowed) = self.permit(id, params);
-                reply.extend(words);
-                if allowed { Meaning::Said } else { Meaning::SaidWith(refusal_note(params)) }
+            RpcMessage::Result(id, result) => self.on_result(id, result, reply),
+            RpcMessage::Error(id, error) => self.on_error(id, error, reply),
+            RpcMessage::Request(id, "session/request_permission", params) => {
+                let (line, allowed) = self.answer_permission_request(id, params);
+                reply.extend(line);
+                if allowed { MessageMeaning::ForTurn } else { MessageMeaning::ForTurnWithNote(refusal_note(params)) }
             }
-            Message::Request(id, method, _) => {
-                reply.extend(self.rpc.refusal(id, method));
-                Meaning::Nothing
+            RpcMessage::Request(id, method, _) => {
+                reply.extend(self.rpc.unsupported(id, method));
+                MessageMeaning::Ignored
             }
-            Message::Notification("session/update", params) => {
+            RpcMessage::Notification("session/update", params) => {
                 let ours = params.get("sessionId").and_then(Value::as_str) == Some(self.session.as_str());
-                if ours { Meaning::Said } else { Meaning::Nothing }
+                if ours { MessageMeaning::ForTurn } else { MessageMeaning::Ignored }
             }
-            Message::Notification(..) | Message::Other => Meaning::Nothing,
+            RpcMessage::Notification(..) | RpcMessage::Other => MessageMeaning::Ignored,
         }
     }
 
-    fn answered(&mut self, id: u64, result: &Value, reply: &mut Vec<u8>) -> Meaning {
-        match self.expects {
-            Expects::Introduction(expected) if id == expected => self.begin_session(reply),
-            Expects::Session(expected) if id == expected => {
+    fn on_result(&mut self, id: u64, result: &Value, reply: &mut Vec<u8>) -> MessageMeaning {
+        match self.pending {
+            AcpPending::Initialize(expected) if id == expected => self.begin_session(reply),
+            AcpPending::NewSession(expected) if id == expected => {
                 let Some(session) = result.get("sessionId").and_then(Value::as_str) else {
-                    return Meaning::Broken("it began a session without a name".to_owned());
+                    return MessageMeaning::Broken("the answer to session/new has no session id".to_owned());
                 };
                 session.clone_into(&mut self.session);
                 match self.greeting.primer.take() {
                     Some(primer) => self.set_primer(&primer, reply),
-                    None => self.set_next(reply),
+                    None => self.set_next_option(reply),
                 }
             }
-            Expects::Primer(expected) if id == expected => {
-                reply.extend(self.say("."));
-                self.expects = Expects::Primed(self.rpc.last());
-                Meaning::Nothing
+            AcpPending::SetPrimer(expected) if id == expected => {
+                reply.extend(self.send_prompt("."));
+                self.pending = AcpPending::PrimerPrompt(self.rpc.last());
+                MessageMeaning::Ignored
             }
-            Expects::Primed(expected) if id == expected => self.begin_session(reply),
-            Expects::Setting(expected) if id == expected => self.set_next(reply),
-            Expects::Prompt(expected) if id == expected => {
-                self.expects = Expects::Nothing;
-                Meaning::SaidLast
+            AcpPending::PrimerPrompt(expected) if id == expected => self.begin_session(reply),
+            AcpPending::SetOption(expected) if id == expected => self.set_next_option(reply),
+            AcpPending::Prompt(expected) if id == expected => {
+                self.pending = AcpPending::Nothing;
+                MessageMeaning::EndsTurn
             }
-            Expects::Introduction(_)
-            | Expects::Session(_)
-            | Expects::Primer(_)
-            | Expects::Primed(_)
-            | Expects::Setting(_)
-            | Expects::Prompt(_)
-            | Expects::Nothing => Meaning::Nothing,
+            AcpPending::Initialize(_)
+            | AcpPending::NewSession(_)
+            | AcpPending::SetPrimer(_)
+            | AcpPending::PrimerPrompt(_)
+            | AcpPending::SetOption(_)
+            | AcpPending::Prompt(_)
+            | AcpPending::Nothing => MessageMeaning::Ignored,
         }
     }
 
-    fn begin_session(&mut self, reply: &mut Vec<u8>) -> Meaning {
+    fn begin_session(&mut self, reply: &mut Vec<u8>) -> MessageMeaning {
         let params = json!({"cwd": self.greeting.cwd, "mcpServers": []});
-        let (id, words) = self.rpc.request("session/new", params);
-        self.expects = Expects::Session(id);
-        reply.extend(words);
-        Meaning::Nothing
+        let (id, line) = self.rpc.request("session/new", params);
+        self.pending = AcpPending::NewSession(id);
+        reply.extend(line);
+        MessageMeaning::Ignored
     }
 
-    fn set_primer(&mut self, primer: &str, reply: &mut Vec<u8>) -> Meaning {
-        let (id, words) = self.rpc.request("session/set_model", json!({"sessionId": self.session, "modelId": primer}));
-        self.expects = Expects::Primer(id);
-        reply.extend(words);
-        Meaning::Nothing
+    fn set_primer(&mut self, primer: &str, reply: &mut Vec<u8>) -> MessageMeaning {
+        let (id, line) = self.rpc.request("session/set_model", json!({"sessionId": self.session, "modelId": primer}));
+        self.pending = AcpPending::SetPrimer(id);
+        reply.extend(line);
+        MessageMeaning::Ignored
     }
 
-    /// Sets what is still to be set; ready when nothing is.
-    fn set_next(&mut self, reply: &mut Vec<u8>) -> Meaning {
+    /// Sets the next option of the greeting; ready if there is none left.
+    fn set_next_option(&mut self, reply: &mut Vec<u8>) -> MessageMeaning {
         let (method, name, value) = if let Some(model) = self.greeting.model.take() {
             ("session/set_model", "modelId", model)
         } else if let Some(mode) = self.greeting.mode.take() {
             ("session/set_mode", "modeId", mode)
         } else {
-            self.expects = Expects::Nothing;
-            return Meaning::Ready;
+            self.pending = AcpPending::Nothing;
+            return MessageMeaning::Ready;
         };
-        let (id, words) = self.rpc.request(method, json!({"sessionId": self.session, name: value}));
-        self.expects = Expects::Setting(id);
-        reply.extend(words);
-        Meaning::Nothing
+        let (id, line) = self.rpc.request(method, json!({"sessionId": self.session, name: value}));
+        self.pending = AcpPending::SetOption(id);
+        reply.extend(line);
+        MessageMeaning::Ignored
     }
 
-    fn refused(&mut self, id: u64, error: &Value, reply: &mut Vec<u8>) -> Meaning {
-        match self.expects {
-            // Then it is not primed, and its session is as good as new.
-            Expects::Primer(expected) if id == expected => self.set_next(reply),
-            Expects::Primed(expected) if id == expected => self.begin_session(reply),
-            Expects::Introduction(expected) | Expects::Session(expected) | Expects::Setting(expected)
+    fn on_error(&mut self, id: u64, error: &Value, reply: &mut Vec<u8>) -> MessageMeaning {
+        match self.pending {
+            // Without the primer, the session is unused and can serve the turns.
+            AcpPending::SetPrimer(expected) if id == expected => self.set_next_option(reply),
+            AcpPending::PrimerPrompt(expected) if id == expected => self.begin_session(reply),
+            AcpPending::Initialize(expected) | AcpPending::NewSession(expected) | AcpPending::SetOption(expected)
                 if id == expected =>
             {
-                Meaning::Broken(rpc::why(error))
+                MessageMeaning::Broken(rpc::error_text(error))
             }
-            Expects::Prompt(expected) if id == expected => {
-                self.expects = Expects::Nothing;
-                Meaning::SaidLast
+            AcpPending::Prompt(expected) if id == expected => {
+                self.pending = AcpPending::Nothing;
+                MessageMeaning::EndsTurn
             }
-            Expects::Introduction(_)
-            | Expects::Session(_)
-            | Expects::Primer(_)
-            | Expects::Primed(_)
-            | Expects::Setting(_)
-            | Expects::Prompt(_)
-            | Expects::Nothing => Meaning::Nothing,
+            AcpPending::Initialize(_)
+            | AcpPending::NewSession(_)
+            | AcpPending::SetPrimer(_)
+            | AcpPending::PrimerPrompt(_)
+            | AcpPending::SetOption(_)
+            | AcpPending::Prompt(_)
+            | AcpPending::Nothing => MessageMeaning::Ignored,
         }
     }
 
-    /// Answers a request for permission, and says whether it was granted.
+    /// Returns the answer to a permission request, and whether the permission is granted.
     ///
-    /// A refusal picks the option that rejects this one tool, so that the agent can go on. `cancelled` is not an answer
-    /// here: by the protocol it means that the whole turn is over.
-    fn permit(&self, id: &Value, params: &Value) -> (Vec<u8>, bool) {
+    /// A refusal selects the option that rejects this one tool, so that the agent can continue. `cancelled` is not used: in
+    /// this protocol it means that the turn was cancelled.
+    fn answer_permission_request(&self, id: &Value, params: &Value) -> (Vec<u8>, bool) {
         let (allowed, kinds) = match self.greeting.permissions {
             Permissions::Full => (true, ["allow_once", "allow_always"]),
-            // What this level allows it does without asking.
+            // The agent does what these levels allow without asking.
             Permissions::Read | Permissions::Edit => (false, ["reject_once", "reject_always"]),
         };
         let options = params.get("options").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -182,12 +183,12 @@ impl Acp {
                 let outcome = json!({"outcome": "selected", "optionId": option});
                 (self.rpc.result(id, json!({ "outcome": outcome })), allowed)
             }
-            None => (self.rpc.error(id, "permission is refused"), false),
+            None => (self.rpc.error(id, "permission refused"), false),
         }
     }
 }
 
-/// Tells a decoder that the tool call was refused.
+/// Note for the decoder that a tool call was refused.
 fn refusal_note(params: &Value) -> Value {
     let call = params.get("toolCall").cloned().unwrap_or_default();
     json!({"jsonrpc": "2.0", "method": PERMISSION_REFUSED, "params": {"toolCall": call}})

@@ -1,51 +1,51 @@
-//! Codex's `app-server`: it is introduced, a thread is begun, and turns are asked of it. Only what is said of the present
-//! turn is heard: a resumed thread repeats numbers of its past, and other threads may speak as well.
+//! Client of Codex's `app-server`: `initialize`, a thread, then turns. Only messages about the current turn are passed on:
+//! a resumed thread repeats counts of its past, and other threads may send messages too.
 
 use serde_json::{Value, json};
 
-use super::rpc::{self, Message, Rpc};
-use super::{Greeting, Meaning};
-use crate::provider::Permissions;
+use super::exchange::{Greeting, MessageMeaning};
+use super::rpc::{self, Rpc, RpcMessage};
+use crate::vocabulary::Permissions;
 
 #[derive(Debug)]
-pub(super) struct AppServer {
+pub(super) struct AppServerLive {
     rpc: Rpc,
     greeting: Greeting,
     thread: String,
-    /// The turn that is on its way, once it has a name.
+    /// Id of the turn in flight, once it is known.
     turn: Option<String>,
-    expects: Expects,
+    pending: AppServerPending,
 }
 
-/// The answer that is awaited, by the number of its request.
+/// Request whose answer is awaited, with its number.
 #[derive(Debug)]
-enum Expects {
-    Introduction(u64),
-    Thread(u64),
-    /// An old thread, and what is to be said in it.
-    OldThread(u64, String),
-    Turn(u64),
+enum AppServerPending {
+    Initialize(u64),
+    NewThread(u64),
+    /// Resuming a thread, and the prompt to send in it.
+    ResumeThread(u64, String),
+    StartTurn(u64),
     Nothing,
 }
 
-impl AppServer {
+impl AppServerLive {
     pub(super) fn greet(greeting: Greeting) -> (Self, Vec<u8>) {
         let mut rpc = Rpc::new(false);
-        let (id, words) = rpc.request("initialize", json!({"clientInfo": rpc::client()}));
-        let expects = Expects::Introduction(id);
-        (Self { rpc, greeting, thread: String::new(), turn: None, expects }, words)
+        let (id, line) = rpc.request("initialize", json!({"clientInfo": rpc::client()}));
+        let pending = AppServerPending::Initialize(id);
+        (Self { rpc, greeting, thread: String::new(), turn: None, pending }, line)
     }
 
-    pub(super) fn say(&mut self, prompt: &str, session: Option<&str>) -> Vec<u8> {
+    pub(super) fn send_prompt(&mut self, prompt: &str, session: Option<&str>) -> Vec<u8> {
         self.turn = None;
         match session {
             Some(session) if session != self.thread => {
                 session.clone_into(&mut self.thread);
                 let mut params = self.settings();
                 params["threadId"] = session.into();
-                let (id, words) = self.rpc.request("thread/resume", params);
-                self.expects = Expects::OldThread(id, prompt.to_owned());
-                words
+                let (id, line) = self.rpc.request("thread/resume", params);
+                self.pending = AppServerPending::ResumeThread(id, prompt.to_owned());
+                line
             }
             Some(_) | None => self.start_turn(prompt),
         }
@@ -57,77 +57,79 @@ impl AppServer {
         self.rpc.request("turn/interrupt", params).1
     }
 
-    pub(super) fn hear(&mut self, message: &Value, reply: &mut Vec<u8>) -> Meaning {
+    pub(super) fn receive(&mut self, message: &Value, reply: &mut Vec<u8>) -> MessageMeaning {
         match rpc::read(message) {
-            Message::Result(id, result) => self.answered(id, result, reply),
-            Message::Error(id, error) => self.refused(id, error),
-            Message::Request(id, method, _) => {
-                reply.extend(self.answer(id, method));
-                Meaning::Nothing
+            RpcMessage::Result(id, result) => self.on_result(id, result, reply),
+            RpcMessage::Error(id, error) => self.on_error(id, error),
+            RpcMessage::Request(id, method, _) => {
+                reply.extend(self.answer_request(id, method));
+                MessageMeaning::Ignored
             }
-            Message::Notification(method, params) => self.notified(method, params),
-            Message::Other => Meaning::Nothing,
+            RpcMessage::Notification(method, params) => self.on_notification(method, params),
+            RpcMessage::Other => MessageMeaning::Ignored,
         }
     }
 
-    fn answered(&mut self, id: u64, result: &Value, reply: &mut Vec<u8>) -> Meaning {
-        match std::mem::replace(&mut self.expects, Expects::Nothing) {
-            Expects::Introduction(expected) if id == expected => {
+    fn on_result(&mut self, id: u64, result: &Value, reply: &mut Vec<u8>) -> MessageMeaning {
+        match std::mem::replace(&mut self.pending, AppServerPending::Nothing) {
+            AppServerPending::Initialize(expected) if id == expected => {
                 reply.extend(self.rpc.notification("initialized", None));
-                let (id, words) = self.rpc.request("thread/start", self.settings());
-                self.expects = Expects::Thread(id);
-                reply.extend(words);
+                let (id, line) = self.rpc.request("thread/start", self.settings());
+                self.pending = AppServerPending::NewThread(id);
+                reply.extend(line);
             }
-            Expects::Thread(expected) if id == expected => {
+            AppServerPending::NewThread(expected) if id == expected => {
                 let Some(thread) = result.pointer("/thread/id").and_then(Value::as_str) else {
-                    return Meaning::Broken("it began a thread without a name".to_owned());
+                    return MessageMeaning::Broken("the answer to thread/start has no thread id".to_owned());
                 };
                 thread.clone_into(&mut self.thread);
-                return Meaning::Ready;
+                return MessageMeaning::Ready;
             }
-            Expects::OldThread(expected, prompt) if id == expected => reply.extend(self.start_turn(&prompt)),
-            Expects::Turn(expected) if id == expected => {
+            AppServerPending::ResumeThread(expected, prompt) if id == expected => {
+                reply.extend(self.start_turn(&prompt))
+            }
+            AppServerPending::StartTurn(expected) if id == expected => {
                 self.turn = result.pointer("/turn/id").and_then(Value::as_str).map(str::to_owned);
             }
-            other @ (Expects::Introduction(_)
-            | Expects::Thread(_)
-            | Expects::OldThread(..)
-            | Expects::Turn(_)
-            | Expects::Nothing) => self.expects = other,
+            other @ (AppServerPending::Initialize(_)
+            | AppServerPending::NewThread(_)
+            | AppServerPending::ResumeThread(..)
+            | AppServerPending::StartTurn(_)
+            | AppServerPending::Nothing) => self.pending = other,
         }
-        Meaning::Nothing
+        MessageMeaning::Ignored
     }
 
-    fn refused(&mut self, id: u64, error: &Value) -> Meaning {
-        match self.expects {
-            Expects::Introduction(expected) | Expects::Thread(expected) if id == expected => {
-                Meaning::Broken(rpc::why(error))
+    fn on_error(&mut self, id: u64, error: &Value) -> MessageMeaning {
+        match self.pending {
+            AppServerPending::Initialize(expected) | AppServerPending::NewThread(expected) if id == expected => {
+                MessageMeaning::Broken(rpc::error_text(error))
             }
-            Expects::OldThread(expected, _) | Expects::Turn(expected) if id == expected => {
-                self.expects = Expects::Nothing;
-                Meaning::SaidLast
+            AppServerPending::ResumeThread(expected, _) | AppServerPending::StartTurn(expected) if id == expected => {
+                self.pending = AppServerPending::Nothing;
+                MessageMeaning::EndsTurn
             }
-            Expects::Introduction(_)
-            | Expects::Thread(_)
-            | Expects::OldThread(..)
-            | Expects::Turn(_)
-            | Expects::Nothing => Meaning::Nothing,
+            AppServerPending::Initialize(_)
+            | AppServerPending::NewThread(_)
+            | AppServerPending::ResumeThread(..)
+            | AppServerPending::StartTurn(_)
+            | AppServerPending::Nothing => MessageMeaning::Ignored,
         }
     }
 
-    fn notified(&self, method: &str, params: &Value) -> Meaning {
+    fn on_notification(&self, method: &str, params: &Value) -> MessageMeaning {
         let turn = params.get("turnId").or_else(|| params.pointer("/turn/id")).and_then(Value::as_str);
         let thread = params.get("threadId").and_then(Value::as_str);
         if turn.is_none() || turn != self.turn.as_deref() || thread.is_some_and(|thread| thread != self.thread) {
-            return Meaning::Nothing;
+            return MessageMeaning::Ignored;
         }
-        if method == "turn/completed" { Meaning::SaidLast } else { Meaning::Said }
+        if method == "turn/completed" { MessageMeaning::EndsTurn } else { MessageMeaning::ForTurn }
     }
 
-    /// It is told never to ask; should it do so, the answer is what it was told it may do.
-    fn answer(&self, id: &Value, method: &str) -> Vec<u8> {
+    /// Answers a request of Codex. It is told never to ask for approval; if it does, its permissions decide.
+    fn answer_request(&self, id: &Value, method: &str) -> Vec<u8> {
         if !method.ends_with("/requestApproval") {
-            return self.rpc.refusal(id, method);
+            return self.rpc.unsupported(id, method);
         }
         let decision = match self.greeting.permissions {
             Permissions::Full => "accept",
@@ -138,9 +140,9 @@ impl AppServer {
 
     fn start_turn(&mut self, prompt: &str) -> Vec<u8> {
         let params = json!({"threadId": self.thread, "input": [{"type": "text", "text": prompt}]});
-        let (id, words) = self.rpc.request("turn/start", params);
-        self.expects = Expects::Turn(id);
-        words
+        let (id, line) = self.rpc.request("turn/start", params);
+        self.pending = AppServerPending::StartTurn(id);
+        line
     }
 
     fn settings(&self) -> Value {

@@ -1,21 +1,21 @@
-//! Claude Code's `--input-format stream-json`: control requests and their answers between the messages of its usual
-//! output. The answer to `initialize` says that it is up.
+//! Client of Claude Code's `--input-format stream-json`: control requests and responses between the messages of its usual
+//! output. The response to `initialize` means that it is ready.
 
 use serde_json::{Value, json};
 
-use super::{Greeting, Meaning, words};
-use crate::provider::Permissions;
+use super::exchange::{Greeting, MessageMeaning, to_line};
+use crate::vocabulary::Permissions;
 
-/// The control requests of ours, by the id they are answered under.
+/// Ids of our control requests.
 const GREETING: &str = "greeting";
 const INTERRUPT: &str = "interrupt";
 
 #[derive(Debug)]
-pub(super) struct Claude {
+pub(super) struct ClaudeLive {
     permissions: Permissions,
 }
 
-impl Claude {
+impl ClaudeLive {
     pub(super) fn greet(greeting: Greeting) -> (Self, Vec<u8>) {
         let mut request = json!({"subtype": "initialize"});
         if let Some(system) = greeting.system {
@@ -24,9 +24,9 @@ impl Claude {
         (Self { permissions: greeting.permissions }, control(GREETING, request))
     }
 
-    pub(super) fn say(&self, prompt: &str) -> Vec<u8> {
-        // Composed by the client: a slash or an `@` in it is text and nothing else.
-        words(&json!({
+    pub(super) fn send_prompt(&self, prompt: &str) -> Vec<u8> {
+        // With `client_composed`, a slash or an `@` in the prompt is plain text.
+        to_line(&json!({
             "type": "user",
             "message": {"role": "user", "content": prompt},
             "client_composed": true,
@@ -37,24 +37,24 @@ impl Claude {
         control(INTERRUPT, json!({"subtype": "interrupt"}))
     }
 
-    pub(super) fn hear(&self, message: &Value, reply: &mut Vec<u8>) -> Meaning {
+    pub(super) fn receive(&self, message: &Value, reply: &mut Vec<u8>) -> MessageMeaning {
         let field = |name: &str| message.get(name).and_then(Value::as_str);
         match field("type") {
-            Some("control_response") => answered(message.get("response").unwrap_or(&Value::Null)),
+            Some("control_response") => on_response(message.get("response").unwrap_or(&Value::Null)),
             Some("control_request") => {
-                reply.extend(self.answer(message));
-                Meaning::Nothing
+                reply.extend(self.answer_request(message));
+                MessageMeaning::Ignored
             }
             Some("control_cancel_request" | "command_lifecycle" | "conversation_reset" | "keep_alive") => {
-                Meaning::Nothing
+                MessageMeaning::Ignored
             }
-            Some("result") => Meaning::SaidLast,
-            Some(_) | None => Meaning::Said,
+            Some("result") => MessageMeaning::EndsTurn,
+            Some(_) | None => MessageMeaning::ForTurn,
         }
     }
 
-    /// It asks us: whether it may use a tool, or for something that nobody here offers.
-    fn answer(&self, message: &Value) -> Vec<u8> {
+    /// Answers a control request: whether a tool may be used, or something that we do not support.
+    fn answer_request(&self, message: &Value) -> Vec<u8> {
         let id = message.get("request_id").unwrap_or(&Value::Null);
         let request = message.get("request").unwrap_or(&Value::Null);
         let response = match (request.get("subtype").and_then(Value::as_str), self.permissions) {
@@ -63,26 +63,26 @@ impl Claude {
                 json!({"subtype": "success", "request_id": id, "response": {"behavior": "allow", "updatedInput": input}})
             }
             (Some("can_use_tool"), Permissions::Read | Permissions::Edit) => {
-                let denied = json!({"behavior": "deny", "message": "nobody is there to allow this"});
+                let denied = json!({"behavior": "deny", "message": "the permissions of this model do not allow this"});
                 json!({"subtype": "success", "request_id": id, "response": denied})
             }
-            _ => json!({"subtype": "error", "request_id": id, "error": "not offered here"}),
+            _ => json!({"subtype": "error", "request_id": id, "error": "not supported"}),
         };
-        words(&json!({"type": "control_response", "response": response}))
+        to_line(&json!({"type": "control_response", "response": response}))
     }
 }
 
-fn answered(response: &Value) -> Meaning {
+fn on_response(response: &Value) -> MessageMeaning {
     let field = |name: &str| response.get(name).and_then(Value::as_str);
     if field("request_id") != Some(GREETING) {
-        return Meaning::Nothing;
+        return MessageMeaning::Ignored;
     }
     match field("subtype") {
-        Some("success") => Meaning::Ready,
-        _ => Meaning::Broken(field("error").unwrap_or("it refused to be initialized").to_owned()),
+        Some("success") => MessageMeaning::Ready,
+        _ => MessageMeaning::Broken(field("error").unwrap_or("initialize was refused").to_owned()),
     }
 }
 
 fn control(id: &str, request: Value) -> Vec<u8> {
-    words(&json!({"type": "control_request", "request_id": id, "request": request}))
+    to_line(&json!({"type": "control_request", "request_id": id, "request": request}))
 }

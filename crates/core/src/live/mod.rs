@@ -1,260 +1,210 @@
-//! A process that takes turns over its stdio, without the process: what is written to it, and which of its words belong
-//! to a turn.
+//! Conversations with a process that is kept for several turns: what to write to its stdin, and which of its output
+//! belongs to a turn. The process itself is elsewhere.
 //!
-//! A one-shot run is a command line, and its output is all about one turn. A process that stays must be greeted first,
-//! told the turn, answered when it asks, and heard out until the turn is over though the process is not. That is a
-//! [`Line`]: bytes in, bytes to write out, and the bytes that a [`Decoder`](crate::parse::Decoder) reads as it reads any
-//! output. What a step of an agent means is known there and only there; here is known who is speaking about what.
+//! A process for one turn is a command line, and all of its output is about that turn. A kept process needs a greeting, the
+//! prompt of each turn, and answers to its requests, and it must be read until the turn is over although the process is
+//! not. A [`LiveChannel`] does this: it takes bytes from the process, and returns the bytes to write and the bytes of the
+//! turn. A [`Decoder`](crate::parse::Decoder) reads the latter like any other output. Only the decoder knows what a step of
+//! the agent means; the channel knows only which messages belong to which turn.
 //!
 //! ```text
-//! Booting ──the greeting is answered──▶ Ready ──say──▶ Busy ──its last word──▶ Ready
-//!    └──────────── refused, or not understood ─────▶ Broken ◀──────┘
+//! Booting ──greeting accepted──▶ Ready ──say──▶ Busy ──end of the turn──▶ Ready
+//!    └────────── greeting refused ──────────▶ Broken ◀─────┘
 //! ```
 //!
-//! Three protocols are spoken: Claude Code's stream of JSON messages (`claude`), Codex's app-server (`app_server`) and
-//! the Agent Client Protocol (`acp`). Each is a state machine without I/O and without a clock; like a decoder, it takes
-//! any bytes and cannot fail. What a provider speaks, and what it is told in which way, is data: [`Recipe`].
+//! There are three protocols: Claude Code's stream of JSON messages (`claude`), Codex's app-server (`app_server`) and the
+//! Agent Client Protocol (`acp`). Each is a state machine without I/O and without a clock. Like a decoder, it takes any
+//! bytes and cannot fail. The protocol of a provider and its settings are data: [`LiveRecipe`].
 //!
-//! A line is one conversation's. Nothing here can make a process forget, so whoever keeps lines must never let another
-//! conversation have one that was spoken to.
+//! A channel belongs to one conversation. A process cannot be made to forget, so a channel that has had a turn must never
+//! be given to another conversation.
 
 mod acp;
 mod app_server;
 mod claude;
+mod exchange;
+mod protocol;
 mod recipe;
 mod rpc;
 
-use serde::Deserialize;
 use serde_json::Value;
 
-use crate::lines::{self, Lines};
-use crate::provider::Permissions;
-pub use recipe::{Modes, Recipe};
+use crate::lines::{Lines, OutputLine};
+pub use exchange::Greeting;
+use exchange::MessageMeaning;
+pub(crate) use exchange::PERMISSION_REFUSED;
+pub use protocol::LiveProtocol;
+pub use recipe::{LiveRecipe, Modes};
 
-/// Method of the note that follows a request for permission in what a decoder reads, when the request was refused: a CLI
-/// does not always say itself why it stops there.
-pub(crate) const PERMISSION_REFUSED: &str = "trunkline/permission_refused";
+// Aliases for the users in other crates. TODO: rename them there.
+#[doc(hidden)]
+pub use self::{
+    ChannelOutput as Heard, ChannelStage as Stage, LiveChannel as Line, LiveProtocol as Protocol, LiveRecipe as Recipe,
+};
 
-/// What is spoken over a process's stdio.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Protocol {
-    /// Claude Code's `--input-format stream-json`.
-    Claude,
-    /// Codex's `app-server`.
-    AppServer,
-    /// The Agent Client Protocol.
-    Acp,
-}
-
-impl Protocol {
-    /// Its name in a recipe.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::AppServer => "app-server",
-            Self::Acp => "acp",
-        }
-    }
-}
-
-/// What a process is told before its first turn, beside its arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Greeting {
-    /// Where the conversation is about.
-    pub cwd: String,
-    /// The model, where it is not an argument.
-    pub model: Option<String>,
-    /// The protocol's name for what may be done without asking, where it is not an argument.
-    pub mode: Option<String>,
-    /// The model that it is to fail with once, before it is ready.
-    pub primer: Option<String>,
-    /// Standing instructions, where they are taken apart from the prompt.
-    pub system: Option<String>,
-    /// What is answered when it asks whether it may do something.
-    pub permissions: Permissions,
-}
-
-/// Where a line is.
+/// State of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stage {
-    /// It has been greeted and has not answered all of it.
+pub enum ChannelStage {
+    /// The greeting was sent and is not fully answered.
     Booting,
-    /// It waits for a turn.
+    /// The process waits for a turn.
     Ready,
-    /// A turn is on its way.
+    /// A turn is in flight.
     Busy,
-    /// It takes no turn, and why.
+    /// The process takes no turns, with the reason.
     Broken(String),
 }
 
-/// What came of some bytes.
+/// Result of reading bytes from the process.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Heard {
-    /// The lines that are about the turn, for a decoder.
+pub struct ChannelOutput {
+    /// Lines of the turn, for the decoder.
     pub said: Vec<u8>,
-    /// What the process waits for.
+    /// Bytes to write to the process.
     pub reply: Vec<u8>,
 }
 
-/// One process that stays, as a conversation.
+/// Conversation with a kept process.
 #[derive(Debug)]
-pub struct Line {
+pub struct LiveChannel {
     lines: Lines,
-    stage: Stage,
-    speaker: Speaker,
-    /// It has said anything since it was told a turn, or need not.
+    stage: ChannelStage,
+    protocol: ProtocolState,
+    /// The process has sent a message since the turn was sent, or its protocol does not require one.
     answers: bool,
 }
 
+/// State machine of the protocol.
 #[derive(Debug)]
-enum Speaker {
-    Claude(claude::Claude),
-    AppServer(app_server::AppServer),
-    Acp(acp::Acp),
+enum ProtocolState {
+    Claude(claude::ClaudeLive),
+    AppServer(app_server::AppServerLive),
+    Acp(acp::AcpLive),
 }
 
-/// What a speaker makes of one of the other side's messages.
-enum Meaning {
-    /// It is about the turn.
-    Said,
-    /// It is about the turn, which is over with it.
-    SaidLast,
-    /// It is about the turn, and so is this note of ours.
-    SaidWith(Value),
-    /// It was for us, or is about nothing.
-    Nothing,
-    Ready,
-    Broken(String),
-}
-
-impl Line {
-    /// A line to a process that was just started, and what to write to it.
+impl LiveChannel {
+    /// Creates a channel to a process that was just started. Also returns the greeting to write.
     #[must_use]
-    pub fn new(protocol: Protocol, greeting: Greeting) -> (Self, Vec<u8>) {
-        let (speaker, words) = match protocol {
-            Protocol::Claude => {
-                let (claude, words) = claude::Claude::greet(greeting);
-                (Speaker::Claude(claude), words)
+    pub fn new(protocol: LiveProtocol, greeting: Greeting) -> (Self, Vec<u8>) {
+        let (protocol, greeting) = match protocol {
+            LiveProtocol::Claude => {
+                let (claude, line) = claude::ClaudeLive::greet(greeting);
+                (ProtocolState::Claude(claude), line)
             }
-            Protocol::AppServer => {
-                let (server, words) = app_server::AppServer::greet(greeting);
-                (Speaker::AppServer(server), words)
+            LiveProtocol::AppServer => {
+                let (server, line) = app_server::AppServerLive::greet(greeting);
+                (ProtocolState::AppServer(server), line)
             }
-            Protocol::Acp => {
-                let (acp, words) = acp::Acp::greet(greeting);
-                (Speaker::Acp(acp), words)
+            LiveProtocol::Acp => {
+                let (acp, line) = acp::AcpLive::greet(greeting);
+                (ProtocolState::Acp(acp), line)
             }
         };
-        (Self { lines: Lines::default(), stage: Stage::Booting, speaker, answers: true }, words)
+        (Self { lines: Lines::default(), stage: ChannelStage::Booting, protocol, answers: true }, greeting)
     }
 
     #[must_use]
-    pub fn stage(&self) -> &Stage {
+    pub fn stage(&self) -> &ChannelStage {
         &self.stage
     }
 
-    /// Tells it a turn: what to write. `session` is a conversation of its own that it is to go on with, and is not in yet.
-    /// Nothing, if it cannot take one.
+    /// Starts a turn and returns the bytes to write. `session` is a session of the CLI to resume, if the process is not in it
+    /// yet. Returns none if the process cannot take the turn.
     pub fn say(&mut self, prompt: &str, session: Option<&str>) -> Option<Vec<u8>> {
-        if self.stage != Stage::Ready {
+        if self.stage != ChannelStage::Ready {
             return None;
         }
-        let words = match &mut self.speaker {
-            Speaker::Claude(claude) if session.is_none() => Some(claude.say(prompt)),
-            Speaker::AppServer(server) => Some(server.say(prompt, session)),
-            Speaker::Acp(acp) if session.is_none() => Some(acp.say(prompt)),
-            // They go on with what is over only when they are started for it.
-            Speaker::Claude(_) | Speaker::Acp(_) => None,
+        let line = match &mut self.protocol {
+            ProtocolState::Claude(claude) if session.is_none() => Some(claude.send_prompt(prompt)),
+            ProtocolState::AppServer(server) => Some(server.send_prompt(prompt, session)),
+            ProtocolState::Acp(acp) if session.is_none() => Some(acp.send_prompt(prompt)),
+            // These resume a session only if they were started with it.
+            ProtocolState::Claude(_) | ProtocolState::Acp(_) => None,
         }?;
-        self.stage = Stage::Busy;
-        // By this protocol the first word may be the model's, which may think for as long as it likes.
-        self.answers = matches!(self.speaker, Speaker::Acp(_));
-        Some(words)
+        self.stage = ChannelStage::Busy;
+        // ACP does not confirm a prompt: the first message may come from the model, which may think for long.
+        self.answers = matches!(self.protocol, ProtocolState::Acp(_));
+        Some(line)
     }
 
-    /// Whether it has shown that it has heard its turn. One whose protocol confirms what it is told, and that does not, is
-    /// not going to.
+    /// Whether the process has shown that it received the turn. If its protocol confirms turns and this one was not
+    /// confirmed in time, the process hangs.
     #[must_use]
     pub fn answers(&self) -> bool {
         self.answers
     }
 
-    /// Asks it to leave off: what to write. The turn is over when it says so.
+    /// Interrupts the turn and returns the bytes to write. The turn is over when the process reports its end.
     pub fn interrupt(&mut self) -> Vec<u8> {
-        if self.stage != Stage::Busy {
+        if self.stage != ChannelStage::Busy {
             return Vec::new();
         }
-        match &mut self.speaker {
-            Speaker::Claude(claude) => claude.interrupt(),
-            Speaker::AppServer(server) => server.interrupt(),
-            Speaker::Acp(acp) => acp.interrupt(),
+        match &mut self.protocol {
+            ProtocolState::Claude(claude) => claude.interrupt(),
+            ProtocolState::AppServer(server) => server.interrupt(),
+            ProtocolState::Acp(acp) => acp.interrupt(),
         }
     }
 
-    /// Takes the next bytes, cut anywhere.
-    pub fn hear(&mut self, bytes: &[u8]) -> Heard {
-        let mut whole = Vec::new();
-        self.lines.push(bytes, |line| whole.push(line));
-        let mut heard = Heard::default();
-        for line in whole {
+    /// Takes the next bytes from the process, split anywhere.
+    pub fn hear(&mut self, bytes: &[u8]) -> ChannelOutput {
+        let mut complete = Vec::new();
+        self.lines.push(bytes, |line| complete.push(line));
+        let mut output = ChannelOutput::default();
+        for line in complete {
             match line {
-                lines::Line::Whole(line) => self.line(&line, &mut heard),
-                lines::Line::Overlong { head, bytes } if self.stage == Stage::Busy => {
-                    pass(&format!("{head}… [a line of {bytes} bytes was left out]"), &mut heard);
+                OutputLine::Whole(line) => self.receive_line(&line, &mut output),
+                OutputLine::Overlong { head, bytes } if self.stage == ChannelStage::Busy => {
+                    pass(&format!("{head}… [a line of {bytes} bytes was left out]"), &mut output);
                 }
-                lines::Line::Overlong { .. } => {}
+                OutputLine::Overlong { .. } => {}
             }
         }
-        heard
+        output
     }
 
-    fn line(&mut self, line: &str, heard: &mut Heard) {
-        let busy = self.stage == Stage::Busy;
+    fn receive_line(&mut self, line: &str, output: &mut ChannelOutput) {
+        let busy = self.stage == ChannelStage::Busy;
         let Ok(message) = serde_json::from_str::<Value>(line) else {
-            // Noise, or JSON that only a decoder can read.
+            // Noise, or JSON that only the decoder can repair.
             if busy && !line.trim().is_empty() {
-                pass(line, heard);
+                pass(line, output);
             }
             return;
         };
         self.answers = true;
-        let meaning = match &mut self.speaker {
-            Speaker::Claude(claude) => claude.hear(&message, &mut heard.reply),
-            Speaker::AppServer(server) => server.hear(&message, &mut heard.reply),
-            Speaker::Acp(acp) => acp.hear(&message, &mut heard.reply),
+        let meaning = match &mut self.protocol {
+            ProtocolState::Claude(claude) => claude.receive(&message, &mut output.reply),
+            ProtocolState::AppServer(server) => server.receive(&message, &mut output.reply),
+            ProtocolState::Acp(acp) => acp.receive(&message, &mut output.reply),
         };
         match meaning {
-            Meaning::Said | Meaning::SaidLast if busy => {
-                pass(line, heard);
-                if matches!(meaning, Meaning::SaidLast) {
-                    self.stage = Stage::Ready;
+            MessageMeaning::ForTurn | MessageMeaning::EndsTurn if busy => {
+                pass(line, output);
+                if matches!(meaning, MessageMeaning::EndsTurn) {
+                    self.stage = ChannelStage::Ready;
                 }
             }
-            Meaning::SaidWith(note) if busy => {
-                pass(line, heard);
-                pass(&note.to_string(), heard);
+            MessageMeaning::ForTurnWithNote(note) if busy => {
+                pass(line, output);
+                pass(&note.to_string(), output);
             }
-            // Of a turn that is over, or was never asked for.
-            Meaning::Said | Meaning::SaidLast | Meaning::SaidWith(_) | Meaning::Nothing => {}
-            Meaning::Ready if self.stage == Stage::Booting => self.stage = Stage::Ready,
-            Meaning::Ready => {}
-            Meaning::Broken(why) => self.stage = Stage::Broken(why),
+            // A message of a turn that is over, or that was never sent.
+            MessageMeaning::ForTurn
+            | MessageMeaning::EndsTurn
+            | MessageMeaning::ForTurnWithNote(_)
+            | MessageMeaning::Ignored => {}
+            MessageMeaning::Ready if self.stage == ChannelStage::Booting => self.stage = ChannelStage::Ready,
+            MessageMeaning::Ready => {}
+            MessageMeaning::Broken(why) => self.stage = ChannelStage::Broken(why),
         }
     }
 }
 
-fn pass(line: &str, heard: &mut Heard) {
-    heard.said.extend_from_slice(line.as_bytes());
-    heard.said.push(b'\n');
-}
-
-/// A message as the bytes of its line.
-fn words(message: &Value) -> Vec<u8> {
-    let mut bytes = message.to_string().into_bytes();
-    bytes.push(b'\n');
-    bytes
+/// Adds a line to the output for the decoder.
+fn pass(line: &str, output: &mut ChannelOutput) {
+    output.said.extend_from_slice(line.as_bytes());
+    output.said.push(b'\n');
 }
 
 #[cfg(test)]

@@ -1,44 +1,44 @@
-//! A provider's other way to run, as data.
+//! Recipe of a kept process.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::Protocol;
-use crate::provider::{Inert, Permissions, UsageScope};
+use super::protocol::LiveProtocol;
+use crate::vocabulary::{Permissions, PromptEscape, UsageScope};
 
-/// How a provider is kept, and what it is told in which way: a placeholder of its arguments is fixed when it starts, and
-/// so is all that its protocol takes only in the greeting.
+/// How a process of a provider is started and kept for several turns. Values in its arguments and in its greeting are
+/// fixed when it starts.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Recipe {
-    pub protocol: Protocol,
+pub struct LiveRecipe {
+    pub protocol: LiveProtocol,
     pub args: Vec<Vec<String>>,
     #[serde(default)]
     pub modes: Modes,
-    /// Set on this way alone, beside the variables of both.
+    /// Variables for a kept process, in addition to those of the provider.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// A model that answers nothing and calls nobody. One that does much at its first prompt is given it ahead, with this
-    /// model, in a conversation that is left at once.
+    /// Model without a server. A CLI that does part of its start-up at its first prompt gets a prompt with this model ahead
+    /// of time, in a session that is not used again.
     #[serde(default)]
     pub primer: Option<String>,
-    /// How text is kept from becoming the CLI's own command on this way.
-    #[serde(default)]
-    pub inert: Inert,
-    /// What it counts on this way, if that is not what it counts on the other.
+    /// Changes to the prompt that keep the kept process from reading parts of it as commands.
+    #[serde(default, alias = "inert")]
+    pub escape: PromptEscape,
+    /// What a kept process counts, if it differs from a process for one turn.
     #[serde(default)]
     pub usage: Option<UsageScope>,
-    /// It costs something that the other way does not: it is kept only for a model that asks for it.
-    #[serde(default)]
-    pub asked: bool,
-    /// Files that it reads when it starts, in the workspace and the folders above it, or under `~/`: one that has changed
-    /// since makes it stale.
+    /// A kept process has a cost that a process for one turn does not have: it is kept only for a model with `warm`.
+    #[serde(default, alias = "asked")]
+    pub opt_in: bool,
+    /// Files that the CLI reads when it starts, in the workspace and its parent folders, or under `~/`. If one of them
+    /// changes, the kept process is stale.
     #[serde(default)]
     pub reads: Vec<String>,
 }
 
-/// The protocol's names for what may be done without asking, where they are not arguments.
+/// The protocol's names of the permission levels, if no arguments set them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Modes {

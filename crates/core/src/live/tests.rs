@@ -1,21 +1,22 @@
-//! What real CLIs were told and said, replayed; and what must hold whatever they say.
+//! Replays of conversations with real CLIs, and properties that hold for any input.
 
 mod any_bytes;
 mod permission;
 mod recordings;
 
+use super::exchange::to_line;
 use super::*;
 use crate::event::Event;
-use crate::model::Normalize;
 use crate::parse::{Conclusion, Decoder, Ending};
-use crate::provider::{self, Form};
+use crate::provider;
+use crate::vocabulary::{Normalize, OutputForm, Permissions};
 
-/// The decoder of a provider's turn.
+/// Creates the decoder of a provider.
 fn decoder(provider: &str) -> Decoder {
-    provider::built_in()[provider].decoder(Normalize::None, Form::Streamed)
+    provider::built_in()[provider].decoder(Normalize::None, OutputForm::Streamed)
 }
 
-/// How a turn that is over went.
+/// Concludes a turn that is over.
 fn concluded(decoder: &mut Decoder, events: &mut Vec<Event>) -> Conclusion {
     let mut conclusion = decoder.conclude(Ending::Open, "", "");
     events.append(&mut conclusion.events);

@@ -1,50 +1,25 @@
-//! The Agent Client Protocol, which Gemini CLI, Qwen Code and OpenCode speak when a process is kept: JSON-RPC, with the
-//! agent's steps as `session/update` notifications and the end of a turn as the answer to `session/prompt`.
+//! Agent Client Protocol (ACP), for kept processes of Gemini CLI, Qwen Code and OpenCode. It is JSON-RPC: the steps of the
+//! agent are `session/update` notifications, and the end of a turn is the answer to `session/prompt`.
 //!
-//! A tool call is announced while the model still writes its arguments. It becomes an event when it runs or asks for
-//! permission, with the arguments known by then.
+//! A tool call is announced while the model still writes its arguments. It becomes an event when it runs or when the agent
+//! asks for permission, with the arguments known at that time.
 
 use serde_json::{Value, json};
 
 use crate::event::{Finish, Usage};
 use crate::failure::Category;
 use crate::live::PERMISSION_REFUSED;
-use crate::parse::fields::{nested, text_of, usage};
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::acp_calls::{AcpCallState, AcpToolCall};
+use crate::parse::fields::{nested_error, text_of, usage};
+use crate::parse::transcript::{OutputTranscript, ReportedError};
 
-/// How Gemini CLI reports a change of mode, as if it were the agent's text.
+/// Beginning of a text by which Gemini CLI reports a change of mode.
 const MODE_UPDATE: &str = "[MODE_UPDATE]";
 
-/// Tool calls that are remembered between their announcement and their end.
-const MAX_CALLS: usize = 256;
+/// Maximum number of tool calls that are tracked. The oldest is dropped when there are more.
+const MAX_TRACKED_CALLS: usize = 256;
 
-/// State of a turn beside its transcript.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    calls: Vec<Call>,
-    /// The refused permission after which the agent has said nothing yet.
-    refused: Option<String>,
-    thought_chars: u64,
-}
-
-#[derive(Debug)]
-struct Call {
-    id: String,
-    name: String,
-    input: Value,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// The model is still writing its arguments.
-    Announced,
-    Running,
-    /// Kept, because some agents report the failure of a refused call and some do not.
-    Over,
-}
-
-pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
+pub(super) fn read_event(value: &Value, transcript: &mut OutputTranscript) -> bool {
     if value.get("jsonrpc").is_none() {
         return false;
     }
@@ -52,7 +27,7 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
     let method = value.get("method").and_then(Value::as_str).unwrap_or_default();
     let params = value.get("params").unwrap_or(&Value::Null);
     if let Some(error) = value.get("error") {
-        transcript.fault = Some(fault(error));
+        transcript.error = Some(rpc_error(error));
     } else if let Some(result) = value.get("result") {
         read_result(result, transcript);
     } else if method == "session/update" {
@@ -72,11 +47,11 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
     true
 }
 
-fn read_update(update: &Value, transcript: &mut Transcript) {
+fn read_update(update: &Value, transcript: &mut OutputTranscript) {
     let field = |name: &str| update.get(name).and_then(Value::as_str).unwrap_or_default();
     let text = || update.pointer("/content/text").and_then(Value::as_str).unwrap_or_default();
     if let Some(call) = update.pointer("/_meta/usage").and_then(counted) {
-        // Qwen counts each call of the model by itself.
+        // Qwen counts each model call separately.
         transcript.usage = Some(transcript.usage.unwrap_or_default().plus(call));
     }
     match field("sessionUpdate") {
@@ -94,8 +69,8 @@ fn read_update(update: &Value, transcript: &mut Transcript) {
         "user_message_chunk" => transcript.echo(text()),
         "tool_call" | "tool_call_update" => {
             if field("sessionUpdate") == "tool_call" {
-                // The same id anew is another call.
-                transcript.acp.calls.retain(|call| call.id != id(update) || call.state != State::Over);
+                // A finished id that is announced again is another call.
+                transcript.acp.calls.retain(|call| call.id != id(update) || call.state != AcpCallState::Finished);
             }
             announce(update, transcript);
             match field("status") {
@@ -111,9 +86,9 @@ fn read_update(update: &Value, transcript: &mut Transcript) {
                     finish(update, &output.concat(), field("status") == "completed", transcript);
                     transcript.begin_message(None);
                 }
-                // The model is still writing its arguments.
+                // The model still writes the arguments.
                 "pending" => {}
-                // The status is optional in an update: the arguments are there, so it runs.
+                // The status is optional in an update. The arguments are complete, so the call runs.
                 _ => run(update, transcript),
             }
         }
@@ -129,26 +104,33 @@ fn title(call: &Value) -> &str {
     call.get("title").and_then(Value::as_str).unwrap_or("a tool")
 }
 
-/// Notes a tool call, and what more is said of its arguments.
-fn announce(call: &Value, transcript: &mut Transcript) {
+/// Records a tool call, or more of its arguments.
+fn announce(call: &Value, transcript: &mut OutputTranscript) {
     let calls = &mut transcript.acp.calls;
     let known = calls.iter_mut().find(|known| known.id == id(call));
     let input = arguments(call);
     match known {
-        Some(known) if known.state == State::Announced => known.input = input.unwrap_or_else(|| known.input.take()),
+        Some(known) if known.state == AcpCallState::Announced => {
+            known.input = input.unwrap_or_else(|| known.input.take())
+        }
         Some(_) => {}
         None => {
-            if calls.len() >= MAX_CALLS {
+            if calls.len() >= MAX_TRACKED_CALLS {
                 calls.remove(0);
             }
             let name = call.pointer("/_meta/toolName").and_then(Value::as_str).unwrap_or_else(|| title(call));
             let input = input.unwrap_or(Value::Null);
-            calls.push(Call { id: id(call).to_owned(), name: name.to_owned(), input, state: State::Announced });
+            calls.push(AcpToolCall {
+                id: id(call).to_owned(),
+                name: name.to_owned(),
+                input,
+                state: AcpCallState::Announced,
+            });
         }
     }
 }
 
-/// The arguments of a call. Gemini CLI keeps them to itself, and tells which files the call is about.
+/// Returns the arguments of a call. Gemini CLI does not send them, but only the paths of the files.
 fn arguments(call: &Value) -> Option<Value> {
     let raw = call.get("rawInput").filter(|raw| !raw.is_null() && raw.as_object().is_none_or(|raw| !raw.is_empty()));
     raw.cloned().or_else(|| {
@@ -158,35 +140,39 @@ fn arguments(call: &Value) -> Option<Value> {
     })
 }
 
-/// The call is carried out, or is about to be: its arguments are complete.
-fn run(call: &Value, transcript: &mut Transcript) {
-    let announced = |known: &&mut Call| known.id == id(call) && known.state == State::Announced;
+/// Starts an announced call: its arguments are complete.
+fn run(call: &Value, transcript: &mut OutputTranscript) {
+    let announced = |known: &&mut AcpToolCall| known.id == id(call) && known.state == AcpCallState::Announced;
     let Some(call) = transcript.acp.calls.iter_mut().find(announced) else { return };
-    call.state = State::Running;
+    call.state = AcpCallState::Running;
     let (id, name, input) = (call.id.clone(), call.name.clone(), call.input.clone());
     transcript.tool_started(&id, &name, input);
 }
 
-/// The call is over, once.
-fn finish(call: &Value, output: &str, ok: bool, transcript: &mut Transcript) {
+/// Ends a running call. A second end is ignored.
+fn finish(call: &Value, output: &str, ok: bool, transcript: &mut OutputTranscript) {
     let id = id(call);
-    let running = |known: &&mut Call| known.id == id && known.state == State::Running;
+    let running = |known: &&mut AcpToolCall| known.id == id && known.state == AcpCallState::Running;
     let Some(call) = transcript.acp.calls.iter_mut().find(running) else { return };
-    call.state = State::Over;
+    call.state = AcpCallState::Finished;
     transcript.tool_finished(id, output, ok);
 }
 
-fn read_result(result: &Value, transcript: &mut Transcript) {
+fn read_result(result: &Value, transcript: &mut OutputTranscript) {
     transcript.started(result.get("sessionId").and_then(Value::as_str), None);
     let Some(reason) = result.get("stopReason").and_then(Value::as_str) else { return };
     if let Some(sum) = result.pointer("/_meta/quota/token_count").and_then(usage) {
         transcript.usage = Some(with_thoughts(sum, transcript.acp.thought_chars));
     } else if let Some(last) = result.get("usage").and_then(counted) {
-        // OpenCode counts the last call of the model alone; where a tool was used, there were others.
+        // OpenCode counts only the last model call. If a tool was used, there were others.
         transcript.usage = Some(Usage { estimated: transcript.used_tools(), ..last });
     }
-    let failed = |text: &str, category| Fault { text: text.to_owned(), category: Some(category), ..Fault::default() };
-    transcript.fault = match (reason, transcript.acp.refused.take()) {
+    let failed = |text: &str, category| ReportedError {
+        text: text.to_owned(),
+        category: Some(category),
+        ..ReportedError::default()
+    };
+    transcript.error = match (reason, transcript.acp.refused.take()) {
         ("cancelled" | "end_turn", Some(refused)) => {
             let text = format!("the turn was cut short: permission for {refused:?} was refused");
             Some(failed(&text, Category::Configuration))
@@ -197,45 +183,45 @@ fn read_result(result: &Value, transcript: &mut Transcript) {
         (_, _) => None,
     };
     transcript.finish = (reason == "max_tokens").then_some(Finish::Length);
-    transcript.completed = transcript.fault.is_none();
+    transcript.completed = transcript.error.is_none();
     transcript.begin_message(None);
 }
 
-/// The tokens of a count that may have reasoning and cached input apart: where it names a total, they add up to it.
+/// Returns token counts that may have reasoning and cached input separate. If there is a total, they are included in it.
 fn counted(count: &Value) -> Option<Usage> {
     let number = |name: &str| count.get(name).and_then(Value::as_u64).unwrap_or(0);
     let Usage { input_tokens, output_tokens, .. } = usage(count)?;
-    let apart = number("totalTokens").saturating_sub(input_tokens.saturating_add(output_tokens));
-    let thoughts = number("thoughtTokens").min(apart);
+    let separate = number("totalTokens").saturating_sub(input_tokens.saturating_add(output_tokens));
+    let thoughts = number("thoughtTokens").min(separate);
     Some(Usage {
-        input_tokens: input_tokens.saturating_add(apart - thoughts),
+        input_tokens: input_tokens.saturating_add(separate - thoughts),
         output_tokens: output_tokens.saturating_add(thoughts),
         cached_tokens: number("cachedReadTokens"),
         estimated: false,
     })
 }
 
-/// Gemini CLI leaves reasoning out of its sum here, and shows it: its tokens are estimated.
+/// Adds the estimated tokens of the reasoning, which Gemini CLI shows but does not count over ACP.
 fn with_thoughts(sum: Usage, chars: u64) -> Usage {
     let thoughts = chars.div_ceil(4);
     Usage { output_tokens: sum.output_tokens.saturating_add(thoughts), estimated: sum.estimated || thoughts > 0, ..sum }
 }
 
-/// Gemini's code is the HTTP status, and its message may be the service's whole answer.
-fn fault(error: &Value) -> Fault {
+/// Reads a JSON-RPC error. Gemini's code is the HTTP status, and its message may be the body of the service's response.
+fn rpc_error(error: &Value) -> ReportedError {
     let text = error.get("message").and_then(Value::as_str).unwrap_or("an error without a message");
     let details = error.pointer("/data/details").or_else(|| error.get("data")).and_then(Value::as_str);
     let status = error.get("code").and_then(Value::as_u64).filter(|code| (400..600).contains(code));
-    let inner = nested(text);
+    let inner = nested_error(text);
     let text = match (&inner, details) {
         (Some(inner), _) => inner.text.clone(),
         (None, Some(details)) if text == "Internal error" => details.to_owned(),
         (None, _) => text.to_owned(),
     };
-    Fault {
+    ReportedError {
         status: status.or_else(|| inner.as_ref()?.status),
         kind: inner.and_then(|inner| inner.kind).or_else(|| details.map(str::to_owned)),
         text,
-        ..Fault::default()
+        ..ReportedError::default()
     }
 }

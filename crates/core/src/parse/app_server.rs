@@ -1,33 +1,34 @@
-//! Codex `app-server`: the threads, turns and items of `exec --json` as notifications, with the deltas that it leaves
-//! out. Items are put into the other form's words, so that both give the same events.
+//! Codex `app-server`: the threads, turns and items of `exec --json` as notifications, with deltas in addition. Items are
+//! converted to the form of `exec --json`, so that both give the same events.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
 use crate::failure::Category;
-use crate::parse::codex;
+use crate::parse::codex::{self, ItemStage};
 use crate::parse::fields::usage;
-use crate::parse::transcript::{Fault, Of, Transcript};
+use crate::parse::transcript::{OutputTranscript, ReportedError, TextOwner};
 
-/// The most items that are remembered for having been thought aloud.
-const MANY: usize = 4096;
+/// Maximum number of reasoning items whose ids are kept.
+const MAX_REASONING_ITEMS: usize = 4096;
 
+/// Parser of the app-server's notifications.
 #[derive(Debug, Default)]
-pub(super) struct AppServer {
-    /// Pieces of reasoning that were shown as they came: the whole adds nothing.
-    thought: HashSet<String>,
+pub(super) struct AppServerParser {
+    /// Ids of reasoning items that came in deltas: the complete item adds nothing.
+    streamed_reasoning: HashSet<String>,
 }
 
-impl AppServer {
-    pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+impl AppServerParser {
+    pub(super) fn read_event(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
         if value.get("jsonrpc").is_some() || value.get("type").is_some() {
             return false;
         }
         if let Some(error) = value.get("error").filter(|error| value.get("id").is_some() && error.is_object()) {
             transcript.expects_end = true;
             let text = error.get("message").and_then(Value::as_str).unwrap_or("an error without a message");
-            transcript.fault = Some(codex::fault(text));
+            transcript.error = Some(codex::error_from_text(text));
             return true;
         }
         let Some(method) = value.get("method").and_then(Value::as_str) else { return false };
@@ -41,14 +42,16 @@ impl AppServer {
                 transcript.text(field("delta"));
             }
             "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta" => {
-                if self.thought.len() < MANY {
-                    self.thought.insert(field("itemId").to_owned());
+                if self.streamed_reasoning.len() < MAX_REASONING_ITEMS {
+                    self.streamed_reasoning.insert(field("itemId").to_owned());
                 }
                 transcript.thinking(field("delta"));
             }
-            "item/started" | "item/completed" => {
-                let event = if method == "item/started" { "item.started" } else { "item.completed" };
-                self.item(event, params.get("item").unwrap_or(&Value::Null), transcript);
+            "item/started" => {
+                self.read_item(ItemStage::Started, params.get("item").unwrap_or(&Value::Null), transcript)
+            }
+            "item/completed" => {
+                self.read_item(ItemStage::Completed, params.get("item").unwrap_or(&Value::Null), transcript)
             }
             "turn/plan/updated" => {
                 let steps = params.get("plan").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -57,7 +60,7 @@ impl AppServer {
                     json!({"text": step.get("step"), "completed": done})
                 };
                 let items: Vec<Value> = steps.iter().map(step).collect();
-                codex::read_item("item.updated", &json!({"type": "todo_list", "items": items}), transcript);
+                codex::read_item(ItemStage::Updated, &json!({"type": "todo_list", "items": items}), transcript);
             }
             "thread/tokenUsage/updated" => {
                 if let Some(total) = params.pointer("/tokenUsage/total").map(snake_case).as_ref().and_then(usage) {
@@ -65,74 +68,75 @@ impl AppServer {
                 }
             }
             "warning" => transcript.notice(field("message")),
-            "error" => trouble(params, transcript),
-            "turn/completed" => end(params.get("turn").unwrap_or(&Value::Null), transcript),
+            "error" => read_transient_error(params, transcript),
+            "turn/completed" => read_end(params.get("turn").unwrap_or(&Value::Null), transcript),
             _ => {}
         }
         true
     }
 
-    fn item(&self, event: &str, item: &Value, transcript: &mut Transcript) {
+    fn read_item(&self, stage: ItemStage, item: &Value, transcript: &mut OutputTranscript) {
         let item = snake_case(item);
         let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
         match field("type") {
             "user_message" | "hook_prompt" | "context_compaction" => {}
-            "agent_message" if event == "item.completed" => {
-                transcript.whole(Of::Message(Some(field("id"))), field("text"));
+            "agent_message" if stage == ItemStage::Completed => {
+                transcript.complete_block(TextOwner::Message(Some(field("id"))), field("text"));
             }
-            "reasoning" if event == "item.completed" && !self.thought.contains(field("id")) => {
+            "reasoning" if stage == ItemStage::Completed && !self.streamed_reasoning.contains(field("id")) => {
                 for part in item.get("summary").and_then(Value::as_array).into_iter().flatten() {
                     transcript.thinking(part.as_str().unwrap_or_default());
                 }
             }
             "agent_message" | "reasoning" => {}
-            _ => codex::read_item(event, &item, transcript),
+            _ => codex::read_item(stage, &item, transcript),
         }
     }
 }
 
-/// An error that it may get over; the last one comes again as the turn's.
-fn trouble(params: &Value, transcript: &mut Transcript) {
+/// Reads an error that Codex may recover from. If it does not, the error comes again with the end of the turn.
+fn read_transient_error(params: &Value, transcript: &mut OutputTranscript) {
     let error = params.get("error").unwrap_or(&Value::Null);
     let text = error.get("message").and_then(Value::as_str).unwrap_or_default();
-    let fault = fault(error);
+    let reported = turn_error(error);
     if params.get("willRetry").and_then(Value::as_bool) == Some(true) {
         transcript.retries += 1;
         transcript.notice(text);
     }
     let details = error.get("additionalDetails").and_then(Value::as_str);
-    transcript.transient = Some(Fault { text: details.unwrap_or(&fault.text).to_owned(), ..fault });
+    transcript.transient_error = Some(ReportedError { text: details.unwrap_or(&reported.text).to_owned(), ..reported });
 }
 
-fn end(turn: &Value, transcript: &mut Transcript) {
+fn read_end(turn: &Value, transcript: &mut OutputTranscript) {
     let error = turn.get("error").filter(|error| error.is_object());
     match turn.get("status").and_then(Value::as_str).unwrap_or_default() {
         "interrupted" => {
             let text = "the turn was interrupted".to_owned();
-            transcript.fault = Some(Fault { text, category: Some(Category::Cancelled), ..Fault::default() });
+            transcript.error =
+                Some(ReportedError { text, category: Some(Category::Cancelled), ..ReportedError::default() });
         }
-        "failed" => transcript.fault = Some(error.map_or_else(unexplained, fault)),
+        "failed" => transcript.error = Some(error.map_or_else(error_without_message, turn_error)),
         _ => {
-            transcript.fault = None;
+            transcript.error = None;
             transcript.completed = true;
         }
     }
 }
 
-fn unexplained() -> Fault {
-    Fault { text: "the turn failed without a message".to_owned(), ..Fault::default() }
+fn error_without_message() -> ReportedError {
+    ReportedError { text: "the turn failed without a message".to_owned(), ..ReportedError::default() }
 }
 
-fn fault(error: &Value) -> Fault {
+fn turn_error(error: &Value) -> ReportedError {
     let text = error.get("message").and_then(Value::as_str).unwrap_or("the turn failed without a message");
     let info = error.get("codexErrorInfo");
     let status = info.and_then(Value::as_object).and_then(|info| info.values().next());
     let status = status.and_then(|info| info.get("httpStatusCode")).and_then(Value::as_u64);
-    let fault = codex::fault(text);
-    Fault { status: fault.status.or(status), ..fault }
+    let reported = codex::error_from_text(text);
+    ReportedError { status: reported.status.or(status), ..reported }
 }
 
-/// The names of an object's members, and its type, as the other form writes them.
+/// Converts the names of an object's members, its type and its status to snake case.
 fn snake_case(item: &Value) -> Value {
     let Some(members) = item.as_object() else { return item.clone() };
     let renamed: Map<String, Value> = members

@@ -1,23 +1,24 @@
-//! ax-glm and ax-grok: one line per message with a `role`, or all of them in one object. Nothing is streamed, no usage.
+//! ax-glm and ax-grok: one line for each message with a `role`, or all messages in one object. There are no deltas and no
+//! token counts.
 
 use serde_json::Value;
 
 use crate::parse::fields::text_of;
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::transcript::{OutputTranscript, ReportedError};
 
-/// How the CLI begins an answer that is an error, with exit status 0.
+/// Beginning of an answer that is an error, although the exit status is 0.
 const APOLOGY: &str = "Sorry, I encountered an error:";
 
-/// `{"error": …, "timestamp": …}`, as these CLIs alone print it.
-pub(super) fn error(value: &Value, transcript: &mut Transcript) -> bool {
+/// Reads `{"error": …, "timestamp": …}`, which only these CLIs print.
+pub(super) fn error(value: &Value, transcript: &mut OutputTranscript) -> bool {
     let ours = value.get("timestamp").is_some() && value.get("type").is_none();
-    let Some(fault) = super::fields::error(value).filter(|_| ours) else { return false };
-    transcript.fault = Some(fault);
+    let Some(reported) = super::fields::error(value).filter(|_| ours) else { return false };
+    transcript.error = Some(reported);
     true
 }
 
-/// One message, or all of them in one object.
-pub(super) fn message(value: &Value, transcript: &mut Transcript) -> bool {
+/// Reads one message, or all messages in one object.
+pub(super) fn message(value: &Value, transcript: &mut OutputTranscript) -> bool {
     if let Some(messages) = value.get("messages").and_then(Value::as_array) {
         transcript.started(None, value.get("model").and_then(Value::as_str));
         messages.iter().filter(|message| read_message(message, transcript)).count() > 0
@@ -26,7 +27,7 @@ pub(super) fn message(value: &Value, transcript: &mut Transcript) -> bool {
     }
 }
 
-fn read_message(message: &Value, transcript: &mut Transcript) -> bool {
+fn read_message(message: &Value, transcript: &mut OutputTranscript) -> bool {
     let text = message.get("content").and_then(text_of).unwrap_or_default();
     match message.get("role").and_then(Value::as_str) {
         Some("assistant") => read_assistant(message, &text, transcript),
@@ -42,17 +43,18 @@ fn read_message(message: &Value, transcript: &mut Transcript) -> bool {
     true
 }
 
-fn read_assistant(message: &Value, text: &str, transcript: &mut Transcript) {
-    // The last word is an assistant's that asks for no more tools.
+fn read_assistant(message: &Value, text: &str, transcript: &mut OutputTranscript) {
+    // The turn ends with an assistant message that calls no more tools.
     transcript.expects_end = true;
     transcript.stopped = message.get("tool_calls").and_then(Value::as_array).is_none_or(Vec::is_empty);
     if let Some(error) = text.trim_start().strip_prefix(APOLOGY) {
         let error = error.trim();
-        transcript.fault = Some(Fault { text: error.to_owned(), status: status(error), ..Fault::default() });
+        transcript.error =
+            Some(ReportedError { text: error.to_owned(), status: status(error), ..ReportedError::default() });
         return;
     }
     if text.starts_with("Error: ") {
-        // An error if the exit status says so too.
+        // An error only if the exit status is not 0.
         transcript.begin_message(None);
         transcript.withhold(text);
     } else if !text.is_empty() {
@@ -69,7 +71,7 @@ fn read_assistant(message: &Value, text: &str, transcript: &mut Transcript) {
     }
 }
 
-/// The status after the label of `LLM API error (model: glm-4.7): 401 …`.
+/// Returns the status in `LLM API error (model: glm-4.7): 401 …`.
 fn status(error: &str) -> Option<u64> {
     let (_, text) = error.strip_prefix("LLM API error (model: ")?.split_once("): ")?;
     text.split(' ').next()?.parse().ok().filter(|status| (400..600).contains(status))

@@ -1,29 +1,28 @@
-//! Claude Code `stream-json` and `json`, and Qwen Code, which speaks the same words.
+//! Claude Code `stream-json` and `json`, and Qwen Code, which prints the same events.
 //!
-//! With partial messages every text comes twice, as deltas and as a finished block: the block only adds what the deltas
-//! lacked. Its message may have another id than theirs, or none. A failed stream takes its deltas back
-//! (`abandoned_blocks`) and starts again under another message id.
+//! With partial messages every text comes twice, as deltas and as a complete block. The block adds only what the deltas
+//! lacked. Its message may have another id than the deltas, or none. A failed stream retracts its deltas
+//! (`abandoned_blocks`) and starts again with another message id.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::event::{Finish, Usage};
-use crate::parse::MAX_ANSWER;
 use crate::parse::fields::{text_of, usage};
-use crate::parse::transcript::{Fault, Of, Transcript};
+use crate::parse::transcript::{MAX_ANSWER_BYTES, OutputTranscript, ReportedError, TextOwner};
 
-/// Who speaks.
+/// CLI that prints the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flavour {
     Claude,
-    /// Writes an API error into the assistant's text as `[API Error: …]`.
+    /// Writes API errors into the text of the assistant, as `[API Error: …]`.
     Qwen,
 }
 
 const QWEN_ERROR: &str = "[API Error: ";
 
-/// Events of the service's own stream, which some programs print without an envelope.
+/// Events of the service's stream, which some programs print without an envelope.
 const RAW_EVENTS: [&str; 6] = [
     "message_start",
     "content_block_start",
@@ -33,7 +32,7 @@ const RAW_EVENTS: [&str; 6] = [
     "message_stop",
 ];
 
-/// Events that add nothing to a turn: signs of life during a long tool, and housekeeping.
+/// Events that add nothing to a turn: signs of life during a long tool, and internal messages.
 const SILENT_EVENTS: [&str; 11] = [
     "auth_status",
     "command_lifecycle",
@@ -48,29 +47,30 @@ const SILENT_EVENTS: [&str; 11] = [
     "tool_use_summary",
 ];
 
-/// A retry that waits this long is not worth waiting for, in milliseconds.
-const HOPELESS_DELAY: u64 = 30_000;
+/// A retry with a delay of at least this many milliseconds is not awaited.
+const MIN_HOPELESS_DELAY_MILLIS: u64 = 30_000;
 
+/// Parser of the events of Claude Code and Qwen Code.
 #[derive(Debug)]
-pub(super) struct Claude {
+pub(super) struct ClaudeParser {
     flavour: Flavour,
-    /// Reasoning that deltas have shown and no whole block has repeated yet.
-    thought: String,
-    /// Where each block of the present message began.
+    /// Reasoning from deltas that no complete block has repeated yet.
+    streamed_reasoning: String,
+    /// Start of each block in the current message.
     marks: Vec<usize>,
-    /// The class of the error that the last synthetic message carried.
+    /// Error class of the last synthetic message.
     error_class: Option<String>,
     resets_at: Option<i64>,
-    /// Tokens of the messages that are over, and of the present one.
+    /// Tokens of the previous messages; id and tokens of the current one.
     counted: Usage,
     counting: (Option<String>, Usage),
 }
 
-impl Claude {
+impl ClaudeParser {
     pub(super) fn new(flavour: Flavour) -> Self {
         Self {
             flavour,
-            thought: String::new(),
+            streamed_reasoning: String::new(),
             marks: Vec::new(),
             error_class: None,
             resets_at: None,
@@ -79,7 +79,7 @@ impl Claude {
         }
     }
 
-    pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+    pub(super) fn read_event(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
         let raw = RAW_EVENTS.contains(&kind);
         let spoken = matches!(kind, "system" | "assistant" | "user" | "stream_event" | "rate_limit_event" | "result");
@@ -90,9 +90,9 @@ impl Claude {
             return false;
         }
         transcript.expects_end = true;
-        transcript.at(value);
+        transcript.note_time(value);
         transcript.started(value.get("session_id").and_then(Value::as_str), None);
-        // A sub-agent's own talk: its result reaches the main one as a tool's output.
+        // Messages of a sub-agent are ignored: its result is the output of a tool of the main agent.
         if value.get("parent_tool_use_id").is_some_and(Value::is_string) {
             return true;
         }
@@ -113,7 +113,7 @@ impl Claude {
         true
     }
 
-    fn system(&mut self, value: &Value, transcript: &mut Transcript) {
+    fn system(&mut self, value: &Value, transcript: &mut OutputTranscript) {
         let field = |name: &str| value.get(name).and_then(Value::as_str);
         match field("subtype").unwrap_or_default() {
             "init" => transcript.started(None, field("model")),
@@ -130,9 +130,9 @@ impl Claude {
                 let text =
                     format!("API request failed, attempt {} of {}: {why}", number("attempt"), number("max_retries"));
                 transcript.notice(text.as_str());
-                transcript.transient = Some(Fault { text, ..Fault::default() });
+                transcript.transient_error = Some(ReportedError { text, ..ReportedError::default() });
                 transcript.retrying(Duration::from_millis(number("retry_delay_ms")));
-                // A wrong key stays wrong: ten retries of it take three minutes.
+                // A wrong key stays wrong, and ten retries take three minutes.
                 transcript.hopeless |= matches!(status, Some(401 | 403));
             }
             "retry" => {
@@ -140,15 +140,15 @@ impl Claude {
                 let number = |name: &str| data.get(name).and_then(Value::as_u64);
                 if data.get("preserveText").and_then(Value::as_bool) == Some(false) {
                     transcript.retract(0);
-                    self.thought.clear();
+                    self.streamed_reasoning.clear();
                 }
                 if let (Some(attempt), Some(delay)) = (number("attempt"), number("delayMs")) {
                     transcript.notice(format!("retrying in {} s (attempt {attempt})", delay / 1000));
                     transcript.retrying(Duration::from_millis(delay));
-                    transcript.hopeless |= delay >= HOPELESS_DELAY;
+                    transcript.hopeless |= delay >= MIN_HOPELESS_DELAY_MILLIS;
                 }
             }
-            // Said when it begins, and with nothing when it is over.
+            // Reported when compaction begins, and without a value when it is over.
             "status" => transcript.compacting(field("status") == Some("compacting")),
             "hook_started" if field("hook_event") == Some("PreCompact") => transcript.compacting(true),
             "compact_boundary" => transcript.compacting(false),
@@ -161,51 +161,52 @@ impl Claude {
         }
     }
 
-    fn assistant(&mut self, value: &Value, transcript: &mut Transcript) {
+    fn assistant(&mut self, value: &Value, transcript: &mut OutputTranscript) {
         let Some(message) = value.get("message") else { return };
         let synthetic = message.get("model").and_then(Value::as_str) == Some("<synthetic>");
         if synthetic || value.get("error").is_some_and(Value::is_string) {
             self.error_class = value.get("error").and_then(Value::as_str).map(str::to_owned);
-            // The error's words; the result repeats them, should it come.
+            // The text of the error. The result repeats it, if there is one.
             let text = message.get("content").and_then(text_of).unwrap_or_default();
-            transcript.transient = Some(Fault { text, kind: self.error_class.clone(), ..Fault::default() });
+            transcript.transient_error =
+                Some(ReportedError { text, kind: self.error_class.clone(), ..ReportedError::default() });
             return;
         }
         let id = message.get("id").and_then(Value::as_str);
         self.count(message, transcript);
         let content = message.get("content").unwrap_or(&Value::Null);
-        let mut of = Of::Message(id);
+        let mut owner = TextOwner::Message(id);
         if let Some(text) = content.as_str() {
-            self.whole(of, text, transcript);
-            of = Of::Present;
+            self.complete_block(owner, text, transcript);
+            owner = TextOwner::Current;
         }
         for block in content.as_array().into_iter().flatten() {
             let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
             match field("type") {
                 "text" => {
-                    self.whole(of, field("text"), transcript);
-                    of = Of::Present;
+                    self.complete_block(owner, field("text"), transcript);
+                    owner = TextOwner::Current;
                 }
-                "thinking" => self.whole_thought(field("thinking"), transcript),
+                "thinking" => self.complete_reasoning(field("thinking"), transcript),
                 "tool_use" | "server_tool_use" => {
                     let input = block.get("input").cloned().unwrap_or(Value::Null);
                     transcript.tool_started(field("id"), field("name"), input);
                 }
-                // What the service's own tools answered stands in the same message.
+                // Results of the service's own tools are in the same message.
                 kind if kind.ends_with("_tool_result") => {
                     transcript.tool_finished(field("tool_use_id"), "", true);
                 }
                 _ => {}
             }
         }
-        // A message without text ends the one before it, unless that one is still being streamed.
-        if of != Of::Present && !transcript.awaits_whole() {
+        // A message without text ends the one before it, unless that one still awaits its complete block.
+        if owner != TextOwner::Current && !transcript.awaits_block() {
             self.begin(id, transcript);
         }
     }
 
-    /// Adds a message's tokens up, once for each message: a turn that is cut off has no other sum.
-    fn count(&mut self, message: &Value, transcript: &mut Transcript) {
+    /// Adds up the tokens of messages, once for each message. A turn that is cut off has no other total.
+    fn count(&mut self, message: &Value, transcript: &mut OutputTranscript) {
         let Some(tokens) = message.get("usage").and_then(usage).filter(|tokens| tokens.input_tokens > 0) else {
             return;
         };
@@ -214,51 +215,51 @@ impl Claude {
             self.counted = self.counted.plus(self.counting.1);
         }
         self.counting = (id, tokens);
-        transcript.counted = Some(self.counted.plus(tokens));
+        transcript.message_usage = Some(self.counted.plus(tokens));
     }
 
-    /// A whole block of text: shows what its deltas have not.
-    fn whole(&mut self, of: Of<'_>, text: &str, transcript: &mut Transcript) {
-        let (text, error) = self.without_error(text);
-        transcript.whole(of, text);
+    /// Reads a complete block of text and shows what its deltas lacked.
+    fn complete_block(&mut self, owner: TextOwner<'_>, text: &str, transcript: &mut OutputTranscript) {
+        let (text, error) = self.split_error(text);
+        transcript.complete_block(owner, text);
         if !transcript.withheld().ends_with(error) {
             transcript.withhold(error);
         }
     }
 
-    fn show(&self, text: &str, transcript: &mut Transcript) {
-        let (text, error) = self.without_error(text);
+    fn show(&self, text: &str, transcript: &mut OutputTranscript) {
+        let (text, error) = self.split_error(text);
         transcript.text(text);
         transcript.withhold(error);
     }
 
-    /// The text up to an error that stands in it, and the error.
-    fn without_error<'t>(&self, text: &'t str) -> (&'t str, &'t str) {
+    /// Splits a text before the API error that it may contain.
+    fn split_error<'t>(&self, text: &'t str) -> (&'t str, &'t str) {
         match text.find(QWEN_ERROR) {
             Some(at) if self.flavour == Flavour::Qwen => text.split_at(at),
             Some(_) | None => (text, ""),
         }
     }
 
-    /// A whole block of reasoning: shows what its deltas have not.
-    fn whole_thought(&mut self, whole: &str, transcript: &mut Transcript) {
-        let streamed = std::mem::take(&mut self.thought);
-        if let Some(later) = streamed.strip_prefix(whole) {
-            later.clone_into(&mut self.thought);
-        } else if !streamed.is_empty() && streamed.ends_with(whole) {
-            self.thought = streamed[..streamed.len() - whole.len()].to_owned();
+    /// Reads a complete block of reasoning and shows what its deltas lacked.
+    fn complete_reasoning(&mut self, block: &str, transcript: &mut OutputTranscript) {
+        let streamed = std::mem::take(&mut self.streamed_reasoning);
+        if let Some(later) = streamed.strip_prefix(block) {
+            later.clone_into(&mut self.streamed_reasoning);
+        } else if !streamed.is_empty() && streamed.ends_with(block) {
+            self.streamed_reasoning = streamed[..streamed.len() - block.len()].to_owned();
         } else {
-            transcript.thinking(whole.strip_prefix(streamed.as_str()).unwrap_or(whole));
+            transcript.thinking(block.strip_prefix(streamed.as_str()).unwrap_or(block));
         }
     }
 
-    fn remember(&mut self, delta: &str) {
-        if self.thought.len() + delta.len() <= MAX_ANSWER {
-            self.thought.push_str(delta);
+    fn remember_reasoning(&mut self, delta: &str) {
+        if self.streamed_reasoning.len() + delta.len() <= MAX_ANSWER_BYTES {
+            self.streamed_reasoning.push_str(delta);
         }
     }
 
-    fn begin(&mut self, id: Option<&str>, transcript: &mut Transcript) {
+    fn begin(&mut self, id: Option<&str>, transcript: &mut OutputTranscript) {
         let before = transcript.mark();
         transcript.begin_message(id);
         if transcript.mark() == 0 && before > 0 {
@@ -266,19 +267,19 @@ impl Claude {
         }
     }
 
-    fn stream_event(&mut self, event: &Value, envelope: &Value, transcript: &mut Transcript) {
+    fn stream_event(&mut self, event: &Value, envelope: &Value, transcript: &mut OutputTranscript) {
         match event.get("type").and_then(Value::as_str).unwrap_or_default() {
             "message_start" => {
                 let message = event.get("message");
                 transcript.started(None, message.and_then(|m| m.get("model")).and_then(Value::as_str));
-                self.thought.clear();
+                self.streamed_reasoning.clear();
                 self.marks.clear();
                 transcript.begin_message(message.and_then(|m| m.get("id")).and_then(Value::as_str));
             }
             "content_block_start" => {
-                // The first block of a message whose start was not printed.
+                // The first block of a message without `message_start`.
                 let first = event.get("index").and_then(Value::as_u64) == Some(0);
-                if first && transcript.mark() > 0 && !transcript.awaits_whole() {
+                if first && transcript.mark() > 0 && !transcript.awaits_block() {
                     self.begin(None, transcript);
                 }
                 self.marks.push(transcript.mark());
@@ -288,7 +289,7 @@ impl Claude {
                 if let Some(text) = delta.get("text").and_then(Value::as_str) {
                     self.show(text, transcript);
                 } else if let Some(text) = delta.get("thinking").and_then(Value::as_str) {
-                    self.remember(text);
+                    self.remember_reasoning(text);
                     transcript.thinking(text);
                 }
             }
@@ -298,14 +299,14 @@ impl Claude {
                 {
                     let mark = usize::try_from(from).ok().and_then(|from| self.marks.get(from)).copied().unwrap_or(0);
                     transcript.retract(mark);
-                    self.thought.clear();
+                    self.streamed_reasoning.clear();
                 }
             }
             _ => {}
         }
     }
 
-    fn result(&mut self, value: &Value, transcript: &mut Transcript) {
+    fn result(&mut self, value: &Value, transcript: &mut OutputTranscript) {
         let field = |name: &str| value.get(name).and_then(Value::as_str);
         if let Some(usage) = value.get("usage").and_then(usage) {
             transcript.usage = Some(usage);
@@ -314,10 +315,10 @@ impl Claude {
             || field("subtype").is_some_and(|subtype| subtype.starts_with("error"));
         if failed {
             transcript.completed = false;
-            transcript.fault = Some(self.fault(value));
+            transcript.error = Some(self.error_of_result(value));
             return;
         }
-        transcript.fault = None;
+        transcript.error = None;
         transcript.answer = field("result").map(crate::ansi::strip);
         transcript.completed = true;
         transcript.finish = match field("stop_reason") {
@@ -327,7 +328,7 @@ impl Claude {
         };
     }
 
-    fn fault(&mut self, value: &Value) -> Fault {
+    fn error_of_result(&mut self, value: &Value) -> ReportedError {
         let field = |name: &str| value.get(name).and_then(Value::as_str);
         let errors = value.get("errors").and_then(Value::as_array).map(|errors| {
             let text = |error: &Value| error.as_str().or_else(|| error.get("message")?.as_str()).map(str::to_owned);
@@ -340,7 +341,7 @@ impl Claude {
             .unwrap_or_else(|| format!("the turn ended with {}", field("subtype").unwrap_or("an error")));
         let class = self.error_class.take().filter(|class| class != "unknown" && class != "server_error");
         let kinds = [field("api_error").map(str::to_owned), field("api_error_type").map(str::to_owned), class];
-        Fault {
+        ReportedError {
             text,
             status: value.get("api_error_status").and_then(Value::as_u64),
             kind: kinds.into_iter().flatten().reduce(|all, kind| format!("{all} {kind}")),
@@ -352,7 +353,7 @@ impl Claude {
     }
 }
 
-fn user(value: &Value, transcript: &mut Transcript) {
+fn user(value: &Value, transcript: &mut OutputTranscript) {
     let content = value.get("message").and_then(|message| message.get("content")).unwrap_or(&Value::Null);
     for block in content.as_array().into_iter().flatten() {
         let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();

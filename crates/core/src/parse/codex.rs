@@ -1,15 +1,23 @@
-//! Codex `exec --json`: threads, turns and items. Also the vocabulary other CLIs were once described with.
+//! Codex `exec --json`: threads, turns and items. Descriptions of other CLIs use these events too.
 //!
-//! Lines are read as values first: `web_search` items print the key `id` twice.
+//! Lines are read as untyped values, because `web_search` items contain the key `id` twice.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::parse::fields::{error, nested, text_of, usage};
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::fields::{error, nested_error, text_of, usage};
+use crate::parse::transcript::{OutputTranscript, ReportedError};
 
-pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
+/// Stage of an item that an event reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ItemStage {
+    Started,
+    Updated,
+    Completed,
+}
+
+pub(super) fn read_event(value: &Value, transcript: &mut OutputTranscript) -> bool {
     let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
     match kind {
         "thread.started" => {
@@ -21,20 +29,19 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
             let Some(text) = value.get("content").and_then(text_of) else { return false };
             transcript.text(&text);
         }
-        "item.started" | "item.updated" | "item.completed" => {
-            let Some(item) = value.get("item") else { return false };
-            read_item(kind, item, transcript);
-        }
+        "item.started" => return read_item_of(value, ItemStage::Started, transcript),
+        "item.updated" => return read_item_of(value, ItemStage::Updated, transcript),
+        "item.completed" => return read_item_of(value, ItemStage::Completed, transcript),
         "error" => {
-            // With a message of its own it is not terminal: each retry prints one.
+            // An error with a message is not terminal: each retry prints one.
             if let Some(text) = value.get("message").and_then(Value::as_str) {
-                transcript.transient = Some(fault(text));
+                transcript.transient_error = Some(error_from_text(text));
                 if text.starts_with("Reconnecting") {
                     transcript.retrying(Duration::ZERO);
                 }
                 transcript.notice(text);
-            } else if let Some(fault) = error(value) {
-                transcript.fault = Some(fault);
+            } else if let Some(reported) = error(value) {
+                transcript.error = Some(reported);
             } else {
                 return false;
             }
@@ -43,29 +50,38 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
             if let Some(usage) = value.get("usage").and_then(usage) {
                 transcript.usage = Some(usage);
             }
-            // Whatever error there was, it was got over.
-            transcript.fault = None;
+            // Codex recovered from any earlier error.
+            transcript.error = None;
             transcript.completed = true;
         }
         "turn.failed" => {
             let text = value.pointer("/error/message").or_else(|| value.get("error")).or_else(|| value.get("message"));
             let text = text.and_then(Value::as_str).unwrap_or("the turn failed without a message");
-            transcript.fault = Some(fault(text));
+            transcript.error = Some(error_from_text(text));
         }
         _ => return false,
     }
     true
 }
 
-/// An error's text; a service's whole JSON body is unwrapped.
-pub(super) fn fault(text: &str) -> Fault {
+/// Creates an error from its text. If the text is the JSON body of a service, its message is taken.
+pub(super) fn error_from_text(text: &str) -> ReportedError {
     let whole_body = text.trim_start().starts_with('{');
-    whole_body.then(|| nested(text)).flatten().unwrap_or_else(|| Fault { text: text.to_owned(), ..Fault::default() })
+    whole_body
+        .then(|| nested_error(text))
+        .flatten()
+        .unwrap_or_else(|| ReportedError { text: text.to_owned(), ..ReportedError::default() })
 }
 
-pub(super) fn read_item(event: &str, item: &Value, transcript: &mut Transcript) {
+fn read_item_of(event: &Value, stage: ItemStage, transcript: &mut OutputTranscript) -> bool {
+    let Some(item) = event.get("item") else { return false };
+    read_item(stage, item, transcript);
+    true
+}
+
+pub(super) fn read_item(stage: ItemStage, item: &Value, transcript: &mut OutputTranscript) {
     let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
-    let done = event == "item.completed";
+    let done = stage == ItemStage::Completed;
     let kind = if field("type").is_empty() { field("item_type") } else { field("type") };
     match kind {
         "agent_message" | "assistant_message" | "" if done => {
@@ -80,16 +96,16 @@ pub(super) fn read_item(event: &str, item: &Value, transcript: &mut Transcript) 
         "reasoning" if done => transcript.thinking(field("text")),
         "reasoning" => {}
         "context_compaction" | "contextCompaction" => transcript.compacting(!done),
-        // A warning: unknown model, ignored setting, another transport.
+        // A warning, for example about an unknown model, an ignored setting or another transport.
         "error" => transcript.notice(field("message")),
         "todo_list" => transcript.notice(todo(item)),
-        _ if event == "item.started" => transcript.tool_started(field("id"), tool_name(item), tool_input(item)),
+        _ if stage == ItemStage::Started => transcript.tool_started(field("id"), tool_name(item), tool_input(item)),
         _ if done => finish_tool(item, transcript),
         _ => {}
     }
 }
 
-fn finish_tool(item: &Value, transcript: &mut Transcript) {
+fn finish_tool(item: &Value, transcript: &mut OutputTranscript) {
     let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
     let status = item.get("status").and_then(Value::as_str).unwrap_or("completed");
     let error = item.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);

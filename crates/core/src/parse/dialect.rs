@@ -1,40 +1,44 @@
-//! Which words a stream is read with, and the shapes they come in: lines, one object, an array, with noise around them.
+//! Selects the parser of a format, and finds the JSON values in the output: lines, one object, or an array, with noise
+//! around them.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::transcript::Transcript;
-use super::{Format, acp, app_server, ax, claude, codex, fields, gemini, opencode, protocol};
+use super::format::Format;
+use super::transcript::OutputTranscript;
+use super::{acp, app_server, ax, claude, codex, fields, gemini, opencode, protocol};
 use crate::event::Event;
 
+/// Parser of a format.
 #[derive(Debug)]
-pub(super) enum Dialect {
-    Claude(claude::Claude),
-    Codex(app_server::AppServer),
+pub(super) enum DialectParser {
+    Claude(claude::ClaudeParser),
+    Codex(app_server::AppServerParser),
     Gemini,
-    Opencode(opencode::Opencode),
+    Opencode(opencode::OpencodeParser),
     Ax,
-    /// One object: nothing is an event until the whole has been seen.
+    /// One object, which is read only when it is complete.
     Json,
-    Any(claude::Claude),
-    Protocol(protocol::Protocol),
+    /// Events of any format.
+    Any(claude::ClaudeParser),
+    Protocol(protocol::ExecutableParser),
 }
 
-impl Dialect {
-    /// The words of a format; plain text has none.
+impl DialectParser {
+    /// Returns the parser of a format; plain text has none.
     pub(super) fn of(format: Format) -> Option<Self> {
         Some(match format {
             Format::Text => return None,
-            Format::Claude => Self::Claude(claude::Claude::new(claude::Flavour::Claude)),
-            Format::Qwen => Self::Claude(claude::Claude::new(claude::Flavour::Qwen)),
-            Format::Codex => Self::Codex(app_server::AppServer::default()),
+            Format::Claude => Self::Claude(claude::ClaudeParser::new(claude::Flavour::Claude)),
+            Format::Qwen => Self::Claude(claude::ClaudeParser::new(claude::Flavour::Qwen)),
+            Format::Codex => Self::Codex(app_server::AppServerParser::default()),
             Format::Gemini => Self::Gemini,
-            Format::Opencode => Self::Opencode(opencode::Opencode::default()),
+            Format::Opencode => Self::Opencode(opencode::OpencodeParser::default()),
             Format::Ax => Self::Ax,
             Format::Json => Self::Json,
-            Format::Protocol => Self::Protocol(protocol::Protocol::default()),
-            Format::StreamJson => Self::Any(claude::Claude::new(claude::Flavour::Claude)),
+            Format::Protocol => Self::Protocol(protocol::ExecutableParser::default()),
+            Format::StreamJson => Self::Any(claude::ClaudeParser::new(claude::Flavour::Claude)),
         })
     }
 
@@ -42,103 +46,103 @@ impl Dialect {
         matches!(self, Self::Json)
     }
 
-    /// Reads a line if it is JSON that this dialect knows.
-    pub(super) fn json(&mut self, line: &str, transcript: &mut Transcript) -> bool {
+    /// Reads a line if it is JSON that this parser knows.
+    pub(super) fn read_line(&mut self, line: &str, transcript: &mut OutputTranscript) -> bool {
         let start = line.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         if !start.starts_with(['{', '[']) {
             return false;
         }
-        // Usually one value; but nothing keeps a CLI from printing two on a line.
+        // Usually there is one value, but a CLI may print two on a line.
         let values = leading_values(start);
-        let known: Vec<bool> = values.iter().map(|value| self.values(value, transcript)).collect();
+        let known: Vec<bool> = values.iter().map(|value| self.read_values(value, transcript)).collect();
         known.contains(&true)
     }
 
     /// Reads the output as one JSON document, possibly between lines of noise.
-    pub(super) fn document(&mut self, output: &str, transcript: &mut Transcript) -> bool {
+    pub(super) fn read_document(&mut self, output: &str, transcript: &mut OutputTranscript) -> bool {
         let output = output.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
-        // An object that is all there is may be anybody's response.
+        // If the output is a single object, it may be a response in any of the usual shapes.
         let whole = serde_json::from_str::<Value>(&repaired(output));
         if let Ok(value) = &whole {
-            let anybodys = !matches!(self, Self::Protocol(_));
-            let known = self.values(value, transcript) || (anybodys && fields::whole(value, transcript));
-            transcript.seen |= known;
+            let any_shape = !matches!(self, Self::Protocol(_));
+            let known = self.read_values(value, transcript) || (any_shape && fields::whole_response(value, transcript));
+            transcript.saw_event |= known;
             return known;
         }
         let mut rest = output;
-        for _ in 0..MOST_STARTS {
-            if rest.starts_with('[') && self.salvage(rest, transcript) {
+        for _ in 0..MAX_DOCUMENT_STARTS {
+            if rest.starts_with('[') && self.read_partial_array(rest, transcript) {
                 return true;
             }
             if rest.starts_with('{')
                 && let Some(value) = leading_values(rest).first()
-                && self.values(value, transcript)
+                && self.read_values(value, transcript)
             {
                 return true;
             }
             let Some(next) = next_start(rest) else { break };
             rest = next;
         }
-        // The beginning of an object and no end: a response that was cut off, not an answer.
+        // An object without its end is a response that was cut off, not an answer.
         transcript.cut_off |= output.starts_with('{') && whole.is_err_and(|error| error.is_eof());
         let cut = |line: &str| ["{\"type\"", "[{\"type\""].iter().any(|start| line.starts_with(start));
         transcript.cut_off |= output.lines().next_back().is_some_and(cut);
         false
     }
 
-    /// Reads what is whole of an array that was cut off.
-    fn salvage(&mut self, array: &str, transcript: &mut Transcript) -> bool {
+    /// Reads the complete values of an array that was cut off.
+    fn read_partial_array(&mut self, array: &str, transcript: &mut OutputTranscript) -> bool {
         let mut known = false;
         let mut rest = array.trim_start_matches(['[', ' ', '\n']);
         loop {
             let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
             let Some(Ok(value)) = values.next() else { return known };
-            known |= value.is_object() && self.value(&value, transcript);
+            known |= value.is_object() && self.read_value(&value, transcript);
             rest = rest[values.byte_offset()..].trim_start_matches([',', ' ', '\n']);
         }
     }
 
-    fn values(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
-        let Some(items) = value.as_array() else { return self.value(value, transcript) };
+    fn read_values(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
+        let Some(items) = value.as_array() else { return self.read_value(value, transcript) };
         let known: Vec<bool> =
-            items.iter().filter(|item| item.is_object()).map(|item| self.value(item, transcript)).collect();
+            items.iter().filter(|item| item.is_object()).map(|item| self.read_value(item, transcript)).collect();
         known.contains(&true)
     }
 
-    fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+    fn read_value(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
         let known = match self {
-            Self::Claude(claude) => claude.value(value, transcript) || common(value, transcript),
-            Self::Codex(server) => server.value(value, transcript) || common(value, transcript),
-            Self::Gemini => gemini::value(value, transcript) || common(value, transcript),
-            Self::Opencode(opencode) => opencode.value(value, transcript) || common(value, transcript),
+            Self::Claude(claude) => claude.read_event(value, transcript) || common(value, transcript),
+            Self::Codex(server) => server.read_event(value, transcript) || common(value, transcript),
+            Self::Gemini => gemini::read_event(value, transcript) || common(value, transcript),
+            Self::Opencode(opencode) => opencode.read_event(value, transcript) || common(value, transcript),
             Self::Ax => ax::error(value, transcript) || common(value, transcript),
-            Self::Json => fields::whole(value, transcript),
+            Self::Json => fields::whole_response(value, transcript),
             Self::Any(claude) => by_shape(claude, value, transcript),
-            Self::Protocol(protocol) => protocol.value(value, transcript),
+            Self::Protocol(protocol) => protocol.read_event(value, transcript),
         };
         if known {
-            transcript.seen = true;
-            transcript.known = true;
+            transcript.saw_event = true;
+            transcript.saw_known_event = true;
             return true;
         }
-        // An event of a type nobody knows is an event still.
+        // An event of an unknown type is still an event.
         let kind = value.get("type").and_then(Value::as_str);
         let typed = kind.is_some();
         if let Some(kind) = kind {
-            transcript.seen = true;
-            transcript.strange(kind);
-            transcript.strangers += 1;
-            transcript.stranger.get_or_insert_with(|| value.clone());
+            transcript.saw_event = true;
+            transcript.note_unknown_kind(kind);
+            transcript.unknown_events += 1;
+            transcript.first_unknown_event.get_or_insert_with(|| value.clone());
             transcript.events.push(Event::Unknown { line: value.to_string() });
         }
         typed
     }
 }
 
-/// How many places an output is searched for a document that noise precedes.
-const MOST_STARTS: usize = 64;
+/// Number of places where a document after noise is searched for.
+const MAX_DOCUMENT_STARTS: usize = 64;
 
-/// What follows the next line break that an object or an array stands behind.
+/// Returns the text from the next line on that begins with an object or an array.
 fn next_start(text: &str) -> Option<&str> {
     let mut rest = text;
     loop {
@@ -151,16 +155,16 @@ fn next_start(text: &str) -> Option<&str> {
     }
 }
 
-/// The JSON values that a text begins with.
+/// Returns the JSON values at the beginning of a text.
 fn leading_values(text: &str) -> Vec<Value> {
     let text = repaired(text);
     serde_json::Deserializer::from_str(&text).into_iter::<Value>().map_while(Result::ok).collect()
 }
 
-/// JSON with escapes for halves of characters, as JavaScript prints them when it cuts a text, made readable: a half
-/// becomes the replacement character.
+/// Replaces escapes of unpaired surrogates by the replacement character. JavaScript prints them when it cuts a text in the
+/// middle of a character.
 fn repaired(json: &str) -> Cow<'_, str> {
-    let half = |at: usize| {
+    let surrogate = |at: usize| {
         let digits = json.get(at + 2..at + 6)?;
         let unit = u16::from_str_radix(digits, 16).ok()?;
         (json[at..].starts_with("\\u") && (0xD800..0xE000).contains(&unit)).then_some(unit)
@@ -171,14 +175,14 @@ fn repaired(json: &str) -> Cow<'_, str> {
     let mut text = String::with_capacity(json.len());
     let mut at = 0;
     while let Some(c) = json[at..].chars().next() {
-        let width = match (c, half(at)) {
-            ('\\', Some(0xD800..0xDC00)) if half(at + 6).is_some_and(|low| low >= 0xDC00) => 12,
+        let width = match (c, surrogate(at)) {
+            ('\\', Some(0xD800..0xDC00)) if surrogate(at + 6).is_some_and(|low| low >= 0xDC00) => 12,
             ('\\', Some(_)) => {
                 text.push('\u{fffd}');
                 at += 6;
                 continue;
             }
-            // Any other escape, whole: a backslash may stand for itself.
+            // Any other escape is copied with the character after the backslash, which may be a backslash too.
             ('\\', None) => 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
             (c, _) => c.len_utf8(),
         };
@@ -188,19 +192,19 @@ fn repaired(json: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The vocabularies that several CLIs share: threads, turns and items, `content`, the client protocol, lines with a role.
-fn common(value: &Value, transcript: &mut Transcript) -> bool {
-    codex::value(value, transcript) || acp::value(value, transcript) || ax::message(value, transcript)
+/// Events that several CLIs share: threads, turns and items, `content`, ACP, and lines with a role.
+fn common(value: &Value, transcript: &mut OutputTranscript) -> bool {
+    codex::read_event(value, transcript) || acp::read_event(value, transcript) || ax::message(value, transcript)
 }
 
-/// A stream whose speaker is not known: each event is read by the dialect it looks like.
-fn by_shape(claude: &mut claude::Claude, value: &Value, transcript: &mut Transcript) -> bool {
+/// Reads an event of an unknown CLI with the parser that its shape fits.
+fn by_shape(claude: &mut claude::ClaudeParser, value: &Value, transcript: &mut OutputTranscript) -> bool {
     let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
     match kind {
         "init" | "tool_use" | "tool_result" | "message" if value.get("part").is_none() => {
-            gemini::value(value, transcript)
+            gemini::read_event(value, transcript)
         }
-        "result" if value.get("status").is_some() => gemini::value(value, transcript),
+        "result" if value.get("status").is_some() => gemini::read_event(value, transcript),
         "system"
         | "assistant"
         | "user"
@@ -212,7 +216,7 @@ fn by_shape(claude: &mut claude::Claude, value: &Value, transcript: &mut Transcr
         | "content_block_delta"
         | "content_block_stop"
         | "message_delta"
-        | "message_stop" => claude.value(value, transcript),
-        _ => common(value, transcript) || fields::fragment(value, transcript),
+        | "message_stop" => claude.read_event(value, transcript),
+        _ => common(value, transcript) || fields::stream_fragment(value, transcript),
     }
 }

@@ -1,39 +1,39 @@
-//! Well-known fields: where answers, usage and errors stand in JSON whose speaker we need not know.
+//! Well-known fields: finds answers, usage and errors in JSON of any origin.
 
 use serde_json::Value;
 
 use crate::event::Usage;
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::transcript::{OutputTranscript, ReportedError};
 
 /// Reads a whole response in one object, by the priority of its fields.
-pub(super) fn whole(value: &Value, transcript: &mut Transcript) -> bool {
-    let fault = error(value);
+pub(super) fn whole_response(value: &Value, transcript: &mut OutputTranscript) -> bool {
+    let reported = error(value);
     let content = content(value);
-    if fault.is_none() && content.is_none() {
+    if reported.is_none() && content.is_none() {
         return false;
     }
     metadata(value, transcript);
-    if let Some(fault) = fault {
-        transcript.fault = Some(fault);
+    if let Some(reported) = reported {
+        transcript.error = Some(reported);
     } else if let Some(content) = content {
-        // The exit status has the last word: an object is no event that ends a turn.
+        // The object does not end the turn: the exit status decides whether it succeeded.
         transcript.begin_message(None);
         transcript.text(&content);
     }
     true
 }
 
-/// Reads one event of a stream that no dialect knows: a piece of the answer if it holds one.
-pub(super) fn fragment(value: &Value, transcript: &mut Transcript) -> bool {
-    if let Some(fault) = error(value) {
+/// Reads an event that no parser knows, if it contains a piece of the answer or an error.
+pub(super) fn stream_fragment(value: &Value, transcript: &mut OutputTranscript) -> bool {
+    if let Some(reported) = error(value) {
         metadata(value, transcript);
-        transcript.fault = Some(fault);
+        transcript.error = Some(reported);
         return true;
     }
     let kind = value.get("type").and_then(Value::as_str).unwrap_or("content");
     let from_user = value.get("role").or_else(|| value.pointer("/message/role")).is_some_and(|role| role == "user");
-    // Only what calls itself an answer: reasoning, tools and logs have contents too.
-    if !ANSWERS.contains(&kind) || from_user {
+    // Reasoning, tools and logs have a content too: only types that mean an answer are read.
+    if !ANSWER_TYPES.contains(&kind) || from_user {
         return false;
     }
     let piece = ["/delta/text", "/delta/content", "/choices/0/delta/content"];
@@ -47,8 +47,8 @@ pub(super) fn fragment(value: &Value, transcript: &mut Transcript) -> bool {
     true
 }
 
-/// Types of events whose text belongs to the answer.
-const ANSWERS: [&str; 14] = [
+/// Event types whose text belongs to the answer.
+const ANSWER_TYPES: [&str; 14] = [
     "answer",
     "assistant",
     "chunk",
@@ -65,7 +65,7 @@ const ANSWERS: [&str; 14] = [
     "text_delta",
 ];
 
-fn metadata(value: &Value, transcript: &mut Transcript) {
+fn metadata(value: &Value, transcript: &mut OutputTranscript) {
     let session = ["session_id", "sessionId", "sessionID"].iter().find_map(|name| value.get(name)?.as_str());
     transcript.started(session, value.get("model").and_then(Value::as_str));
     if let Some(usage) = value.get("usage").and_then(usage) {
@@ -73,7 +73,7 @@ fn metadata(value: &Value, transcript: &mut Transcript) {
     }
 }
 
-/// The answer of a response: direct strings first, then lists of blocks, then nested messages.
+/// Returns the answer of a response: strings first, then lists of blocks, then nested messages.
 fn content(value: &Value) -> Option<String> {
     let direct = ["content", "text", "response", "message", "output", "result"];
     direct
@@ -85,45 +85,50 @@ fn content(value: &Value) -> Option<String> {
         .or_else(|| text_of(value.get("message")?.get("text")?))
 }
 
-/// A string, or the texts of a list of blocks.
+/// Returns a string, or the joined texts of a list of blocks.
 pub(super) fn text_of(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned).or_else(|| blocks(value))
 }
 
-/// The joined texts of `[{"text": …}, …]`.
+/// Returns the joined texts of `[{"text": …}, …]`.
 fn blocks(value: &Value) -> Option<String> {
     let texts: Vec<&str> = value.as_array()?.iter().filter_map(|block| block.get("text")?.as_str()).collect();
     (!texts.is_empty()).then(|| texts.concat())
 }
 
-/// An error that an object reports, in whichever of the usual ways.
-pub(super) fn error(value: &Value) -> Option<Fault> {
+/// Returns the error that an object reports in one of the usual shapes.
+pub(super) fn error(value: &Value) -> Option<ReportedError> {
     let error = value.get("error").filter(|error| !error.is_null())?;
     if let Some(text) = error.as_str() {
-        return (!text.is_empty()).then(|| Fault { text: text.to_owned(), ..Fault::default() });
+        return (!text.is_empty()).then(|| ReportedError { text: text.to_owned(), ..ReportedError::default() });
     }
     let Some(text) = error.get("message").and_then(Value::as_str) else {
-        // No words: its name, or the whole of it, must do.
+        // Without a message, the name of the error or the whole object is the text.
         let text = kind(error).unwrap_or_else(|| error.to_string());
-        return error.is_object().then(|| Fault { text, status: status(error), kind: kind(error), ..Fault::default() });
+        return error.is_object().then(|| ReportedError {
+            text,
+            status: status(error),
+            kind: kind(error),
+            ..ReportedError::default()
+        });
     };
-    Some(nested(text).unwrap_or_else(|| Fault {
+    Some(nested_error(text).unwrap_or_else(|| ReportedError {
         text: text.to_owned(),
         status: status(error),
         kind: kind(error),
-        ..Fault::default()
+        ..ReportedError::default()
     }))
 }
 
-/// A service's error body that stands as text inside a message.
-pub(super) fn nested(text: &str) -> Option<Fault> {
+/// Returns the error of a service whose JSON body is embedded in a message.
+pub(super) fn nested_error(text: &str) -> Option<ReportedError> {
     let start = text.find('{')?;
     let end = text.rfind('}')?;
     let value: Value = serde_json::from_str(text.get(start..=end)?).ok()?;
     let inner = value.get("error").filter(|inner| inner.is_object()).unwrap_or(&value);
     let message = inner.get("message").and_then(Value::as_str)?;
     let (status, kind, family) = (status(inner), kind(inner), family(inner));
-    Some(Fault { text: message.to_owned(), status, kind, family, ..Fault::default() })
+    Some(ReportedError { text: message.to_owned(), status, kind, family, ..ReportedError::default() })
 }
 
 fn status(error: &Value) -> Option<u64> {
@@ -133,7 +138,7 @@ fn status(error: &Value) -> Option<u64> {
         .filter(|status| (400..600).contains(status))
 }
 
-/// The most telling name of an error: its code, else its status word, else its type.
+/// Returns the most specific name of an error: its code, else its status, else its type.
 fn kind(error: &Value) -> Option<String> {
     ["code", "status", "type"].iter().find_map(|name| error.get(name)?.as_str()).map(str::to_owned)
 }
@@ -142,7 +147,7 @@ fn family(error: &Value) -> Option<String> {
     error.get("type").and_then(Value::as_str).map(str::to_owned)
 }
 
-/// Token counts in any of the usual spellings; cached input is part of the input in the result.
+/// Returns token counts with any of the usual names. In the result, cached input is part of the input.
 pub(super) fn usage(value: &Value) -> Option<Usage> {
     let number = |names: &[&str]| names.iter().find_map(|name| value.get(name)?.as_u64());
     let input = number(&["input_tokens", "prompt_tokens", "inputTokens"]);
@@ -153,9 +158,9 @@ pub(super) fn usage(value: &Value) -> Option<Usage> {
     let (input, output) = (input.unwrap_or(0), output.unwrap_or(0));
     let written = number(&["cache_creation_input_tokens"]);
     let read = number(&["cache_read_input_tokens"]);
-    // Anthropic counts cached input apart; who prints a total that adds up without it does not.
-    let apart = number(&["total_tokens"]).is_none_or(|total| total != input.saturating_add(output));
-    let extra = if apart { written.unwrap_or(0).saturating_add(read.unwrap_or(0)) } else { 0 };
+    // Anthropic counts cached input separately. If there is a total that adds up without it, it is included already.
+    let separate = number(&["total_tokens"]).is_none_or(|total| total != input.saturating_add(output));
+    let extra = if separate { written.unwrap_or(0).saturating_add(read.unwrap_or(0)) } else { 0 };
     let cached = read.or_else(|| number(&["cached_input_tokens", "cached"])).unwrap_or(0);
     Some(Usage {
         input_tokens: input.saturating_add(extra),
@@ -172,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_priority_of_fields() {
+    fn reads_fields_by_their_priority() {
         for (value, expected) in [
             (json!({"content": "a", "text": "b"}), "a"),
             (json!({"text": "b", "response": "c"}), "b"),
@@ -191,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn cached_input_is_counted_once() {
+    fn counts_cached_input_once() {
         let tokens =
             |value: Value| usage(&value).map(|usage| (usage.input_tokens, usage.output_tokens, usage.cached_tokens));
         assert_eq!(
@@ -215,8 +220,8 @@ mod tests {
     }
 
     #[test]
-    fn errors_in_the_usual_ways() {
-        let text = |value: Value| error(&value).map(|fault| (fault.text, fault.status, fault.kind));
+    fn reads_errors_in_the_usual_shapes() {
+        let text = |value: Value| error(&value).map(|reported| (reported.text, reported.status, reported.kind));
         assert_eq!(text(json!({"error": "boom"})), Some(("boom".into(), None, None)));
         assert_eq!(text(json!({"error": ""})), None);
         assert_eq!(text(json!({"error": null})), None);

@@ -1,12 +1,12 @@
-//! Gemini CLI: `init`, `message`, `tool_use`, `tool_result`, `error`, `result`; or one object with everything.
+//! Gemini CLI: `init`, `message`, `tool_use`, `tool_result`, `error` and `result`, or one object with the whole response.
 
 use serde_json::Value;
 
 use crate::event::Usage;
-use crate::parse::fields::{error, nested, text_of, usage};
-use crate::parse::transcript::{Fault, Of, Transcript};
+use crate::parse::fields::{error, nested_error, text_of, usage};
+use crate::parse::transcript::{OutputTranscript, ReportedError, TextOwner};
 
-pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
+pub(super) fn read_event(value: &Value, transcript: &mut OutputTranscript) -> bool {
     let field = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     match field("type") {
         "init" => {
@@ -23,13 +23,13 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
             let error = value.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
             let output = value.get("output").and_then(text_of).or_else(|| error.map(str::to_owned)).unwrap_or_default();
             transcript.tool_finished(field("tool_id"), &output, field("status") == "success");
-            // What follows the last tool is the answer.
+            // The answer is the text after the last tool.
             transcript.begin_message(None);
         }
         "error" if value.get("severity").is_some() => {
             let text = field("message");
             if field("severity") == "error" {
-                transcript.transient = Some(Fault { text: text.to_owned(), ..Fault::default() });
+                transcript.transient_error = Some(ReportedError { text: text.to_owned(), ..ReportedError::default() });
             }
             transcript.notice(text);
         }
@@ -37,11 +37,11 @@ pub(super) fn value(value: &Value, transcript: &mut Transcript) -> bool {
         "" => return read_whole(value, transcript),
         _ => return false,
     }
-    transcript.at(value);
+    transcript.note_time(value);
     true
 }
 
-fn read_message(value: &Value, transcript: &mut Transcript) {
+fn read_message(value: &Value, transcript: &mut OutputTranscript) {
     let text = value.get("content").and_then(text_of).unwrap_or_default();
     match value.get("role").and_then(Value::as_str) {
         Some("user") => transcript.echo(&text),
@@ -49,7 +49,7 @@ fn read_message(value: &Value, transcript: &mut Transcript) {
             if value.get("delta").and_then(Value::as_bool) == Some(true) {
                 transcript.text(&text);
             } else {
-                transcript.whole(Of::Message(None), &text);
+                transcript.complete_block(TextOwner::Message(None), &text);
             }
             if let Some(usage) = value.get("usage").and_then(usage) {
                 transcript.usage = Some(usage);
@@ -59,7 +59,7 @@ fn read_message(value: &Value, transcript: &mut Transcript) {
     }
 }
 
-fn read_result(value: &Value, transcript: &mut Transcript) {
+fn read_result(value: &Value, transcript: &mut OutputTranscript) {
     if let Some(usage) = value.get("stats").and_then(with_thoughts) {
         transcript.usage = Some(usage);
     }
@@ -67,42 +67,45 @@ fn read_result(value: &Value, transcript: &mut Transcript) {
         transcript.completed = true;
         return;
     }
-    let fault = value.get("error").and_then(|_| error_of(value));
-    transcript.fault = fault
-        .or_else(|| transcript.transient.take())
-        .or_else(|| Some(Fault { text: "gemini reported an error without a message".to_owned(), ..Fault::default() }));
+    let reported = value.get("error").and_then(|_| error_of(value));
+    transcript.error = reported.or_else(|| transcript.transient_error.take()).or_else(|| {
+        Some(ReportedError {
+            text: "gemini reported an error without a message".to_owned(),
+            ..ReportedError::default()
+        })
+    });
 }
 
-/// The object of `-o json`: `{session_id, response, stats}` or `{session_id, error}`.
-fn read_whole(value: &Value, transcript: &mut Transcript) -> bool {
+/// Reads the object of `-o json`: `{session_id, response, stats}` or `{session_id, error}`.
+fn read_whole(value: &Value, transcript: &mut OutputTranscript) -> bool {
     let response = value.get("response").and_then(Value::as_str);
-    let fault = error_of(value);
+    let reported = error_of(value);
     let ours = value.get("session_id").is_some() || value.get("stats").is_some();
-    if !ours || (response.is_none() && fault.is_none()) {
+    if !ours || (response.is_none() && reported.is_none()) {
         return false;
     }
     transcript.started(value.get("session_id").and_then(Value::as_str), None);
     if let Some(usage) = value.get("stats").and_then(|stats| stats.get("models")).and_then(sum_of_models) {
         transcript.usage = Some(usage);
     }
-    if let Some(response) = response.filter(|text| !text.is_empty() || fault.is_none()) {
+    if let Some(response) = response.filter(|text| !text.is_empty() || reported.is_none()) {
         transcript.begin_message(None);
         transcript.text(response);
     }
-    transcript.completed = fault.is_none();
-    transcript.fault = fault;
+    transcript.completed = reported.is_none();
+    transcript.error = reported;
     true
 }
 
-fn error_of(value: &Value) -> Option<Fault> {
-    let fault = error(value)?;
-    Some(match nested(&fault.text) {
-        Some(inner) => Fault { status: inner.status.or(fault.status), ..inner },
-        None => fault,
+fn error_of(value: &Value) -> Option<ReportedError> {
+    let reported = error(value)?;
+    Some(match nested_error(&reported.text) {
+        Some(inner) => ReportedError { status: inner.status.or(reported.status), ..inner },
+        None => reported,
     })
 }
 
-/// The tokens of a stream's end. Reasoning is output, and is counted only in the total there.
+/// Returns the tokens at the end of a stream. Reasoning is output, but only the total includes it there.
 fn with_thoughts(stats: &Value) -> Option<Usage> {
     let counted = usage(stats)?;
     let total = stats.get("total_tokens").and_then(Value::as_u64).unwrap_or(0);

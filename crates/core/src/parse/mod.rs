@@ -1,16 +1,19 @@
-//! What a CLI prints, as events.
+//! Decoders: they turn the output of a CLI into events.
 //!
-//! A decoder is pure and cannot fail: bytes in, events out, and at the end a [`Conclusion`] that says how it went. It
-//! never knows who feeds it: a process, a recording, a test. The shape is recognised as it comes: JSON lines, one
-//! object over many lines, an array; if no JSON event was seen, the whole output is the answer.
+//! A [`Decoder`] is pure and cannot fail. It takes bytes and returns events, and at the end a [`Conclusion`] with the result
+//! of the turn. The bytes may come from a process, a recording or a test. The decoder recognises the shape of the output:
+//! JSON lines, one object over many lines, or an array. If there was no JSON event, the whole output is the answer.
 
 mod acp;
+mod acp_calls;
 mod app_server;
 mod ax;
 mod claude;
 mod codex;
+mod conclusion;
 mod dialect;
 mod fields;
+mod format;
 mod gemini;
 mod opencode;
 mod protocol;
@@ -18,287 +21,154 @@ mod text;
 mod transcript;
 mod verdict;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-
 use crate::ansi;
-use crate::event::{Answer, Call, Event, Finish, SessionId, Usage};
-use crate::failure::{Category, Failure, Rule};
-use crate::lines::{Line, Lines};
-use crate::live;
-use crate::model::Normalize;
+use crate::event::Event;
+use crate::failure::Category;
+use crate::lines::{Lines, OutputLine};
 use crate::phase::Phase;
-use crate::provider::Form;
-use dialect::Dialect;
-use transcript::Transcript;
+use crate::vocabulary::OutputForm;
+pub use conclusion::{Conclusion, Context, Ending};
+use dialect::DialectParser;
+pub use format::Format;
+pub use transcript::MAX_ANSWER_BYTES;
+use transcript::OutputTranscript;
 
-/// The longest answer that is kept.
-pub const MAX_ANSWER: usize = 64 * 1024 * 1024;
+// Alias for the users in other crates. TODO: rename it there.
+#[doc(hidden)]
+pub use transcript::MAX_ANSWER_BYTES as MAX_ANSWER;
 
-/// The most that is read of a protocol executable before its first word of the protocol.
-const MAX_NOISE: usize = 8 * 1024 * 1024;
+/// Output of a protocol executable that is accepted before its first message of the protocol.
+const MAX_NOISE_BYTES: usize = 8 * 1024 * 1024;
 
-/// A dialect: what a CLI's standard output looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Format {
-    Claude,
-    Codex,
-    Gemini,
-    Qwen,
-    Opencode,
-    Ax,
-    /// Plain text: the whole output is the answer.
-    Text,
-    /// One JSON object with the answer in a well-known field.
-    Json,
-    /// JSON lines of the common event types.
-    StreamJson,
-    /// What an executable of the provider protocol prints.
-    Protocol,
-}
-
-impl Format {
-    pub const ALL: [Self; 10] = [
-        Self::Claude,
-        Self::Codex,
-        Self::Gemini,
-        Self::Qwen,
-        Self::Opencode,
-        Self::Ax,
-        Self::Text,
-        Self::Json,
-        Self::StreamJson,
-        Self::Protocol,
-    ];
-
-    /// Its name in a recipe.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Gemini => "gemini",
-            Self::Qwen => "qwen",
-            Self::Opencode => "opencode",
-            Self::Ax => "ax",
-            Self::Text => "text",
-            Self::Json => "json",
-            Self::StreamJson => "stream-json",
-            Self::Protocol => "protocol",
-        }
-    }
-
-    /// Whether its decoder understands a process that is kept and speaks this protocol.
-    #[must_use]
-    pub const fn reads(self, protocol: live::Protocol) -> bool {
-        match (protocol, self) {
-            (live::Protocol::Claude, Self::Claude | Self::Qwen | Self::StreamJson)
-            | (live::Protocol::AppServer, Self::Codex)
-            | (
-                live::Protocol::Acp,
-                Self::Claude | Self::Codex | Self::Gemini | Self::Qwen | Self::Opencode | Self::Ax | Self::StreamJson,
-            ) => true,
-            (
-                live::Protocol::Claude,
-                Self::Codex | Self::Gemini | Self::Opencode | Self::Ax | Self::Text | Self::Json | Self::Protocol,
-            )
-            | (
-                live::Protocol::AppServer,
-                Self::Claude
-                | Self::Gemini
-                | Self::Qwen
-                | Self::Opencode
-                | Self::Ax
-                | Self::Text
-                | Self::Json
-                | Self::StreamJson
-                | Self::Protocol,
-            )
-            | (live::Protocol::Acp, Self::Text | Self::Json | Self::Protocol) => false,
-        }
-    }
-}
-
-/// What a decoder must know beside the bytes.
-#[derive(Debug, Clone, Default)]
-pub struct Context {
-    /// Who printed it, for messages.
-    pub program: String,
-    pub rules: Vec<Rule>,
-    pub noise: Vec<String>,
-    pub normalize: Normalize,
-    /// How it was asked to print. Of the whole form, the exit status has the last word.
-    pub form: Form,
-}
-
-/// How the process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending<'a> {
-    Code(i32),
-    Signal(i32),
-    /// It was stopped for time: the limit that fired, in words.
-    TimedOut(&'a str),
-    /// It was stopped because nobody wants the answer any more.
-    Cancelled,
-    /// It was not waited for: its last event had come.
-    Open,
-}
-
-/// What a whole output came to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Conclusion {
-    /// Events that only the end brought out.
-    pub events: Vec<Event>,
-    /// The final message; after a failure, what there was of it.
-    pub content: String,
-    pub usage: Usage,
-    pub finish: Finish,
-    pub session: Option<SessionId>,
-    pub failure: Option<Failure>,
-    /// Calls that the client is asked to make.
-    pub calls: Vec<Call>,
-    /// What it said about its answer.
-    pub metadata: Map<String, Value>,
-}
-
-impl Conclusion {
-    /// The answer, or why there is none.
-    pub fn result(self) -> Result<Answer, Failure> {
-        let Self { content, usage, finish, calls, metadata, failure, .. } = self;
-        match failure {
-            Some(failure) => Err(failure),
-            None => Ok(Answer { calls, metadata, ..Answer::new(content, usage, finish) }),
-        }
-    }
-}
-
-/// Reads what one process prints.
+/// Reads the output of one turn.
 #[derive(Debug)]
 pub struct Decoder {
     context: Context,
-    transcript: Transcript,
-    source: Source,
+    transcript: OutputTranscript,
+    source: DecoderSource,
 }
 
+/// How the output is split.
 #[derive(Debug)]
-enum Source {
-    Text(text::Text),
-    Lines { lines: Lines, dialect: Dialect, plain: Vec<String>, plain_bytes: usize },
+enum DecoderSource {
+    Text(text::TextParser),
+    Lines { lines: Lines, dialect: DialectParser, plain: Vec<String>, plain_bytes: usize },
 }
 
 impl Decoder {
     #[must_use]
     pub fn new(format: Format, context: Context) -> Self {
-        let source = match Dialect::of(format) {
-            None => Source::Text(text::Text::new(context.normalize)),
-            Some(dialect) => Source::Lines { lines: Lines::default(), dialect, plain: Vec::new(), plain_bytes: 0 },
+        let source = match DialectParser::of(format) {
+            None => DecoderSource::Text(text::TextParser::new(context.normalize)),
+            Some(dialect) => {
+                DecoderSource::Lines { lines: Lines::default(), dialect, plain: Vec::new(), plain_bytes: 0 }
+            }
         };
-        let mut transcript = Transcript::default();
+        let mut transcript = OutputTranscript::default();
         transcript.strict = format == Format::Protocol;
-        transcript.exit_counts = transcript.strict || context.form == Form::Whole;
+        transcript.exit_counts = transcript.strict || context.form == OutputForm::Whole;
         Self { context, transcript, source }
     }
 
-    /// Takes the next bytes, cut anywhere, and returns the events they complete.
+    /// Takes the next bytes, split anywhere, and returns the events that they complete.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
         if !bytes.is_empty() {
             self.transcript.phases.heard();
         }
         match &mut self.source {
-            Source::Text(text) => text.push(bytes, &mut self.transcript),
-            Source::Lines { lines, .. } => {
+            DecoderSource::Text(text) => text.push(bytes, &mut self.transcript),
+            DecoderSource::Lines { lines, .. } => {
                 let mut complete = Vec::new();
                 lines.push(bytes, |line| complete.push(line));
                 let overflows = lines.overflows();
                 for line in complete {
-                    self.line(line);
+                    self.read_line(line);
                 }
                 if overflows && self.transcript.strict {
-                    self.transcript.flooded("a line of more than 16 MiB");
+                    self.transcript.fail_flooded("a line of more than 16 MiB");
                 }
             }
         }
         std::mem::take(&mut self.transcript.events)
     }
 
-    /// Whether the turn is over although the process may not be.
+    /// Whether the turn is over. The process may still run.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.transcript.ended()
     }
 
-    /// Whether all has been said and only the exit status is awaited.
+    /// Whether the output is complete and only the exit status is missing.
     #[must_use]
     pub fn awaits_exit(&self) -> bool {
         self.transcript.exit_counts && self.transcript.completed
     }
 
-    /// Whether it is over only because the CLI keeps trying what cannot succeed: why, stderr may say.
+    /// Whether the turn is over only because the CLI retries something that cannot succeed. Stderr may have the reason.
     #[must_use]
     pub fn gave_up(&self) -> bool {
-        self.transcript.hopeless && !self.transcript.completed && self.transcript.fault.is_none()
+        self.transcript.hopeless && !self.transcript.completed && self.transcript.error.is_none()
     }
 
-    /// The types of events that nobody knows, since the last time this was asked: the CLI has changed its words.
+    /// Returns the unknown event types since the last call. They mean that the CLI has changed its format.
     pub fn take_strangers(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.transcript.strange_kinds)
+        std::mem::take(&mut self.transcript.unknown_kinds)
     }
 
-    /// How often the CLI has tried again by itself: who does so as well multiplies it.
+    /// Number of retries by the CLI itself. Retries of the caller multiply them.
     #[must_use]
     pub fn own_retries(&self) -> u32 {
         self.transcript.retries
     }
 
-    /// What it struggles with, if it tries again and has said nothing else yet.
+    /// Category of the error that the CLI retries, if it has not begun to answer yet.
     #[must_use]
     pub fn trouble(&self, stderr: &str) -> Option<Category> {
-        let struggles = self.transcript.retries > 0 && !self.transcript.has_message() && !self.transcript.ended();
-        struggles.then(|| verdict::trouble(&self.transcript, &self.context, stderr))
+        let retrying = self.transcript.retries > 0 && !self.transcript.has_message() && !self.transcript.ended();
+        retrying.then(|| verdict::trouble(&self.transcript, &self.context, stderr))
     }
 
-    /// Whether an executable that has failed may only lack the command it was given.
+    /// Whether an executable may have failed only because it does not have the subcommand.
     #[must_use]
     pub fn may_lack_command(&self, stderr: &str) -> bool {
         let plain = match &self.source {
-            Source::Text(_) => String::new(),
-            Source::Lines { plain, .. } => plain.join("\n"),
+            DecoderSource::Text(_) => String::new(),
+            DecoderSource::Lines { plain, .. } => plain.join("\n"),
         };
         verdict::may_lack_command(&self.transcript, &self.context, stderr, &plain)
     }
 
-    /// It is not waited for any longer.
+    /// Ends the turn because the caller stops waiting.
     pub fn give_up(&mut self) {
         self.transcript.hopeless = true;
     }
 
-    /// What it is doing: silence does not always mean the same.
+    /// Current phase of the turn, which determines how long it may be silent.
     #[must_use]
     pub fn phase(&self) -> Phase {
         if self.ended() { Phase::Ended } else { self.transcript.phases.now() }
     }
 
-    /// The end of the output. `prompt` is what was asked, for an estimate of its tokens.
+    /// Ends the output and returns the result of the turn. The tokens of `prompt` are estimated if the CLI counts none.
     pub fn conclude(&mut self, ending: Ending<'_>, stderr: &str, prompt: &str) -> Conclusion {
         let last = match &mut self.source {
-            Source::Text(_) => None,
-            Source::Lines { lines, .. } => lines.finish(),
+            DecoderSource::Text(_) => None,
+            DecoderSource::Lines { lines, .. } => lines.finish(),
         };
         if let Some(line) = last {
-            self.line(line);
+            self.read_line(line);
         }
         let plain = self.plain_output();
         verdict::conclude(&mut self.transcript, &self.context, ending, stderr, plain, prompt)
     }
 
-    fn line(&mut self, line: Line) {
-        let Source::Lines { dialect, plain, plain_bytes, .. } = &mut self.source else { return };
+    fn read_line(&mut self, line: OutputLine) {
+        let DecoderSource::Lines { dialect, plain, plain_bytes, .. } = &mut self.source else { return };
         let line = match line {
-            Line::Whole(line) => line,
-            Line::Overlong { head, bytes } => {
+            OutputLine::Whole(line) => line,
+            OutputLine::Overlong { head, bytes } => {
                 if self.transcript.strict {
-                    self.transcript.flooded("a line of more than 16 MiB");
+                    self.transcript.fail_flooded("a line of more than 16 MiB");
                 }
                 let line = format!("{head}… [a line of {bytes} bytes was left out]");
                 self.transcript.cut_off = true;
@@ -307,14 +177,14 @@ impl Decoder {
             }
         };
         let line = ansi::strip(&line);
-        if dialect.whole_only() || !dialect.json(&line, &mut self.transcript) {
-            if self.transcript.seen {
+        if dialect.whole_only() || !dialect.read_line(&line, &mut self.transcript) {
+            if self.transcript.saw_event {
                 if !line.trim().is_empty() {
                     self.transcript.events.push(Event::Unknown { line });
                 }
-            } else if self.transcript.strict && *plain_bytes > MAX_NOISE && !is_document(plain) {
-                self.transcript.flooded("more than 8 MiB that is no answer");
-            } else if *plain_bytes + line.len() <= MAX_ANSWER {
+            } else if self.transcript.strict && *plain_bytes > MAX_NOISE_BYTES && !is_document(plain) {
+                self.transcript.fail_flooded("more than 8 MiB that is not an answer");
+            } else if *plain_bytes + line.len() <= MAX_ANSWER_BYTES {
                 *plain_bytes += line.len() + 1;
                 plain.push(line);
             } else {
@@ -322,25 +192,24 @@ impl Decoder {
             }
         } else if !plain.is_empty() {
             let noise = plain.drain(..).filter(|line| !line.trim().is_empty()).map(|line| Event::Unknown { line });
-            let at = 0;
-            self.transcript.events.splice(at..at, noise);
+            self.transcript.events.splice(0..0, noise);
         }
     }
 
-    /// What was printed outside of events: a document in one piece, or plain text.
+    /// Returns the output outside of events as plain text, unless it is one JSON document.
     fn plain_output(&mut self) -> String {
-        // One event of a type nobody knows, and nothing else: somebody's response.
-        if !self.transcript.known
-            && self.transcript.strangers == 1
-            && let Some(value) = self.transcript.stranger.take()
+        // A single event of an unknown type, and nothing else, may be a whole response.
+        if !self.transcript.saw_known_event
+            && self.transcript.unknown_events == 1
+            && let Some(value) = self.transcript.first_unknown_event.take()
         {
-            fields::whole(&value, &mut self.transcript);
+            fields::whole_response(&value, &mut self.transcript);
         }
         match &mut self.source {
-            Source::Text(text) => text.finish(&mut self.transcript),
-            Source::Lines { dialect, plain, .. } => {
+            DecoderSource::Text(text) => text.finish(&mut self.transcript),
+            DecoderSource::Lines { dialect, plain, .. } => {
                 let output = std::mem::take(plain).join("\n");
-                if !self.transcript.seen && dialect.document(&output, &mut self.transcript) {
+                if !self.transcript.saw_event && dialect.read_document(&output, &mut self.transcript) {
                     return String::new();
                 }
                 text::normalized(output, self.context.normalize)
@@ -349,7 +218,7 @@ impl Decoder {
     }
 }
 
-/// Whether plain lines are those of one JSON value, printed over many.
+/// Whether plain lines may be one JSON value over many lines.
 fn is_document(lines: &[String]) -> bool {
     lines.iter().find(|line| !line.trim().is_empty()).is_some_and(|line| line.trim_start().starts_with(['{', '[']))
 }

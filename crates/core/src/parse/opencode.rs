@@ -1,5 +1,5 @@
-//! OpenCode `run --format json`: steps of whole parts. There is no terminal event: the end is the end of the output,
-//! and a turn went well when its last step stopped by itself after saying something.
+//! OpenCode `run --format json`: steps of complete parts. There is no terminal event: a turn succeeded if its last step
+//! finished by itself and there was a message.
 
 use std::time::Duration;
 
@@ -7,31 +7,32 @@ use serde_json::Value;
 
 use crate::event::{Finish, Usage};
 use crate::failure::retry_after;
-use crate::parse::fields::nested;
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::fields::nested_error;
+use crate::parse::transcript::{OutputTranscript, ReportedError};
 
+/// Parser of OpenCode's events.
 #[derive(Debug, Default)]
-pub(super) struct Opencode {
+pub(super) struct OpencodeParser {
     step: u64,
 }
 
-impl Opencode {
-    pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+impl OpencodeParser {
+    pub(super) fn read_event(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
         let kind = value.get("type").and_then(Value::as_str).unwrap_or_default();
         let part = value.get("part");
         let session = value.get("sessionID").and_then(Value::as_str);
         if part.is_some() && transcript.session.as_ref().is_some_and(|known| session.is_some_and(|id| id != known.0)) {
-            // A sub-agent's own steps: what they came to reaches the main one as a tool's output.
+            // Steps of a sub-agent are ignored: its result is the output of a tool of the main agent.
             return true;
         }
         match (kind, part) {
             ("step_start", Some(_)) => {
                 self.step += 1;
-                // It goes on after all.
-                if let Some(fault) = transcript.fault.take() {
-                    transcript.transient = Some(fault);
+                // OpenCode continues after the error.
+                if let Some(reported) = transcript.error.take() {
+                    transcript.transient_error = Some(reported);
                 }
-                // The last step must stop by itself: until it has, this is not an answer.
+                // The turn is complete only when its last step finishes by itself.
                 transcript.stopped = false;
             }
             ("text", Some(part)) => {
@@ -47,7 +48,7 @@ impl Opencode {
             ("tool_use", Some(part)) => read_tool(part, transcript),
             ("step_finish", Some(part)) => read_finish(part, transcript),
             ("error", None) if value.get("error").is_some_and(Value::is_object) => {
-                transcript.fault = value.get("error").map(read_error);
+                transcript.error = value.get("error").map(read_error);
             }
             _ => return false,
         }
@@ -57,7 +58,7 @@ impl Opencode {
     }
 }
 
-fn read_tool(part: &Value, transcript: &mut Transcript) {
+fn read_tool(part: &Value, transcript: &mut OutputTranscript) {
     let field = |name: &str| part.get(name).and_then(Value::as_str).unwrap_or_default();
     let state = part.get("state").unwrap_or(&Value::Null);
     let input = state.get("input").cloned().unwrap_or(Value::Null);
@@ -71,7 +72,7 @@ fn read_tool(part: &Value, transcript: &mut Transcript) {
     }
 }
 
-fn read_finish(part: &Value, transcript: &mut Transcript) {
+fn read_finish(part: &Value, transcript: &mut OutputTranscript) {
     let tokens =
         |path: &str| part.get("tokens").and_then(|tokens| tokens.pointer(path)).and_then(Value::as_u64).unwrap_or(0);
     let usage = transcript.usage.get_or_insert_default();
@@ -94,15 +95,15 @@ fn sum(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
 }
 
-fn read_error(error: &Value) -> Fault {
+fn read_error(error: &Value) -> ReportedError {
     let data = error.get("data").unwrap_or(&Value::Null);
     let text = data.get("message").or_else(|| error.get("message")).and_then(Value::as_str);
     let text = text.unwrap_or("opencode reported an error without a message");
-    let body = data.get("responseBody").and_then(Value::as_str).and_then(nested);
-    let inner = text.trim_start().starts_with('{').then(|| nested(text)).flatten();
+    let body = data.get("responseBody").and_then(Value::as_str).and_then(nested_error);
+    let inner = text.trim_start().starts_with('{').then(|| nested_error(text)).flatten();
     let kind = body.and_then(|body| body.kind).or_else(|| inner.as_ref()?.kind.clone());
     let name = error.get("name").and_then(Value::as_str).filter(|name| *name != "APIError" && *name != "UnknownError");
-    Fault {
+    ReportedError {
         text: inner.map_or_else(|| text.to_owned(), |inner| inner.text),
         status: data.get("statusCode").and_then(Value::as_u64),
         kind: kind.or_else(|| name.or_else(|| error.get("type")?.as_str()).map(str::to_owned)),

@@ -1,47 +1,52 @@
-//! What a protocol executable prints: one response object, or a chunk on each line with the piece (`delta`) and all so
-//! far (`content`).
+//! Output of an executable that speaks the provider protocol: one response object, or one chunk on each line with a piece
+//! of text (`delta`) and the text so far (`content`).
 //!
-//! The two may disagree. A piece is shown as it is, unless `content` extends what was shown by something else: then
-//! `content` is right. A member of the wrong type is an error that names it: it could be the answer. How the process
-//! exits counts here, unlike with agents: see [`Transcript::exit_counts`].
+//! The two may disagree. The piece is shown, unless `content` extends the shown text by something else; then `content` is
+//! used. A member of the wrong type is an error that names the member, because it could be the answer. Unlike with agents,
+//! the exit status counts: see [`OutputTranscript::exit_counts`].
 
 mod calls;
 
 use serde_json::{Map, Value};
 
 use crate::event::{Finish, Usage};
-use crate::parse::transcript::{Fault, Transcript};
+use crate::parse::transcript::{OutputTranscript, ReportedError};
+use calls::kind;
 
+/// Parser of the provider protocol.
 #[derive(Debug, Default)]
-pub(super) struct Protocol {
-    /// The answer as far as it was shown.
+pub(super) struct ExecutableParser {
+    /// The answer so far.
     sent: String,
-    /// `content` was seen to be all so far, and more than the piece: where it stands still there is nothing new.
+    /// `content` is the text so far, and not just the piece. A chunk with the same `content` has nothing new.
     cumulative: bool,
-    calls: calls::Calls,
+    calls: calls::ToolCallReader,
 }
 
-/// Members that make a line a response.
-const RESPONSE: [&str; 4] = ["content", "error", "finish_reason", "tool_calls"];
+/// Longer strings are left out of the metadata.
+const MAX_METADATA_BYTES: usize = 200;
 
-impl Protocol {
-    pub(super) fn value(&mut self, value: &Value, transcript: &mut Transcript) -> bool {
+/// Members that make a line a response.
+const RESPONSE_MEMBERS: [&str; 4] = ["content", "error", "finish_reason", "tool_calls"];
+
+impl ExecutableParser {
+    pub(super) fn read_event(&mut self, value: &Value, transcript: &mut OutputTranscript) -> bool {
         let is_chunk = ["delta", "done"].iter().any(|name| value.get(name).is_some());
-        let is_response = RESPONSE.iter().any(|name| value.get(name).is_some());
+        let is_response = RESPONSE_MEMBERS.iter().any(|name| value.get(name).is_some());
         if !value.is_object() || !(is_chunk || is_response) {
             return false;
         }
-        if transcript.completed || transcript.fault.is_some() {
+        if transcript.completed || transcript.error.is_some() {
             return true;
         }
-        transcript.at(value);
+        transcript.note_time(value);
         transcript.started(None, text(value, "model").filter(|model| !model.is_empty()));
-        if let Some(fault) = fault(value) {
-            transcript.fault = Some(fault);
+        if let Some(reported) = response_error(value) {
+            transcript.error = Some(reported);
             return true;
         }
         if let Err(wrong) = check_types(value).and_then(|()| self.calls.read(value, transcript)) {
-            transcript.malformed(&wrong);
+            transcript.fail_malformed(&wrong);
             return true;
         }
         let piece = if is_chunk { self.piece(value) } else { text(value, "content").unwrap_or_default().to_owned() };
@@ -51,14 +56,15 @@ impl Protocol {
         self.sent.push_str(&piece);
         if !is_chunk || value.get("done").and_then(Value::as_bool) == Some(true) {
             transcript.completed = is_chunk || text(value, "content").is_some() || !transcript.calls.is_empty();
-            transcript.finish = reason(text(value, "finish_reason").and_then(finish), !transcript.calls.is_empty());
+            transcript.finish =
+                corrected_reason(text(value, "finish_reason").and_then(finish), !transcript.calls.is_empty());
             transcript.usage = usage(value, &self.sent);
             transcript.metadata = metadata(value);
         }
         true
     }
 
-    /// What a chunk adds to what was shown.
+    /// Returns the new text of a chunk.
     fn piece(&mut self, chunk: &Value) -> String {
         let (content, delta) = (text(chunk, "content").unwrap_or_default(), text(chunk, "delta"));
         let extends = content.strip_prefix(self.sent.as_str()).filter(|rest| !rest.is_empty());
@@ -67,67 +73,58 @@ impl Protocol {
             (None, Some(_)) if self.cumulative && content == self.sent => String::new(),
             (Some(rest), _) => rest.to_owned(),
             (None, Some(delta)) => delta.to_owned(),
-            // Without a piece, and not all so far either: it is the piece.
+            // There is no `delta`, and `content` is not the text so far: it is the piece.
             (None, None) if content != self.sent => content.to_owned(),
             (None, None) => String::new(),
         }
     }
 }
 
-/// The error of a response or chunk; an empty one is none.
-fn fault(value: &Value) -> Option<Fault> {
+/// Returns the error of a response or chunk. An empty error is none.
+fn response_error(value: &Value) -> Option<ReportedError> {
     match value.get("error")? {
         Value::Null | Value::Bool(false) => None,
         Value::String(text) if text.trim().is_empty() => None,
-        Value::String(text) => Some(Fault { text: text.clone(), ..Fault::default() }),
-        // Not what the protocol says, but an error all the same.
+        Value::String(text) => Some(ReportedError { text: text.clone(), ..ReportedError::default() }),
+        // Not a string, as the protocol requires, but still an error.
         other @ (Value::Bool(true) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
-            super::fields::error(value).or_else(|| Some(Fault { text: other.to_string(), ..Fault::default() }))
+            super::fields::error(value)
+                .or_else(|| Some(ReportedError { text: other.to_string(), ..ReportedError::default() }))
         }
     }
 }
 
-/// Its own name, model and latency: what we report is what we measured.
+/// Returns the provider's own name, model and latency. They are metadata: what we report is measured by us.
 fn metadata(value: &Value) -> Map<String, Value> {
     let kept = ["latency", "model", "provider", "timestamp"].into_iter().filter_map(|name| {
-        let said = value.get(name).filter(|said| said.is_number() || said.as_str().is_some_and(|s| s.len() <= 200))?;
-        Some((name.to_owned(), said.clone()))
+        let kept =
+            |member: &&Value| member.is_number() || member.as_str().is_some_and(|s| s.len() <= MAX_METADATA_BYTES);
+        Some((name.to_owned(), value.get(name).filter(kept)?.clone()))
     });
     kept.collect()
 }
 
-/// Refuses members whose type is not the protocol's; null is the same as none.
+/// Refuses members of the wrong type. Null is the same as an absent member.
 fn check_types(value: &Value) -> Result<(), String> {
-    for (name, wanted) in
-        [("content", "a string"), ("delta", "a string"), ("finish_reason", "a string"), ("done", "a boolean")]
-    {
-        match value.get(name) {
-            None | Some(Value::Null) => {}
-            Some(Value::String(_)) if wanted == "a string" => {}
-            Some(Value::Bool(_)) if wanted == "a boolean" => {}
-            Some(other) => return Err(format!("`{name}` is {}, not {wanted}", kind(other))),
-        }
-    }
-    Ok(())
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
+    const STRINGS: [&str; 3] = ["content", "delta", "finish_reason"];
+    let wrong = |name: &str, wanted: &str, fits: fn(&Value) -> bool| {
+        let other = value.get(name).filter(|value| !value.is_null() && !fits(value))?;
+        Some(format!("`{name}` is {}, not {wanted}", kind(other)))
+    };
+    let not_a_string = STRINGS.iter().find_map(|name| wrong(name, "a string", Value::is_string));
+    match not_a_string.or_else(|| wrong("done", "a boolean", Value::is_boolean)) {
+        Some(wrong) => Err(wrong),
+        None => Ok(()),
     }
 }
 
-/// The reason to stop that fits the calls: a client waits for calls that never come, or overlooks those that did.
-fn reason(said: Option<Finish>, has_calls: bool) -> Option<Finish> {
-    match (said, has_calls) {
+/// Corrects the finish reason if it does not fit the calls. A client would wait for calls that do not exist, or miss those
+/// that do.
+fn corrected_reason(reason: Option<Finish>, has_calls: bool) -> Option<Finish> {
+    match (reason, has_calls) {
         (Some(Finish::ToolCalls), false) => None,
         (None | Some(Finish::Stop | Finish::ToolCalls), true) => Some(Finish::ToolCalls),
-        (said @ (None | Some(Finish::Stop | Finish::Length | Finish::ContentFilter)), _) => said,
+        (reason @ (None | Some(Finish::Stop | Finish::Length | Finish::ContentFilter)), _) => reason,
     }
 }
 
@@ -140,7 +137,7 @@ fn finish(reason: &str) -> Option<Finish> {
     }
 }
 
-/// The tokens as counted. Where only their sum is known, the answer's share of it is estimated.
+/// Returns the token counts. If only the total is known, the share of the answer is estimated.
 fn usage(value: &Value, answer: &str) -> Option<Usage> {
     let count = |name: &str| value.get(name).and_then(Value::as_u64);
     let total = count("tokens_used").filter(|total| *total > 0);

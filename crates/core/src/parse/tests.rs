@@ -1,4 +1,4 @@
-//! Each recording against its snapshot, the shapes output comes in, and what must hold for any bytes.
+//! Recordings against their snapshots, shapes of output, and properties that hold for any bytes.
 
 mod any_bytes;
 mod invariants;
@@ -9,15 +9,7 @@ mod shapes;
 
 use super::Format;
 
-/// Those of agents: whatever one prints may be the answer.
-const FORMATS: [Format; 9] = [
-    Format::Claude,
-    Format::Codex,
-    Format::Gemini,
-    Format::Qwen,
-    Format::Opencode,
-    Format::Ax,
-    Format::Text,
-    Format::Json,
-    Format::StreamJson,
-];
+/// Formats of agents, for which any output may be the answer.
+fn agent_formats() -> impl Iterator<Item = Format> {
+    Format::ALL.into_iter().filter(|format| *format != Format::Protocol)
+}

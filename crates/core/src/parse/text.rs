@@ -1,21 +1,21 @@
-//! Plain text: the whole output is the answer, shown as it comes.
+//! Plain text: the whole output is the answer, and it is shown while it arrives.
 
 use crate::lines::TextCarry;
-use crate::model::Normalize;
-use crate::parse::MAX_ANSWER;
-use crate::parse::transcript::Transcript;
+use crate::parse::transcript::{MAX_ANSWER_BYTES, OutputTranscript};
+use crate::vocabulary::Normalize;
 
+/// Parser of plain text.
 #[derive(Debug)]
-pub(super) struct Text {
+pub(super) struct TextParser {
     normalize: Normalize,
     carry: TextCarry,
     ansi: crate::ansi::Ansi,
     output: String,
-    /// Blanks at the end of what has come: shown only when more follows, so that what is shown is the answer, trimmed.
+    /// Trailing blanks. They are shown only if more text follows, so that the shown text is the trimmed answer.
     blanks: String,
 }
 
-impl Text {
+impl TextParser {
     pub(super) fn new(normalize: Normalize) -> Self {
         Self {
             normalize,
@@ -26,21 +26,21 @@ impl Text {
         }
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8], transcript: &mut Transcript) {
+    pub(super) fn push(&mut self, bytes: &[u8], transcript: &mut OutputTranscript) {
         let text = self.carry.push(bytes);
         self.take(&text, transcript);
     }
 
-    /// The whole output. What was shown already is in the transcript; the verdict decides what it was.
-    pub(super) fn finish(&mut self, transcript: &mut Transcript) -> String {
+    /// Returns the whole output. The transcript has the part that was shown; the verdict decides whether it is an answer.
+    pub(super) fn finish(&mut self, transcript: &mut OutputTranscript) -> String {
         let text = self.carry.finish();
         self.take(&text, transcript);
         normalized(std::mem::take(&mut self.output), self.normalize)
     }
 
-    fn take(&mut self, text: &str, transcript: &mut Transcript) {
+    fn take(&mut self, text: &str, transcript: &mut OutputTranscript) {
         let plain = self.ansi.push(text);
-        if self.output.len() + plain.len() > MAX_ANSWER {
+        if self.output.len() + plain.len() > MAX_ANSWER_BYTES {
             transcript.overflow = true;
             return;
         }
@@ -63,11 +63,11 @@ impl Text {
     }
 }
 
-/// An output as an answer: without surrounding blank lines, or only its last block.
+/// Returns the output as an answer: without surrounding blank lines, or only its last block.
 pub(super) fn normalized(mut output: String, normalize: Normalize) -> String {
     match normalize {
         Normalize::None => {
-            // In place: it may be very long.
+            // In place, because the output may be very long.
             output.truncate(output.trim_end().len());
             let blank = output.len() - output.trim_start_matches(['\n', '\r']).len();
             output.drain(..blank);
@@ -77,7 +77,7 @@ pub(super) fn normalized(mut output: String, normalize: Normalize) -> String {
     }
 }
 
-/// The last run of lines that are not blank.
+/// Returns the last run of lines that are not blank.
 fn last_block(output: &str) -> String {
     let lines: Vec<&str> = output.lines().collect();
     let Some(end) = lines.iter().rposition(|line| !line.trim().is_empty()) else { return String::new() };
@@ -90,10 +90,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blanks_before_the_first_word_are_kept_however_they_come() {
+    fn keeps_blanks_before_the_first_word_when_they_arrive_in_pieces() {
         for pieces in [&["\t\u{e}"][..], &["\t", "\u{e}"], &["\n\n", "\t", "\u{e}", "\n"]] {
-            let mut transcript = Transcript::default();
-            let mut text = Text::new(Normalize::None);
+            let mut transcript = OutputTranscript::default();
+            let mut text = TextParser::new(Normalize::None);
             pieces.iter().for_each(|piece| text.push(piece.as_bytes(), &mut transcript));
             assert_eq!(text.finish(&mut transcript), "\t\u{e}");
             let shown = transcript.events.iter().map(|event| format!("{event:?}")).collect::<String>();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_block_of_mixed_output() {
+    fn returns_only_the_last_block_of_mixed_output() {
         for (output, block) in [
             ("[log] start\n[tool] ls\n\nThe answer\nin two lines\n\n", "The answer\nin two lines"),
             ("one", "one"),

@@ -1,161 +1,171 @@
-//! What has been understood so far: the state every dialect writes to, and the rules all of them share.
+//! State of a decoder that the parsers of all formats write to, and the rules that they share.
 //!
-//! Two rules live here. Text is shown once: a whole message that repeats its own deltas adds nothing, whatever ids both
-//! carry ([`Transcript::whole`]). And text that turns out to be an error's wording is never shown: dialects hand it to
-//! [`Transcript::withhold`].
+//! - Text is shown once. A complete message that repeats its own deltas adds nothing, even if its id differs from theirs
+//!   ([`OutputTranscript::complete_block`]).
+//! - Text that may turn out to be an error message is not shown until that is decided ([`OutputTranscript::withhold`]).
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use crate::ansi::Ansi;
-use crate::event::{Call, Event, Finish, SessionId, Usage};
+use crate::event::{Event, Finish, SessionId, ToolCall, Usage};
 use crate::failure::Category;
-use crate::parse::{MAX_ANSWER, acp};
+use crate::parse::acp_calls::AcpProgress;
 use crate::phase::{Phase, Phases};
 
-/// The most of a tool's output that an event carries.
-const MAX_TOOL_OUTPUT: usize = 64 * 1024;
+/// Longer answers end the turn.
+pub const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
-/// The most of a user's echoed words that is kept.
-const MAX_ECHO: usize = 1024 * 1024;
+/// Longer outputs of a tool are cut in its event.
+const MAX_TOOL_OUTPUT_BYTES: usize = 64 * 1024;
 
+/// Echoed user messages are kept up to this length.
+const MAX_ECHO_BYTES: usize = 1024 * 1024;
+
+/// Everything that was read from the output so far.
 #[derive(Debug, Default)]
-pub(super) struct Transcript {
+pub(super) struct OutputTranscript {
     pub(super) events: Vec<Event>,
-    /// A JSON event was seen: from here on plain lines are noise.
-    pub(super) seen: bool,
+    /// A JSON event was read: plain lines after it are noise.
+    pub(super) saw_event: bool,
     pub(super) session: Option<SessionId>,
     model: Option<String>,
     pub(super) usage: Option<Usage>,
-    /// What the provider says about its answer.
+    /// Values that the provider reports about its answer.
     pub(super) metadata: Map<String, Value>,
     pub(super) finish: Option<Finish>,
-    /// Calls that the client is asked to make.
-    pub(super) calls: Vec<Call>,
+    /// Calls that the client has to make.
+    pub(super) calls: Vec<ToolCall>,
     pub(super) phases: Phases,
-    tools: bool,
-    /// The message that is being written.
-    message: Message,
-    /// The last message before it.
+    used_tools: bool,
+    /// The current message.
+    message: MessageDraft,
+    /// Text of the message before it.
     previous: Option<String>,
-    /// The CLI's own word for the whole answer: wins over messages.
+    /// Whole answer as the CLI reported it. It takes precedence over messages.
     pub(super) answer: Option<String>,
-    /// Shown text that the CLI took back: what repeats it is not shown again.
+    /// Shown text that the CLI retracted. Text that repeats it is not shown again.
     retracted: String,
     withheld: String,
     shown: bool,
-    /// The error that ended the turn.
-    pub(super) fault: Option<Fault>,
-    /// The last error the CLI meant to get over.
-    pub(super) transient: Option<Fault>,
-    /// The last error of a tool: what it says is about the tool.
+    /// Error that ended the turn.
+    pub(super) error: Option<ReportedError>,
+    /// The last error that the CLI tried to recover from.
+    pub(super) transient_error: Option<ReportedError>,
+    /// The last error of a tool. It is not an error of the turn.
     pub(super) tool_error: Option<String>,
-    /// Tokens of the messages so far, for an end without a sum.
-    pub(super) counted: Option<Usage>,
-    /// An event that some dialect knows was seen.
-    pub(super) known: bool,
-    /// The first event of a type nobody knows, and how many there were.
-    pub(super) stranger: Option<Value>,
-    pub(super) strangers: usize,
-    /// Their types, since they were last asked for.
-    pub(super) strange_kinds: Vec<String>,
-    /// The terminal event of a turn that went well.
+    /// Tokens of the messages so far, for a turn that ends without a total.
+    pub(super) message_usage: Option<Usage>,
+    /// An event of a known type was read.
+    pub(super) saw_known_event: bool,
+    /// The first event of an unknown type.
+    pub(super) first_unknown_event: Option<Value>,
+    /// Number of events of unknown types.
+    pub(super) unknown_events: usize,
+    /// Unknown types that were not reported to the caller yet.
+    pub(super) unknown_kinds: Vec<String>,
+    /// The terminal event of a successful turn was read.
     pub(super) completed: bool,
-    /// The last step stopped by itself, in a dialect whose end is the end of the output.
+    /// The last step finished by itself, in a format that has no terminal event.
     pub(super) stopped: bool,
-    /// A bad exit status undoes a good end.
+    /// The exit status decides even after a successful terminal event.
     pub(super) exit_counts: bool,
-    /// It speaks the provider protocol: nothing else that it prints is an answer.
+    /// The output must follow the provider protocol: other output is not an answer.
     pub(super) strict: bool,
-    /// It broke that protocol, and the fault says how.
+    /// The output violates that protocol; `error` has the reason.
     pub(super) malformed: bool,
-    /// The dialect ends its turns with an event; without one the output is cut off.
+    /// The format has a terminal event: without it the output is incomplete.
     pub(super) expects_end: bool,
-    /// How often the CLI has said that it tries again by itself.
+    /// Number of retries that the CLI reported.
     pub(super) retries: u32,
-    /// The CLI keeps trying what cannot succeed.
+    /// The CLI retries something that cannot succeed.
     pub(super) hopeless: bool,
+    /// The answer is longer than [`MAX_ANSWER_BYTES`].
     pub(super) overflow: bool,
-    /// Something was printed that could not be kept or was not whole: without an end, it is no answer.
+    /// Part of the output was not kept or not complete: without a terminal event it is not an answer.
     pub(super) cut_off: bool,
-    /// The user's own words as the CLI echoed them.
+    /// The user's messages as the CLI echoed them.
     pub(super) echo: String,
-    /// The latest time stamp the CLI printed, in seconds since the epoch.
-    pub(super) now: Option<i64>,
-    pub(super) acp: acp::Progress,
+    /// The latest timestamp in the output, in seconds since the epoch.
+    pub(super) latest_time: Option<i64>,
+    pub(super) acp: AcpProgress,
 }
 
+/// Message that is being read.
 #[derive(Debug, Default)]
-struct Message {
+struct MessageDraft {
     id: Option<String>,
     text: Option<String>,
-    /// Length of the text that a whole message has repeated; deltas wrote the rest.
+    /// Length of the text that complete blocks have repeated; the rest came in deltas.
     repeated: usize,
     ansi: Ansi,
-    fresh: bool,
+    /// Nothing of the message was shown yet: a blank line goes before its text.
+    needs_gap: bool,
 }
 
-/// The message that a whole block of text belongs to.
+/// Message that a complete block of text belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Of<'a> {
-    /// The message with this id; without one, a message of its own.
+pub(super) enum TextOwner<'a> {
+    /// The message with this id; a new message if there is no id.
     Message(Option<&'a str>),
-    /// The message that the block before it belongs to.
-    Present,
+    /// The message of the block before it.
+    Current,
 }
 
-/// How a whole block of text relates to what deltas wrote.
+/// How a complete block repeats the text of deltas.
 #[derive(Debug, Clone, Copy)]
-enum Repeat {
-    /// It repeats this many bytes of what comes next, and has something new from `rest` on.
+enum TextRepeat {
+    /// The block repeats the next `written` bytes of the deltas; its text from `rest` on is new.
     Next { written: usize, rest: usize },
-    /// It repeats a later block: some wholes come out of order.
+    /// The block repeats later deltas: some CLIs print complete blocks out of order.
     Later,
 }
 
-/// An error as the CLI reported it.
+/// Error as the CLI reported it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct ReportedError {
     pub(super) text: String,
-    /// What it means, where the CLI says so itself.
+    /// Category, if the event determines it.
     pub(super) category: Option<Category>,
     pub(super) status: Option<u64>,
-    /// The CLI's or the service's own name for it.
+    /// Name of the error that the CLI or the service uses.
     pub(super) kind: Option<String>,
-    /// The service's name for the family of such errors, which says less.
+    /// The service's name for the group of such errors, which is less specific.
     pub(super) family: Option<String>,
     pub(super) retry_after: Option<Duration>,
-    /// When the limit ends, in seconds since the epoch.
+    /// End of a rate limit, in seconds since the epoch.
     pub(super) resets_at: Option<i64>,
 }
 
-impl Transcript {
+impl OutputTranscript {
     pub(super) fn ended(&self) -> bool {
-        (self.completed && !self.exit_counts) || self.fault.is_some() || self.hopeless || self.overflow
+        (self.completed && !self.exit_counts) || self.error.is_some() || self.hopeless || self.overflow
     }
 
-    /// An event of a type that nobody knows.
-    pub(super) fn strange(&mut self, kind: &str) {
-        const MANY: usize = 64;
-        if self.strange_kinds.len() < MANY {
-            self.strange_kinds.push(bounded(kind, 100).to_owned());
+    /// Records the type of an unknown event.
+    pub(super) fn note_unknown_kind(&mut self, kind: &str) {
+        const MAX_KINDS: usize = 64;
+        const MAX_KIND_BYTES: usize = 100;
+        if self.unknown_kinds.len() < MAX_KINDS {
+            self.unknown_kinds.push(bounded(kind, MAX_KIND_BYTES).to_owned());
         }
     }
 
-    /// It printed what no answer is: nobody waits for the rest.
-    pub(super) fn flooded(&mut self, what: &str) {
+    /// Ends the turn because the executable printed too much that is not an answer.
+    pub(super) fn fail_flooded(&mut self, what: &str) {
         let text = format!("it printed {what}");
-        self.fault.get_or_insert(Fault { text, category: Some(Category::Server), ..Fault::default() });
+        self.error.get_or_insert(ReportedError { text, category: Some(Category::Server), ..ReportedError::default() });
     }
 
-    /// A line breaks the provider protocol: the answer is not to be trusted.
-    pub(super) fn malformed(&mut self, wrong: &str) {
+    /// Ends the turn because a line violates the provider protocol.
+    pub(super) fn fail_malformed(&mut self, wrong: &str) {
         let text = format!("it printed a line that is not of the protocol: {wrong}");
         self.malformed = true;
-        self.fault = Some(Fault { text, category: Some(Category::Unknown), ..Fault::default() });
+        self.error = Some(ReportedError { text, category: Some(Category::Unknown), ..ReportedError::default() });
     }
 
+    /// Records the session and the model, if they are new.
     pub(super) fn started(&mut self, session: Option<&str>, model: Option<&str>) {
         let new_session =
             session.filter(|id| !id.is_empty() && self.session.as_ref().is_none_or(|known| known.0 != **id));
@@ -172,7 +182,7 @@ impl Transcript {
         self.events.push(Event::Started { session: self.session.clone(), model: self.model.clone() });
     }
 
-    /// A new message begins, unless `id` is the one being written.
+    /// Begins a new message, unless `id` is the id of the current one.
     pub(super) fn begin_message(&mut self, id: Option<&str>) {
         if id.is_some() && self.message.id.as_deref() == id {
             return;
@@ -180,33 +190,33 @@ impl Transcript {
         if let Some(text) = self.message.text.take() {
             self.previous = Some(text);
         }
-        // A message that repeats what was taken back goes on with it: no gap between them.
-        let fresh = self.retracted.is_empty();
-        self.message = Message { id: id.map(str::to_owned), fresh, ..Message::default() };
+        // A message that repeats retracted text continues it without a gap.
+        let needs_gap = self.retracted.is_empty();
+        self.message = MessageDraft { id: id.map(str::to_owned), needs_gap, ..MessageDraft::default() };
     }
 
-    /// A whole block of text: adds what its deltas have not.
+    /// Adds a complete block of text, except for the part that came in deltas.
     ///
-    /// Deltas are recognised by what they say, not by their id: some CLIs give the whole another id than the deltas, or
-    /// none, and some print no start of a message.
-    pub(super) fn whole(&mut self, of: Of<'_>, text: &str) {
+    /// Deltas are recognised by their text, not by their id: some CLIs give the complete block another id than its deltas, or
+    /// none, and some do not print the start of a message.
+    pub(super) fn complete_block(&mut self, owner: TextOwner<'_>, text: &str) {
         let text = crate::ansi::strip(text);
         let repeat = self.repeat_of(&text);
-        if let Of::Message(id) = of
+        if let TextOwner::Message(id) = owner
             && (id.is_none() || self.message.id.as_deref() != id)
         {
             match repeat {
-                Some(Repeat::Next { .. }) => self.split_message(id),
-                Some(Repeat::Later) => {}
+                Some(TextRepeat::Next { .. }) => self.split_message(id),
+                Some(TextRepeat::Later) => {}
                 None => self.begin_message(id),
             }
         }
         let rest = match repeat {
-            Some(Repeat::Next { written, rest }) => {
+            Some(TextRepeat::Next { written, rest }) => {
                 self.message.repeated += written;
                 rest
             }
-            Some(Repeat::Later) => return,
+            Some(TextRepeat::Later) => return,
             None => 0,
         };
         if repeat.is_none() || rest < text.len() {
@@ -215,29 +225,29 @@ impl Transcript {
         }
     }
 
-    /// Whether deltas have written text that no whole message has repeated yet.
-    pub(super) fn awaits_whole(&self) -> bool {
+    /// Whether there is text from deltas that no complete block has repeated yet.
+    pub(super) fn awaits_block(&self) -> bool {
         self.mark() > self.message.repeated
     }
 
-    /// What a whole block repeats of the present message, if anything.
-    fn repeat_of(&self, whole: &str) -> Option<Repeat> {
+    /// Returns which text of the current message a complete block repeats.
+    fn repeat_of(&self, block: &str) -> Option<TextRepeat> {
         let written = self.message.text.as_deref().unwrap_or_default();
         let streamed = written.get(self.message.repeated..)?;
-        if streamed.is_empty() || whole.is_empty() {
+        if streamed.is_empty() || block.is_empty() {
             None
-        } else if streamed.starts_with(whole) {
-            Some(Repeat::Next { written: whole.len(), rest: whole.len() })
-        } else if whole.starts_with(streamed) {
-            Some(Repeat::Next { written: streamed.len(), rest: streamed.len() })
-        } else if streamed.trim() == whole.trim() {
-            Some(Repeat::Next { written: streamed.len(), rest: whole.len() })
+        } else if streamed.starts_with(block) {
+            Some(TextRepeat::Next { written: block.len(), rest: block.len() })
+        } else if block.starts_with(streamed) {
+            Some(TextRepeat::Next { written: streamed.len(), rest: streamed.len() })
+        } else if streamed.trim() == block.trim() {
+            Some(TextRepeat::Next { written: streamed.len(), rest: block.len() })
         } else {
-            streamed.ends_with(whole).then_some(Repeat::Later)
+            streamed.ends_with(block).then_some(TextRepeat::Later)
         }
     }
 
-    /// Makes what no whole message has repeated yet a message of its own: a whole one says that it begins there.
+    /// Turns the text that no complete block has repeated yet into a message of its own, because a new message begins there.
     fn split_message(&mut self, id: Option<&str>) {
         let start = std::mem::take(&mut self.message.repeated);
         if let Some(text) = &mut self.message.text
@@ -249,12 +259,12 @@ impl Transcript {
         self.message.id = id.map(str::to_owned);
     }
 
-    /// A piece of the present message.
+    /// Adds a piece of text to the current message.
     pub(super) fn text(&mut self, piece: &str) {
         let plain = self.message.ansi.push(piece);
         self.phases.spoke();
         let text = self.message.text.get_or_insert_default();
-        if text.len() + plain.len() > MAX_ANSWER {
+        if text.len() + plain.len() > MAX_ANSWER_BYTES {
             self.overflow = true;
             return;
         }
@@ -278,18 +288,18 @@ impl Transcript {
         if text.is_empty() {
             return;
         }
-        let gap = self.message.fresh && self.shown;
-        self.message.fresh = false;
+        let gap = self.message.needs_gap && self.shown;
+        self.message.needs_gap = false;
         self.shown = true;
         self.events.push(Event::Text { delta: if gap { format!("\n\n{text}") } else { text } });
     }
 
-    /// The length of the present message, to go back to with [`Transcript::retract`].
+    /// Length of the current message, as a position for [`OutputTranscript::retract`].
     pub(super) fn mark(&self) -> usize {
         self.message.text.as_ref().map_or(0, String::len)
     }
 
-    /// The CLI takes back what it wrote since the mark: the next try begins anew.
+    /// Retracts the text after the mark, because the CLI starts the message again.
     pub(super) fn retract(&mut self, mark: usize) {
         if let Some(text) = &mut self.message.text {
             let mark = mark.min(text.len());
@@ -301,22 +311,22 @@ impl Transcript {
         self.begin_message(None);
     }
 
-    /// Text that may turn out to be an error: shown only if the turn ends well.
+    /// Holds back text that may be an error message. It is shown only if the turn succeeds.
     pub(super) fn withhold(&mut self, text: &str) {
-        self.withheld.push_str(bounded(text, MAX_ANSWER.saturating_sub(self.withheld.len())));
+        self.withheld.push_str(bounded(text, MAX_ANSWER_BYTES.saturating_sub(self.withheld.len())));
     }
 
-    /// What may be the error of a turn that ended badly.
+    /// Text that was held back.
     pub(super) fn withheld(&self) -> &str {
         &self.withheld
     }
 
-    /// The user's own words, as far as an estimate of them needs.
+    /// Records a message of the user, for the estimate of its tokens.
     pub(super) fn echo(&mut self, text: &str) {
-        self.echo.push_str(bounded(text, MAX_ECHO.saturating_sub(self.echo.len())));
+        self.echo.push_str(bounded(text, MAX_ECHO_BYTES.saturating_sub(self.echo.len())));
     }
 
-    /// The turn ended well: what was withheld was an answer after all.
+    /// Adds the withheld text to the answer, after the turn succeeded.
     pub(super) fn release_withheld(&mut self) {
         let text = std::mem::take(&mut self.withheld);
         if !text.is_empty() {
@@ -332,22 +342,22 @@ impl Transcript {
     }
 
     pub(super) fn used_tools(&self) -> bool {
-        self.tools
+        self.used_tools
     }
 
     pub(super) fn tool_started(&mut self, id: &str, name: &str, input: Value) {
         self.phases.tool_started(id, name);
-        self.tools = true;
+        self.used_tools = true;
         self.events.push(Event::ToolStarted { id: id.to_owned(), name: name.to_owned(), input });
     }
 
     pub(super) fn tool_finished(&mut self, id: &str, output: &str, ok: bool) {
         self.phases.tool_finished(id);
-        let output = crate::ansi::strip(bounded(output, MAX_TOOL_OUTPUT));
+        let output = crate::ansi::strip(bounded(output, MAX_TOOL_OUTPUT_BYTES));
         self.events.push(Event::ToolFinished { id: id.to_owned(), output, ok });
     }
 
-    /// It makes its context shorter, or has done so.
+    /// The CLI began or ended compacting its context.
     pub(super) fn compacting(&mut self, begins: bool) {
         if begins && self.phases.now() != Phase::Compacting {
             self.notice("compacting its context");
@@ -355,7 +365,7 @@ impl Transcript {
         self.phases.compacting(begins);
     }
 
-    /// It tries again by itself, after this time.
+    /// The CLI retries by itself after this delay.
     pub(super) fn retrying(&mut self, wait: Duration) {
         self.retries += 1;
         self.phases.retrying(wait);
@@ -365,32 +375,32 @@ impl Transcript {
         self.events.push(Event::Notice { message: crate::ansi::strip(&message.into()) });
     }
 
-    /// The final message as far as it is known.
+    /// The final message so far.
     pub(super) fn content(&self) -> String {
         self.answer.clone().or_else(|| self.message.text.clone()).or_else(|| self.previous.clone()).unwrap_or_default()
     }
 
-    /// Whether any message, even an empty one, was written.
+    /// Whether there was a message, even an empty one.
     pub(super) fn has_message(&self) -> bool {
         self.answer.is_some() || self.message.text.is_some() || self.previous.is_some() || !self.withheld.is_empty()
     }
 
-    /// Whether anything of the answer went out as it came.
+    /// Whether part of the answer was shown.
     pub(super) fn shown(&self) -> bool {
         self.shown
     }
 
-    /// Notes the time of an event that carries one.
-    pub(super) fn at(&mut self, value: &Value) {
+    /// Records the timestamp of an event.
+    pub(super) fn note_time(&mut self, value: &Value) {
         if let Some(stamp) = value.get("timestamp").and_then(Value::as_str)
             && let Ok(time) = stamp.parse::<jiff::Timestamp>()
         {
-            self.now = Some(time.as_second());
+            self.latest_time = Some(time.as_second());
         }
     }
 }
 
-/// The beginning of `text`, at most `limit` bytes, never splitting a character.
+/// Returns the beginning of `text`, at most `limit` bytes, without splitting a character.
 pub(super) fn bounded(text: &str, limit: usize) -> &str {
     if text.len() <= limit {
         return text;

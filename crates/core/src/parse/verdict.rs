@@ -1,4 +1,4 @@
-//! How a turn went, when all has been said: the answer, or the failure and its category.
+//! Decides the result of a turn at the end of its output: the answer, or the failure and its category.
 
 use std::time::Duration;
 
@@ -7,23 +7,24 @@ use serde_json::Value;
 use crate::ansi;
 use crate::event::{Event, Finish, SessionId, Usage};
 use crate::failure::{Category, Failure, classify, classify_session, retry_after};
-use crate::parse::transcript::{Fault, Transcript, bounded};
-use crate::parse::{Conclusion, Context, Ending, fields};
+use crate::parse::conclusion::{Conclusion, Context, Ending};
+use crate::parse::fields;
+use crate::parse::transcript::{OutputTranscript, ReportedError, bounded};
 
-/// What a CLI that prints nothing and succeeds is said to have answered.
+/// Answer of a CLI that prints nothing and succeeds.
 const NO_OUTPUT: &str = "No output from CLI.";
 
-/// The wait after a rate limit that names none.
+/// Wait after a rate limit that names no time.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
-/// What to do about an executable that does not speak the protocol.
-const CHECK_IT: &str = "trunkline provider check shows what is wrong with what it prints";
+/// Hint for an executable that does not follow the protocol.
+const PROVIDER_CHECK_HINT: &str = "trunkline provider check shows what is wrong with what it prints";
 
-/// The most of a CLI's words that a failure carries.
-const MAX_MESSAGE: usize = 4000;
+/// Longer messages of a CLI are cut.
+const MAX_MESSAGE_BYTES: usize = 4000;
 
 pub(super) fn conclude(
-    transcript: &mut Transcript,
+    transcript: &mut OutputTranscript,
     context: &Context,
     ending: Ending<'_>,
     stderr: &str,
@@ -32,26 +33,26 @@ pub(super) fn conclude(
 ) -> Conclusion {
     let stderr = Stderr::read(stderr, &context.noise);
     if transcript.session.is_none() {
-        transcript.session = session_on(&stderr.said).map(SessionId);
+        transcript.session = session_in(&stderr.text).map(SessionId);
     }
     let failure =
-        failure(transcript, context, ending, &stderr, &plain).map(|failure| worded(failure, context, &stderr));
+        failure(transcript, context, ending, &stderr, &plain).map(|failure| with_message(failure, context, &stderr));
     if failure.is_none() {
         transcript.release_withheld();
         settle_plain_answer(transcript, plain);
-    } else if !transcript.seen && transcript.answer.is_none() && (!stderr.said.is_empty() || was_ended(ending)) {
+    } else if !transcript.saw_event && transcript.answer.is_none() && (!stderr.text.is_empty() || was_stopped(ending)) {
         transcript.answer = Some(plain);
-    } else if !transcript.seen {
-        // The only words there were are the failure's.
+    } else if !transcript.saw_event {
+        // The output is the message of the failure.
         transcript.answer = Some(String::new());
     }
     let content = transcript.content();
     if failure.is_none() && !transcript.shown() && !content.is_empty() {
         transcript.events.push(Event::Text { delta: content.clone() });
     }
-    let asked = if prompt.is_empty() { transcript.echo.as_str() } else { prompt };
+    let question = if prompt.is_empty() { transcript.echo.as_str() } else { prompt };
     Conclusion {
-        usage: transcript.usage.or(transcript.counted).unwrap_or_else(|| Usage::estimate(asked, &content)),
+        usage: transcript.usage.or(transcript.message_usage).unwrap_or_else(|| Usage::estimate(question, &content)),
         finish: transcript.finish.unwrap_or(Finish::Stop),
         session: transcript.session.clone(),
         events: std::mem::take(&mut transcript.events),
@@ -62,35 +63,37 @@ pub(super) fn conclude(
     }
 }
 
-/// A failure that says something: an error may come without a word, and what stands on stderr must do.
-fn worded(failure: Failure, context: &Context, stderr: &Stderr) -> Failure {
+/// Gives a failure without a message the text of stderr, or a general message.
+fn with_message(failure: Failure, context: &Context, stderr: &Stderr) -> Failure {
     if !failure.message.is_empty() {
         return failure;
     }
-    let message = match bounded(&stderr.said, MAX_MESSAGE) {
+    let message = match bounded(&stderr.text, MAX_MESSAGE_BYTES) {
         "" => format!("{} failed and did not say why", context.program),
-        said => said.to_owned(),
+        text => text.to_owned(),
     };
     Failure { message, ..failure }
 }
 
-/// What an end now would be put down to.
-pub(super) fn trouble(transcript: &Transcript, context: &Context, stderr: &str) -> Category {
+/// Category of the failure if the output ended now.
+pub(super) fn trouble(transcript: &OutputTranscript, context: &Context, stderr: &str) -> Category {
     without_event(transcript, context, &Stderr::read(stderr, &context.noise), "").category
 }
 
-/// Whether an executable's failed run may only mean that it does not know the command: it says so, or it said nothing of
-/// the protocol and nothing that speaks of the service.
-pub(super) fn may_lack_command(transcript: &Transcript, context: &Context, stderr: &str, plain: &str) -> bool {
+/// Whether an executable may have failed only because it does not know the subcommand: its error says so, or it printed
+/// nothing of the protocol and nothing about the service.
+pub(super) fn may_lack_command(transcript: &OutputTranscript, context: &Context, stderr: &str, plain: &str) -> bool {
     if !transcript.strict || transcript.overflow || transcript.has_message() {
         return false;
     }
-    if let Some(fault) = &transcript.fault {
-        return !transcript.malformed && refuses_command(&fault.text);
+    if let Some(reported) = &transcript.error {
+        return !transcript.malformed && refuses_command(&reported.text);
     }
     let failure = without_event(transcript, context, &Stderr::read(stderr, &context.noise), plain);
     match failure.category {
-        Category::Unknown | Category::Validation | Category::NotFound | Category::Configuration => !transcript.seen,
+        Category::Unknown | Category::Validation | Category::NotFound | Category::Configuration => {
+            !transcript.saw_event
+        }
         Category::Quota
         | Category::RateLimit
         | Category::Authentication
@@ -101,7 +104,7 @@ pub(super) fn may_lack_command(transcript: &Transcript, context: &Context, stder
     }
 }
 
-/// Whether an error is about the command and not about the request.
+/// Whether an error is about the subcommand and not about the request.
 fn refuses_command(text: &str) -> bool {
     const REFUSALS: [&str; 8] = [
         "unknown",
@@ -117,38 +120,39 @@ fn refuses_command(text: &str) -> bool {
     (text.contains("command") || text.contains("stream")) && REFUSALS.iter().any(|refusal| text.contains(refusal))
 }
 
-/// Without events the output itself is the answer, and an empty one has a wording of its own.
-fn settle_plain_answer(transcript: &mut Transcript, plain: String) {
-    if transcript.seen {
+/// Without events, the output is the answer. An empty output gets a fixed text.
+fn settle_plain_answer(transcript: &mut OutputTranscript, plain: String) {
+    if transcript.saw_event {
         return;
     }
     transcript.answer = Some(if plain.trim().is_empty() { NO_OUTPUT.to_owned() } else { plain });
 }
 
+/// Returns the failure of the turn, if it failed.
 fn failure(
-    transcript: &Transcript,
+    transcript: &OutputTranscript,
     context: &Context,
     ending: Ending<'_>,
     stderr: &Stderr,
     plain: &str,
 ) -> Option<Failure> {
-    if let Some(fault) = &transcript.fault {
-        let failure = from_fault(fault, transcript, context, stderr);
-        return Some(if transcript.malformed { failure.hint(CHECK_IT) } else { failure });
+    if let Some(reported) = &transcript.error {
+        let failure = from_reported(reported, transcript, context, stderr);
+        return Some(if transcript.malformed { failure.hint(PROVIDER_CHECK_HINT) } else { failure });
     }
     if transcript.overflow {
         return Some(Failure::new(Category::Server, "the answer is larger than 64 MiB"));
     }
-    let ended_badly = match ending {
+    let exit_failed = match ending {
         Ending::Code(code) => code != 0,
         Ending::Signal(_) => true,
         Ending::TimedOut(_) | Ending::Cancelled | Ending::Open => false,
     };
-    if transcript.completed && !(transcript.exit_counts && ended_badly) {
+    if transcript.completed && !(transcript.exit_counts && exit_failed) {
         return None;
     }
-    // Without events, what stands on stdout may be the error; not so if somebody else ended it.
-    let said = match (transcript.seen, was_ended(ending)) {
+    // Without events, stdout may be the error message, unless the process was stopped from outside.
+    let stdout = match (transcript.saw_event, was_stopped(ending)) {
         (true, _) => transcript.withheld(),
         (false, true) => "",
         (false, false) => plain,
@@ -156,32 +160,32 @@ fn failure(
     match ending {
         Ending::TimedOut(limit) => Some(Failure::timed_out().hint(limit)),
         Ending::Cancelled => Some(Failure::new(Category::Cancelled, "cancelled")),
-        Ending::Code(0) if transcript.strict && !transcript.seen => {
+        Ending::Code(0) if transcript.strict && !transcript.saw_event => {
             let failure = without_event(transcript, context, stderr, plain);
-            let words = failure.message.lines().next().map(|line| format!(", but: {line}")).unwrap_or_default();
-            let message = format!("{} printed no response{words}", context.program);
-            Some(Failure { message, ..failure }.hint(CHECK_IT))
+            let printed = failure.message.lines().next().map(|line| format!(", but: {line}")).unwrap_or_default();
+            let message = format!("{} printed no response{printed}", context.program);
+            Some(Failure { message, ..failure }.hint(PROVIDER_CHECK_HINT))
         }
-        Ending::Code(0) if transcript.seen || transcript.cut_off => cut_short(transcript, context, stderr),
+        Ending::Code(0) if transcript.saw_event || transcript.cut_off => cut_short(transcript, context, stderr),
         Ending::Code(0) => None,
         Ending::Open if transcript.hopeless => Some(without_event(transcript, context, stderr, "")),
         Ending::Open => cut_short(transcript, context, stderr),
         Ending::Code(code) => {
-            // A shell's way of saying that a signal ended it.
+            // A shell reports the signal that ended a process as its status.
             let signal = if (129..=143).contains(&code) { known_signal(code - 128) } else { None };
             let signal = signal.map(|name| format!(" ({name})")).unwrap_or_default();
             let ended = format!("{} ended with exit status {code}{signal}", context.program);
-            Some(without_event(transcript, context, stderr, said).or_say(ended))
+            Some(without_event(transcript, context, stderr, stdout).or_message(ended))
         }
         Ending::Signal(signal) => {
             let killed = format!("{} was killed by {}", context.program, signal_name(signal));
-            Some(without_event(transcript, context, stderr, said).or_say(killed))
+            Some(without_event(transcript, context, stderr, stdout).or_message(killed))
         }
     }
 }
 
-/// A successful exit after events: a failure if the last of them never came.
-fn cut_short(transcript: &Transcript, context: &Context, stderr: &Stderr) -> Option<Failure> {
+/// Returns the failure of a turn that ended without its terminal event, although the exit was successful.
+fn cut_short(transcript: &OutputTranscript, context: &Context, stderr: &Stderr) -> Option<Failure> {
     if !transcript.expects_end && !transcript.strict && !transcript.cut_off && transcript.has_message() {
         return None;
     }
@@ -200,60 +204,66 @@ fn cut_short(transcript: &Transcript, context: &Context, stderr: &Stderr) -> Opt
     if known.category != Category::Unknown {
         return Some(known);
     }
-    let last_error = transcript.transient.as_ref().map(|fault| &fault.text).or(transcript.tool_error.as_ref());
+    let last_error =
+        transcript.transient_error.as_ref().map(|reported| &reported.text).or(transcript.tool_error.as_ref());
     let last_error = last_error.map(|text| format!("; its last error: {text}")).unwrap_or_default();
     let failure = Failure { message: message + &last_error, ..known };
-    Some(if transcript.strict { failure.hint(CHECK_IT) } else { failure })
+    Some(if transcript.strict { failure.hint(PROVIDER_CHECK_HINT) } else { failure })
 }
 
-/// The failure an error event speaks of. Its own words first, all of stderr last.
-fn from_fault(fault: &Fault, transcript: &Transcript, context: &Context, stderr: &Stderr) -> Failure {
-    let text = described(fault);
-    // Where an error has a place of its own, stderr is a log.
+/// Returns the failure for a reported error. Its own text is classified first, stderr last.
+fn from_reported(
+    reported: &ReportedError,
+    transcript: &OutputTranscript,
+    context: &Context,
+    stderr: &Stderr,
+) -> Failure {
+    let text = with_status_and_kind(reported);
+    // In the provider protocol errors have their own member, so that stderr is only a log.
     let silent = Stderr::default();
     let stderr = if transcript.strict { &silent } else { stderr };
-    let failure = judge(&[&text, fault.family.as_deref().unwrap_or_default()], stderr, context);
-    let category = fault.category.unwrap_or(failure.category);
+    let failure = judge(&[&text, reported.family.as_deref().unwrap_or_default()], stderr, context);
+    let category = reported.category.unwrap_or(failure.category);
     let limited = matches!(category, Category::Quota | Category::RateLimit);
-    let wait = fault.retry_after.or_else(|| {
-        let (reset, now) = (fault.resets_at.filter(|_| limited)?, transcript.now?);
+    let wait = reported.retry_after.or_else(|| {
+        let (reset, now) = (reported.resets_at.filter(|_| limited)?, transcript.latest_time?);
         u64::try_from(reset - now).ok().map(Duration::from_secs)
     });
-    let message = bounded(ansi::strip(&fault.text).trim(), MAX_MESSAGE).to_owned();
-    let said = || limited.then(|| retry_after(&stderr.said)).flatten();
-    let wait = wait.or(failure.retry_after).or_else(said).or_else(|| default_wait(category));
+    let message = bounded(ansi::strip(&reported.text).trim(), MAX_MESSAGE_BYTES).to_owned();
+    let wait_in_stderr = || limited.then(|| retry_after(&stderr.text)).flatten();
+    let wait = wait.or(failure.retry_after).or_else(wait_in_stderr).or_else(|| default_wait(category));
     Failure { category, message, retry_after: wait, ..failure }
 }
 
-/// The failure of a process that ended badly without an event for it.
-fn without_event(transcript: &Transcript, context: &Context, stderr: &Stderr, stdout: &str) -> Failure {
-    if let Some(fault) = reported_on(&stderr.said) {
-        return from_fault(&fault, transcript, context, stderr);
+/// Returns the failure of a process that failed without an error event.
+fn without_event(transcript: &OutputTranscript, context: &Context, stderr: &Stderr, stdout: &str) -> Failure {
+    if let Some(reported) = error_in(&stderr.text) {
+        return from_reported(&reported, transcript, context, stderr);
     }
-    let transient = transcript.transient.as_ref().map(described).unwrap_or_default();
-    let message = match (&transcript.transient, stderr.said.is_empty()) {
-        (Some(fault), true) => fault.text.clone(),
-        (_, false) => stderr.said.clone(),
+    let transient = transcript.transient_error.as_ref().map(with_status_and_kind).unwrap_or_default();
+    let message = match (&transcript.transient_error, stderr.text.is_empty()) {
+        (Some(reported), true) => reported.text.clone(),
+        (_, false) => stderr.text.clone(),
         (None, true) => stdout.to_owned(),
     };
     let failure = judge(&[&transient], stderr, context);
     let failure = if failure.category == Category::Unknown { judge(&[stdout], stderr, context) } else { failure };
-    let wait = failure.retry_after.or_else(|| retry_after(&stderr.said)).or_else(|| default_wait(failure.category));
-    Failure { message: bounded(message.trim(), MAX_MESSAGE).to_owned(), retry_after: wait, ..failure }
+    let wait = failure.retry_after.or_else(|| retry_after(&stderr.text)).or_else(|| default_wait(failure.category));
+    Failure { message: bounded(message.trim(), MAX_MESSAGE_BYTES).to_owned(), retry_after: wait, ..failure }
 }
 
-/// What the first words that mean anything mean, and how long they ask to wait: the given ones, then the line of stderr
-/// that names the error, then all of it, then its log.
-fn judge(words: &[&str], stderr: &Stderr, context: &Context) -> Failure {
-    let named = error_line(&stderr.said).unwrap_or_default();
-    for text in words.iter().copied().chain([named.as_str(), &stderr.said]) {
+/// Classifies the first text that has a meaning, and returns how long it asks to wait: the given texts, then the line of
+/// stderr with the error, then all of stderr, then its log.
+fn judge(texts: &[&str], stderr: &Stderr, context: &Context) -> Failure {
+    let named = error_line(&stderr.text).unwrap_or_default();
+    for text in texts.iter().copied().chain([named.as_str(), &stderr.text]) {
         let (category, session_lost) = classify_session(text, &context.rules);
         if category != Category::Unknown || session_lost {
-            let wait = retry_after(text).or_else(|| words.iter().find_map(|words| retry_after(words)));
+            let wait = retry_after(text).or_else(|| texts.iter().find_map(|text| retry_after(text)));
             return Failure { session_lost, ..Failure::new(category, "").retry_after(wait) };
         }
     }
-    // A log tells of much that does not matter; only what speaks of the service is taken from it.
+    // A log contains much that does not matter: only errors of the service are taken from it.
     let category = match classify(&stderr.log, &context.rules) {
         category @ (Category::Quota
         | Category::RateLimit
@@ -267,12 +277,12 @@ fn judge(words: &[&str], stderr: &Stderr, context: &Context) -> Failure {
         | Category::Unknown
         | Category::Cancelled => Category::Unknown,
     };
-    Failure::new(category, "").retry_after(words.iter().find_map(|text| retry_after(text)))
+    Failure::new(category, "").retry_after(texts.iter().find_map(|text| retry_after(text)))
 }
 
 impl Failure {
-    /// Gives a failure without words or meaning these.
-    fn or_say(mut self, message: String) -> Self {
+    /// Adds a message to a failure without one, and classifies it if the category is unknown.
+    fn or_message(mut self, message: String) -> Self {
         if self.category == Category::Unknown {
             self.category = classify(&message, &[]);
         }
@@ -287,46 +297,46 @@ fn default_wait(category: Category) -> Option<Duration> {
     (category == Category::RateLimit).then_some(DEFAULT_WAIT)
 }
 
-/// A fault's text with its status and kind, as the patterns read them.
-fn described(fault: &Fault) -> String {
-    let mut text = ansi::strip(&fault.text);
-    if let Some(status) = fault.status {
+/// Returns the text of an error with its status and kind, for classification.
+fn with_status_and_kind(reported: &ReportedError) -> String {
+    let mut text = ansi::strip(&reported.text);
+    if let Some(status) = reported.status {
         text.push_str(&format!("\nstatus {status}"));
     }
-    if let Some(kind) = &fault.kind {
+    if let Some(kind) = &reported.kind {
         text.push('\n');
         text.push_str(kind);
     }
     text
 }
 
-/// What stderr says about a failure: without escapes, known noise and stack frames, its log apart.
+/// Text of stderr without escape sequences, known noise and stack frames. Log lines are separate.
 #[derive(Default)]
 struct Stderr {
-    said: String,
+    text: String,
     log: String,
 }
 
 impl Stderr {
     fn read(stderr: &str, noise: &[String]) -> Self {
         let plain = ansi::strip(stderr);
-        let (log, said): (Vec<&str>, Vec<&str>) = plain
+        let (log, text): (Vec<&str>, Vec<&str>) = plain
             .lines()
             .map(str::trim_end)
             .filter(|line| !noise.iter().any(|start| line.trim_start().starts_with(start.as_str())))
             .filter(|line| !line.trim_start().starts_with("at "))
             .partition(|line| is_log_line(line));
-        Self { said: said.join("\n").trim().to_owned(), log: log.join("\n") }
+        Self { text: text.join("\n").trim().to_owned(), log: log.join("\n") }
     }
 }
 
-/// `2026-11-15T00:37:10.808176Z ERROR module: …`: a log, whatever it says.
+/// Whether a line begins with a timestamp, such as `2026-11-15T00:37:10.808176Z ERROR module: …`.
 fn is_log_line(line: &str) -> bool {
     let stamp = line.split(' ').next().unwrap_or_default();
     stamp.len() >= 20 && stamp.as_bytes()[4] == b'-' && stamp.parse::<jiff::Timestamp>().is_ok()
 }
 
-/// The line of stderr that names the error.
+/// Returns the line of stderr with the error.
 fn error_line(stderr: &str) -> Option<String> {
     let named = |line: &&str| {
         let line = line.trim_start_matches(|c: char| !c.is_alphabetic()).to_lowercase();
@@ -336,8 +346,8 @@ fn error_line(stderr: &str) -> Option<String> {
     stderr.lines().find(named).or_else(|| stderr.lines().find(inside)).map(str::to_owned)
 }
 
-/// Whether it was stopped from outside, so that what it printed is no word about an error.
-fn was_ended(ending: Ending<'_>) -> bool {
+/// Whether the process was stopped from outside, so that its output is not an error message.
+fn was_stopped(ending: Ending<'_>) -> bool {
     match ending {
         Ending::Signal(_) | Ending::TimedOut(_) | Ending::Cancelled => true,
         Ending::Code(code) => (129..=143).contains(&code) && known_signal(code - 128).is_some(),
@@ -345,28 +355,28 @@ fn was_ended(ending: Ending<'_>) -> bool {
     }
 }
 
-/// The session that stderr names, in an object of its own or after its label.
-fn session_on(stderr: &str) -> Option<String> {
+/// Returns the session id in stderr, after its label or in a JSON object with an error.
+fn session_in(stderr: &str) -> Option<String> {
     let labelled = stderr.lines().find_map(|line| line.strip_prefix("session id: "));
     let plain = |id: &&str| !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     let reported = || {
-        objects_on(stderr)
+        objects_in(stderr)
             .filter(|value| value.get("error").is_some())
             .find_map(|value| value.get("session_id").and_then(Value::as_str).map(str::to_owned))
     };
     labelled.map(str::trim).filter(plain).map(str::to_owned).or_else(reported)
 }
 
-/// The JSON objects that stand in a text.
-fn objects_on(text: &str) -> impl Iterator<Item = Value> {
+/// Returns the JSON objects in a text.
+fn objects_in(text: &str) -> impl Iterator<Item = Value> {
     text.match_indices('{')
         .filter(|(at, _)| text[at + 1..].trim_start().starts_with('"'))
         .filter_map(|(at, _)| serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>().next()?.ok())
 }
 
-/// A JSON object with an error that stands in stderr, alone or after the words of a line, as some CLIs print it there.
-fn reported_on(stderr: &str) -> Option<Fault> {
-    objects_on(stderr).find_map(|value| fields::error(&value))
+/// Returns the error in a JSON object in stderr, where some CLIs print it, alone or at the end of a line.
+fn error_in(stderr: &str) -> Option<ReportedError> {
+    objects_in(stderr).find_map(|value| fields::error(&value))
 }
 
 fn signal_name(signal: i32) -> String {

@@ -1,37 +1,70 @@
-//! Arguments as a recipe has them: groups with placeholders; and what is not a placeholder though it looks like one.
+//! Arguments of a recipe: groups, placeholders, and words in braces that are not placeholders.
 
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::Deserializer;
 
-use super::{Delivery, Provider};
 use crate::near::near;
+use crate::vocabulary::named_enum;
 
-/// Names that may stand in braces in an argument.
-pub const PLACEHOLDERS: [&str; 11] =
-    ["prompt", "cwd", "model", "session", "max_turns", "max_tokens", "tool", "system_file", "image", "files", "home"];
+named_enum! {
+    /// Placeholder in an argument: a name in braces.
+    pub enum Placeholder {
+        Prompt = "prompt",
+        Cwd = "cwd",
+        Model = "model",
+        Session = "session",
+        MaxTurns = "max_turns",
+        MaxTokens = "max_tokens",
+        Tool = "tool",
+        SystemFile = "system_file",
+        Image = "image",
+        Files = "files",
+        Home = "home",
+    }
+}
 
-/// Names that may stand in braces alone in a group.
-const WHOLE_GROUPS: [&str; 2] = ["permissions", "extra"];
+named_enum! {
+    /// Placeholder that is a group by itself and stands for a list of arguments.
+    pub(super) enum GroupPlaceholder {
+        Permissions = "permissions",
+        Extra = "extra",
+    }
+}
 
-/// Longer words in braces are something else.
-const MAX_NAME: usize = 24;
+impl Placeholder {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|placeholder| placeholder.name() == name)
+    }
+}
 
-/// A word in braces that is no placeholder, and is passed on as it stands.
+impl GroupPlaceholder {
+    /// Returns the placeholder that this group consists of.
+    pub(super) fn of(group: &[String]) -> Option<Self> {
+        let [only] = group else { return None };
+        let name = only.strip_prefix('{')?.strip_suffix('}')?;
+        Self::ALL.into_iter().find(|placeholder| placeholder.name() == name)
+    }
+}
+
+/// Longer words in braces are not taken for placeholders.
+const MAX_NAME_BYTES: usize = 24;
+
+/// Word in braces that is not a placeholder. It is passed to the CLI unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoPlaceholder {
+pub struct UnknownPlaceholder {
     pub argument: String,
-    /// The placeholders that were perhaps meant; a typo, then, if there are any.
+    /// Similar placeholders. If there are any, the word is a typo.
     pub near: Vec<String>,
 }
 
-impl fmt::Display for NoPlaceholder {
+impl fmt::Display for UnknownPlaceholder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} in the arguments is not a placeholder", self.argument)?;
         match self.near.as_slice() {
             [] => {
-                let known: Vec<String> = PLACEHOLDERS.iter().map(|name| format!("{{{name}}}")).collect();
+                let known: Vec<String> = Placeholder::NAMES.iter().map(|name| format!("{{{name}}}")).collect();
                 write!(f, "; known: {}", known.join(", "))
             }
             near => write!(f, "; did you mean {{{}}}?", near.join("} or {")),
@@ -39,68 +72,59 @@ impl fmt::Display for NoPlaceholder {
     }
 }
 
-/// The words in braces of these arguments that are no placeholders.
-pub fn no_placeholders<'a>(args: impl IntoIterator<Item = &'a str>) -> Vec<NoPlaceholder> {
-    args.into_iter().flat_map(words_in_braces).filter_map(no_placeholder).collect()
+/// Returns the words in braces in these arguments that are not placeholders.
+pub fn unknown_placeholders<'a>(args: impl IntoIterator<Item = &'a str>) -> Vec<UnknownPlaceholder> {
+    args.into_iter().flat_map(words_in_braces).filter_map(unknown_placeholder).collect()
 }
 
-fn no_placeholder(word: &str) -> Option<NoPlaceholder> {
-    let known = || PLACEHOLDERS.into_iter().chain(WHOLE_GROUPS);
+fn unknown_placeholder(word: &str) -> Option<UnknownPlaceholder> {
+    let known = || Placeholder::NAMES.into_iter().chain(GroupPlaceholder::NAMES);
     let name = word.trim();
     if name == word && known().any(|known| known == word) {
         return None;
     }
-    Some(NoPlaceholder { argument: format!("{{{word}}}"), near: near(name, known()) })
+    Some(UnknownPlaceholder { argument: format!("{{{word}}}"), near: near(name, known()) })
 }
 
-/// Words between braces that could be names; JSON, shell lists and the like are not.
+/// Returns the words in braces that could be names, unlike JSON or lists of a shell.
 fn words_in_braces(arg: &str) -> Vec<&str> {
     let after = arg.split('{').skip(1);
     let words = after.filter_map(|rest| rest.split_once('}')).map(|(word, _)| word);
     let is_name = |word: &&str| {
         let name = word.trim();
-        (2..=MAX_NAME).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_' || c == '-')
+        (2..=MAX_NAME_BYTES).contains(&name.len())
+            && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_' || c == '-')
     };
     words.filter(is_name).collect()
 }
 
-impl Provider {
-    /// The words in braces of its arguments, in all of its forms, that are no placeholders.
-    #[must_use]
-    pub fn no_placeholders(&self) -> Vec<NoPlaceholder> {
-        if self.prompt == Delivery::Request {
-            return Vec::new();
-        }
-        let live = self.live.iter().flat_map(|live| &live.args);
-        let groups = self.args.iter().chain(self.whole.iter().flatten()).chain(live);
-        no_placeholders(groups.flatten().map(String::as_str))
-    }
-
-    /// The same, with the prompt as the last argument where it is to be one and none has a place for it.
-    pub(super) fn with_a_place_for_the_prompt(mut self) -> Self {
-        if self.loses_the_prompt() {
-            let groups = std::iter::once(&mut self.args).chain(self.whole.as_mut());
-            groups.for_each(|groups| groups.push(vec!["{prompt}".to_owned()]));
-        }
-        self
-    }
+/// Whether an argument of these groups contains the placeholder.
+pub(super) fn has_place(groups: &[Vec<String>], wanted: Placeholder) -> bool {
+    groups.iter().flatten().any(|arg| placeholder(arg) == Some(wanted))
 }
 
-/// Groups of arguments; one that is written without its brackets is a group of its own.
+/// Returns the placeholder in the first `{…}` of an argument.
+pub(super) fn placeholder(arg: &str) -> Option<Placeholder> {
+    let (_, rest) = arg.split_once('{')?;
+    let (name, _) = rest.split_once('}')?;
+    Placeholder::from_name(name)
+}
+
+/// Deserializes groups of arguments. An argument without brackets is a group by itself.
 pub(super) fn groups<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<String>>, D::Error> {
-    let written: Vec<Group> = Vec::deserialize(deserializer)?;
+    let written: Vec<ArgumentGroup> = Vec::deserialize(deserializer)?;
     Ok(written
         .into_iter()
         .map(|group| match group {
-            Group::One(arg) => vec![arg],
-            Group::Several(args) => args,
+            ArgumentGroup::One(arg) => vec![arg],
+            ArgumentGroup::Several(args) => args,
         })
         .collect())
 }
 
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "each is an argument, or a list of arguments")]
-enum Group {
+enum ArgumentGroup {
     One(String),
     Several(Vec<String>),
 }
@@ -110,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_the_near_ones_when_a_placeholder_is_mistyped() {
+    fn suggests_similar_placeholders_when_one_is_mistyped() {
         for (arg, words, close) in [
             ("{promt}", vec!["{promt}"], vec!["prompt"]),
             ("--ask={Prompt}", vec!["{Prompt}"], vec!["prompt"]),
@@ -126,15 +150,15 @@ mod tests {
             ("{x}", vec![], vec![]),
             ("a{b", vec![], vec![]),
         ] {
-            let found = no_placeholders([arg]);
-            assert_eq!(found.iter().map(|none| none.argument.as_str()).collect::<Vec<_>>(), words, "{arg}");
-            assert_eq!(found.iter().flat_map(|none| none.near.clone()).collect::<Vec<_>>(), close, "{arg}");
+            let found = unknown_placeholders([arg]);
+            assert_eq!(found.iter().map(|unknown| unknown.argument.as_str()).collect::<Vec<_>>(), words, "{arg}");
+            assert_eq!(found.iter().flat_map(|unknown| unknown.near.clone()).collect::<Vec<_>>(), close, "{arg}");
         }
-        assert!(no_placeholders(["{promt}"])[0].to_string().ends_with("did you mean {prompt}?"));
+        assert!(unknown_placeholders(["{promt}"])[0].to_string().ends_with("did you mean {prompt}?"));
     }
 
     #[test]
-    fn built_in_recipes_have_nothing_but_placeholders() {
+    fn built_in_recipes_have_only_known_placeholders() {
         for (name, provider) in super::super::built_in() {
             assert_eq!(provider.no_placeholders(), [], "{name}");
         }

@@ -1,23 +1,64 @@
-//! A recipe and the values of a run, rendered as a command line. Pure: no `PATH` look-up, no I/O.
+//! Renders a recipe and the values of a run as a command line. Pure: no search of `PATH`, no I/O.
 
-use super::{CommandLine, Delivery, Form, Inert, MAX_ARGUMENT, PLACEHOLDERS, Provider, Values, has_place};
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use super::arguments::{GroupPlaceholder, Placeholder, has_place, placeholder};
+use super::recipe::Provider;
 use crate::failure::{Category, Failure};
 use crate::live;
+use crate::vocabulary::{CliPermissions, OutputForm, PromptDelivery};
+
+/// Maximum length of an argument on Linux, without its terminating NUL.
+pub const MAX_ARGUMENT_BYTES: usize = 131_071;
+
+/// Values of one run for the placeholders of a recipe.
+#[derive(Debug, Clone, Default)]
+pub struct Values<'a> {
+    pub prompt: &'a str,
+    /// The turn as a request of the provider protocol.
+    pub request: &'a str,
+    pub cwd: &'a str,
+    pub model: Option<&'a str>,
+    pub session: Option<&'a str>,
+    pub max_turns: Option<u32>,
+    pub max_tokens: Option<NonZeroU64>,
+    pub tools: &'a [String],
+    pub system_file: Option<&'a str>,
+    pub images: &'a [String],
+    pub permissions: CliPermissions,
+    /// Folder with the files of the recipe.
+    pub files: Option<&'a str>,
+    /// The user's home folder.
+    pub home: Option<&'a str>,
+    /// Additional arguments of the model.
+    pub extra: &'a [String],
+}
+
+/// Rendered command line. The program is a name that was not searched for yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandLine {
+    pub program: String,
+    pub args: Vec<String>,
+    pub stdin: Option<String>,
+    /// Variables in addition to the inherited environment.
+    pub env: BTreeMap<String, String>,
+}
 
 impl Provider {
-    /// Renders one turn as a command line. Pure: no `PATH` look-up, no I/O.
-    pub fn command(&self, form: Form, values: &Values<'_>) -> Result<CommandLine, Failure> {
+    /// Renders the command line of one turn.
+    pub fn command(&self, form: OutputForm, values: &Values<'_>) -> Result<CommandLine, Failure> {
         let groups = match form {
-            Form::Streamed => &self.args,
-            Form::Whole => self.whole.as_ref().unwrap_or(&self.args),
+            OutputForm::Streamed => &self.args,
+            OutputForm::Whole => self.whole.as_ref().unwrap_or(&self.args),
         };
         self.render(groups, values)
     }
 
-    /// Renders the start of a process that stays, and what it is told before its first turn.
+    /// Renders the command line of a process that is kept, and the greeting that it gets before its first turn.
     pub fn live_command(
         &self,
-        live: &live::Recipe,
+        live: &live::LiveRecipe,
         values: &Values<'_>,
         system: Option<&str>,
     ) -> Result<(CommandLine, live::Greeting), Failure> {
@@ -25,7 +66,7 @@ impl Provider {
         command.env.extend(live.env.clone());
         let greeting = live::Greeting {
             cwd: values.cwd.to_owned(),
-            model: values.model.filter(|_| !has_place(&live.args, "model")).map(str::to_owned),
+            model: values.model.filter(|_| !has_place(&live.args, Placeholder::Model)).map(str::to_owned),
             mode: live.modes.of(values.permissions.level()).map(str::to_owned),
             primer: live.primer.clone(),
             system: system.map(str::to_owned),
@@ -35,34 +76,34 @@ impl Provider {
     }
 
     fn render(&self, groups: &[Vec<String>], values: &Values<'_>) -> Result<CommandLine, Failure> {
-        let prompt = self.inert.text(values.prompt);
+        let prompt = self.escape.text(values.prompt);
         let mut args = Vec::new();
         let mut extra_placed = false;
         for group in groups {
-            match group.as_slice() {
-                // An executable's arguments are its own, whatever stands in them.
-                literal if self.prompt == Delivery::Request => args.extend_from_slice(literal),
-                [only] if only == "{permissions}" => {
+            match GroupPlaceholder::of(group) {
+                // An executable gets its arguments unchanged.
+                _ if self.prompt == PromptDelivery::Request => args.extend_from_slice(group),
+                Some(GroupPlaceholder::Permissions) => {
                     args.extend(self.permissions.of(values.permissions).args.iter().cloned());
                 }
-                [only] if only == "{extra}" => {
+                Some(GroupPlaceholder::Extra) => {
                     args.extend_from_slice(values.extra);
                     extra_placed = true;
                 }
-                group => self.fill(group, &prompt, values, &mut args)?,
+                None => self.fill(group, &prompt, values, &mut args)?,
             }
         }
-        // What is added to an executable's own arguments stands before its command.
-        match args.pop_if(|_| self.prompt == Delivery::Request) {
+        // Additional arguments of an executable go before its subcommand, which is the last argument.
+        match args.pop_if(|_| self.prompt == PromptDelivery::Request) {
             Some(command) => args.extend(values.extra.iter().cloned().chain([command])),
             None if extra_placed => {}
             None => args.extend_from_slice(values.extra),
         }
-        if let Some(long) = args.iter().find(|arg| arg.len() > MAX_ARGUMENT) {
+        if let Some(long) = args.iter().find(|arg| arg.len() > MAX_ARGUMENT_BYTES) {
             return Err(Failure::new(
                 Category::Validation,
                 format!(
-                    "the prompt is too long for {}: {} bytes in one argument, at most {MAX_ARGUMENT}",
+                    "the prompt is too long for {}: {} bytes in one argument, at most {MAX_ARGUMENT_BYTES}",
                     self.name,
                     long.len()
                 ),
@@ -72,42 +113,49 @@ impl Provider {
         let mut env = self.env.clone();
         env.extend(self.permissions.of(values.permissions).env.clone());
         let stdin = match self.prompt {
-            Delivery::Stdin => Some(prompt),
-            Delivery::Arg => None,
-            Delivery::Request => Some(values.request.to_owned()),
+            PromptDelivery::Stdin => Some(prompt),
+            PromptDelivery::Arg => None,
+            PromptDelivery::Request => Some(values.request.to_owned()),
         };
         Ok(CommandLine { program: self.program.clone(), args, stdin, env })
     }
 
-    /// Adds a group to `args`, once for each value of its placeholder, or not at all when there is none.
+    /// Adds a group to `args`, once for each value of its placeholder, or not at all if there is no value.
     fn fill(&self, group: &[String], prompt: &str, values: &Values<'_>, args: &mut Vec<String>) -> Result<(), Failure> {
-        let Some(name) = group.iter().find_map(|arg| placeholder(arg)) else {
+        let Some(first) = group.iter().find_map(|arg| placeholder(arg)) else {
             args.extend_from_slice(group);
             return Ok(());
         };
-        for value in values.of(name, prompt) {
+        for value in values.of(first, prompt) {
             for template in group {
-                let Some(name) = placeholder(template) else {
+                let Some(placeholder) = placeholder(template) else {
                     args.push(template.clone());
                     continue;
                 };
-                let alone = template.len() == name.len() + 2;
-                let value = self.guard(name, value.clone(), alone, args.last())?;
-                args.push(template.replace(&format!("{{{name}}}"), &value));
+                let braced = format!("{{{}}}", placeholder.name());
+                let value = self.guard(placeholder, value.clone(), *template == braced, args.last())?;
+                args.push(template.replace(&braced, &value));
             }
         }
         Ok(())
     }
 
-    /// A value that stands alone as an argument can never be read as a flag.
-    fn guard(&self, name: &str, value: String, alone: bool, before: Option<&String>) -> Result<String, Failure> {
+    /// Makes sure that a value that is a whole argument cannot be read as a flag.
+    fn guard(
+        &self,
+        placeholder: Placeholder,
+        value: String,
+        alone: bool,
+        before: Option<&String>,
+    ) -> Result<String, Failure> {
+        let name = placeholder.name();
         if value.contains('\0') {
-            return Err(Failure::new(Category::Validation, format!("the {name} holds a NUL character")));
+            return Err(Failure::new(Category::Validation, format!("the {name} contains a NUL character")));
         }
         if !alone || !value.starts_with('-') || before.is_some_and(|arg| arg == "--") {
             return Ok(value);
         }
-        if name == "prompt" {
+        if placeholder == Placeholder::Prompt {
             return Ok(format!("\n{value}"));
         }
         Err(Failure::new(
@@ -117,55 +165,21 @@ impl Provider {
     }
 }
 
-impl Inert {
-    /// The prompt as a CLI takes it for text.
-    #[must_use]
-    pub fn text(self, prompt: &str) -> String {
-        let mut text = if self.at { escape_at(prompt) } else { prompt.to_owned() };
-        if self.slash && text.starts_with('/') {
-            text.insert(0, '\n');
-        }
-        text
-    }
-}
-
 impl Values<'_> {
-    fn of(&self, name: &str, prompt: &str) -> Vec<String> {
+    fn of(&self, placeholder: Placeholder, prompt: &str) -> Vec<String> {
         let one = |value: Option<&str>| value.map(str::to_owned).into_iter().collect();
-        match name {
-            "prompt" => vec![prompt.to_owned()],
-            "cwd" => vec![self.cwd.to_owned()],
-            "model" => one(self.model),
-            "session" => one(self.session),
-            "max_turns" => one(self.max_turns.map(|n| n.to_string()).as_deref()),
-            "max_tokens" => one(self.max_tokens.map(|n| n.to_string()).as_deref()),
-            "tool" => self.tools.to_vec(),
-            "system_file" => one(self.system_file),
-            "image" => self.images.to_vec(),
-            "files" => one(self.files),
-            "home" => one(self.home),
-            _ => Vec::new(),
+        match placeholder {
+            Placeholder::Prompt => vec![prompt.to_owned()],
+            Placeholder::Cwd => vec![self.cwd.to_owned()],
+            Placeholder::Model => one(self.model),
+            Placeholder::Session => one(self.session),
+            Placeholder::MaxTurns => one(self.max_turns.map(|n| n.to_string()).as_deref()),
+            Placeholder::MaxTokens => one(self.max_tokens.map(|n| n.to_string()).as_deref()),
+            Placeholder::Tool => self.tools.to_vec(),
+            Placeholder::SystemFile => one(self.system_file),
+            Placeholder::Image => self.images.to_vec(),
+            Placeholder::Files => one(self.files),
+            Placeholder::Home => one(self.home),
         }
     }
-}
-
-/// The name inside the first `{…}` of an argument.
-pub(super) fn placeholder(arg: &str) -> Option<&str> {
-    let (_, rest) = arg.split_once('{')?;
-    let (name, _) = rest.split_once('}')?;
-    PLACEHOLDERS.contains(&name).then_some(name)
-}
-
-/// Puts a backslash before each `@` that has none.
-fn escape_at(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len() + 8);
-    let mut previous = ' ';
-    for c in text.chars() {
-        if c == '@' && previous != '\\' {
-            escaped.push('\\');
-        }
-        escaped.push(c);
-        previous = c;
-    }
-    escaped
 }

@@ -1,31 +1,31 @@
-//! Where a CLI keeps its credentials: enough to tell, without asking it anything, whether a user is logged in.
+//! Credentials of CLIs: tells whether a user is logged in without running the CLI.
 
 use serde::Deserialize;
 
-/// Signs that a CLI has credentials. Any one of them will do.
+/// Places where a CLI finds credentials. One of them is enough.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Login {
-    /// Variables that hold credentials, or say that another service has them.
+    /// Variables that hold credentials, or that select a service with credentials of its own.
     pub env: Vec<String>,
-    /// Files that are there, and hold something, once a user is logged in. `~/` is the home, `${NAME:-else}` a variable.
+    /// Files that exist and are not empty once a user is logged in. `~/` is the home, `${NAME:-else}` a variable.
     pub files: Vec<Credentials>,
-    /// How to log in, in words.
+    /// Instructions for logging in.
     pub hint: Option<String>,
 }
 
-/// A file with credentials in it.
+/// File with credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Credentials {
     pub path: String,
-    /// Words one of which is in it, where the file is there for other reasons, too.
+    /// Words of which the file contains at least one, for a file that also has other purposes.
     #[serde(default)]
     pub holds: Vec<String>,
 }
 
 impl Credentials {
-    /// Whether what the file holds are credentials. An empty object is what a CLI leaves after a logout.
+    /// Whether the text of the file contains credentials. After a logout, a CLI leaves an empty object.
     #[must_use]
     pub fn are_in(&self, text: &str) -> bool {
         let empty = matches!(text.trim(), "" | "{}" | "[]" | "null");

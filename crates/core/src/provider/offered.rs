@@ -1,38 +1,38 @@
-//! The models that a provider says it has, with the names people know them by.
+//! Models of a provider, with display names.
 
 use serde::Deserialize;
 use serde::de::Deserializer;
 
-/// One model of a provider's own.
+/// Model of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Offered {
-    /// The provider's name for it.
+pub struct OfferedModel {
+    /// Id that the provider uses.
     pub id: String,
-    /// The name for people.
+    /// Display name.
     pub name: Option<String>,
 }
 
-/// As it is written: its id alone, or with a name.
+/// Model in a file: an id, or a table with an id and a name.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "each is a model's id, or a table with `id` and `name`")]
-enum Written {
+enum ModelEntry {
     Id(String),
-    Named(Named),
+    NamedModel(NamedModel),
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Named {
+struct NamedModel {
     #[serde(alias = "modelId", alias = "model_id")]
     id: String,
     name: Option<String>,
 }
 
-impl<'de> Deserialize<'de> for Offered {
+impl<'de> Deserialize<'de> for OfferedModel {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (id, name) = match Written::deserialize(deserializer)? {
-            Written::Id(id) => (id, None),
-            Written::Named(Named { id, name }) => (id, name),
+        let (id, name) = match ModelEntry::deserialize(deserializer)? {
+            ModelEntry::Id(id) => (id, None),
+            ModelEntry::NamedModel(NamedModel { id, name }) => (id, name),
         };
         if id.trim().is_empty() || id.chars().any(char::is_control) {
             return Err(serde::de::Error::custom(format!("{id:?} cannot be a model's id")));

@@ -1,20 +1,23 @@
-//! A recipe with some of its fields written anew: how a user changes a provider, or adds one, without a build.
+//! Overlays: fields that replace those of a recipe, so that a user can change or add a provider without a build.
 //!
-//! It says nothing about where the fields come from: the router's file reads them, a test may read them from TOML.
+//! The fields come from a file of the router; tests read them from TOML.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use serde::Deserialize;
 
-use super::{
-    Delivery, Grant, Home, Inert, Login, Offered, Provider, SessionKind, SettingsFile, StopSignal, UsageScope,
-};
-use crate::failure::Rule;
+use super::arguments::Placeholder;
+use super::login::Login;
+use super::offered::OfferedModel;
+use super::permissions::Grant;
+use super::recipe::{Home, Provider, SettingsFile};
+use crate::failure::FailureRule;
 use crate::live;
 use crate::parse::Format;
+use crate::vocabulary::{PromptDelivery, PromptEscape, SessionKind, StopSignal, UsageScope};
 
-/// The fields of a [`Provider`] that were written; the others stay as they are.
+/// Fields that replace those of a [`Provider`]. Absent fields keep the values of the recipe.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Overlay {
@@ -24,38 +27,38 @@ pub struct Overlay {
     pub format: Option<Format>,
     pub args: Option<Vec<Vec<String>>>,
     pub whole: Option<Vec<Vec<String>>>,
-    pub live: Option<live::Recipe>,
-    pub prompt: Option<Delivery>,
-    pub models: Option<Vec<Offered>>,
+    pub live: Option<live::LiveRecipe>,
+    pub prompt: Option<PromptDelivery>,
+    pub models: Option<Vec<OfferedModel>>,
     pub max_tokens: Option<NonZeroU64>,
     pub login: Option<Login>,
-    /// Level by level: one that is not written keeps the recipe's grant.
+    /// A level without a grant keeps the grant of the recipe.
     pub permissions: Grants,
-    /// Added to the recipe's.
+    /// Added to those of the recipe.
     pub env: BTreeMap<String, String>,
     pub keys: Option<Vec<String>>,
     pub home: Option<Home>,
     pub settings: Option<SettingsFile>,
-    /// Added to the recipe's.
+    /// Added to those of the recipe.
     pub files: BTreeMap<String, String>,
     pub reads_agents_md: Option<bool>,
     pub state: Option<Vec<String>>,
-    pub confines: Option<bool>,
-    pub inert: Option<Inert>,
-    pub compiles: Option<bool>,
-    pub litters: Option<bool>,
-    pub quiet: Option<bool>,
+    pub own_sandbox: Option<bool>,
+    pub escape: Option<PromptEscape>,
+    pub node_compile_cache: Option<bool>,
+    pub private_tmp: Option<bool>,
+    pub buffers_output: Option<bool>,
     pub stop: Option<StopSignal>,
     pub session: Option<SessionKind>,
     pub usage: Option<UsageScope>,
     pub version: Option<Vec<String>>,
-    /// Added to the recipe's.
+    /// Added to those of the recipe.
     pub noise: Vec<String>,
-    /// Looked at before the recipe's.
-    pub failures: Vec<Rule>,
+    /// Checked before those of the recipe.
+    pub failures: Vec<FailureRule>,
 }
 
-/// The grants that were written.
+/// Grants that replace those of a recipe.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Grants {
@@ -66,7 +69,7 @@ pub struct Grants {
 }
 
 impl Overlay {
-    /// What may be written, by name.
+    /// Names of all fields.
     pub const FIELDS: [&'static str; 30] = [
         "program",
         "native",
@@ -87,11 +90,11 @@ impl Overlay {
         "files",
         "reads_agents_md",
         "state",
-        "confines",
-        "inert",
-        "compiles",
-        "litters",
-        "quiet",
+        "own_sandbox",
+        "escape",
+        "node_compile_cache",
+        "private_tmp",
+        "buffers_output",
         "stop",
         "session",
         "usage",
@@ -100,18 +103,18 @@ impl Overlay {
         "failures",
     ];
 
-    /// `recipe` with these fields in place of its own.
+    /// Returns `recipe` with these fields in place of its own.
     #[must_use]
     pub fn over(self, mut recipe: Provider) -> Provider {
         let (new_args, new_program) = (self.args.is_some(), self.program.is_some());
-        let writes_live = self.live.is_some();
+        let new_live = self.live.is_some();
         set(&mut recipe.program, self.program);
         set(&mut recipe.native, self.native);
         set(&mut recipe.format, self.format);
         set(&mut recipe.args, self.args);
         set(&mut recipe.permissions.read, self.permissions.read);
         if self.permissions.edit.is_some() {
-            // The recipe's may allow more than the `edit` that was written.
+            // The recipe's grant may allow more than the new `edit`.
             recipe.permissions.edit_confined = None;
         }
         set(&mut recipe.permissions.edit, self.permissions.edit);
@@ -121,11 +124,11 @@ impl Overlay {
         set(&mut recipe.keys, self.keys);
         set(&mut recipe.reads_agents_md, self.reads_agents_md);
         set(&mut recipe.state, self.state);
-        set(&mut recipe.confines, self.confines);
-        set(&mut recipe.inert, self.inert);
-        set(&mut recipe.compiles, self.compiles);
-        set(&mut recipe.litters, self.litters);
-        set(&mut recipe.quiet, self.quiet);
+        set(&mut recipe.own_sandbox, self.own_sandbox);
+        set(&mut recipe.escape, self.escape);
+        set(&mut recipe.node_compile_cache, self.node_compile_cache);
+        set(&mut recipe.private_tmp, self.private_tmp);
+        set(&mut recipe.buffers_output, self.buffers_output);
         set(&mut recipe.stop, self.stop);
         set(&mut recipe.session, self.session);
         set(&mut recipe.usage, self.usage);
@@ -139,76 +142,42 @@ impl Overlay {
         recipe.files.extend(self.files);
         recipe.noise.extend(self.noise);
         recipe.failures.splice(0..0, self.failures);
-        // The recipe's whole form belongs to the arguments that were replaced.
+        // The whole form of the recipe belongs to the arguments that are replaced.
         recipe.whole = if new_args { self.whole } else { self.whole.or(recipe.whole) };
-        // So does its way to stay, which another program may not have either.
+        // So does the kept process, which another program may not support.
         recipe.live = if new_args || new_program { self.live } else { self.live.or(recipe.live) };
-        // And a format that is written without one is about the output of a single turn.
-        if !writes_live && recipe.check_live().is_err() {
+        // A new format without a new `live` is about the output of a single turn.
+        if !new_live && recipe.check_live().is_err() {
             recipe.live = None;
         }
         recipe.prompt = match self.prompt {
             Some(prompt) => prompt,
-            None if new_args && recipe.takes("prompt") => Delivery::Arg,
-            None if new_args => Delivery::Stdin,
+            None if new_args && recipe.has_placeholder(Placeholder::Prompt) => PromptDelivery::Arg,
+            None if new_args => PromptDelivery::Stdin,
             None => recipe.prompt,
         };
         recipe
     }
 }
 
-impl Provider {
-    /// Whether the prompt would go nowhere: it is to be an argument, and no argument has a place for it.
-    #[must_use]
-    pub fn loses_the_prompt(&self) -> bool {
-        self.prompt == Delivery::Arg && !self.takes("prompt")
-    }
-}
-
-/// A recipe whose decoder cannot read its kept process: a warm turn would never end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("format {:?} cannot read the protocol {:?} of `live`", .format.name(), .protocol.name())]
-pub struct UnreadableLive {
-    pub format: Format,
-    pub protocol: live::Protocol,
-}
-
-impl UnreadableLive {
-    /// The way out of it.
-    #[must_use]
-    pub fn hint(&self) -> String {
-        let fit = Format::ALL.into_iter().filter(|format| format.reads(self.protocol)).map(Format::name);
-        format!("use one of the formats {}, or remove `live`", fit.collect::<Vec<_>>().join(", "))
-    }
-}
-
-impl Provider {
-    /// Checks that the decoder of its format understands what it prints when it is kept.
-    pub fn check_live(&self) -> Result<(), UnreadableLive> {
-        let format = self.format;
-        match self.live.as_ref().map(|live| live.protocol).filter(|protocol| !format.reads(*protocol)) {
-            Some(protocol) => Err(UnreadableLive { format, protocol }),
-            None => Ok(()),
-        }
-    }
-}
-
-fn set<T>(field: &mut T, written: Option<T>) {
-    if let Some(written) = written {
-        *field = written;
+fn set<T>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BUILT_IN, Told, built_in, plain};
+    use super::super::{BUILT_IN, UnreadableLive, built_in, plain};
     use super::*;
+    use crate::live::LiveProtocol;
+    use crate::vocabulary::CliPermissions;
 
     fn overlay(toml: &str) -> Overlay {
         toml::from_str(toml).unwrap()
     }
 
-    /// A field that a provider has and an overlay lacks would be refused here, or left behind.
+    /// A field of a provider that an overlay lacks is refused or lost here.
     #[test]
     fn every_built_in_provider_can_be_written_as_an_overlay() {
         let mut written: BTreeMap<String, toml::Table> = toml::from_str(BUILT_IN).unwrap();
@@ -217,28 +186,28 @@ mod tests {
             table.remove("aliases");
             let overlay: Overlay = table.try_into().unwrap();
             let mut bare = plain(&name, "bare", &[], Format::Text);
-            bare.quiet = false;
+            bare.buffers_output = false;
             bare.aliases.clone_from(&expected.aliases);
             assert_eq!(overlay.over(bare), expected);
         }
     }
 
     #[test]
-    fn the_list_of_fields_is_whole() {
+    fn the_list_of_fields_is_complete() {
         let refusal = toml::from_str::<Overlay>("nonsense = 1").unwrap_err().to_string();
         let named: Vec<&str> = refusal.split('`').skip(3).step_by(2).collect();
         assert_eq!(named, Overlay::FIELDS);
     }
 
     #[test]
-    fn nothing_written_changes_nothing() {
+    fn an_empty_overlay_changes_nothing() {
         for (_, provider) in built_in() {
             assert_eq!(Overlay::default().over(provider.clone()), provider);
         }
     }
 
     #[test]
-    fn what_is_not_written_stays() {
+    fn absent_fields_keep_the_values_of_the_recipe() {
         let claude = built_in().remove("claude").unwrap();
         let changed = overlay(
             "program = 'my-claude'\nfailures = [{ contains = 'closed for today', is = 'quota' }]\n\
@@ -246,7 +215,7 @@ mod tests {
         )
         .over(claude.clone());
         assert_eq!((changed.program.as_str(), changed.format), ("my-claude", Format::Claude));
-        assert_eq!((&changed.args, changed.prompt), (&claude.args, Delivery::Stdin));
+        assert_eq!((&changed.args, changed.prompt), (&claude.args, PromptDelivery::Stdin));
         assert_eq!(changed.permissions.read.args, ["--look"]);
         assert_eq!(changed.permissions.full, claude.permissions.full);
         assert_eq!(changed.failures[0].contains, "closed for today");
@@ -258,7 +227,7 @@ mod tests {
     #[test]
     fn a_kept_process_is_refused_when_the_format_cannot_read_its_protocol() {
         let mut refused = Vec::new();
-        for protocol in [live::Protocol::Claude, live::Protocol::AppServer, live::Protocol::Acp] {
+        for protocol in LiveProtocol::ALL {
             for format in Format::ALL {
                 let toml = format!(
                     "format = {:?}\nprogram = 'x'\n[live]\nprotocol = {:?}\nargs = []",
@@ -272,7 +241,7 @@ mod tests {
                 }
             }
         }
-        for protocol in ["claude", "app-server", "acp"] {
+        for protocol in LiveProtocol::NAMES {
             for format in ["text", "json", "protocol"] {
                 assert!(refused.contains(&(protocol, format)), "{protocol} {format}");
             }
@@ -283,36 +252,37 @@ mod tests {
             assert_eq!(provider.check_live(), Ok(()), "{name}");
         }
         let plain_gemini = overlay("format = 'text'").over(built_in().remove("gemini").unwrap());
-        assert_eq!(plain_gemini.live, None, "a recipe's own way to stay goes with its format");
-        let error = UnreadableLive { format: Format::Text, protocol: live::Protocol::AppServer };
+        assert_eq!(plain_gemini.live, None, "the kept process of a recipe goes with its format");
+        let error = UnreadableLive { format: Format::Text, protocol: LiveProtocol::AppServer };
         assert_eq!(error.to_string(), "format \"text\" cannot read the protocol \"app-server\" of `live`");
         assert_eq!(error.hint(), "use one of the formats codex, or remove `live`");
     }
 
     #[test]
-    fn the_recipes_confined_grant_is_dropped_when_edit_is_written() {
+    fn the_confined_grant_of_the_recipe_is_dropped_when_edit_is_replaced() {
         let claude = built_in().remove("claude").unwrap();
-        let confined = |toml: &str| overlay(toml).over(claude.clone()).permissions.of(Told::EditConfined).args.clone();
-        assert_eq!(confined("[permissions]\nread = {}"), claude.permissions.of(Told::EditConfined).args);
+        let confined =
+            |toml: &str| overlay(toml).over(claude.clone()).permissions.of(CliPermissions::EditConfined).args.clone();
+        assert_eq!(confined("[permissions]\nread = {}"), claude.permissions.of(CliPermissions::EditConfined).args);
         assert_eq!(confined("[permissions]\nedit = { args = ['--ask'] }"), ["--ask"]);
         let both = "[permissions]\nedit = { args = ['--ask'] }\nedit_confined = { args = ['--run'] }";
         assert_eq!(confined(both), ["--run"]);
     }
 
     #[test]
-    fn the_prompt_follows_the_arguments() {
+    fn delivery_of_the_prompt_follows_from_the_arguments() {
         for (recipe, toml, delivery, lost) in [
-            ("glm", "", Delivery::Arg, false),
-            ("glm", "args = [['run']]", Delivery::Stdin, false),
-            ("glm", "prompt = 'stdin'", Delivery::Stdin, false),
-            ("claude", "args = [['-p', '{prompt}']]", Delivery::Arg, false),
-            ("claude", "prompt = 'arg'", Delivery::Arg, true),
+            ("glm", "", PromptDelivery::Arg, false),
+            ("glm", "args = [['run']]", PromptDelivery::Stdin, false),
+            ("glm", "prompt = 'stdin'", PromptDelivery::Stdin, false),
+            ("claude", "args = [['-p', '{prompt}']]", PromptDelivery::Arg, false),
+            ("claude", "prompt = 'arg'", PromptDelivery::Arg, true),
         ] {
             let changed = overlay(toml).over(built_in().remove(recipe).unwrap());
             assert_eq!((changed.prompt, changed.loses_the_prompt()), (delivery, lost), "{recipe}: {toml}");
         }
         let gemini = overlay("args = [['run']]").over(built_in().remove("gemini").unwrap());
-        assert_eq!(gemini.whole, None, "the old whole form would not fit the new arguments");
-        assert_eq!(gemini.live, None, "nor would its way to stay");
+        assert_eq!(gemini.whole, None, "the old whole form does not fit the new arguments");
+        assert_eq!(gemini.live, None, "the old kept process does not fit the new arguments");
     }
 }

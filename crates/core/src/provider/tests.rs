@@ -1,21 +1,24 @@
 use proptest::prelude::*;
 
+use super::arguments::placeholder;
 use super::*;
+use crate::failure::Category;
+use crate::vocabulary::{CliPermissions, OutputForm, Permissions};
 
 fn values<'a>(prompt: &'a str) -> Values<'a> {
     Values { prompt, cwd: "/repo", ..Values::default() }
 }
 
-fn command(provider: &str, form: Form, values: &Values<'_>) -> CommandLine {
+fn command(provider: &str, form: OutputForm, values: &Values<'_>) -> CommandLine {
     built_in()[provider].command(form, values).unwrap()
 }
 
-fn words(command: &CommandLine) -> String {
+fn joined_args(command: &CommandLine) -> String {
     command.args.join(" ")
 }
 
 #[test]
-fn the_exact_command_of_each_driver() {
+fn renders_the_exact_command_of_each_provider() {
     let codex = "-c analytics.enabled=false -c features.plugins=false -c features.apps=false -c features.shell_snapshot=false \
         -c features.unbounded_connection_retries=false";
     for (provider, program, args, stdin) in [
@@ -44,15 +47,15 @@ fn the_exact_command_of_each_driver() {
         ("glm", "ax-glm", "--prompt Hi".to_owned(), None),
         ("grok", "ax-grok", "--prompt Hi".to_owned(), None),
     ] {
-        let line = command(provider, Form::Streamed, &values("Hi"));
+        let line = command(provider, OutputForm::Streamed, &values("Hi"));
         assert_eq!(line.program, program);
-        assert_eq!(words(&line), args, "{provider}");
+        assert_eq!(joined_args(&line), args, "{provider}");
         assert_eq!(line.stdin.as_deref(), stdin, "{provider}");
     }
 }
 
 #[test]
-fn every_option_where_a_cli_has_one() {
+fn passes_every_option_when_the_cli_has_a_flag_for_it() {
     let tools = ["Read".to_owned(), "Bash(git log:*)".to_owned()];
     let images = ["/tmp/a.png".to_owned(), "/tmp/b.png".to_owned()];
     let extra = ["--flag".to_owned()];
@@ -67,7 +70,7 @@ fn every_option_where_a_cli_has_one() {
         tools: &tools,
         system_file: Some("/state/system.txt"),
         images: &images,
-        permissions: Told::Full,
+        permissions: CliPermissions::Full,
         files: Some("/state/settings/m"),
         home: Some("/home/u"),
         extra: &extra,
@@ -106,14 +109,14 @@ fn every_option_where_a_cli_has_one() {
         ),
         ("glm", "-m m --max-tool-rounds 25 --flag --prompt Hi".to_owned()),
     ] {
-        assert_eq!(words(&command(provider, Form::Streamed, &values)), args, "{provider}");
+        assert_eq!(joined_args(&command(provider, OutputForm::Streamed, &values)), args, "{provider}");
     }
 }
 
 #[test]
-fn the_whole_forms() {
+fn renders_the_whole_form_when_there_is_one() {
     let mut values = values("Hi");
-    values.permissions = Told::Full;
+    values.permissions = CliPermissions::Full;
     values.system_file = Some("F");
     values.max_turns = Some(25);
     for (provider, args) in [
@@ -124,34 +127,37 @@ fn the_whole_forms() {
         ("gemini", "--output-format json --approval-mode yolo"),
         ("qwen", "-o json --approval-mode yolo --max-session-turns 25"),
     ] {
-        assert_eq!(words(&command(provider, Form::Whole, &values)), args, "{provider}");
-        assert!(built_in()[provider].is_silent(Form::Whole) && !built_in()[provider].is_silent(Form::Streamed));
+        assert_eq!(joined_args(&command(provider, OutputForm::Whole, &values)), args, "{provider}");
+        assert!(
+            built_in()[provider].is_silent(OutputForm::Whole) && !built_in()[provider].is_silent(OutputForm::Streamed)
+        );
     }
-    // Who has no such form is run as ever, and watched as ever.
+    // A CLI without such a form is run and watched as in the streamed form.
     for provider in ["codex", "opencode", "glm", "grok"] {
-        let [whole, streamed] = [Form::Whole, Form::Streamed].map(|form| command(provider, form, &values));
+        let [whole, streamed] = [OutputForm::Whole, OutputForm::Streamed].map(|form| command(provider, form, &values));
         assert_eq!(whole, streamed);
-        assert!(!built_in()[provider].is_silent(Form::Whole), "{provider}");
+        assert!(!built_in()[provider].is_silent(OutputForm::Whole), "{provider}");
     }
 }
 
-/// What only one form has a place for could not be given in the other.
+/// A value that only one form takes could not be passed in the other.
 #[test]
-fn a_recipe_takes_what_both_of_its_forms_take() {
+fn has_a_placeholder_only_when_both_forms_contain_it() {
     let toml = "[mine]\nprogram = \"x\"\nformat = \"text\"\nprompt = \"arg\"\n\
         args = [[\"{prompt}\"], [\"-s\", \"{system_file}\"]]\nwhole = [[\"-m\", \"{model}\"], [\"{prompt}\"]]\n";
     let mine = &parse(toml).unwrap()["mine"];
-    assert_eq!(["prompt", "system_file", "model"].map(|name| mine.takes(name)), [true, false, false]);
+    let wanted = [Placeholder::Prompt, Placeholder::SystemFile, Placeholder::Model];
+    assert_eq!(wanted.map(|placeholder| mine.has_placeholder(placeholder)), [true, false, false]);
     for (name, provider) in built_in() {
         let args = provider.args.iter().flatten().filter_map(|arg| placeholder(arg));
-        assert!(args.clone().all(|name| provider.takes(name)), "{name}");
+        assert!(args.clone().all(|placeholder| provider.has_placeholder(placeholder)), "{name}");
     }
 }
 
 #[test]
-fn read_writes_nothing_and_says_so_to_each_cli() {
+fn read_passes_the_read_only_flags_of_each_cli() {
     let mut values = values("Hi");
-    values.permissions = Told::Read;
+    values.permissions = CliPermissions::Read;
     for (provider, expected) in [
         ("claude", "--permission-mode default --disallowedTools=Edit,Write,NotebookEdit,Bash"),
         ("codex", "-s read-only"),
@@ -159,15 +165,15 @@ fn read_writes_nothing_and_says_so_to_each_cli() {
         ("qwen", "--approval-mode plan --exclude-tools=write_file,edit,notebook_edit,run_shell_command,monitor"),
         ("opencode", "--agent plan"),
     ] {
-        assert!(words(&command(provider, Form::Streamed, &values)).contains(expected), "{provider}");
+        assert!(joined_args(&command(provider, OutputForm::Streamed, &values)).contains(expected), "{provider}");
     }
-    let opencode = command("opencode", Form::Streamed, &values);
+    let opencode = command("opencode", OutputForm::Streamed, &values);
     let denied = r#"{"edit":"deny","bash":"deny","external_directory":"deny","doom_loop":"deny"}"#;
     assert_eq!(opencode.env["OPENCODE_PERMISSION"], denied);
 }
 
 #[test]
-fn edit_lets_each_cli_run_commands_when_the_kernel_confines_it() {
+fn edit_allows_commands_when_the_kernel_confines_the_run() {
     for (provider, confined, unconfined) in [
         ("claude", "--permission-mode acceptEdits --allowedTools=Bash", "--permission-mode acceptEdits"),
         ("codex", "-s workspace-write -", "-s workspace-write -"),
@@ -175,97 +181,100 @@ fn edit_lets_each_cli_run_commands_when_the_kernel_confines_it() {
         ("qwen", "--approval-mode yolo", "--approval-mode auto-edit --exclude-tools=run_shell_command,monitor"),
         ("opencode", "--title trunkline --auto", "--title trunkline"),
     ] {
-        for (told, expected) in [(Told::EditConfined, confined), (Told::Edit, unconfined)] {
-            let line = command(provider, Form::Streamed, &Values { permissions: told, ..values("Hi") });
-            assert!(words(&line).ends_with(expected), "{provider} {told:?}: {}", words(&line));
+        for (permissions, expected) in [(CliPermissions::EditConfined, confined), (CliPermissions::Edit, unconfined)] {
+            let line = command(provider, OutputForm::Streamed, &Values { permissions, ..values("Hi") });
+            assert!(joined_args(&line).ends_with(expected), "{provider} {permissions:?}: {}", joined_args(&line));
         }
     }
 }
 
 #[test]
-fn opencode_denies_paths_outside_when_nobody_can_be_asked() {
-    for (told, expected) in [
-        (Told::Edit, Some(r#"{"external_directory":"deny","doom_loop":"deny"}"#)),
-        (Told::EditConfined, None),
-        (Told::Full, None),
+fn opencode_denies_outside_paths_when_it_cannot_ask() {
+    for (permissions, expected) in [
+        (CliPermissions::Edit, Some(r#"{"external_directory":"deny","doom_loop":"deny"}"#)),
+        (CliPermissions::EditConfined, None),
+        (CliPermissions::Full, None),
     ] {
-        let line = command("opencode", Form::Streamed, &Values { permissions: told, ..values("Hi") });
-        assert_eq!(line.env.get("OPENCODE_PERMISSION").map(String::as_str), expected, "{told:?}");
+        let line = command("opencode", OutputForm::Streamed, &Values { permissions, ..values("Hi") });
+        assert_eq!(line.env.get("OPENCODE_PERMISSION").map(String::as_str), expected, "{permissions:?}");
     }
 }
 
-/// A process that is kept is told the same permissions, offers no tool that a process for one turn does not, and is
-/// answered by what the kernel lets it do.
+/// A kept process gets the same permissions and offers no other tools than a process for one turn. Its permission requests
+/// are answered by what the kernel allows.
 #[test]
-fn a_kept_process_has_the_tools_of_one_that_is_started_for_the_turn() {
-    let start = |provider: &str, told: Told| {
+fn a_kept_process_has_the_same_tools_as_a_process_for_one_turn() {
+    let start = |provider: &str, permissions: CliPermissions| {
         let provider = &built_in()[provider];
-        let values =
-            Values { permissions: told, files: Some("/state/settings/p"), home: Some("/home/u"), ..values("") };
+        let values = Values { permissions, files: Some("/state/settings/p"), home: Some("/home/u"), ..values("") };
         let (command, greeting) = provider.live_command(provider.live.as_ref().unwrap(), &values, None).unwrap();
-        (words(&command), command.env, greeting)
+        (joined_args(&command), command.env, greeting)
     };
-    let (gemini, ..) = start("gemini", Told::EditConfined);
+    let (gemini, ..) = start("gemini", CliPermissions::EditConfined);
     assert_eq!(
         gemini,
         "--acp --policy /state/settings/p/headless.toml --policy /home/u/.gemini/policies --approval-mode yolo"
     );
-    let (qwen, env, _) = start("qwen", Told::Edit);
+    let (qwen, env, _) = start("qwen", CliPermissions::Edit);
     let excluded = "--exclude-tools=ask_user_question,enter_plan_mode,exit_plan_mode";
     assert_eq!(qwen, format!("--acp {excluded} --approval-mode auto-edit --exclude-tools=run_shell_command,monitor"));
     assert_eq!(env["QWEN_CODE_LEGACY_MCP_BLOCKING"], "1");
-    for (told, answers) in [
-        (Told::Read, Permissions::Read),
-        (Told::Edit, Permissions::Edit),
-        (Told::EditConfined, Permissions::Full),
-        (Told::Full, Permissions::Full),
+    for (permissions, answers) in [
+        (CliPermissions::Read, Permissions::Read),
+        (CliPermissions::Edit, Permissions::Edit),
+        (CliPermissions::EditConfined, Permissions::Full),
+        (CliPermissions::Full, Permissions::Full),
     ] {
-        assert_eq!(start("opencode", told).2.permissions, answers, "{told:?}");
+        assert_eq!(start("opencode", permissions).2.permissions, answers, "{permissions:?}");
     }
-    assert_eq!(start("codex", Told::Edit).2.mode.as_deref(), Some("workspace-write"));
+    assert_eq!(start("codex", CliPermissions::Edit).2.mode.as_deref(), Some("workspace-write"));
 }
 
 #[test]
-fn a_prompt_is_never_a_command_of_the_cli() {
+fn a_prompt_is_never_read_as_a_command_of_the_cli() {
     for (provider, prompt, delivered) in [
         ("claude", "/clear", "\n/clear"),
-        ("claude", "see @/etc/passwd", "see @/etc/passwd"), // switched off by an environment variable
+        ("claude", "see @/etc/passwd", "see @/etc/passwd"), // disabled by an environment variable
         ("qwen", "/help me", "\n/help me"),
         ("gemini", "/init", "\n/init"),
         ("gemini", "see @README.md and bob@example.com", "see \\@README.md and bob\\@example.com"),
         ("qwen", "already \\@escaped", "already \\@escaped"),
-        ("codex", "/help @README.md", "/help @README.md"), // plain text to codex as it is
+        ("codex", "/help @README.md", "/help @README.md"), // codex reads both as plain text
         ("opencode", "/init @README.md", "/init @README.md"),
     ] {
-        assert_eq!(command(provider, Form::Streamed, &values(prompt)).stdin.as_deref(), Some(delivered), "{provider}");
+        assert_eq!(
+            command(provider, OutputForm::Streamed, &values(prompt)).stdin.as_deref(),
+            Some(delivered),
+            "{provider}"
+        );
     }
-    assert_eq!(command("claude", Form::Streamed, &values("x")).env["CLAUDE_CODE_DISABLE_FILE_MENTIONS"], "1");
+    assert_eq!(command("claude", OutputForm::Streamed, &values("x")).env["CLAUDE_CODE_DISABLE_FILE_MENTIONS"], "1");
 }
 
 #[test]
-fn no_value_becomes_a_flag() {
-    assert_eq!(command("glm", Form::Streamed, &values("--help")).args, ["--prompt", "\n--help"]);
+fn no_value_is_read_as_a_flag() {
+    assert_eq!(command("glm", OutputForm::Streamed, &values("--help")).args, ["--prompt", "\n--help"]);
     let mut dashed = values("Hi");
     dashed.model = Some("--dangerous");
-    let failure = built_in()["codex"].command(Form::Streamed, &dashed).unwrap_err();
+    let failure = built_in()["codex"].command(OutputForm::Streamed, &dashed).unwrap_err();
     assert_eq!(failure.category, Category::Validation);
-    let nul = built_in()["glm"].command(Form::Streamed, &values("a\0b")).unwrap_err();
+    let nul = built_in()["glm"].command(OutputForm::Streamed, &values("a\0b")).unwrap_err();
     assert_eq!(nul.category, Category::Validation);
 }
 
 #[test]
-fn an_argument_longer_than_the_kernel_takes_is_refused() {
-    let fits = "x".repeat(MAX_ARGUMENT);
-    assert_eq!(command("glm", Form::Streamed, &values(&fits)).args[1].len(), MAX_ARGUMENT);
-    let failure = built_in()["glm"].command(Form::Streamed, &values(&format!("{fits}x"))).unwrap_err();
+fn refuses_an_argument_when_it_exceeds_the_kernel_limit() {
+    let fits = "x".repeat(MAX_ARGUMENT_BYTES);
+    assert_eq!(command("glm", OutputForm::Streamed, &values(&fits)).args[1].len(), MAX_ARGUMENT_BYTES);
+    let failure = built_in()["glm"].command(OutputForm::Streamed, &values(&format!("{fits}x"))).unwrap_err();
     assert_eq!(failure.category, Category::Validation);
     assert!(failure.message.contains("131072 bytes"), "{}", failure.message);
-    // On stdin there is no such limit.
-    assert!(built_in()["codex"].command(Form::Streamed, &values(&"x".repeat(1_000_000))).is_ok());
+    // A prompt on stdin has no such limit.
+    assert!(built_in()["codex"].command(OutputForm::Streamed, &values(&"x".repeat(1_000_000))).is_ok());
 }
 
 #[test]
-fn session_ids_are_checked_before_a_cli_misreads_them() {
+fn refuses_session_ids_that_a_cli_would_misread() {
     let providers = built_in();
     for (provider, id, ok) in [
         ("codex", "0b912713-3cbe-4c14-b894-f6827625af7f", true),
@@ -281,13 +290,13 @@ fn session_ids_are_checked_before_a_cli_misreads_them() {
 }
 
 #[test]
-fn a_users_own_provider_needs_no_rust() {
+fn a_provider_of_the_user_needs_no_code() {
     let toml = "[mine]\nprogram = \"my-agent\"\nformat = \"stream-json\"\nprompt = \"arg\"\n\
         args = [[\"run\"], [\"--model={model}\"], [\"--\", \"{prompt}\"]]\n";
     let mine = &parse(toml).unwrap()["mine"];
     let mut values = values("--help");
     values.model = Some("-odd-but-attached");
-    let line = mine.command(Form::Streamed, &values).unwrap();
+    let line = mine.command(OutputForm::Streamed, &values).unwrap();
     assert_eq!(line.args, ["run", "--model=-odd-but-attached", "--", "--help"]);
     let error = parse("[mine]\nprogram = \"x\"\nformat = \"text\"\nargs = []\npromt = \"arg\"\n").unwrap_err();
     assert!(error.to_string().contains("promt"), "{error}");
@@ -295,11 +304,11 @@ fn a_users_own_provider_needs_no_rust() {
 
 proptest! {
     #[test]
-    fn no_prompt_begins_an_argument_with_a_dash(prompt in "[-/@a-z \n]{0,20}") {
+    fn no_prompt_makes_an_argument_begin_with_a_dash(prompt in "[-/@a-z \n]{0,20}") {
         for provider in built_in().values() {
-            let line = provider.command(Form::Streamed, &values(&prompt)).unwrap();
+            let line = provider.command(OutputForm::Streamed, &values(&prompt)).unwrap();
             let given = values("SENTINEL");
-            let plain = provider.command(Form::Streamed, &given).unwrap();
+            let plain = provider.command(OutputForm::Streamed, &given).unwrap();
             for (arg, expected) in line.args.iter().zip(&plain.args) {
                 prop_assert!(arg == expected || !arg.starts_with('-'), "{}: {arg:?}", provider.name);
             }
@@ -309,12 +318,12 @@ proptest! {
 }
 
 #[test]
-fn an_executables_arguments_are_its_own() {
+fn passes_the_arguments_of_an_executable_unchanged() {
     let args = ["--model".to_owned(), "{model}".to_owned(), "{prompt}".to_owned(), "{extra}".to_owned()];
     let provider = executable("p", "/bin/p", &args);
     let extra = ["--more".to_owned()];
     let values = Values { request: "{}", extra: &extra, ..Values::default() };
-    for (form, command) in [(Form::Streamed, "stream"), (Form::Whole, "generate")] {
+    for (form, command) in [(OutputForm::Streamed, "stream"), (OutputForm::Whole, "generate")] {
         let line = provider.command(form, &values).unwrap();
         assert_eq!(line.args, ["--model", "{model}", "{prompt}", "{extra}", "--more", command]);
         assert_eq!(line.stdin.as_deref(), Some("{}"));

@@ -1,4 +1,4 @@
-//! The third level of health: whether a provider answers.
+//! Third level of health: whether a provider answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,28 +10,31 @@ use trunkline_core::model::Model;
 use trunkline_core::provider::Permissions;
 use trunkline_core::turn::{Message, Owner, Role, Shown, Turn};
 
-use super::{MAX_WORDS, Probed, millis};
-use crate::begin::{NotBegun, Try};
-use crate::engine::Inner;
-use crate::models::Models;
+use super::report::Probed;
+use super::{MAX_MESSAGE_CHARS, millis};
+use crate::attempt::begin::begin;
+use crate::attempt::request::{AttemptRequest, BeginError};
+use crate::router::models::Models;
+use crate::shared::Shared;
 
-const PROBE_LIMIT: Duration = Duration::from_secs(90);
+/// Time limit of a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The third level: one tiny turn, in an empty folder, without anybody to fall back on.
-pub(super) async fn probe(engine: &Arc<Inner>, models: &Models, model: &Model) -> Probed {
+/// Runs one tiny turn in an empty folder, without fallback.
+pub(super) async fn probe(shared: &Arc<Shared>, models: &Models, model: &Model) -> Probed {
     let began = Instant::now();
-    let answered = timeout(PROBE_LIMIT, ask(engine, models, model)).await;
+    let answered = timeout(PROBE_TIMEOUT, ask(shared, models, model)).await;
     let answered = answered.unwrap_or_else(|_elapsed| Err(Failure::timed_out()));
     let (ok, message, category) = match answered {
         Ok(answer) => (true, answer, None),
         Err(failure) => (false, failure.message, Some(failure.category)),
     };
-    let message = engine.settings.secrets.mask(&message).chars().take(MAX_WORDS).collect();
+    let message = shared.settings.secrets.mask(&message).chars().take(MAX_MESSAGE_CHARS).collect();
     Probed { ok, message, category, duration_ms: millis(began.elapsed()) }
 }
 
-async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<String, Failure> {
-    let folder = engine.settings.state.join("probe");
+async fn ask(shared: &Arc<Shared>, models: &Models, model: &Model) -> Result<String, Failure> {
+    let folder = shared.settings.state.join("probe");
     std::fs::create_dir_all(&folder)
         .map_err(|error| Failure::new(Category::Configuration, format!("cannot make {}: {error}", folder.display())))?;
     let model = Arc::new(Model {
@@ -39,7 +42,7 @@ async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<Stri
         agent_file: None,
         worktree: false,
         permissions: Permissions::Read,
-        limits: Limits::all(PROBE_LIMIT),
+        limits: Limits::all(PROBE_TIMEOUT),
         ..model.clone()
     });
     let turn = Turn {
@@ -48,12 +51,12 @@ async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<Stri
         ..Turn::default()
     };
     let id = format!("probe-{}", uuid::Uuid::now_v7());
-    let permit = engine
-        .gate
+    let permit = shared
+        .admission
         .enter(&Owner::default(), &model.name, None)
         .await
         .map_err(|_busy| Failure::new(Category::Cancelled, "not probed: busy"))?;
-    let attempt = Try {
+    let attempt = AttemptRequest {
         turn: &turn,
         model: &model,
         models,
@@ -64,9 +67,9 @@ async fn ask(engine: &Arc<Inner>, models: &Models, model: &Model) -> Result<Stri
         again: false,
         standby: None,
     };
-    let mut attempt = engine.begin(attempt, permit).await.map_err(|not_begun| match not_begun {
-        NotBegun::Failed(failure) => failure,
-        NotBegun::Exhausted(message) => Failure::new(Category::Cancelled, format!("not probed: {message}")),
+    let mut attempt = begin(shared, attempt, permit).await.map_err(|not_begun| match not_begun {
+        BeginError::Failed(failure) => failure,
+        BeginError::Exhausted(message) => Failure::new(Category::Cancelled, format!("not probed: {message}")),
     })?;
     while let Some(event) = attempt.next().await {
         if let Some(end) = event.end() {

@@ -1,8 +1,8 @@
-//! A circuit for each provider: one that fails again and again is left alone for a while, then tried once. The rules are
-//! pure, time comes in; [`Circuits`] keeps one for each name.
+//! Circuit breakers, one for each provider: after repeated failures a provider is skipped for a while, then tried once. The rules
+//! are pure and take the time as an argument; [`Circuits`] holds one circuit for each name.
 //!
-//! Only failures that time may cure are counted. A circuit that is open remembers which failures opened it: the caller
-//! is told the last of them, and another provider is asked only if all of them allow that.
+//! Only failures that may pass with time are counted. An open circuit remembers the failures that opened it: the caller gets the
+//! last of them, and another provider is tried only if all of them allow a fallback.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use trunkline_core::failure::{Category, Failure};
 
-use super::Policy;
+use super::RetryPolicy;
 
-/// When a circuit opens, and for how long.
+/// Rule for opening a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Breaker {
-    /// So many failures …
+    /// Number of failures
     pub failures: u32,
-    /// … within this time open it …
+    /// within this time that open the circuit
     pub window: Duration,
-    /// … for as long as this.
+    /// for this long.
     pub cooldown: Duration,
 }
 
@@ -31,29 +31,29 @@ impl Default for Breaker {
     }
 }
 
-/// A circuit as others see it.
+/// Public state of a circuit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum CircuitState {
     Closed {
-        /// Failures that still count.
+        /// Failures inside the window.
         failures: usize,
     },
     Open {
-        /// Until one may try.
+        /// Time until a trial is allowed.
         for_ms: u64,
     },
-    /// Open no longer, but nobody has tried yet or one is trying now.
+    /// A trial is allowed, or in progress.
     HalfOpen,
 }
 
 #[derive(Debug, Default)]
 struct Circuit {
-    /// When it failed, of late, and how.
+    /// Recent failures with their times.
     failures: VecDeque<(Instant, Category)>,
-    /// Set while it is open or half open.
+    /// Set while the circuit is open or half open.
     open: Option<Open>,
-    /// One is trying.
+    /// Whether a trial is in progress.
     trial: bool,
 }
 
@@ -63,7 +63,7 @@ struct Open {
     because: Arc<Because>,
 }
 
-/// The failures that opened a circuit.
+/// Failures that opened a circuit.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Because {
     categories: Vec<Category>,
@@ -72,20 +72,20 @@ pub(crate) struct Because {
 
 impl Because {
     /// Whether another provider may take over after failures like these.
-    pub(crate) fn falls_back(&self, policy: &Policy) -> bool {
+    pub(crate) fn falls_back(&self, policy: &RetryPolicy) -> bool {
         self.categories.iter().all(|category| policy.falls_back(*category))
     }
 }
 
-/// A provider that is not to be asked now.
+/// A provider whose circuit is open.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Refused {
-    /// How long to stay away.
+    /// Time until a trial is allowed.
     pub(crate) wait: Duration,
     pub(crate) because: Arc<Because>,
 }
 
-/// Who may be asked.
+/// Decision about one request.
 #[derive(Debug, Clone, PartialEq)]
 enum Admission {
     Free,
@@ -99,15 +99,15 @@ impl Circuit {
         match &self.open {
             None => Admission::Free,
             Some(open) if now < open.until => refused(open, open.until - now),
-            // One request is trying: a second for those that come meanwhile.
+            // A trial is in progress: other requests wait a second.
             Some(open) if self.trial => refused(open, Duration::from_secs(1)),
             Some(_) => Admission::Trial,
         }
     }
 
     fn failed(&mut self, failure: &Failure, now: Instant, breaker: &Breaker) {
-        /// Longer than any gateway runs, and short enough to be added to the time.
-        const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+        /// Longer than any gateway runs, and short enough to be added to an `Instant`.
+        const MAX_OPEN: Duration = Duration::from_secs(365 * 24 * 3600);
         self.failures.retain(|&(at, _)| now - at < breaker.window);
         self.failures.push_back((now, failure.category));
         self.trial = false;
@@ -116,7 +116,7 @@ impl Circuit {
         if enough || tried_in_vain {
             let categories = self.failures.drain(..).map(|(_, category)| category).collect();
             let because = Arc::new(Because { categories, last: failure.clone() });
-            self.open = Some(Open { until: now + breaker.cooldown.min(LONGEST), because });
+            self.open = Some(Open { until: now + breaker.cooldown.min(MAX_OPEN), because });
         }
     }
 
@@ -131,36 +131,36 @@ impl Circuit {
     }
 }
 
-/// Whether leaving the provider alone for a while may cure such a failure. One that it cannot cure would only hide its
+/// Whether skipping the provider for a while may help against such a failure. Otherwise an open circuit would only hide the
 /// reason from the next caller.
 const fn counts(category: Category) -> bool {
     match category {
-        // The service is slow, broken or asks for fewer requests: fewer requests help.
+        // The service is slow, broken or rate limited: fewer requests help.
         Category::RateLimit | Category::Network | Category::Server | Category::Timeout => true,
-        // A program that crashes again and again is not worth its start each time.
+        // Starting a program that keeps crashing wastes time.
         Category::Unknown => true,
-        // Until a person logs in or changes the key, every call says so, and fast.
+        // Every call fails fast until a person logs in or changes the key.
         Category::Authentication => false,
-        // It ends at a time that the provider names, mostly hours away, or when somebody pays.
+        // The quota renews at a time that the provider names, usually hours away, or with a payment.
         Category::Quota => false,
-        // The request is to blame; another one may be fine.
+        // The request is at fault; another may succeed.
         Category::Validation => false,
-        // A program or a model is missing until somebody installs it or asks for another.
+        // A program or model is missing until it is installed or another is requested.
         Category::NotFound => false,
-        // A setting is wrong until somebody changes it.
+        // A setting is wrong until it is changed.
         Category::Configuration => false,
-        // The client has stopped it.
+        // The client cancelled the run.
         Category::Cancelled => false,
     }
 }
 
-/// Every provider's circuit, by its name.
+/// Circuits of all providers, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Circuits {
     by_name: Mutex<BTreeMap<String, Circuit>>,
 }
 
-/// Leave to ask a provider. Its holder says how it went; one that is dropped before says nothing.
+/// Permission to try a provider. The holder reports the result; dropping it without a report leaves the circuit as it is.
 #[derive(Debug)]
 pub(crate) struct Pass {
     circuits: Arc<Circuits>,
@@ -177,15 +177,15 @@ enum Kind {
 }
 
 impl Circuits {
-    /// Whether there is a pass to be had, or how long to stay away. Taking it is for who can start at once.
-    pub(crate) fn look(&self, name: &str) -> Result<(), Refused> {
+    /// Checks whether a pass is available, without taking it: only a caller that can start at once may take a trial.
+    pub(crate) fn check(&self, name: &str) -> Result<(), Refused> {
         match self.locked().get(name).map(|circuit| circuit.admission(Instant::now())) {
             None | Some(Admission::Free | Admission::Trial) => Ok(()),
             Some(Admission::Refused(refused)) => Err(refused),
         }
     }
 
-    /// A pass, or how long to stay away.
+    /// Takes a pass. Fails with the time to wait if the circuit is open.
     pub(crate) fn enter(self: &Arc<Self>, name: &str, breaker: Breaker) -> Result<Pass, Refused> {
         let mut circuits = self.locked();
         let circuit = circuits.get_mut(name);
@@ -200,7 +200,7 @@ impl Circuits {
         Ok(Pass { circuits: Arc::clone(self), name: name.to_owned(), breaker, kind })
     }
 
-    /// Forgets those that nobody has any more.
+    /// Drops the circuits of providers that are no longer configured.
     pub(crate) fn keep(&self, known: impl Fn(&str) -> bool) {
         self.locked().retain(|name, _| known(name));
     }
@@ -216,7 +216,7 @@ impl Circuits {
 }
 
 impl Pass {
-    /// It has answered: whatever failed before is forgotten.
+    /// Reports success: earlier failures are forgotten.
     pub(crate) fn succeeded(&mut self) {
         if self.kind != Kind::Settled {
             self.kind = Kind::Settled;
@@ -224,7 +224,7 @@ impl Pass {
         }
     }
 
-    /// It has begun to answer, which may take long: another may try meanwhile. How it ends is still to be seen.
+    /// Reports the first output. The answer may take long, so other requests may try meanwhile; the result is still open.
     pub(crate) fn promising(&mut self) {
         if self.kind == Kind::Trial {
             self.kind = Kind::Ordinary;
@@ -234,13 +234,12 @@ impl Pass {
         }
     }
 
-    /// Whether this is the one try of a circuit that was open.
+    /// Whether this pass is the trial of a half-open circuit.
     pub(crate) fn is_trial(&self) -> bool {
         self.kind == Kind::Trial
     }
 
-    /// Counts a failure, if it is one that counts. Its words are kept for those who find the circuit open: they must be
-    /// masked and short.
+    /// Reports a failure. Its message is kept for callers that find the circuit open, so it must be masked and short.
     pub(crate) fn failed(&mut self, failure: &Failure) {
         if !counts(failure.category) {
             return;
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn case_68_it_opens_and_lets_one_try_and_closes_or_opens_again() {
+    async fn case_68_circuit_opens_after_failures_allows_one_trial_and_closes_when_it_succeeds() {
         let circuits = Arc::new(Circuits::default());
         for failures in 0..3 {
             assert_eq!(circuits.state("p"), CircuitState::Closed { failures });
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_trial_that_is_given_up_leaves_its_place_to_the_next() {
+    async fn next_request_gets_the_trial_when_a_trial_is_dropped() {
         let circuits = Arc::new(Circuits::default());
         (0..3).for_each(|_| fail(&circuits));
         pass_time(30).await;
@@ -308,11 +307,11 @@ mod tests {
         let mut next = circuits.enter("p", BREAKER).unwrap();
         next.failed(&Failure::new(Category::Validation, "no"));
         drop(next);
-        circuits.enter("p", BREAKER).expect("a failure that says nothing about the provider settles nothing");
+        circuits.enter("p", BREAKER).expect("a failure that is not counted leaves the circuit half open");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_begins_to_answer_and_then_fails_has_failed() {
+    async fn failure_counts_when_it_comes_after_the_first_output() {
         let circuits = Arc::new(Circuits::default());
         for _ in 0..3 {
             let mut pass = circuits.enter("p", BREAKER).unwrap();
@@ -322,27 +321,27 @@ mod tests {
         assert_eq!(circuits.state("p"), CircuitState::Open { for_ms: 30_000 });
         pass_time(30).await;
         let mut trial = circuits.enter("p", BREAKER).unwrap();
-        assert!(circuits.look("p").is_err());
+        assert!(circuits.check("p").is_err());
         trial.promising();
-        circuits.look("p").expect("another may try while the first one answers");
+        circuits.check("p").expect("other requests may try while the trial answers");
         trial.failed(&Failure::new(Category::Server, "no"));
         assert_eq!(circuits.state("p"), CircuitState::Open { for_ms: 30_000 });
     }
 
     #[tokio::test(start_paused = true)]
-    async fn to_look_is_not_to_try() {
+    async fn checking_does_not_take_the_trial() {
         let circuits = Arc::new(Circuits::default());
         (0..3).for_each(|_| fail(&circuits));
-        assert_eq!(circuits.look("p").unwrap_err().wait, Duration::from_secs(30));
+        assert_eq!(circuits.check("p").unwrap_err().wait, Duration::from_secs(30));
         pass_time(30).await;
-        circuits.look("p").unwrap();
-        circuits.look("p").unwrap();
+        circuits.check("p").unwrap();
+        circuits.check("p").unwrap();
         let _trial = circuits.enter("p", BREAKER).unwrap();
-        assert!(circuits.look("p").is_err());
+        assert!(circuits.check("p").is_err());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn for_ever_is_a_time_too() {
+    async fn open_time_is_bounded_when_it_is_configured_as_forever() {
         let circuits = Arc::new(Circuits::default());
         let breaker = Breaker { failures: 1, window: Duration::MAX, cooldown: Duration::MAX };
         circuits.enter("p", breaker).unwrap().failed(&Failure::new(Category::Server, "no"));
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn old_failures_are_forgotten() {
+    async fn failures_outside_the_window_do_not_count() {
         let circuits = Arc::new(Circuits::default());
         for _ in 0..10 {
             fail(&circuits);
@@ -384,14 +383,14 @@ mod tests {
         fail(Category::Server, "a");
         fail(Category::RateLimit, "b");
         fail(Category::Server, "c");
-        let because = circuits.look("p").unwrap_err().because;
+        let because = circuits.check("p").unwrap_err().because;
         assert_eq!(because.last.message, "c");
-        assert!(!because.falls_back(&Policy::default()), "a rate limit does not allow it");
-        let allowing = Policy { fallback_on: vec![Category::RateLimit], ..Policy::default() };
+        assert!(!because.falls_back(&RetryPolicy::default()), "a rate limit does not allow it");
+        let allowing = RetryPolicy { fallback_on: vec![Category::RateLimit], ..RetryPolicy::default() };
         assert!(because.falls_back(&allowing));
         pass_time(30).await;
         fail(Category::Network, "d");
-        let because = circuits.look("p").unwrap_err().because;
-        assert!(because.falls_back(&Policy::default()), "it was opened anew, by something else");
+        let because = circuits.check("p").unwrap_err().because;
+        assert!(because.falls_back(&RetryPolicy::default()), "it was opened anew, by something else");
     }
 }

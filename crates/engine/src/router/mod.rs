@@ -1,16 +1,23 @@
-//! Who is asked, in which order, and what follows a failure: every decision of the router, and nothing else. No I/O; the
-//! attempts themselves are made by the engine.
+//! Decisions about where a turn goes: which candidates, in which order, and what follows a failure. No I/O: attempts are made in
+//! [`crate::runs`].
 
 mod circuit;
+pub(crate) mod explain;
+pub(crate) mod models;
 mod policy;
 mod retries;
 mod selection;
+#[cfg(test)]
+pub(crate) mod test_models;
 
 pub use circuit::{Breaker, CircuitState};
-pub use policy::{Backoff, Policy};
+pub use policy::{Backoff, RetryPolicy};
 pub use selection::{Routed, Router};
 
 pub(crate) use circuit::{Circuits, Pass, Refused};
 pub(crate) use policy::{Exposure, Failed, Next, next};
 pub(crate) use retries::Retries;
 pub(crate) use selection::{Candidate, Why, circuit_of};
+
+#[doc(hidden)]
+pub use policy::RetryPolicy as Policy; // TODO rename users

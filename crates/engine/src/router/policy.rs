@@ -1,21 +1,21 @@
-//! What follows a failed attempt: the same provider again, another one, or the end. Pure: chance comes in as a number.
+//! The step after a failed attempt: retry the provider, fall back to another, or stop. Pure: randomness is an argument.
 
 use std::time::Duration;
 
 use trunkline_core::failure::{Category, Failure};
 
-/// How often, and after what, a turn is tried again.
+/// Rules for retries and fallbacks of a turn.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Policy {
-    /// Further tries of one provider.
+pub struct RetryPolicy {
+    /// Retries of one provider.
     pub max_retries: u32,
     pub backoff: Backoff,
-    /// Categories after which another provider is tried, beside those that always are.
+    /// Categories that allow a fallback, in addition to those that always do.
     pub fallback_on: Vec<Category>,
     pub breaker: super::Breaker,
 }
 
-impl Default for Policy {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             max_retries: 2,
@@ -26,20 +26,20 @@ impl Default for Policy {
     }
 }
 
-impl Policy {
-    /// Whether another provider may take over after such a failure.
+impl RetryPolicy {
+    /// Whether a failure of this category allows a fallback.
     #[must_use]
     pub fn falls_back(&self, category: Category) -> bool {
         category != Category::Cancelled && (category.policy().fallback || self.fallback_on.contains(&category))
     }
 }
 
-/// The wait before another try of the same provider.
+/// Wait before a retry of the same provider.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backoff {
     pub initial: Duration,
     pub factor: f64,
-    /// The longest wait. A provider that asks for a longer one is not waited for.
+    /// Maximum wait. A provider that asks for a longer one is not retried.
     pub max: Duration,
 }
 
@@ -49,24 +49,24 @@ impl Default for Backoff {
     }
 }
 
-/// What the caller has seen, or may find changed, of an attempt that failed.
+/// Visible effects of a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exposure {
     Nothing,
-    /// Something was shown or a tool has run, in a workspace that the next attempt does not share.
+    /// Output was shown or a tool ran, in a worktree that the next attempt does not share.
     Apart,
-    /// Something was shown or a tool has run: to try again in silence would be a lie.
+    /// Output was shown or a tool ran: a silent retry would misrepresent what happened.
     Exposed,
 }
 
-/// A failed attempt, as far as the decision needs it.
+/// A failed attempt, as input of the decision.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Failed<'a> {
     pub(crate) failure: &'a Failure,
-    /// How often this provider was tried again before.
+    /// Retries of this provider so far.
     pub(crate) retries: u32,
     pub(crate) exposure: Exposure,
-    /// Whether there is another provider to try.
+    /// Whether another candidate is left.
     pub(crate) another: bool,
 }
 
@@ -77,8 +77,8 @@ pub(crate) enum Next {
     Stop,
 }
 
-/// `chance` is from 0 up to 1.
-pub(crate) fn next(policy: &Policy, failed: &Failed<'_>, chance: f64) -> Next {
+/// Decides the next step. `chance` is a random number in `0.0..1.0`.
+pub(crate) fn next(policy: &RetryPolicy, failed: &Failed<'_>, chance: f64) -> Next {
     if failed.exposure == Exposure::Exposed {
         return Next::Stop;
     }
@@ -93,8 +93,8 @@ pub(crate) fn next(policy: &Policy, failed: &Failed<'_>, chance: f64) -> Next {
 }
 
 impl Backoff {
-    /// How long to wait before try number `retries` + 1, or none if the provider asks for more than is ever waited.
-    /// Never less than asked; between half and all of what the exponent gives, so that many do not come back at once.
+    /// Wait before retry number `retries` + 1; `None` if the provider asks for more than the maximum. Never shorter than the provider
+    /// asks; otherwise between half and all of the exponential backoff, so that clients do not return all at once.
     fn wait(&self, retries: u32, asked: Option<Duration>, chance: f64) -> Option<Duration> {
         let exponent = i32::try_from(retries).unwrap_or(i32::MAX);
         let steps = self.initial.as_secs_f64() * self.factor.powi(exponent);
@@ -120,7 +120,7 @@ mod tests {
         Failure::new(category, "no").retry_after(asked_ms.map(Duration::from_millis))
     }
 
-    fn decide(policy: &Policy, failure: &Failure, retries: u32, another: bool) -> &'static str {
+    fn decide(policy: &RetryPolicy, failure: &Failure, retries: u32, another: bool) -> &'static str {
         match next(policy, &Failed { failure, retries, exposure: Exposure::Nothing, another }, CHANCE) {
             Next::Retry { .. } => "retry",
             Next::Fallback => "fallback",
@@ -129,9 +129,9 @@ mod tests {
     }
 
     #[test]
-    fn each_category_first_then_after_all_retries() {
+    fn decision_for_each_category_before_and_after_all_retries() {
         use Category::*;
-        let policy = Policy::default();
+        let policy = RetryPolicy::default();
         for (category, first, at_last, alone) in [
             (Quota, "fallback", "fallback", "stop"),
             (RateLimit, "retry", "stop", "stop"),
@@ -153,8 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn more_categories_may_fall_back_but_not_one_that_nobody_waits_for() {
-        let policy = Policy { fallback_on: Category::ALL.to_vec(), ..Policy::default() };
+    fn configured_categories_allow_fallback_except_cancellation() {
+        let policy = RetryPolicy { fallback_on: Category::ALL.to_vec(), ..RetryPolicy::default() };
         for category in Category::ALL {
             let expected = if category == Category::Cancelled { "stop" } else { "fallback" };
             assert_eq!(decide(&policy, &failure(category, None), 2, true), expected, "{category:?}");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shown_ends_it_unless_it_was_apart() {
+    fn exposed_attempt_is_not_retried_unless_it_had_its_own_worktree() {
         let failure = failure(Category::Server, None);
         for (exposure, retries, expected) in [
             (Exposure::Nothing, 0, "retry"),
@@ -172,7 +172,7 @@ mod tests {
             (Exposure::Exposed, 2, "stop"),
         ] {
             let failed = Failed { failure: &failure, retries, exposure, another: true };
-            let seen = match next(&Policy::default(), &failed, CHANCE) {
+            let seen = match next(&RetryPolicy::default(), &failed, CHANCE) {
                 Next::Retry { .. } => "retry",
                 Next::Fallback => "fallback",
                 Next::Stop => "stop",
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn waits() {
+    fn wait_grows_exponentially_up_to_the_maximum() {
         let backoff = Backoff { max: Duration::from_secs(10), ..Backoff::default() };
         for (retries, asked_ms, chance, expected_ms) in [
             (0, None, 0.0, Some(250)),
@@ -202,17 +202,17 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_an_hour_is_not_waited_for() {
+    fn provider_is_not_retried_when_it_asks_for_too_long_a_wait() {
         let asked = failure(Category::RateLimit, Some(3_600_000));
-        assert_eq!(decide(&Policy::default(), &asked, 0, true), "stop");
-        let policy = Policy { fallback_on: vec![Category::RateLimit], ..Policy::default() };
+        assert_eq!(decide(&RetryPolicy::default(), &asked, 0, true), "stop");
+        let policy = RetryPolicy { fallback_on: vec![Category::RateLimit], ..RetryPolicy::default() };
         assert_eq!(decide(&policy, &asked, 0, true), "fallback");
         assert_eq!(decide(&policy, &failure(Category::RateLimit, Some(1000)), 0, true), "retry");
     }
 
     proptest! {
         #[test]
-        fn a_wait_is_never_shorter_than_asked_nor_much_longer_than_allowed(
+        fn wait_is_never_shorter_than_asked_nor_longer_than_allowed(
             retries in 0u32..100, asked in proptest::option::of(0u64..100_000), chance in 0.0f64..1.0,
         ) {
             let backoff = Backoff::default();

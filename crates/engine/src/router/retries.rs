@@ -1,19 +1,19 @@
-//! How many retries there may be over all requests. Where everything fails, trying everything again makes it worse.
+//! Retry budget over all requests. When everything fails, retrying everything makes it worse.
 
 use std::sync::Mutex;
 
 use tokio::time::Instant;
 
-/// What each request adds.
-const EARNED: f64 = 0.2;
+/// Retries that each request adds to the budget.
+const RETRIES_PER_REQUEST: f64 = 0.2;
 
-/// What each second adds: who asks little may always try again.
-const PER_SECOND: f64 = 1.0;
+/// Retries that each second adds, so that an idle gateway can always retry.
+const RETRIES_PER_SECOND: f64 = 1.0;
 
-/// The most that is put by.
-const MOST: f64 = 30.0;
+/// Maximum of the budget.
+const MAX_RETRIES: f64 = 30.0;
 
-/// Retries that may be made.
+/// The retry budget.
 pub(crate) struct Retries(Mutex<Level>);
 
 struct Level {
@@ -23,17 +23,17 @@ struct Level {
 
 impl Default for Retries {
     fn default() -> Self {
-        Self(Mutex::new(Level { retries: MOST, at: Instant::now() }))
+        Self(Mutex::new(Level { retries: MAX_RETRIES, at: Instant::now() }))
     }
 }
 
 impl Retries {
-    /// There is a request.
+    /// Adds the share of one request.
     pub(crate) fn earn(&self) {
-        self.change(|retries| *retries = (*retries + EARNED).min(MOST));
+        self.change(|retries| *retries = (*retries + RETRIES_PER_REQUEST).min(MAX_RETRIES));
     }
 
-    /// Takes one, if there is one.
+    /// Takes one retry from the budget; `false` if the budget is empty.
     pub(crate) fn take(&self) -> bool {
         self.change(|retries| {
             let enough = *retries >= 1.0;
@@ -47,7 +47,7 @@ impl Retries {
     fn change<T>(&self, change: impl FnOnce(&mut f64) -> T) -> T {
         let mut level = self.0.lock().expect("no panic while holding the lock");
         let now = Instant::now();
-        level.retries = (level.retries + (now - level.at).as_secs_f64() * PER_SECOND).min(MOST);
+        level.retries = (level.retries + (now - level.at).as_secs_f64() * RETRIES_PER_SECOND).min(MAX_RETRIES);
         level.at = now;
         change(&mut level.retries)
     }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn case_70_a_fifth_of_many_requests_and_a_few_of_few() {
+    async fn case_70_a_fifth_of_many_requests_may_be_retried_and_a_few_when_there_are_few() {
         let left = Retries::default();
         let storm = |requests: usize| {
             (0..requests)
@@ -70,7 +70,7 @@ mod tests {
                 })
                 .sum::<usize>()
         };
-        // What was put by, and then a fifth.
+        // The accumulated budget, then a fifth of the requests.
         assert!((225..=230).contains(&storm(1000)), "a storm");
         assert_eq!(storm(100), 20);
         tokio::time::advance(Duration::from_secs(3)).await;

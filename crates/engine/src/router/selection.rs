@@ -5,40 +5,40 @@ use std::sync::Arc;
 
 use trunkline_core::model::{AGENT, Backend, Model};
 
-/// Providers that can stand in for each other, in the order of their file.
+/// Providers that can replace each other, in the order of router.yaml.
 #[derive(Debug, Clone, Default)]
 pub struct Router {
     pub providers: Vec<Routed>,
 }
 
-/// One provider, with a model for each hint it knows.
+/// One provider of the router, with a model for each hint it supports.
 #[derive(Debug, Clone)]
 pub struct Routed {
     pub name: String,
-    /// Higher ones are asked first.
+    /// Providers with a higher priority come first.
     pub priority: i64,
-    /// On its own default model.
+    /// The provider on its default model.
     pub model: Arc<Model>,
     pub hints: Vec<(String, Arc<Model>)>,
 }
 
-/// One place a turn may be tried.
+/// A model that may answer a turn.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub(crate) model: Arc<Model>,
     pub(crate) why: Why,
 }
 
-/// Why a candidate is where it is.
+/// Reason for the position of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// It was asked for by name.
+    /// The client asked for it by name.
     Asked,
-    /// So was the model of its own.
+    /// The client asked for it as `<provider>/<model>`.
     AskedModel,
-    /// It answers for every name that nobody else has.
+    /// It is the default model, which answers for every unknown name.
     Default,
-    /// It stands in the `fallback` of the model that was asked for.
+    /// It is listed in the `fallback` of the requested model.
     Fallback,
     Priority(i64),
     /// It has a model for the hint.
@@ -46,7 +46,7 @@ pub(crate) enum Why {
         hint: String,
         priority: i64,
     },
-    /// It has none, and is asked on its default model after those that have.
+    /// It has no model for the hint, and is tried on its default model after those that have.
     NoHint {
         hint: String,
         priority: i64,
@@ -54,13 +54,13 @@ pub(crate) enum Why {
 }
 
 impl Candidate {
-    /// Whether to try one is to try the other: the same provider, on the same model.
+    /// Whether both are the same provider on the same model.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.model.name == other.model.name && circuit_of(&self.model) == circuit_of(&other.model)
     }
 }
 
-/// What a circuit stands for: a program or a service, by its name and where it is.
+/// Name of the circuit for a model: its program or service, by name and location.
 pub(crate) fn circuit_of(model: &Model) -> String {
     match &model.backend {
         Backend::Program(provider) => {
@@ -73,7 +73,7 @@ pub(crate) fn circuit_of(model: &Model) -> String {
 }
 
 impl Router {
-    /// The candidates behind a name, or none if the name means nothing here.
+    /// Candidates for a name; `None` for an unknown name.
     pub(crate) fn candidates(&self, name: &str) -> Option<Vec<Candidate>> {
         if name == "auto" {
             let found = self.by_priority();
@@ -101,7 +101,7 @@ impl Router {
         Some(vec![Candidate { model, why }])
     }
 
-    /// The names a client can find in a list.
+    /// Names for the list of models.
     pub(crate) fn names(&self) -> Vec<String> {
         if self.providers.is_empty() {
             return Vec::new();
@@ -120,14 +120,14 @@ impl Router {
         names
     }
 
-    /// Every model a candidate may be, but for those a client names itself.
+    /// All models that can become candidates, except those that a client names as `<provider>/<model>`.
     pub(crate) fn models(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.providers
             .iter()
             .flat_map(|routed| std::iter::once(&routed.model).chain(routed.hints.iter().map(|(_, model)| model)))
     }
 
-    /// A hint that nobody knows is a mistake, not a wish for anything.
+    /// Candidates for a hint. A hint that no provider supports is an error of the client, so it has none.
     fn hinted(&self, hint: &str) -> Option<Vec<Candidate>> {
         let order = self.by_priority();
         let model_for =
@@ -147,7 +147,7 @@ impl Router {
         Some(candidates)
     }
 
-    /// Highest first; equals stay in the order of the file.
+    /// Highest priority first; equal priorities stay in the order of the file.
     fn by_priority(&self) -> Vec<&Routed> {
         let mut order: Vec<&Routed> = self.providers.iter().collect();
         order.sort_by_key(|routed| std::cmp::Reverse(routed.priority));
@@ -159,7 +159,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Asked | Self::AskedModel => f.write_str("asked for by name"),
-            Self::Default => f.write_str("answers for every name that nobody else has"),
+            Self::Default => f.write_str("default model for unknown names"),
             Self::Fallback => f.write_str("in the model's fallback"),
             Self::Priority(priority) => write!(f, "priority {priority}"),
             Self::Hint { hint, priority } => write!(f, "has a model for {hint}, priority {priority}"),
@@ -172,7 +172,7 @@ impl fmt::Display for Why {
 
 #[cfg(test)]
 mod tests {
-    use crate::test_models::model;
+    use crate::router::test_models::model;
 
     use super::*;
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_whom_they_mean() {
+    fn each_name_has_its_candidates_in_order() {
         let router = router(&[
             ("local", 50, Some("llama"), &[("fast", "llama-mini"), ("codegen", "deepseek")]),
             ("cloud", 100, Some("gpt"), &[("capable", "gpt-pro")]),

@@ -2,7 +2,8 @@
 
 use std::mem;
 use std::path::Path;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -10,12 +11,11 @@ use tokio::time::Instant;
 use trunkline_core::event::{Event, Resumption};
 use trunkline_core::phase::{Phase, Phases};
 
-use super::driven::cancelled;
+use super::driver::RunDriver;
 use super::entry::By;
 use super::follow::Follow;
-use super::live::{End, Interest, Live};
-use crate::StartError;
-use crate::run::Course;
+use super::live::{ActiveRun, Drain, End, Interest};
+use crate::start_error::{StartError, cancelled};
 
 /// A turn on its way. Dropping it stops whatever runs for it, unless that goes on without its client.
 pub struct Run {
@@ -38,7 +38,7 @@ struct Pulled {
 
 impl Pulled {
     async fn next(&mut self) -> Option<Event> {
-        let mut course = self.course.lock().await;
+        let mut course = self.course.0.lock().await;
         let Some(course) = &mut *course else {
             return (!mem::replace(&mut self.over, true)).then(|| Event::Failed(cancelled()));
         };
@@ -59,8 +59,18 @@ struct Attached {
     _interest: Option<Interest>,
 }
 
-/// A course that its client pulls. None once it was taken from one who did not.
-pub(super) type Pull = Mutex<Option<Course>>;
+/// The driver of a run that its client pulls. Empty once the run was taken from a client that did not read.
+struct Pull(Mutex<Option<RunDriver>>);
+
+impl Drain for Pull {
+    fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            if let Some(mut driver) = self.0.lock().await.take() {
+                while driver.next().await.is_some() {}
+            }
+        })
+    }
+}
 
 impl Attached {
     fn new(follow: Follow, by: By, interest: Option<Interest>) -> Self {
@@ -83,15 +93,16 @@ impl Attached {
 }
 
 impl Run {
-    pub(crate) fn pulled(course: Course) -> Self {
+    pub(crate) fn pulled(course: RunDriver) -> Self {
         let (id, by, live) = (course.id().to_owned(), course.by().clone(), course.live());
-        let course = Arc::new(Mutex::new(Some(course)));
-        live.pulled_by(&course);
+        let course = Arc::new(Pull(Mutex::new(Some(course))));
+        let pull: Weak<dyn Drain> = Arc::<Pull>::downgrade(&course);
+        live.pulled_by(pull);
         Self { id, way: Way::Pulled(Box::new(Pulled { course, by, over: false })) }
     }
 
     /// Waits until a run that the engine drives has begun; whoever gives up before that is not interested any more.
-    pub(super) async fn attached(state: &Path, live: Arc<Live>, interest: Interest) -> Result<Self, StartError> {
+    pub(super) async fn attached(state: &Path, live: Arc<ActiveRun>, interest: Interest) -> Result<Self, StartError> {
         let mut progress = live.progress();
         loop {
             let seen = progress.borrow_and_update().clone();
@@ -136,8 +147,8 @@ impl Run {
     pub fn phase(&self) -> (Phase, Duration) {
         match &self.way {
             Way::Pulled(pulled) => {
-                let course = pulled.course.try_lock();
-                let phase = course.ok().and_then(|course| course.as_ref().map(Course::phase));
+                let course = pulled.course.0.try_lock();
+                let phase = course.ok().and_then(|course| course.as_ref().map(RunDriver::phase));
                 phase.unwrap_or((Phase::Ended, Duration::ZERO))
             }
             Way::Attached(attached) => (attached.phase.0.clone(), attached.phase.1.elapsed()),

@@ -4,7 +4,7 @@ use trunkline_core::event::Receipt;
 use trunkline_core::failure::Failure;
 use trunkline_core::turn::Owner;
 
-use super::desk::NoRun;
+use super::queries::NoRun;
 use crate::engine::Engine;
 
 /// Why there is no patch.
@@ -21,8 +21,8 @@ pub enum NoDiff {
 impl Engine {
     /// The patch from where a run began to where it is.
     pub async fn diff(&self, owner: &Owner, id: &str) -> Result<Vec<u8>, NoDiff> {
-        let worktrees = &self.inner.worktrees;
-        let live = self.inner.runs.find(id).filter(|live| live.owner == *owner);
+        let worktrees = &self.shared.worktrees;
+        let live = self.shared.runs.registry.find(id).filter(|live| live.owner == *owner);
         if let Some(tree) = live.and_then(|live| live.tree()) {
             return Ok(worktrees.diff(&tree).await?);
         }

@@ -12,8 +12,8 @@ use trunkline_core::failure::{Category, Failure};
 use trunkline_store::{RunState, Store, StoreError};
 
 use super::entry::{self, Entry};
-use super::live::{End, Live, Progress};
-use crate::alive;
+use super::live::{ActiveRun, End, Progress};
+use crate::runs::alive;
 
 /// How much is read at once.
 const PIECE: usize = 16 * 1024;
@@ -45,7 +45,7 @@ enum Source {
 }
 
 impl Follow {
-    pub(super) fn live(state: &Path, live: &Arc<Live>, from: u64) -> Self {
+    pub(super) fn live(state: &Path, live: &Arc<ActiveRun>, from: u64) -> Self {
         Self::of(entry::path(state, &live.id), from, Source::Here(live.progress()))
     }
 

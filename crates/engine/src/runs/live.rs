@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
@@ -14,23 +15,22 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use trunkline_core::event::Event;
 use trunkline_core::turn::{OnDisconnect, Owner};
 
-use super::attached::Pull;
 use super::entry::By;
-use crate::StartError;
+use crate::start_error::StartError;
 use crate::worktree::Worktree;
 
 /// How long a client may take to learn that its run was stopped.
 const PULLED: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
-pub(crate) struct Registry {
-    runs: Mutex<HashMap<String, Arc<Live>>>,
+pub(crate) struct RunRegistry {
+    runs: Mutex<HashMap<String, Arc<ActiveRun>>>,
     /// Changes whenever one goes.
     gone: watch::Sender<()>,
 }
 
 /// A run that is not over.
-pub(crate) struct Live {
+pub(crate) struct ActiveRun {
     pub(crate) id: String,
     pub(crate) owner: Owner,
     /// What happens when nobody is interested in it any more. None of a run that its client pulls: it ends with him.
@@ -44,7 +44,12 @@ pub(crate) struct Live {
     holds: TaskTracker,
     tree: Mutex<Option<Worktree>>,
     /// What its client pulls.
-    pull: Mutex<Weak<Pull>>,
+    pull: Mutex<Option<Weak<dyn Drain>>>,
+}
+
+/// A run that its client pulls. Takes the run away from the client and pulls it to its end.
+pub(super) trait Drain: Send + Sync {
+    fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
 /// How far a run is.
@@ -68,21 +73,21 @@ pub(crate) enum End {
 }
 
 /// A run's place in the registry: it is there until the last of these is dropped.
-pub(crate) struct Presence {
-    live: Arc<Live>,
-    registry: Arc<Registry>,
+pub(crate) struct RunRegistration {
+    live: Arc<ActiveRun>,
+    registry: Arc<RunRegistry>,
     _hold: TaskTrackerToken,
 }
 
-impl Registry {
+impl RunRegistry {
     /// Registers a run.
     pub(crate) fn begin(
         self: &Arc<Self>,
         id: &str,
         owner: &Owner,
         on_disconnect: Option<OnDisconnect>,
-    ) -> Arc<Presence> {
-        let live = Arc::new(Live {
+    ) -> Arc<RunRegistration> {
+        let live = Arc::new(ActiveRun {
             id: id.to_owned(),
             owner: owner.clone(),
             on_disconnect,
@@ -95,10 +100,10 @@ impl Registry {
             pull: Mutex::default(),
         });
         self.lock().insert(id.to_owned(), Arc::clone(&live));
-        Arc::new(Presence { _hold: live.hold(), live, registry: Arc::clone(self) })
+        Arc::new(RunRegistration { _hold: live.hold(), live, registry: Arc::clone(self) })
     }
 
-    pub(crate) fn find(&self, id: &str) -> Option<Arc<Live>> {
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<ActiveRun>> {
         self.lock().get(id).cloned()
     }
 
@@ -115,7 +120,7 @@ impl Registry {
     /// Returns when those that have ended by now are written down as such.
     pub(crate) async fn concluded(&self) {
         let mut gone = self.gone.subscribe();
-        let ending: Vec<Arc<Live>> =
+        let ending: Vec<Arc<ActiveRun>> =
             self.lock().values().filter(|live| live.over.load(Ordering::Acquire)).map(Arc::clone).collect();
         while ending.iter().any(|live| self.lock().contains_key(&live.id)) {
             if gone.changed().await.is_err() {
@@ -139,12 +144,12 @@ impl Registry {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Live>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<ActiveRun>>> {
         self.runs.lock().expect("no panic while holding the lock")
     }
 }
 
-impl Live {
+impl ActiveRun {
     /// Asks it to end.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
@@ -171,8 +176,8 @@ impl Live {
         self.holds.wait().await;
     }
 
-    pub(super) fn pulled_by(&self, pull: &Arc<Pull>) {
-        *self.pull.lock().expect("no panic while holding the lock") = Arc::downgrade(pull);
+    pub(super) fn pulled_by(&self, pull: Weak<dyn Drain>) {
+        *self.pull.lock().expect("no panic while holding the lock") = Some(pull);
     }
 
     /// Stops it, and returns when nothing of it is left. A client that does not read does not pull either: the run is
@@ -182,14 +187,10 @@ impl Live {
         if timeout(PULLED, self.gone()).await.is_ok() {
             return;
         }
-        let pull = self.pull.lock().expect("no panic while holding the lock").upgrade();
+        let pull = self.pull.lock().expect("no panic while holding the lock").as_ref().and_then(Weak::upgrade);
         let taken = async {
-            let course = match pull {
-                Some(pull) => pull.lock().await.take(),
-                None => None,
-            };
-            if let Some(mut course) = course {
-                while course.next().await.is_some() {}
+            if let Some(pull) = pull {
+                pull.drain().await;
             }
         };
         tokio::select! {
@@ -256,7 +257,7 @@ impl Live {
 }
 
 /// Somebody waits for a run's answer.
-pub(super) struct Interest(Arc<Live>);
+pub(super) struct Interest(Arc<ActiveRun>);
 
 impl Drop for Interest {
     fn drop(&mut self) {
@@ -267,15 +268,15 @@ impl Drop for Interest {
     }
 }
 
-impl Deref for Presence {
-    type Target = Arc<Live>;
+impl Deref for RunRegistration {
+    type Target = Arc<ActiveRun>;
 
-    fn deref(&self) -> &Arc<Live> {
+    fn deref(&self) -> &Arc<ActiveRun> {
         &self.live
     }
 }
 
-impl Drop for Presence {
+impl Drop for RunRegistration {
     fn drop(&mut self) {
         self.registry.lock().remove(&self.live.id);
         self.registry.gone.send_replace(());

@@ -16,7 +16,7 @@ use trunkline_core::secret::Secrets;
 use trunkline_store::LogState;
 
 use super::entry::{self, By};
-use crate::masking::masked_whole;
+use crate::runs::masking::masked_whole;
 
 /// The largest log. What comes after that is counted; the end is always written.
 const MOST: u64 = 64 * 1024 * 1024;

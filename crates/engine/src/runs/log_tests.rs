@@ -6,7 +6,7 @@ use trunkline_core::failure::{Category, Failure};
 use trunkline_store::Store;
 
 use super::super::follow::Follow;
-use super::super::live::{End, Registry};
+use super::super::live::{End, RunRegistry};
 use super::*;
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ proptest! {
         let state = tempfile::tempdir().unwrap();
         let all: Vec<Event> = events.into_iter().chain([finished("done")]).collect();
         block_on(async {
-            let presence = Arc::<Registry>::default().begin(RUN, &Default::default(), None);
+            let presence = Arc::<RunRegistry>::default().begin(RUN, &Default::default(), None);
             let mut log = Log::new(state.path(), RUN, Secrets::default());
             let mut readers = tokio::task::JoinSet::new();
             for (at, event) in all.iter().enumerate() {
@@ -181,7 +181,7 @@ async fn a_disk_that_takes_nothing_costs_the_log_and_not_the_answer() {
     let state = tempfile::tempdir().unwrap();
     fs::write(state.path().join("runs"), "in the way").unwrap();
     let mut log = Log::new(state.path(), RUN, Secrets::default());
-    let presence = Arc::<Registry>::default().begin(RUN, &Default::default(), None);
+    let presence = Arc::<RunRegistry>::default().begin(RUN, &Default::default(), None);
     presence.has_written(log.append([&text("a")], &by("codex")));
     presence.has_written(log.append([&finished("a")], &by("codex")));
     assert_eq!(log.state(), LogState::Incomplete);

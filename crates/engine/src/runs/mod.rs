@@ -3,30 +3,34 @@
 //! Whoever asked pulls his run, and every event is in its log before he sees it. Others read the log, never the run: a
 //! slow reader slows nobody, and one who comes late misses nothing.
 
+pub(crate) mod alive;
 mod attached;
-mod desk;
+mod attempts;
+mod detached;
 mod diff;
-mod driven;
-mod entry;
+mod driver;
+pub(crate) mod entry;
 mod follow;
+pub(crate) mod gateway_process;
+mod idempotency;
 mod interrupted;
-mod live;
-mod log;
-mod once;
+pub(crate) mod live;
+pub(crate) mod log;
+pub(crate) mod masking;
+mod queries;
+mod start;
 mod sweep;
+mod sweep_state;
 
 pub use attached::Run;
-pub use desk::{Cancelled, NoRun};
 pub use diff::NoDiff;
 pub use entry::{By, Entry};
 pub use follow::{Follow, forget_logs};
-pub use once::{Joined, NotOnce, Once};
+pub use idempotency::{Joined, NotOnce, Once};
+pub use queries::{Cancelled, NoRun};
 pub use sweep::{run_seen, runs_seen};
 
-pub(crate) use driven::{cancelled, withdrawn};
-pub(crate) use live::{End, Live, Presence, Registry};
-pub(crate) use log::Log;
-pub(crate) use sweep::Sweeping;
+pub(crate) use sweep_state::SweepState;
 
 /// A new name. Names are in the order of time.
 pub(crate) fn name() -> String {

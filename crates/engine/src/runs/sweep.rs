@@ -2,7 +2,7 @@
 //!
 //! Each process on the folder does this at its start; a gateway and a bridge do so for as long as they live, every second and
 //! before anything is said about runs. Of several processes one is first; the others find nothing left to do. Gateways are known by the
-//! locks in [`crate::alive`], which cost one read of a small folder.
+//! locks in [`crate::runs::alive`], which cost one read of a small folder.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,12 +11,14 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use trunkline_store::{RunFailure, RunRow, RunState, Runs, Store, StoreError};
 
+use super::alive;
 use super::follow::interrupted;
-use crate::alive;
-use crate::engine::{Engine, Inner};
-use crate::environment::OWNER;
-use crate::owner::Owner;
-use crate::scratch::Scratch;
+use super::gateway_process::GatewayProcess;
+use super::interrupted::{end_interrupted, sweep_worktrees};
+use crate::attempt::environment::OWNER;
+use crate::attempt::scratch::Scratch;
+use crate::engine::Engine;
+use crate::shared::Shared;
 
 /// Between two looks for gateways that died.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -27,15 +29,11 @@ const SWEEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// After a sweep that could not finish, none is begun for so long.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Held while a process sweeps; with the time of the last sweep that could not finish.
-#[derive(Default)]
-pub(crate) struct Sweeping(tokio::sync::Mutex<Option<Instant>>);
-
 impl Engine {
     /// Takes care of what gateways that died left behind.
     pub async fn sweep(&self) {
-        let mut unfinished = self.inner.sweeping.0.lock().await;
-        *unfinished = self.inner.sweep().await;
+        let mut unfinished = self.shared.runs.sweep.0.lock().await;
+        *unfinished = sweep(&self.shared).await;
     }
 
     /// As [`sweep`](Self::sweep), now and whenever another gateway dies. Never returns.
@@ -43,50 +41,48 @@ impl Engine {
         self.sweep().await;
         loop {
             sleep(LOOK_INTERVAL).await;
-            self.inner.after_deaths().await;
+            after_deaths(&self.shared).await;
         }
     }
 }
 
-impl Inner {
-    /// Sweeps if a gateway has died. Returns when that is done or takes long; it goes on then.
-    pub(crate) async fn after_deaths(self: &Arc<Self>) {
-        if alive::dead(&self.settings.state).is_empty() {
-            return;
-        }
-        let inner = Arc::clone(self);
-        let swept = self.tracker.spawn(async move {
-            let mut unfinished = inner.sweeping.0.lock().await;
-            let waits = unfinished.is_some_and(|since| since.elapsed() < RETRY_INTERVAL);
-            // Another may have done it meanwhile.
-            if !waits && !alive::dead(&inner.settings.state).is_empty() {
-                *unfinished = inner.sweep().await;
-            }
-        });
-        let _late_or_done = timeout(SWEEP_TIMEOUT, swept).await;
+/// Sweeps if a gateway has died. Returns when that is done or takes long; it goes on then.
+pub(crate) async fn after_deaths(shared: &Arc<Shared>) {
+    if alive::dead(&shared.settings.state).is_empty() {
+        return;
     }
+    let held = Arc::clone(shared);
+    let swept = shared.tasks.tracker.spawn(async move {
+        let mut unfinished = held.runs.sweep.0.lock().await;
+        let waits = unfinished.is_some_and(|since| since.elapsed() < RETRY_INTERVAL);
+        // Another may have done it meanwhile.
+        if !waits && !alive::dead(&held.settings.state).is_empty() {
+            *unfinished = sweep(&held).await;
+        }
+    });
+    let _late_or_done = timeout(SWEEP_TIMEOUT, swept).await;
+}
 
-    /// The time, if something could not be done.
-    async fn sweep(&self) -> Option<Instant> {
-        let state = &self.settings.state;
-        // Only these are forgotten afterwards: another may die meanwhile.
-        let dead = alive::dead(state);
-        let strays = trunkline_process::end_marked(OWNER, Owner::is_dead);
-        if strays > 0 {
-            tracing::warn!(strays, "ended processes of a gateway that died");
-        }
-        Scratch::sweep(state);
-        self.sessions.places.sweep();
-        if let Some(store) = self.archive.store() {
-            store.recover().await;
-        }
-        let left = self.sweep_worktrees().await;
-        if !self.end_interrupted(&left).await {
-            return Some(Instant::now());
-        }
-        alive::forget(&dead);
-        None
+/// The time, if something could not be done.
+async fn sweep(shared: &Shared) -> Option<Instant> {
+    let state = &shared.settings.state;
+    // Only these are forgotten afterwards: another may die meanwhile.
+    let dead = alive::dead(state);
+    let strays = trunkline_process::end_marked(OWNER, GatewayProcess::is_dead);
+    if strays > 0 {
+        tracing::warn!(strays, "ended processes of a gateway that died");
     }
+    Scratch::sweep(state);
+    shared.sessions.places.sweep();
+    if let Some(store) = shared.store_writer.store() {
+        store.recover().await;
+    }
+    let left = sweep_worktrees(shared).await;
+    if !end_interrupted(shared, &left).await {
+        return Some(Instant::now());
+    }
+    alive::forget(&dead);
+    None
 }
 
 /// Runs as they are by now, the newest first: one whose gateway is no more is interrupted, whatever its row still says.

@@ -1,17 +1,16 @@
-//! Places that everybody writes to, and how they are written down: `~/` is the run's home, and `${NAME:-else}` a variable
-//! of its environment or, where that is not set, what stands in its stead. A folder that is made where it is missing ends
-//! in a slash.
+//! Paths that every run may write, and their notation: `~/` is the home of the run, and `${NAME:-default}` a variable of its
+//! environment with a default. A path that ends in a slash is a folder that is created if it is missing.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 pub(super) const TEMPORARY: [&str; 4] = ["${TMPDIR:-/tmp}", "/tmp", "/var/tmp", "/dev/shm"];
 
-/// Terminals, and where output goes to be forgotten.
+/// Terminals and null devices.
 pub(super) const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/tty", "/dev/ptmx", "/dev/pts"];
 
-/// What builds fetch and keep. Of a folder that also holds programs or settings only the parts that are neither: what is
-/// planted there would run in the user's name.
+/// Caches of build tools. Folders that also hold programs or settings are listed only in part: a program planted there would run
+/// as the user.
 pub(super) const CACHES: [&str; 16] = [
     "${XDG_CACHE_HOME:-~/.cache}/",
     "${npm_config_cache:-~/.npm}",
@@ -31,7 +30,7 @@ pub(super) const CACHES: [&str; 16] = [
     "~/.local/share/pnpm/store",
 ];
 
-/// The path that is meant; none where it hangs on a variable that is not set, or is no whole path.
+/// Expands a path in this notation; `None` if a variable is not set or the result is not absolute.
 pub(crate) fn expand(place: &str, env: &[(OsString, OsString)]) -> Option<PathBuf> {
     let variable = |name: &str| {
         let found = env.iter().find(|(key, _)| key == name).map(|(_, value)| Path::new(value));
@@ -65,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_places() {
+    fn notation_is_expanded() {
         let env: Vec<(OsString, OsString)> =
             [("HOME", "/home/u"), ("CARGO_HOME", "/c"), ("EMPTY", ""), ("ODD", "here")]
                 .map(|(k, v)| (k.into(), v.into()))

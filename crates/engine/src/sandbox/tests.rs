@@ -4,7 +4,7 @@ use trunkline_core::model::Backend;
 use trunkline_core::provider::{built_in, executable};
 
 use super::*;
-use crate::test_models::model;
+use crate::router::test_models::model;
 
 fn bounds(model: &Model, usual: Sandbox) -> Bounds {
     let env: Vec<(OsString, OsString)> = vec![("HOME".into(), "/home/u".into())];
@@ -19,7 +19,7 @@ fn of(provider: &str) -> Model {
 }
 
 #[test]
-fn who_is_confined() {
+fn confinement_depends_on_permissions_and_sandbox_setting() {
     let executable = Model { backend: Backend::Program(executable("x", "x", &[]).into()), ..model("x") };
     let off = Model { sandbox: Some(Sandbox::Off), ..of("claude") };
     for (model, usual, free) in [
@@ -35,7 +35,7 @@ fn who_is_confined() {
 }
 
 #[test]
-fn one_that_confines_itself_is_told_to_leave_it_to_us_where_we_must() {
+fn cli_with_own_sandbox_gets_full_permissions_when_ours_is_required() {
     let codex = of("codex");
     let recipe = codex.backend.program().unwrap();
     assert_eq!(told(&codex, Sandbox::On, recipe), Told::Edit);
@@ -51,7 +51,7 @@ fn one_that_confines_itself_is_told_to_leave_it_to_us_where_we_must() {
 }
 
 #[test]
-fn edit_includes_commands_only_where_the_kernel_confines_the_run() {
+fn edit_includes_commands_only_when_the_kernel_confines_the_run() {
     if let Err(missing) = Landlock::here() {
         return eprintln!("skipped: {missing}");
     }
@@ -73,7 +73,7 @@ fn edit_includes_commands_only_where_the_kernel_confines_the_run() {
 }
 
 #[test]
-fn where_they_may_write() {
+fn writable_paths_of_each_kind_of_run() {
     if let Err(missing) = Landlock::here() {
         return eprintln!("skipped: {missing}");
     }
@@ -104,9 +104,9 @@ fn git(folder: &Path, args: &[&str]) {
     assert!(git.output().unwrap().status.success(), "{args:?}");
 }
 
-/// What a worktree says of itself is an agent's word.
+/// The `.git` file of a worktree may have been written by an agent.
 #[test]
-fn case_33_a_forged_worktree_opens_nothing() {
+fn case_33_forged_worktree_opens_no_path() {
     let folder = tempfile::tempdir().unwrap();
     let (main, tree) = (folder.path().join("main"), folder.path().join("tree"));
     fs::create_dir(&main).unwrap();

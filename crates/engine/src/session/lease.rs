@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use trunkline_core::event::SessionId;
 
-use crate::owner::Owner;
+use crate::runs::gateway_process::GatewayProcess;
 
 /// Between two looks at a lock that another process has, at first and at most.
 const LOOK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
@@ -65,7 +65,7 @@ impl Leases {
     /// The process that has it, or had it last.
     pub(super) fn holder(&self, session: &SessionId) -> Option<u32> {
         let noted = fs::read_to_string(self.file(session)).ok()?;
-        Owner::from_name(noted.trim()).filter(|owner| owner.lives()).map(|owner| owner.pid)
+        GatewayProcess::from_name(noted.trim()).filter(|owner| owner.lives()).map(|owner| owner.pid)
     }
 
     /// None if another process has it.
@@ -87,7 +87,7 @@ impl Leases {
             }
             // Who it is, for whoever asks; the lock holds without.
             let _or_the_disk_is_full =
-                file.set_len(0).and_then(|()| file.write_all(Owner::this_process().name().as_bytes()));
+                file.set_len(0).and_then(|()| file.write_all(GatewayProcess::this_process().name().as_bytes()));
             return Ok(Some(Lease { path, _locked: file }));
         }
     }

@@ -7,24 +7,24 @@ use trunkline_core::event::{FoundBy, SessionId};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::turn::{Role, Turn};
 
-use super::book::{Claim, Known};
 use super::chain::{Chain, end_of_past, past};
-use super::thread::{Beginning, Thread};
-use super::{Sessions, Turn as Right};
-use crate::StartError;
-use crate::folder::same_folder;
-use crate::gate::{Gate, Reserved};
+use super::registry::{Claim, Known};
+use super::thread::{Beginning, SessionThread};
+use super::{SessionGuard, Sessions};
+use crate::admission::{Admission, Reserved};
 use crate::router::Candidate;
+use crate::session::folder::same_folder;
+use crate::start_error::StartError;
 
 /// A turn, who may answer it, and in which conversation: none where nobody who may answer keeps any.
 pub(crate) struct Resolved {
     pub(crate) candidates: Vec<Candidate>,
-    pub(crate) thread: Option<Thread>,
+    pub(crate) thread: Option<SessionThread>,
 }
 
 pub(crate) struct Resolver<'a> {
     pub(crate) sessions: &'a Arc<Sessions>,
-    pub(crate) gate: &'a Gate,
+    pub(crate) admission: &'a Admission,
     pub(crate) turn: &'a Turn,
     /// The turn's slot or place in the queue. It waits for a conversation in a place, never in a slot that others could use.
     pub(crate) reserved: Mutex<Option<Reserved>>,
@@ -33,7 +33,7 @@ pub(crate) struct Resolver<'a> {
 /// A conversation that the client has shown.
 struct Shown<'a> {
     known: Known,
-    right: Right,
+    right: SessionGuard,
     /// All that was said in it, with this turn's messages.
     all: Chain,
     claim: Claim<'a>,
@@ -86,7 +86,12 @@ impl Resolver<'_> {
         Resolved { candidates, thread }
     }
 
-    async fn go_on(&self, known: Known, right: Right, candidates: Vec<Candidate>) -> Result<Resolved, StartError> {
+    async fn go_on(
+        &self,
+        known: Known,
+        right: SessionGuard,
+        candidates: Vec<Candidate>,
+    ) -> Result<Resolved, StartError> {
         if !candidates.iter().any(|candidate| is_with(candidate, &known)) {
             return Err(elsewhere(&known, &candidates).into());
         }
@@ -109,7 +114,7 @@ impl Resolver<'_> {
         &self,
         asked: &SessionId,
         candidates: &[Candidate],
-    ) -> Result<Option<(Known, Right)>, StartError> {
+    ) -> Result<Option<(Known, SessionGuard)>, StartError> {
         let Turn { owner, .. } = self.turn;
         for candidate in candidates.iter().filter(|_| owner.is_local()) {
             let provider = candidate.model.backend.name();
@@ -124,7 +129,12 @@ impl Resolver<'_> {
     }
 
     /// One that we have never heard of may be known to its provider all the same.
-    fn adopt(&self, asked: &SessionId, alias: Right, candidates: Vec<Candidate>) -> Result<Resolved, StartError> {
+    fn adopt(
+        &self,
+        asked: &SessionId,
+        alias: SessionGuard,
+        candidates: Vec<Candidate>,
+    ) -> Result<Resolved, StartError> {
         let fits = |candidate: &&Candidate| candidate.model.backend.check_session(&asked.0).is_ok();
         match candidates.iter().find(fits) {
             Some(candidate) => {
@@ -174,7 +184,7 @@ impl Resolver<'_> {
         Some(Shown { known, right, all, claim })
     }
 
-    async fn enter(&self, id: &SessionId) -> Result<Right, StartError> {
+    async fn enter(&self, id: &SessionId) -> Result<SessionGuard, StartError> {
         let enter = self.sessions.enter(id);
         tokio::pin!(enter);
         // Mostly nobody is in it: then there is no queue.
@@ -182,8 +192,8 @@ impl Resolver<'_> {
             return Ok(right);
         }
         let taken = self.reserved().take();
-        let place = self.gate.place_for(&self.turn.owner, taken)?;
-        let entered = self.gate.in_queue(&self.turn.owner, enter, "the session was not free").await;
+        let place = self.admission.place_for(&self.turn.owner, taken)?;
+        let entered = self.admission.in_queue(&self.turn.owner, enter, "the session was not free").await;
         *self.reserved() = Some(place);
         entered.map_err(|error| match error {
             StartError::Busy { message, retry_after } => {
@@ -218,7 +228,7 @@ fn is_with(candidate: &Candidate, known: &Known) -> bool {
 }
 
 /// The one that a conversation is with: nobody else can go on with it.
-fn able(candidates: &[Candidate], thread: &Thread) -> Vec<Candidate> {
+fn able(candidates: &[Candidate], thread: &SessionThread) -> Vec<Candidate> {
     candidates.iter().find(|candidate| is_with(candidate, thread.known())).cloned().into_iter().collect()
 }
 
@@ -253,9 +263,9 @@ mod tests {
     use trunkline_core::turn::Message;
     use trunkline_store::Store;
 
-    use super::super::book::After;
+    use super::super::registry::After;
     use super::*;
-    use crate::gate::Caps;
+    use crate::admission::Caps;
     use crate::router::Why;
 
     /// Sessions as another process has them, which share nothing but the store.
@@ -289,8 +299,12 @@ mod tests {
         let after = After { known, succeeded: true, asked: "m".into(), begins: "Hi".into(), heads: Vec::new() };
         // On its way into the store, and no further.
         let _sent = one.book.keep(one.book.note(after)).await;
-        let resolver =
-            Resolver { sessions: &other, gate: &Gate::new(Caps::default()), turn: &turn, reserved: Mutex::default() };
+        let resolver = Resolver {
+            sessions: &other,
+            admission: &Admission::new(Caps::default()),
+            turn: &turn,
+            reserved: Mutex::default(),
+        };
         let candidate = Candidate { model: Arc::new(model), why: Why::Asked };
         let resolved = resolver.resolve(vec![candidate]).await.unwrap_or_else(|error| panic!("{error:?}"));
         let resumption = resolved.thread.unwrap().resumption();

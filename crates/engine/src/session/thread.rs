@@ -8,12 +8,12 @@ use trunkline_core::event::{Answer, FoundBy, Resumption, SessionId};
 use trunkline_core::model::{AGENT, Model};
 use trunkline_core::turn::{Message, Role, Turn};
 
-use super::book::{After, Known, OnItsWay};
 use super::chain::{self, Chain};
+use super::registry::{After, Known, OnItsWay};
 use super::{Place, Sessions, Settling};
 
 /// It has to be told of its turn's end, whatever that is.
-pub(crate) struct Thread {
+pub(crate) struct SessionThread {
     sessions: Arc<Sessions>,
     known: Known,
     /// Others know of it: a turn of it has been noted before.
@@ -24,9 +24,9 @@ pub(crate) struct Thread {
     asked: String,
     begins: String,
     /// Nobody else speaks in it.
-    turn: Arc<super::Turn>,
+    turn: Arc<super::SessionGuard>,
     /// The same for the name the client used, where that is the provider's own.
-    _alias: Option<super::Turn>,
+    _alias: Option<super::SessionGuard>,
     /// All that the provider has been told when this turn is over, as the client knows it; none where it knows more.
     told: Option<Chain>,
     found: Option<FoundBy>,
@@ -62,7 +62,7 @@ pub(crate) struct Beginning<'a> {
 
 impl Beginning<'_> {
     /// One that begins with this turn.
-    pub(crate) fn fresh(&self) -> Thread {
+    pub(crate) fn fresh(&self) -> SessionThread {
         let id = SessionId(uuid::Uuid::now_v7().to_string());
         let turn = self.sessions.enter_new(&id);
         let known = self.nobodys(id, None);
@@ -70,17 +70,23 @@ impl Beginning<'_> {
     }
 
     /// One that only its provider knows of, by this name.
-    pub(crate) fn adopted(&self, native: SessionId, alias: super::Turn) -> Thread {
+    pub(crate) fn adopted(&self, native: SessionId, alias: super::SessionGuard) -> SessionThread {
         let id = SessionId(uuid::Uuid::now_v7().to_string());
         let turn = self.sessions.enter_new(&id);
         let known = self.nobodys(id, Some(native));
-        Thread { _alias: Some(alias), found: Some(FoundBy::Id), ..self.thread(known, turn, None) }
+        SessionThread { _alias: Some(alias), found: Some(FoundBy::Id), ..self.thread(known, turn, None) }
     }
 
     /// One that goes on. `told` is all that was said in it, with this turn's messages, if the client knows that.
-    pub(crate) fn going_on(&self, known: Known, turn: super::Turn, found: FoundBy, told: Option<Chain>) -> Thread {
+    pub(crate) fn going_on(
+        &self,
+        known: Known,
+        turn: super::SessionGuard,
+        found: FoundBy,
+        told: Option<Chain>,
+    ) -> SessionThread {
         let told = if known.native.is_some() { told } else { Some(Chain::over(&self.asked.messages)) };
-        Thread { found: Some(found), old: true, ..self.thread(known, turn, told) }
+        SessionThread { found: Some(found), old: true, ..self.thread(known, turn, told) }
     }
 
     fn nobodys(&self, id: SessionId, native: Option<SessionId>) -> Known {
@@ -89,9 +95,9 @@ impl Beginning<'_> {
         Known { id, owner: owner.clone(), model: model.clone(), provider, repo, native }
     }
 
-    fn thread(&self, known: Known, turn: super::Turn, told: Option<Chain>) -> Thread {
+    fn thread(&self, known: Known, turn: super::SessionGuard, told: Option<Chain>) -> SessionThread {
         let begins = self.asked.messages.iter().find(|message| message.role == Role::User);
-        Thread {
+        SessionThread {
             sessions: Arc::clone(self.sessions),
             heads: self.sessions.book.speak(&known.id),
             known,
@@ -110,7 +116,7 @@ impl Beginning<'_> {
     }
 }
 
-impl Thread {
+impl SessionThread {
     /// By which name the provider goes on with it.
     pub(crate) fn native(&self) -> Option<&SessionId> {
         self.known.native.as_ref().filter(|_| !self.lost)
@@ -124,7 +130,7 @@ impl Thread {
         &self.known
     }
 
-    pub(crate) fn lock(&self) -> Arc<super::Turn> {
+    pub(crate) fn lock(&self) -> Arc<super::SessionGuard> {
         Arc::clone(&self.turn)
     }
 

@@ -19,11 +19,11 @@ const MANY: usize = 10_000;
 
 pub(crate) struct Totals {
     path: PathBuf,
-    inner: Mutex<Inner>,
+    inner: Mutex<TotalsJournal>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct TotalsJournal {
     known: HashMap<Key, Usage>,
     journal: Option<File>,
     /// The last one was not written, and that was said.
@@ -53,7 +53,7 @@ impl Totals {
             tracing::warn!(path = %path.display(), %error, "old token counts stay");
         }
         let known = recent.iter().map(|line| (key(&line.session), line.total)).collect();
-        Self { path, inner: Mutex::new(Inner { known, ..Inner::default() }) }
+        Self { path, inner: Mutex::new(TotalsJournal { known, ..TotalsJournal::default() }) }
     }
 
     /// Takes a session's new total and returns the one before.
@@ -85,7 +85,7 @@ pub(crate) fn forget(path: &Path, age: Duration) -> io::Result<()> {
     rewrite(path, |_, line| line.at > oldest)
 }
 
-impl Inner {
+impl TotalsJournal {
     fn append(&mut self, path: &Path, line: &Line) -> io::Result<()> {
         loop {
             let journal = match &mut self.journal {

@@ -12,7 +12,7 @@ pub(crate) struct Boot {
     /// Without what is the single process's own: the folder for its litter, and the name in its environment.
     pub(crate) spec: Spec,
     pub(crate) greeting: Greeting,
-    pub(crate) litters: bool,
+    pub(crate) private_tmp: bool,
     /// Files that it reads when it starts.
     pub(crate) reads: Vec<String>,
     /// How often its kind must be used before one is worth keeping: one that only a client's own words make different may
@@ -32,7 +32,7 @@ pub(crate) enum Wish {
 impl Wish {
     /// Whether a model wants lines at all. Some are kept only for a model that asks for them.
     pub(crate) fn is_any(model: &Model, recipe: &Recipe) -> bool {
-        model.warm.map_or(!recipe.asked, |number| number > 0)
+        model.warm.map_or(!recipe.opt_in, |number| number > 0)
     }
 
     /// What a model that wants some wants of a kind. A fixed number is of the model's own kind.

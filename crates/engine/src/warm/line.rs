@@ -11,8 +11,8 @@ use trunkline_core::live::{Line, Stage};
 use trunkline_process::{Keepers, Running, Step};
 
 use super::{Boot, Stamps};
-use crate::environment::RUN;
-use crate::scratch::Scratch;
+use crate::attempt::environment::RUN;
+use crate::attempt::scratch::Scratch;
 
 /// How long one may take to come up.
 const BOOT: Duration = Duration::from_secs(120);
@@ -21,7 +21,7 @@ const BOOT: Duration = Duration::from_secs(120);
 const MAX_WORDS: usize = 300;
 
 /// A process that takes turns, and what belongs to it.
-pub(crate) struct Kept {
+pub(crate) struct WarmProcess {
     pub(crate) running: Running,
     pub(crate) line: Line,
     pub(crate) boot: Arc<Boot>,
@@ -30,7 +30,7 @@ pub(crate) struct Kept {
     pub(crate) scratch: Scratch,
 }
 
-impl Kept {
+impl WarmProcess {
     /// Starts and greets one, and waits until it is ready.
     pub(crate) async fn boot(
         boot: Arc<Boot>,
@@ -41,7 +41,7 @@ impl Kept {
     ) -> Result<Self, String> {
         let mut spec = boot.spec.clone();
         set(&mut spec.env, RUN, id.into());
-        if boot.litters {
+        if boot.private_tmp {
             let folder = scratch.folder("tmp").map_err(|failure| failure.message)?;
             if let Some(confinement) = &mut spec.confinement {
                 confinement.writable.push(folder.clone().into());

@@ -2,24 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use trunkline_core::event::SessionId;
 use trunkline_core::live::Protocol;
+use trunkline_core::secret::Secrets;
+use trunkline_process::Keepers;
 
 use super::boot::Wish;
 use super::demand::IDLE;
 use super::figures::{Figures, Ledger};
 use super::marks::Marks;
 use super::shelf::{Held, State, Ticket};
-use super::{Boot, Kept, Stamps};
-use crate::engine::Inner;
-use crate::scratch::Scratch;
+use super::{Boot, Stamps, WarmProcess};
+use crate::attempt::scratch::Scratch;
+use crate::settings::EngineSettings;
 
 /// How long a process is kept for the next turn of its session.
 const HELD: Duration = Duration::from_secs(5 * 60);
@@ -44,7 +47,7 @@ impl Budget {
     }
 }
 
-pub(crate) struct Pool {
+pub(crate) struct WarmPool {
     /// Not set while nobody wants lines.
     budget: OnceLock<Budget>,
     state: Mutex<State>,
@@ -53,19 +56,29 @@ pub(crate) struct Pool {
     /// One comes up at a time: it fills a core while it does.
     turnstile: Semaphore,
     closing: CancellationToken,
+    keepers: Keepers,
+    tracker: TaskTracker,
+    secrets: Secrets,
+    state_folder: PathBuf,
+    linger: Duration,
 }
 
 /// A line for a turn.
 pub(crate) struct Taken {
-    pub(crate) kept: Kept,
+    pub(crate) kept: WarmProcess,
     /// It was never spoken to: a session to go on with must be named to it.
     pub(crate) fresh: bool,
 }
 
-impl Pool {
-    pub(crate) fn new(state: &Path) -> Self {
+impl WarmPool {
+    pub(crate) fn new(settings: &EngineSettings, keepers: Keepers, tracker: TaskTracker) -> Self {
         Self {
-            marks: Marks::new(state),
+            marks: Marks::new(&settings.state),
+            state_folder: settings.state.clone(),
+            secrets: settings.secrets.clone(),
+            linger: settings.linger,
+            keepers,
+            tracker,
             budget: OnceLock::new(),
             state: Mutex::default(),
             ledger: Ledger::default(),
@@ -79,7 +92,8 @@ impl Pool {
         let _it_was_opened_before = self.budget.set(budget);
     }
 
-    fn is_open(&self) -> bool {
+    /// Whether warm processes are kept at all.
+    pub(crate) fn is_open(&self) -> bool {
         self.budget.get().is_some_and(|budget| budget.lines > 0) && !self.closing.is_cancelled()
     }
 
@@ -102,19 +116,13 @@ impl Pool {
     }
 
     /// A line that fits this turn, if there is one. A session's own process that does not fit is ended first.
-    pub(crate) async fn take(
-        &self,
-        boot: &Arc<Boot>,
-        wish: Wish,
-        session: Option<&SessionId>,
-        linger: Duration,
-    ) -> Option<Taken> {
+    pub(crate) async fn take(&self, boot: &Arc<Boot>, wish: Wish, session: Option<&SessionId>) -> Option<Taken> {
         if !self.is_open() {
             return None;
         }
         let stamps = stamps(boot);
         if let Some(session) = session
-            && let Some(kept) = self.held(boot, &stamps, session, linger).await
+            && let Some(kept) = self.held(boot, &stamps, session).await
         {
             self.ledger.note(&boot.provider, |figures| figures.resumed += 1);
             return Some(Taken { kept, fresh: false });
@@ -136,23 +144,23 @@ impl Pool {
         None
     }
 
-    async fn held(&self, boot: &Boot, stamps: &Stamps, session: &SessionId, linger: Duration) -> Option<Kept> {
+    async fn held(&self, boot: &Boot, stamps: &Stamps, session: &SessionId) -> Option<WarmProcess> {
         let ticket = self.state().release(&boot.provider, session)?;
         let kept = ticket.redeem().await?;
         if *kept.boot == *boot && kept.stamps == *stamps {
             return Some(kept);
         }
-        kept.end(linger).await;
+        kept.end(self.linger).await;
         None
     }
 
     /// Ends the process that holds a session, if one does: two with one session would each go on in their own way.
-    pub(crate) async fn part_from(&self, provider: &str, session: &SessionId, linger: Duration) {
+    pub(crate) async fn part_from(&self, provider: &str, session: &SessionId) {
         let ticket = self.state().release(provider, session);
         if let Some(ticket) = ticket
             && let Some(kept) = ticket.redeem().await
         {
-            kept.end(linger).await;
+            kept.end(self.linger).await;
         }
     }
 
@@ -177,68 +185,63 @@ impl Pool {
     }
 }
 
-impl Inner {
-    /// Whether lines are kept at all.
-    pub(crate) fn keeps_lines(&self) -> bool {
-        self.warm.is_open()
-    }
-
+impl WarmPool {
     /// A kind of line is wanted from now on, whether it is used or not.
-    pub(crate) fn want_lines(self: &Arc<Self>, boot: &Arc<Boot>, wish: Wish) {
-        if self.warm.is_open() {
-            self.warm.state().shelf(boot, wish);
-            self.refill_lines();
+    pub(crate) fn want(self: &Arc<Self>, boot: &Arc<Boot>, wish: Wish) {
+        if self.is_open() {
+            self.state().shelf(boot, wish);
+            self.refill();
         }
     }
 
     /// Starts what is wanted and not there, beside whatever else goes on.
-    pub(crate) fn refill_lines(self: &Arc<Self>) {
-        if !self.warm.is_open() {
+    pub(crate) fn refill(self: &Arc<Self>) {
+        if !self.is_open() {
             return;
         }
-        let Some(budget) = self.warm.budget.get() else { return };
-        let estimate = |provider: &str| self.warm.ledger.of(provider).and_then(|known| known.mean_boot_ms);
-        let wanted = self.warm.state().wanted(*budget, Instant::now(), |provider| {
+        let Some(budget) = self.budget.get() else { return };
+        let estimate = |provider: &str| self.ledger.of(provider).and_then(|known| known.mean_boot_ms);
+        let wanted = self.state().wanted(*budget, Instant::now(), |provider| {
             estimate(provider).map_or(Duration::from_secs(5), Duration::from_millis)
         });
         for boot in wanted {
-            let engine = Arc::clone(self);
-            self.tracker.spawn(async move { engine.add_line(boot).await });
+            let pool = Arc::clone(self);
+            self.tracker.spawn(async move { pool.add(boot).await });
         }
     }
 
-    async fn add_line(self: Arc<Self>, boot: Arc<Boot>) {
-        let closing = self.warm.closing.clone();
+    async fn add(self: Arc<Self>, boot: Arc<Boot>) {
+        let closing = self.closing.clone();
         let id = format!("line-{}", uuid::Uuid::now_v7());
         let coming = async {
-            let _turn = self.warm.turnstile.acquire().await;
+            let _turn = self.turnstile.acquire().await;
             let began = Instant::now();
-            match self.boot_line(&boot, &id).await {
+            match self.boot(&boot, &id).await {
                 // The first start of a CLI may bring its settings up to date; the second finds them so.
                 Ok(stale) if stale.stamps != stamps(&boot) => {
-                    stale.end(self.settings.linger).await;
+                    stale.end(self.linger).await;
                     let began = Instant::now();
-                    (self.boot_line(&boot, &id).await, began.elapsed())
+                    (self.boot(&boot, &id).await, began.elapsed())
                 }
                 kept => (kept, began.elapsed()),
             }
         };
         let Some((kept, took)) = closing.run_until_cancelled(coming).await else {
-            self.warm.state().came(&boot, false);
+            self.state().came(&boot, false);
             return;
         };
         let provider = boot.provider.as_str();
-        self.warm.state().came(&boot, kept.is_ok());
+        self.state().came(&boot, kept.is_ok());
         match kept {
             Ok(kept) => {
                 tracing::debug!(provider, pid = kept.running.pid(), ?took, "a line is ready");
-                self.warm.ledger.booted(provider, took);
+                self.ledger.booted(provider, took);
                 self.shelve(kept).await;
             }
             Err(why) => {
-                let why = self.settings.secrets.mask(&why);
+                let why = self.secrets.mask(&why);
                 tracing::info!(provider, "no line could be made ready: {why}");
-                self.warm.ledger.note(provider, |figures| {
+                self.ledger.note(provider, |figures| {
                     figures.failed_boots += 1;
                     figures.error = Some(why);
                 });
@@ -246,40 +249,40 @@ impl Inner {
         }
     }
 
-    async fn boot_line(&self, boot: &Arc<Boot>, id: &str) -> Result<Kept, String> {
-        let (stamps, scratch) = (stamps(boot), Scratch::new(&self.settings.state, id));
-        Kept::boot(Arc::clone(boot), stamps, id, scratch, &self.keepers).await
+    async fn boot(&self, boot: &Arc<Boot>, id: &str) -> Result<WarmProcess, String> {
+        let (stamps, scratch) = (stamps(boot), Scratch::new(&self.state_folder, id));
+        WarmProcess::boot(Arc::clone(boot), stamps, id, scratch, &self.keepers).await
     }
 
     /// Puts a line where the next turn of its kind finds it, and waits with it.
-    async fn shelve(self: &Arc<Self>, kept: Kept) {
+    async fn shelve(self: &Arc<Self>, kept: WarmProcess) {
         let (ticket, asked) = Ticket::new(&kept);
         let (id, boot) = (ticket.id, Arc::clone(&kept.boot));
-        let patience = match self.warm.state().put(&boot, ticket) {
+        let patience = match self.state().put(&boot, ticket) {
             Some(Wish::Fixed(_)) => None,
             // Dropped meanwhile: the line notices that nobody can ask for it.
             Some(Wish::ByUse) | None => Some(IDLE),
         };
-        kept.wait(asked, patience, self.settings.linger).await;
-        self.warm.state().forget(id);
+        kept.wait(asked, patience, self.linger).await;
+        self.state().forget(id);
     }
 
     /// Keeps a process for the next turn of its session.
-    pub(crate) fn hold_line(self: &Arc<Self>, kept: Kept, session: SessionId) {
+    pub(crate) fn hold(self: &Arc<Self>, kept: WarmProcess, session: SessionId) {
         let (ticket, asked) = Ticket::new(&kept);
         let id = ticket.id;
-        if let Some(budget) = self.warm.budget.get().filter(|_| self.warm.is_open()) {
+        if let Some(budget) = self.budget.get().filter(|_| self.is_open()) {
             let provider = kept.boot.provider.clone();
-            match self.warm.marks.set(&provider, &session) {
-                Ok(()) => self.warm.state().hold(*budget, Held { session, provider, ticket }),
+            match self.marks.set(&provider, &session) {
+                Ok(()) => self.state().hold(*budget, Held { session, provider, ticket }),
                 Err(error) => tracing::warn!(%error, "no process can be kept for its session"),
             }
         }
-        let engine = Arc::clone(self);
+        let pool = Arc::clone(self);
         self.tracker.spawn(async move {
-            kept.wait(asked, Some(HELD), engine.settings.linger).await;
-            if let Some(held) = engine.warm.state().forget(id) {
-                engine.warm.marks.lift(&held.provider, &held.session);
+            kept.wait(asked, Some(HELD), pool.linger).await;
+            if let Some(held) = pool.state().forget(id) {
+                pool.marks.lift(&held.provider, &held.session);
             }
         });
     }
@@ -292,7 +295,7 @@ fn stamps(boot: &Boot) -> Stamps {
 }
 
 impl Ticket {
-    fn new(kept: &Kept) -> (Self, oneshot::Receiver<oneshot::Sender<Kept>>) {
+    fn new(kept: &WarmProcess) -> (Self, oneshot::Receiver<oneshot::Sender<WarmProcess>>) {
         let (ask, asked) = oneshot::channel();
         let stamps = kept.stamps.clone();
         (
@@ -302,7 +305,7 @@ impl Ticket {
     }
 
     /// The line, unless it has ended.
-    async fn redeem(self) -> Option<Kept> {
+    async fn redeem(self) -> Option<WarmProcess> {
         let (taker, kept) = oneshot::channel();
         self.ask.send(taker).ok()?;
         kept.await.ok()

@@ -10,7 +10,7 @@ use trunkline_core::event::SessionId;
 use super::boot::Wish;
 use super::demand::{Demand, IDLE};
 use super::pool::Budget;
-use super::{Boot, Kept, Stamps};
+use super::{Boot, Stamps, WarmProcess};
 
 /// What a line costs before one was measured.
 const GUESS: u64 = 200 << 20;
@@ -49,7 +49,7 @@ pub(super) struct Held {
 /// The right to one line that waits. Dropping it ends the line.
 pub(super) struct Ticket {
     pub(super) id: u32,
-    pub(super) ask: oneshot::Sender<oneshot::Sender<Kept>>,
+    pub(super) ask: oneshot::Sender<oneshot::Sender<WarmProcess>>,
     pub(super) stamps: Stamps,
     pub(super) resident: u64,
     pub(super) since: Instant,

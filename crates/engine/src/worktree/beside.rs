@@ -7,9 +7,10 @@ use std::path::Path;
 
 use trunkline_core::failure::{Category, Failure};
 
+use super::Worktrees;
+use super::folder::Worktree;
 use super::room::Room;
-use super::{Worktree, Worktrees};
-use crate::untrusted;
+use crate::sandbox::untrusted;
 
 /// More commits than this are not kept one by one: the worktree stays.
 const MAX_REFS: usize = 32;

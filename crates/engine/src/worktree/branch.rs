@@ -2,8 +2,9 @@
 
 use trunkline_core::failure::{Category, Failure};
 
+use super::Worktrees;
+use super::folder::Worktree;
 use super::room::Room;
-use super::{Worktree, Worktrees};
 
 impl Worktrees {
     /// Puts a commit on a branch of its own, and returns the branch's name. A branch that is there already is never moved

@@ -6,10 +6,11 @@ use std::{fs, io};
 use trunkline_core::event::{Receipt, SessionId};
 use trunkline_core::failure::Failure;
 
+use super::Worktrees;
+use super::folder::Worktree;
 use super::ledger::Standing;
 use super::saving::{After, Finished};
 use super::survey;
-use super::{Worktree, Worktrees};
 use crate::session::Place;
 
 /// A worktree of a dead gateway, and what it held.

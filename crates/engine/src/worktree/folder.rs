@@ -4,16 +4,31 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use trunkline_core::event::Receipt;
+use trunkline_core::event::{Receipt, SessionId};
 use trunkline_core::failure::{Category, Failure};
 
-use super::Worktree;
 use crate::sandbox;
+use crate::sandbox::untrusted::{self, MAX_GIT_FILE_BYTES};
 use crate::session::Place;
-use crate::untrusted::{self, MAX_GIT_FILE_BYTES};
 
 /// The longest reason of a receipt.
 const MAX_REASON_CHARS: usize = 500;
+
+/// One run's own folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Worktree {
+    pub(super) path: PathBuf,
+    /// Where the run works: the same folder inside the repository as the model's.
+    pub(crate) cwd: PathBuf,
+    pub(super) run: String,
+    pub(super) repo: PathBuf,
+    pub(super) common: PathBuf,
+    /// The entry that git keeps for it in the repository.
+    pub(super) registration: PathBuf,
+    pub(super) base: String,
+    /// The conversation that goes on there.
+    pub(super) session: Option<SessionId>,
+}
 
 impl Worktree {
     /// What a run in it may write.

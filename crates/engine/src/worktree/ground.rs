@@ -5,26 +5,12 @@ use std::path::{Path, PathBuf};
 use trunkline_core::failure::Failure;
 
 use super::Worktrees;
-use crate::git::{Repository, confirm};
-use crate::untrusted;
+use super::repository_state::{Ground, Rules};
+use crate::sandbox::untrusted;
+use crate::worktree::git::{Repository, confirm};
 
 /// The most that is read of a file of attributes or of a sparse checkout.
 const MAX_RULES_BYTES: u64 = 16 << 20;
-
-/// Where a repository stands now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ground {
-    /// The repository itself, which all its worktrees share.
-    pub(super) common: PathBuf,
-    /// What git keeps of this checkout: its HEAD, and which part of the files it wants.
-    pub(super) own: PathBuf,
-    /// The folder inside the repository.
-    pub(super) prefix: String,
-    pub(super) head: String,
-}
-
-/// Settings and rules by which git writes files. Of equal ones the same commit has the same files.
-pub(super) type Rules = blake3::Hash;
 
 impl Worktrees {
     pub(super) async fn ground(&self, repo: &Path) -> Result<Ground, Failure> {

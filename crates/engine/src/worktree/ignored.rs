@@ -10,9 +10,10 @@ use std::path::PathBuf;
 
 use trunkline_core::failure::Failure;
 
+use super::Worktrees;
+use super::folder::Worktree;
 use super::room::Room;
-use super::{Worktree, Worktrees};
-use crate::git::Tree;
+use crate::worktree::git::Tree;
 
 /// The ignore files of every folder, as git names them.
 const IGNORE_FILES: &str = ":(glob)**/.gitignore";

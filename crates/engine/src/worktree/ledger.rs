@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use trunkline_core::event::SessionId;
 use trunkline_core::failure::{Category, Failure};
 
-use super::Worktree;
-use crate::owner::Owner;
+use super::folder::Worktree;
+use crate::runs::gateway_process::GatewayProcess;
 
 /// A worktree whose work could not be saved this often is left to its user.
 const MAX_FAILED_SAVES: u32 = 5;
@@ -37,7 +37,7 @@ pub(super) struct Entry {
     #[serde(default)]
     failed_saves: u32,
     #[serde(flatten)]
-    owner: Owner,
+    owner: GatewayProcess,
 }
 
 /// What is to be found in a worktree.
@@ -67,7 +67,7 @@ impl Entry {
             base: worktree.base.clone(),
             session: worktree.session.clone(),
             failed_saves: 0,
-            owner: Owner::this_process(),
+            owner: GatewayProcess::this_process(),
         }
     }
 
@@ -212,7 +212,7 @@ mod tests {
             session: None,
         };
         ledger.write(&Entry::of(&worktree("alive", "/tmp/x"), Standing::InUse)).unwrap();
-        let owner = Owner { pid: u32::MAX, started: 1 };
+        let owner = GatewayProcess { pid: u32::MAX, started: 1 };
         ledger.write(&Entry { owner, ..Entry::of(&worktree("dead", "/tmp/y"), Standing::InUse) }).unwrap();
         ledger.write(&Entry { owner, ..Entry::of(&worktree("followed", "/tmp/x"), Standing::InUse) }).unwrap();
         fs::write(folder.path().join("worktrees/broken.json"), "{").unwrap();

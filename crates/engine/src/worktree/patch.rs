@@ -4,7 +4,8 @@ use std::path::Path;
 
 use trunkline_core::failure::Failure;
 
-use super::{Worktree, Worktrees};
+use super::Worktrees;
+use super::folder::Worktree;
 
 impl Worktrees {
     /// The patch from one commit to another.

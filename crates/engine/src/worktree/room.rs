@@ -10,12 +10,10 @@ use std::path::{Path, PathBuf};
 
 use trunkline_core::failure::{Category, Failure};
 
-use super::{Worktree, Worktrees};
-use crate::git::{Call, Tree};
-use crate::owner::Owner;
-
-/// The folder of rooms in the state folder.
-pub(super) const ROOMS: &str = "git";
+use super::Worktrees;
+use super::folder::Worktree;
+use crate::runs::gateway_process::GatewayProcess;
+use crate::worktree::git::{Call, Tree};
 
 /// Removed when it is dropped.
 pub(super) struct Room {
@@ -24,7 +22,7 @@ pub(super) struct Room {
 
 impl Room {
     fn new(rooms: &Path) -> io::Result<Self> {
-        let owner = Owner::this_process().name();
+        let owner = GatewayProcess::this_process().name();
         fs::create_dir_all(rooms)?;
         let room = Self { path: rooms.canonicalize()?.join(format!("{owner}.{}", uuid::Uuid::now_v7())) };
         // With a folder `objects` of its own, git-lfs would take it for a repository and keep large files here.
@@ -72,7 +70,7 @@ impl Worktrees {
     /// Removes rooms of gateways that died.
     pub(super) fn sweep_rooms(&self) {
         let dead = |name: &str| {
-            let owner = name.split_once('.').and_then(|(owner, _)| Owner::from_name(owner));
+            let owner = name.split_once('.').and_then(|(owner, _)| GatewayProcess::from_name(owner));
             owner.is_some_and(|owner| !owner.lives())
         };
         let folders = fs::read_dir(&self.rooms).into_iter().flatten().flatten();

@@ -19,11 +19,13 @@ use std::time::Duration;
 use trunkline_core::event::Receipt;
 use trunkline_core::failure::{Category, Failure};
 
+use super::Worktrees;
+use super::discarding::Gone;
+use super::folder::Worktree;
 use super::ledger::{Entry, Standing};
 use super::room::Room;
 use super::survey::{Survey, survey};
-use super::{Gone, Worktree, Worktrees};
-use crate::untrusted::{self, MAX_GIT_FILE_BYTES};
+use crate::sandbox::untrusted::{self, MAX_GIT_FILE_BYTES};
 
 /// Policy for a worktree after its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

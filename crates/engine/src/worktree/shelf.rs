@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Worktree;
-use super::ground::{Ground, Rules};
+use super::folder::Worktree;
 use super::ledger::Standing;
+use super::repository_state::{Ground, Rules};
 use crate::warm::{Demand, IDLE};
 
 /// How long one takes to make, before one was made.

@@ -7,61 +7,24 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::Semaphore;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trunkline_core::failure::{Category, Failure};
 
-use super::ground::{Ground, Rules};
+use super::Worktrees;
+use super::folder::Worktree;
 use super::ledger::{Entry, Standing};
 use super::look::look;
+use super::repository_state::{Ground, Rules};
 use super::saving::{After, Finished};
-use super::shelf::{Order, Shelf, Spare};
-use super::{Worktree, Worktrees};
+use super::shelf::Spare;
 
 /// What must be free on the disk of worktrees for one to be made that nobody asked for; half of a small one.
 const ROOM: u64 = 2 << 30;
 
 /// The same in files, where a disk has so many and no more.
 const ROOM_FOR_FILES: u64 = 200_000;
-
-/// The spares of this gateway.
-pub(super) struct Spares {
-    shelf: Mutex<Shelf>,
-    /// How many there may be. Not set while nobody wants any.
-    most: OnceLock<usize>,
-    pub(super) closing: CancellationToken,
-    /// One is made at a time.
-    pub(super) turnstile: Semaphore,
-}
-
-impl Default for Spares {
-    fn default() -> Self {
-        let turnstile = Semaphore::new(1);
-        Self { shelf: Mutex::default(), most: OnceLock::new(), closing: CancellationToken::new(), turnstile }
-    }
-}
-
-impl Spares {
-    pub(super) fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        self.most.get().is_some_and(|most| *most > 0) && !self.closing.is_cancelled()
-    }
-
-    /// What is to be made now.
-    pub(super) fn wanted(&self) -> Vec<Order> {
-        if !self.is_open() {
-            return Vec::new();
-        }
-        self.shelf().wanted(self.most.get().copied().unwrap_or(0), Instant::now())
-    }
-}
 
 impl Worktrees {
     /// From now on worktrees are made before they are asked for, this many at most.

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::Worktrees;
 use super::shelf::{Order, Spare, Stay};
-use crate::engine::Inner;
-use crate::untrusted::{self, MAX_GIT_FILE_BYTES};
+use crate::sandbox::untrusted::{self, MAX_GIT_FILE_BYTES};
 
 /// How often it is looked whether a repository has gone on.
 const LOOK: Duration = Duration::from_secs(2);
@@ -25,40 +25,40 @@ enum Parting {
     Behind(Spare),
 }
 
-impl Inner {
+impl Worktrees {
     /// Has so many spare worktrees of a repository, from now on.
-    pub(crate) fn want_trees(self: &Arc<Self>, repo: PathBuf, number: usize) {
-        if !self.worktrees.spares.is_open() {
+    pub(crate) fn want_spares(self: &Arc<Self>, repo: PathBuf, number: usize) {
+        if !self.spares.is_open() {
             return;
         }
-        let (engine, era) = (Arc::clone(self), self.worktrees.spares.shelf().era);
-        self.tracker.spawn(async move {
-            let ground = match engine.worktrees.ground(&repo).await {
+        let (worktrees, era) = (Arc::clone(self), self.spares.shelf().era);
+        self.spares.tracker.spawn(async move {
+            let ground = match worktrees.ground(&repo).await {
                 Ok(ground) => ground,
                 Err(failure) => return tracing::warn!("warm: {failure}"),
             };
             {
-                let mut shelf = engine.worktrees.spares.shelf();
+                let mut shelf = worktrees.spares.shelf();
                 // Other models have come meanwhile: what this one wanted is of yesterday.
                 if shelf.era != era {
                     return;
                 }
                 shelf.fix(&ground, &repo, number, Instant::now());
             }
-            engine.refill_trees();
+            worktrees.refill_spares();
         });
     }
 
     /// Has those spare worktrees made that are wanted.
-    pub(crate) fn refill_trees(self: &Arc<Self>) {
-        for order in self.worktrees.spares.wanted() {
-            let engine = Arc::clone(self);
-            self.tracker.spawn(async move { engine.tend(order).await });
+    pub(crate) fn refill_spares(self: &Arc<Self>) {
+        for order in self.spares.wanted() {
+            let worktrees = Arc::clone(self);
+            self.spares.tracker.spawn(async move { worktrees.tend(order).await });
         }
     }
 
     async fn tend(self: Arc<Self>, order: Order) {
-        let worktrees = &self.worktrees;
+        let worktrees = &self;
         let turn = worktrees.spares.turnstile.acquire().await;
         let began = Instant::now();
         let mut before = marks(&order);
@@ -73,7 +73,7 @@ impl Inner {
                 let pause = worktrees.spares.shelf().pause(&order.own);
                 // Nobody may come by who would have it made.
                 worktrees.spares.closing.run_until_cancelled(tokio::time::sleep(pause)).await;
-                return self.refill_trees();
+                return self.refill_spares();
             }
             Some(Ok(spare)) => spare,
         };
@@ -95,7 +95,7 @@ impl Inner {
                         Err((spare, failure)) => {
                             tracing::info!(path = %spare.tree.path.display(), %failure, "a spare worktree is made anew");
                             worktrees.dispose(spare).await;
-                            return self.refill_trees();
+                            return self.refill_spares();
                         }
                     }
                 }
@@ -110,7 +110,7 @@ impl Inner {
         mut back: oneshot::Receiver<Spare>,
         before: &Marks,
     ) -> Parting {
-        let spares = &self.worktrees.spares;
+        let spares = &self.spares;
         let mut last: Option<Marks> = None;
         loop {
             let over = tokio::select! {

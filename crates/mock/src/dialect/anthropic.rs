@@ -2,54 +2,59 @@
 
 use serde_json::{Value, json};
 
-use super::{Asked, Reply, halves, is_true, list, model, object, said, texts};
-use crate::history::{Entry, History};
-use crate::tools::{Offered, Taking};
+use super::exchange::{
+    MockReply, MockRequest, arguments_object, halves, is_true, message_entry, model, required_list, texts,
+};
+use crate::history::{HistoryEntry, MockHistory};
+use crate::tools::{OfferedTool, ToolInput};
 
-pub(super) fn read(body: &Value) -> Result<Asked, String> {
-    let mut entries = vec![Entry::Instructions(texts(&body["system"]))];
-    for message in list(body, "messages")? {
+pub(super) fn parse(body: &Value) -> Result<MockRequest, String> {
+    let mut entries = vec![HistoryEntry::Instructions(texts(&body["system"]))];
+    for message in required_list(body, "messages")? {
         let blocks = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
         let of_type = |kind: &'static str| blocks.iter().filter(move |block| block["type"] == kind);
-        let results: Vec<Entry> = of_type("tool_result").map(|block| Entry::Result(texts(&block["content"]))).collect();
-        let calls: Vec<Entry> =
-            of_type("tool_use").filter_map(|call| call["id"].as_str()).map(|id| Entry::Call(id.to_owned())).collect();
+        let results: Vec<HistoryEntry> =
+            of_type("tool_result").map(|block| HistoryEntry::Result(texts(&block["content"]))).collect();
+        let calls: Vec<HistoryEntry> = of_type("tool_use")
+            .filter_map(|call| call["id"].as_str())
+            .map(|id| HistoryEntry::Call(id.to_owned()))
+            .collect();
         if results.is_empty() {
-            entries.push(said(message["role"].as_str().unwrap_or_default(), texts(&message["content"])));
+            entries.push(message_entry(message["role"].as_str().unwrap_or_default(), texts(&message["content"])));
         }
-        // Words beside a result belong to it: they do not begin a new turn.
+        // Text next to a tool result belongs to the result: it does not start a new turn.
         entries.extend(results);
         entries.extend(calls);
     }
     let tools = body["tools"].as_array().into_iter().flatten();
-    Ok(Asked {
-        history: History(entries),
-        tools: tools.filter_map(offered).collect(),
+    Ok(MockRequest {
+        history: MockHistory(entries),
+        tools: tools.filter_map(offered_tool).collect(),
         model: model(body),
-        streams: is_true(&body["stream"]),
+        stream: is_true(&body["stream"]),
         include_usage: true,
     })
 }
 
-fn offered(tool: &Value) -> Option<Offered> {
+fn offered_tool(tool: &Value) -> Option<OfferedTool> {
     let name = tool["name"].as_str()?.to_owned();
-    Some(Offered { name, taking: Taking::Object(tool["input_schema"].clone()) })
+    Some(OfferedTool { name, input: ToolInput::Object(tool["input_schema"].clone()) })
 }
 
-pub(super) fn whole(reply: &Reply) -> Value {
+pub(super) fn whole(reply: &MockReply) -> Value {
     let text = reply.text.iter().map(|text| json!({"type": "text", "text": text}));
     let calls = reply
         .calls
         .iter()
-        .map(|call| json!({"type": "tool_use", "id": call.id, "name": call.name, "input": object(&call.arguments)}));
+        .map(|call| json!({"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_object(&call.arguments)}));
     let mut message = message(reply, reply.output_tokens);
     message["content"] = text.chain(calls).collect();
     message["stop_reason"] = json!(stop_reason(reply));
     message
 }
 
-pub(super) fn events(reply: &Reply) -> Vec<Value> {
-    // The first count is of a single token: the others are still to come.
+pub(super) fn events(reply: &MockReply) -> Vec<Value> {
+    // The first event reports one output token, because the others are not generated yet.
     let mut events = vec![json!({"type": "message_start", "message": message(reply, 1)}), json!({"type": "ping"})];
     let mut block = |start: Value, deltas: Vec<Value>, index: usize| {
         events.push(json!({"type": "content_block_start", "index": index, "content_block": start}));
@@ -62,7 +67,7 @@ pub(super) fn events(reply: &Reply) -> Vec<Value> {
         block(json!({"type": "text", "text": ""}), words, 0);
     }
     for (index, call) in reply.calls.iter().enumerate() {
-        let input = object(&call.arguments).to_string();
+        let input = arguments_object(&call.arguments).to_string();
         let pieces = halves(&input).map(|piece| json!({"type": "input_json_delta", "partial_json": piece})).collect();
         let start = json!({"type": "tool_use", "id": call.id, "name": call.name, "input": {}});
         block(start, pieces, index + usize::from(reply.text.is_some()));
@@ -76,8 +81,8 @@ pub(super) fn events(reply: &Reply) -> Vec<Value> {
     events
 }
 
-/// A message before anything is said.
-fn message(reply: &Reply, output_tokens: u64) -> Value {
+/// Returns a message without content.
+fn message(reply: &MockReply, output_tokens: u64) -> Value {
     json!({
         "id": format!("msg_mock{}", reply.id),
         "type": "message",
@@ -95,6 +100,6 @@ fn message(reply: &Reply, output_tokens: u64) -> Value {
     })
 }
 
-fn stop_reason(reply: &Reply) -> &'static str {
+fn stop_reason(reply: &MockReply) -> &'static str {
     if reply.calls.is_empty() { "end_turn" } else { "tool_use" }
 }

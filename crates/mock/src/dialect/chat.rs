@@ -3,41 +3,41 @@
 use serde_json::{Value, json};
 use trunkline_wire::sse;
 
-use super::{Asked, Reply, frame, halves, is_true, list, model, said, texts};
-use crate::history::{Entry, History};
-use crate::tools::{Arguments, Call, Offered, Taking};
+use super::exchange::{MockReply, MockRequest, frame, halves, is_true, message_entry, model, required_list, texts};
+use crate::history::{HistoryEntry, MockHistory};
+use crate::tools::{CallArguments, MockCall, OfferedTool, ToolInput};
 
-/// The one model there is here, whatever was asked for.
+/// The only model of the mock. Responses name it, whatever model was requested.
 pub(crate) const MODEL: &str = "mock-model";
 
-pub(super) fn read(body: &Value) -> Result<Asked, String> {
+pub(super) fn parse(body: &Value) -> Result<MockRequest, String> {
     let mut entries = Vec::new();
-    for message in list(body, "messages")? {
+    for message in required_list(body, "messages")? {
         let texts = texts(&message["content"]);
         match message["role"].as_str().unwrap_or_default() {
-            "tool" | "function" => entries.push(Entry::Result(texts)),
-            role => entries.push(said(role, texts)),
+            "tool" | "function" => entries.push(HistoryEntry::Result(texts)),
+            role => entries.push(message_entry(role, texts)),
         }
         let calls = message["tool_calls"].as_array().into_iter().flatten();
-        entries.extend(calls.filter_map(|call| call["id"].as_str()).map(|id| Entry::Call(id.to_owned())));
+        entries.extend(calls.filter_map(|call| call["id"].as_str()).map(|id| HistoryEntry::Call(id.to_owned())));
     }
     let tools = body["tools"].as_array().into_iter().flatten();
-    Ok(Asked {
-        history: History(entries),
-        tools: tools.filter_map(offered).collect(),
+    Ok(MockRequest {
+        history: MockHistory(entries),
+        tools: tools.filter_map(offered_tool).collect(),
         model: model(body),
-        streams: is_true(&body["stream"]),
+        stream: is_true(&body["stream"]),
         include_usage: is_true(&body["stream_options"]["include_usage"]),
     })
 }
 
-fn offered(tool: &Value) -> Option<Offered> {
+fn offered_tool(tool: &Value) -> Option<OfferedTool> {
     let function = &tool["function"];
     let name = function["name"].as_str()?.to_owned();
-    Some(Offered { name, taking: Taking::Object(function["parameters"].clone()) })
+    Some(OfferedTool { name, input: ToolInput::Object(function["parameters"].clone()) })
 }
 
-pub(super) fn whole(reply: &Reply) -> Value {
+pub(super) fn whole(reply: &MockReply) -> Value {
     let mut message = json!({"role": "assistant", "content": reply.text});
     if !reply.calls.is_empty() {
         message["tool_calls"] = reply.calls.iter().map(|call| call_json(call, arguments(call))).collect();
@@ -52,7 +52,7 @@ pub(super) fn whole(reply: &Reply) -> Value {
     })
 }
 
-pub(super) fn events(reply: &Reply) -> Vec<Vec<u8>> {
+pub(super) fn events(reply: &MockReply) -> Vec<Vec<u8>> {
     let mut deltas =
         vec![json!({"role": "assistant", "content": if reply.text.is_some() { json!("") } else { json!(null) }})];
     deltas.extend(reply.words().map(|word| json!({"content": word})));
@@ -76,7 +76,7 @@ pub(super) fn events(reply: &Reply) -> Vec<Vec<u8>> {
     frames
 }
 
-fn chunk(reply: &Reply, choices: Value) -> Value {
+fn chunk(reply: &MockReply, choices: Value) -> Value {
     let mut chunk = json!({
         "id": id(reply),
         "object": "chat.completion.chunk",
@@ -90,25 +90,25 @@ fn chunk(reply: &Reply, choices: Value) -> Value {
     chunk
 }
 
-fn id(reply: &Reply) -> String {
+fn id(reply: &MockReply) -> String {
     format!("mock-{}", reply.id)
 }
 
-fn call_json(call: &Call, arguments: &str) -> Value {
+fn call_json(call: &MockCall, arguments: &str) -> Value {
     json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
 }
 
-fn arguments(call: &Call) -> &str {
+fn arguments(call: &MockCall) -> &str {
     match &call.arguments {
-        Arguments::Json(text) | Arguments::Freeform(text) => text,
+        CallArguments::Json(text) | CallArguments::Freeform(text) => text,
     }
 }
 
-fn finish_reason(reply: &Reply) -> &'static str {
+fn finish_reason(reply: &MockReply) -> &'static str {
     if reply.calls.is_empty() { "stop" } else { "tool_calls" }
 }
 
-fn usage(reply: &Reply) -> Value {
+fn usage(reply: &MockReply) -> Value {
     json!({
         "prompt_tokens": reply.input_tokens,
         "completion_tokens": reply.output_tokens,

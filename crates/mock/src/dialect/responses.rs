@@ -2,72 +2,75 @@
 
 use serde_json::{Value, json};
 
-use super::{Asked, Reply, halves, is_true, list, model, said, texts};
-use crate::history::{Entry, History};
-use crate::tools::{Arguments, Call, Offered, Taking};
+use super::exchange::{MockReply, MockRequest, halves, is_true, message_entry, model, required_list, texts};
+use crate::history::{HistoryEntry, MockHistory};
+use crate::tools::{CallArguments, MockCall, OfferedTool, ToolInput};
 
-pub(super) fn read(body: &Value) -> Result<Asked, String> {
-    let mut entries = vec![Entry::Instructions(texts(&body["instructions"]))];
+pub(super) fn parse(body: &Value) -> Result<MockRequest, String> {
+    let mut entries = vec![HistoryEntry::Instructions(texts(&body["instructions"]))];
     if let Some(text) = body["input"].as_str() {
-        entries.push(Entry::User(vec![text.to_owned()]));
+        entries.push(HistoryEntry::User(vec![text.to_owned()]));
     } else {
-        entries.extend(list(body, "input")?.iter().map(entry));
+        entries.extend(required_list(body, "input")?.iter().map(entry));
     }
-    // Newer models are told of their tools among the input, sorted into namespaces.
+    // For newer models Codex sends tools as items of the input, grouped into namespaces.
     let items = body["input"].as_array().into_iter().flatten();
     let among_input = items.filter(|item| item["type"] == "additional_tools").map(|item| &item["tools"]);
     let mut tools = Vec::new();
     for list in [&body["tools"]].into_iter().chain(among_input) {
-        offers(list, &mut tools);
+        collect_tools(list, &mut tools);
     }
-    Ok(Asked {
-        history: History(entries),
+    Ok(MockRequest {
+        history: MockHistory(entries),
         tools,
         model: model(body),
-        streams: is_true(&body["stream"]),
+        stream: is_true(&body["stream"]),
         include_usage: true,
     })
 }
 
-/// One item of the input. A message need not say that it is one.
-fn entry(item: &Value) -> Entry {
+/// Parses one item of the input. An item without a type is a message.
+fn entry(item: &Value) -> HistoryEntry {
     match item["type"].as_str().unwrap_or("message") {
-        "message" => said(item["role"].as_str().unwrap_or_default(), texts(&item["content"])),
-        "function_call_output" | "custom_tool_call_output" => Entry::Result(texts(&item["output"])),
-        "function_call" | "custom_tool_call" => Entry::Call(item["call_id"].as_str().unwrap_or_default().to_owned()),
-        _ => Entry::Assistant(Vec::new()),
+        "message" => message_entry(item["role"].as_str().unwrap_or_default(), texts(&item["content"])),
+        "function_call_output" | "custom_tool_call_output" => HistoryEntry::Result(texts(&item["output"])),
+        "function_call" | "custom_tool_call" => {
+            HistoryEntry::Call(item["call_id"].as_str().unwrap_or_default().to_owned())
+        }
+        _ => HistoryEntry::Assistant(Vec::new()),
     }
 }
 
-fn offers(list: &Value, tools: &mut Vec<Offered>) {
+/// Collects tools from a list that can contain namespaces.
+fn collect_tools(list: &Value, tools: &mut Vec<OfferedTool>) {
     for tool in list.as_array().into_iter().flatten() {
         if tool["type"] == "namespace" {
-            offers(&tool["tools"], tools);
+            collect_tools(&tool["tools"], tools);
         } else {
-            tools.extend(offered(tool));
+            tools.extend(offered_tool(tool));
         }
     }
 }
 
-fn offered(tool: &Value) -> Option<Offered> {
+fn offered_tool(tool: &Value) -> Option<OfferedTool> {
     let name = tool["name"].as_str()?.to_owned();
-    let taking = match tool["type"].as_str() {
-        Some("custom") => Taking::Text,
-        _ => Taking::Object(tool["parameters"].clone()),
+    let input = match tool["type"].as_str() {
+        Some("custom") => ToolInput::Text,
+        _ => ToolInput::Object(tool["parameters"].clone()),
     };
-    Some(Offered { name, taking })
+    Some(OfferedTool { name, input })
 }
 
-pub(super) fn whole(reply: &Reply) -> Value {
-    let items: Vec<Value> = items(reply).iter().map(Item::done).collect();
+pub(super) fn whole(reply: &MockReply) -> Value {
+    let items: Vec<Value> = items(reply).iter().map(OutputItem::done).collect();
     response(reply, "completed", json!(items))
 }
 
-pub(super) fn events(reply: &Reply) -> Vec<Value> {
-    let opened = response(reply, "in_progress", json!([]));
+pub(super) fn events(reply: &MockReply) -> Vec<Value> {
+    let started = response(reply, "in_progress", json!([]));
     let mut events = vec![
-        json!({"type": "response.created", "response": opened}),
-        json!({"type": "response.in_progress", "response": opened}),
+        json!({"type": "response.created", "response": started}),
+        json!({"type": "response.in_progress", "response": started}),
     ];
     for (index, item) in items(reply).iter().enumerate() {
         events.push(json!({"type": "response.output_item.added", "output_index": index, "item": item.added()}));
@@ -81,20 +84,20 @@ pub(super) fn events(reply: &Reply) -> Vec<Value> {
     events
 }
 
-/// One thing the model puts out.
-enum Item<'a> {
+/// Output item of the model.
+enum OutputItem<'a> {
     Message { id: String, text: &'a str },
-    Call { id: String, call: &'a Call },
+    Call { id: String, call: &'a MockCall },
 }
 
-fn items(reply: &Reply) -> Vec<Item<'_>> {
-    let message = reply.text.iter().map(|text| Item::Message { id: format!("msg_mock{}", reply.id), text });
+fn items(reply: &MockReply) -> Vec<OutputItem<'_>> {
+    let message = reply.text.iter().map(|text| OutputItem::Message { id: format!("msg_mock{}", reply.id), text });
     let calls = reply.calls.iter().enumerate();
-    let calls = calls.map(|(index, call)| Item::Call { id: format!("fc_mock{}_{index}", reply.id), call });
+    let calls = calls.map(|(index, call)| OutputItem::Call { id: format!("fc_mock{}_{index}", reply.id), call });
     message.chain(calls).collect()
 }
 
-impl Item<'_> {
+impl OutputItem<'_> {
     fn added(&self) -> Value {
         match self {
             Self::Message { id, .. } => {
@@ -110,13 +113,13 @@ impl Item<'_> {
                 "type": "message", "id": id, "status": "completed", "role": "assistant", "content": [part(text)],
             }),
             Self::Call { id, call } => {
-                let (Arguments::Json(input) | Arguments::Freeform(input)) = &call.arguments;
+                let (CallArguments::Json(input) | CallArguments::Freeform(input)) = &call.arguments;
                 call_json(id, call, "completed", input)
             }
         }
     }
 
-    fn deltas(&self, index: usize, reply: &Reply, events: &mut Vec<Value>) {
+    fn deltas(&self, index: usize, reply: &MockReply, events: &mut Vec<Value>) {
         match self {
             Self::Message { id, text } => {
                 let about =
@@ -139,8 +142,8 @@ impl Item<'_> {
             }
             Self::Call { id, call } => {
                 let (kind, whole, input) = match &call.arguments {
-                    Arguments::Json(text) => ("response.function_call_arguments", "arguments", text),
-                    Arguments::Freeform(text) => ("response.custom_tool_call_input", "input", text),
+                    CallArguments::Json(text) => ("response.function_call_arguments", "arguments", text),
+                    CallArguments::Freeform(text) => ("response.custom_tool_call_input", "input", text),
                 };
                 for piece in halves(input) {
                     events.push(
@@ -162,17 +165,17 @@ fn part(text: &str) -> Value {
     json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
 }
 
-fn call_json(id: &str, call: &Call, status: &str, input: &str) -> Value {
+fn call_json(id: &str, call: &MockCall, status: &str, input: &str) -> Value {
     let (kind, key) = match &call.arguments {
-        Arguments::Json(_) => ("function_call", "arguments"),
-        Arguments::Freeform(_) => ("custom_tool_call", "input"),
+        CallArguments::Json(_) => ("function_call", "arguments"),
+        CallArguments::Freeform(_) => ("custom_tool_call", "input"),
     };
     let mut item = json!({"type": kind, "id": id, "status": status, "call_id": call.id, "name": call.name});
     item[key] = json!(input);
     item
 }
 
-fn response(reply: &Reply, status: &str, output: Value) -> Value {
+fn response(reply: &MockReply, status: &str, output: Value) -> Value {
     let usage = (status == "completed").then(|| {
         json!({
             "input_tokens": reply.input_tokens,

@@ -1,18 +1,19 @@
 use proptest::prelude::*;
 
+use super::exchange::*;
 use super::*;
-use crate::tools::Taking;
+use crate::tools::{CallArguments, MockCall, OfferedTool, ToolInput};
 
-fn reply() -> Reply {
-    Reply {
+fn reply() -> MockReply {
+    MockReply {
         id: 7,
         created: 1_700_000_000,
         model: "m".to_owned(),
         text: Some("On it.".to_owned()),
-        calls: vec![Call {
+        calls: vec![MockCall {
             id: "call_001".to_owned(),
             name: "bash".to_owned(),
-            arguments: Arguments::Json(r#"{"command":"ls"}"#.to_owned()),
+            arguments: CallArguments::Json(r#"{"command":"ls"}"#.to_owned()),
         }],
         input_tokens: 10,
         output_tokens: 4,
@@ -20,11 +21,11 @@ fn reply() -> Reply {
     }
 }
 
-fn plain() -> Reply {
-    Reply { calls: Vec::new(), ..reply() }
+fn plain() -> MockReply {
+    MockReply { calls: Vec::new(), ..reply() }
 }
 
-/// The payloads of a stream, and the names of its events.
+/// Returns the event names and payloads of a stream.
 fn payloads(frames: &[Vec<u8>]) -> Vec<(Option<String>, Value)> {
     frames
         .iter()
@@ -41,7 +42,7 @@ fn payloads(frames: &[Vec<u8>]) -> Vec<(Option<String>, Value)> {
 }
 
 #[test]
-fn requests_are_read_in_every_dialect() {
+fn requests_are_parsed_in_every_dialect() {
     let chat = json!({
         "model": "m", "stream": true, "stream_options": {"include_usage": true},
         "messages": [
@@ -86,42 +87,42 @@ fn requests_are_read_in_every_dialect() {
         "tools": [{"functionDeclarations": [{"name": "bash", "parametersJsonSchema": {"x": 1}}]}],
     });
     for (dialect, body) in [
-        (Dialect::Chat, chat),
-        (Dialect::Responses, responses),
-        (Dialect::Anthropic, anthropic),
-        (Dialect::Gemini, gemini),
+        (ApiDialect::Chat, chat),
+        (ApiDialect::Responses, responses),
+        (ApiDialect::Anthropic, anthropic),
+        (ApiDialect::Gemini, gemini),
     ] {
-        let asked = dialect.read(&body).unwrap();
-        assert_eq!(asked.history.user_message(), "run it", "{dialect:?}");
-        assert_eq!(asked.history.results(), 1, "{dialect:?}");
-        assert_eq!(asked.history.calls_of("c1"), 1, "{dialect:?}");
-        assert_eq!(asked.tools, [Offered { name: "bash".to_owned(), taking: Taking::Object(json!({"x": 1})) }]);
-        // Gemini has both in its path.
-        let in_body = dialect != Dialect::Gemini;
-        assert_eq!((asked.model.as_deref(), asked.streams), (in_body.then_some("m"), in_body), "{dialect:?}");
-        assert!(asked.include_usage);
+        let request = dialect.parse(&body).unwrap();
+        assert_eq!(request.history.user_message(), "run it", "{dialect:?}");
+        assert_eq!(request.history.result_count(), 1, "{dialect:?}");
+        assert_eq!(request.history.call_count("c1"), 1, "{dialect:?}");
+        assert_eq!(request.tools, [OfferedTool { name: "bash".to_owned(), input: ToolInput::Object(json!({"x": 1})) }]);
+        // Gemini has both in the path.
+        let in_body = dialect != ApiDialect::Gemini;
+        assert_eq!((request.model.as_deref(), request.stream), (in_body.then_some("m"), in_body), "{dialect:?}");
+        assert!(request.include_usage);
     }
 }
 
 #[test]
-fn what_is_no_request_is_refused() {
+fn parsing_fails_when_messages_are_missing() {
     for (dialect, name) in [
-        (Dialect::Chat, "messages"),
-        (Dialect::Responses, "input"),
-        (Dialect::Anthropic, "messages"),
-        (Dialect::Gemini, "contents"),
+        (ApiDialect::Chat, "messages"),
+        (ApiDialect::Responses, "input"),
+        (ApiDialect::Anthropic, "messages"),
+        (ApiDialect::Gemini, "contents"),
     ] {
-        assert_eq!(dialect.read(&json!([])).unwrap_err(), "the body is not a JSON object");
-        assert!(dialect.read(&json!({name: 5})).unwrap_err().contains(name));
-        assert_eq!(dialect.read(&json!({name: []})).unwrap().history.user_message(), "");
+        assert_eq!(dialect.parse(&json!([])).unwrap_err(), "the body is not a JSON object");
+        assert!(dialect.parse(&json!({name: 5})).unwrap_err().contains(name));
+        assert_eq!(dialect.parse(&json!({name: []})).unwrap().history.user_message(), "");
     }
-    assert_eq!(Dialect::Responses.read(&json!({"input": "hi"})).unwrap().history.user_message(), "hi");
+    assert_eq!(ApiDialect::Responses.parse(&json!({"input": "hi"})).unwrap().history.user_message(), "hi");
 }
 
 #[test]
 fn chat_whole() {
     assert_eq!(
-        Dialect::Chat.whole(&reply()),
+        ApiDialect::Chat.whole(&reply()),
         json!({
             "id": "mock-7", "object": "chat.completion", "created": 1_700_000_000, "model": "mock-model",
             "choices": [{
@@ -135,14 +136,14 @@ fn chat_whole() {
             "usage": {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14, "prompt_tokens_details": {"cached_tokens": 0}},
         })
     );
-    let plain = Dialect::Chat.whole(&plain());
+    let plain = ApiDialect::Chat.whole(&plain());
     assert_eq!(plain["choices"][0]["message"], json!({"role": "assistant", "content": "On it."}));
     assert_eq!(plain["choices"][0]["finish_reason"], "stop");
 }
 
 #[test]
 fn chat_streamed() {
-    let frames = Dialect::Chat.events(&reply());
+    let frames = ApiDialect::Chat.events(&reply());
     let sent = payloads(&frames);
     let (_, done) = sent.last().unwrap();
     assert_eq!(done, "[DONE]");
@@ -175,15 +176,16 @@ fn chat_streamed() {
     assert_eq!(last["usage"]["total_tokens"], 14);
     assert!(chunks[..7].iter().all(|chunk| chunk.get("usage") == Some(&Value::Null)));
 
-    let unasked = payloads(&Dialect::Chat.events(&Reply { include_usage: false, ..reply() }));
-    assert!(unasked.iter().all(|(_, chunk)| chunk.get("usage").is_none() && chunk["choices"] != json!([])));
+    let without_usage = payloads(&ApiDialect::Chat.events(&MockReply { include_usage: false, ..reply() }));
+    assert!(without_usage.iter().all(|(_, chunk)| chunk.get("usage").is_none() && chunk["choices"] != json!([])));
 }
 
 #[test]
-fn our_own_reader_understands_the_chat_stream() {
+fn our_own_upstream_reader_parses_the_chat_stream() {
     use trunkline_core::event::{Event, Finish};
-    let mut reader = trunkline_wire::upstream::Reader::new(&[]);
-    let mut events: Vec<Event> = Dialect::Chat.events(&reply()).iter().flat_map(|frame| reader.push(frame)).collect();
+    let mut reader = trunkline_wire::upstream::UpstreamReader::new(&[]);
+    let mut events: Vec<Event> =
+        ApiDialect::Chat.events(&reply()).iter().flat_map(|frame| reader.push(frame)).collect();
     assert!(reader.ended());
     events.extend(reader.conclude("prompt"));
     let Some(Event::Finished(answer)) = events.last() else { panic!("{events:?}") };
@@ -200,7 +202,7 @@ fn our_own_reader_understands_the_chat_stream() {
 fn anthropic_whole_and_streamed() {
     let usage = |output| json!({"input_tokens": 10, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": output});
     assert_eq!(
-        Dialect::Anthropic.whole(&reply()),
+        ApiDialect::Anthropic.whole(&reply()),
         json!({
             "id": "msg_mock7", "type": "message", "role": "assistant", "model": "m",
             "content": [
@@ -210,8 +212,8 @@ fn anthropic_whole_and_streamed() {
             "stop_reason": "tool_use", "stop_sequence": null, "usage": usage(4),
         })
     );
-    assert_eq!(Dialect::Anthropic.whole(&plain())["stop_reason"], "end_turn");
-    let sent = payloads(&Dialect::Anthropic.events(&reply()));
+    assert_eq!(ApiDialect::Anthropic.whole(&plain())["stop_reason"], "end_turn");
+    let sent = payloads(&ApiDialect::Anthropic.events(&reply()));
     assert!(sent.iter().all(|(name, event)| name.as_deref() == event["type"].as_str()));
     let events: Vec<Value> = sent.into_iter().map(|(_, event)| event).collect();
     assert_eq!(
@@ -251,15 +253,15 @@ fn gemini_whole_and_streamed() {
         })
     };
     let call = json!({"functionCall": {"id": "call_001", "name": "bash", "args": {"command": "ls"}}});
-    assert_eq!(Dialect::Gemini.whole(&reply()), chunk(json!([{"text": "On it."}, call]), true));
+    assert_eq!(ApiDialect::Gemini.whole(&reply()), chunk(json!([{"text": "On it."}, call]), true));
     let expected = vec![
         chunk(json!([{"text": "On "}]), false),
         chunk(json!([{"text": "it."}]), false),
         chunk(json!([call]), true),
     ];
-    let sent: Vec<Value> = payloads(&Dialect::Gemini.events(&reply())).into_iter().map(|(_, chunk)| chunk).collect();
+    let sent: Vec<Value> = payloads(&ApiDialect::Gemini.events(&reply())).into_iter().map(|(_, chunk)| chunk).collect();
     assert_eq!(sent, expected);
-    let array: Value = serde_json::from_slice(&Dialect::Gemini.array(&reply()).concat()).unwrap();
+    let array: Value = serde_json::from_slice(&ApiDialect::Gemini.array(&reply()).concat()).unwrap();
     assert_eq!(array, json!(expected));
 }
 
@@ -269,7 +271,7 @@ fn responses_whole_and_streamed() {
     let part = |text: &str| json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []});
     let call = |status: &str, arguments: &str| json!({"type": "function_call", "id": "fc_mock7_0", "status": status, "call_id": "call_001", "name": "bash", "arguments": arguments});
     let arguments = r#"{"command":"ls"}"#;
-    let whole = Dialect::Responses.whole(&reply());
+    let whole = ApiDialect::Responses.whole(&reply());
     assert_eq!(whole["output"], json!([message("completed", json!([part("On it.")])), call("completed", arguments)]));
     assert_eq!(
         (&whole["object"], &whole["status"], &whole["id"]),
@@ -283,7 +285,7 @@ fn responses_whole_and_streamed() {
         })
     );
 
-    let sent = payloads(&Dialect::Responses.events(&reply()));
+    let sent = payloads(&ApiDialect::Responses.events(&reply()));
     let mut kinds = Vec::new();
     for (number, (name, event)) in sent.iter().enumerate() {
         assert_eq!(event["sequence_number"], number);
@@ -332,19 +334,19 @@ fn responses_whole_and_streamed() {
 }
 
 #[test]
-fn free_text_for_codex() {
-    let call = Call {
+fn freeform_calls_are_custom_tool_calls_in_responses() {
+    let call = MockCall {
         id: "c".to_owned(),
         name: "apply_patch".to_owned(),
-        arguments: Arguments::Freeform("*** Begin Patch".to_owned()),
+        arguments: CallArguments::Freeform("*** Begin Patch".to_owned()),
     };
-    let reply = Reply { text: None, calls: vec![call], ..reply() };
+    let reply = MockReply { text: None, calls: vec![call], ..reply() };
     let item = json!({
         "type": "custom_tool_call", "id": "fc_mock7_0", "status": "completed", "call_id": "c", "name": "apply_patch",
         "input": "*** Begin Patch",
     });
-    assert_eq!(Dialect::Responses.whole(&reply)["output"], json!([item]));
-    let sent = payloads(&Dialect::Responses.events(&reply));
+    assert_eq!(ApiDialect::Responses.whole(&reply)["output"], json!([item]));
+    let sent = payloads(&ApiDialect::Responses.events(&reply));
     let kinds: Vec<&str> = sent.iter().filter_map(|(name, _)| name.as_deref()).collect();
     assert_eq!(
         kinds[3..6],
@@ -356,37 +358,38 @@ fn free_text_for_codex() {
 }
 
 #[test]
-fn errors_in_each_vendors_words() {
-    let usual = |status| ErrorAnswer { message: None, ..ErrorAnswer::new(status, "") };
-    let named = ErrorAnswer { kind: Some("insufficient_quota".to_owned()), ..ErrorAnswer::new(429, "no credit left") };
+fn errors_have_the_format_of_each_vendor() {
+    let usual = |status| ScriptedError { message: None, ..ScriptedError::new(status, "") };
+    let named =
+        ScriptedError { kind: Some("insufficient_quota".to_owned()), ..ScriptedError::new(429, "no credit left") };
     for (dialect, error, expected) in [
         (
-            Dialect::Chat,
+            ApiDialect::Chat,
             usual(401),
             json!({"error": {"message": "invalid API key", "type": "invalid_request_error", "param": null, "code": "invalid_api_key"}}),
         ),
         (
-            Dialect::Chat,
+            ApiDialect::Chat,
             named.clone(),
             json!({"error": {"message": "no credit left", "type": "insufficient_quota", "param": null, "code": "insufficient_quota"}}),
         ),
         (
-            Dialect::Responses,
+            ApiDialect::Responses,
             usual(500),
             json!({"error": {"message": "internal server error", "type": "server_error", "param": null, "code": null}}),
         ),
         (
-            Dialect::Anthropic,
+            ApiDialect::Anthropic,
             usual(529),
             json!({"type": "error", "error": {"type": "overloaded_error", "message": "overloaded"}}),
         ),
         (
-            Dialect::Gemini,
+            ApiDialect::Gemini,
             usual(429),
             json!({"error": {"code": 429, "message": "rate limit reached", "status": "RESOURCE_EXHAUSTED"}}),
         ),
         (
-            Dialect::Gemini,
+            ApiDialect::Gemini,
             usual(418),
             json!({"error": {"code": 418, "message": "bad request", "status": "INVALID_ARGUMENT"}}),
         ),
@@ -395,7 +398,7 @@ fn errors_in_each_vendors_words() {
     }
 }
 
-/// JSON of any shape, often with names that mean something here.
+/// Generates JSON of any shape, often with names that the dialects use.
 fn any_json() -> impl Strategy<Value = Value> {
     const NAMES: [&str; 16] = [
         "messages",
@@ -415,14 +418,14 @@ fn any_json() -> impl Strategy<Value = Value> {
         "properties",
         "functionDeclarations",
     ];
-    const WORDS: [&str; 8] =
+    const VALUES: [&str; 8] =
         ["user", "assistant", "tool", "tool_result", "function_call_output", "message", "bash", "<cwd>/"];
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         "\\PC{0,8}".prop_map(Value::from),
-        prop::sample::select(&WORDS[..]).prop_map(Value::from),
+        prop::sample::select(&VALUES[..]).prop_map(Value::from),
     ];
     leaf.prop_recursive(6, 64, 6, |inner| {
         prop_oneof![
@@ -435,12 +438,12 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn any_body_is_answered_or_refused(body in any_json(), arguments in "\\PC{0,40}") {
-        for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Anthropic, Dialect::Gemini] {
-            let Ok(asked) = dialect.read(&body) else { continue };
-            let (name, arguments) = crate::tools::translate("bash", &arguments, &asked.tools, asked.history.folder());
-            let call = Call { id: "c".to_owned(), name, arguments };
-            let reply = Reply { calls: vec![call], text: Some(asked.history.user_message()), ..reply() };
+    fn any_body_is_parsed_or_rejected_without_panic(body in any_json(), arguments in "\\PC{0,40}") {
+        for dialect in [ApiDialect::Chat, ApiDialect::Responses, ApiDialect::Anthropic, ApiDialect::Gemini] {
+            let Ok(request) = dialect.parse(&body) else { continue };
+            let (name, arguments) = crate::tools::translate("bash", &arguments, &request.tools, request.history.folder());
+            let call = MockCall { id: "c".to_owned(), name, arguments };
+            let reply = MockReply { calls: vec![call], text: Some(request.history.user_message()), ..reply() };
             prop_assert!(dialect.whole(&reply).is_object());
             prop_assert!(!dialect.events(&reply).is_empty());
         }
@@ -448,9 +451,9 @@ proptest! {
 
     #[test]
     fn pieces_of_a_stream_join_to_the_whole(text in "\\PC{0,60}", arguments in "\\PC{0,40}") {
-        let call = Call { arguments: Arguments::Json(arguments.clone()), ..reply().calls.remove(0) };
-        let reply = Reply { text: Some(text.clone()), calls: vec![call], ..reply() };
-        let sent = payloads(&Dialect::Chat.events(&reply));
+        let call = MockCall { arguments: CallArguments::Json(arguments.clone()), ..reply().calls.remove(0) };
+        let reply = MockReply { text: Some(text.clone()), calls: vec![call], ..reply() };
+        let sent = payloads(&ApiDialect::Chat.events(&reply));
         let joined = |pointer: &str| sent.iter().filter_map(|(_, chunk)| chunk.pointer(pointer)?.as_str()).collect::<String>();
         prop_assert_eq!(joined("/choices/0/delta/content"), text);
         prop_assert_eq!(joined("/choices/0/delta/tool_calls/0/function/arguments"), arguments);
@@ -458,14 +461,14 @@ proptest! {
 }
 
 #[test]
-fn tools_may_be_offered_among_the_input() {
+fn tools_are_found_among_the_input_items() {
     let body = json!({"model": "m", "input": [
         {"type": "additional_tools", "role": "developer", "tools": [
             {"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}, {"type": "function", "name": "wait"}]},
         ]},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
     ]});
-    let asked = responses::read(&body).unwrap();
-    let names: Vec<&str> = asked.tools.iter().map(|tool| tool.name.as_str()).collect();
-    assert_eq!((names, &asked.tools[0].taking), (vec!["exec", "wait"], &Taking::Text));
+    let request = responses::parse(&body).unwrap();
+    let names: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!((names, &request.tools[0].input), (vec!["exec", "wait"], &ToolInput::Text));
 }

@@ -1,6 +1,6 @@
-//! The mock over real sockets: routes, streams, and everything that goes wrong on purpose.
+//! Tests of the mock over real sockets: routes, streams and injected faults.
 
-#![cfg(test)] // all of this is; it says so once more for clippy's `allow-unwrap-in-tests`
+#![cfg(test)] // redundant for an integration test, but clippy's `allow-unwrap-in-tests` needs it
 
 mod faults;
 mod mock;

@@ -1,40 +1,40 @@
-//! A mock that plays a script on a port of its own, and the simplest possible client: what is written and read is bytes.
+//! A mock server with a script, and a minimal client that writes and reads raw bytes.
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use trunkline_mock::{Script, serve};
+use trunkline_mock::{MockScript, serve};
 
-pub(crate) struct Mock {
+pub(crate) struct MockServer {
     address: std::net::SocketAddr,
     stop: CancellationToken,
     server: JoinSet<()>,
 }
 
-impl Mock {
-    pub(crate) async fn playing(script: &str) -> Self {
+impl MockServer {
+    pub(crate) async fn with_script(script: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let mut server = JoinSet::new();
-        server.spawn(serve(listener, Script::parse(script).unwrap().into(), stop.clone()));
+        server.spawn(serve(listener, MockScript::parse(script).unwrap().into(), stop.clone()));
         Self { address, stop, server }
     }
 
-    /// A script of one scenario, `go`, with one step.
+    /// Starts a server whose script has one scenario, `go`, with one step.
     pub(crate) async fn with_step(step: &str) -> Self {
-        Self::playing(&format!(r#"{{"scenarios": [{{"trigger": "go", "steps": [{step}]}}]}}"#)).await
+        Self::with_script(&format!(r#"{{"scenarios": [{{"trigger": "go", "steps": [{step}]}}]}}"#)).await
     }
 
-    /// Sends a request and leaves the answer to the caller.
+    /// Sends a request. The caller reads the response.
     pub(crate) async fn send(&self, method: &str, path: &str, body: &str) -> TcpStream {
         let length = body.len();
         self.send_raw(&format!("{method} {path} HTTP/1.1\r\ncontent-length: {length}"), body).await
     }
 
-    /// Sends a request with this beginning of its head.
+    /// Sends a request whose head starts with `head`.
     pub(crate) async fn send_raw(&self, head: &str, body: &str) -> TcpStream {
         let mut socket = TcpStream::connect(self.address).await.unwrap();
         let request = format!("{head}\r\nhost: mock\r\nconnection: close\r\n\r\n{body}");
@@ -42,22 +42,22 @@ impl Mock {
         socket
     }
 
-    pub(crate) async fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: &str) -> RawResponse {
         let mut bytes = Vec::new();
         self.send(method, path, body).await.read_to_end(&mut bytes).await.unwrap();
-        Answer::parse(&bytes)
+        RawResponse::parse(&bytes)
     }
 
-    /// The question that the scenario `go` answers.
-    pub(crate) async fn go(&self) -> Answer {
+    /// Sends a request that the scenario `go` answers.
+    pub(crate) async fn go(&self) -> RawResponse {
         self.ask("POST", "/v1/chat/completions", GO).await
     }
 
-    /// Ends the server, and waits until it has ended.
+    /// Stops the server and waits until it has stopped.
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
-        while let Some(ended) = self.server.join_next().await {
-            ended.unwrap();
+        while let Some(result) = self.server.join_next().await {
+            result.unwrap();
         }
     }
 }
@@ -65,20 +65,20 @@ impl Mock {
 pub(crate) const GO: &str = r#"{"messages": [{"role": "user", "content": "go"}]}"#;
 pub(crate) const GO_STREAMED: &str = r#"{"stream": true, "messages": [{"role": "user", "content": "go"}]}"#;
 
-/// An answer, with the chunks its body came in.
+/// HTTP response, with the sizes of the chunks of its body.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct RawResponse {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
     pub(crate) chunks: Vec<usize>,
-    /// Whether the body has its end.
+    /// Whether the body is complete.
     pub(crate) complete: bool,
 }
 
-impl Answer {
+impl RawResponse {
     pub(crate) fn parse(bytes: &[u8]) -> Self {
-        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("a head") + 4;
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("the response has a head") + 4;
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_lowercase();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         let (mut rest, mut body, mut chunks) = (&bytes[end..], Vec::new(), Vec::new());

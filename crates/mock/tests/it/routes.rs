@@ -1,15 +1,15 @@
-//! Every route, and what is not one.
+//! Routes of the server, and errors for invalid requests.
 
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 
-use crate::mock::{Answer, Mock};
+use crate::mock::{MockServer, RawResponse};
 
 const SCRIPT: &str = r#"{"scenarios": [{"trigger": "go", "steps": [{"response": {"content": "Gone."}}]}]}"#;
 
 #[tokio::test]
-async fn every_route_answers_in_its_own_form() {
-    let mock = Mock::playing(SCRIPT).await;
+async fn every_route_responds_in_its_own_format() {
+    let mock = MockServer::with_script(SCRIPT).await;
     let chat = r#"{"model": "x", "messages": [{"role": "user", "content": "go"}]}"#;
     let input = r#"{"model": "x", "input": "go"}"#;
     let contents = r#"{"contents": [{"role": "user", "parts": [{"text": "go"}]}]}"#;
@@ -47,7 +47,7 @@ async fn every_route_answers_in_its_own_form() {
 
 #[tokio::test]
 async fn streams_are_event_streams() {
-    let mock = Mock::playing(SCRIPT).await;
+    let mock = MockServer::with_script(SCRIPT).await;
     for (path, body, last) in [
         ("/v1/chat/completions", r#"{"stream":true,"messages":[{"role":"user","content":"go"}]}"#, "[DONE]"),
         ("/v1/responses", r#"{"stream":true,"input":"go"}"#, "response.completed"),
@@ -67,9 +67,9 @@ async fn streams_are_event_streams() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_answered_says_why_in_the_clients_words() {
-    let mock = Mock::playing(SCRIPT).await;
-    for (method, path, body, status, pointer, words) in [
+async fn errors_have_the_format_of_the_dialect_when_request_is_invalid() {
+    let mock = MockServer::with_script(SCRIPT).await;
+    for (method, path, body, status, pointer, expected) in [
         ("GET", "/nowhere", "", 404, "/error/message", "/nowhere"),
         ("GET", "/v1/models/gpt-5", "", 404, "/error/message", "only mock-model"),
         ("GET", "/v1/chat/completions", "", 405, "/error/message", "GET"),
@@ -83,31 +83,31 @@ async fn what_cannot_be_answered_says_why_in_the_clients_words() {
         let answer = mock.ask(method, path, body).await;
         assert_eq!(answer.status, status, "{method} {path} {answer:?}");
         let json = answer.json();
-        assert!(json.pointer(pointer).unwrap().as_str().unwrap().contains(words), "{method} {path}: {json}");
+        assert!(json.pointer(pointer).unwrap().as_str().unwrap().contains(expected), "{method} {path}: {json}");
     }
     mock.stop().await;
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_read_is_refused_by_its_head() {
-    let mock = Mock::playing(SCRIPT).await;
-    for (header, status, words) in [
+async fn body_is_rejected_by_its_headers_when_too_large_or_compressed() {
+    let mock = MockServer::with_script(SCRIPT).await;
+    for (header, status, expected) in [
         ("content-length: 67108865", 413, "larger than 64 MiB"),
         ("content-length: 1\r\ncontent-encoding: zstd", 415, "zstd"),
     ] {
         let mut bytes = Vec::new();
         let mut socket = mock.send_raw(&format!("POST /v1/responses HTTP/1.1\r\n{header}"), "").await;
         socket.read_to_end(&mut bytes).await.unwrap();
-        let answer = Answer::parse(&bytes);
+        let answer = RawResponse::parse(&bytes);
         assert_eq!(answer.status, status, "{answer:?}");
-        assert!(answer.text().contains(words), "{answer:?}");
+        assert!(answer.text().contains(expected), "{answer:?}");
     }
     mock.stop().await;
 }
 
 #[tokio::test]
-async fn the_same_question_has_the_same_answer_and_the_history_is_all_the_state() {
-    let mock = Mock::playing(
+async fn same_request_gets_same_reply_and_history_selects_the_step() {
+    let mock = MockServer::with_script(
         r#"{"scenarios": [{"trigger": "go", "steps": [
             {"response": {"tool_calls": [{"id": "call_001", "function": {"name": "bash", "arguments": {"command": "ls"}}}]}},
             {"response": {"content": "done"}}
@@ -124,7 +124,7 @@ async fn the_same_question_has_the_same_answer_and_the_history_is_all_the_state(
         )
     };
     let call_id = "/choices/0/message/tool_calls/0/id";
-    for _again in 0..2 {
+    for _ in 0..2 {
         let first = ask(user).await;
         assert_eq!(first.pointer(call_id), Some(&json!("call_001")));
         assert_eq!(first["choices"][0]["message"]["content"], json!(null));
@@ -132,7 +132,7 @@ async fn the_same_question_has_the_same_answer_and_the_history_is_all_the_state(
     }
     let second = ask(&format!("{user},{}", called("call_001"))).await;
     assert_eq!(second["choices"][0]["message"], json!({"role": "assistant", "content": "done"}));
-    // Played once more in the same conversation, the call has an id of its own.
+    // When the scenario runs again in the same conversation, the call gets a new id.
     let again = ask(&format!("{user},{},{user}", called("call_001"))).await;
     assert_eq!(again.pointer(call_id), Some(&json!("call_001_2")));
     mock.stop().await;

@@ -1,4 +1,4 @@
-//! Requests as they come in: bytes and descriptors from one socket, put together to frames.
+//! Receives bytes and descriptors from the gateway's socket and assembles them into requests.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -8,11 +8,12 @@ use rustix::cmsg_space;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-use crate::message::{Request, whole};
+use crate::message::{KeeperRequest, frame_length};
 
-const READ: usize = 64 * 1024;
+/// Amount that is read from the socket at once.
+const READ_BYTES: usize = 64 * 1024;
 
-/// What was received and not yet dealt with.
+/// Bytes and descriptors that were received but not handled yet.
 #[derive(Default)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
@@ -21,10 +22,10 @@ pub(super) struct Inbox {
 
 impl Inbox {
     pub(super) fn holds_frame(&self) -> bool {
-        whole(&self.bytes).is_some()
+        frame_length(&self.bytes).is_some()
     }
 
-    /// Blocks until a whole request is here; false at the end of the stream.
+    /// Blocks until a whole request has arrived. False at the end of the stream.
     pub(super) fn fill_frame(&mut self, socket: &OwnedFd) -> io::Result<bool> {
         while !self.holds_frame() {
             if self.receive(socket)? == 0 {
@@ -34,23 +35,23 @@ impl Inbox {
         Ok(true)
     }
 
-    /// The first whole request, and the descriptors that a run takes from.
-    pub(super) fn request(&mut self) -> io::Result<(Request<'_>, &mut Vec<OwnedFd>)> {
-        let frame = whole(&self.bytes).and_then(|end| self.bytes.get(..end));
-        let request = frame.and_then(Request::decode).ok_or(io::ErrorKind::InvalidData)?;
+    /// Returns the first whole request, and the descriptors that arrived with requests to run.
+    pub(super) fn request(&mut self) -> io::Result<(KeeperRequest<'_>, &mut Vec<OwnedFd>)> {
+        let frame = frame_length(&self.bytes).and_then(|end| self.bytes.get(..end));
+        let request = frame.and_then(KeeperRequest::decode).ok_or(io::ErrorKind::InvalidData)?;
         Ok((request, &mut self.fds))
     }
 
-    /// Forgets the first request.
-    pub(super) fn done(&mut self) {
-        let end = whole(&self.bytes).unwrap_or(0);
+    /// Removes the first request.
+    pub(super) fn pop(&mut self) {
+        let end = frame_length(&self.bytes).unwrap_or(0);
         self.bytes.drain(..end);
-        self.bytes.shrink_to(READ);
+        self.bytes.shrink_to(READ_BYTES);
     }
 
     fn receive(&mut self, socket: &OwnedFd) -> io::Result<usize> {
         let start = self.bytes.len();
-        self.bytes.resize(start + READ, 0);
+        self.bytes.resize(start + READ_BYTES, 0);
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(3))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = loop {

@@ -1,8 +1,8 @@
-//! The keeper: a small process of our own that a run's processes cannot escape.
+//! The keeper: a small supervising process that the processes of a run cannot escape.
 //!
-//! It is blocking, serves one run at a time, and ends when its socket to the gateway does, taking everything along. It has
-//! one thread, but for the moment in which it starts a confined run. It knows nothing of pipes' contents, limits or
-//! pools: those are the gateway's.
+//! It blocks, serves one run at a time, and ends when its socket to the gateway is closed, killing all its descendants. It
+//! has one thread, except while it starts a confined program. It does not see what goes through the pipes, and it does
+//! not know of limits or pools: those are the gateway's.
 
 mod inbox;
 
@@ -27,141 +27,143 @@ use signal_hook::flag;
 
 use self::inbox::Inbox;
 use crate::confinement;
-use crate::family::{self, NoChildren};
+use crate::descendants::{self, NoChildren};
 use crate::files;
-use crate::message::{Blame, Job, Report, Request};
+use crate::message::{FailedPart, KeeperReport, KeeperRequest, ProcessJob};
 use crate::spec::StopSignal;
+use crate::undumpable::set_undumpable;
 
-/// How often orphans that ended during a run are looked for, should their signal have come between two waits.
-const REAP_EVERY: Duration = Duration::from_secs(5);
-/// How soon those that survived a SIGKILL are looked for again.
-const KILL_AGAIN: Duration = Duration::from_millis(50);
-/// How long the dying may take before the gateway is told that they do not.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a keeper whose gateway is gone goes on trying.
-const LAST_PATIENCE: Duration = Duration::from_secs(60);
+/// Interval at which orphans that ended during a run are reaped, in case their SIGCHLD arrived between two waits.
+const REAP_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval at which SIGKILL is repeated while processes survive it.
+const KILL_INTERVAL: Duration = Duration::from_millis(50);
+/// Time that killed processes may take to die before the keeper reports itself dirty.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time that a keeper without a gateway keeps killing before it ends anyway.
+const FINAL_CLEANUP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How much more memory a run seems to use, when somebody has to go: in thousandths of all there is.
-const EXPENDABLE: i32 = 500;
+/// Value for `oom_score_adj`, in thousandths of the machine's memory: the kernel treats a run as if it used that much more.
+const OOM_SCORE_ADJ: i32 = 500;
 
-/// The body of a keeper: call this, and nothing else, when the binary is started as one.
+/// The main function of a keeper. Call this, and nothing else, when the binary is started as one.
 ///
-/// Standard input is its socket to the gateway. Its exit status says whether it leaves nothing behind.
+/// Standard input is the socket to the gateway. The exit status is success if no descendant is left.
 pub fn keeper_main() -> ExitCode {
-    // Whether the gateway hung up, or there is a bug in here: no process may be let go.
-    let _why_it_ended = std::panic::catch_unwind(serve);
-    if family::end_descendants(LAST_PATIENCE) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    // However it ends, be it by a panic: no descendant may survive.
+    let _ = std::panic::catch_unwind(serve);
+    if descendants::end_all(FINAL_CLEANUP_TIMEOUT) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Serves one run after the other, until the gateway hangs up.
+/// Serves one run after another until the gateway hangs up.
 fn serve() -> io::Result<()> {
-    // A session of its own: Ctrl-C at the gateway's terminal is the gateway's business. So is the signal that a service
-    // manager sends to everyone: the gateway decides what becomes of its runs. Handlers, unlike ignored signals, are
-    // not inherited by what we start. A child's end is heard as well: it cuts our waiting short, and orphans are reaped
-    // as they die.
+    // A session of its own, so that Ctrl-C at the gateway's terminal reaches only the gateway. Signals that a service
+    // manager sends to every process are caught for the same reason: the gateway decides when its runs end. Handlers,
+    // unlike ignored signals, are not inherited by the programs started here. SIGCHLD is caught to interrupt waits, so that
+    // orphans are reaped as they die.
     setsid()?;
     for signal in [SIGHUP, SIGINT, SIGTERM, SIGCHLD] {
         flag::register(signal, Arc::default())?;
     }
     set_child_subreaper(Some(getpid()))?;
-    // The last argument is the limit of open files for what we start, if it is not our own.
+    // The last argument is the limit of open files for the programs started here, if it differs from the present one.
     if let Some(soft) = std::env::args().next_back().and_then(|soft| soft.parse().ok()) {
-        files::take(soft);
+        files::set_limit(soft);
     }
-    // Whatever leaked into the gateway from its own parent stops here.
+    // Descriptors that leaked into the gateway from its parent must not be inherited further.
     close_fds::set_fds_cloexec(3, &[]);
-    // Started through /proc/self/exe it would be called "exe". Not by the gateway's name either: `pkill -9 trunkline` must
-    // leave somebody to clean up.
+    // Started through /proc/self/exe, the process would be called "exe". Its name differs from the gateway's: after
+    // `pkill -9 trunkline` the keepers must be left to clean up.
     let _ = std::fs::write("/proc/self/comm", "line-keeper");
-    offer_first();
-    // It is told the keys of what it starts. After those two: they could not be written any more.
-    crate::close_to_others();
+    raise_oom_score();
+    // Requests contain the environments of programs, API keys included. Must come after the two writes to /proc/self above:
+    // they would be refused.
+    set_undumpable();
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    let mut line = Line { socket, inbox: Inbox::default() };
-    while line.inbox.fill_frame(&line.socket)? {
-        let started = match line.inbox.request()? {
-            (Request::Run(job), fds) => Some(start(&job, fds)),
-            // It crossed with the end of the run that it was about.
-            (Request::Stop { .. } | Request::Hold { .. }, _) => None,
+    let mut gateway = KeeperSocket { socket, inbox: Inbox::default() };
+    while gateway.inbox.fill_frame(&gateway.socket)? {
+        let started = match gateway.inbox.request()? {
+            (KeeperRequest::Run(job), fds) => Some(start(&job, fds)),
+            // The run that the request is about has ended meanwhile.
+            (KeeperRequest::Stop { .. } | KeeperRequest::Pause { .. }, _) => None,
         };
-        line.inbox.done();
+        gateway.inbox.pop();
         match started {
-            Some(Ok(main)) => line.tend(main)?,
-            Some(Err((blame, errno))) => line.say(&[Report::Failed(blame, errno)])?,
+            Some(Ok(main)) => gateway.supervise(main)?,
+            Some(Err((part, errno))) => gateway.report(&[KeeperReport::Failed(part, errno)])?,
             None => {}
         }
     }
     Ok(())
 }
 
-/// Has the kernel take this process and what it starts, when memory runs out, rather than the gateway and the user's own:
-/// of those, the largest goes first, which is not the keeper.
-fn offer_first() {
+/// Makes the kernel's OOM killer prefer the processes of a run to the gateway and the user's own processes. Among them it
+/// kills the largest first, which is not the keeper.
+fn raise_oom_score() {
     let score = "/proc/self/oom_score_adj";
     let now = std::fs::read_to_string(score).ok().and_then(|text| text.trim().parse::<i32>().ok());
-    if now.is_some_and(|now| now < EXPENDABLE) {
-        let _ = std::fs::write(score, EXPENDABLE.to_string());
+    if now.is_some_and(|now| now < OOM_SCORE_ADJ) {
+        let _ = std::fs::write(score, OOM_SCORE_ADJ.to_string());
     }
 }
 
-/// The keeper's end of the socket.
-struct Line {
+/// The keeper's end of the socket to the gateway.
+struct KeeperSocket {
     socket: OwnedFd,
     inbox: Inbox,
 }
 
-impl Line {
-    /// Stays with a run from its start until nothing is left of it. An error means that the gateway is gone.
-    fn tend(&mut self, main: Pid) -> io::Result<()> {
-        self.say(&[Report::Started(main.as_raw_nonzero().get() as u32)])?;
+impl KeeperSocket {
+    /// Supervises a run from its start until all its processes are gone. An error means that the gateway is gone.
+    fn supervise(&mut self, main: Pid) -> io::Result<()> {
+        self.report(&[KeeperReport::Started(main.as_raw_nonzero().get() as u32)])?;
         let status = self.wait_for(main)?.as_raw();
-        // The common case, nothing left behind, costs the gateway one wake-up.
-        if let Err(NoChildren) = family::reap_any() {
-            return self.say(&[Report::Exited(status), Report::Clean]);
+        // In the common case no process is left: one write, so that the gateway wakes up once.
+        if let Err(NoChildren) = descendants::reap_any() {
+            return self.report(&[KeeperReport::Exited(status), KeeperReport::Clean]);
         }
-        self.say(&[Report::Exited(status)])?;
-        let clean = family::end_descendants(PATIENCE);
-        self.say(&[if clean { Report::Clean } else { Report::Dirty }])
+        self.report(&[KeeperReport::Exited(status)])?;
+        let clean = descendants::end_all(CLEANUP_TIMEOUT);
+        self.report(&[if clean { KeeperReport::Clean } else { KeeperReport::Dirty }])
     }
 
-    /// Waits for the main process, stopping it when told to.
+    /// Waits for the main process to end, and handles requests about it meanwhile.
     fn wait_for(&mut self, main: Pid) -> io::Result<WaitStatus> {
         let pidfd = pidfd_open(main, PidfdFlags::empty())?;
         let mut kill_at: Option<Instant> = None;
         loop {
-            let pause = kill_at.map_or(REAP_EVERY, |at| at.saturating_duration_since(Instant::now()));
-            let spoken_to = self.inbox.holds_frame() || self.readable_or_ended(&pidfd, pause)?;
-            while let Ok(Some((pid, status))) = family::reap_any() {
+            let pause = kill_at.map_or(REAP_INTERVAL, |at| at.saturating_duration_since(Instant::now()));
+            let has_request = self.inbox.holds_frame() || self.readable_or_ended(&pidfd, pause)?;
+            while let Ok(Some((pid, status))) = descendants::reap_any() {
                 if pid == main {
                     return Ok(status);
                 }
             }
-            if spoken_to {
+            if has_request {
                 if !self.inbox.fill_frame(&self.socket)? {
                     kill(main);
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
                 match self.inbox.request()?.0 {
-                    Request::Stop { signal, grace } => {
+                    KeeperRequest::Stop { signal, grace } => {
                         ask_to_stop(main, signal);
                         kill_at = Some(Instant::now() + grace);
                     }
-                    // One that was asked to stop needs to run for that.
-                    Request::Hold { still } if kill_at.is_none() => {
-                        let _ = kill_process_group(main, if still { Signal::STOP } else { Signal::CONT });
+                    // A program that was asked to stop must be able to run for that.
+                    KeeperRequest::Pause { paused } if kill_at.is_none() => {
+                        let _ = kill_process_group(main, if paused { Signal::STOP } else { Signal::CONT });
                     }
-                    Request::Hold { .. } | Request::Run(_) => {}
+                    KeeperRequest::Pause { .. } | KeeperRequest::Run(_) => {}
                 }
-                self.inbox.done();
+                self.inbox.pop();
             }
             if kill_at.is_some_and(|at| at <= Instant::now()) {
                 kill(main);
-                kill_at = Some(Instant::now() + KILL_AGAIN);
+                kill_at = Some(Instant::now() + KILL_INTERVAL);
             }
         }
     }
 
-    /// Sleeps until the gateway speaks (true), the process ended, or the time is up.
+    /// Waits until a request arrives (true), the process ends, or the time is over.
     fn readable_or_ended(&self, pidfd: &OwnedFd, pause: Duration) -> io::Result<bool> {
         let mut fds = [
             PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN),
@@ -175,7 +177,7 @@ impl Line {
         }
     }
 
-    fn say(&self, reports: &[Report]) -> io::Result<()> {
+    fn report(&self, reports: &[KeeperReport]) -> io::Result<()> {
         let bytes: Vec<u8> = reports.iter().flat_map(|report| report.encode()).collect();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
@@ -190,13 +192,13 @@ impl Line {
 }
 
 /// Starts the program in a process group of its own, with exactly the given environment and the three descriptors.
-#[expect(clippy::disallowed_methods, reason = "the one place that starts the programs of others")]
-fn start(job: &Job<'_>, fds: &mut Vec<OwnedFd>) -> Result<Pid, (Blame, i32)> {
+#[expect(clippy::disallowed_methods, reason = "the one place that starts programs")]
+fn start(job: &ProcessJob<'_>, fds: &mut Vec<OwnedFd>) -> Result<Pid, (FailedPart, i32)> {
     let mut fds = fds.drain(..);
     let (Some(stdin), Some(stdout), Some(stderr)) = (fds.next(), fds.next(), fds.next()) else {
-        return Err((Blame::Program, Errno::BADF.raw_os_error()));
+        return Err((FailedPart::Program, Errno::BADF.raw_os_error()));
     };
-    let program = look_up(job).map_err(|errno| (Blame::Program, errno.raw_os_error()))?;
+    let program = look_up(job).map_err(|errno| (FailedPart::Program, errno.raw_os_error()))?;
     let mut command = Command::new(program);
     command
         .arg0(job.program)
@@ -208,21 +210,21 @@ fn start(job: &Job<'_>, fds: &mut Vec<OwnedFd>) -> Result<Pid, (Blame, i32)> {
         .stdin(stdin)
         .stdout(stdout)
         .stderr(stderr);
-    let spawned = match &job.places {
+    let spawned = match &job.confined_to {
         None => command.spawn(),
-        Some(places) => confinement::within(places, move || command.spawn())
-            .map_err(|error| (Blame::Confinement, errno_of(&error)))?,
+        Some(paths) => confinement::within(paths, move || command.spawn())
+            .map_err(|error| (FailedPart::Confinement, errno_of(&error)))?,
     };
     match spawned {
         Ok(child) => Ok(Pid::from_child(&child)),
         Err(error) => {
-            // The kernel's errno does not say which of the two paths it is about.
-            let blame = if Path::new(job.cwd).is_dir() && access(job.cwd, Access::EXEC_OK).is_ok() {
-                Blame::Program
+            // The errno does not tell which of the two paths is at fault.
+            let part = if Path::new(job.cwd).is_dir() && access(job.cwd, Access::EXEC_OK).is_ok() {
+                FailedPart::Program
             } else {
-                Blame::Directory
+                FailedPart::Directory
             };
-            Err((blame, errno_of(&error)))
+            Err((part, errno_of(&error)))
         }
     }
 }
@@ -231,10 +233,10 @@ fn errno_of(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error())
 }
 
-/// Finds a bare name in the child's own `PATH`, as a shell would; a path is taken as it is.
+/// Finds a bare name in the child's `PATH`, as a shell would. A path is taken as it is.
 ///
-/// Left to `Command`, a look-up in another `PATH` than ours would cost the `posix_spawn` fast path.
-fn look_up(job: &Job<'_>) -> Result<PathBuf, Errno> {
+/// `Command` would do this too, but a `PATH` that differs from this process's own costs it the `posix_spawn` fast path.
+fn look_up(job: &ProcessJob<'_>) -> Result<PathBuf, Errno> {
     let program = Path::new(job.program);
     if job.program.as_bytes().contains(&b'/') {
         return Ok(program.into());
@@ -252,21 +254,21 @@ fn look_up(job: &Job<'_>) -> Result<PathBuf, Errno> {
     Err(seen)
 }
 
-/// Signals the main process's group, once: some CLIs take a second signal as an order to skip their clean-up.
+/// Signals the group of the main process, once: some CLIs take a second signal as an order to skip their cleanup.
 fn ask_to_stop(main: Pid, signal: StopSignal) {
-    // `main` is not reaped yet, so neither its pid nor its group's can belong to anyone else.
+    // `main` is not reaped yet, so neither its pid nor the id of its group can have been reused.
     if kill_process_group(main, signal.signal()).is_err() {
         let _ = kill_process(main, signal.signal());
     }
-    // A stopped process acts on a signal only once it goes on.
+    // A stopped process handles the signal only once it is continued.
     if kill_process_group(main, Signal::CONT).is_err() {
         let _ = kill_process(main, Signal::CONT);
     }
 }
 
-/// Kills the main process's group, which needs no look at `/proc`, and then all the others.
+/// Kills the group of the main process, which takes no search in `/proc`, and then all other descendants.
 fn kill(main: Pid) {
     let _ = kill_process_group(main, Signal::KILL);
     let _ = kill_process(main, Signal::KILL);
-    family::kill_descendants();
+    descendants::kill_all();
 }

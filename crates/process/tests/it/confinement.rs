@@ -1,16 +1,17 @@
-//! What a confined run can write, and what it cannot, with the kernel of this machine.
+//! Tests what a confined program can and cannot write, with the kernel of this machine.
 //!
-//! Each test is a shell script with one folder of its own, `in`, beside a folder that is not, `out`.
+//! Each test is a shell script with two folders: `in` is writable, `out` is not.
 
 use std::fs;
 use std::path::PathBuf;
 
-use trunkline_process::{Confinement, Exit, Landlock, Output, Spec};
+use trunkline_process::{Confinement, Landlock, Output, ProcessExit, Spec};
 
-use crate::stage::{Stage, children, hear, lines, pids, state, until};
+use crate::keeper_test::{KeeperTest, children, lines, pids, read_all, state, until};
 
-/// What every script begins with. `refused` wants a command to fail for lack of permission, and says what did not.
-const WORDS: &str = r#"
+/// Beginning of every script. `refused` expects a command to fail for lack of permission, `works` expects it to succeed.
+/// Both print a line if it does not.
+const FUNCTIONS: &str = r#"
 refused() {
     if said=$(LC_ALL=C "$@" 2>&1 >/dev/null); then echo "done: $*"; return; fi
     case "$said" in
@@ -21,16 +22,16 @@ refused() {
 works() { said=$(LC_ALL=C "$@" 2>&1 >/dev/null) || echo "refused: $*: $said"; }
 "#;
 
-/// A stage for confined runs; none where the kernel cannot hold them.
-fn stage() -> Option<Stage> {
+/// Creates a test with confined programs. None if the kernel cannot confine them.
+fn confinement_test() -> Option<KeeperTest> {
     match Landlock::here() {
         Ok(_) => {
-            let stage = Stage::new();
+            let test = KeeperTest::new();
             for folder in ["in", "out"] {
-                fs::create_dir(stage.folder().join(folder)).unwrap();
+                fs::create_dir(test.folder().join(folder)).unwrap();
             }
-            fs::write(stage.folder().join("out/kept"), "kept").unwrap();
-            Some(stage)
+            fs::write(test.folder().join("out/kept"), "kept").unwrap();
+            Some(test)
         }
         Err(missing) => {
             eprintln!("skipped: {missing}");
@@ -39,32 +40,31 @@ fn stage() -> Option<Stage> {
     }
 }
 
-fn confined(stage: &Stage, script: &str) -> Spec {
-    let writable: Vec<PathBuf> = vec![stage.folder().join("in"), "/dev/null".into(), "/no/such/place".into()];
+fn confined(test: &KeeperTest, script: &str) -> Spec {
+    let writable: Vec<PathBuf> = vec![test.folder().join("in"), "/dev/null".into(), "/no/such/place".into()];
     let confinement = Some(Confinement { writable, pinned: Vec::new() });
-    Spec { confinement, ..stage.script(&format!("{WORDS}{script}")) }
+    Spec { confinement, ..test.script(&format!("{FUNCTIONS}{script}")) }
 }
 
-async fn run(stage: &Stage, script: &str) -> Output {
-    stage.keepers.output(confined(stage, script)).await.unwrap()
+async fn run(test: &KeeperTest, script: &str) -> Output {
+    test.keepers.output(confined(test, script)).await.unwrap()
 }
 
-/// A script that prints what went otherwise than it says.
-async fn goes_as_said(script: &str) {
-    let Some(stage) = stage() else { return };
-    let output = run(&stage, script).await;
+/// Runs a script and asserts that it printed nothing and changed nothing in `out`.
+async fn expect_silence(script: &str) {
+    let Some(test) = confinement_test() else { return };
+    let output = run(&test, script).await;
     assert_eq!((String::from_utf8_lossy(&output.stdout), output.stderr.as_str()), ("".into(), ""));
-    assert_eq!(output.exit, Exit::Code(0));
-    assert_eq!(fs::read_to_string(stage.folder().join("out/kept")).unwrap(), "kept");
-    let outside: Vec<_> =
-        fs::read_dir(stage.folder().join("out")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(outside, [stage.folder().join("out/kept")]);
-    stage.keepers.shutdown().await;
+    assert_eq!(output.exit, ProcessExit::Code(0));
+    assert_eq!(fs::read_to_string(test.folder().join("out/kept")).unwrap(), "kept");
+    let outside: Vec<_> = fs::read_dir(test.folder().join("out")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(outside, [test.folder().join("out/kept")]);
+    test.keepers.shutdown().await;
 }
 
 #[tokio::test]
-async fn case_34_inside_everything_works() {
-    goes_as_said(
+async fn case_34_everything_works_inside() {
+    expect_silence(
         r#"
         works sh -c 'echo text > in/file && echo more >> in/file && cat in/file'
         works mkdir -p in/a/b/c
@@ -85,8 +85,8 @@ async fn case_34_inside_everything_works() {
 }
 
 #[tokio::test]
-async fn case_34_outside_nothing_is_written() {
-    goes_as_said(
+async fn case_34_nothing_is_written_outside() {
+    expect_silence(
         r#"
         refused sh -c 'echo text > out/new'
         refused sh -c 'echo text >> out/kept'
@@ -107,8 +107,8 @@ async fn case_34_outside_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn case_34_no_way_leads_around_it() {
-    goes_as_said(
+async fn case_34_confinement_cannot_be_bypassed() {
+    expect_silence(
         r#"
         works ln -s ../out in/way
         refused sh -c 'echo text > in/way/new'
@@ -133,105 +133,105 @@ async fn case_34_no_way_leads_around_it() {
 
 #[tokio::test]
 async fn case_34_a_daemon_stays_confined() {
-    let Some(stage) = stage() else { return };
+    let Some(test) = confinement_test() else { return };
     let script = "setsid sh -c 'sh -c \"echo x > out/new; echo x > in/tried; sleep 1000\" &' & \
         until test -e in/tried; do sleep 0.01; done";
-    let output = run(&stage, script).await;
-    assert_eq!(output.exit, Exit::Code(0));
-    assert!(!stage.folder().join("out/new").exists());
-    until("the daemon is gone", || stage.residents().is_empty()).await;
-    stage.keepers.shutdown().await;
+    let output = run(&test, script).await;
+    assert_eq!(output.exit, ProcessExit::Code(0));
+    assert!(!test.folder().join("out/new").exists());
+    until("the daemon is gone", || test.residents().is_empty()).await;
+    test.keepers.shutdown().await;
 }
 
 #[tokio::test]
-async fn case_34_nobody_outside_is_signalled_or_traced() {
-    let Some(stage) = stage() else { return };
+async fn case_34_no_process_outside_is_signalled_or_traced() {
+    let Some(test) = confinement_test() else { return };
     if !Landlock::here().unwrap().holds_signals() {
-        return eprintln!("skipped: this kernel's Landlock knows no signals");
+        return eprintln!("skipped: Landlock of this kernel does not restrict signals");
     }
     let script = format!(
         "refused kill -0 $PPID; refused kill -9 $PPID; refused kill -0 {us}; refused readlink -v /proc/{us}/cwd; \
          refused readlink -v /proc/$PPID/fd/0",
         us = std::process::id(),
     );
-    let mut running = stage.keepers.spawn(confined(&stage, &script)).await.unwrap();
+    let mut running = test.keepers.spawn(confined(&test, &script)).await.unwrap();
     let keeper = running.keeper();
-    assert_eq!(hear(&mut running).await, (String::new(), Exit::Code(0)));
+    assert_eq!(read_all(&mut running).await, (String::new(), ProcessExit::Code(0)));
     assert!(state(keeper).is_some());
-    stage.keepers.shutdown().await;
+    test.keepers.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_confined_run_leaves_its_keeper_free_and_clean() {
-    let Some(stage) = stage() else { return };
+async fn keeper_stays_unrestricted_and_clean_after_a_confined_run() {
+    let Some(test) = confinement_test() else { return };
     for round in 0..20 {
-        let mut running = stage.keepers.spawn(confined(&stage, "true & sleep 1000 & exit 3")).await.unwrap();
+        let mut running = test.keepers.spawn(confined(&test, "true & sleep 1000 & exit 3")).await.unwrap();
         let keeper = running.keeper();
-        assert_eq!(hear(&mut running).await, (String::new(), Exit::Code(3)));
-        assert_eq!(running.stop().await, Exit::Code(3));
-        let mut running = stage.start(&format!("echo {round} > out/kept; cat out/kept")).await;
-        assert_eq!(running.keeper(), keeper, "the same one");
-        assert_eq!(hear(&mut running).await, (format!("{round}\n"), Exit::Code(0)));
+        assert_eq!(read_all(&mut running).await, (String::new(), ProcessExit::Code(3)));
+        assert_eq!(running.stop().await, ProcessExit::Code(3));
+        let mut running = test.start(&format!("echo {round} > out/kept; cat out/kept")).await;
+        assert_eq!(running.keeper(), keeper, "the same keeper");
+        assert_eq!(read_all(&mut running).await, (format!("{round}\n"), ProcessExit::Code(0)));
         running.stop().await;
         assert!(children(keeper).is_empty());
     }
-    assert!(stage.residents().is_empty());
-    stage.keepers.shutdown().await;
+    assert!(test.residents().is_empty());
+    test.keepers.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_confined_run_is_stopped_like_any_other() {
-    let Some(stage) = stage() else { return };
+async fn confined_run_is_stopped_like_any_other() {
+    let Some(test) = confinement_test() else { return };
     let script = "trap 'echo asked; exit 5' TERM; setsid sleep 1000 & echo $!; while :; do sleep 0.01; done";
-    let mut running = stage.keepers.spawn(confined(&stage, script)).await.unwrap();
+    let mut running = test.keepers.spawn(confined(&test, script)).await.unwrap();
     let daemon = pids(&mut running, 1).await;
-    assert_eq!(running.stop().await, Exit::Code(5));
+    assert_eq!(running.stop().await, ProcessExit::Code(5));
     assert_eq!(state(daemon[0]), None);
-    let mut running = stage.keepers.spawn(confined(&stage, "echo on; exec sleep 1000")).await.unwrap();
+    let mut running = test.keepers.spawn(confined(&test, "echo on; exec sleep 1000")).await.unwrap();
     lines(&mut running, 1).await;
     drop(running);
-    until("a dropped run is gone", || stage.residents().is_empty()).await;
-    stage.keepers.shutdown().await;
+    until("a dropped run is gone", || test.residents().is_empty()).await;
+    test.keepers.shutdown().await;
 }
 
 #[tokio::test]
-async fn who_cannot_be_started_is_named_as_ever() {
-    let Some(stage) = stage() else { return };
-    let mut spec = confined(&stage, "");
+async fn start_error_is_the_same_when_confined() {
+    let Some(test) = confinement_test() else { return };
+    let mut spec = confined(&test, "");
     spec.program = "/no/such/program".into();
-    let error = stage.keepers.spawn(spec).await.unwrap_err();
+    let error = test.keepers.spawn(spec).await.unwrap_err();
     assert!(matches!(error, trunkline_process::SpawnError::NotFound { .. }), "{error:?}");
-    stage.keepers.shutdown().await;
+    test.keepers.shutdown().await;
 }
 
 #[tokio::test]
-async fn environment_of_a_closed_process_outside_cannot_be_read_by_a_confined_one() {
-    let Some(stage) = stage() else { return };
-    // A keeper is closed to others, and stays after its first run.
-    run(&stage, "true").await;
+async fn confined_process_cannot_read_environment_of_an_undumpable_one() {
+    let Some(test) = confinement_test() else { return };
+    // A keeper is undumpable, and stays alive after its first run.
+    run(&test, "true").await;
     let keepers = children(std::process::id());
     assert!(!keepers.is_empty());
     for pid in keepers {
-        let output = run(&stage, &format!("refused cat /proc/{pid}/environ")).await;
+        let output = run(&test, &format!("refused cat /proc/{pid}/environ")).await;
         assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{pid}");
     }
 }
 
 #[tokio::test]
 async fn pinned_path_grants_nothing_when_it_has_become_a_symbolic_link() {
-    let Some(stage) = stage() else { return };
-    let folder = stage.folder().canonicalize().unwrap();
+    let Some(test) = confinement_test() else { return };
+    let folder = test.folder().canonicalize().unwrap();
     for (link, path) in [("link", "link"), ("parent", "parent/in")] {
         let target = if path == "link" { folder.join("out") } else { folder.clone() };
         std::os::unix::fs::symlink(target, folder.join(link)).unwrap();
-        let script = format!("{WORDS}refused sh -c 'echo x >{path}/new'");
-        let granting = |confinement| Spec { confinement: Some(confinement), ..stage.script(&script) };
+        let script = format!("{FUNCTIONS}refused sh -c 'echo x >{path}/new'");
+        let granting = |confinement| Spec { confinement: Some(confinement), ..test.script(&script) };
         let null = PathBuf::from("/dev/null");
         let pinned = Confinement { writable: vec![null.clone()], pinned: vec![folder.join(path)] };
-        let output = stage.keepers.output(granting(pinned)).await.unwrap();
+        let output = test.keepers.output(granting(pinned)).await.unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{path}");
         let followed = Confinement { writable: vec![null, folder.join(path)], pinned: Vec::new() };
-        let output = stage.keepers.output(granting(followed)).await.unwrap();
+        let output = test.keepers.output(granting(followed)).await.unwrap();
         assert!(
             String::from_utf8_lossy(&output.stdout).starts_with("done:"),
             "{path} is writable when links are followed"

@@ -1,11 +1,11 @@
-//! Real keepers, real processes: small shell scripts play the CLIs.
+//! Tests with real keepers and real processes: small shell scripts stand in for the CLIs.
 
-#[cfg(test)] // all of this is; it says so once more for clippy's `allow-unwrap-in-tests`
+#[cfg(test)] // redundant here, but clippy's `allow-unwrap-in-tests` needs it
 mod confinement;
 #[cfg(test)]
-mod spool;
+mod keeper_test;
 #[cfg(test)]
-mod stage;
+mod spool;
 
 mod ending;
 mod fault;

@@ -1,17 +1,18 @@
-//! Connections that misbehave, and the end of the server.
+//! Misbehaving connections, and shutdown.
 
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use trunkline_server::{Config, Limits};
+use trunkline_server::{HttpLimits, ServerConfig};
 
 use crate::support::{TestServer, ask_scripted, finished, get, request, soon, text, until};
 
+/// Short timeout for tests of timeouts.
 const SHORT: Duration = Duration::from_millis(100);
 
 #[tokio::test]
-async fn case_06_a_connection_without_a_request_is_closed() {
-    let server = TestServer::with_limits(Limits { header_read: SHORT, ..Limits::default() }).await;
+async fn case_06_connection_is_closed_when_no_request_comes() {
+    let server = TestServer::with_limits(HttpLimits { header_read: SHORT, ..HttpLimits::default() }).await;
     for sent in ["", "GET /health HTTP/1.1\r\nHost: loc", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
         let mut client = server.connect().await;
         client.send(sent.as_bytes()).await;
@@ -21,8 +22,8 @@ async fn case_06_a_connection_without_a_request_is_closed() {
 }
 
 #[tokio::test]
-async fn case_06_a_body_that_stops_is_a_408() {
-    let server = TestServer::with_limits(Limits { body_idle: SHORT, ..Limits::default() }).await;
+async fn case_06_stalled_body_is_a_408() {
+    let server = TestServer::with_limits(HttpLimits { body_idle: SHORT, ..HttpLimits::default() }).await;
     let half = ask_scripted("").replace("\"hi\"", "");
     let half = half.replacen("Content-Length: ", "Content-Length: 9", 1);
     let reply = server.ask(&half).await;
@@ -30,8 +31,8 @@ async fn case_06_a_body_that_stops_is_a_408() {
 }
 
 #[tokio::test]
-async fn case_07_a_body_too_large_is_refused_while_it_comes() {
-    let server = TestServer::with_limits(Limits { body: 100_000, ..Limits::default() }).await;
+async fn case_07_too_large_body_is_refused_while_it_is_sent() {
+    let server = TestServer::with_limits(HttpLimits { body: 100_000, ..HttpLimits::default() }).await;
     let head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     for length in ["Content-Length: 50000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n2faf080\r\n"] {
         let mut client = server.connect().await;
@@ -47,7 +48,7 @@ async fn case_07_a_body_too_large_is_refused_while_it_comes() {
 
 #[tokio::test]
 async fn case_11_ambiguous_requests_are_refused() {
-    let server = TestServer::start(Config::default()).await;
+    let server = TestServer::start(ServerConfig::default()).await;
     let post = |headers: &str, body: &str| {
         format!(
             "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{headers}\r\n{body}"
@@ -68,7 +69,7 @@ async fn case_11_ambiguous_requests_are_refused() {
 
 #[tokio::test]
 async fn case_15_too_many_headers_and_too_large_ones_are_a_431() {
-    let server = TestServer::start(Config::default()).await;
+    let server = TestServer::start(ServerConfig::default()).await;
     let many: String = (0..101).map(|n| format!("x-{n}: 1\r\n")).collect();
     for headers in [many, format!("x: {}\r\n", "y".repeat(100_000)), format!("x: {}\r\n", "y".repeat(70_000))] {
         assert_eq!(server.ask(&request("GET", "/health", &headers, "")).await.status, 431, "{headers:.40}");
@@ -76,8 +77,8 @@ async fn case_15_too_many_headers_and_too_large_ones_are_a_431() {
 }
 
 #[tokio::test]
-async fn case_05_slow_heads_are_closed_while_others_are_served() {
-    let limits = Limits { header_read: 5 * SHORT, connections: 300, ..Limits::default() };
+async fn case_05_slow_heads_time_out_while_others_are_served() {
+    let limits = HttpLimits { header_read: 5 * SHORT, connections: 300, ..HttpLimits::default() };
     let server = TestServer::with_limits(limits).await;
     let mut slow = Vec::new();
     for _ in 0..250 {
@@ -94,7 +95,7 @@ async fn case_05_slow_heads_are_closed_while_others_are_served() {
 
 #[tokio::test]
 async fn a_connection_serves_several_requests() {
-    let server = TestServer::start(Config::default()).await;
+    let server = TestServer::start(ServerConfig::default()).await;
     let mut client = server.connect().await;
     for _ in 0..3 {
         client.send(get("/health").replace("Connection: close\r\n", "").as_bytes()).await;
@@ -104,8 +105,8 @@ async fn a_connection_serves_several_requests() {
 }
 
 #[tokio::test]
-async fn case_05_connections_are_counted() {
-    let server = TestServer::with_limits(Limits { connections: 1, ..Limits::default() }).await;
+async fn case_05_connections_are_limited() {
+    let server = TestServer::with_limits(HttpLimits { connections: 1, ..HttpLimits::default() }).await;
     let run = server.script();
     let mut first = server.connect().await;
     first.send(ask_scripted(r#","stream":true"#).as_bytes()).await;
@@ -115,7 +116,7 @@ async fn case_05_connections_are_counted() {
     assert_eq!(second.rest().await, "");
     run.send(finished("a")).await.unwrap();
     assert!(first.reply().await.body.ends_with("[DONE]\n\n"));
-    // The slot is free once the first connection is gone.
+    // A connection is accepted again once the first one is closed.
     soon(async {
         loop {
             let mut third = server.connect().await;
@@ -129,8 +130,8 @@ async fn case_05_connections_are_counted() {
 }
 
 #[tokio::test]
-async fn stopping_lets_answers_end() {
-    let mut server = TestServer::start(Config::default()).await;
+async fn open_answers_finish_during_shutdown() {
+    let mut server = TestServer::start(ServerConfig::default()).await;
     let run = server.script();
     let idle = server.connect().await;
     let mut client = server.connect().await;
@@ -138,7 +139,7 @@ async fn stopping_lets_answers_end() {
     run.send(text("a")).await.unwrap();
     client.until("\"a\"").await;
     server.stop.gently.cancel();
-    // Whoever comes now is told so, and does not keep it.
+    // A new connection gets 503 and is closed.
     let mut silent = server.connect().await;
     silent.send(b"GET /hea").await;
     assert_eq!(server.ask(&get("/health")).await.json()["status"], "draining");
@@ -154,8 +155,8 @@ async fn stopping_lets_answers_end() {
 }
 
 #[tokio::test]
-async fn a_drain_ends_with_an_error_in_band() {
-    let mut server = TestServer::with_limits(Limits { drain: SHORT, ..Limits::default() }).await;
+async fn open_streams_end_with_an_error_when_the_drain_is_over() {
+    let mut server = TestServer::with_limits(HttpLimits { drain: SHORT, ..HttpLimits::default() }).await;
     let (run, other) = (server.script(), server.script());
     let mut client = server.connect().await;
     client.send(ask_scripted(r#","stream":true"#).as_bytes()).await;
@@ -174,8 +175,8 @@ async fn a_drain_ends_with_an_error_in_band() {
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_everything() {
-    let mut server = TestServer::start(Config::default()).await;
+async fn second_signal_ends_everything_at_once() {
+    let mut server = TestServer::start(ServerConfig::default()).await;
     let run = server.script();
     let mut client = server.connect().await;
     client.send(ask_scripted(r#","stream":true"#).as_bytes()).await;
@@ -189,7 +190,7 @@ async fn a_second_signal_ends_everything() {
 
 #[tokio::test]
 async fn request_with_two_framings_is_a_400_and_the_connection_is_closed() {
-    let server = TestServer::start(Config::default()).await;
+    let server = TestServer::start(ServerConfig::default()).await;
     let chunked = "2\r\n{}\r\n0\r\n\r\n";
     let smuggled = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for headers in [
@@ -220,7 +221,7 @@ async fn request_with_two_framings_is_a_400_and_the_connection_is_closed() {
             }
         }
     }
-    // One framing is enough, and what follows a request in chunks is not read as another.
+    // One framing is accepted, and bytes after a chunked request are not read as another request.
     let mut client = server.connect().await;
     let whole = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n{chunked}{smuggled}"

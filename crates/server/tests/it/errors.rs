@@ -1,14 +1,14 @@
-//! What is refused, with which status, and always in one shape.
+//! Refused requests: their statuses and the common shape of errors.
 
 use serde_json::{Value, json};
 use trunkline_server::auth::Keys;
-use trunkline_server::{Config, Limits};
+use trunkline_server::{HttpLimits, ServerConfig};
 
 use crate::support::{Reply, TestServer, chat, get, request};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
-/// The `error` member, after checking what all errors have in common.
+/// The `error` member, after checks that apply to all errors.
 fn error(reply: &Reply) -> Value {
     assert_eq!(reply.header("content-type"), Some("application/json"), "{reply:?}");
     assert!(reply.header("x-request-id").is_some(), "{reply:?}");
@@ -20,8 +20,8 @@ fn error(reply: &Reply) -> Value {
 }
 
 #[tokio::test]
-async fn case_12_each_mistake_has_its_status_and_code() {
-    let limits = Limits { body: 1000, ..Limits::default() };
+async fn case_12_each_error_has_its_status_and_code() {
+    let limits = HttpLimits { body: 1000, ..HttpLimits::default() };
     let server = TestServer::with_limits(limits).await;
     let post = |target: &str, headers: &str, body: &str| request("POST", target, headers, body);
     let large = "x".repeat(1001);
@@ -72,8 +72,8 @@ async fn case_12_each_mistake_has_its_status_and_code() {
 }
 
 #[tokio::test]
-async fn an_unknown_model_is_told_as_agreed() {
-    let server = TestServer::start(Config::default()).await;
+async fn error_for_an_unknown_model_has_the_prescribed_text() {
+    let server = TestServer::start(ServerConfig::default()).await;
     let reply = server.ask(&chat(r#"{"model":"script","messages":[{"role":"user","content":"x"}]}"#)).await;
     let expected = json!({"error": {
         "message": "Unknown model", "type": "invalid_request_error", "code": "model_not_found", "param": "model",
@@ -83,8 +83,8 @@ async fn an_unknown_model_is_told_as_agreed() {
 }
 
 #[tokio::test]
-async fn keys_are_asked_for_everywhere_but_health() {
-    let server = TestServer::start(Config { keys: Keys::new(["open-sesame"]), ..Config::default() }).await;
+async fn key_is_required_everywhere_except_health() {
+    let server = TestServer::start(ServerConfig { keys: Keys::new(["open-sesame"]), ..ServerConfig::default() }).await;
     for (target, headers, status) in [
         ("/v1/models", "", 401),
         ("/nowhere", "", 401),
@@ -108,7 +108,7 @@ async fn keys_are_asked_for_everywhere_but_health() {
 
 #[tokio::test]
 async fn models_are_listed_and_found() {
-    let server = TestServer::start(Config::default()).await;
+    let server = TestServer::start(ServerConfig::default()).await;
     for target in ["/v1/models", "/v1/models/", "/models", "/models/"] {
         let list = server.ask(&get(target)).await.json();
         assert_eq!(list["object"], "list");
@@ -128,8 +128,8 @@ async fn models_are_listed_and_found() {
 }
 
 #[tokio::test]
-async fn a_sane_request_id_is_echoed() {
-    let server = TestServer::start(Config::default()).await;
+async fn request_id_is_echoed_when_it_is_a_plain_word() {
+    let server = TestServer::start(ServerConfig::default()).await;
     for (id, echoed) in [("abc-123_x.y:z", true), ("two words", false), (&"x".repeat(129), false), ("<script>", false)]
     {
         let reply = server.ask(&request("GET", "/health", &format!("x-request-id: {id}\r\n"), "")).await;
@@ -140,8 +140,8 @@ async fn a_sane_request_id_is_echoed() {
 }
 
 #[tokio::test]
-async fn case_38_a_panic_is_one_requests_own() {
-    let server = TestServer::start(Config::default()).await;
+async fn case_38_panic_fails_only_its_own_request() {
+    let server = TestServer::start(ServerConfig::default()).await;
     for stream in ["false", "true"] {
         let body = format!(r#"{{"model":"panic","messages":[{{"role":"user","content":"x"}}],"stream":{stream}}}"#);
         let reply = server.ask(&chat(&body)).await;
@@ -152,8 +152,8 @@ async fn case_38_a_panic_is_one_requests_own() {
 }
 
 #[tokio::test]
-async fn right_key_is_let_in_while_wrong_keys_come_from_its_address() {
-    let server = TestServer::start(Config { keys: Keys::new(["open-sesame"]), ..Config::default() }).await;
+async fn valid_key_is_accepted_while_wrong_keys_come_from_its_address() {
+    let server = TestServer::start(ServerConfig { keys: Keys::new(["open-sesame"]), ..ServerConfig::default() }).await;
     let ask = |key: &str| request("GET", "/v1/models", &format!("Authorization: Bearer {key}\r\n"), "");
     let mut statuses = Vec::new();
     for n in 0..30 {
@@ -166,15 +166,15 @@ async fn right_key_is_let_in_while_wrong_keys_come_from_its_address() {
         statuses.push(reply.status);
     }
     assert_eq!((statuses.first(), statuses.last()), (Some(&401), Some(&429)), "a flood is still limited");
-    // A key that was not used before.
+    // A valid key that was not used before.
     assert_eq!(server.ask(&ask("open-sesame")).await.status, 200);
     assert_eq!(server.ask(&ask("guess-again")).await.status, 429);
     assert_eq!(server.ask(&ask("open-sesame")).await.status, 200);
 }
 
 #[tokio::test]
-async fn probe_is_refused_when_another_page_asks_for_it() {
-    let server = TestServer::start(Config::default()).await;
+async fn probe_is_refused_when_another_site_requests_it() {
+    let server = TestServer::start(ServerConfig::default()).await;
     for (headers, status) in [
         ("User-Agent: curl/8.5.0\r\n", 200),
         ("", 200),
@@ -194,8 +194,8 @@ async fn probe_is_refused_when_another_page_asks_for_it() {
 }
 
 #[tokio::test]
-async fn body_is_refused_when_it_is_no_object() {
-    let server = TestServer::start(Config::default()).await;
+async fn body_is_refused_when_it_is_not_an_object() {
+    let server = TestServer::start(ServerConfig::default()).await;
     for target in ["/v1/chat/completions", "/chat"] {
         for body in
             [r#"["scripted",[{"role":"user","content":"hi"}]]"#, r#"["hi","scripted"]"#, "[]", "\"hi\"", "1", "null"]

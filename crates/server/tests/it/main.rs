@@ -1,4 +1,4 @@
-//! The server over real sockets, with scripted runs behind the door.
+//! The server over real sockets, with a scripted engine.
 
 #[cfg(test)]
 mod edge;

@@ -1,4 +1,4 @@
-//! The chat page and its endpoints over the wire.
+//! The chat page and its endpoints over real sockets.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use trunkline_core::event::{Event, SessionId};
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::turn::Turn;
 use trunkline_server::auth::Keys;
-use trunkline_server::{Config, Limits};
+use trunkline_server::{HttpLimits, ServerConfig};
 
 use crate::support::{Reply, TestServer, finished, get, request, soon, text, until};
 
@@ -36,7 +36,7 @@ async fn shown(server: &TestServer, who: &str) -> Value {
     server.ask(&request("GET", "/chat", who, "")).await.json()
 }
 
-/// The names of the frames, and their data.
+/// Names and data of the frames.
 fn frames(reply: &Reply) -> Vec<(String, Value)> {
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/event-stream")), "{reply:?}");
     let frame = |frame: &str| {
@@ -55,8 +55,8 @@ fn told(turn: &Turn) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn the_page_comes_with_its_policy() {
-    let server = TestServer::start(Config { keys: Keys::new(["k"]), ..Config::default() }).await;
+async fn page_has_its_content_security_policy() {
+    let server = TestServer::start(ServerConfig { keys: Keys::new(["k"]), ..ServerConfig::default() }).await;
     let page = server.ask(&get("/")).await;
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
     let policy = page.header("content-security-policy").unwrap();
@@ -79,8 +79,8 @@ async fn the_page_comes_with_its_policy() {
 }
 
 #[tokio::test]
-async fn the_cookie_is_given_once() {
-    let server = TestServer::start(Config::default()).await;
+async fn cookie_is_set_once() {
+    let server = TestServer::start(ServerConfig::default()).await;
     for target in ["/", "/chat"] {
         let given = server.ask(&request("GET", target, BROWSER, "")).await.header("set-cookie").unwrap().to_owned();
         assert!(given.starts_with("trunkline_chat=") && given.ends_with("; HttpOnly; SameSite=Strict"), "{given}");
@@ -98,7 +98,7 @@ async fn the_cookie_is_given_once() {
 
 #[tokio::test]
 async fn clients_share_one_conversation_when_they_keep_no_cookies() {
-    let server = TestServer::start(Config::default()).await;
+    let server = TestServer::start(ServerConfig::default()).await;
     for (message, answer) in [("hello", "hi"), ("and now?", "still here")] {
         play(&server.script(), [finished(answer)]).await;
         let reply = server.ask(&say("User-Agent: curl/8.5.0\r\n", message)).await;
@@ -107,7 +107,7 @@ async fn clients_share_one_conversation_when_they_keep_no_cookies() {
     assert_eq!(told(&server.turns()[1]), ["hello", "hi", "and now?"]);
     let shared = server.ask(&get("/chat")).await;
     assert_eq!((kinds(&shared.json()).len(), shared.header("set-cookie")), (6, None));
-    // A browser has its own from its first request on, with a cookie or without.
+    // A browser has its own conversation from its first request on, with a cookie or without.
     for browser in [BROWSER, "Sec-Fetch-Mode: cors\r\n", "Origin: http://localhost\r\n", ME] {
         assert_eq!(shown(&server, browser).await["items"], json!([]), "{browser}");
     }
@@ -121,8 +121,8 @@ async fn clients_share_one_conversation_when_they_keep_no_cookies() {
 }
 
 #[tokio::test]
-async fn the_shared_conversation_is_its_keys_own_when_keys_are_needed() {
-    let server = TestServer::start(Config { keys: Keys::new(["one", "two"]), ..Config::default() }).await;
+async fn shared_conversation_is_separate_for_each_key() {
+    let server = TestServer::start(ServerConfig { keys: Keys::new(["one", "two"]), ..ServerConfig::default() }).await;
     let with = |key: &str| format!("Authorization: Bearer {key}\r\n");
     play(&server.script(), [finished("hi")]).await;
     server.ask(&say(&with("one"), "hello")).await;
@@ -131,8 +131,8 @@ async fn the_shared_conversation_is_its_keys_own_when_keys_are_needed() {
 }
 
 #[tokio::test]
-async fn each_mistake_has_its_status_and_code() {
-    let server = TestServer::with_limits(Limits { body: 1000, ..Limits::default() }).await;
+async fn each_error_of_the_page_has_its_status_and_code() {
+    let server = TestServer::with_limits(HttpLimits { body: 1000, ..HttpLimits::default() }).await;
     let chat = |headers: &str, body: &str| request("POST", "/chat", headers, body);
     let long = json!({"message": "x".repeat(1000)}).to_string();
     for (request, status, code) in [
@@ -164,8 +164,8 @@ async fn each_mistake_has_its_status_and_code() {
 }
 
 #[tokio::test]
-async fn an_answer_is_told_as_it_happens() {
-    let server = TestServer::start(Config::default()).await;
+async fn answer_is_streamed_as_it_comes() {
+    let server = TestServer::start(ServerConfig::default()).await;
     let run = server.script();
     let mut client = server.connect().await;
     client.send(say(ME, "hello").as_bytes()).await;
@@ -197,8 +197,8 @@ async fn an_answer_is_told_as_it_happens() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_and_kept() {
-    let server = TestServer::start(Config::default()).await;
+async fn failure_is_shown_and_saved() {
+    let server = TestServer::start(ServerConfig::default()).await;
     let failure = || Event::Failed(Failure::new(Category::Quota, "no credit").hint("pay"));
     let error = json!({"message": "no credit", "code": "quota", "hint": "pay"});
     for events in [vec![failure()], vec![text("a"), failure()]] {
@@ -213,8 +213,8 @@ async fn a_failure_is_told_and_kept() {
 }
 
 #[tokio::test]
-async fn one_answer_at_a_time() {
-    let server = TestServer::start(Config::default()).await;
+async fn message_is_refused_while_an_answer_is_running() {
+    let server = TestServer::start(ServerConfig::default()).await;
     let (mine, yours) = (server.script(), server.script());
     let mut client = server.connect().await;
     client.send(say(ME, "hello").as_bytes()).await;
@@ -233,10 +233,10 @@ async fn one_answer_at_a_time() {
     assert_eq!(kinds(&shown(&server, ME).await), ["user", "text", "done", "user", "text", "done"]);
 }
 
-/// How an answer is brought to an early end, and what is kept of it.
+/// Ways to end an answer early, and what is saved of it.
 #[tokio::test]
-async fn an_answer_can_be_ended() {
-    let server = TestServer::start(Config::default()).await;
+async fn answer_can_be_ended_early() {
+    let server = TestServer::start(ServerConfig::default()).await;
     for (how, kept) in [
         (Some("/stop"), vec!["user", "text", "interrupted"]),
         (Some("/stop/"), vec!["user", "text", "interrupted"]),
@@ -271,9 +271,9 @@ async fn an_answer_can_be_ended() {
 }
 
 #[tokio::test]
-async fn silence_and_the_end_of_the_server_are_told() {
+async fn stream_has_keep_alive_comments_and_an_error_at_shutdown() {
     let limits =
-        Limits { keep_alive: Duration::from_millis(20), drain: Duration::from_millis(50), ..Limits::default() };
+        HttpLimits { keep_alive: Duration::from_millis(20), drain: Duration::from_millis(50), ..HttpLimits::default() };
     let mut server = TestServer::with_limits(limits).await;
     let run = server.script();
     let mut client = server.connect().await;
@@ -293,10 +293,10 @@ fn stored(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_conversation_is_there_after_a_restart() {
+async fn conversation_is_restored_after_a_restart() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("state/chats");
-    let config = || Config { chats: Some(folder.clone()), ..Config::default() };
+    let config = || ServerConfig { chats: Some(folder.clone()), ..ServerConfig::default() };
     let mut first = TestServer::start(config()).await;
     play(&first.script(), [finished("hi")]).await;
     first.ask(&say(ME, "hello")).await;
@@ -314,8 +314,8 @@ async fn a_conversation_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_conversation_belongs_to_its_key() {
-    let server = TestServer::start(Config { keys: Keys::new(["one", "two"]), ..Config::default() }).await;
+async fn conversation_belongs_to_its_key() {
+    let server = TestServer::start(ServerConfig { keys: Keys::new(["one", "two"]), ..ServerConfig::default() }).await;
     let with = |key: &str| format!("Authorization: Bearer {key}\r\n{ME}");
     for (request, status) in [
         (get("/"), 200),

@@ -1,11 +1,11 @@
-//! Answers over the wire, and clients that go away or stop reading.
+//! Answers over real sockets, and clients that disconnect or stop reading.
 
 use std::time::Duration;
 
 use tokio::sync::mpsc::Sender;
 use trunkline_core::event::{Event, SessionId};
 use trunkline_core::failure::{Category, Failure};
-use trunkline_server::{Config, Limits};
+use trunkline_server::{HttpLimits, ServerConfig};
 
 use crate::support::{TestServer, ask_scripted, finished, soon, text, until};
 
@@ -16,8 +16,8 @@ async fn play(run: &Sender<Event>, events: impl IntoIterator<Item = Event>) {
 }
 
 #[tokio::test]
-async fn one_response() {
-    let server = TestServer::start(Config::default()).await;
+async fn whole_answer_is_one_response() {
+    let server = TestServer::start(ServerConfig::default()).await;
     let run = server.script();
     let started = Event::Started { session: Some(SessionId("s-1".into())), model: None };
     play(&run, [started, text("hello"), finished("hello")]).await;
@@ -31,8 +31,8 @@ async fn one_response() {
 }
 
 #[tokio::test]
-async fn the_session_header_wins() {
-    let server = TestServer::start(Config::default()).await;
+async fn session_header_takes_precedence_over_the_body() {
+    let server = TestServer::start(ServerConfig::default()).await;
     play(&server.script(), [finished("")]).await;
     let request = ask_scripted(r#","session_id":"body""#).replacen("\r\n", "\r\nx-trunkline-session: header\r\n", 1);
     server.ask(&request).await;
@@ -40,8 +40,8 @@ async fn the_session_header_wins() {
 }
 
 #[tokio::test]
-async fn a_stream_is_sent_as_it_happens() {
-    let server = TestServer::start(Config::default()).await;
+async fn stream_is_sent_as_events_come() {
+    let server = TestServer::start(ServerConfig::default()).await;
     let run = server.script();
     let mut client = server.connect().await;
     client.send(ask_scripted(r#","stream":true,"stream_options":{"include_usage":true}"#).as_bytes()).await;
@@ -51,15 +51,15 @@ async fn a_stream_is_sent_as_it_happens() {
     play(&run, [text("two")]).await;
     client.until("\"two\"").await;
     play(&run, [finished("onetwo")]).await;
-    // The script is still there: the end of the body does not wait for it.
+    // The script is still open: the end of the body does not wait for it.
     let reply = client.reply().await;
     assert!(reply.body.contains("\"choices\":[],\"usage\":{") && reply.body.ends_with("data: [DONE]\n\n"), "{reply:?}");
     soon(run.closed()).await;
 }
 
 #[tokio::test]
-async fn a_failure_is_a_status_or_a_frame() {
-    let server = TestServer::start(Config::default()).await;
+async fn failure_is_a_status_before_and_a_frame_after_the_first_event() {
+    let server = TestServer::start(ServerConfig::default()).await;
     let failed = || Event::Failed(Failure::new(Category::Quota, "out of credit"));
     play(&server.script(), [failed()]).await;
     let early = server.ask(&ask_scripted(r#","stream":true"#)).await;
@@ -72,8 +72,8 @@ async fn a_failure_is_a_status_or_a_frame() {
 }
 
 #[tokio::test]
-async fn a_silent_stream_says_that_it_lives() {
-    let limits = Limits { keep_alive: Duration::from_millis(30), ..Limits::default() };
+async fn silent_stream_is_kept_alive() {
+    let limits = HttpLimits { keep_alive: Duration::from_millis(30), ..HttpLimits::default() };
     let server = TestServer::with_limits(limits).await;
     let run = server.script();
     let mut client = server.connect().await;
@@ -84,8 +84,8 @@ async fn a_silent_stream_says_that_it_lives() {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_drops_its_run() {
-    let server = TestServer::start(Config::default()).await;
+async fn run_is_dropped_when_the_client_disconnects() {
+    let server = TestServer::start(ServerConfig::default()).await;
     // Before anything was sent, and in the middle of a stream.
     for (members, events, seen) in [
         ("", vec![], None),
@@ -108,8 +108,8 @@ async fn a_client_that_hangs_up_drops_its_run() {
 }
 
 #[tokio::test]
-async fn case_04_a_client_that_stops_reading_is_given_up() {
-    let limits = Limits { write_stall: Duration::from_millis(100), ..Limits::default() };
+async fn case_04_connection_is_closed_when_the_client_stops_reading() {
+    let limits = HttpLimits { write_stall: Duration::from_millis(100), ..HttpLimits::default() };
     let server = TestServer::with_limits(limits).await;
     let run = server.script();
     let mut client = server.connect().await;
@@ -120,13 +120,13 @@ async fn case_04_a_client_that_stops_reading_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_long_stream_outlives_the_header_timer() {
-    let limits = Limits {
+async fn stream_may_last_longer_than_the_head_timeout() {
+    let limits = HttpLimits {
         header_read: Duration::from_millis(50),
         body_idle: Duration::from_millis(50),
         write_stall: Duration::from_millis(50),
         keep_alive: Duration::from_millis(20),
-        ..Limits::default()
+        ..HttpLimits::default()
     };
     let server = TestServer::with_limits(limits).await;
     let run = server.script();

@@ -1,4 +1,4 @@
-//! A server of one's own, a client that says exactly what it is told, and runs whose events a test sends.
+//! A server for one test, a client that sends raw bytes, and a scripted engine.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,17 +13,17 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use trunkline_core::event::{Answer, Event, Finish, Usage};
 use trunkline_core::turn::Turn;
-use trunkline_engine::{Depth, Explanation, Report, StartError, Status};
-use trunkline_server::{Config, Door, Events, Limits, Stop, serve};
+use trunkline_engine::{Depth, Explanation, HealthReport, StartError, Status};
+use trunkline_server::{Door, HttpLimits, RunEvents, ServerConfig, ServerShutdown, serve};
 
-/// Nothing a test waits for takes this long, unless it never comes.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of everything that a test waits for.
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, what).await.expect("it did not happen in time")
+    timeout(TEST_TIMEOUT, what).await.expect("it did not happen in time")
 }
 
-/// Waits for another task to bring something about.
+/// Polls until another task has made the condition true.
 pub(crate) async fn until(happened: impl Fn() -> bool) {
     soon(async {
         while !happened() {
@@ -33,7 +33,7 @@ pub(crate) async fn until(happened: impl Fn() -> bool) {
     .await;
 }
 
-/// A door whose runs are scripted: `scripted` takes the next script, `panic` panics, other models are unknown.
+/// An engine with scripted runs: `scripted` takes the next script, `panic` panics, other models are unknown.
 #[derive(Default)]
 pub(crate) struct Scripts {
     waiting: Mutex<VecDeque<mpsc::Receiver<Event>>>,
@@ -44,6 +44,7 @@ pub(crate) struct Script(mpsc::Receiver<Event>);
 
 impl Door for Scripts {
     type Run = Script;
+    type Feed = trunkline_engine::Follow;
 
     fn models(&self) -> Vec<String> {
         vec!["scripted".into(), "panic".into(), "org/name:tag".into()]
@@ -69,13 +70,13 @@ impl Door for Scripts {
         })
     }
 
-    async fn health(&self, depth: Depth) -> Report {
+    async fn health(&self, depth: Depth) -> HealthReport {
         let status = if depth == Depth::Probe { Status::Ok } else { Status::Down };
-        Report { status, age_ms: 0, providers: Vec::new() }
+        HealthReport { status, age_ms: 0, providers: Vec::new() }
     }
 }
 
-impl Events for Script {
+impl RunEvents for Script {
     fn id(&self) -> &str {
         "run-1"
     }
@@ -103,26 +104,26 @@ pub(crate) fn finished(content: &str) -> Event {
 
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
-    pub(crate) stop: Stop,
+    pub(crate) stop: ServerShutdown,
     scripts: Arc<Scripts>,
     serving: JoinSet<()>,
 }
 
 impl TestServer {
-    pub(crate) async fn start(config: Config) -> Self {
+    pub(crate) async fn start(config: ServerConfig) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (stop, scripts) = (Stop::default(), Arc::new(Scripts::default()));
+        let (stop, scripts) = (ServerShutdown::default(), Arc::new(Scripts::default()));
         let mut serving = JoinSet::new();
         serving.spawn(serve(listener, config, Arc::clone(&scripts), stop.clone()));
         Self { address, stop, scripts, serving }
     }
 
-    pub(crate) async fn with_limits(limits: Limits) -> Self {
-        Self::start(Config { limits, ..Config::default() }).await
+    pub(crate) async fn with_limits(limits: HttpLimits) -> Self {
+        Self::start(ServerConfig { limits, ..ServerConfig::default() }).await
     }
 
-    /// The next run of `scripted` takes its events from here.
+    /// Returns the sender of the events of the next run of `scripted`.
     pub(crate) fn script(&self) -> mpsc::Sender<Event> {
         let (sender, receiver) = mpsc::channel(64);
         self.scripts.waiting.lock().unwrap().push_back(receiver);
@@ -137,20 +138,20 @@ impl TestServer {
         Client { socket: soon(TcpStream::connect(self.address)).await.unwrap(), read: Vec::new() }
     }
 
-    /// One exchange on a connection of its own.
+    /// Sends one request on a new connection.
     pub(crate) async fn ask(&self, request: &str) -> Reply {
         let mut client = self.connect().await;
         client.send(request.as_bytes()).await;
         client.reply().await
     }
 
-    /// Returns once `serve` has.
+    /// Waits until `serve` has returned.
     pub(crate) async fn ended(&mut self) {
         soon(self.serving.join_next()).await.unwrap().unwrap();
     }
 }
 
-/// A request as it is on the wire, closing the connection after it.
+/// A raw request that closes the connection after it.
 pub(crate) fn request(method: &str, target: &str, headers: &str, body: &str) -> String {
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{length}{headers}\r\n{body}")
@@ -174,12 +175,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// What a server that no longer reads refuses is not an error of the test.
+    /// Sends bytes. An error is ignored, because the server may have stopped reading.
     pub(crate) async fn send(&mut self, bytes: &[u8]) {
-        let _maybe_closed = soon(self.socket.write_all(bytes)).await;
+        let _ = soon(self.socket.write_all(bytes)).await;
     }
 
-    /// Reads until `needle` has been seen; says what came.
+    /// Reads until `needle` has come, and returns everything read.
     pub(crate) async fn until(&mut self, needle: &str) -> String {
         loop {
             let so_far = String::from_utf8_lossy(&self.read).into_owned();
@@ -190,7 +191,7 @@ impl Client {
         }
     }
 
-    /// Reads whatever comes next.
+    /// Reads the next bytes.
     pub(crate) async fn more(&mut self) {
         assert!(soon(self.socket.read_buf(&mut self.read)).await.unwrap() > 0, "closed");
     }
@@ -199,7 +200,7 @@ impl Client {
         self.read.clear();
     }
 
-    /// Everything until the server closes.
+    /// Reads until the server closes the connection.
     pub(crate) async fn rest(&mut self) -> String {
         while soon(self.socket.read_buf(&mut self.read)).await.is_ok_and(|count| count > 0) {}
         String::from_utf8(std::mem::take(&mut self.read)).unwrap()

@@ -1,10 +1,13 @@
-//! Records on their way into the database, on disk at once: whoever is killed in between leaves them to the next to open it.
+//! The journal: queued records on disk until they are in the database, in case this process is killed before that.
 //!
-//! A plain write into the page cache: that survives the end of this process, however it comes, and costs microseconds. Two
-//! files in turn, each emptied when all that is in it is in the database, too. A lock on their folder says that they are
-//! somebody's.
+//! A record is written to the page cache, without a sync. That takes microseconds and survives the end of this process,
+//! however it ends, but not a power failure.
+//!
+//! A journal is a folder with two files that take turns: when one is full, the other is used, provided that all its
+//! records are in the database. A file whose records are all in the database is truncated. The folder is locked, which
+//! tells other processes that its owner is alive. The next process to open the database after a kill writes the records
+//! ([`recovery`](super::recovery)).
 
-use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
@@ -13,182 +16,181 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 
-use super::TurnBegun;
-use super::row::Row;
-use super::write::{Age, write};
-use crate::session::SessionKey;
-use crate::store::Store;
+use super::pending::PendingRecord;
 
-/// The folder's name, beside the database.
-const FOLDER: &str = "journal";
+/// Name of the folder with all journals, next to the database.
+const FOLDER_NAME: &str = "journal";
 
-/// When a file has this many bytes, the other one is next, if it is empty.
-const FULL: u64 = 1024 * 1024;
+/// Size of a file at which the other one is used, if that is empty.
+const FULL_FILE_BYTES: u64 = 1024 * 1024;
 
-/// What comes after this many bytes is not on disk before it is in the database: that takes no more for a long time.
-const MOST: u64 = 16 * 1024 * 1024;
+/// Limit of a file. Further records are only queued. Reached only if the database has taken nothing for a long time.
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// How much memory stays for the next record.
-const KEPT: usize = 64 * 1024;
+/// Capacity of the buffer that is kept for the next record.
+const MAX_IDLE_BUFFER_BYTES: usize = 64 * 1024;
 
-/// How many rows that were left are put into one transaction.
-const BATCH: usize = 256;
-
-/// What waits.
+/// The journal of one writer.
 #[derive(Debug)]
 pub(super) struct Journal {
-    /// None of a database in memory.
-    beside: Option<PathBuf>,
-    pages: Mutex<Pages>,
+    /// The folder with all journals. None for a database in memory, which has no journal.
+    journals: Option<PathBuf>,
+    files: Mutex<JournalFiles>,
 }
 
 #[derive(Debug, Default)]
-struct Pages {
-    /// Made with the first record.
-    folder: Option<Folder>,
-    pages: [Page; 2],
+struct JournalFiles {
+    /// Created with the first record.
+    folder: Option<JournalFolder>,
+    files: [JournalFile; 2],
     current: usize,
+    /// Number of the next record.
     count: u64,
     buffer: Vec<u8>,
-    /// Something could not be written, which was said.
+    /// Whether the last write failed. Only the first failure is logged.
     failing: bool,
 }
 
 #[derive(Debug)]
-struct Folder {
+struct JournalFolder {
     path: PathBuf,
-    /// Unlocked with the end of this process.
+    /// Released by the kernel when this process ends.
     _lock: File,
 }
 
 #[derive(Debug, Default)]
-struct Page {
+struct JournalFile {
     file: Option<File>,
     written: u64,
-    /// How many of its records are not in the database.
+    /// Number of its records that are not in the database yet.
     waiting: u64,
 }
 
-/// How many records of each file.
+/// Number of records in each of the two files.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Noted([u64; 2]);
+pub(super) struct JournalCounts([u64; 2]);
 
-impl Noted {
+impl JournalCounts {
     pub(super) fn add(&mut self, other: Self) {
         self.0.iter_mut().zip(other.0).for_each(|(ours, others)| *ours += others);
     }
 }
 
+/// A line of a journal file.
 #[derive(Serialize, Deserialize)]
-struct Line<R> {
-    /// In the order they were sent in.
-    count: u64,
-    row: R,
+pub(super) struct JournalLine<R> {
+    /// Position of the record in the order of the queue.
+    pub(super) count: u64,
+    pub(super) row: R,
 }
 
 impl Journal {
-    pub(super) fn beside(database: Option<&Path>) -> Self {
-        Self { beside: database.and_then(folder), pages: Mutex::default() }
+    /// The journal of a database. The folder is created with the first record.
+    pub(super) fn of(database: Option<&Path>) -> Self {
+        Self { journals: database.and_then(journals_of), files: Mutex::default() }
     }
 
-    /// Writes a record down. `sent` is called before another is, so that records are sent in the order of the journal.
-    pub(super) fn note(&self, row: Row, sent: impl FnOnce(Row, Noted)) {
-        let mut pages = self.lock();
-        let mut noted = Noted::default();
-        if let (Some(beside), false) = (&self.beside, matches!(row, Row::Event { .. })) {
-            match pages.append(beside, &row) {
-                Ok(Some(page)) => noted.0[page] = 1,
-                Ok(None) => pages.fails(beside, &"there is too much already"),
-                Err(error) => pages.fails(beside, &error),
+    /// Writes a record to the journal and passes it to `send`, with the file that it is in. `send` is called under the
+    /// lock, so that records are queued in the order of the journal.
+    pub(super) fn append(&self, record: PendingRecord, send: impl FnOnce(PendingRecord, JournalCounts)) {
+        let mut files = self.lock();
+        let mut counts = JournalCounts::default();
+        if let (Some(journals), false) = (&self.journals, matches!(record, PendingRecord::Event(_))) {
+            match files.append(journals, &record) {
+                Ok(Some(file)) => counts.0[file] = 1,
+                Ok(None) => files.log_failure(journals, &"the journal is full"),
+                Err(error) => files.log_failure(journals, &error),
             }
         }
-        sent(row, noted);
+        send(record, counts);
     }
 
-    /// These are in the database.
-    pub(super) fn settle(&self, noted: Noted) {
-        let mut pages = self.lock();
-        for (page, count) in pages.pages.iter_mut().zip(noted.0) {
-            page.waiting -= count;
-            if count > 0 && page.waiting == 0 {
-                page.clear();
+    /// Removes records that are in the database, or lost.
+    pub(super) fn settle(&self, counts: JournalCounts) {
+        let mut files = self.lock();
+        for (file, count) in files.files.iter_mut().zip(counts.0) {
+            file.waiting -= count;
+            if count > 0 && file.waiting == 0 {
+                file.clear();
             }
         }
     }
 
-    /// Nothing more comes. What waits is left to the next.
+    /// Removes the journal, unless it has records that are not in the database. The next process to open the database
+    /// writes those.
     pub(super) fn close(&self) {
-        let mut pages = self.lock();
-        let empty = pages.pages.iter().all(|page| page.waiting == 0);
-        if let Some(folder) = pages.folder.take().filter(|_| empty)
+        let mut files = self.lock();
+        let empty = files.files.iter().all(|file| file.waiting == 0);
+        if let Some(folder) = files.folder.take().filter(|_| empty)
             && let Err(error) = fs::remove_dir_all(&folder.path)
         {
-            tracing::warn!(path = %folder.path.display(), %error, "an empty journal is left behind");
+            tracing::warn!(path = %folder.path.display(), %error, "cannot remove an empty journal");
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pages> {
-        self.pages.lock().expect("no panic while holding the lock")
+    fn lock(&self) -> MutexGuard<'_, JournalFiles> {
+        self.files.lock().expect("no panic while holding the lock")
     }
 }
 
-impl Pages {
-    fn fails(&mut self, beside: &Path, why: &dyn std::fmt::Display) {
+impl JournalFiles {
+    fn log_failure(&mut self, journals: &Path, why: &dyn std::fmt::Display) {
         if !std::mem::replace(&mut self.failing, true) {
-            let path = beside.display();
-            tracing::error!(%path, %why, "records cannot be written down before they are in the database");
+            let path = journals.display();
+            tracing::error!(%path, %why, "cannot write to the journal: queued records would be lost in a crash");
         }
     }
 
-    /// The file it is in; none if there is no room.
-    fn append(&mut self, beside: &Path, row: &Row) -> io::Result<Option<usize>> {
-        if self.pages[self.current].written >= FULL && self.pages[1 - self.current].waiting == 0 {
+    /// Returns the file that the record was written to. None if there is no room.
+    fn append(&mut self, journals: &Path, record: &PendingRecord) -> io::Result<Option<usize>> {
+        if self.files[self.current].written >= FULL_FILE_BYTES && self.files[1 - self.current].waiting == 0 {
             self.current = 1 - self.current;
         }
         let current = self.current;
-        if self.pages[current].written >= MOST {
+        if self.files[current].written >= MAX_FILE_BYTES {
             return Ok(None);
         }
         let folder = match &mut self.folder {
             Some(folder) => folder,
-            None => self.folder.insert(Folder::make(beside)?),
+            None => self.folder.insert(JournalFolder::create(journals)?),
         };
         self.buffer.clear();
-        serde_json::to_writer(&mut self.buffer, &Line { count: self.count, row })?;
+        serde_json::to_writer(&mut self.buffer, &JournalLine { count: self.count, row: record })?;
         self.buffer.push(b'\n');
-        let page = &mut self.pages[current];
-        let file = match &mut page.file {
+        let journal = &mut self.files[current];
+        let file = match &mut journal.file {
             Some(file) => file,
-            None => page.file.insert(create(&folder.path.join(current.to_string()))?),
+            None => journal.file.insert(create(&folder.path.join(current.to_string()))?),
         };
-        file.write_all_at(&self.buffer, page.written)?;
-        page.written += self.buffer.len() as u64;
-        // One that was very long is not what comes next. What is in a buffer does not go by making it smaller.
+        file.write_all_at(&self.buffer, journal.written)?;
+        journal.written += self.buffer.len() as u64;
+        // A very long record is rare. The buffer must be empty to shrink below its content.
         self.buffer.clear();
-        self.buffer.shrink_to(KEPT);
-        page.waiting += 1;
+        self.buffer.shrink_to(MAX_IDLE_BUFFER_BYTES);
+        journal.waiting += 1;
         self.count += 1;
         self.failing = false;
         Ok(Some(current))
     }
 }
 
-impl Page {
+impl JournalFile {
     fn clear(&mut self) {
         let Some(file) = &self.file else { return };
         match file.set_len(0) {
             Ok(()) => self.written = 0,
-            // What is read twice is written once: only the room is lost.
-            Err(error) => tracing::warn!(%error, "a journal cannot be emptied"),
+            // Writing a record twice has no effect. Only the room is lost.
+            Err(error) => tracing::warn!(%error, "cannot truncate a journal file"),
         }
     }
 }
 
-impl Folder {
-    /// Whoever looks for journals of the dead may take a new one for such, before it is locked: then it is gone.
-    fn make(beside: &Path) -> io::Result<Self> {
+impl JournalFolder {
+    /// Creates a folder and locks it. Before it is locked, another process may take it for the journal of a dead process
+    /// and remove it. Then another one is created.
+    fn create(journals: &Path) -> io::Result<Self> {
         loop {
-            let path = beside.join(uuid::Uuid::now_v7().to_string());
+            let path = journals.join(uuid::Uuid::now_v7().to_string());
             DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
             let lock = match File::open(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -202,88 +204,9 @@ impl Folder {
     }
 }
 
-/// Puts into the database what others left behind them. What cannot be is left to the next.
-pub(crate) async fn recover(store: &Store, database: &Path) {
-    let Some(beside) = folder(database) else { return };
-    let folders = match fs::read_dir(&beside) {
-        Ok(folders) => folders,
-        Err(error) if error.kind() == ErrorKind::NotFound => return,
-        Err(error) => return tracing::warn!(path = %beside.display(), %error, "journals are not to be read"),
-    };
-    for path in folders.flatten().map(|entry| entry.path()) {
-        match take_over(store, &path).await {
-            Ok(0) => {}
-            Ok(records) => tracing::info!(records, "records of a process that was killed are in the database now"),
-            Err(error) => tracing::warn!(path = %path.display(), %error, "a journal is left as it is"),
-        }
-    }
-}
-
-/// How many records there were.
-async fn take_over(store: &Store, path: &Path) -> io::Result<usize> {
-    let lock = match File::open(path) {
-        Ok(lock) if lock.try_lock().is_ok() => lock,
-        // Its writer lives, or somebody else was first.
-        Ok(_) => return Ok(0),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(error),
-    };
-    let (mut lines, mut unread) = (Vec::new(), Vec::new());
-    for page in 0..2 {
-        let text = match fs::read(path.join(page.to_string())) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        for line in text.split_inclusive(|byte| *byte == b'\n') {
-            match serde_json::from_slice::<Line<Row>>(line) {
-                Ok(line) => lines.push(line),
-                // The last one may be half of one.
-                Err(error) if line.ends_with(b"\n") => unread.push(error),
-                Err(_) => {}
-            }
-        }
-    }
-    if let Some(error) = unread.first() {
-        tracing::warn!(records = unread.len(), %error, "records of a process of another version cannot be read");
-    }
-    lines.sort_by_key(|line| line.count);
-    let mut rows: Vec<Row> = lines.into_iter().map(|line| line.row).collect();
-    forget_what_was_gone_on_with(&mut rows);
-    for batch in rows.chunks(BATCH) {
-        write(store, batch, Age::Left).await.map_err(io::Error::other)?;
-    }
-    fs::remove_dir_all(path)?;
-    drop(lock);
-    Ok(rows.len())
-}
-
-/// Where a turn had begun when the process was killed, what was said before is not the last that was said.
-fn forget_what_was_gone_on_with(rows: &mut [Row]) {
-    let mut open = HashMap::new();
-    for row in &*rows {
-        match row {
-            Row::Begun(TurnBegun { run, session: Some(session), .. }) | Row::GoesOn { run, session, .. } => {
-                open.insert(run.clone(), session.clone());
-            }
-            Row::Ended(ended) => {
-                open.remove(&ended.run);
-            }
-            Row::Begun(_) | Row::Session { .. } | Row::Started { .. } | Row::Workspace { .. } | Row::Event { .. } => {}
-        }
-    }
-    let spoken_in: HashSet<SessionKey> = open.into_values().collect();
-    for row in rows {
-        if let Row::Session { turn, .. } = row
-            && spoken_in.contains(&turn.id)
-        {
-            turn.chains.clear();
-        }
-    }
-}
-
-fn folder(database: &Path) -> Option<PathBuf> {
-    Some(database.parent()?.join(FOLDER))
+/// The folder with all journals of a database.
+pub(super) fn journals_of(database: &Path) -> Option<PathBuf> {
+    Some(database.parent()?.join(FOLDER_NAME))
 }
 
 fn create(path: &Path) -> io::Result<File> {
@@ -293,16 +216,17 @@ fn create(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run_index::TurnStarted;
     use crate::time::Time;
 
     #[test]
-    fn a_long_record_takes_no_memory_when_it_is_written() {
+    fn buffer_is_shrunk_after_a_long_record() {
         let folder = tempfile::tempdir().unwrap();
-        let journal = Journal::beside(Some(&folder.path().join("db")));
+        let journal = Journal::of(Some(&folder.path().join("db")));
         for length in [10, 1_000_000, 10] {
-            let row = Row::Started { run: "r".repeat(length), provider: String::new(), time: Time::now() };
-            journal.note(row, |_, noted| assert_eq!(noted.0, [1, 0]));
-            assert!(journal.lock().buffer.capacity() <= KEPT, "{length}");
+            let started = TurnStarted { run: "r".repeat(length), provider: String::new(), time: Time::now() };
+            journal.append(PendingRecord::Started(started), |_, counts| assert_eq!(counts.0, [1, 0]));
+            assert!(journal.lock().buffer.capacity() <= MAX_IDLE_BUFFER_BYTES, "{length}");
         }
     }
 }

@@ -1,4 +1,6 @@
-//! Pieces of one text become one event: an answer of a thousand deltas is kept as the few messages it was. Pure.
+//! Merges consecutive deltas of a text into one event: an answer of a thousand deltas is stored as a few messages.
+//!
+//! Pure: no I/O.
 
 use std::collections::HashMap;
 
@@ -6,47 +8,47 @@ use trunkline_core::event::Event;
 
 use super::bound;
 
-/// A text that grows beyond this goes on in another event: as JSON it may be twice as long, and must not be cut.
-const MOST: usize = bound::EVENT / 2;
+/// Limit of a merged text. A longer one continues in another event: as JSON it may be twice as long, and must not be cut.
+const MAX_MERGED_BYTES: usize = bound::MAX_EVENT_BYTES / 2;
 
-/// An event and its number.
+/// An event and its sequence number.
 #[derive(Debug, PartialEq)]
-pub(super) struct Numbered {
+pub(super) struct NumberedEvent {
     pub(super) sequence: u64,
     pub(super) event: Event,
 }
 
-/// Of each run, the text that may still go on.
+/// The text of each run that may still grow.
 #[derive(Debug, Default)]
-pub(super) struct Merging {
-    open: HashMap<String, Numbered>,
+pub(super) struct DeltaMerger {
+    open: HashMap<String, NumberedEvent>,
 }
 
-impl Merging {
-    /// Takes the next piece of a run's text; gives the one before it, if that is complete.
-    pub(super) fn add(&mut self, run: &str, sequence: u64, piece: Event) -> Option<Numbered> {
+impl DeltaMerger {
+    /// Adds a delta of a run's text. Returns the previous text if the delta does not continue it.
+    pub(super) fn add(&mut self, run: &str, sequence: u64, delta: Event) -> Option<NumberedEvent> {
         if let Some(open) = self.open.get_mut(run)
-            && join(&mut open.event, &piece)
+            && join(&mut open.event, &delta)
         {
             return None;
         }
-        self.open.insert(run.to_owned(), Numbered { sequence, event: piece })
+        self.open.insert(run.to_owned(), NumberedEvent { sequence, event: delta })
     }
 
-    /// What a run has left when something else comes, or it ends.
-    pub(super) fn end(&mut self, run: &str) -> Option<Numbered> {
+    /// Returns the open text of a run, because another event follows or the run ends.
+    pub(super) fn end(&mut self, run: &str) -> Option<NumberedEvent> {
         self.open.remove(run)
     }
 
-    /// What all of them have left. Their texts go on in other events.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = (String, Numbered)> {
+    /// Returns the open texts of all runs. Further deltas become new events.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (String, NumberedEvent)> {
         self.open.drain()
     }
 }
 
-/// Adds one piece to another, if they are of the same text.
+/// Appends a delta, if it belongs to the same text.
 fn join(so_far: &mut Event, next: &Event) -> bool {
-    let short = |a: &str, b: &str| a.len() + b.len() <= MOST;
+    let short = |a: &str, b: &str| a.len() + b.len() <= MAX_MERGED_BYTES;
     match (so_far, next) {
         (Event::Text { delta: text }, Event::Text { delta })
         | (Event::Thinking { delta: text }, Event::Thinking { delta })
@@ -66,11 +68,11 @@ fn join(so_far: &mut Event, next: &Event) -> bool {
     }
 }
 
-/// Whether more of the same may follow, to be kept with it. One that is too long as it is stays alone.
-pub(super) fn is_piece(event: &Event) -> bool {
+/// Whether the event is a delta that others may be merged with. A delta that is too long already is not.
+pub(super) fn is_delta(event: &Event) -> bool {
     match event {
         Event::Text { delta: text } | Event::Thinking { delta: text } | Event::ToolCall { arguments: text, .. } => {
-            text.len() <= MOST
+            text.len() <= MAX_MERGED_BYTES
         }
         Event::Started { .. }
         | Event::ToolStarted { .. }
@@ -106,16 +108,16 @@ mod tests {
         Event::Notice { message: "n".into() }
     }
 
-    /// As the writer does it.
-    fn merged(events: impl IntoIterator<Item = Event>) -> Vec<Numbered> {
-        let mut merging = Merging::default();
+    /// Merges events as the writer task does.
+    fn merged(events: impl IntoIterator<Item = Event>) -> Vec<NumberedEvent> {
+        let mut merging = DeltaMerger::default();
         let mut all = Vec::new();
         for (sequence, event) in (0..).zip(events) {
-            if is_piece(&event) {
+            if is_delta(&event) {
                 all.extend(merging.add("r", sequence, event));
             } else {
                 all.extend(merging.end("r"));
-                all.push(Numbered { sequence, event });
+                all.push(NumberedEvent { sequence, event });
             }
         }
         all.extend(merging.end("r"));
@@ -124,8 +126,8 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_a_text_are_one_event_under_the_number_of_the_first() {
-        let n = |sequence, event| Numbered { sequence, event };
+    fn deltas_become_one_event_with_the_number_of_the_first() {
+        let n = |sequence, event| NumberedEvent { sequence, event };
         let given = [text("a"), text("b"), notice(), text("c"), thinking("d"), thinking("e"), text("f")];
         let expected = [n(0, text("ab")), n(2, notice()), n(3, text("c")), n(4, thinking("de")), n(6, text("f"))];
         assert_eq!(merged(given), expected);
@@ -134,21 +136,21 @@ mod tests {
     }
 
     #[test]
-    fn runs_do_not_mix() {
-        let mut merging = Merging::default();
+    fn deltas_of_different_runs_are_not_merged() {
+        let mut merging = DeltaMerger::default();
         assert_eq!(merging.add("a", 0, text("1")), None);
         assert_eq!(merging.add("b", 0, text("2")), None);
         assert_eq!(merging.add("a", 1, text("3")), None);
-        assert_eq!(merging.end("a"), Some(Numbered { sequence: 0, event: text("13") }));
+        assert_eq!(merging.end("a"), Some(NumberedEvent { sequence: 0, event: text("13") }));
         let left: Vec<_> = merging.drain().collect();
-        assert_eq!(left, [("b".to_owned(), Numbered { sequence: 0, event: text("2") })]);
+        assert_eq!(left, [("b".to_owned(), NumberedEvent { sequence: 0, event: text("2") })]);
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// However a text is cut, all of it is kept, in order, in events that need no cutting.
+        /// However a text is split, all of it is stored, in order, in events that need not be cut.
         #[test]
-        fn no_text_is_lost(pieces in proptest::collection::vec(("[a-z\n]{0,9}", 1..3500_usize, 0..4_u8), 0..12)) {
+        fn no_text_is_lost_when_deltas_are_merged(pieces in proptest::collection::vec(("[a-z\n]{0,9}", 1..3500_usize, 0..4_u8), 0..12)) {
             let event = |(piece, times, kind): &(String, usize, u8)| {
                 if *kind > 0 { text(&piece.repeat(*times)) } else { notice() }
             };
@@ -157,10 +159,10 @@ mod tests {
             let all = |events: &[Event]| -> String {
                 events.iter().map(|event| if let Event::Text { delta } = event { delta } else { "|" }).collect()
             };
-            let kept: Vec<Event> = events.iter().map(|numbered| numbered.event.clone()).collect();
-            prop_assert_eq!(all(&kept), all(&given));
+            let stored: Vec<Event> = events.iter().map(|numbered| numbered.event.clone()).collect();
+            prop_assert_eq!(all(&stored), all(&given));
             prop_assert!(events.is_sorted_by(|a, b| a.sequence < b.sequence));
-            for event in &kept {
+            for event in &stored {
                 prop_assert_eq!(bound::event(event).cut, None);
             }
         }

@@ -1,104 +1,134 @@
-//! Puts what turns have made of their sessions into the database, several in one statement.
+//! Writes the effects of turns on their sessions: the session itself, and the chains that lead to it.
 
-use super::row::Row;
-use super::write::{Age, Filling, Statement, apart, number};
-use crate::chain::Hash;
+use super::statement::Statement;
+use super::write::{RecordOrigin, split_repeats};
+use crate::chain::HistoryHash;
+use crate::columns::write_columns;
 use crate::error::StoreError;
-use crate::session_turn::SessionTurn;
+use crate::run_index::number;
+use crate::session_turn::{ChainCondition, SessionTurn};
 use crate::transaction::Transaction;
 
-const NOTED: Statement = Statement {
-    before: "INSERT INTO sessions (id, owner, model, provider, repo, title, created, used, native, turns)
-         SELECT column1, column2, column3, column4, column5, column6, column7, column7, column8, column9 FROM (VALUES ",
-    columns: 9,
-    after: ") WHERE true ON CONFLICT (id) DO UPDATE SET used = max(used, excluded.used),
-         native = coalesce(excluded.native, native), turns = turns + excluded.turns
-         WHERE owner = excluded.owner",
-};
+/// A turn that is over, and the condition for storing its chains.
+#[derive(Clone, Copy)]
+pub(super) struct EndedTurn<'a> {
+    pub(super) turn: &'a SessionTurn,
+    pub(super) condition: &'a ChainCondition,
+}
 
-/// What an earlier process left may have been written before, or another may have gone on since: then it is in the past.
-const LEFT: Statement = Statement {
-    before: NOTED.before,
-    columns: NOTED.columns,
-    after: ") WHERE true ON CONFLICT (id) DO UPDATE SET used = excluded.used,
-         native = coalesce(excluded.native, native), turns = turns + excluded.turns
-         WHERE owner = excluded.owner AND excluded.used > used",
-};
+write_columns!(SessionTurn, turn =>
+    id: &turn.id.0,
+    owner: turn.owner.as_str(),
+    model: &turn.model,
+    provider: &turn.provider,
+    repo: &turn.repo,
+    title: &turn.begins,
+    created: turn.time.millis(),
+    used: turn.time.millis(),
+    native: turn.native.as_ref().map(|native| native.0.as_str()),
+    turns: i64::from(turn.succeeded),
+);
 
-const UNCHAINED: Statement = Statement {
-    before: "DELETE FROM chains WHERE session IN (SELECT sessions.id FROM (VALUES ",
-    columns: 2,
-    after: ") CROSS JOIN sessions ON sessions.id = column1 AND sessions.owner = column2)",
-};
+/// The session of a turn, to remove the chains that lead to it.
+struct ClearedSession<'a>(&'a SessionTurn);
 
-const CHAINED: Statement = Statement {
-    before: "INSERT INTO chains (owner, model, hash, messages, created, session)
-         SELECT column1, column2, column3, column4, column5, column6 FROM (VALUES ",
-    columns: 6,
-    after: ") CROSS JOIN sessions ON sessions.id = column6 AND sessions.owner = column1
-         WHERE true ON CONFLICT (owner, model, hash, session) DO UPDATE
-         SET messages = excluded.messages, created = excluded.created",
-};
+write_columns!(ClearedSession<'_>, session =>
+    id: &session.0.id.0,
+    owner: session.0.owner.as_str(),
+);
 
-/// How many rows of the database are others now.
-pub(super) async fn write(transaction: &mut Transaction, rows: &[&Row], age: Age) -> Result<u64, StoreError> {
+/// A history that leads to the session of a turn.
+struct ChainRow<'a> {
+    turn: &'a SessionTurn,
+    hash: &'a HistoryHash,
+    messages: usize,
+}
+
+write_columns!(ChainRow<'_>, chain =>
+    owner: chain.turn.owner.as_str(),
+    model: &chain.turn.asked,
+    hash: chain.hash.as_slice(),
+    messages: number(chain.messages as u64),
+    created: chain.turn.time.millis(),
+    session: &chain.turn.id.0,
+);
+
+/// Returns how many sessions were changed.
+pub(super) async fn write(
+    transaction: &mut Transaction,
+    ended: &[EndedTurn<'_>],
+    origin: RecordOrigin,
+) -> Result<u64, StoreError> {
     let mut changed = 0;
-    for part in apart(rows) {
-        let mut turns: Vec<_> = part.iter().filter_map(|row| of(row)).collect();
-        match age {
-            Age::New => changed += NOTED.execute(transaction, &turns, bind).await?,
-            Age::Left => {
-                let mut later = Vec::new();
-                for turn in turns {
-                    if LEFT.execute(transaction, &[turn], bind).await? > 0 {
-                        later.push(turn);
-                    }
-                }
-                turns = later;
-                changed += turns.len() as u64;
-            }
-        }
-        UNCHAINED
-            .execute(transaction, &turns, |query, (turn, _)| query.bind(&turn.id.0).bind(turn.owner.as_str()))
-            .await?;
-        let chains: Vec<_> = turns
-            .iter()
-            .filter(|(_, lead)| *lead)
-            .flat_map(|(turn, _)| {
-                turn.chains.iter().map(move |(hash, messages)| Chain { turn, hash, messages: *messages })
-            })
-            .collect();
-        CHAINED.execute(transaction, &chains, bind_chain).await?;
+    for part in split_repeats(ended, |ended| ended.turn.id.0.as_str()) {
+        // Evaluated only now that no other process can write: see `ChainCondition`.
+        let turns: Vec<_> = part.iter().map(|ended| (ended.turn, ended.condition.holds())).collect();
+        let turns = write_sessions(transaction, turns, origin, &mut changed).await?;
+        write_chains(transaction, &turns).await?;
     }
     Ok(changed)
 }
 
-/// A turn, and whether its histories lead to its session.
-fn of(row: &Row) -> Option<(&SessionTurn, bool)> {
-    if let Row::Session { turn, leads } = row { Some((turn, leads.hold())) } else { None }
+/// Returns the turns that are the latest of their session. Only their chains are to be written.
+async fn write_sessions<'a>(
+    transaction: &mut Transaction,
+    turns: Vec<(&'a SessionTurn, bool)>,
+    origin: RecordOrigin,
+    changed: &mut u64,
+) -> Result<Vec<(&'a SessionTurn, bool)>, StoreError> {
+    match origin {
+        RecordOrigin::Live => {
+            let upsert = Statement::insert::<SessionTurn>(
+                "sessions",
+                "new",
+                "(id) DO UPDATE SET used = max(used, excluded.used), native = coalesce(excluded.native, native),
+                 turns = turns + excluded.turns WHERE owner = excluded.owner",
+            );
+            let records: Vec<_> = turns.iter().map(|(turn, _)| *turn).collect();
+            *changed += upsert.execute(transaction, &records).await?;
+            Ok(turns)
+        }
+        RecordOrigin::Recovered => {
+            // A record of an ended process may have been written before, or the session may have been used since: then
+            // the record is out of date.
+            let upsert = Statement::insert::<SessionTurn>(
+                "sessions",
+                "new",
+                "(id) DO UPDATE SET used = excluded.used, native = coalesce(excluded.native, native),
+                 turns = turns + excluded.turns WHERE owner = excluded.owner AND excluded.used > used",
+            );
+            let mut latest = Vec::new();
+            for turn in turns {
+                if upsert.execute(transaction, &[turn.0]).await? > 0 {
+                    latest.push(turn);
+                }
+            }
+            *changed += latest.len() as u64;
+            Ok(latest)
+        }
+    }
 }
 
-struct Chain<'a> {
-    turn: &'a SessionTurn,
-    hash: &'a Hash,
-    messages: usize,
-}
-
-fn bind<'a>(query: Filling<'a>, (turn, _): &(&'a SessionTurn, bool)) -> Filling<'a> {
-    query
-        .bind(&turn.id.0)
-        .bind(turn.owner.as_str())
-        .bind(&turn.model)
-        .bind(&turn.provider)
-        .bind(&turn.repo)
-        .bind(&turn.begins)
-        .bind(turn.time.millis())
-        .bind(turn.native.as_ref().map(|native| native.0.as_str()))
-        .bind(i64::from(turn.succeeded))
-}
-
-fn bind_chain<'a>(query: Filling<'a>, chain: &Chain<'a>) -> Filling<'a> {
-    let Chain { turn, hash, messages } = chain;
-    let query = query.bind(turn.owner.as_str()).bind(&turn.asked).bind(hash.as_slice());
-    query.bind(number(*messages as u64)).bind(turn.time.millis()).bind(&turn.id.0)
+/// Replaces the chains of each session by those of its turn.
+async fn write_chains(transaction: &mut Transaction, turns: &[(&SessionTurn, bool)]) -> Result<(), StoreError> {
+    let remove = Statement::new::<ClearedSession<'_>>(
+        "DELETE FROM chains WHERE session IN
+         (SELECT sessions.id FROM new CROSS JOIN sessions ON sessions.id = new.id AND sessions.owner = new.owner)",
+    );
+    let sessions: Vec<_> = turns.iter().map(|(turn, _)| ClearedSession(turn)).collect();
+    remove.execute(transaction, &sessions.iter().collect::<Vec<_>>()).await?;
+    let add = Statement::insert::<ChainRow<'_>>(
+        "chains",
+        "new CROSS JOIN sessions ON sessions.id = new.session AND sessions.owner = new.owner",
+        "(owner, model, hash, session) DO UPDATE SET messages = excluded.messages, created = excluded.created",
+    );
+    let chains: Vec<_> = turns
+        .iter()
+        .filter(|(_, valid)| *valid)
+        .flat_map(|(turn, _)| {
+            turn.chains.iter().map(move |(hash, messages)| ChainRow { turn, hash, messages: *messages })
+        })
+        .collect();
+    add.execute(transaction, &chains.iter().collect::<Vec<_>>()).await?;
+    Ok(())
 }

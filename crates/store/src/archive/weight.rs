@@ -1,21 +1,22 @@
-//! What a record weighs while it waits: about as many bytes as it takes in memory.
+//! Weight of a queued record: roughly the bytes that it takes in memory.
 
 use trunkline_core::event::Event;
 
-use super::{Record, bound};
+use super::bound;
+use super::record::ArchiveRecord;
 use crate::session_turn::SessionTurn;
 
-/// What every record weighs besides its texts.
-const ALONE: usize = 1024;
+/// Weight of a record without its texts.
+const BASE_BYTES: usize = 1024;
 
-pub(super) fn of(record: &Record) -> u32 {
-    let text = |text: &str| text.len().min(bound::TEXT);
+pub(super) fn of(record: &ArchiveRecord) -> u32 {
+    let text = |text: &str| text.len().min(bound::MAX_TEXT_BYTES);
     weight(match record {
-        Record::Begun(begun) => text(&begun.prompt),
-        Record::GoesOn { prompt, .. } => text(prompt),
-        Record::Ended(ended) => text(&ended.answer),
-        Record::Started { .. } | Record::Workspace { .. } => 0,
-        Record::Event { event, .. } => of_event(event).min(bound::EVENT),
+        ArchiveRecord::Begun(begun) => text(&begun.prompt),
+        ArchiveRecord::GoesOn { prompt, .. } => text(prompt),
+        ArchiveRecord::Ended(ended) => text(&ended.answer),
+        ArchiveRecord::Started { .. } | ArchiveRecord::Workspace { .. } => 0,
+        ArchiveRecord::Event { event, .. } => of_event(event).min(bound::MAX_EVENT_BYTES),
     })
 }
 
@@ -31,14 +32,14 @@ fn of_event(event: &Event) -> usize {
         | Event::ToolFinished { output: text, .. }
         | Event::Notice { message: text }
         | Event::Unknown { line: text } => text.len(),
-        // It holds a value of any depth.
-        Event::ToolStarted { .. } => bound::EVENT / 8,
+        // Its input is JSON of any depth, too expensive to measure.
+        Event::ToolStarted { .. } => bound::MAX_EVENT_BYTES / 8,
         Event::Started { .. } | Event::Workspace(_) | Event::Attempted(_) | Event::Finished(_) | Event::Failed(_) => 0,
     }
 }
 
 fn weight(texts: usize) -> u32 {
-    u32::try_from(ALONE + texts).unwrap_or(u32::MAX)
+    u32::try_from(BASE_BYTES + texts).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -46,8 +47,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_weighs_as_much_as_is_kept_of_it() {
-        let event = |length: usize| Record::Event {
+    fn text_weighs_as_much_as_is_stored_of_it() {
+        let event = |length: usize| ArchiveRecord::Event {
             run: "r".into(),
             sequence: 0,
             event: Event::Text { delta: "x".repeat(length) },

@@ -1,7 +1,7 @@
-//! Records on their way into the archive: a queue that anyone adds to, and [one task](super::keeping) that empties it.
+//! The sending end of the archive: a bounded queue, emptied by the [`WriterTask`].
 //!
-//! The queue is bounded, by what its records weigh. A sender waits for room, so nothing is dropped. What was queued is in the
-//! journal as well, for the case that this process is killed.
+//! The queue is limited by the memory that its records take. A sender waits for room, so no record is dropped without an
+//! error. A queued record is in the journal as well, in case this process is killed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,39 +12,41 @@ use tokio::time::timeout;
 use trunkline_core::event::Event;
 
 use super::bound;
-use super::journal::{Journal, Noted};
-use super::keeping::Keeping;
-use super::merge::is_piece;
-use super::row::Row;
+use super::journal::{Journal, JournalCounts};
+use super::merge::is_delta;
+use super::pending::{EventRecord, PendingRecord};
+use super::record::ArchiveRecord;
 use super::weight;
-use super::{Record, TurnBegun, TurnEnded};
+use super::writer_task::WriterTask;
 use crate::error::StoreError;
+use crate::run_index::{TurnBegun, TurnContinued, TurnEnded, TurnStarted, TurnWorkspace};
 use crate::session::first_words;
-use crate::session_turn::{Leads, SessionTurn};
+use crate::session_turn::{ChainCondition, SessionTurn};
 use crate::store::Store;
 
-/// How much may wait, in bytes.
-const ROOM: usize = 16 * 1024 * 1024;
+/// Limit of the queue.
+const MAX_QUEUED_BYTES: usize = 16 * 1024 * 1024;
 
-/// How long anybody waits for room: then the disk is too slow for what is said, and that is lost.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time that a sender waits for room. After that the disk is too slow, and the record is lost.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Adds to the archive. Cheap to clone.
+/// Adds records to the archive. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Writer {
-    queue: mpsc::UnboundedSender<Queued>,
-    /// For what is not in the database yet.
+    queue: mpsc::UnboundedSender<QueuedMessage>,
+    /// One permit for each byte of the queue. A permit is held until the record is in the database.
     room: Arc<Semaphore>,
-    stuck: Arc<AtomicBool>,
-    trouble: Arc<Trouble>,
+    /// Whether another process keeps the database locked.
+    blocked: Arc<AtomicBool>,
+    disk_error: Arc<DiskError>,
     journal: Arc<Journal>,
 }
 
-/// Why the disk took nothing of the last batch; empty while it does.
+/// Reason why the disk refused the last batch. Empty while it accepts writes.
 #[derive(Debug, Default)]
-pub(super) struct Trouble(Mutex<Option<String>>);
+pub(super) struct DiskError(Mutex<Option<String>>);
 
-impl Trouble {
+impl DiskError {
     pub(super) fn set(&self, reason: Option<String>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
@@ -54,209 +56,226 @@ impl Trouble {
     }
 }
 
-/// A record that was not queued.
+/// A record was not queued.
 #[derive(Debug, thiserror::Error)]
 pub enum NotQueued {
-    /// There is no room just now: here it is again.
+    /// The queue is full. Contains the record.
     #[error("the archive has a backlog")]
-    Full(Box<Record>),
+    Full(Box<ArchiveRecord>),
     #[error("the archive is closed")]
     Closed,
 }
 
-/// What is queued.
+/// A record that is queued but may not be in the database yet.
 #[derive(Debug)]
-pub struct OnItsWay(oneshot::Receiver<Result<(), StoreError>>);
+pub struct InFlight(oneshot::Receiver<Result<(), StoreError>>);
 
-impl OnItsWay {
-    /// Waits until it is in the database, or lost.
+impl InFlight {
+    /// Waits until the record is in the database. An error means that it is lost.
     pub async fn kept(self) -> Result<(), StoreError> {
         self.0.await.unwrap_or(Err(StoreError::Closed))
     }
 }
 
-pub(super) type Told = oneshot::Sender<Result<(), StoreError>>;
+/// Tells a sender that its record is in the database, or lost.
+pub(super) type CommitReply = oneshot::Sender<Result<(), StoreError>>;
 
-/// A message, and how much room it takes.
+/// A message, and its share of the queue's room.
 #[derive(Debug)]
-pub(super) struct Queued(pub(super) Message, pub(super) usize);
+pub(super) struct QueuedMessage {
+    pub(super) message: WriterMessage,
+    pub(super) bytes: usize,
+}
 
-/// What a [`Writer`] shares with whoever keeps its records.
+/// The receiving end of the queue, with the state that it shares with the [`Writer`].
 #[derive(Debug)]
-pub(super) struct Incoming {
-    pub(super) queue: mpsc::UnboundedReceiver<Queued>,
+pub(super) struct WriterQueue {
+    pub(super) messages: mpsc::UnboundedReceiver<QueuedMessage>,
     pub(super) room: Arc<Semaphore>,
-    pub(super) stuck: Arc<AtomicBool>,
-    pub(super) trouble: Arc<Trouble>,
+    pub(super) blocked: Arc<AtomicBool>,
+    pub(super) disk_error: Arc<DiskError>,
 }
 
 #[derive(Debug)]
-pub(super) enum Message {
-    Row(Row, Noted),
-    /// One whose sender waits until it is kept.
-    Told(Row, Noted, Told),
-    /// More may follow that belongs to it.
-    Piece {
+pub(super) enum WriterMessage {
+    Record(PendingRecord, JournalCounts),
+    /// A record whose sender waits until it is in the database.
+    Awaited(PendingRecord, JournalCounts, CommitReply),
+    /// A delta of a text. More may follow.
+    Delta {
         run: String,
         sequence: u64,
         event: Event,
     },
-    Flush(Told),
+    Flush(CommitReply),
 }
 
 impl Store {
-    /// A way into the archive, and the task that keeps what comes in by it.
+    /// Creates a writer for the archive, and the task that writes its records. The caller has to run the task.
     #[must_use]
-    pub fn writer(&self) -> (Writer, Keeping) {
-        let (sender, queue) = mpsc::unbounded_channel();
+    pub fn writer(&self) -> (Writer, WriterTask) {
+        let (queue, messages) = mpsc::unbounded_channel();
         let writer = Writer {
-            queue: sender,
-            room: Arc::new(Semaphore::new(ROOM)),
-            stuck: Arc::default(),
-            trouble: Arc::default(),
-            journal: Arc::new(Journal::beside(self.path())),
+            queue,
+            room: Arc::new(Semaphore::new(MAX_QUEUED_BYTES)),
+            blocked: Arc::default(),
+            disk_error: Arc::default(),
+            journal: Arc::new(Journal::of(self.path())),
         };
-        let Writer { room, stuck, trouble, journal, .. } = writer.clone();
-        let keeping = Keeping::new(self.clone(), Incoming { queue, room, stuck, trouble }, journal);
-        (writer, keeping)
+        let Writer { room, blocked, disk_error, journal, .. } = writer.clone();
+        let task = WriterTask::new(self.clone(), WriterQueue { messages, room, blocked, disk_error }, journal);
+        (writer, task)
     }
 }
 
 impl Writer {
-    /// Queues a record, and waits for room if there is none, though not for ever. Cancel safe: the record is queued or it is
-    /// not.
-    pub async fn send(&self, record: Record) -> Result<(), StoreError> {
+    /// Queues a record. Waits up to 30 seconds for room. Cancel safe: the record is queued or not.
+    pub async fn send(&self, record: ArchiveRecord) -> Result<(), StoreError> {
         let room = self.wait_for_room(weight::of(&record)).await?;
-        self.queue_in(room, record);
+        self.queue_record(room, record);
         Ok(())
     }
 
     async fn wait_for_room(&self, weight: u32) -> Result<SemaphorePermit<'_>, StoreError> {
-        match timeout(PATIENCE, self.room.acquire_many(weight)).await {
+        match timeout(SEND_TIMEOUT, self.room.acquire_many(weight)).await {
             Ok(room) => room.map_err(|_| StoreError::Closed),
-            Err(_elapsed) => Err(StoreError::Lost("too much waits for it".to_owned())),
+            Err(_elapsed) => Err(StoreError::Lost("its queue is full".to_owned())),
         }
     }
 
-    /// Somebody else keeps the database locked: what is sent waits.
+    /// Whether another process keeps the database locked, so that records wait in the queue.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
-        self.stuck.load(Ordering::Relaxed)
+        self.blocked.load(Ordering::Relaxed)
     }
 
-    /// The disk is full, read-only or broken: what was sent last is lost.
+    /// The error of the disk (full, read-only or broken) that made the last batch fail. None while writes succeed.
     #[must_use]
     pub fn disk_trouble(&self) -> Option<String> {
-        self.trouble.get()
+        self.disk_error.get()
     }
 
-    /// The disk takes writes again, as another one has shown.
+    /// Clears [`disk_trouble`](Self::disk_trouble), because another write has shown that the disk accepts writes again.
     pub fn disk_cured(&self) {
-        self.trouble.set(None);
+        self.disk_error.set(None);
     }
 
-    /// Queues a record and waits until it is in the database; an error means that it is not, and will not be.
-    pub async fn send_surely(&self, record: Record) -> Result<(), StoreError> {
-        let (told, kept) = oneshot::channel();
+    /// Queues a record and waits until it is in the database. An error means that it is not, and will not be.
+    pub async fn send_surely(&self, record: ArchiveRecord) -> Result<(), StoreError> {
+        let (reply, committed) = oneshot::channel();
         let room = self.wait_for_room(weight::of(&record)).await?;
-        match bounded(record) {
-            Bounded::Row(row) => self.queue_told(room, row, told),
-            // Nothing depends on a piece of a text alone.
-            Bounded::Piece { run, sequence, event } => {
-                self.put(Message::Piece { run, sequence, event }, room);
+        match prepare(record) {
+            PreparedRecord::Record(record) => self.queue_awaited(room, record, reply),
+            // A delta has no commit of its own: others may be merged with it.
+            PreparedRecord::Delta { run, sequence, event } => {
+                self.put(WriterMessage::Delta { run, sequence, event }, room);
                 return self.flush().await;
             }
         }
-        // Somebody waits: the batch is not kept open for others.
-        let (now, _flushed) = oneshot::channel();
-        self.queue.send(Queued(Message::Flush(now), 0)).map_err(|_| StoreError::Closed)?;
-        OnItsWay(kept).kept().await
+        // The flush keeps the task from waiting for further records.
+        let (flush, _flushed) = oneshot::channel();
+        self.put_flush(flush)?;
+        InFlight(committed).kept().await
     }
 
-    /// Queues a record if there is room; gives it back if there is none.
-    pub fn try_send(&self, record: Record) -> Result<(), NotQueued> {
+    /// Queues a record if there is room, and returns it otherwise.
+    pub fn try_send(&self, record: ArchiveRecord) -> Result<(), NotQueued> {
         match self.room.try_acquire_many(weight::of(&record)) {
-            Ok(room) => self.queue_in(room, record),
+            Ok(room) => self.queue_record(room, record),
             Err(TryAcquireError::NoPermits) => return Err(NotQueued::Full(Box::new(record))),
             Err(TryAcquireError::Closed) => return Err(NotQueued::Closed),
         }
         Ok(())
     }
 
-    fn queue_in(&self, room: SemaphorePermit<'_>, record: Record) {
-        match bounded(record) {
-            Bounded::Row(row) => self.journal.note(row, |row, noted| self.put(Message::Row(row, noted), room)),
-            Bounded::Piece { run, sequence, event } => self.put(Message::Piece { run, sequence, event }, room),
+    fn queue_record(&self, room: SemaphorePermit<'_>, record: ArchiveRecord) {
+        match prepare(record) {
+            PreparedRecord::Record(record) => {
+                self.journal.append(record, |record, counts| self.put(WriterMessage::Record(record, counts), room));
+            }
+            PreparedRecord::Delta { run, sequence, event } => {
+                self.put(WriterMessage::Delta { run, sequence, event }, room);
+            }
         }
     }
 
-    /// The room is given back with the batch it is in.
-    fn put(&self, message: Message, room: SemaphorePermit<'_>) {
-        let taken = room.num_permits();
-        if self.queue.send(Queued(message, taken)).is_ok() {
+    /// Queues a message. Its room is released by the task, with the batch that the message is in.
+    fn put(&self, message: WriterMessage, room: SemaphorePermit<'_>) {
+        let bytes = room.num_permits();
+        if self.queue.send(QueuedMessage { message, bytes }).is_ok() {
             room.forget();
         }
     }
 
-    /// Queues what a turn has made of its session: at once, and on disk, if there is room. The future waits for room if
-    /// there is none.
-    pub fn send_session(&self, turn: SessionTurn, leads: Leads) -> impl Future<Output = OnItsWay> + Send + use<> {
-        let (told, kept) = oneshot::channel();
+    fn put_flush(&self, reply: CommitReply) -> Result<(), StoreError> {
+        let flush = QueuedMessage { message: WriterMessage::Flush(reply), bytes: 0 };
+        self.queue.send(flush).map_err(|_| StoreError::Closed)
+    }
+
+    /// Queues the effect of a turn on its session. If there is room, the record is queued and in the journal when this
+    /// returns. Otherwise the future waits for room.
+    pub fn send_session(
+        &self,
+        turn: SessionTurn,
+        condition: ChainCondition,
+    ) -> impl Future<Output = InFlight> + Send + use<> {
+        let (reply, committed) = oneshot::channel();
         let weight = weight::of_session(&turn);
-        let row = Row::Session { turn: SessionTurn { begins: first_words(&turn.begins), ..turn }, leads };
-        let left = match self.room.try_acquire_many(weight) {
+        let turn = SessionTurn { begins: first_words(&turn.begins), ..turn };
+        let record = PendingRecord::Session { turn, condition };
+        let unsent = match self.room.try_acquire_many(weight) {
             Ok(room) => {
-                self.queue_told(room, row, told);
+                self.queue_awaited(room, record, reply);
                 None
             }
-            Err(TryAcquireError::NoPermits) => Some((self.clone(), row, told)),
+            Err(TryAcquireError::NoPermits) => Some((self.clone(), record, reply)),
             Err(TryAcquireError::Closed) => None,
         };
         async move {
-            if let Some((writer, row, told)) = left
+            if let Some((writer, record, reply)) = unsent
                 && let Ok(room) = writer.wait_for_room(weight).await
             {
-                writer.queue_told(room, row, told);
+                writer.queue_awaited(room, record, reply);
             }
-            OnItsWay(kept)
+            InFlight(committed)
         }
     }
 
-    fn queue_told(&self, room: SemaphorePermit<'_>, row: Row, told: Told) {
-        self.journal.note(row, |row, noted| self.put(Message::Told(row, noted, told), room));
+    fn queue_awaited(&self, room: SemaphorePermit<'_>, record: PendingRecord, reply: CommitReply) {
+        self.journal.append(record, |record, counts| self.put(WriterMessage::Awaited(record, counts, reply), room));
     }
 
-    /// Waits until all that was sent before is in the database. An error means that records were lost since the last time.
+    /// Waits until all records that were sent before are in the database. An error means that records were lost since the
+    /// last flush.
     pub async fn flush(&self) -> Result<(), StoreError> {
-        let (sender, done) = oneshot::channel();
-        self.queue.send(Queued(Message::Flush(sender), 0)).map_err(|_| StoreError::Closed)?;
-        done.await.map_err(|_| StoreError::Closed)?
+        let (reply, flushed) = oneshot::channel();
+        self.put_flush(reply)?;
+        flushed.await.map_err(|_| StoreError::Closed)?
     }
 }
 
-/// A record that is as long as it may be.
-enum Bounded {
-    Row(Row),
-    Piece { run: String, sequence: u64, event: Event },
+/// A record whose texts are bounded.
+enum PreparedRecord {
+    Record(PendingRecord),
+    Delta { run: String, sequence: u64, event: Event },
 }
 
-/// What may be long is made short before it is queued.
-fn bounded(record: Record) -> Bounded {
-    match record {
-        Record::Begun(begun) => {
-            Bounded::Row(Row::Begun(TurnBegun { prompt: bound::text(begun.prompt, bound::TEXT), ..begun }))
+/// Bounds the texts of a record, before it is queued.
+fn prepare(record: ArchiveRecord) -> PreparedRecord {
+    let bounded = |text| bound::text(text, bound::MAX_TEXT_BYTES);
+    PreparedRecord::Record(match record {
+        ArchiveRecord::Begun(begun) => PendingRecord::Begun(TurnBegun { prompt: bounded(begun.prompt), ..begun }),
+        ArchiveRecord::Ended(ended) => PendingRecord::Ended(TurnEnded { answer: bounded(ended.answer), ..ended }),
+        ArchiveRecord::Started { run, provider, time } => PendingRecord::Started(TurnStarted { run, provider, time }),
+        ArchiveRecord::GoesOn { run, session, prompt } => {
+            PendingRecord::Continued(TurnContinued { run, session, prompt: bounded(prompt) })
         }
-        Record::Ended(ended) => {
-            Bounded::Row(Row::Ended(TurnEnded { answer: bound::text(ended.answer, bound::TEXT), ..ended }))
+        ArchiveRecord::Workspace { run, receipt } => PendingRecord::Workspace(TurnWorkspace { run, receipt }),
+        ArchiveRecord::Event { run, sequence, event } if is_delta(&event) => {
+            return PreparedRecord::Delta { run, sequence, event };
         }
-        Record::Started { run, provider, time } => Bounded::Row(Row::Started { run, provider, time }),
-        Record::GoesOn { run, session, prompt } => {
-            Bounded::Row(Row::GoesOn { run, session, prompt: bound::text(prompt, bound::TEXT) })
+        ArchiveRecord::Event { run, sequence, event } => {
+            PendingRecord::Event(EventRecord { run, sequence, event: bound::event(&event) })
         }
-        Record::Workspace { run, receipt } => Bounded::Row(Row::Workspace { run, receipt }),
-        Record::Event { run, sequence, event } if is_piece(&event) => Bounded::Piece { run, sequence, event },
-        Record::Event { run, sequence, event } => {
-            Bounded::Row(Row::Event { run, sequence, event: bound::event(&event) })
-        }
-    }
+    })
 }

@@ -1,18 +1,18 @@
-//! A bridge's place, its inbox and its channels.
+//! Tests the cursors, the inbox and the bindings of a bridge.
 
 use serde_json::json;
 use trunkline_store::{Binding, InboxState, SessionKey, Store};
 
-use crate::world::{begin, owner};
+use crate::fixture::{begin, owner};
 
 #[tokio::test]
-async fn a_message_is_taken_in_once_and_moves_the_cursor() {
+async fn message_is_stored_once_and_advances_the_cursor() {
     let store = Store::in_memory().await.unwrap();
     assert_eq!(store.cursor("c").await.unwrap(), None);
     assert!(store.inbox_add("c", "99", &json!({"n": 1})).await.unwrap());
     assert!(store.inbox_add("c", "100", &json!({"n": 2})).await.unwrap());
     assert!(!store.inbox_add("c", "99", &json!({"n": 3})).await.unwrap());
-    assert_eq!(store.cursor("c").await.unwrap().as_deref(), Some("100"), "not back");
+    assert_eq!(store.cursor("c").await.unwrap().as_deref(), Some("100"), "the cursor does not move back");
     assert!(store.inbox_add("d", "7", &json!(null)).await.unwrap());
     let pending = async |place| {
         let rows = store.inbox_pending(place).await.unwrap();
@@ -22,11 +22,11 @@ async fn a_message_is_taken_in_once_and_moves_the_cursor() {
     assert_eq!(pending(None).await, ["7", "99", "100"]);
     assert_eq!(store.inbox_message("99").await.unwrap().unwrap().payload, json!({"n": 1}));
     store.set_cursor("c", "5").await.unwrap();
-    assert_eq!(store.cursor("c").await.unwrap().as_deref(), Some("5"), "one who says so may go back");
+    assert_eq!(store.cursor("c").await.unwrap().as_deref(), Some("5"), "set_cursor may move back");
 }
 
 #[tokio::test]
-async fn a_message_only_goes_forward() {
+async fn state_of_a_message_only_moves_forward() {
     use InboxState::{Answered, Answering, Failed, Received};
     let steps = [
         (vec![Answering, Answered], [false, false, false, false]),
@@ -34,18 +34,18 @@ async fn a_message_only_goes_forward() {
         (vec![Answering], [false, true, true, true]),
         (vec![], [true, true, true, true]),
     ];
-    for (way, allowed) in steps {
+    for (path, allowed) in steps {
         for (next, allowed) in [Received, Answering, Answered, Failed].into_iter().zip(allowed) {
             let store = Store::in_memory().await.unwrap();
             store.inbox_add("c", "1", &json!({})).await.unwrap();
-            for state in &way {
+            for state in &path {
                 assert!(store.inbox_state("1", *state, Some(&json!("before"))).await.unwrap());
             }
-            assert_eq!(store.inbox_state("1", next, None).await.unwrap(), allowed, "{way:?} {next:?}");
+            assert_eq!(store.inbox_state("1", next, None).await.unwrap(), allowed, "{path:?} {next:?}");
             let row = store.inbox_message("1").await.unwrap().unwrap();
-            let expected = if allowed { Some(next) } else { way.last().copied() };
-            assert_eq!(Some(row.state), expected, "{way:?} {next:?}");
-            assert_eq!(row.detail, (!way.is_empty()).then(|| json!("before")), "kept where none is given");
+            let expected = if allowed { Some(next) } else { path.last().copied() };
+            assert_eq!(Some(row.state), expected, "{path:?} {next:?}");
+            assert_eq!(row.detail, (!path.is_empty()).then(|| json!("before")), "the detail is kept if none is given");
             let is_pending = !store.inbox_pending(None).await.unwrap().is_empty();
             assert_eq!(is_pending, matches!(row.state, Received | Answering));
         }
@@ -55,7 +55,7 @@ async fn a_message_only_goes_forward() {
 }
 
 #[tokio::test]
-async fn a_channel_is_bound_until_it_is_not() {
+async fn binding_is_kept_until_it_is_cleared() {
     let store = Store::in_memory().await.unwrap();
     let ours = owner("a");
     let session = begin(&store, &ours).await.id;

@@ -1,9 +1,10 @@
-//! Real files, real processes, real kills.
+//! Tests with real files and real processes.
 
-#![cfg(test)] // all of this is; it says so once more for clippy's `allow-unwrap-in-tests`
+#![cfg(test)] // redundant here, but clippy's `allow-unwrap-in-tests` needs it
 
 mod archive;
 mod bridge;
+mod fixture;
 mod journal;
 mod migration;
 mod model;
@@ -13,4 +14,3 @@ mod prune;
 mod runs;
 mod session;
 mod session_turn;
-mod world;

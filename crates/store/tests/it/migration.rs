@@ -1,46 +1,46 @@
-//! A database of an earlier version, as it was written by that version, is brought up to date and keeps everything.
+//! Tests that a database that an earlier version has written is migrated without loss.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::json;
 use trunkline_core::event::SessionId;
-use trunkline_store::{Condition, FILE, Filter, Outcome, Owner, SessionKey, Store, Surface};
+use trunkline_store::{ClientId, DATABASE_FILE, DatabaseStatus, RunOutcome, SessionFilter, SessionKey, Store, Surface};
 
-/// Made by the first version of the tables: two sessions, a turn of one of them, a turn without, a bridge at work.
-const FIRST: &[u8] = include_bytes!("../data/version-1.db");
+/// Written by version 1: two sessions, a turn of one of them, a turn without a session, and the state of a bridge.
+const VERSION_1: &[u8] = include_bytes!("../data/version-1.db");
 
 async fn opened(folder: &Path) -> Store {
-    let path = folder.join(FILE);
-    fs::write(&path, FIRST).unwrap();
-    assert_eq!(Condition::of(&path).await.unwrap().version, Some(1));
+    let path = folder.join(DATABASE_FILE);
+    fs::write(&path, VERSION_1).unwrap();
+    assert_eq!(DatabaseStatus::of(&path).await.unwrap().version, Some(1));
     Store::open(&path).await.unwrap()
 }
 
 #[tokio::test]
-async fn case_81_the_first_version_is_read_back_whole() {
+async fn case_81_database_of_version_1_is_read_completely() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path()).await;
     assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
-    let owner = Owner::local();
-    let sessions = store.sessions(&Filter::default()).await.unwrap();
+    let owner = ClientId::local();
+    let sessions = store.sessions(&SessionFilter::default()).await.unwrap();
     let known: Vec<_> = sessions.iter().map(|row| (row.title.as_str(), row.turns, row.native.is_some())).collect();
     assert_eq!(known, [("Hello there", 1, true), ("Hello there", 0, false)]);
-    let talked = &sessions[0];
-    assert_eq!((talked.native.as_ref(), talked.provider.as_str()), (Some(&SessionId("native-1".into())), "codex"));
+    let used = &sessions[0];
+    assert_eq!((used.native.as_ref(), used.provider.as_str()), (Some(&SessionId("native-1".into())), "codex"));
     assert_eq!(sessions[0].parent, Some(sessions[1].id.clone()));
     let found = store.chain_find(&owner, "m", &[[7; 32]]).await.unwrap();
-    assert_eq!(found, Some((0, talked.id.clone())));
+    assert_eq!(found, Some((0, used.id.clone())));
 
-    let turns = store.turns(&talked.id).await.unwrap();
+    let turns = store.turns(&used.id).await.unwrap();
     assert_eq!(turns.len(), 1);
     let turn = &turns[0];
-    assert_eq!((turn.run.as_str(), turn.outcome, turn.surface), ("run-1", Some(Outcome::Ok), Some(Surface::Http)));
+    assert_eq!((turn.run.as_str(), turn.outcome, turn.surface), ("run-1", Some(RunOutcome::Ok), Some(Surface::Http)));
     assert_eq!((turn.prompt.as_str(), turn.answer.as_deref()), ("prompt of run-1", Some("answer of run-1")));
     assert_eq!((turn.usage.input_tokens, turn.usage.output_tokens, turn.usage.cached_tokens), (10, 5, 2));
     assert_eq!(store.events("run-1", 0).await.unwrap().len(), 2);
-    let alone = store.turn("run-2").await.unwrap().unwrap();
-    assert_eq!((alone.session, alone.outcome), (None::<SessionKey>, None));
+    let without_session = store.turn("run-2").await.unwrap().unwrap();
+    assert_eq!((without_session.session, without_session.outcome), (None::<SessionKey>, None));
 
     assert_eq!(store.cursor("discord:20").await.unwrap().as_deref(), Some("11"));
     let pending = store.inbox_pending(None).await.unwrap();
@@ -48,37 +48,37 @@ async fn case_81_the_first_version_is_read_back_whole() {
     assert_eq!((pending[0].message.as_str(), &pending[0].payload), ("11", &json!({"text": "wait"})));
     assert_eq!(pending[0].detail, Some(json!({"attempts": 1})));
     let binding = store.binding("discord:20").await.unwrap().unwrap();
-    assert_eq!((binding.session, binding.model.as_deref()), (Some(talked.id.clone()), Some("m")));
+    assert_eq!((binding.session, binding.model.as_deref()), (Some(used.id.clone()), Some("m")));
     assert_eq!(binding.more, json!({"epoch": 2}));
 }
 
 #[tokio::test]
-async fn it_is_brought_up_to_date_once_and_written_on() {
+async fn old_database_is_migrated_once_and_stays_writable() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path()).await;
     store.set_cursor("discord:20", "12").await.unwrap();
     store.close().await;
     let new = tempfile::tempdir().unwrap();
-    Store::open(&new.path().join(FILE)).await.unwrap().close().await;
-    let version = async |folder: &Path| Condition::of(&folder.join(FILE)).await.unwrap().version;
-    assert_eq!(version(folder.path()).await, version(new.path()).await, "like a new one");
-    let again = Store::open(&folder.path().join(FILE)).await.unwrap();
+    Store::open(&new.path().join(DATABASE_FILE)).await.unwrap().close().await;
+    let version = async |folder: &Path| DatabaseStatus::of(&folder.join(DATABASE_FILE)).await.unwrap().version;
+    assert_eq!(version(folder.path()).await, version(new.path()).await, "the version of a new database");
+    let again = Store::open(&folder.path().join(DATABASE_FILE)).await.unwrap();
     assert_eq!(again.cursor("discord:20").await.unwrap().as_deref(), Some("12"));
 }
 
-/// Made the file above, and stays to show what is in it.
+/// Created the file above, and is kept to document its content.
 #[tokio::test]
-#[ignore = "the file is not to change"]
-async fn make() {
+#[ignore = "the file must not change"]
+async fn create_version_1() {
     use trunkline_store::{Binding, InboxState, NewSession};
 
-    use crate::world::{Archive, begun, ended, event, new, text};
+    use crate::fixture::{TestArchive, begun, ended, event, new, text};
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/version-1.db");
     let store = Store::open(&path).await.unwrap();
-    let owner = Owner::local();
+    let owner = ClientId::local();
     let parent = store.session_begin(&new(&owner, "m")).await.unwrap().id;
     let child = store.session_begin(&NewSession { parent: Some(&parent), ..new(&owner, "m") }).await.unwrap().id;
-    let archive = Archive::new(&store);
+    let archive = TestArchive::new(&store);
     let done = trunkline_core::event::Event::ToolFinished { id: "1".into(), output: "out".into(), ok: true };
     archive.send_all([begun("run-1", Some(&child)), event("run-1", 0, text("hi")), event("run-1", 1, done)]).await;
     archive.send_all([ended("run-1"), begun("run-2", None)]).await;

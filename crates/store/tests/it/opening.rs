@@ -1,4 +1,4 @@
-//! Files as they are found: none, old, newer, broken, in use, in the way.
+//! Tests opening a database that is missing, newer, damaged, in use, or not accessible.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,13 +8,13 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
-use trunkline_store::{Condition, FILE, Filter, Owner, Store, StoreError};
+use trunkline_store::{ClientId, DATABASE_FILE, DatabaseStatus, SessionFilter, Store, StoreError};
 
-use crate::world::begin;
+use crate::fixture::begin;
 
 fn place() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state").join(FILE);
+    let path = folder.path().join("state").join(DATABASE_FILE);
     (folder, path)
 }
 
@@ -25,21 +25,21 @@ async fn sql(path: &Path, statement: &'static str) -> Vec<i64> {
     answer
 }
 
-/// The names in the database's folder that begin like this.
+/// Lists the files in the folder of the database whose names start with `prefix`.
 fn names(path: &Path, prefix: &str) -> Vec<String> {
     let all = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());
     all.map(|name| name.into_string().unwrap()).filter(|name| name.starts_with(prefix)).collect()
 }
 
 async fn count(store: &Store) -> usize {
-    store.sessions(&Filter::default()).await.unwrap().len()
+    store.sessions(&SessionFilter::default()).await.unwrap().len()
 }
 
 #[tokio::test]
-async fn a_new_one_is_private_and_can_shrink() {
+async fn new_database_is_private_and_can_be_truncated() {
     let (_folder, path) = place();
     let store = Store::open(&path).await.unwrap();
-    begin(&store, &Owner::local()).await;
+    begin(&store, &ClientId::local()).await;
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(path.parent().unwrap()), 0o700);
     let files = names(&path, "");
@@ -55,7 +55,7 @@ async fn a_new_one_is_private_and_can_shrink() {
 }
 
 #[tokio::test]
-async fn case_74_one_of_a_newer_version_is_refused_and_left_alone() {
+async fn case_74_database_of_a_newer_version_is_refused_and_unchanged() {
     let (_folder, path) = place();
     let store = Store::open(&path).await.unwrap();
     store.close().await;
@@ -65,15 +65,15 @@ async fn case_74_one_of_a_newer_version_is_refused_and_left_alone() {
     let Err(error @ StoreError::Newer { found: 99, .. }) = refused else { panic!("{refused:?}") };
     assert!(error.to_string().contains("newer version of trunkline (format 99"), "{error}");
     assert!(fs::read(&path).unwrap() == before);
-    let condition = Condition::of(&path).await.unwrap();
-    assert_eq!((condition.version, condition.wrong.len()), (Some(99), 1), "{condition:?}");
+    let status = DatabaseStatus::of(&path).await.unwrap();
+    assert_eq!((status.version, status.wrong.len()), (Some(99), 1), "{status:?}");
 }
 
 #[tokio::test]
-async fn case_74_a_broken_one_is_refused_and_left_alone() {
+async fn case_74_damaged_database_is_refused_and_unchanged() {
     let (_folder, good) = place();
     let store = Store::open(&good).await.unwrap();
-    begin(&store, &Owner::local()).await;
+    begin(&store, &ClientId::local()).await;
     store.close().await;
     let good = fs::read(good).unwrap();
     let damaged = |from: usize| {
@@ -82,8 +82,8 @@ async fn case_74_a_broken_one_is_refused_and_left_alone() {
         bytes
     };
     let cases = [
-        ("no database at all", b"hello, I am a text\n".repeat(500)),
-        ("cut off", good[..good.len() / 2].to_vec()),
+        ("not a database", b"hello, I am a text\n".repeat(500)),
+        ("truncated", good[..good.len() / 2].to_vec()),
         ("the tables are garbage", damaged(100)),
         ("all of it is garbage", damaged(0)),
     ];
@@ -98,17 +98,17 @@ async fn case_74_a_broken_one_is_refused_and_left_alone() {
             assert!(error.remedy().unwrap().contains(&format!("move {}", path.display())), "{case}: {error}");
             assert_eq!(fs::read(&path).unwrap(), bytes, "{case}");
         }
-        let condition = Condition::of(&path).await.unwrap();
-        assert!(!condition.wrong.is_empty(), "{case}: {condition:?}");
+        let status = DatabaseStatus::of(&path).await.unwrap();
+        assert!(!status.wrong.is_empty(), "{case}: {status:?}");
     }
 }
 
 #[tokio::test]
-async fn damage_that_is_found_later_is_seen_to_by_the_next_to_open() {
+async fn database_is_refused_when_damage_was_found_while_it_was_in_use() {
     let (_folder, path) = place();
     let store = Store::open(&path).await.unwrap();
     for _ in 0..200 {
-        begin(&store, &Owner::local()).await;
+        begin(&store, &ClientId::local()).await;
     }
     store.close().await;
     let mut bytes = fs::read(&path).unwrap();
@@ -125,22 +125,22 @@ async fn damage_that_is_found_later_is_seen_to_by_the_next_to_open() {
 }
 
 #[tokio::test]
-async fn one_that_is_well_is_said_to_be() {
+async fn status_of_an_intact_database_has_no_problems() {
     let (_folder, path) = place();
-    assert_eq!(Condition::of(&path).await, None, "looking does not make one");
+    assert_eq!(DatabaseStatus::of(&path).await, None, "the check does not create a file");
     assert!(!path.exists());
     let store = Store::open(&path).await.unwrap();
-    begin(&store, &Owner::local()).await;
-    let found = Condition::of(&path).await.unwrap();
+    begin(&store, &ClientId::local()).await;
+    let found = DatabaseStatus::of(&path).await.unwrap();
     assert!(found.size > 4096 && found.free.unwrap() > 0 && found.version >= Some(1), "{found:?}");
     assert_eq!(found.wrong, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn a_suspicion_that_is_wrong_costs_nothing() {
+async fn intact_database_is_opened_when_it_was_marked_suspect() {
     let (_folder, path) = place();
     let store = Store::open(&path).await.unwrap();
-    begin(&store, &Owner::local()).await;
+    begin(&store, &ClientId::local()).await;
     store.close().await;
     fs::write(path.with_file_name("trunkline.db-suspect"), "").unwrap();
     assert_eq!(count(&Store::open(&path).await.unwrap()).await, 1);
@@ -148,14 +148,14 @@ async fn a_suspicion_that_is_wrong_costs_nothing() {
 }
 
 #[tokio::test]
-async fn many_who_open_it_at_once_share_one() {
+async fn database_can_be_opened_several_times_at_once() {
     let (_folder, path) = place();
     let mut tasks = JoinSet::new();
     for _ in 0..8 {
         let path = path.clone();
         tasks.spawn(async move {
             let store = Store::open(&path).await.unwrap();
-            begin(&store, &Owner::local()).await;
+            begin(&store, &ClientId::local()).await;
         });
     }
     while let Some(done) = tasks.join_next().await {
@@ -165,12 +165,15 @@ async fn many_who_open_it_at_once_share_one() {
 }
 
 #[tokio::test]
-async fn a_place_where_nothing_can_be_is_an_error() {
+async fn open_fails_when_path_is_not_accessible() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), "").unwrap();
-    fs::create_dir(folder.path().join(FILE)).unwrap();
-    for path in [folder.path().join("file").join(FILE), folder.path().join(FILE), Path::new("/proc/nowhere").join(FILE)]
-    {
+    fs::create_dir(folder.path().join(DATABASE_FILE)).unwrap();
+    for path in [
+        folder.path().join("file").join(DATABASE_FILE),
+        folder.path().join(DATABASE_FILE),
+        Path::new("/proc/nowhere").join(DATABASE_FILE),
+    ] {
         let refused = Store::open(&path).await;
         assert!(matches!(refused, Err(StoreError::Open { .. })), "{}: {refused:?}", path.display());
     }

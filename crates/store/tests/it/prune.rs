@@ -1,19 +1,19 @@
-//! What is old goes, with all that belongs to it; the rest stays, and the file gets smaller.
+//! Tests that old rows are deleted with everything that belongs to them, and that the file becomes smaller.
 
 use std::fs;
 
 use serde_json::json;
-use trunkline_store::{Binding, FILE, InboxState, Owner, Pruned, Store, Time};
+use trunkline_store::{Binding, ClientId, DATABASE_FILE, InboxState, Pruned, Store, Time};
 
-use crate::world::{Archive, begin, begun, ended, event, text};
+use crate::fixture::{TestArchive, begin, begun, ended, event, text};
 
 #[tokio::test]
-async fn old_sessions_go_with_all_that_is_theirs() {
+async fn old_sessions_are_deleted_with_their_rows() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(FILE);
+    let path = folder.path().join(DATABASE_FILE);
     let store = Store::open(&path).await.unwrap();
-    let owner = Owner::local();
-    let archive = Archive::new(&store);
+    let owner = ClientId::local();
+    let archive = TestArchive::new(&store);
     let mut old = Vec::new();
     for at in 0..250 {
         let (session, run) = (begin(&store, &owner).await.id, format!("old-{at}"));
@@ -29,7 +29,7 @@ async fn old_sessions_go_with_all_that_is_theirs() {
     store.set_binding("c", &Binding { session: Some(old[1].clone()), ..Binding::default() }).await.unwrap();
     archive.writer.flush().await.unwrap();
 
-    // The clock counts milliseconds: what follows is later only once it has moved.
+    // The clock has milliseconds: wait until what follows is later.
     let before = Time::from_millis(Time::now().millis() + 1);
     while Time::now() < before {
         tokio::task::yield_now().await;
@@ -58,7 +58,7 @@ async fn old_sessions_go_with_all_that_is_theirs() {
         }
     }
     let pending: Vec<_> = store.inbox_pending(None).await.unwrap().into_iter().map(|row| row.message).collect();
-    assert_eq!(pending, ["2"], "what is not answered stays");
+    assert_eq!(pending, ["2"], "an unanswered message is kept");
     let now = fs::metadata(&path).unwrap().len();
     assert!(now < size / 4, "{size} bytes before, {now} after");
     assert_eq!(store.check().await.unwrap(), Vec::<String>::new());

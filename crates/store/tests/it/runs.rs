@@ -1,58 +1,59 @@
-//! Runs: what their rows say, page by page, and who was first under a key.
+//! Tests the run index and idempotency keys.
 
 use std::time::Duration;
 
 use trunkline_core::event::Receipt;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_store::{
-    Claim, Claimed, LogState, Outcome, Owner, Record, RunState, Runs, Store, Time, TurnBegun, TurnEnded,
+    ArchiveRecord, ClaimResult, ClientId, IdempotencyClaim, LogState, RunFilter, RunOutcome, RunState, Store, Time,
+    TurnBegun, TurnEnded,
 };
 
-use crate::world::{Archive, begun, ended};
+use crate::fixture::{TestArchive, begun, ended};
 
-async fn kept(records: Vec<Record>) -> Store {
+async fn stored(records: Vec<ArchiveRecord>) -> Store {
     let store = Store::in_memory().await.unwrap();
-    let archive = Archive::new(&store);
+    let archive = TestArchive::new(&store);
     archive.send_all(records).await;
     assert_eq!(archive.end().await.lost, 0);
     store
 }
 
-fn begun_by(run: &str, owner: &str, gateway: &str) -> Record {
-    let Record::Begun(begun) = begun(run, None) else { panic!("it begins") };
-    Record::Begun(TurnBegun { owner: Owner::new(owner), gateway: gateway.into(), ..begun })
+fn begun_by(run: &str, owner: &str, gateway: &str) -> ArchiveRecord {
+    let ArchiveRecord::Begun(begun) = begun(run, None) else { panic!("not a beginning") };
+    ArchiveRecord::Begun(TurnBegun { owner: ClientId::new(owner), gateway: gateway.into(), ..begun })
 }
 
-fn started(run: &str) -> Record {
-    Record::Started { run: run.into(), provider: "codex".into(), time: Time::now() }
+fn started(run: &str) -> ArchiveRecord {
+    ArchiveRecord::Started { run: run.into(), provider: "codex".into(), time: Time::now() }
 }
 
-fn failed(run: &str, category: Category) -> Record {
-    let Record::Ended(ended) = ended(run) else { panic!("it ends") };
-    let (outcome, log) = (Outcome::Failed(category), Some(LogState::Incomplete));
-    Record::Ended(TurnEnded { outcome, answer: "why".into(), log, ..ended })
+fn failed(run: &str, category: Category) -> ArchiveRecord {
+    let ArchiveRecord::Ended(ended) = ended(run) else { panic!("not an end") };
+    let (outcome, log) = (RunOutcome::Failed(category), Some(LogState::Incomplete));
+    ArchiveRecord::Ended(TurnEnded { outcome, answer: "why".into(), log, ..ended })
 }
 
 #[tokio::test]
-async fn a_row_goes_from_state_to_state() {
+async fn row_follows_the_states_of_its_run() {
     let receipt = Receipt { base: "b".into(), branch: Some("trunkline/e".into()), ..Receipt::default() };
-    let store = kept(vec![
+    let store = stored(vec![
         begun("a", None),
         begun("b", None),
         started("b"),
         begun("c", None),
         started("c"),
         ended("c"),
-        // Late, as of another try.
+        // Of a second attempt: must not change a run that is over.
         started("c"),
         begun("d", None),
         failed("d", Category::Cancelled),
         begun("e", None),
-        Record::Workspace { run: "e".into(), receipt: receipt.clone() },
+        ArchiveRecord::Workspace { run: "e".into(), receipt: receipt.clone() },
         failed("e", Category::Server),
     ])
     .await;
-    let rows = store.runs(&Runs { limit: 10, ..Runs::default() }).await.unwrap();
+    let rows = store.runs(&RunFilter { limit: 10, ..RunFilter::default() }).await.unwrap();
     let states: Vec<(&str, RunState)> = rows.iter().map(|row| (row.id.as_str(), row.state)).collect();
     let expected = [
         ("e", RunState::Failed),
@@ -71,25 +72,25 @@ async fn a_row_goes_from_state_to_state() {
 }
 
 #[tokio::test]
-async fn runs_are_found_by_what_they_are_and_are_their_owners() {
+async fn runs_are_filtered_and_belong_to_one_client() {
     let store =
-        kept(vec![begun_by("1a", "x", ""), begun_by("1b", "y", ""), begun_by("2c", "x", ""), started("2c")]).await;
-    let ids = async |which: Runs| -> Vec<String> {
-        store.runs(&Runs { limit: 10, ..which }).await.unwrap().into_iter().map(|row| row.id).collect()
+        stored(vec![begun_by("1a", "x", ""), begun_by("1b", "y", ""), begun_by("2c", "x", ""), started("2c")]).await;
+    let ids = async |filter: RunFilter| -> Vec<String> {
+        store.runs(&RunFilter { limit: 10, ..filter }).await.unwrap().into_iter().map(|row| row.id).collect()
     };
-    let x = Some(Owner::new("x"));
-    assert_eq!(ids(Runs { owner: x.clone(), ..Runs::default() }).await, ["2c", "1a"]);
-    assert_eq!(ids(Runs { owner: x.clone(), after: Some("2c".into()), ..Runs::default() }).await, ["1a"]);
-    assert_eq!(ids(Runs { state: Some(RunState::Running), ..Runs::default() }).await, ["2c"]);
-    assert_eq!(ids(Runs { begins: Some("1".into()), ..Runs::default() }).await, ["1b", "1a"]);
-    assert_eq!(ids(Runs { model: Some("%".into()), ..Runs::default() }).await, Vec::<String>::new());
+    let x = Some(ClientId::new("x"));
+    assert_eq!(ids(RunFilter { owner: x.clone(), ..RunFilter::default() }).await, ["2c", "1a"]);
+    assert_eq!(ids(RunFilter { owner: x.clone(), after: Some("2c".into()), ..RunFilter::default() }).await, ["1a"]);
+    assert_eq!(ids(RunFilter { state: Some(RunState::Running), ..RunFilter::default() }).await, ["2c"]);
+    assert_eq!(ids(RunFilter { begins: Some("1".into()), ..RunFilter::default() }).await, ["1b", "1a"]);
+    assert_eq!(ids(RunFilter { model: Some("%".into()), ..RunFilter::default() }).await, Vec::<String>::new());
     assert!(store.run("1b", x.as_ref()).await.unwrap().is_none());
     assert!(store.run("1b", None).await.unwrap().is_some());
 }
 
 #[tokio::test]
-async fn a_run_is_interrupted_once_and_never_after_its_end() {
-    let store = kept(vec![begun_by("a", "x", "gone"), begun("b", None), ended("b")]).await;
+async fn run_is_interrupted_once_and_never_after_its_end() {
+    let store = stored(vec![begun_by("a", "x", "gone"), begun("b", None), ended("b")]).await;
     let why = Failure::new(Category::Server, "interrupted");
     let receipt = Receipt { base: "b".into(), ..Receipt::default() };
     assert!(store.interrupt_run("a", &why, Some(&receipt)).await.unwrap());
@@ -104,20 +105,20 @@ async fn a_run_is_interrupted_once_and_never_after_its_end() {
 }
 
 #[tokio::test]
-async fn the_first_under_a_key_is_the_run() {
+async fn first_request_with_a_key_is_the_run() {
     let store = Store::in_memory().await.unwrap();
-    let (owner, other) = (Owner::new("x"), Owner::new("y"));
+    let (owner, other) = (ClientId::new("x"), ClientId::new("y"));
     let since = Time::ago(Duration::from_secs(60));
-    let claim = async |owner: &Owner, request: u8, run: &str, since: Time| {
-        let claim = Claim { owner, key: &[7; 32], request: &[request; 32], run, since };
+    let claim = async |owner: &ClientId, request: u8, run: &str, since: Time| {
+        let claim = IdempotencyClaim { owner, key: &[7; 32], request: &[request; 32], run, since };
         store.claim(&claim).await.unwrap()
     };
-    assert_eq!(claim(&owner, 1, "a", since).await, Claimed::New);
-    assert_eq!(claim(&owner, 1, "b", since).await, Claimed::Known("a".into()));
-    assert_eq!(claim(&owner, 2, "b", since).await, Claimed::Other);
-    assert_eq!(claim(&other, 2, "c", since).await, Claimed::New);
+    assert_eq!(claim(&owner, 1, "a", since).await, ClaimResult::New);
+    assert_eq!(claim(&owner, 1, "b", since).await, ClaimResult::Known("a".into()));
+    assert_eq!(claim(&owner, 2, "b", since).await, ClaimResult::Other);
+    assert_eq!(claim(&other, 2, "c", since).await, ClaimResult::New);
     store.unclaim("a").await.unwrap();
-    assert_eq!(claim(&owner, 2, "d", since).await, Claimed::New);
+    assert_eq!(claim(&owner, 2, "d", since).await, ClaimResult::New);
     let later = Time::from_millis(Time::now().millis() + 60_000);
-    assert_eq!(claim(&owner, 1, "e", later).await, Claimed::New, "what is too old is forgotten");
+    assert_eq!(claim(&owner, 1, "e", later).await, ClaimResult::New, "an old key has expired");
 }

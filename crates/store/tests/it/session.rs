@@ -1,12 +1,12 @@
-//! Sessions, and the chains that lead to them.
+//! Tests sessions and the chains that lead to them.
 
 use trunkline_core::event::SessionId;
-use trunkline_store::{Filter, NewSession, SessionKey, Store, StoreError};
+use trunkline_store::{NewSession, SessionFilter, SessionKey, Store, StoreError};
 
-use crate::world::{begin, new, owner};
+use crate::fixture::{begin, new, owner};
 
 #[tokio::test]
-async fn a_session_is_its_owners_alone() {
+async fn session_belongs_to_one_client() {
     let store = Store::in_memory().await.unwrap();
     let (ours, theirs) = (owner("a"), owner("b"));
     let session = begin(&store, &ours).await;
@@ -15,13 +15,17 @@ async fn a_session_is_its_owners_alone() {
     assert_eq!(store.session(&session.id, &theirs).await.unwrap(), None);
     assert!(!store.session_delete(&session.id, &theirs).await.unwrap());
     let theirs_too = NewSession { parent: Some(&session.id), ..new(&theirs, "m") };
-    assert_eq!(store.session_begin(&theirs_too).await.unwrap().parent, None, "nobody forks another's session");
+    assert_eq!(
+        store.session_begin(&theirs_too).await.unwrap().parent,
+        None,
+        "a client cannot fork the session of another"
+    );
     assert!(store.session_delete(&session.id, &ours).await.unwrap());
     assert_eq!(store.session(&session.id, &ours).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn a_session_can_be_resumed_once_a_turn_has_succeeded() {
+async fn session_can_be_resumed_once_a_turn_has_succeeded() {
     let store = Store::in_memory().await.unwrap();
     let (ours, native) = (owner("a"), SessionId("n-1".into()));
     let session = begin(&store, &ours).await;
@@ -36,7 +40,7 @@ async fn a_session_can_be_resumed_once_a_turn_has_succeeded() {
     assert_eq!(by_native("claude", "a").await, None);
     store.session_succeeded(&session.id, None).await.unwrap();
     let after = store.session(&session.id, &ours).await.unwrap().unwrap();
-    assert_eq!((after.turns, after.native), (2, Some(native)), "one that names none changes nothing");
+    assert_eq!((after.turns, after.native), (2, Some(native)), "a turn without an id keeps the present one");
     let unknown = store.session_succeeded(&SessionKey("none".into()), None).await;
     assert!(matches!(unknown, Err(StoreError::NoSuchSession)), "{unknown:?}");
 }
@@ -51,7 +55,7 @@ async fn sessions_are_listed_page_by_page() {
         expected.insert(0, store.session_begin(&new(&ours, model)).await.unwrap().id);
         begin(&store, &theirs).await;
     }
-    let mut filter = Filter { owner: Some(ours.clone()), limit: Some(3), ..Filter::default() };
+    let mut filter = SessionFilter { owner: Some(ours.clone()), limit: Some(3), ..SessionFilter::default() };
     let mut listed = Vec::new();
     loop {
         let page = store.sessions(&filter).await.unwrap();
@@ -59,14 +63,14 @@ async fn sessions_are_listed_page_by_page() {
         filter.before = Some(last.position());
         listed.extend(page.into_iter().map(|session| session.id));
     }
-    // Many of them in the same millisecond: their ids decide.
+    // Several have the same millisecond: their ids decide.
     assert_eq!(listed, expected);
-    let count = async |filter: Filter| store.sessions(&filter).await.unwrap().len();
-    assert_eq!(count(Filter::default()).await, 20);
-    assert_eq!(count(Filter { model: Some("n".into()), ..Filter::default() }).await, 5);
+    let count = async |filter: SessionFilter| store.sessions(&filter).await.unwrap().len();
+    assert_eq!(count(SessionFilter::default()).await, 20);
+    assert_eq!(count(SessionFilter { model: Some("n".into()), ..SessionFilter::default() }).await, 5);
     for (repos, expected) in [(vec!["/repo"], 20), (vec!["/other", "/repo"], 20), (vec!["/other"], 0), (vec![], 0)] {
         let repos = repos.into_iter().map(Into::into).collect();
-        assert_eq!(count(Filter { repos: Some(repos), ..Filter::default() }).await, expected);
+        assert_eq!(count(SessionFilter { repos: Some(repos), ..SessionFilter::default() }).await, expected);
     }
     assert_eq!(store.session_repos().await.unwrap(), [std::path::PathBuf::from("/repo")]);
     let prefix = &expected[0].0[..20];
@@ -76,7 +80,7 @@ async fn sessions_are_listed_page_by_page() {
 }
 
 #[tokio::test]
-async fn the_longest_known_chain_wins_and_nobody_elses() {
+async fn longest_known_chain_of_the_client_is_found() {
     let store = Store::in_memory().await.unwrap();
     let (ours, theirs) = (owner("a"), owner("b"));
     let (first, second) = (begin(&store, &ours).await.id, begin(&store, &ours).await.id);
@@ -96,7 +100,7 @@ async fn the_longest_known_chain_wins_and_nobody_elses() {
     let not_theirs = store.chain_remember(&theirs, "m", &hash(1), 1, &first).await;
     assert!(matches!(not_theirs, Err(StoreError::NoSuchSession)), "{not_theirs:?}");
     store.chain_remember(&ours, "m", &hash(2), 2, &first).await.unwrap();
-    assert_eq!(find(&ours, "m", &[2]).await, None, "the same words are not the same conversation");
+    assert_eq!(find(&ours, "m", &[2]).await, None, "the same messages may belong to different conversations");
     assert_eq!(find(&ours, "m", &[2, 1]).await, Some((1, first.clone())));
     store.session_delete(&first, &ours).await.unwrap();
     assert_eq!(find(&ours, "m", &[2, 1]).await, Some((0, second)));

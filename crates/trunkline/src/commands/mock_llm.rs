@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use trunkline_mock::{BUILT_IN, PlayError, Playing, Script, serve};
+use trunkline_mock::{BUILT_IN, MockScript, ScriptSource, ScriptSourceError, serve};
 
 use crate::config::ConfigError;
 use crate::setup::{StopSignals, runtime, say};
@@ -42,15 +42,15 @@ impl MockLlm {
             return Ok(ExitCode::SUCCESS);
         }
         let script = match &self.scenarios {
-            Some(path) => Playing::file(path).map_err(|error| refusal(path, error))?,
-            None => Script::built_in().into(),
+            Some(path) => ScriptSource::file(path).map_err(|error| refusal(path, error))?,
+            None => MockScript::built_in().into(),
         };
         runtime()?.block_on(answer(SocketAddr::new(self.listen, self.port), script))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn answer(address: SocketAddr, script: Playing) -> Result<()> {
+async fn answer(address: SocketAddr, script: ScriptSource) -> Result<()> {
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     // Whoever reads the next line may send a signal at once.
     let mut signals = StopSignals::listen()?;
@@ -64,10 +64,10 @@ async fn answer(address: SocketAddr, script: Playing) -> Result<()> {
 }
 
 /// A script that cannot be played is a matter of configuration.
-fn refusal(path: &Path, error: PlayError) -> ConfigError {
+fn refusal(path: &Path, error: ScriptSourceError) -> ConfigError {
     match error {
-        PlayError::Unreadable(error) => ConfigError::new(path, format!("cannot read the script: {error}")),
-        PlayError::Wrong(wrong) => {
+        ScriptSourceError::Unreadable(error) => ConfigError::new(path, format!("cannot read the script: {error}")),
+        ScriptSourceError::Invalid(wrong) => {
             let refusal = ConfigError::new(path, wrong.message).place((wrong.line, wrong.column));
             match wrong.hint {
                 Some(hint) => refusal.hint(hint),

@@ -133,6 +133,8 @@ pub(crate) fn providers(
     if let Some(path) = place.file(PROVIDERS_FILE) {
         let text = read(&path)?;
         let own = provider::parse(&text).map_err(|error| ConfigError::toml(&path, &text, &error))?;
+        let renamed = provider::renamed_keys_of_file(&text);
+        warnings.extend(renamed.iter().map(|(name, key)| format!("provider {name}: {key}")));
         for (name, provider) in &own {
             provider.check_live().map_err(|error| {
                 let error_at = format!("[{name}.live]");

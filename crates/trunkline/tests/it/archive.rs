@@ -1,4 +1,4 @@
-//! `trunkline sessions` and `trunkline history`, over what other processes left.
+//! `trunkline sessions` and `trunkline history`, on data that other processes wrote.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,17 +15,17 @@ use trunkline_store::{
     FILE, NewSession, Outcome, Owner, Record, SessionKey, Store, Surface, Time, TurnBegun, TurnEnded,
 };
 
-use crate::look::until;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
-/// Leaves sessions behind, as a gateway would.
-struct Past {
+/// Writes sessions and turns to the store, as a gateway would.
+struct ArchiveWriter {
     runtime: Runtime,
     store: Store,
 }
 
-impl Past {
-    fn of(gateway: &TestGateway) -> Self {
+impl ArchiveWriter {
+    fn new(gateway: &TestGateway) -> Self {
         let runtime = Runtime::new().unwrap();
         let store = runtime.block_on(Store::open(&gateway.path("state").join(FILE))).unwrap();
         Self { runtime, store }
@@ -73,7 +73,7 @@ impl Past {
             attempts: 1,
             log: None,
         });
-        let (writer, keeping) = self.store.writer();
+        let (writer, writer_task) = self.store.writer();
         let events = events.iter().zip(0..).map(|(event, sequence)| {
             let (run, event) = (run.to_owned(), event.clone());
             Record::Event { run, sequence, event }
@@ -81,7 +81,7 @@ impl Past {
         let records = [Record::Begun(begun)].into_iter().chain(events).chain(ended.map(Record::Ended));
         records.for_each(|record| writer.try_send(record).unwrap());
         drop(writer);
-        assert_eq!(self.runtime.block_on(keeping.run(CancellationToken::new())).lost, 0);
+        assert_eq!(self.runtime.block_on(writer_task.run(CancellationToken::new())).lost, 0);
     }
 }
 
@@ -90,7 +90,7 @@ fn json_lines(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn nothing_is_remembered_at_first_and_looking_does_not_change_that() {
+fn sessions_and_history_are_empty_and_create_no_database_when_nothing_has_run() {
     let gateway = TestGateway::new();
     let ran = gateway.run(&["sessions"]).exits(0);
     assert_eq!(
@@ -105,16 +105,16 @@ fn nothing_is_remembered_at_first_and_looking_does_not_change_that() {
 }
 
 #[test]
-fn sessions_are_those_of_this_folder_unless_all_are_asked_for() {
+fn sessions_lists_only_those_of_this_folder_unless_all_is_given() {
     let gateway = TestGateway::new();
-    let past = Past::of(&gateway);
-    let ours = past.session(&gateway.repo(), "m", "Why does\nthe build fail?");
-    let other = past.session(Path::new("/elsewhere"), "n", "\u{1b}[31mHello");
+    let archive = ArchiveWriter::new(&gateway);
+    let here = archive.session(&gateway.repo(), "m", "Why does\nthe build fail?");
+    let other = archive.session(Path::new("/elsewhere"), "n", "\u{1b}[31mHello");
     let shown = gateway.run(&["sessions"]).exits(0).stdout;
     let rows: Vec<&str> = shown.lines().collect();
     assert_eq!(rows.len(), 2, "{shown}");
     assert!(rows[0].starts_with("session "), "{shown}");
-    assert!(rows[1].starts_with(&ours.0[..13]) && rows[1].ends_with("  m      1      Why does"), "{shown}");
+    assert!(rows[1].starts_with(&here.0[..13]) && rows[1].ends_with("  m      1      Why does"), "{shown}");
     let shown = gateway.run(&["sessions", "--all"]).exits(0).stdout;
     let rows: Vec<&str> = shown.lines().collect();
     assert_eq!(rows.len(), 3, "{shown}");
@@ -133,10 +133,10 @@ fn sessions_are_those_of_this_folder_unless_all_are_asked_for() {
 }
 
 #[test]
-fn what_was_said_can_be_read_again() {
-    let line = TestGateway::new();
-    let past = Past::of(&line);
-    let session = past.session(&line.repo(), "m", "List it");
+fn history_shows_the_turns_of_a_session() {
+    let gateway = TestGateway::new();
+    let archive = ArchiveWriter::new(&gateway);
+    let session = archive.session(&gateway.repo(), "m", "List it");
     let text = |delta: &str| Event::Text { delta: delta.into() };
     let events = [
         text("I'll "),
@@ -145,14 +145,14 @@ fn what_was_said_can_be_read_again() {
         Event::ToolFinished { id: "1".into(), output: "no such\nfolder".into(), ok: false },
         text("It is \u{1b}[2Jempty."),
     ];
-    past.turn("r1", Some(&session), "List it", &events, Some((Outcome::Ok, "It is \u{1b}[2Jempty.")));
-    past.turn("r2", Some(&session), "And now?", &[], Some((Outcome::Failed(Category::Quota), "no credit")));
-    past.turn("r3", Some(&session), "Still there?", &[], None);
-    past.turn("r4", Some(&session), "Again", &[], Some((Outcome::Ok, "Yes.")));
-    let shown = line.run(&["history", &session.0[..20]]).exits(0).stdout;
-    let when = |row: &str| row.starts_with("· ").then(|| row.split_once(" repl: ").unwrap().1.to_owned());
-    let rows: Vec<String> = shown.lines().map(|row| when(row).unwrap_or_else(|| row.to_owned())).collect();
-    let heading = format!("session {session}: m by codex in {}, begun ", line.repo().display());
+    archive.turn("r1", Some(&session), "List it", &events, Some((Outcome::Ok, "It is \u{1b}[2Jempty.")));
+    archive.turn("r2", Some(&session), "And now?", &[], Some((Outcome::Failed(Category::Quota), "no credit")));
+    archive.turn("r3", Some(&session), "Still there?", &[], None);
+    archive.turn("r4", Some(&session), "Again", &[], Some((Outcome::Ok, "Yes.")));
+    let shown = gateway.run(&["history", &session.0[..20]]).exits(0).stdout;
+    let without_time = |row: &str| row.starts_with("· ").then(|| row.split_once(" repl: ").unwrap().1.to_owned());
+    let rows: Vec<String> = shown.lines().map(|row| without_time(row).unwrap_or_else(|| row.to_owned())).collect();
+    let heading = format!("session {session}: m by codex in {}, begun ", gateway.repo().display());
     assert!(rows[0].starts_with(&heading), "{shown}");
     let expected = [
         "",
@@ -176,32 +176,32 @@ fn what_was_said_can_be_read_again() {
         "Agent: Yes.",
     ];
     assert_eq!(rows[1..], expected);
-    let each = line.run(&["history", "--events", &session.0]).exits(0).stdout;
+    let each = gateway.run(&["history", "--events", &session.0]).exits(0).stdout;
     assert!(each.contains("    0  {\"type\":\"text\",\"delta\":\"I'll look.\"}\n"), "{each}");
-    let turns = json_lines(&line.run(&["history", "--json", &session.0]).exits(0).stdout);
+    let turns = json_lines(&gateway.run(&["history", "--json", &session.0]).exits(0).stdout);
     let runs: Vec<_> = turns.iter().map(|turn| turn["run"].as_str().unwrap()).collect();
     assert_eq!(runs, ["r1", "r2", "r3", "r4"]);
     assert_eq!(turns[0].get("events"), None);
-    let turns = json_lines(&line.run(&["history", "--json", "--events", &session.0]).exits(0).stdout);
+    let turns = json_lines(&gateway.run(&["history", "--json", "--events", &session.0]).exits(0).stdout);
     assert_eq!(turns[0]["events"].as_array().unwrap().len(), 4);
 }
 
 #[test]
-fn a_name_that_means_several_says_so() {
+fn history_lists_the_candidates_when_a_prefix_is_ambiguous() {
     let gateway = TestGateway::new();
-    let past = Past::of(&gateway);
-    let names = [past.session(&gateway.repo(), "m", "One"), past.session(&gateway.repo(), "m", "Two")];
+    let archive = ArchiveWriter::new(&gateway);
+    let names = [archive.session(&gateway.repo(), "m", "One"), archive.session(&gateway.repo(), "m", "Two")];
     let ran = gateway.run(&["history", &names[0].0[..6]]).exits(1);
     assert!(names.iter().all(|name| ran.stderr.contains(&name.0)) && ran.stderr.contains("several"), "{ran:?}");
 }
 
 #[test]
-fn the_archive_can_be_exported_and_pruned() {
+fn archive_can_be_exported_and_pruned() {
     let gateway = TestGateway::new();
-    let past = Past::of(&gateway);
-    let session = past.session(&gateway.repo(), "m", "Hi");
-    past.turn("r1", Some(&session), "Hi", &[Event::Text { delta: "Hello".into() }], Some((Outcome::Ok, "Hello")));
-    past.turn("r2", None, "Alone", &[], Some((Outcome::Ok, "Yes")));
+    let archive = ArchiveWriter::new(&gateway);
+    let session = archive.session(&gateway.repo(), "m", "Hi");
+    archive.turn("r1", Some(&session), "Hi", &[Event::Text { delta: "Hello".into() }], Some((Outcome::Ok, "Hello")));
+    archive.turn("r2", None, "Alone", &[], Some((Outcome::Ok, "Yes")));
     let all = json_lines(&gateway.run(&["history", "--export", "-", "--since", "1h"]).exits(0).stdout);
     assert_eq!((all.len(), &all[0]["prompt"], &all[1]["session"]), (2, &json!("Hi"), &Value::Null));
     let file = gateway.path("archive.jsonl");
@@ -215,7 +215,7 @@ fn the_archive_can_be_exported_and_pruned() {
 }
 
 #[test]
-fn arguments_that_make_no_sense_are_refused() {
+fn invalid_combinations_of_arguments_are_refused() {
     let gateway = TestGateway::new();
     let wrong: [&[&str]; 8] = [
         &["history"],
@@ -233,11 +233,11 @@ fn arguments_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_database_of_a_newer_version_is_left_to_it() {
+fn database_is_refused_when_a_newer_version_wrote_it() {
     let gateway = TestGateway::new();
     let path = gateway.path("state").join(FILE);
-    drop(Past::of(&gateway));
-    // Where SQLite keeps the number, in the first page.
+    drop(ArchiveWriter::new(&gateway));
+    // The offset of `user_version` in SQLite's header.
     let mut bytes = fs::read(&path).unwrap();
     bytes[60..64].copy_from_slice(&99_u32.to_be_bytes());
     fs::write(&path, bytes).unwrap();
@@ -246,20 +246,21 @@ fn a_database_of_a_newer_version_is_left_to_it() {
 }
 
 #[test]
-fn what_is_old_is_forgotten_where_that_is_asked_for() {
-    let mut line = TestGateway::new().start();
-    line.chat("how are you?").model("agent").send().content();
-    line.signal(Signal::TERM);
-    assert_eq!(line.ended(), Some(0));
-    let remembered = |line: &TestGateway| line.run(&["sessions", "--json"]).exits(0).stdout.contains("how are you?");
-    assert!(remembered(&line));
-    let line = line.args(&["--retention", "0d"]).start();
-    until("it is forgotten", || !remembered(&line));
-    until("so is the agent's record", || fs::read_dir(line.path("state/agent")).unwrap().next().is_none());
+fn gateway_prunes_old_sessions_when_retention_is_set() {
+    let mut gateway = TestGateway::new().start();
+    gateway.chat("how are you?").model("agent").send().content();
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.wait_for_exit(), Some(0));
+    let remembered =
+        |gateway: &TestGateway| gateway.run(&["sessions", "--json"]).exits(0).stdout.contains("how are you?");
+    assert!(remembered(&gateway));
+    let gateway = gateway.args(&["--retention", "0d"]).start();
+    until("the session is pruned", || !remembered(&gateway));
+    until("the agent's transcript is deleted", || fs::read_dir(gateway.path("state/agent")).unwrap().next().is_none());
 }
 
 #[test]
-fn what_is_forgotten_leaves_no_file_behind() {
+fn prune_leaves_no_trace_of_a_session_in_the_state_folder() {
     let script = "cat >/dev/null; echo >>work; \
         echo '{\"type\":\"thread.started\",\"thread_id\":\"0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f\"}'; codex_answers 'a quokka'";
     let gateway =
@@ -274,7 +275,7 @@ fn what_is_forgotten_leaves_no_file_behind() {
         write(name);
     }
     let files = |folder: &str| std::fs::read_dir(state.join(folder)).into_iter().flatten().count();
-    assert!(files("sessions") > 0, "it has a place");
+    assert!(files("sessions") > 0, "the session has a folder");
     gateway.run(&["sessions", "--prune", "1d"]).exits(0);
     assert!(files("sessions") > 0 && files("chats") == 1 && files("agent") == 1 && files("discord/20") == 1);
     assert_eq!(gateway.run(&["sessions", "--prune", "0d"]).exits(0).stdout, "forgot 1 session, 1 turn\n");

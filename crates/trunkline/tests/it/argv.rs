@@ -5,7 +5,7 @@ use trunkline_process::Landlock;
 
 use crate::test_gateway::TestGateway;
 
-/// A CLI that notes what it gets and answers like a real one.
+/// A gateway whose CLI records its arguments and replays a recording; one request was sent to it.
 fn gateway(cli: &str, recording: &str, entry: serde_json::Value) -> TestGateway {
     let gateway = TestGateway::new().cli(cli, &format!("note \"$@\"; replay {recording}")).model("m", entry).start();
     gateway.chat("hi").send().content();
@@ -33,7 +33,7 @@ fn claude() {
     let fixed = ["-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"];
     let plain = gateway("claude", recording, json!({"driver": "claude", "sandbox": "off"}));
     assert_eq!(plain.argv("claude"), [&fixed[..], &["--permission-mode", "acceptEdits"]].concat());
-    assert_eq!(plain.noted("claude.stdin"), "--- USER TASK ---\nhi");
+    assert_eq!(plain.read_note("claude.stdin"), "--- USER TASK ---\nhi");
     let full = gateway(
         "claude",
         recording,
@@ -59,7 +59,7 @@ fn codex() {
     let repo = plain.repo().display().to_string();
     let chosen = ["--cd", &repo, "-s", "workspace-write", "-"];
     assert_eq!(plain.argv("codex"), [&["exec"], &CODEX_FIXED[..], &chosen].concat());
-    assert_eq!(plain.noted("codex.stdin"), "--- USER TASK ---\nhi");
+    assert_eq!(plain.read_note("codex.stdin"), "--- USER TASK ---\nhi");
     let read = gateway("codex", "codex/reasoning", json!({"driver": "codex", "model": "gpt-5", "permissions": "read"}));
     let repo = read.repo().display().to_string();
     let chosen = ["-m", "gpt-5", "--cd", &repo, "-s", "read-only", "-"];
@@ -68,10 +68,10 @@ fn codex() {
 
 #[test]
 fn gemini() {
-    let line =
+    let gateway =
         gateway("gemini", "gemini/ansi-stream-json", json!({"driver": "gemini", "model": "flash", "sandbox": "off"}));
-    assert_eq!(line.argv("gemini"), ["-o", "stream-json", "--approval-mode", "auto_edit", "-m", "flash"]);
-    assert_eq!(line.noted("gemini.stdin"), "--- USER TASK ---\nhi");
+    assert_eq!(gateway.argv("gemini"), ["-o", "stream-json", "--approval-mode", "auto_edit", "-m", "flash"]);
+    assert_eq!(gateway.read_note("gemini.stdin"), "--- USER TASK ---\nhi");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn qwen() {
         "7",
     ];
     assert_eq!(gateway.argv("qwen"), expected);
-    assert_eq!(gateway.noted("qwen.stdin"), "--- USER TASK ---\nhi");
+    assert_eq!(gateway.read_note("qwen.stdin"), "--- USER TASK ---\nhi");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn opencode() {
     let entry = json!({"driver": "opencode", "model": "a/b", "sandbox": "off"});
     let gateway = gateway("opencode", "opencode/reasoning_thinking", entry);
     assert_eq!(gateway.argv("opencode"), ["run", "--format", "json", "--model", "a/b", "--title", "trunkline"]);
-    assert_eq!(gateway.noted("opencode.stdin"), "--- USER TASK ---\nhi");
+    assert_eq!(gateway.read_note("opencode.stdin"), "--- USER TASK ---\nhi");
 }
 
 #[test]
@@ -122,12 +122,12 @@ fn ax_glm_and_ax_grok() {
         let gateway = gateway(cli, recording, json!({"driver": cli, "model": "m-1", "maxTurns": 2}));
         let prompt = "\n--- USER TASK ---\nhi";
         assert_eq!(gateway.argv(cli), ["-m", "m-1", "--max-tool-rounds", "2", "--prompt", prompt]);
-        assert_eq!(gateway.noted(&format!("{cli}.stdin")), "");
+        assert_eq!(gateway.read_note(&format!("{cli}.stdin")), "");
     }
 }
 
 #[test]
-fn a_command_of_ones_own_gets_its_arguments_and_the_prompt_where_it_says() {
+fn custom_command_gets_its_arguments_with_the_prompt_at_its_placeholder() {
     let entry = json!({"driver": "text", "command": "ask", "args": ["--quiet", "--prompt={prompt}"]});
     let gateway = TestGateway::new().cli("ask", "note \"$@\"; echo done").model("m", entry).start();
     assert_eq!(gateway.chat("hi").send().content(), "done");

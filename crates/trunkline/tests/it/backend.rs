@@ -3,7 +3,7 @@
 use crate::test_gateway::TestGateway;
 
 #[test]
-fn an_unknown_backend_lists_the_valid_ones() {
+fn error_lists_the_valid_backends_when_the_backend_is_unknown() {
     let gateway = TestGateway::new().env("AGENT_BACKEND", "clyde");
     let ran = gateway.run(&["serve", "--port", "0"]).exits(3);
     assert!(ran.stderr.contains("unknown backend \"clyde\""), "{ran:?}");
@@ -11,7 +11,7 @@ fn an_unknown_backend_lists_the_valid_ones() {
 }
 
 #[test]
-fn a_backend_that_is_not_installed_is_named_with_its_path() {
+fn error_names_the_path_when_the_backend_is_not_installed() {
     let gateway = TestGateway::new().env("AGENT_BACKEND", "gemini");
     let ran = gateway.run(&["serve", "--port", "0"]).exits(3);
     assert!(ran.stderr.contains("backend gemini at gemini:"), "{ran:?}");
@@ -21,14 +21,14 @@ fn a_backend_that_is_not_installed_is_named_with_its_path() {
 }
 
 #[test]
-fn a_number_of_turns_that_is_none_is_an_error() {
+fn max_turns_is_an_error_when_it_is_not_a_number() {
     let gateway = TestGateway::new().cli("claude", "").env("AGENT_BACKEND", "claude").env("BACKEND_MAX_TURNS", "many");
     let ran = gateway.run(&["serve", "--port", "0"]).exits(3);
     assert!(ran.stderr.contains("BACKEND_MAX_TURNS"), "{ran:?}");
 }
 
 #[test]
-fn the_backend_answers_for_every_name_with_full_permissions() {
+fn backend_answers_for_every_model_name_with_full_permissions() {
     let gateway = TestGateway::new()
         .cli("claude", "note \"$@\"; replay claude/slow_streamjson_partial")
         .env("AGENT_BACKEND", "claude")
@@ -50,7 +50,7 @@ fn the_backend_answers_for_every_name_with_full_permissions() {
 }
 
 #[test]
-fn the_backends_turns_can_be_set() {
+fn max_turns_of_the_backend_can_be_set() {
     let gateway = TestGateway::new()
         .cli("agent", "note \"$@\"; replay claude/slow_streamjson_partial")
         .env("AGENT_BACKEND", "claude")
@@ -62,7 +62,7 @@ fn the_backends_turns_can_be_set() {
 }
 
 #[test]
-fn what_a_backend_cannot_honour_is_warned_about() {
+fn warning_names_the_settings_that_the_backend_cannot_honour() {
     let gateway = TestGateway::new()
         .cli("codex", "note \"$@\"; replay codex/reasoning")
         .env("AGENT_BACKEND", "codex")

@@ -1,5 +1,5 @@
-//! Providers that fail at random, by a seed: whatever happens, an answer is right or an error has a name, no answer is
-//! given twice, nothing is left running, and what an answer says was tried is what was done.
+//! Providers that fail at random, from a fixed seed. Every request gets a correct answer or an error with a code, no
+//! request is answered twice, no process is left running, and the reported attempts match what the providers did.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,14 +8,14 @@ use std::thread;
 use serde_json::Value;
 
 use crate::http::Reply;
-use crate::look::{processes_of, until};
+use crate::observe::{processes_of, until};
 use crate::test_gateway::TestGateway;
 
 const REQUESTS: usize = 500;
 const SEED: usize = 20_261;
 
-/// Draws what to do from the seed, its own number and the request's, does it, and notes it. One request may come to it
-/// several times; each time is another draw.
+/// Draws an action from the seed, the provider's number, the request's number and the attempt's number, performs it,
+/// and records it in `actions.N`.
 const PROVIDER: &str = r#"
 [ "$1" = health ] && exit 0
 read -r request
@@ -24,7 +24,7 @@ echo >>"$seen/$cli.$n"; try=$(wc -l <"$seen/$cli.$n" | tr -d ' ')
 draw=$((SEED + n * 7919 + ME * 104729 + try * 1299709))
 for _ in 1 2 3; do draw=$(((draw * 1103515245 + 12345) % 2147483648)); done
 draw=$((draw / 65536 % 11))
-note_it() { printf '%s %s\n' "$cli" "$1" >>"$seen/did.$n"; }
+note_it() { printf '%s %s\n' "$cli" "$1" >>"$seen/actions.$n"; }
 case $draw in
 0 | 1 | 2 | 3) note_it ok; answers "$1" "$n by $cli" ;;
 4) note_it rate_limit; refuses "$1" 'rate limit exceeded, retry after 1ms' ;;
@@ -48,88 +48,92 @@ routing:
   breaker: {failures: 8, window: 1s, cooldown: 20ms}
 ";
 
-/// What became of a request, in the client's eyes.
+/// The outcome of a request as the client sees it.
 #[derive(Debug)]
-struct Outcome {
+struct RequestOutcome {
     /// The text, or the code of the error.
-    ended: Result<String, String>,
+    result: Result<String, String>,
     attempts: Vec<String>,
-    counted: usize,
+    /// The value of the `x-trunkline-attempts` header.
+    attempts_header: usize,
 }
 
 #[test]
-fn five_hundred_requests_to_three_providers_that_fail_at_random() {
-    let line = ["a", "b", "c"].iter().fold(TestGateway::new(), |line, name| line.cli(name, PROVIDER));
-    let line = line.env("SEED", SEED.to_string()).config("router.yaml", ROUTER).start();
+fn every_request_is_answered_correctly_or_fails_with_a_code_when_providers_fail_at_random() {
+    let gateway = ["a", "b", "c"].iter().fold(TestGateway::new(), |gateway, name| gateway.cli(name, PROVIDER));
+    let gateway = gateway.env("SEED", SEED.to_string()).config("router.yaml", ROUTER).start();
     let next = AtomicUsize::new(0);
-    let outcomes: BTreeMap<usize, Outcome> = thread::scope(|scope| {
-        let ask = || {
+    let outcomes: BTreeMap<usize, RequestOutcome> = thread::scope(|scope| {
+        let worker = || {
             let numbers = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)));
             let numbers = numbers.take_while(|&n| n < REQUESTS);
-            numbers.map(|n| (n, outcome(&line, n))).collect::<Vec<_>>()
+            numbers.map(|n| (n, outcome(&gateway, n))).collect::<Vec<_>>()
         };
-        let askers: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
-        askers.into_iter().flat_map(|asker| asker.join().unwrap()).collect()
+        let workers: Vec<_> = (0..8).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
 
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for (n, outcome) in &outcomes {
-        let did = std::fs::read_to_string(line.path("seen").join(format!("did.{n}"))).unwrap_or_default();
-        let did: Vec<&str> = did.lines().collect();
-        assert_eq!(outcome.attempts, did, "{n}: what was tried is not what is told: {outcome:?}");
-        assert!(outcome.counted <= did.len() && (did.is_empty() || outcome.counted > 0), "{n}: {outcome:?}");
-        let answered = did.iter().filter(|what| what.ends_with(" ok")).count();
-        match &outcome.ended {
+        let actions = std::fs::read_to_string(gateway.path("seen").join(format!("actions.{n}"))).unwrap_or_default();
+        let actions: Vec<&str> = actions.lines().collect();
+        assert_eq!(outcome.attempts, actions, "{n}: the reported attempts differ from those made: {outcome:?}");
+        assert!(
+            outcome.attempts_header <= actions.len() && (actions.is_empty() || outcome.attempts_header > 0),
+            "{n}: {outcome:?}"
+        );
+        let answered = actions.iter().filter(|action| action.ends_with(" ok")).count();
+        match &outcome.result {
             Ok(text) => {
-                let by = did.last().and_then(|last| last.strip_suffix(" ok"));
+                let by = actions.last().and_then(|last| last.strip_suffix(" ok"));
                 assert_eq!((Some(text.as_str()), answered), (by.map(|by| format!("{n} by {by}")).as_deref(), 1));
-                *seen.entry("ok".to_owned()).or_default() += 1;
+                *counts.entry("ok".to_owned()).or_default() += 1;
             }
             Err(code) => {
                 assert_eq!(answered, 0, "{n}: there was an answer: {outcome:?}");
-                let last = did.last().and_then(|last| last.split(' ').nth(1)).unwrap_or("circuit_open");
+                let last = actions.last().and_then(|last| last.split(' ').nth(1)).unwrap_or("circuit_open");
                 assert_eq!(code, last, "{n}: {outcome:?}");
-                *seen.entry(code.clone()).or_default() += 1;
+                *counts.entry(code.clone()).or_default() += 1;
             }
         }
     }
     assert_eq!(outcomes.len(), REQUESTS);
-    // The seed is one that shows something of each kind.
+    // Makes sure that the seed produces enough of each kind.
     for kind in ["ok", "validation"] {
-        assert!(seen.get(kind).is_some_and(|count| *count > 5), "{seen:?}");
+        assert!(counts.get(kind).is_some_and(|count| *count > 5), "{counts:?}");
     }
-    assert!(outcomes.values().any(|outcome| outcome.ended.is_ok() && outcome.attempts.len() > 3), "{seen:?}");
+    assert!(outcomes.values().any(|outcome| outcome.result.is_ok() && outcome.attempts.len() > 3), "{counts:?}");
     let stray = |pid: &u32| {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        *pid != line.gateway_pid()
+        *pid != gateway.gateway_pid()
             && !command.is_empty()
             && !command.split(|byte| *byte == 0).any(|word| word == b"__keeper")
     };
-    until("no orphan is left", || !processes_of(line.path("repo").parent().unwrap()).iter().any(stray));
+    until("no orphan is left", || !processes_of(gateway.path("repo").parent().unwrap()).iter().any(stray));
 }
 
-/// Every other request is a stream.
-fn outcome(gateway: &TestGateway, n: usize) -> Outcome {
-    let ask = gateway.chat(&n.to_string()).model("auto");
-    let reply = if n.is_multiple_of(2) { ask.send() } else { ask.streamed().send() };
+/// Sends the nth request and collects its outcome. Odd requests are streamed.
+fn outcome(gateway: &TestGateway, n: usize) -> RequestOutcome {
+    let request = gateway.chat(&n.to_string()).model("auto");
+    let reply = if n.is_multiple_of(2) { request.send() } else { request.streamed().send() };
     let frames = if reply.status == 200 && n % 2 == 1 { reply.frames() } else { vec![reply.json()] };
     let extension = frames.iter().find_map(|frame| frame.get("trunkline")).cloned().unwrap_or_default();
     let word = |value: &Value| value.as_str().unwrap_or("ok").to_owned();
     let attempts = extension["attempts"].as_array().cloned().unwrap_or_default();
     let attempts = attempts.iter().map(|a| format!("{} {}", word(&a["provider"]), word(&a["category"])));
     let error = frames.iter().find_map(|frame| frame["error"]["code"].as_str()).map(str::to_owned);
-    let ended = match error {
+    let result = match error {
         Some(code) => Err(code),
         None => Ok(text(&reply, &frames, n)),
     };
-    let counted = reply.header("x-trunkline-attempts").map_or(0, |count| count.parse().unwrap());
-    Outcome { ended, attempts: attempts.collect(), counted }
+    let attempts_header = reply.header("x-trunkline-attempts").map_or(0, |count| count.parse().unwrap());
+    RequestOutcome { result, attempts: attempts.collect(), attempts_header }
 }
 
 fn text(reply: &Reply, frames: &[Value], n: usize) -> String {
     if n.is_multiple_of(2) {
         return reply.content();
     }
-    assert!(reply.is_done(), "{n}: neither an end nor an error: {reply:?}");
+    assert!(reply.is_done(), "{n}: the stream ended without [DONE] and without an error: {reply:?}");
     frames.iter().filter_map(|frame| frame["choices"][0]["delta"]["content"].as_str()).collect()
 }

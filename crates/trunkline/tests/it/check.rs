@@ -1,35 +1,35 @@
-//! Mistakes that `trunkline check` finds before a run does.
+//! Configuration mistakes that `trunkline check` finds before a run.
 
 use std::fs;
 
 use serde_json::json;
 
-use crate::test_gateway::{Ran, TestGateway};
+use crate::test_gateway::{CommandOutput, TestGateway};
 
-/// The rows of `check` under a heading.
+/// The rows of `check` with this heading, joined with `|`.
 fn row(check: &str, heading: &str) -> String {
     let rows = check.lines().filter_map(|row| row.strip_prefix("  ")?.strip_prefix(heading));
     rows.map(str::trim).collect::<Vec<_>>().join("|")
 }
 
 #[test]
-fn a_model_is_named_with_near_ones_when_it_is_unknown() {
+fn error_suggests_similar_names_when_a_model_is_unknown() {
     let gateway = TestGateway::new().cli("codex", "").model("shop", json!({"driver": "codex"}));
-    for (args, said) in [
+    for (args, message) in [
         (&["check", "shpo"][..], "unknown model \"shpo\"; did you mean shop?"),
         (&["check", "claude"], "unknown model \"claude\": claude is not installed (npm install -g"),
         (&["check", "--route", "shpo"], "unknown model \"shpo\"; did you mean shop?"),
         (&["check", "nothing-like-it"], "see: trunkline models"),
     ] {
         let ran = gateway.run(args).exits(3);
-        assert!(ran.stderr.contains(said), "{args:?} {ran:?}");
+        assert!(ran.stderr.contains(message), "{args:?} {ran:?}");
     }
     gateway.run(&["check", "shop"]).exits(0);
     gateway.run(&["check", "agent"]).exits(0);
 }
 
 #[test]
-fn a_name_of_the_router_is_explained_when_it_is_no_model() {
+fn check_explains_the_route_when_the_name_is_one_of_the_router() {
     let router = "providers: [{name: p, type: cli, config: {path: p}, models: {fast: small}}]\n";
     let gateway = TestGateway::new().cli("p", "answers \"$1\" done").config("router.yaml", router);
     for name in ["auto", "auto:fast", "p/large"] {
@@ -40,25 +40,25 @@ fn a_name_of_the_router_is_explained_when_it_is_no_model() {
 }
 
 #[test]
-fn a_placeholder_is_an_error_when_it_is_mistyped() {
-    let refused = |ran: Ran| {
+fn placeholder_is_an_error_when_it_is_mistyped() {
+    let assert_refused = |ran: CommandOutput| {
         let ran = ran.exits(3);
         assert!(ran.stderr.contains("{promt}") && ran.stderr.contains("did you mean {prompt}?"), "{ran:?}");
     };
     let own = json!({"driver": "text", "command": "codex", "args": ["--ask={promt}"]});
-    refused(TestGateway::new().cli("codex", "").model("m", own).run(&["check"]));
+    assert_refused(TestGateway::new().cli("codex", "").model("m", own).run(&["check"]));
     let added = json!({"driver": "codex", "args": ["{promt}"]});
-    refused(TestGateway::new().cli("codex", "").model("m", added).run(&["check"]));
+    assert_refused(TestGateway::new().cli("codex", "").model("m", added).run(&["check"]));
     let toml = "[mine]\nprogram = \"codex\"\nformat = \"text\"\nargs = [[\"--ask\", \"{promt}\"]]\n";
-    refused(TestGateway::new().cli("codex", "").config("providers.toml", toml).run(&["check"]));
+    assert_refused(TestGateway::new().cli("codex", "").config("providers.toml", toml).run(&["check"]));
     for args in ["args: [\"{promt}\"]", "args: [[--ask, \"{promt}\"]]"] {
         let yaml = format!("providers: [{{name: p, type: agent, config: {{program: codex, format: text, {args}}}}}]\n");
-        refused(TestGateway::new().cli("codex", "").config("router.yaml", &yaml).run(&["check"]));
+        assert_refused(TestGateway::new().cli("codex", "").config("router.yaml", &yaml).run(&["check"]));
     }
 }
 
 #[test]
-fn words_in_braces_are_passed_on_with_a_warning_when_they_are_no_placeholder() {
+fn text_in_braces_is_passed_on_with_a_warning_when_it_is_no_placeholder() {
     let own = json!({"driver": "text", "command": "codex", "args": ["--format={hash}", "{\"a\":1}", "{prompt}"]});
     let shown = TestGateway::new().cli("codex", "").model("m", own).run(&["check"]).exits(0).stdout;
     assert!(shown.contains("warning: model m: \"{hash}\" in the arguments is not a placeholder"), "{shown}");
@@ -66,6 +66,21 @@ fn words_in_braces_are_passed_on_with_a_warning_when_they_are_no_placeholder() {
     let added = json!({"driver": "codex", "args": ["--note={model}"]});
     let shown = TestGateway::new().cli("codex", "").model("m", added).run(&["check"]).exits(0).stdout;
     assert!(shown.contains("\"--note={model}\" in `args` is passed as it stands"), "{shown}");
+}
+
+#[test]
+fn an_old_key_is_reported_when_a_providers_file_has_it() {
+    let toml = "[mine]\nprogram = \"my-agent\"\nformat = \"text\"\nargs = []\nlitters = true\n";
+    let gateway = TestGateway::new().cli("my-agent", "echo mine").config("providers.toml", toml);
+    let warning =
+        "provider mine: `litters` is now called `private_tmp`; the old name stops working in the next release";
+    let shown = gateway.run(&["check"]).exits(0).stdout;
+    assert!(shown.contains(&format!("warning: {warning}")), "{shown}");
+    let gateway = gateway.start();
+    assert!(gateway.log().contains(warning), "{}", gateway.log());
+    let twice = format!("{toml}private_tmp = true\n");
+    let ran = TestGateway::new().config("providers.toml", &twice).run(&["check"]).exits(3);
+    assert!(ran.stderr.contains("duplicate field `private_tmp`"), "{ran:?}");
 }
 
 #[test]
@@ -92,7 +107,7 @@ fn timeouts_are_shown_for_every_kind_of_model() {
 }
 
 #[test]
-fn the_worktree_is_shown_when_the_agent_has_one() {
+fn worktree_is_shown_when_the_agent_has_one() {
     let gateway = TestGateway::new().model("m", json!({"driver": "agent", "worktree": true}));
     let shown = gateway.run(&["check", "m"]).exits(0).stdout;
     let worktree = gateway.path("worktrees/<run>").display().to_string();
@@ -103,7 +118,7 @@ fn the_worktree_is_shown_when_the_agent_has_one() {
 }
 
 #[test]
-fn a_worktree_is_reported_when_it_cannot_be_made() {
+fn worktree_is_an_error_when_it_cannot_be_created() {
     let gateway = TestGateway::new().cli("codex", "");
     for name in ["plain", "empty", "bare.git"] {
         fs::create_dir(gateway.path(name)).unwrap();
@@ -111,7 +126,7 @@ fn a_worktree_is_reported_when_it_cannot_be_made() {
     let at = |name: &str| gateway.path(name).display().to_string();
     gateway.git(&["-C", &at("empty"), "init", "--quiet", "--initial-branch=main"]);
     gateway.git(&["-C", &at("bare.git"), "init", "--quiet", "--bare"]);
-    for (folder, said, remedy) in [
+    for (folder, message, remedy) in [
         ("plain", "is not in a git repository", "git init"),
         ("empty", "has no commit", "git commit"),
         ("bare.git", "is a bare repository", "clone it"),
@@ -120,7 +135,7 @@ fn a_worktree_is_reported_when_it_cannot_be_made() {
             let entry = json!({"m": {"driver": driver, "repoPath": gateway.path(folder), "worktree": true}});
             fs::write(gateway.path("config/models.json"), entry.to_string()).unwrap();
             let ran = gateway.run(&["check", "m"]).exits(3);
-            assert!(ran.stdout.contains(said) && ran.stdout.contains(remedy), "{folder} {driver} {ran:?}");
+            assert!(ran.stdout.contains(message) && ran.stdout.contains(remedy), "{folder} {driver} {ran:?}");
         }
     }
     let entry = json!({"m": {"driver": "codex", "repoPath": gateway.path("plain")}});
@@ -129,13 +144,14 @@ fn a_worktree_is_reported_when_it_cannot_be_made() {
 }
 
 #[test]
-fn helpers_are_warned_about_when_there_is_no_worktree() {
+fn helpers_policy_is_warned_about_when_there_is_no_worktree() {
     let policy = json!({"createHelpers": false, "commitHelpers": true});
     let gateway = TestGateway::new().cli("codex", "").model("m", json!({"driver": "codex", "policy": policy}));
     let shown = gateway.run(&["check"]).exits(0).stdout;
-    for said in ["policy.commitHelpers needs `worktree: true`", "policy.createHelpers: false is only told to the agent"]
+    for warning in
+        ["policy.commitHelpers needs `worktree: true`", "policy.createHelpers: false is only told to the agent"]
     {
-        assert!(shown.contains(said), "{shown}");
+        assert!(shown.contains(warning), "{shown}");
     }
     let gateway = gateway.model("m", json!({"driver": "codex", "policy": policy, "worktree": true}));
     assert!(!gateway.run(&["check"]).exits(0).stdout.contains("warning"));

@@ -1,4 +1,4 @@
-//! The commands beside `serve`.
+//! Commands other than `serve`.
 
 use std::fs;
 use std::path::Path;
@@ -6,46 +6,46 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::look::all_gone;
+use crate::observe::until_gone;
 use crate::test_gateway::TestGateway;
 
-/// What `check` shows of a model under one of its headings.
-fn shown(check: &str, heading: &str) -> Vec<String> {
+/// The rows of `check` with this heading.
+fn rows(check: &str, heading: &str) -> Vec<String> {
     let rows = check.lines().filter_map(|row| row.strip_prefix("  ")?.strip_prefix(heading));
     rows.map(|row| row.trim_start().to_owned()).collect()
 }
 
 #[test]
 fn check_shows_exactly_how_a_model_runs() {
-    let line = TestGateway::new()
+    let gateway = TestGateway::new()
         .cli("gemini", "note \"$@\"; replay gemini/ansi-stream-json")
         .cli("ax-glm", "")
         .model("g", json!({"driver": "gemini", "model": "two words", "env": {"MINE": "1"}, "sandbox": "off"}))
         .model("a", json!({"driver": "ax-glm"}))
         .start();
-    let (program, repo) = (line.path("bin/gemini"), line.repo().display().to_string());
-    let check = line.run(&["check", "g"]).exits(0).stdout;
+    let (program, repo) = (gateway.path("bin/gemini"), gateway.repo().display().to_string());
+    let check = gateway.run(&["check", "g"]).exits(0).stdout;
     let argv = format!("{} -o stream-json --approval-mode auto_edit -m 'two words'", program.display());
-    assert_eq!(shown(&check, "argv"), [argv]);
-    assert_eq!(shown(&check, "cwd"), [repo.as_str()]);
-    assert_eq!(shown(&check, "prompt"), ["on stdin, then closed"]);
-    line.chat("hi").model("g").send().content();
-    assert_eq!(line.argv("gemini"), ["-o", "stream-json", "--approval-mode", "auto_edit", "-m", "two words"]);
-    assert_eq!(line.noted("gemini.cwd").trim_end(), repo);
-    let (env, received) = (shown(&check, "env"), line.noted("gemini.env"));
+    assert_eq!(rows(&check, "argv"), [argv]);
+    assert_eq!(rows(&check, "cwd"), [repo.as_str()]);
+    assert_eq!(rows(&check, "prompt"), ["on stdin, then closed"]);
+    gateway.chat("hi").model("g").send().content();
+    assert_eq!(gateway.argv("gemini"), ["-o", "stream-json", "--approval-mode", "auto_edit", "-m", "two words"]);
+    assert_eq!(gateway.read_note("gemini.cwd").trim_end(), repo);
+    let (env, received) = (rows(&check, "env"), gateway.read_note("gemini.env"));
     assert!(env.contains(&"MINE=1".to_owned()) && env.contains(&"GEMINI_CLI_NO_RELAUNCH=true".to_owned()), "{check}");
     for variable in env.iter().filter(|variable| !variable.starts_with("TRUNKLINE_")) {
         assert!(received.lines().any(|line| line == variable), "{variable} is not in\n{received}");
     }
-    let other = line.run(&["check", "a"]).exits(0).stdout;
-    assert_eq!(shown(&other, "argv"), [format!("{} --prompt '<prompt>'", line.path("bin/ax-glm").display())]);
-    assert_eq!(shown(&other, "prompt"), ["as an argument, at most 128 KiB"]);
-    let both = line.run(&["check"]).exits(0).stdout;
-    assert_eq!(shown(&both, "argv").len(), 2, "{both}");
+    let other = gateway.run(&["check", "a"]).exits(0).stdout;
+    assert_eq!(rows(&other, "argv"), [format!("{} --prompt '<prompt>'", gateway.path("bin/ax-glm").display())]);
+    assert_eq!(rows(&other, "prompt"), ["as an argument, at most 128 KiB"]);
+    let both = gateway.run(&["check"]).exits(0).stdout;
+    assert_eq!(rows(&both, "argv").len(), 2, "{both}");
 }
 
 #[test]
-fn check_shows_who_reads_the_instructions_when_it_shows_a_model() {
+fn check_shows_how_the_instructions_file_reaches_the_model() {
     let gateway = TestGateway::new()
         .cli("codex", "")
         .cli("gemini", "")
@@ -60,12 +60,12 @@ fn check_shows_who_reads_the_instructions_when_it_shows_a_model() {
         ("none", "none"),
     ] {
         let check = gateway.run(&["check", model]).exits(0).stdout;
-        assert_eq!(shown(&check, "rules"), [rules], "{model}");
+        assert_eq!(rows(&check, "rules"), [rules], "{model}");
     }
 }
 
 #[test]
-fn check_warns_of_what_is_odd_and_fails_for_what_cannot_run() {
+fn check_warns_of_ignored_settings_and_fails_when_a_model_cannot_run() {
     let gateway = TestGateway::new().cli("codex", "").model("m", json!({"driver": "codex", "maxTurns": 3}));
     let shown = gateway.run(&["check"]).exits(0).stdout;
     assert!(shown.contains("warning: model m: codex cannot honour maxTurns; ignored"), "{shown}");
@@ -75,23 +75,23 @@ fn check_warns_of_what_is_odd_and_fails_for_what_cannot_run() {
 }
 
 #[test]
-fn doctor_shows_versions_and_places() {
-    let line = TestGateway::new()
+fn doctor_shows_versions_and_paths() {
+    let gateway = TestGateway::new()
         .env("ANTHROPIC_API_KEY", "k")
         .cli("claude", "[ \"$1\" = --version ] && echo '2.1.0 (Claude Code)'")
         .cli("codex", "exit 3");
-    let shown = line.run(&["doctor"]).exits(0).stdout;
+    let shown = gateway.run(&["doctor"]).exits(0).stdout;
     let row =
         |name: &str| shown.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{shown}")).to_owned();
     assert!(row("claude").starts_with('✓') && row("claude").contains("2.1.0 (Claude Code)"), "{shown}");
     assert!(shown.contains("\nsandbox: "), "{shown}");
-    assert!(row("claude").ends_with(line.path("bin/claude").to_str().unwrap()), "{shown}");
+    assert!(row("claude").ends_with(gateway.path("bin/claude").to_str().unwrap()), "{shown}");
     assert!(row("codex").contains("--version failed"), "{shown}");
     assert!(row("gemini").starts_with('✗') && row("gemini").contains("npm install -g @google/gemini-cli"), "{shown}");
 }
 
 #[test]
-fn doctor_can_ask_each_of_them_a_question() {
+fn doctor_sends_each_cli_a_question_when_probe_is_given() {
     let gateway = TestGateway::new().cli("codex", "cat >/dev/null; codex_answers OK").cli("gemini", "exit 1");
     let shown = gateway.run(&["doctor", "--probe"]).exits(0).stdout;
     assert!(shown.contains("answers: \"OK\" in "), "{shown}");
@@ -107,9 +107,9 @@ fn run_prints_the_answer_and_nothing_else() {
         .model("bad", json!({"driver": "gemini"}));
     let answer = "Hello from the mock.\nSecond line éè 你好 🦀.\n";
     assert_eq!(gateway.run(&["run", "-m", "m", "why?"]).exits(0).stdout, answer);
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nwhy?");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nwhy?");
     assert_eq!(gateway.run_with(&["run", "-m", "m"], b"from stdin").exits(0).stdout, answer);
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nfrom stdin");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nfrom stdin");
     let failed = gateway.run(&["run", "-m", "bad", "why?"]).exits(4);
     assert!(failed.stdout.is_empty() && failed.stderr.contains("gemini failed (unknown): broken"), "{failed:?}");
     let unknown = gateway.run(&["run", "-m", "n", "why?"]).exits(1);
@@ -117,7 +117,7 @@ fn run_prints_the_answer_and_nothing_else() {
 }
 
 #[test]
-fn run_says_where_the_work_is() {
+fn run_names_the_branch_when_it_has_a_worktree() {
     let gateway = TestGateway::new()
         .cli("codex", "echo new >new.txt; codex_answers done")
         .model("m", json!({"driver": "codex", "worktree": true}));
@@ -127,19 +127,19 @@ fn run_says_where_the_work_is() {
 }
 
 #[test]
-fn run_can_be_interrupted_without_losing_the_work() {
+fn run_keeps_the_work_on_a_branch_when_it_is_interrupted() {
     let gateway = TestGateway::new()
         .cli("codex", "echo new >new.txt; tell pid $$; hang")
         .model("m", json!({"driver": "codex", "worktree": true}));
-    gateway.interrupted(&["run", "-m", "m", "why?"], "pid", Signal::INT).exits(130);
-    all_gone(&[gateway.told_pid("pid")]);
+    gateway.signalled_after_note(&["run", "-m", "m", "why?"], "pid", Signal::INT).exits(130);
+    until_gone(&[gateway.wait_for_pid("pid")]);
     let branch = gateway.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
     assert_eq!(gateway.git(&["show", &format!("{branch}:new.txt")]), "new");
     assert_eq!(gateway.git(&["worktree", "list"]).lines().count(), 1);
 }
 
 #[test]
-fn unknown_commands_and_flags_are_errors_of_arguments() {
+fn exit_status_is_2_when_a_command_or_flag_is_unknown() {
     let gateway = TestGateway::new();
     gateway.run(&["frobnicate"]).exits(2);
     gateway.run(&["serve", "--no-such-flag"]).exits(2);
@@ -147,14 +147,15 @@ fn unknown_commands_and_flags_are_errors_of_arguments() {
 }
 
 #[test]
-fn case_80_a_taken_port_is_one_line_and_an_exit_status() {
-    let line = TestGateway::new().cli("codex", "").start();
-    let port = line.address().rsplit(':').next().unwrap().to_owned();
+fn case_80_serve_prints_one_line_and_exits_when_its_port_is_taken() {
+    let gateway = TestGateway::new().cli("codex", "").start();
+    let port = gateway.address().rsplit(':').next().unwrap().to_owned();
     let other = TestGateway::new().run(&["serve", "--port", &port]).exits(1);
-    let said: Vec<&str> = other.stderr.lines().filter(|line| line.starts_with("trunkline: ")).collect();
-    assert_eq!(said.len(), 1, "{}", other.stderr);
-    assert!(said[0].contains(&format!("cannot listen on 127.0.0.1:{port}: Address already in use")), "{}", said[0]);
-    assert!(said[0].contains("a trunkline gateway runs there already") && said[0].contains("--port N"), "{}", said[0]);
+    let messages: Vec<&str> = other.stderr.lines().filter(|line| line.starts_with("trunkline: ")).collect();
+    assert_eq!(messages.len(), 1, "{}", other.stderr);
+    let message = messages[0];
+    assert!(message.contains(&format!("cannot listen on 127.0.0.1:{port}: Address already in use")), "{message}");
+    assert!(message.contains("a trunkline gateway runs there already") && message.contains("--port N"), "{message}");
 }
 
 #[test]
@@ -185,9 +186,9 @@ fn run_is_refused_when_its_task_is_empty() {
 }
 
 #[test]
-fn run_names_the_near_ones_when_a_model_is_unknown() {
+fn run_suggests_similar_names_when_a_model_is_unknown() {
     let gateway = TestGateway::new().cli("codex", "codex_answers hi").model("shop", json!({"driver": "codex"}));
-    for (args, said) in [
+    for (args, message) in [
         (["run", "-m", "shp", "hi"], "unknown model \"shp\"; did you mean shop?"),
         (
             ["run", "-m", "clade", "hi"],
@@ -198,41 +199,41 @@ fn run_names_the_near_ones_when_a_model_is_unknown() {
         (["run", "-m", "zzzzzz", "hi"], "see: trunkline models"),
     ] {
         let ran = gateway.run(&args).exits(1);
-        assert!(ran.stderr.contains(said) && ran.stdout.is_empty(), "{args:?} {ran:?}");
+        assert!(ran.stderr.contains(message) && ran.stdout.is_empty(), "{args:?} {ran:?}");
     }
     let task = gateway.run(&["agent", "-m", "clade", "-p", "hi"]).exits(1);
     assert!(task.stderr.contains("did you mean claude?"), "{task:?}");
 }
 
 #[test]
-fn a_signal_is_the_exit_status_when_it_ends_a_command() {
+fn exit_status_is_128_plus_the_signal_when_a_signal_ends_a_command() {
     let gateway = TestGateway::new().cli("codex", "tell pid $$; hang").model("m", json!({"driver": "codex"}));
     for (args, signal, status) in
         [(["run", "-m", "m", "why?"], Signal::TERM, 143), (["agent", "-mm", "-p", "why?"], Signal::INT, 130)]
     {
-        gateway.interrupted(&args, "pid", signal).exits(status);
+        gateway.signalled_after_note(&args, "pid", signal).exits(status);
         fs::remove_file(gateway.path("seen/pid")).unwrap();
     }
 }
 
 #[test]
-fn detach_says_how_to_start_a_gateway_when_none_answers() {
+fn detach_explains_how_to_start_a_gateway_when_none_answers() {
     let gateway = TestGateway::new().cli("codex", "").model("m", json!({"driver": "codex"}));
-    let said = |ran: crate::test_gateway::Ran| {
+    let assert_explained = |ran: crate::test_gateway::CommandOutput| {
         assert!(ran.stderr.contains("trunkline serve --state") && !ran.stderr.contains("os error"), "{ran:?}");
     };
-    said(gateway.run(&["run", "--detach", "-m", "m", "x"]).exits(1));
-    // One that lives, as this process does, and listens no more.
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert_explained(gateway.run(&["run", "--detach", "-m", "m", "x"]).exits(1));
+    // A gateway whose process is alive but whose address nothing listens on.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut gateway = gateway.start();
     let beacons = gateway.path("state/gateways");
     let beacon = fs::read_dir(&beacons).unwrap().next().unwrap().unwrap().path();
-    fs::write(&beacon, json!({"address": gone}).to_string()).unwrap();
-    said(gateway.run(&["run", "--detach", "-m", "m", "x"]).exits(1));
+    fs::write(&beacon, json!({"address": closed}).to_string()).unwrap();
+    assert_explained(gateway.run(&["run", "--detach", "-m", "m", "x"]).exits(1));
     gateway.kill();
 }
 
-/// Decodes a recording as `trunkline decode` would for a person.
+/// Runs `trunkline decode` on a recording.
 fn decode(provider: &str, recording: &str) -> Value {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(recording);
     let exit = fs::read_to_string(folder.join("exit")).unwrap();
@@ -289,16 +290,16 @@ fn decode_prints_one_object_of_a_fixed_shape() {
 }
 
 #[test]
-fn desktop_becomes_the_window_with_all_it_was_told() {
+fn desktop_runs_the_window_with_all_its_arguments() {
     let gateway = TestGateway::new().cli("trunkline-desktop", "note \"$@\"; exit 7");
     gateway.run(&["desktop", "--port", "1234", "--help"]).exits(7);
     assert_eq!(gateway.argv("trunkline-desktop"), ["--port", "1234", "--help"]);
 }
 
 #[test]
-fn desktop_says_how_to_get_the_window_where_there_is_none() {
+fn desktop_explains_how_to_build_the_window_when_it_is_not_installed() {
     if Path::new(env!("CARGO_BIN_EXE_trunkline")).with_file_name("trunkline-desktop").exists() {
-        eprintln!("skipped: the window was built beside this binary");
+        eprintln!("skipped: the window was built next to this binary");
         return;
     }
     let ran = TestGateway::new().run(&["desktop"]).exits(1);
@@ -308,7 +309,7 @@ fn desktop_says_how_to_get_the_window_where_there_is_none() {
 #[test]
 fn desktop_shows_its_help_when_the_window_is_not_installed() {
     if Path::new(env!("CARGO_BIN_EXE_trunkline")).with_file_name("trunkline-desktop").exists() {
-        eprintln!("skipped: the window was built beside this binary");
+        eprintln!("skipped: the window was built next to this binary");
         return;
     }
     for flag in ["--help", "-h"] {

@@ -1,4 +1,4 @@
-//! Configurations that are wrong, absent, or changed on the way.
+//! Configurations that are invalid, missing, or changed while the gateway runs.
 
 use std::fs;
 use std::io::Read;
@@ -8,52 +8,56 @@ use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::{Value, json};
 
-use crate::look::until;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
-/// What `trunkline check` says to a `models.json`.
-fn refusal(models: &str) -> String {
+/// The error of `trunkline check` for a `models.json`; `trunkline serve` reports the same one.
+fn config_error(models: &str) -> String {
     let gateway = TestGateway::new().cli("codex", "").config("models.json", models);
-    let said = gateway.run(&["check"]).exits(3).stderr;
-    assert_eq!(gateway.run(&["serve", "--port", "0"]).exits(3).stderr, said);
-    said.replace(gateway.path("config").to_str().unwrap(), "CONFIG")
+    let error = gateway.run(&["check"]).exits(3).stderr;
+    assert_eq!(gateway.run(&["serve", "--port", "0"]).exits(3).stderr, error);
+    error.replace(gateway.path("config").to_str().unwrap(), "CONFIG")
 }
 
 #[test]
-fn case_79_an_unknown_key_is_named_with_its_line_and_what_was_meant() {
-    let said = refusal("{\n  \"m\": {\n    \"driver\": \"codex\",\n    \"repopath\": \"/\"\n  }\n}\n");
-    assert!(said.starts_with("trunkline: CONFIG/models.json:4:"), "{said}");
-    assert!(said.contains("unknown field `repopath`") && said.contains("did you mean `repoPath`?"), "{said}");
+fn case_79_error_names_the_line_and_a_similar_key_when_a_key_is_unknown() {
+    let error = config_error("{\n  \"m\": {\n    \"driver\": \"codex\",\n    \"repopath\": \"/\"\n  }\n}\n");
+    assert!(error.starts_with("trunkline: CONFIG/models.json:4:"), "{error}");
+    assert!(error.contains("unknown field `repopath`") && error.contains("did you mean `repoPath`?"), "{error}");
 }
 
 #[test]
-fn an_unknown_driver_is_named_with_a_near_one() {
-    let said = refusal("{\n  \"m\": {\"driver\": \"codec\", \"repoPath\": \"/\"}\n}\n");
-    assert!(said.starts_with("trunkline: CONFIG/models.json:2:"), "{said}");
-    assert!(said.contains("unknown driver \"codec\" (did you mean \"codex\"?)"), "{said}");
+fn error_suggests_a_similar_driver_when_a_driver_is_unknown() {
+    let error = config_error("{\n  \"m\": {\"driver\": \"codec\", \"repoPath\": \"/\"}\n}\n");
+    assert!(error.starts_with("trunkline: CONFIG/models.json:2:"), "{error}");
+    assert!(error.contains("unknown driver \"codec\" (did you mean \"codex\"?)"), "{error}");
 }
 
 #[test]
-fn a_model_that_is_there_twice_is_an_error() {
+fn model_is_an_error_when_it_is_defined_twice() {
     let entry = "{\"driver\": \"codex\", \"repoPath\": \"/\"}";
-    let said = refusal(&format!("{{\n  \"m\": {entry},\n  \"m\": {entry}\n}}"));
-    assert!(said.starts_with("trunkline: CONFIG/models.json:3:") && said.contains("\"m\" is there twice"), "{said}");
+    let error = config_error(&format!("{{\n  \"m\": {entry},\n  \"m\": {entry}\n}}"));
+    assert!(error.starts_with("trunkline: CONFIG/models.json:3:") && error.contains("\"m\" is there twice"), "{error}");
 }
 
 #[test]
-fn a_fallback_to_nobody_is_an_error() {
-    let said = refusal("{\n  \"m\": {\"driver\": \"codex\", \"repoPath\": \"/\",\n    \"fallback\": [\"ghost\"]}\n}");
-    assert!(said.starts_with("trunkline: CONFIG/models.json:3:") && said.contains("fallback to \"ghost\""), "{said}");
+fn fallback_is_an_error_when_its_model_does_not_exist() {
+    let error =
+        config_error("{\n  \"m\": {\"driver\": \"codex\", \"repoPath\": \"/\",\n    \"fallback\": [\"ghost\"]}\n}");
+    assert!(
+        error.starts_with("trunkline: CONFIG/models.json:3:") && error.contains("fallback to \"ghost\""),
+        "{error}"
+    );
 }
 
 #[test]
-fn a_file_that_is_no_json_says_where_it_breaks() {
-    let said = refusal("{\n  \"m\": {\"driver\" \"codex\"}\n}\n");
-    assert!(said.starts_with("trunkline: CONFIG/models.json:2:"), "{said}");
+fn error_names_the_line_when_the_file_is_not_json() {
+    let error = config_error("{\n  \"m\": {\"driver\" \"codex\"}\n}\n");
+    assert!(error.starts_with("trunkline: CONFIG/models.json:2:"), "{error}");
 }
 
 #[test]
-fn a_configuration_folder_without_a_configuration_is_an_error() {
+fn configuration_folder_is_an_error_when_it_has_no_configuration() {
     let gateway = TestGateway::new().cli("codex", "");
     let nowhere = gateway.path("nowhere");
     let ran = gateway.run(&["serve", "--port", "0", "--config", nowhere.to_str().unwrap()]).exits(3);
@@ -61,15 +65,15 @@ fn a_configuration_folder_without_a_configuration_is_an_error() {
 }
 
 #[test]
-fn without_a_configuration_every_cli_on_the_path_is_a_model() {
+fn every_cli_on_the_path_is_a_model_when_there_is_no_configuration() {
     let gateway = TestGateway::new().cli("codex", "note \"$@\"; replay codex/reasoning").cli("ax-glm", "").start();
     assert_eq!(models(&gateway), ["codex", "glm", "agent"]);
     gateway.chat("hi").model("codex").send().content();
-    assert_eq!(gateway.noted("codex.cwd").trim_end(), gateway.repo().to_str().unwrap());
+    assert_eq!(gateway.read_note("codex.cwd").trim_end(), gateway.repo().to_str().unwrap());
 }
 
 #[test]
-fn a_configuration_is_found_where_the_gateway_starts() {
+fn configuration_is_found_in_the_working_directory() {
     let gateway = TestGateway::new()
         .cli("codex", "")
         .file(".trunkline/models.json", "{\"mine\": {\"driver\": \"codex\", \"repoPath\": \"..\"}}");
@@ -78,7 +82,7 @@ fn a_configuration_is_found_where_the_gateway_starts() {
 }
 
 #[test]
-fn case_78_a_changed_file_is_the_new_configuration_and_a_broken_one_is_not() {
+fn case_78_configuration_is_reloaded_when_its_file_changes_unless_it_is_broken() {
     let gateway =
         TestGateway::new().cli("codex", "codex_answers done").model("old", json!({"driver": "codex"})).start();
     let path = gateway.path("config/models.json");
@@ -87,35 +91,35 @@ fn case_78_a_changed_file_is_the_new_configuration_and_a_broken_one_is_not() {
     until("the new model is there", || models(&gateway) == ["new", "old", "agent"]);
     assert_eq!(gateway.chat("hi").model("new").send().content(), "done");
     fs::write(&path, "{\"new\": {\"driver\": \"codec\"}}").unwrap();
-    until("the log says why", || gateway.log().contains("configuration not reloaded, the last good one stays"));
+    until("the error is logged", || gateway.log().contains("configuration not reloaded, the last good one stays"));
     assert!(gateway.log().contains("missing field `repoPath`"), "{}", gateway.log());
     assert_eq!(models(&gateway), ["new", "old", "agent"]);
-    // As editors do it: another file takes its place.
-    let beside = gateway.path("config/.models.json.swp");
-    fs::write(&beside, json!({"newest": entry}).to_string()).unwrap();
-    fs::rename(&beside, &path).unwrap();
+    // Editors write another file and rename it.
+    let swap = gateway.path("config/.models.json.swp");
+    fs::write(&swap, json!({"newest": entry}).to_string()).unwrap();
+    fs::rename(&swap, &path).unwrap();
     until("the newest model is there", || models(&gateway) == ["newest", "agent"]);
 }
 
 #[test]
-fn a_run_on_its_way_outlives_its_model() {
+fn run_continues_when_its_model_is_removed() {
     let gateway = TestGateway::new()
         .cli("codex", "codex_says one; await go; codex_answers two")
         .model("old", json!({"driver": "codex"}))
         .start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
+    stream.read_until("one");
     let entry = json!({"driver": "codex", "repoPath": gateway.repo()});
     fs::write(gateway.path("config/models.json"), json!({"new": entry}).to_string()).unwrap();
-    until("its model is gone", || models(&gateway) == ["new", "agent"]);
-    gateway.tell("go");
+    until("the model is removed", || models(&gateway) == ["new", "agent"]);
+    gateway.leave_note("go");
     let reply = stream.finish();
     assert!(reply.is_done() && reply.streamed_text().ends_with("two"), "{}", reply.body);
     assert_eq!(gateway.chat("hi").model("old").send().error(400)["message"], "Unknown model");
 }
 
 #[test]
-fn a_providers_file_adds_a_cli() {
+fn providers_file_adds_a_cli() {
     let providers = "[mine]\nprogram = \"my-agent\"\nformat = \"text\"\nargs = [[\"--task\", \"-\"], [\"--model\", \"{model}\"]]\n\
                      [mine.permissions]\nfull = { args = [\"--yes\"] }\n";
     let gateway = TestGateway::new()
@@ -140,7 +144,7 @@ fn models(gateway: &TestGateway) -> Vec<String> {
 const ROUTER: &str = "providers: [{name: p, type: cli, config: {path: p}}]\n";
 
 #[test]
-fn a_file_that_is_emptied_is_about_to_be_written() {
+fn last_good_configuration_stays_when_the_file_is_emptied_or_removed() {
     let gateway =
         TestGateway::new().cli("p", "cat >/dev/null; answers \"$1\" done").config("router.yaml", ROUTER).start();
     let file = gateway.path("config/router.yaml");
@@ -150,18 +154,18 @@ fn a_file_that_is_emptied_is_about_to_be_written() {
         } else {
             fs::remove_file(&file).unwrap()
         }
-        until("it is noticed", || gateway.log().contains("empty or gone"));
+        until("the change is noticed", || gateway.log().contains("empty or gone"));
         assert_eq!(gateway.chat("hi").model("p").send().content(), "done", "{what}: the last good one stays");
         fs::write(&file, ROUTER).unwrap();
-        until("it is read again", || gateway.log().contains("configuration reloaded"));
+        until("the file is read again", || gateway.log().contains("configuration reloaded"));
         fs::write(gateway.path("log"), "").unwrap();
     }
     fs::write(&file, "providers: []\n").unwrap();
-    until("nobody is somebody's wish", || gateway.chat("hi").model("p").send().status == 400);
+    until("an explicitly empty list of providers is accepted", || gateway.chat("hi").model("p").send().status == 400);
 }
 
 #[test]
-fn a_change_behind_a_link_is_noticed_too() {
+fn configuration_is_reloaded_when_the_target_of_a_symlink_changes() {
     let gateway = TestGateway::new().cli("p", "cat >/dev/null; answers \"$1\" done").config("router.yaml", ROUTER);
     let real = gateway.path("elsewhere.yaml");
     fs::rename(gateway.path("config/router.yaml"), &real).unwrap();
@@ -173,7 +177,7 @@ fn a_change_behind_a_link_is_noticed_too() {
 }
 
 #[test]
-fn a_key_in_place_of_its_variable_is_not_repeated() {
+fn error_does_not_repeat_a_key_when_it_was_given_instead_of_its_variable() {
     for written in ["'${GROQ}'", "gsk_hunter2topsecret"] {
         let file = format!(
             "providers: [{{name: up, type: api, config: {{base_url: 'http://127.0.0.1:1', model: m, api_key_env: {written}}}}}]\n"
@@ -188,37 +192,37 @@ fn a_key_in_place_of_its_variable_is_not_repeated() {
 }
 
 #[test]
-fn configuration_is_reloaded_and_runs_go_on_when_sighup_comes() {
+fn configuration_is_reloaded_and_runs_continue_on_sighup() {
     let mut gateway = TestGateway::new()
         .cli("codex", "codex_says one; await go; codex_answers two")
         .model("old", json!({"driver": "codex"}))
         .start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
+    stream.read_until("one");
     gateway.signal(Signal::HUP);
-    until("it is said", || gateway.log().contains("configuration reloaded: nothing changed"));
+    until("the reload is logged", || gateway.log().contains("configuration reloaded: nothing changed"));
     let path = gateway.path("config/models.json");
     fs::write(&path, "{").unwrap();
     gateway.signal(Signal::HUP);
-    until("it is said why not", || gateway.log().contains("configuration not reloaded, the last good one stays"));
+    until("the error is logged", || gateway.log().contains("configuration not reloaded, the last good one stays"));
     let entry = |timeout: &str| json!({"driver": "codex", "repoPath": gateway.repo(), "timeout": timeout});
     fs::write(&path, json!({"old": entry("5m"), "new": entry("1m")}).to_string()).unwrap();
     gateway.signal(Signal::HUP);
-    until("it is said what changed", || gateway.log().contains("configuration reloaded: added new; changed old"));
-    gateway.tell("go");
+    until("the changes are logged", || gateway.log().contains("configuration reloaded: added new; changed old"));
+    gateway.leave_note("go");
     let reply = stream.finish();
     assert!(reply.is_done() && reply.streamed_text().ends_with("two"), "{}", reply.body);
     gateway.signal(Signal::TERM);
-    assert_eq!(gateway.ended(), Some(0));
+    assert_eq!(gateway.wait_for_exit(), Some(0));
 }
 
 #[test]
-fn cli_that_was_installed_since_is_a_model_after_sighup() {
+fn newly_installed_cli_is_a_model_after_sighup() {
     let gateway = TestGateway::new().start();
     assert_eq!(models(&gateway), ["agent"]);
     let gateway = gateway.cli("codex", "codex_answers done");
     gateway.signal(Signal::HUP);
-    until("it is found", || models(&gateway) == ["codex", "agent"]);
+    until("the CLI is found", || models(&gateway) == ["codex", "agent"]);
     assert_eq!(gateway.chat("hi").model("codex").send().content(), "done");
 }
 
@@ -226,19 +230,19 @@ fn cli_that_was_installed_since_is_a_model_after_sighup() {
 fn gateway_stops_when_its_terminal_is_closed() {
     let gateway = TestGateway::new().cli("codex", "codex_answers done").model("m", json!({"driver": "codex"}));
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let ours = openpt(flags).unwrap();
-    grantpt(&ours).unwrap();
-    unlockpt(&ours).unwrap();
-    let theirs = ioctl_tiocgptpeer(&ours, flags).unwrap();
-    let stream = || Stdio::from(theirs.try_clone().unwrap());
+    let controller = openpt(flags).unwrap();
+    grantpt(&controller).unwrap();
+    unlockpt(&controller).unwrap();
+    let terminal = ioctl_tiocgptpeer(&controller, flags).unwrap();
+    let stream = || Stdio::from(terminal.try_clone().unwrap());
     let mut child = gateway.on_terminal(&["serve", "--port", "0"], [stream(), stream(), stream()]);
-    let (mut terminal, mut shown) = (fs::File::from(ours), Vec::new());
+    let (mut controller, mut shown) = (fs::File::from(controller), Vec::new());
     while !String::from_utf8_lossy(&shown).contains("ready") {
         let mut more = [0; 4096];
-        let count = terminal.read(&mut more).unwrap();
+        let count = controller.read(&mut more).unwrap();
         shown.extend_from_slice(&more[..count]);
     }
-    drop(theirs);
     drop(terminal);
-    until("it has ended", || child.try_wait().unwrap().is_some());
+    drop(controller);
+    until("the gateway has exited", || child.try_wait().unwrap().is_some());
 }

@@ -1,4 +1,4 @@
-//! Conversations: on a terminal, from a pipe, and one task at a time.
+//! `trunkline agent`: on a terminal, from a pipe, and with a single task.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,15 +6,15 @@ use std::os::unix::fs::PermissionsExt;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::look::{all_gone, exists};
+use crate::observe::{exists, until_gone};
 use crate::test_gateway::TestGateway;
 use crate::tty::Tty;
 
-/// As codex calls it.
+/// The session id that the fake codex reports.
 const SESSION: &str = "01a1dc95-866c-7710-94b6-181fa10fa304";
 
-/// Words of codex that its fake has beside those of every fake.
-const WORDS: &str = r#"
+/// Functions of the fake codex, in addition to those of `fake.sh`.
+const CODEX_FUNCTIONS: &str = r#"
 starts() { printf '{"type":"thread.started","thread_id":"01a1dc95-866c-7710-94b6-181fa10fa304"}\n'; }
 uses() {
     if [ "$3" = 0 ]; then status=completed; else status=failed; fi
@@ -23,64 +23,66 @@ uses() {
 }
 "#;
 
-/// A model `m` on codex, which does as the script says.
+/// A gateway with a model `m` on a codex that runs this script.
 fn gateway(script: &str) -> TestGateway {
-    TestGateway::new().cli("codex", &format!("{WORDS}\n{script}")).model("m", json!({"driver": "codex"}))
+    TestGateway::new().cli("codex", &format!("{CODEX_FUNCTIONS}\n{script}")).model("m", json!({"driver": "codex"}))
 }
 
-fn on_terminal(gateway: TestGateway) -> TestGateway {
+fn with_terminal_type(gateway: TestGateway) -> TestGateway {
     gateway.env("TERM", "xterm-256color")
 }
 
-fn resumes(gateway: &TestGateway) -> bool {
+/// Whether codex was last started to resume the session.
+fn resumed_session(gateway: &TestGateway) -> bool {
     gateway.argv("codex").ends_with(&["resume".into(), SESSION.into(), "-".into()])
 }
 
 #[test]
-fn the_first_screen_is_no_staircase_when_its_text_is_wrapped() {
-    let gateway = on_terminal(TestGateway::new());
+fn first_screen_starts_every_line_at_column_0_when_its_text_is_wrapped() {
+    let gateway = with_terminal_type(TestGateway::new());
     let mut tty = Tty::open(&gateway, &["agent"]);
     tty.prompts("");
     let (screen, raw) = (tty.screen(), tty.raw());
     let wrapped = "try \"hello world\". LLM_BASE_URL,\nLLM_AUTH_TOKEN and LLM_DEFAULT_MODEL set one.\n\nYou:";
     assert!(screen.contains(wrapped), "{screen}");
-    // A line feed alone stays in its column.
+    // A line feed without a carriage return would stay in its column.
     let welcome = &raw[..raw.find("You:").unwrap()];
     assert_eq!(welcome.matches('\n').count(), welcome.matches("\r\n").count(), "{welcome:?}");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
 }
 
 #[test]
-fn a_conversation_on_a_terminal() {
+fn terminal_shows_a_conversation_and_resumes_it() {
     let script = "note \"$@\"; starts; codex_says 'Let me look.'; uses 'cargo test' 'it does not build' 101; \
                   codex_answers 'It is **done**:\\n\\n- one\\n- two'";
-    let gateway = on_terminal(gateway(script));
+    let gateway = with_terminal_type(gateway(script));
     let mut tty = Tty::open(&gateway, &["agent", "--model", "m"]);
     tty.says("please help");
     let expected = "You: please help\n\nAgent: Let me look.\n\n[Tool: command_execution(\"cargo test\")]\n\
                     · command_execution failed; output: it does not build\n\nAgent: It is done:\n\n• one\n• two\n\n· 3 tokens in, 2 out";
     assert!(tty.screen().contains(expected), "{}", tty.screen());
     assert!(tty.raw().contains("\u{1b}[1mdone\u{1b}[0m"), "{:?}", tty.raw());
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nplease help");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nplease help");
     tty.says("go on");
-    assert!(resumes(&gateway), "it remembers");
+    assert!(resumed_session(&gateway), "the session continues");
     tty.says("/clear");
-    tty.says("and anew");
-    assert!(!resumes(&gateway), "it was told to forget");
+    tty.says("once more");
+    assert!(!resumed_session(&gateway), "/clear starts a new session");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
-    // The state directory was named, and has to be again.
+    assert_eq!(tty.wait_for_exit(), Some(0));
+    // --state was given, so the hint has to name it.
     let screen = tty.screen().replace('\n', "");
-    let told = format!("Go on with: trunkline agent --state {} --resume ", gateway.path("state").display());
-    let (_, session) = screen.split_once(&told).unwrap_or_else(|| panic!("{screen}"));
+    let hint = format!("Go on with: trunkline agent --state {} --resume ", gateway.path("state").display());
+    let (_, session) = screen.split_once(&hint).unwrap_or_else(|| panic!("{screen}"));
     gateway.run_with(&["agent", "--resume", session.trim()], b"and now?\n").exits(0);
-    assert!(resumes(&gateway), "under the name that was told");
+    assert!(resumed_session(&gateway), "the id of the hint resumes the session");
 }
 
 #[test]
-fn commands_of_the_terminal() {
-    let gateway = on_terminal(gateway("note \"$@\"; codex_answers yes")).model("other", json!({"driver": "codex"}));
+fn terminal_commands_do_not_reach_the_model() {
+    let gateway =
+        with_terminal_type(gateway("note \"$@\"; codex_answers yes")).model("other", json!({"driver": "codex"}));
     let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.says("");
     tty.says("!echo $((20+22)); pwd; exit 3");
@@ -96,86 +98,86 @@ fn commands_of_the_terminal() {
     tty.shows("Talking to other.");
     tty.says("/help");
     tty.shows("run a shell command here, past the model");
-    assert!(!gateway.path("seen/codex.argv").exists(), "nothing of this is the model's business");
+    assert!(!gateway.path("seen/codex.argv").exists(), "none of this was sent to the model");
     tty.says("//etc/hosts?");
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\n/etc/hosts?");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\n/etc/hosts?");
     tty.prompts("");
     tty.types("/exit\r");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
     assert!(!tty.screen().contains("Go on with"), "this model keeps no sessions");
 }
 
 #[test]
-fn the_first_interrupt_stops_the_answer_and_the_second_leaves() {
+fn first_interrupt_stops_the_answer_and_one_at_the_prompt_exits() {
     let script = "note \"$@\"; starts; [ -e \"$seen/pid\" ] && codex_answers again && exit; codex_says 'half an answer'; tell pid $$; hang";
-    let gateway = on_terminal(gateway(script));
+    let gateway = with_terminal_type(gateway(script));
     let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.prompts("");
     tty.types("work\r");
-    let pid = gateway.told_pid("pid");
+    let pid = gateway.wait_for_pid("pid");
     tty.shows("half an answer");
     tty.types("\u{3}");
     tty.prompts("");
     tty.shows("Agent: half an answer\n\n· interrupted");
-    all_gone(&[pid]);
+    until_gone(&[pid]);
     tty.says("go on");
     tty.shows("Agent: again");
-    assert!(!resumes(&gateway), "what codex kept of a turn that did not end is not known");
-    assert!(gateway.noted("codex.stdin").ends_with("[User]\nwork\n\n[Assistant]\nhalf an answer\n\n[User]\ngo on"));
+    assert!(!resumed_session(&gateway), "codex may or may not have saved an interrupted turn");
+    assert!(gateway.read_note("codex.stdin").ends_with("[User]\nwork\n\n[Assistant]\nhalf an answer\n\n[User]\ngo on"));
     tty.says("and on");
-    assert!(resumes(&gateway));
+    assert!(resumed_session(&gateway));
     tty.types("some text");
     tty.prompts("some text");
     tty.types("\u{3}");
     tty.prompts("");
     tty.types("\u{3}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
 }
 
 #[test]
-fn a_command_of_ones_own_can_be_interrupted() {
-    let gateway = on_terminal(gateway("codex_answers yes"));
+fn shell_command_can_be_interrupted() {
+    let gateway = with_terminal_type(gateway("codex_answers yes"));
     let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.prompts("");
-    let told = gateway.path("seen").display().to_string();
-    tty.types(&format!("!echo printed before; echo $$ >'{told}/.pid'; mv '{told}/.pid' '{told}/pid'; sleep 1000\r"));
-    let pid = gateway.told_pid("pid");
+    let notes = gateway.path("seen").display().to_string();
+    tty.types(&format!("!echo printed before; echo $$ >'{notes}/.pid'; mv '{notes}/.pid' '{notes}/pid'; sleep 1000\r"));
+    let pid = gateway.wait_for_pid("pid");
     tty.shows("running echo");
     tty.types("\u{3}");
     tty.prompts("");
     tty.shows("printed before\n[interrupted]");
-    all_gone(&[pid]);
+    until_gone(&[pid]);
     tty.says("!echo $((40+2))");
     tty.shows("42");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
 }
 
 #[test]
-fn a_request_to_end_ends_an_answer_or_a_prompt() {
+fn sigterm_and_sighup_end_an_answer_or_a_prompt() {
     for (signal, status) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
-        let gateway = on_terminal(gateway("starts; codex_says 'half an answer'; tell pid $$; hang"));
+        let gateway = with_terminal_type(gateway("starts; codex_says 'half an answer'; tell pid $$; hang"));
         let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
         tty.prompts("");
         tty.types("work\r");
-        let pid = gateway.told_pid("pid");
+        let pid = gateway.wait_for_pid("pid");
         tty.shows("half an answer");
         tty.signal(signal);
-        assert_eq!(tty.ended(), Some(status));
+        assert_eq!(tty.wait_for_exit(), Some(status));
         assert!(!exists(pid));
-        assert_eq!(steps(&gateway), ["user", "session", "assistant", "interrupted"], "{signal:?}");
+        assert_eq!(transcript_kinds(&gateway), ["user", "session", "assistant", "interrupted"], "{signal:?}");
         assert!(!session(&gateway).is_empty(), "{signal:?}");
         let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
         tty.prompts("");
         tty.signal(signal);
-        assert_eq!(tty.ended(), Some(status));
-        let ended = tty.raw().ends_with('\n');
-        assert!(ended || signal == Signal::HUP, "the shell's prompt has a line of its own");
+        assert_eq!(tty.wait_for_exit(), Some(status));
+        let line_ended = tty.raw().ends_with('\n');
+        assert!(line_ended || signal == Signal::HUP, "the shell's prompt starts on a new line");
     }
 }
 
-/// The kinds of steps in the only transcript.
-fn steps(gateway: &TestGateway) -> Vec<String> {
+/// The kinds of the records in the only transcript.
+fn transcript_kinds(gateway: &TestGateway) -> Vec<String> {
     let mut transcripts = fs::read_dir(gateway.path("state/transcripts")).unwrap();
     let transcript = fs::read_to_string(transcripts.next().unwrap().unwrap().path()).unwrap();
     assert!(transcripts.next().is_none());
@@ -183,41 +185,42 @@ fn steps(gateway: &TestGateway) -> Vec<String> {
     transcript.lines().map(kind).collect()
 }
 
-/// What the latest conversation is called.
+/// The id of the latest session in the index.
 fn session(gateway: &TestGateway) -> String {
-    let entry: Value = serde_json::from_str(index(gateway).lines().last().unwrap_or("{}")).unwrap();
+    let entry: Value = serde_json::from_str(session_index(gateway).lines().last().unwrap_or("{}")).unwrap();
     entry["session"].as_str().unwrap_or_default().to_owned()
 }
 
-/// What can be resumed, as it is kept.
-fn index(gateway: &TestGateway) -> String {
+/// The file of sessions that can be resumed.
+fn session_index(gateway: &TestGateway) -> String {
     fs::read_to_string(gateway.path("state/repl/sessions.jsonl")).unwrap_or_default()
 }
 
 #[test]
-fn what_is_pasted_while_an_answer_comes_is_one_message() {
-    let gateway =
-        on_terminal(gateway("note \"$@\"; [ \"$(counted)\" = 1 ] && tell ready 1 && await go; codex_answers yes"));
+fn text_pasted_during_an_answer_is_one_message() {
+    let gateway = with_terminal_type(gateway(
+        "note \"$@\"; [ \"$(counted)\" = 1 ] && tell ready 1 && await go; codex_answers yes",
+    ));
     let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.prompts("");
     tty.types("first\r");
-    gateway.told("ready");
+    gateway.wait_for_note("ready");
     tty.tells_pastes(true);
     tty.types("\u{1b}[200~one \\\r!echo two\r/exit\u{1b}[201~");
-    gateway.tell("go");
+    gateway.leave_note("go");
     tty.shows("   : /exit");
     tty.types("\r");
     tty.prompts("");
-    let told = gateway.noted("codex.stdin");
-    assert!(told.ends_with("one \\\n!echo two\n/exit"), "{told:?}");
+    let prompt = gateway.read_note("codex.stdin");
+    assert!(prompt.ends_with("one \\\n!echo two\n/exit"), "{prompt:?}");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
     tty.tells_pastes(false);
 }
 
 #[test]
-fn a_search_of_what_was_typed_is_ended_by_an_interrupt() {
-    let gateway = on_terminal(gateway("codex_answers yes"));
+fn interrupt_ends_a_history_search() {
+    let gateway = with_terminal_type(gateway("codex_answers yes"));
     let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.says("first words");
     tty.types("\u{12}");
@@ -229,16 +232,16 @@ fn a_search_of_what_was_typed_is_ended_by_an_interrupt() {
     tty.types("\u{3}");
     tty.prompts("");
     tty.types("\u{3}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
 }
 
 #[test]
-fn what_was_typed_is_remembered_and_what_is_pasted_is_one_message() {
-    let gateway = on_terminal(gateway("note \"$@\"; codex_answers yes"));
+fn history_is_remembered_and_pasted_text_is_one_message() {
+    let gateway = with_terminal_type(gateway("note \"$@\"; codex_answers yes"));
     let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.says("first words");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
     let history = gateway.path("state/repl/history");
     assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
     let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
@@ -252,13 +255,13 @@ fn what_was_typed_is_remembered_and_what_is_pasted_is_one_message() {
     tty.types("\u{1b}\rthree\\\rfour\r");
     tty.shows("Agent: yes");
     tty.prompts("");
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\none\ntwo\nthree\nfour");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\none\ntwo\nthree\nfour");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
 }
 
 #[test]
-fn nothing_an_agent_prints_controls_the_terminal() {
+fn control_sequences_of_an_agent_do_not_reach_the_terminal() {
     let evil = r"\u001b]0;owned\u0007\u009b2J\u001b[31mred\b &#27;]0;owned&#7;&#x9b;2J\u202e";
     for terminal in ["xterm-256color", "dumb"] {
         let gateway =
@@ -266,7 +269,7 @@ fn nothing_an_agent_prints_controls_the_terminal() {
         let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
         tty.says("hi");
         tty.types("\u{4}");
-        assert_eq!(tty.ended(), Some(0));
+        assert_eq!(tty.wait_for_exit(), Some(0));
         let raw = tty.raw();
         assert!(raw.contains("Agent: ") && raw.contains("2Jred") && raw.contains("failed"), "{raw:?}");
         for forbidden in ["\u{1b}]", "\u{1b}[31mred", "\u{7}", "\u{8}", "\u{9b}", "\u{202e}"] {
@@ -277,25 +280,25 @@ fn nothing_an_agent_prints_controls_the_terminal() {
 }
 
 #[test]
-fn no_colours_where_none_are_wanted() {
-    let gateway = on_terminal(gateway("codex_answers '# Head\\n\\nsome `code`'")).env("NO_COLOR", "1");
+fn no_colours_are_printed_when_no_color_is_set() {
+    let gateway = with_terminal_type(gateway("codex_answers '# Head\\n\\nsome `code`'")).env("NO_COLOR", "1");
     let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.says("hi");
     tty.shows("Agent: Head\n\nsome code");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
     let raw = tty.raw();
-    let looks = raw.split("\u{1b}[").skip(1).filter(|rest| {
+    let styles = raw.split("\u{1b}[").skip(1).filter(|rest| {
         let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
         rest.starts_with('m')
     });
-    // To make sure of no look is no look.
-    assert_eq!(looks.filter(|look| !look.starts_with("0m") && !look.starts_with('m')).count(), 0, "{raw:?}");
+    // Sequences that reset the style are allowed.
+    assert_eq!(styles.filter(|style| !style.starts_with("0m") && !style.starts_with('m')).count(), 0, "{raw:?}");
 }
 
 #[test]
-fn a_model_that_fails_is_told_of_and_the_conversation_goes_on() {
-    let gateway = on_terminal(gateway("codex_answers yes"))
+fn conversation_continues_when_a_model_fails() {
+    let gateway = with_terminal_type(gateway("codex_answers yes"))
         .cli("gemini", "echo broken >&2; exit 1")
         .model("bad", json!({"driver": "gemini"}))
         .model("missing", json!({"driver": "opencode"}));
@@ -317,25 +320,25 @@ fn a_model_that_fails_is_told_of_and_the_conversation_goes_on() {
     tty.says("hi");
     tty.shows("Agent: yes");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
 }
 
 #[test]
-fn from_a_pipe_each_line_is_a_message() {
+fn each_line_is_a_message_when_stdin_is_a_pipe() {
     let gateway = gateway("note \"$@\"; starts; uses ls '' 0; codex_answers \"**$(counted)**\"");
     let ran = gateway.run_with(&["agent", "-m", "m"], b"one\n\n/nope\x1b[31m\n!echo hi\ntwo").exits(0);
     let tool = "[Tool: command_execution(\"ls\")]";
     assert_eq!(ran.stdout, format!("{tool}\n\nAgent: **1**\n\nhi\n\n{tool}\n\nAgent: **2**\n"));
     let hint = "no such command: /nope; /help shows them; to send it as a message, write //nope\n";
     assert!(ran.stderr.contains(hint), "{ran:?}");
-    assert!(resumes(&gateway));
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\ntwo");
+    assert!(resumed_session(&gateway));
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\ntwo");
     let left = gateway.run_with(&["agent", "-m", "m"], b"/exit\nthree\n").exits(0);
-    assert_eq!((left.stdout.as_str(), gateway.noted("codex.runs").lines().count()), ("", 2));
+    assert_eq!((left.stdout.as_str(), gateway.read_note("codex.runs").lines().count()), ("", 2));
 }
 
 #[test]
-fn a_pipe_ends_as_its_last_turn_did() {
+fn exit_status_is_that_of_the_last_turn_when_stdin_is_a_pipe() {
     let script = "case $(counted) in 2) echo broken >&2; exit 1;; *) codex_answers yes;; esac";
     let failed = gateway(script).run_with(&["agent", "-m", "m"], b"one\ntwo\n").exits(4);
     assert!(failed.stderr.contains("codex failed (unknown): broken"), "{failed:?}");
@@ -348,45 +351,45 @@ fn a_pipe_ends_as_its_last_turn_did() {
 }
 
 #[test]
-fn one_task_that_is_stopped_ends_its_line_and_says_so() {
+fn single_task_reports_the_interruption_on_a_new_line_when_it_is_stopped() {
     let stopped = gateway("starts; codex_says half; tell pid $$; hang");
     let args = ["agent", "-m", "m", "-p", "work"];
-    let ran = stopped.interrupted(&args, "pid", Signal::INT).exits(130);
+    let ran = stopped.signalled_after_note(&args, "pid", Signal::INT).exits(130);
     assert!(ran.stderr.ends_with("· interrupted\n"), "{ran:?}");
-    // It may have been stopped before it could be shown.
+    // It may have been stopped before the text was shown.
     assert!(["", "half\n"].contains(&ran.stdout.as_str()), "{ran:?}");
-    all_gone(&[stopped.told_pid("pid")]);
-    // So says the transcript, too, unless it was stopped before it could be heard of.
-    let last = steps(&stopped).pop().unwrap();
+    until_gone(&[stopped.wait_for_pid("pid")]);
+    // The transcript records it too, unless the task was stopped before the session was reported.
+    let last = transcript_kinds(&stopped).pop().unwrap();
     assert!(["interrupted", "failed"].contains(&last.as_str()), "{last}");
 }
 
 #[test]
-fn a_stderr_that_cannot_be_written_is_no_reason_to_end_badly() {
+fn exit_status_is_unaffected_when_stderr_cannot_be_written() {
     let gateway = gateway("note \"$@\"; starts; uses ls no 1; codex_answers yes");
-    assert_eq!(gateway.run_unheard(&["agent", "-m", "m", "-p", "hi"]).exits(0).stdout, "yes\n");
-    assert_eq!(gateway.run_unheard(&["run", "-m", "m", "hi"]).exits(0).stdout, "yes\n");
-    gateway.run_unheard(&["agent", "-m", "n", "-p", "hi"]).exits(1);
-    gateway.run_unheard(&["agent", "-m", "n"]).exits(1);
-    gateway.run_unheard(&["agent", "--resume", "-m", "n"]).exits(1);
+    assert_eq!(gateway.run_with_full_stderr(&["agent", "-m", "m", "-p", "hi"]).exits(0).stdout, "yes\n");
+    assert_eq!(gateway.run_with_full_stderr(&["run", "-m", "m", "hi"]).exits(0).stdout, "yes\n");
+    gateway.run_with_full_stderr(&["agent", "-m", "n", "-p", "hi"]).exits(1);
+    gateway.run_with_full_stderr(&["agent", "-m", "n"]).exits(1);
+    gateway.run_with_full_stderr(&["agent", "--resume", "-m", "n"]).exits(1);
 }
 
 #[test]
-fn a_task_that_was_refused_leaves_no_conversation_behind() {
+fn no_session_is_recorded_when_a_task_is_refused() {
     let gateway = gateway("starts; codex_answers yes").model("missing", json!({"driver": "opencode"}));
     gateway.run(&["agent", "-m", "m", "-p", "hi"]).exits(0);
-    let before = index(&gateway);
+    let before = session_index(&gateway);
     let session = session(&gateway);
     gateway.run(&["agent", "-m", "nobody", "--resume", &session, "-p", "hi"]).exits(1);
     gateway.run(&["agent", "-m", "missing", "--resume", "no-such-session", "-p", "hi"]).exits(4);
-    assert_eq!(index(&gateway), before);
+    assert_eq!(session_index(&gateway), before);
     fs::remove_dir_all(gateway.path("state/transcripts")).unwrap();
     gateway.run(&["agent", "-m", "missing", "-p", "hi"]).exits(4);
-    assert_eq!(steps(&gateway), ["user", "failed"]);
+    assert_eq!(transcript_kinds(&gateway), ["user", "failed"]);
 }
 
 #[test]
-fn a_conversation_stays_in_the_folder_it_was_begun_in() {
+fn resumed_session_stays_in_the_folder_it_was_started_in() {
     let gateway = gateway("starts; codex_answers yes");
     let elsewhere = gateway.path("home");
     fs::create_dir_all(gateway.path("state/repl")).unwrap();
@@ -394,41 +397,41 @@ fn a_conversation_stays_in_the_folder_it_was_begun_in() {
         json!({"time": "2025-01-01T00:00:00Z", "folder": elsewhere, "model": "m", "session": SESSION, "title": "t"});
     fs::write(gateway.path("state/repl/sessions.jsonl"), format!("{entry}\n")).unwrap();
     gateway.run(&["agent", "--resume", SESSION, "-p", "hi"]).exits(0);
-    let entries = index(&gateway);
+    let entries = session_index(&gateway);
     let folders = entries.lines().map(|entry| serde_json::from_str::<Value>(entry).unwrap()["folder"].clone());
     assert_eq!(folders.collect::<Vec<_>>(), [json!(elsewhere), json!(elsewhere)]);
 }
 
 #[test]
-fn another_model_is_told_what_a_session_was_about() {
+fn other_model_gets_the_history_when_it_continues_a_session() {
     let gateway = gateway("note \"$@\"; starts; codex_answers yes")
         .cli("gemini", "note \"$@\"; echo fine")
         .model("n", json!({"driver": "gemini"}));
-    let told = |parts: &[&str]| {
-        let told = gateway.noted("gemini.stdin");
-        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+    let assert_prompt_contains = |parts: &[&str]| {
+        let prompt = gateway.read_note("gemini.stdin");
+        assert!(parts.iter().all(|part| prompt.contains(part)), "{prompt}");
     };
     gateway.run_with(&["agent", "-m", "m"], b"my number is 7\n").exits(0);
-    let begun = session(&gateway);
+    let first_session = session(&gateway);
     gateway.run_with(&["agent", "--resume"], b"and 8\n/model n\nwhich?\n").exits(0);
-    told(&["my number is 7", "and 8", "yes", "which?"]);
-    let ran = gateway.run(&["agent", "--resume", &begun, "-m", "n", "-p", "which now?"]).exits(0);
+    assert_prompt_contains(&["my number is 7", "and 8", "yes", "which?"]);
+    let ran = gateway.run(&["agent", "--resume", &first_session, "-m", "n", "-p", "which now?"]).exits(0);
     assert!(ran.stderr.contains("· n is told what was said: the session itself is one of m.\n"), "{ran:?}");
     assert!(!gateway.argv("gemini").contains(&SESSION.to_owned()), "{:?}", gateway.argv("gemini"));
-    told(&["my number is 7", "and 8", "yes", "which now?"]);
+    assert_prompt_contains(&["my number is 7", "and 8", "yes", "which now?"]);
 }
 
 #[test]
-fn one_task_is_an_answer_on_stdout_and_the_rest_on_stderr() {
+fn single_task_prints_the_answer_to_stdout_and_the_rest_to_stderr() {
     let gateway = gateway("note \"$@\"; starts; codex_says '\\nFirst.\\n'; uses ls no 1; codex_answers 'Done.\\n'")
         .cli("gemini", "echo broken >&2; exit 1")
         .model("bad", json!({"driver": "gemini"}));
     let ran = gateway.run(&["agent", "-m", "m", "-p", "do it"]).exits(0);
     assert_eq!(ran.stdout, "First.\n\nDone.\n");
     assert!(ran.stderr.contains("· command_execution(\"ls\")\n· command_execution failed; output: no\n"), "{ran:?}");
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\ndo it");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\ndo it");
     gateway.run_with(&["agent", "-m", "m", "-p", "-"], b"from stdin\xff").exits(0);
-    assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nfrom stdin\u{fffd}");
+    assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nfrom stdin\u{fffd}");
     let failed = gateway.run(&["agent", "-m", "bad", "-p", "do it"]).exits(4);
     assert!(failed.stdout.is_empty() && failed.stderr.contains("gemini failed (unknown): broken"), "{failed:?}");
     let unknown = gateway.run(&["agent", "-m", "bda", "-p", "do it"]).exits(1);
@@ -439,12 +442,12 @@ fn one_task_is_an_answer_on_stdout_and_the_rest_on_stderr() {
 }
 
 #[test]
-fn a_conversation_is_gone_on_with_later() {
+fn conversation_can_be_resumed_later() {
     let gateway = gateway("note \"$@\"; starts; codex_answers yes").model("n", json!({"driver": "codex"}));
     let nothing = gateway.run(&["agent", "--resume"]).exits(1);
     assert!(nothing.stderr.contains("nothing to resume"), "{nothing:?}");
     gateway.run_with(&["agent", "-m", "m"], b"remember this\n").exits(0);
-    assert!(!resumes(&gateway));
+    assert!(!resumed_session(&gateway));
     let listed = gateway.run_with(&["agent"], b"/sessions\n").exits(0);
     let session = listed.stdout.lines().find(|row| row.contains("remember this")).unwrap();
     let session = session.split_whitespace().next().unwrap();
@@ -458,12 +461,12 @@ fn a_conversation_is_gone_on_with_later() {
     ] {
         fs::remove_file(gateway.path("seen/codex.argv")).unwrap();
         gateway.run_with(&args, stdin.as_bytes()).exits(0);
-        assert!(resumes(&gateway), "{args:?}");
-        assert_eq!(gateway.noted("codex.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
+        assert!(resumed_session(&gateway), "{args:?}");
+        assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\nand now?", "only the new message is sent");
     }
     let other = format!("{}-2", &session[..8]);
     let second = json!({"time": "2025-01-01T00:00:00Z", "folder": "/", "model": "m", "session": other, "title": "b"});
-    fs::write(gateway.path("state/repl/sessions.jsonl"), format!("{}{second}\n", index(&gateway))).unwrap();
+    fs::write(gateway.path("state/repl/sessions.jsonl"), format!("{}{second}\n", session_index(&gateway))).unwrap();
     let several = gateway.run(&["agent", "--resume", &session[..8], "-p", "hi"]).exits(1);
     for row in
         [format!("several sessions begin with {}; which one?\n  {other}  b\n", &session[..8]), format!("  {session}  ")]
@@ -475,7 +478,7 @@ fn a_conversation_is_gone_on_with_later() {
 }
 
 #[test]
-fn a_session_that_is_not_there_is_given_up() {
+fn session_is_dropped_when_it_does_not_exist() {
     let gateway = TestGateway::new();
     let args = ["agent", "--resume", "01a1dc95-866c-7710-94b6-181fa10fa304"];
     let ran = gateway.run_with(&args, b"how are you?\nhow are you?\n").exits(0);
@@ -484,10 +487,10 @@ fn a_session_that_is_not_there_is_given_up() {
 }
 
 #[test]
-fn what_was_said_is_written_down_for_its_owner_alone() {
-    let line = gateway("starts; uses ls a 0; codex_answers yes");
-    line.run_with(&["agent", "-m", "m"], b"hi\n").exits(0);
-    let mut transcripts = fs::read_dir(line.path("state/transcripts")).unwrap();
+fn transcript_is_readable_only_by_its_owner_and_optional() {
+    let gateway = gateway("starts; uses ls a 0; codex_answers yes");
+    gateway.run_with(&["agent", "-m", "m"], b"hi\n").exits(0);
+    let mut transcripts = fs::read_dir(gateway.path("state/transcripts")).unwrap();
     let transcript = transcripts.next().unwrap().unwrap();
     assert!(transcripts.next().is_none());
     assert_eq!(transcript.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -495,27 +498,27 @@ fn what_was_said_is_written_down_for_its_owner_alone() {
     let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let kinds: Vec<&str> = records.iter().map(|record| record["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["user", "session", "tool", "tool_result", "assistant"]);
-    // Nor does a conversation end with what can be kept of it.
-    fs::remove_dir_all(line.path("state")).unwrap();
-    fs::create_dir(line.path("state")).unwrap();
+    // A conversation continues when nothing of it can be saved.
+    fs::remove_dir_all(gateway.path("state")).unwrap();
+    fs::create_dir(gateway.path("state")).unwrap();
     for folder in ["transcripts", "repl"] {
-        fs::write(line.path("state").join(folder), "in the way").unwrap();
+        fs::write(gateway.path("state").join(folder), "in the way").unwrap();
     }
-    let ran = line.run_with(&["agent", "-m", "m"], b"hi\nhi\n").exits(0);
+    let ran = gateway.run_with(&["agent", "-m", "m"], b"hi\nhi\n").exits(0);
     assert_eq!(ran.stdout.matches("Agent: yes").count(), 2);
     assert_eq!(ran.stderr.matches("no transcript is kept").count(), 1, "{ran:?}");
     assert_eq!(ran.stderr.matches("will not be found by --resume").count(), 1, "{ran:?}");
-    let line = on_terminal(line);
-    let mut tty = Tty::open(&line, &["agent", "-m", "m"]);
+    let gateway = with_terminal_type(gateway);
+    let mut tty = Tty::open(&gateway, &["agent", "-m", "m"]);
     tty.says("hi");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
-    assert!(!tty.screen().contains("Go on with"), "it would not be found");
+    assert_eq!(tty.wait_for_exit(), Some(0));
+    assert!(!tty.screen().contains("Go on with"), "the session could not be resumed");
 }
 
 #[test]
-fn the_built_in_agent_writes_a_program_and_runs_it() {
-    let gateway = on_terminal(TestGateway::new());
+fn built_in_agent_writes_a_program_and_runs_it() {
+    let gateway = with_terminal_type(TestGateway::new());
     let mut tty = Tty::open(&gateway, &["agent"]);
     tty.shows("No LLM is set, so a scripted one answers");
     tty.says("make a hello world program");
@@ -529,11 +532,11 @@ fn the_built_in_agent_writes_a_program_and_runs_it() {
     }
     assert_eq!(fs::read_to_string(gateway.repo().join("hello.py")).unwrap(), "print('Hello, World!')\n");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
     let mut tty = Tty::open(&gateway, &["agent", "--resume"]);
     tty.shows("Going on with: make a hello world program");
     tty.says("how are you?");
     tty.shows("Agent: I'm doing well, thank you for asking!");
     tty.types("\u{4}");
-    assert_eq!(tty.ended(), Some(0));
+    assert_eq!(tty.wait_for_exit(), Some(0));
 }

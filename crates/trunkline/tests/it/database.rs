@@ -1,4 +1,4 @@
-//! The database as another program sees it: locked, looked into, damaged.
+//! Access to the database from outside the gateway: lock it, query it, damage it.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tokio::runtime::Runtime;
 
-/// A connection of somebody else's.
+/// A connection to the database, separate from the gateway's.
 pub(crate) struct Database {
     runtime: Runtime,
     connection: Option<SqliteConnection>,
@@ -20,7 +20,7 @@ impl Database {
         Self { runtime, connection: Some(connection) }
     }
 
-    /// Nobody else can write from now on.
+    /// Takes the write lock, so that no other connection can write.
     pub(crate) fn lock(&mut self) {
         self.run("BEGIN IMMEDIATE");
     }
@@ -34,28 +34,29 @@ impl Database {
         self.runtime.block_on(sqlx::raw_sql(statement).execute(connection)).unwrap();
     }
 
-    /// From now on nothing can be added to a table or changed in it.
+    /// Makes every insert into a table and every update of it fail.
     pub(crate) fn refuse(&mut self, table: &str, name: &str) {
         for what in ["INSERT", "UPDATE"] {
-            self.run_made(format!(
+            self.run_built(format!(
                 "CREATE TRIGGER {name}_{what} BEFORE {what} ON {table} BEGIN SELECT RAISE(ABORT, 'no room'); END"
             ));
         }
     }
 
+    /// Reverts [`refuse`](Self::refuse).
     pub(crate) fn allow(&mut self, name: &str) {
         for what in ["INSERT", "UPDATE"] {
-            self.run_made(format!("DROP TRIGGER {name}_{what}"));
+            self.run_built(format!("DROP TRIGGER {name}_{what}"));
         }
     }
 
-    fn run_made(&mut self, statement: String) {
+    fn run_built(&mut self, statement: String) {
         let connection = self.connection.as_mut().unwrap();
         let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(statement));
         self.runtime.block_on(statement.execute(connection)).unwrap();
     }
 
-    /// The first column of what a query gives.
+    /// The first column of all rows of a query.
     pub(crate) fn all(&mut self, query: &'static str) -> Vec<String> {
         let connection = self.connection.as_mut().unwrap();
         self.runtime.block_on(sqlx::query_scalar(query).fetch_all(connection)).unwrap()
@@ -65,7 +66,8 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
-            let _or_it_is_gone_anyway = self.runtime.block_on(connection.close());
+            // An error here only means that the connection is closed already.
+            let _ = self.runtime.block_on(connection.close());
         }
     }
 }

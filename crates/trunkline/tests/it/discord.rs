@@ -1,16 +1,16 @@
-//! `trunkline discord`, the real binary with fake CLIs, against a Discord on loopback.
+//! `trunkline discord`: the real binary with fake CLIs, against a fake Discord on loopback.
 
 use std::process::Child;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fake_discord::{CHANNEL, Discord, GUILD, TOKEN, USER, mention};
-use crate::look::{all_gone, until};
+use crate::observe::{until, until_gone};
 use crate::test_gateway::TestGateway;
 
 const SESSION: &str = "5e551011-0000-4000-8000-000000000001";
 
-/// A claude that remembers one session and repeats what it was asked.
+/// A fake claude with one session, which repeats the message.
 const CLAUDE: &str = r#"note "$@"; said=$(tr -d '\n"' <"$seen/claude.stdin")
 printf '{"type":"system","subtype":"init","session_id":"5e551011-0000-4000-8000-000000000001"}\n'
 case "$said" in
@@ -22,21 +22,21 @@ case "$said" in
 esac
 printf '{"type":"result","subtype":"success","is_error":false,"result":"heard %s","session_id":"5e551011-0000-4000-8000-000000000001"}\n' "${said##*TASK ---}""#;
 
-/// A bridge that runs; it is gone when this is.
+/// A running bridge; killed on drop.
 pub(crate) struct Bridge {
     child: Child,
 }
 
 impl Bridge {
-    pub(crate) fn start(line: &TestGateway, discord: &Discord, args: &[&str]) -> Self {
+    pub(crate) fn start(gateway: &TestGateway, discord: &Discord, args: &[&str]) -> Self {
         let identified = discord.look().identified.len();
         let guild = GUILD.to_string();
         let places = ["discord", "--discord-api", &discord.api, "--discord-gateway", &discord.gateway];
-        let child = line.launch(&[&places[..], &["--allow-guild", &guild], args].concat());
+        let child = gateway.launch(&[&places[..], &["--allow-guild", &guild], args].concat());
         let mut bridge = Self { child };
         until("the bridge has identified", || {
-            let ended = bridge.child.try_wait().unwrap();
-            assert!(ended.is_none(), "it ended: {ended:?}\n{}", line.log());
+            let status = bridge.child.try_wait().unwrap();
+            assert!(status.is_none(), "the bridge exited: {status:?}\n{}", gateway.log());
             discord.look().identified.len() > identified
         });
         bridge
@@ -50,18 +50,18 @@ impl Bridge {
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        // It may have ended.
-        let _gone = self.child.kill();
-        let _status = self.child.wait();
+        // Both fail if the bridge has exited already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
-fn world() -> (TestGateway, Discord) {
+fn gateway_and_discord() -> (TestGateway, Discord) {
     (TestGateway::new().cli("claude", CLAUDE).env("DISCORD_TOKEN", TOKEN), Discord::start())
 }
 
 #[test]
-fn without_a_token_it_says_how_to_get_one() {
+fn error_explains_how_to_get_a_token_when_there_is_none() {
     let ran = TestGateway::new().run(&["discord", "--allow-user", "1"]).exits(3);
     for word in ["DISCORD_TOKEN is not set", "discord.com/developers", "Message Content Intent"] {
         assert!(ran.stderr.contains(word), "{word}: {ran:?}");
@@ -69,7 +69,7 @@ fn without_a_token_it_says_how_to_get_one() {
 }
 
 #[test]
-fn with_nobody_allowed_it_says_what_to_set() {
+fn error_names_the_allow_flags_when_none_is_set() {
     let ran = TestGateway::new().env("DISCORD_TOKEN", TOKEN).run(&["discord"]).exits(3);
     for word in ["--allow-user", "--allow-role", "--allow-guild", "--allow-channel", "--listen-channel"] {
         assert!(ran.stderr.contains(word), "{word}: {ran:?}");
@@ -79,37 +79,40 @@ fn with_nobody_allowed_it_says_what_to_set() {
 }
 
 #[test]
-fn a_model_that_nobody_knows_is_refused_at_the_start() {
+fn bridge_does_not_start_when_its_model_is_unknown() {
     let gateway = TestGateway::new().env("DISCORD_TOKEN", TOKEN);
     let ran = gateway.run(&["discord", "--allow-user", "1", "--model", "nobody"]).exits(3);
     assert!(ran.stderr.contains("unknown model \"nobody\""), "{ran:?}");
 }
 
-/// The CLI is run as it should be, and asked to go on with the channel's session, also after a restart.
+/// The CLI gets the expected flags and resumes the channel's session, also after a restart of the bridge.
 #[test]
 fn r10_4_a_channel_is_a_session() {
-    let (line, discord) = world();
-    let mut bridge = Bridge::start(&line, &discord, &["--system-prompt", "be brief"]);
+    let (gateway, discord) = gateway_and_discord();
+    let mut bridge = Bridge::start(&gateway, &discord, &["--system-prompt", "be brief"]);
     let first = discord.say(CHANNEL, &mention("one"));
     discord.answered(first, "heard one");
-    let argv = line.argv("claude");
+    let argv = gateway.argv("claude");
     for flag in ["-p", "--dangerously-skip-permissions", "--append-system-prompt-file", "--max-turns"] {
         assert!(argv.iter().any(|arg| arg == flag), "{flag}: {argv:?}");
     }
     assert!(!argv.iter().any(|arg| arg == "--resume"));
     let second = discord.say(CHANNEL, &mention("two"));
     discord.answered(second, "heard two");
-    assert!(line.argv("claude").windows(2).any(|pair| pair == ["--resume", SESSION]), "{:?}", line.argv("claude"));
+    assert!(
+        gateway.argv("claude").windows(2).any(|pair| pair == ["--resume", SESSION]),
+        "{:?}",
+        gateway.argv("claude")
+    );
     assert_eq!(bridge.signal(Signal::TERM), Some(0));
-    let _bridge = Bridge::start(&line, &discord, &[]);
+    let _bridge = Bridge::start(&gateway, &discord, &[]);
     let third = discord.say(CHANNEL, &mention("three"));
     discord.answered(third, "heard three");
-    assert!(line.argv("claude").windows(2).any(|pair| pair == ["--resume", SESSION]));
+    assert!(gateway.argv("claude").windows(2).any(|pair| pair == ["--resume", SESSION]));
 }
 
-/// The other backends answer in the same way.
 #[test]
-fn every_backend_answers_as_it_streams() {
+fn every_backend_answers_in_the_channel() {
     for (backend, recording) in
         [("codex", "codex/reasoning"), ("gemini", "gemini/ansi-stream-json"), ("opencode", "opencode/edit")]
     {
@@ -119,101 +122,100 @@ fn every_backend_answers_as_it_streams() {
             .env("AGENT_BACKEND", backend);
         let discord = Discord::start();
         let _bridge = Bridge::start(&gateway, &discord, &[]);
-        let asked = discord.say(CHANNEL, &mention("hi"));
-        let answer = discord.answered(asked, "");
+        let message = discord.say(CHANNEL, &mention("hi"));
+        let answer = discord.answered(message, "");
         assert!(!answer.content.contains("failed"), "{backend}: {answer:?}\n{}", gateway.log());
     }
 }
 
-/// What a CLI says when it fails is told; one that takes too long is ended.
+/// The error of a failing CLI is shown, and a CLI that exceeds the timeout is killed.
 #[test]
-fn r8_2_r8_3_failures_and_timeouts_are_told_as_it_streams() {
-    let (line, discord) = world();
-    let _bridge = Bridge::start(&line, &discord, &["--timeout", "3s"]);
+fn r8_2_r8_3_failures_and_timeouts_are_reported_in_the_channel() {
+    let (gateway, discord) = gateway_and_discord();
+    let _bridge = Bridge::start(&gateway, &discord, &["--timeout", "3s"]);
     let failing = discord.say(CHANNEL, &mention("fail"));
-    let told = discord.answered(failing, "claude failed");
-    assert!(told.content.contains("Invalid API key"), "{told:?}");
+    let error = discord.answered(failing, "claude failed");
+    assert!(error.content.contains("Invalid API key"), "{error:?}");
     let hanging = discord.say(CHANNEL, &mention("hang"));
     discord.answered(hanging, "claude failed: Query timed out");
-    all_gone(&[line.told_pid("hanging")]);
+    until_gone(&[gateway.wait_for_pid("hanging")]);
 }
 
-/// What the CLI says is shown before it has said all of it.
 #[test]
-fn r8_4_an_answer_is_seen_as_it_grows() {
-    let (line, discord) = world();
-    let _bridge = Bridge::start(&line, &discord, &[]);
-    let asked = discord.say(CHANNEL, &mention("wait"));
-    let draft = discord.answered(asked, "one moment");
-    line.tell("go");
-    let answer = discord.answered(asked, "heard wait");
+fn r8_4_answer_is_shown_while_it_is_written() {
+    let (gateway, discord) = gateway_and_discord();
+    let _bridge = Bridge::start(&gateway, &discord, &[]);
+    let message = discord.say(CHANNEL, &mention("wait"));
+    let draft = discord.answered(message, "one moment");
+    gateway.leave_note("go");
+    let answer = discord.answered(message, "heard wait");
     assert_eq!((answer.id, discord.look().said_by_bot(CHANNEL).len()), (draft.id, 1));
 }
 
 #[test]
-fn a_second_bridge_is_turned_away() {
-    let (line, discord) = world();
-    let _bridge = Bridge::start(&line, &discord, &[]);
-    let ran = line.run(&["discord", "--allow-user", "1"]).exits(3);
+fn second_bridge_on_the_same_state_is_refused() {
+    let (gateway, discord) = gateway_and_discord();
+    let _bridge = Bridge::start(&gateway, &discord, &[]);
+    let ran = gateway.run(&["discord", "--allow-user", "1"]).exits(3);
     assert!(ran.stderr.contains("another bridge runs with the state folder"), "{ran:?}");
 }
 
 #[test]
-fn stop_ends_the_process() {
-    let (line, discord) = world();
-    let _bridge = Bridge::start(&line, &discord, &[]);
-    let asked = discord.say(CHANNEL, &mention("hang"));
-    let pid = line.told_pid("hanging");
+fn stop_command_ends_the_cli() {
+    let (gateway, discord) = gateway_and_discord();
+    let _bridge = Bridge::start(&gateway, &discord, &[]);
+    let message = discord.say(CHANNEL, &mention("hang"));
+    let pid = gateway.wait_for_pid("hanging");
     assert_eq!(discord.command(CHANNEL, USER, "stop", None), "Stopping.");
-    discord.answered(asked, "Stopped.");
-    all_gone(&[pid]);
+    discord.answered(message, "Stopped.");
+    until_gone(&[pid]);
 }
 
 #[test]
-fn killed_between_hearing_and_answering_it_answers_once() {
-    let (line, discord) = world();
-    let mut bridge = Bridge::start(&line, &discord, &[]);
-    let asked = discord.say(CHANNEL, &mention("wait"));
-    let pid = line.told_pid("waiting");
+fn message_is_answered_once_when_the_bridge_is_killed_before_answering() {
+    let (gateway, discord) = gateway_and_discord();
+    let mut bridge = Bridge::start(&gateway, &discord, &[]);
+    let message = discord.say(CHANNEL, &mention("wait"));
+    let pid = gateway.wait_for_pid("waiting");
     assert_eq!(bridge.signal(Signal::KILL), None);
     discord.cut();
-    all_gone(&[pid]);
+    until_gone(&[pid]);
     let missed = discord.say(CHANNEL, &mention("missed"));
-    line.tell("go");
-    let _bridge = Bridge::start(&line, &discord, &[]);
-    discord.answered(asked, "heard wait");
+    gateway.leave_note("go");
+    let _bridge = Bridge::start(&gateway, &discord, &[]);
+    discord.answered(message, "heard wait");
     discord.answered(missed, "heard missed");
     assert_eq!(discord.look().said_by_bot(CHANNEL), ["heard wait", "heard missed"]);
 }
 
 #[test]
-fn a_signal_ends_it_and_everything_it_started() {
-    let (line, discord) = world();
-    let mut bridge = Bridge::start(&line, &discord, &["--drain", "100ms"]);
+fn sigterm_ends_the_bridge_and_all_its_processes() {
+    let (gateway, discord) = gateway_and_discord();
+    let mut bridge = Bridge::start(&gateway, &discord, &["--drain", "100ms"]);
     discord.say(CHANNEL, &mention("hang"));
-    let pid = line.told_pid("hanging");
+    let pid = gateway.wait_for_pid("hanging");
     assert_eq!(bridge.signal(Signal::TERM), Some(0));
-    all_gone(&[pid]);
+    until_gone(&[pid]);
 }
 
 #[test]
-fn case_30_the_token_is_in_no_log_and_no_child() {
-    let (line, discord) = world();
-    let mut bridge = Bridge::start(&line, &discord, &["-vv"]);
-    let asked = discord.say(CHANNEL, &mention("one"));
-    discord.answered(asked, "heard one");
+fn case_30_token_is_not_in_the_log_or_the_environment_of_a_child() {
+    let (gateway, discord) = gateway_and_discord();
+    let mut bridge = Bridge::start(&gateway, &discord, &["-vv"]);
+    let message = discord.say(CHANNEL, &mention("one"));
+    discord.answered(message, "heard one");
     discord.cut();
-    discord.until("it resumed", |state| (!state.resumed.is_empty()).then_some(()));
+    discord.until("the bridge resumed its connection", |state| (!state.resumed.is_empty()).then_some(()));
     let next = discord.say(CHANNEL, &mention("two"));
     discord.answered(next, "heard two");
     assert_eq!(bridge.signal(Signal::TERM), Some(0));
-    let log = line.log();
+    let log = gateway.log();
     assert!(log.contains("connected to Discord") && log.contains("TRACE"), "{log}");
     assert!(!log.contains(TOKEN) && !log.contains("fake-token"), "{log}");
-    assert!(!line.noted("claude.env").contains(TOKEN));
+    assert!(!gateway.read_note("claude.env").contains(TOKEN));
     // A token that Discord refuses is not in the error either.
     discord.look().closes_with = Some(4004);
     let args = ["discord", "--allow-user", "1", "--discord-api", &discord.api, "--discord-gateway", &discord.gateway];
-    let ran = line.run(&args).exits(3);
+    let ran = gateway.run(&args).exits(3);
     assert!(ran.stderr.contains("Discord refused the token") && !ran.stderr.contains("fake-token"), "{ran:?}");
 }

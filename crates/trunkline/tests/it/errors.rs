@@ -1,21 +1,21 @@
-//! Failures as a client sees them: the status, the headers, and one shape of body.
+//! Failures as a client sees them: status, headers and the common shape of the body.
 
 use serde_json::json;
 
 use crate::test_gateway::TestGateway;
 
-fn replaying(cli: &str, recording: &str) -> TestGateway {
+fn gateway_replaying(cli: &str, recording: &str) -> TestGateway {
     TestGateway::new().cli(cli, &format!("replay {recording}")).model("m", json!({"driver": cli})).start()
 }
 
 #[test]
-fn a_cli_that_fails_is_said_to_have_failed_in_its_own_words() {
+fn error_contains_the_stderr_of_the_cli_when_it_fails() {
     let gateway = TestGateway::new()
         .cli("codex", "printf '\\033[31mthe disk is made of cheese\\033[0m\\n' >&2; exit 1")
         .model("m", json!({"driver": "codex"}))
         .start();
-    for ask in [gateway.chat("hi"), gateway.chat("hi").streamed()] {
-        let reply = ask.send();
+    for request in [gateway.chat("hi"), gateway.chat("hi").streamed()] {
+        let reply = request.send();
         let error = reply.error(500);
         let expected = json!({"message": "CLI failed: the disk is made of cheese", "type": "cli_error", "code": "unknown", "param": null,
             "detail": "the disk is made of cheese"});
@@ -26,27 +26,27 @@ fn a_cli_that_fails_is_said_to_have_failed_in_its_own_words() {
 }
 
 #[test]
-fn case_69_a_rate_limit_says_when_to_come_back() {
+fn case_69_rate_limit_has_a_retry_after_header() {
     for (cli, recording) in [("claude", "claude/e429_streamjson_retries0"), ("codex", "codex/err_429")] {
-        let reply = replaying(cli, recording).chat("hi").send();
+        let reply = gateway_replaying(cli, recording).chat("hi").send();
         let error = reply.error(429);
         assert_eq!((error["code"].as_str(), error["retry_after_ms"].as_u64()), (Some("rate_limit"), Some(1000)));
         assert_eq!(reply.header("retry-after"), Some("1"));
-        assert_eq!(reply.header("x-should-retry"), None, "a repeat may cure it");
+        assert_eq!(reply.header("x-should-retry"), None, "a retry may succeed");
     }
 }
 
 #[test]
-fn a_quota_that_is_used_up_is_not_worth_a_repeat() {
-    let reply = replaying("claude", "claude/oauthdummy_e429sub_streamjson").chat("hi").send();
+fn client_is_told_not_to_retry_when_the_quota_is_exhausted() {
+    let reply = gateway_replaying("claude", "claude/oauthdummy_e429sub_streamjson").chat("hi").send();
     let error = reply.error(429);
     assert_eq!((error["code"].as_str(), error["retry_after_ms"].as_u64()), (Some("quota"), Some(7_200_000)));
     assert_eq!((reply.header("retry-after"), reply.header("x-should-retry")), (Some("120"), Some("false")));
 }
 
 #[test]
-fn an_error_event_fails_the_turn_whatever_the_exit_status() {
-    let error = replaying("opencode", "opencode/run_attach_err401").chat("hi").send().error(500);
+fn turn_fails_when_the_cli_reports_an_error_even_with_exit_status_0() {
+    let error = gateway_replaying("opencode", "opencode/run_attach_err401").chat("hi").send().error(500);
     assert_eq!(error["code"], "authentication");
     let error = TestGateway::new()
         .cli("ax-glm", "replay ax/glm_401")
@@ -59,8 +59,8 @@ fn an_error_event_fails_the_turn_whatever_the_exit_status() {
 }
 
 #[test]
-fn case_18_a_failure_in_the_middle_of_a_stream_is_its_last_frame() {
-    let gateway = replaying("gemini", "gemini/drop-stream-json");
+fn case_18_error_is_the_last_frame_when_a_provider_fails_mid_stream() {
+    let gateway = gateway_replaying("gemini", "gemini/drop-stream-json");
     let reply = gateway.chat("hi").streamed().send();
     assert_eq!(reply.streamed_text(), "Hello from");
     let frames = reply.frames();
@@ -73,7 +73,7 @@ fn case_18_a_failure_in_the_middle_of_a_stream_is_its_last_frame() {
 }
 
 #[test]
-fn case_29_a_secret_that_a_cli_prints_is_masked() {
+fn case_29_secret_is_masked_when_a_cli_prints_it() {
     let secret = "quite-a-secret-0123456789";
     let gateway = TestGateway::new()
         .cli("gemini", "echo \"bad key $GEMINI_API_KEY\" >&2; exit 1")
@@ -86,7 +86,7 @@ fn case_29_a_secret_that_a_cli_prints_is_masked() {
 }
 
 #[test]
-fn a_request_that_makes_no_sense_is_refused_before_anything_runs() {
+fn invalid_request_is_refused_before_a_cli_is_started() {
     let gateway = TestGateway::new().cli("codex", "tell ran").model("m", json!({"driver": "codex"})).start();
     assert_eq!(gateway.chat("hi").with("messages", "x").with("n", 2).send().error(400)["param"], "n");
     assert_eq!(gateway.chat(" ").send().error(400)["param"], "messages");
@@ -96,21 +96,21 @@ fn a_request_that_makes_no_sense_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn case_42_an_answer_that_is_complete_stays_one_whatever_the_exit_status() {
+fn case_42_complete_answer_is_a_success_when_the_exit_status_is_not_0() {
     let gateway =
         TestGateway::new().cli("codex", "codex_answers done; exit 1").model("m", json!({"driver": "codex"})).start();
     assert_eq!(gateway.chat("hi").send().content(), "done");
 }
 
 #[test]
-fn a_body_that_is_too_large_is_refused() {
+fn request_body_is_refused_when_it_is_too_large() {
     let gateway = TestGateway::new().cli("codex", "tell ran").model("m", json!({"driver": "codex"})).start();
     let head = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         gateway.address(),
         33 * 1024 * 1024
     );
-    let error = crate::http::exchange(gateway.address(), &head).finish().error(413);
+    let error = crate::http::send_raw(gateway.address(), &head).finish().error(413);
     assert_eq!(error["code"], "request_too_large");
     assert!(!gateway.path("seen/ran").exists());
 }

@@ -1,7 +1,7 @@
-# What every fake CLI can do. It is told: `cli`, its name; `seen`, the folder of notes it shares with its test; and
-# `fixtures`, what real CLIs printed.
+# Functions for all fake CLIs. The variables `cli` (the name of the CLI), `seen` (the folder of notes that it shares
+# with its test) and `fixtures` (recorded output of real CLIs) are set before this file is read.
 
-# Notes what it was given: arguments, input, environment, folder.
+# Records the arguments, input, environment and working directory.
 note() {
     for arg in "$@"; do printf '%s\0' "$arg"; done >"$seen/$cli.argv"
     cat >"$seen/$cli.stdin"
@@ -9,30 +9,30 @@ note() {
     pwd >"$seen/$cli.cwd"
 }
 
-# Does as a real one did: prints the recorded bytes and ends with the recorded status.
+# Replays a recording: prints the recorded bytes and exits with the recorded status.
 replay() {
     if [ -f "$fixtures/$1/stderr" ]; then cat "$fixtures/$1/stderr" >&2; fi
     cat "$fixtures/$1/stdout"
     exit "$(cat "$fixtures/$1/exit")"
 }
 
-# Leaves a note for the test, whole or not at all.
+# Leaves a note for the test. The rename makes the note appear atomically.
 tell() {
     printf '%s\n' "$2" >"$seen/.$1"
     mv "$seen/.$1" "$seen/$1"
 }
 
-# Waits for a note of the test.
+# Waits for a note from the test.
 await() {
     until [ -e "$seen/$1" ]; do sleep 0.02; done
 }
 
-# Never ends by itself.
+# Never exits by itself.
 hang() {
     while :; do sleep 1000; done
 }
 
-# One message in codex's words, and the end of its turn.
+# A message in codex's output format, the end of its turn, and both.
 codex_says() {
     printf '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"%s"}}\n' "$1"
 }
@@ -44,7 +44,8 @@ codex_answers() {
     codex_ends
 }
 
-# A provider of the protocol: what it was asked to do is `$1` of each.
+# Replies of an executable provider, one that answers and one that fails. `$1` is the provider's own first argument
+# (health, generate or stream), `$2` the answer or the error.
 answers() {
     case $1 in
     health) echo OK ;;
@@ -63,7 +64,7 @@ refuses() {
     exit 1
 }
 
-# Counts its own runs: prints the number of this one.
+# Counts the runs of this CLI: prints the number of the current one, starting with 1.
 counted() {
     echo >>"$seen/$cli.runs"
     wc -l <"$seen/$cli.runs" | tr -d ' '

@@ -1,4 +1,4 @@
-//! A client of one's own: blocking, HTTP/1.1, a connection for each request. It can hang up in the middle.
+//! A minimal HTTP/1.1 client: blocking, one connection per request. It can disconnect in the middle of a response.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::test_gateway::PATIENCE;
+use crate::test_gateway::TEST_TIMEOUT;
 
-/// A chat request that is being put together.
-pub(crate) struct Ask {
+/// Builder of a chat request.
+pub(crate) struct RequestBuilder {
     address: String,
     body: Map<String, Value>,
     messages: Vec<Value>,
     headers: Vec<(String, String)>,
 }
 
-/// A request that was sent. Dropping it hangs up.
-pub(crate) struct Exchange {
+/// A request that was sent and whose reply is still to be read. Dropping it closes the connection.
+pub(crate) struct PendingReply {
     socket: TcpStream,
     read: Vec<u8>,
 }
 
-/// A whole answer.
+/// A complete HTTP response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -30,7 +30,7 @@ pub(crate) struct Reply {
     pub(crate) body: String,
 }
 
-impl Ask {
+impl RequestBuilder {
     pub(crate) fn new(address: &str, model: &str, text: &str) -> Self {
         let mut body = Map::new();
         body.insert("model".into(), model.into());
@@ -46,20 +46,20 @@ impl Ask {
         self.with("stream", true)
     }
 
-    /// Another message, before the user's.
-    pub(crate) fn after(mut self, role: &str, content: impl Into<Value>) -> Self {
+    /// Inserts a message before the user's message.
+    pub(crate) fn preceded_by(mut self, role: &str, content: impl Into<Value>) -> Self {
         let last = self.messages.len() - 1;
         self.messages.insert(last, json!({"role": role, "content": content.into()}));
         self
     }
 
-    /// These messages and no other.
+    /// Replaces all messages.
     pub(crate) fn with_messages(mut self, messages: Vec<Value>) -> Self {
         self.messages = messages;
         self
     }
 
-    /// Another part of the user's message.
+    /// Adds an image to the user's message.
     pub(crate) fn image(mut self, url: &str) -> Self {
         let message = self.messages.last_mut().unwrap();
         let text = message["content"].take();
@@ -67,6 +67,7 @@ impl Ask {
         self
     }
 
+    /// Sets a member of the request body.
     pub(crate) fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
         self.body.insert(member.to_owned(), value.into());
         self
@@ -77,13 +78,13 @@ impl Ask {
         self
     }
 
-    /// Sends it and waits for the end of the answer.
+    /// Sends the request and reads the whole reply.
     pub(crate) fn send(self) -> Reply {
         self.open().finish()
     }
 
-    /// Sends it, and that is all.
-    pub(crate) fn open(mut self) -> Exchange {
+    /// Sends the request without reading the reply.
+    pub(crate) fn open(mut self) -> PendingReply {
         self.body.insert("messages".into(), self.messages.into());
         let body = serde_json::to_string(&self.body).unwrap();
         let mut head = "POST /v1/chat/completions HTTP/1.1\r\nconnection: close\r\n".to_owned();
@@ -94,21 +95,21 @@ impl Ask {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head.push_str(&format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len()));
-        exchange(&self.address, &(head + &body))
+        send_raw(&self.address, &(head + &body))
     }
 }
 
-/// Sends a request as it stands.
-pub(crate) fn exchange(address: &str, request: &str) -> Exchange {
+/// Sends the bytes of a request unchanged.
+pub(crate) fn send_raw(address: &str, request: &str) -> PendingReply {
     let mut socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     socket.write_all(request.as_bytes()).unwrap();
-    Exchange { socket, read: Vec::new() }
+    PendingReply { socket, read: Vec::new() }
 }
 
-impl Exchange {
-    /// Reads until `needle` has come.
-    pub(crate) fn until(&mut self, needle: &str) {
+impl PendingReply {
+    /// Reads until the reply contains `needle`.
+    pub(crate) fn read_until(&mut self, needle: &str) {
         while !String::from_utf8_lossy(&self.read).contains(needle) {
             let mut more = [0; 65536];
             let count = self.socket.read(&mut more).unwrap();
@@ -117,7 +118,7 @@ impl Exchange {
         }
     }
 
-    /// The status, if it comes soon.
+    /// The status code, or `None` if it does not arrive within 200 ms.
     pub(crate) fn status_soon(mut self) -> Option<u16> {
         self.socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         let mut head = [0; 12];
@@ -125,7 +126,7 @@ impl Exchange {
         std::str::from_utf8(&head[9..]).unwrap().parse().ok()
     }
 
-    /// The answer, to its end.
+    /// Reads the reply to its end.
     pub(crate) fn finish(mut self) -> Reply {
         self.socket.read_to_end(&mut self.read).unwrap();
         Reply::parse(&self.read)
@@ -154,14 +155,14 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The answer's text; fails the test if there is none.
+    /// The text of the completion; fails the test if there is none.
     #[track_caller]
     pub(crate) fn content(&self) -> String {
         assert_eq!(self.status, 200, "{self:?}");
         self.json()["choices"][0]["message"]["content"].as_str().unwrap_or_else(|| panic!("{self:?}")).to_owned()
     }
 
-    /// The error object; fails the test unless the status is this one.
+    /// The error object; fails the test unless the response has this status.
     #[track_caller]
     pub(crate) fn error(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
@@ -178,14 +179,14 @@ impl Reply {
         data.map(|data| serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}"))).collect()
     }
 
-    /// The text of a stream, joined.
+    /// The concatenated text of a stream.
     #[track_caller]
     pub(crate) fn streamed_text(&self) -> String {
         let frames = self.frames();
         frames.iter().filter_map(|frame| frame["choices"][0]["delta"]["content"].as_str()).collect()
     }
 
-    /// Whether a stream says that it is complete.
+    /// Whether a stream ends with `[DONE]`.
     pub(crate) fn is_done(&self) -> bool {
         self.body.ends_with("data: [DONE]\n\n")
     }
@@ -194,12 +195,12 @@ impl Reply {
 fn unchunk(mut body: &[u8]) -> Vec<u8> {
     let mut whole = Vec::new();
     loop {
-        let gateway = body.windows(2).position(|part| part == b"\r\n").expect("a body that ends with an empty chunk");
-        let length = usize::from_str_radix(std::str::from_utf8(&body[..gateway]).unwrap(), 16).unwrap();
+        let line_end = body.windows(2).position(|part| part == b"\r\n").expect("a body that ends with an empty chunk");
+        let length = usize::from_str_radix(std::str::from_utf8(&body[..line_end]).unwrap(), 16).unwrap();
         if length == 0 {
             return whole;
         }
-        whole.extend_from_slice(&body[gateway + 2..][..length]);
-        body = &body[gateway + 2 + length + 2..];
+        whole.extend_from_slice(&body[line_end + 2..][..length]);
+        body = &body[line_end + 2 + length + 2..];
     }
 }

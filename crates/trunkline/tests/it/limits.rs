@@ -1,12 +1,12 @@
-//! What a key, a model and the gateway are allowed, and what is said to those who want more.
+//! Limits of keys, models and the gateway, and the errors for requests that exceed them.
 
 use std::net::TcpStream;
 
 use serde_json::json;
 
-use crate::http::{Ask, exchange};
-use crate::look::until;
-use crate::metrics::figure;
+use crate::http::{RequestBuilder, send_raw};
+use crate::metrics::metric_value;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 const SLOW: &str = "tell pid $$; await go; codex_answers done";
@@ -20,29 +20,30 @@ fn gateway(script: &str, args: &[&str]) -> TestGateway {
         .start()
 }
 
-/// A gateway that may open only this many files more than it has open after a run.
-fn short_of_files(more: u64) -> TestGateway {
-    let mut line = gateway("codex_answers done", &["--metrics", "127.0.0.1:0"]);
-    ask(&line).send().content();
-    let open = figure(&line, "open_files").unwrap();
-    line.kill();
-    let line = line.open_files(open + more).start();
-    ask(&line).send().content();
-    line
+/// A gateway whose limit of open files leaves only this many more than are open after a run.
+fn gateway_with_spare_files(spare: u64) -> TestGateway {
+    let mut gateway = gateway("codex_answers done", &["--metrics", "127.0.0.1:0"]);
+    ask(&gateway).send().content();
+    let open = metric_value(&gateway, "open_files").unwrap();
+    gateway.kill();
+    let gateway = gateway.open_files(open + spare).start();
+    ask(&gateway).send().content();
+    gateway
 }
 
-fn ask(gateway: &TestGateway) -> Ask {
+/// A request with the key `alice`.
+fn ask(gateway: &TestGateway) -> RequestBuilder {
     gateway.chat("hi").header("authorization", "Bearer alice")
 }
 
-fn connected(gateway: &TestGateway) -> TcpStream {
+fn connect(gateway: &TestGateway) -> TcpStream {
     TcpStream::connect(gateway.address()).unwrap()
 }
 
 #[test]
-fn case_23_wrong_keys_are_slowed_down_and_right_ones_are_not() {
-    let line = gateway("codex_answers done", &[]);
-    let with = |key: &str| line.chat("hi").header("authorization", &format!("Bearer {key}")).send();
+fn case_23_wrong_keys_are_rate_limited_and_valid_keys_are_not() {
+    let gateway = gateway("codex_answers done", &[]);
+    let with = |key: &str| gateway.chat("hi").header("authorization", &format!("Bearer {key}")).send();
     assert_eq!(with("alice").content(), "done");
     let mut tries = 0;
     let refused = loop {
@@ -58,13 +59,13 @@ fn case_23_wrong_keys_are_slowed_down_and_right_ones_are_not() {
     assert!((1..=120).contains(&wait), "{wait}");
     assert_eq!(with("alice").content(), "done");
     assert_eq!(with("bob").content(), "done", "a key that was not used before");
-    assert_eq!(line.get("/health").status, 200);
+    assert_eq!(gateway.get("/health").status, 200);
 }
 
 #[test]
-fn a_keys_requests_in_a_minute() {
-    let line = gateway("codex_answers done", &["--requests-per-minute-per-key", "2"]);
-    let with = |key: &str| line.chat("hi").header("authorization", &format!("Bearer {key}")).send();
+fn requests_are_refused_when_a_key_exceeds_its_requests_per_minute() {
+    let gateway = gateway("codex_answers done", &["--requests-per-minute-per-key", "2"]);
+    let with = |key: &str| gateway.chat("hi").header("authorization", &format!("Bearer {key}")).send();
     let first = with("alice");
     assert_eq!(first.content(), "done");
     let named = ["limit", "remaining"].map(|name| first.header(&format!("x-ratelimit-{name}-requests")).unwrap());
@@ -80,8 +81,7 @@ fn a_keys_requests_in_a_minute() {
 }
 
 #[test]
-fn a_key_of_the_file_has_limits_of_its_own() {
-    // The digests of `alice` and `bob`.
+fn limits_in_the_keys_file_apply_to_their_key_only() {
     let digest = |key: &str| blake3::hash(key.as_bytes()).to_hex().to_string();
     let keys = format!("{} rpm=1 runs=1 # alice\n\n{}\n", digest("alice"), digest("bob"));
     let gateway = TestGateway::new()
@@ -99,34 +99,34 @@ fn a_key_of_the_file_has_limits_of_its_own() {
 }
 
 #[test]
-fn case_70_a_key_that_waits_with_many_does_not_delay_anothers_first() {
+fn case_70_first_request_of_a_key_does_not_wait_for_all_those_of_another() {
     let script = "echo \"$TRUNKLINE_RUN\" >>\"$seen/order\"; tell pid $$; await go; codex_answers \"$TRUNKLINE_RUN\"";
-    let line = gateway(script, &["--max-runs", "1", "--queue", "100"]);
-    let ask = |key: &str| line.chat("hi").header("authorization", &format!("Bearer {key}")).open();
-    let waiting = |count: u64| until("they wait", || line.get("/health").json()["waiting"] == count);
+    let gateway = gateway(script, &["--max-runs", "1", "--queue", "100"]);
+    let ask = |key: &str| gateway.chat("hi").header("authorization", &format!("Bearer {key}")).open();
+    let waiting = |count: u64| until("the requests are queued", || gateway.get("/health").json()["waiting"] == count);
     let first = ask("alice");
-    line.told("pid");
+    gateway.wait_for_note("pid");
     let many: Vec<_> = (0..20).map(|_| ask("alice")).collect();
     waiting(20);
     let bob = ask("bob");
     waiting(21);
-    line.tell("go");
+    gateway.leave_note("go");
     let bob = bob.finish().content();
     first.finish().content();
-    many.into_iter().for_each(|asked| drop(asked.finish().content()));
-    let order = std::fs::read_to_string(line.path("seen/order")).unwrap();
+    many.into_iter().for_each(|pending| drop(pending.finish().content()));
+    let order = std::fs::read_to_string(gateway.path("seen/order")).unwrap();
     let place = order.lines().position(|run| run == bob).unwrap();
-    assert_eq!((order.lines().count(), place), (22, 2), "after the one that ran and the one that was next");
+    assert_eq!((order.lines().count(), place), (22, 2), "after the running request and the next one of the queue");
 }
 
 #[test]
-fn a_key_that_has_its_share_of_the_queue_is_told_429_and_a_full_gateway_503() {
-    let line = gateway(SLOW, &["--max-runs", "1", "--queue", "2"]);
-    let ask = |key: &str| line.chat("hi").header("authorization", &format!("Bearer {key}"));
+fn status_is_429_when_a_key_has_its_share_of_the_queue_and_503_when_the_queue_is_full() {
+    let gateway = gateway(SLOW, &["--max-runs", "1", "--queue", "2"]);
+    let ask = |key: &str| gateway.chat("hi").header("authorization", &format!("Bearer {key}"));
     let first = ask("alice").open();
-    line.told("pid");
+    gateway.wait_for_note("pid");
     let second = ask("alice").open();
-    let waiting = |count: u64| until("they wait", || line.get("/health").json()["waiting"] == count);
+    let waiting = |count: u64| until("the requests are queued", || gateway.get("/health").json()["waiting"] == count);
     waiting(1);
     let refused = ask("alice").send();
     assert_eq!(refused.error(429)["code"], "rate_limit_exceeded");
@@ -134,73 +134,73 @@ fn a_key_that_has_its_share_of_the_queue_is_told_429_and_a_full_gateway_503() {
     let _bob = ask("bob").open();
     waiting(2);
     assert_eq!(ask("bob").send().error(503)["code"], "overloaded");
-    line.tell("go");
+    gateway.leave_note("go");
     assert_eq!((first.finish().content(), second.finish().content()), ("done".to_owned(), "done".to_owned()));
 }
 
 #[test]
-fn case_20_a_silent_stream_says_what_it_waits_for() {
+fn case_20_silent_stream_contains_comments_about_the_current_activity() {
     let tool = r#"{"type":"item.started","item":{"id":"i","type":"command_execution","command":"make","status":"in_progress"}}"#;
     let gateway = TestGateway::new()
         .cli("codex", &format!("echo '{tool}'; await go; codex_answers done"))
         .model("m", json!({"driver": "codex"}))
         .start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until(": running command_execution for ");
-    stream.until(": keep-alive\n\n");
-    gateway.tell("go");
+    stream.read_until(": running command_execution for ");
+    stream.read_until(": keep-alive\n\n");
+    gateway.leave_note("go");
     assert_eq!(stream.finish().streamed_text(), "done");
 }
 
 #[test]
-fn case_53_a_gateway_out_of_descriptors_goes_on_when_there_are_some() {
-    let gateway = short_of_files(8);
-    let held: Vec<_> = (0..20).map(|_| connected(&gateway)).collect();
-    until("it notices", || gateway.log().contains("cannot accept a connection"));
-    // Accepted by the kernel, and by nobody else.
+fn case_53_gateway_recovers_after_it_ran_out_of_file_descriptors() {
+    let gateway = gateway_with_spare_files(8);
+    let held: Vec<_> = (0..20).map(|_| connect(&gateway)).collect();
+    until("the gateway logs the error", || gateway.log().contains("cannot accept a connection"));
+    // The kernel has accepted these connections, the gateway has not.
     let waiting: Vec<_> = (0..20).map(|_| ask(&gateway).open()).collect();
     drop(held);
-    // Who came in while there was nothing left for a run is told to come back; the others are served.
-    for asked in waiting {
-        let reply = asked.finish();
+    // Requests that were accepted while no descriptors were left for a run get a 503; the others are served.
+    for pending in waiting {
+        let reply = pending.finish();
         assert!(reply.status == 200 || reply.error(503)["code"] == "overloaded", "{reply:?}");
     }
     assert_eq!(ask(&gateway).send().content(), "done");
 }
 
 #[test]
-fn case_54_a_machine_that_can_start_no_process_says_when_to_come_back() {
-    let line = short_of_files(10);
-    let limit = figure(&line, "open_files_limit").unwrap();
+fn case_54_response_has_retry_after_when_no_process_can_be_started() {
+    let gateway = gateway_with_spare_files(10);
+    let limit = metric_value(&gateway, "open_files_limit").unwrap();
     let mut held = Vec::new();
     let mut refused = None;
-    // What a run has just left may still be closed: then there is room for another connection.
-    until("there is nothing left for pipes", || {
-        // Room for the request itself and for two files more.
-        while figure(&line, "open_files").is_some_and(|open| open + 3 < limit) {
-            held.push(connected(&line));
+    // The last run may still be closing its files, which makes room for more connections. Repeats until a run fails.
+    until("no descriptors are left for pipes", || {
+        // Leaves room for the request itself and for two more files.
+        while metric_value(&gateway, "open_files").is_some_and(|open| open + 3 < limit) {
+            held.push(connect(&gateway));
         }
-        refused = Some(ask(&line).send()).filter(|reply| reply.status != 200);
+        refused = Some(ask(&gateway).send()).filter(|reply| reply.status != 200);
         refused.is_some()
     });
     let refused = refused.unwrap();
     assert_eq!(refused.error(503)["code"], "overloaded");
     assert_eq!(refused.header("retry-after"), Some("5"));
     drop(held);
-    until("there is room again", || figure(&line, "open_files").is_some_and(|open| open + 8 < limit));
-    assert_eq!(ask(&line).send().content(), "done", "its provider is not blamed");
+    until("descriptors are free again", || metric_value(&gateway, "open_files").is_some_and(|open| open + 8 < limit));
+    assert_eq!(ask(&gateway).send().content(), "done", "the failure is not counted against the provider");
 }
 
 #[test]
-fn the_limit_of_open_files_is_raised_for_us_and_not_for_what_we_start() {
-    let line = gateway("tell files \"$(ulimit -Sn)\"; codex_answers done", &[]);
-    line.chat("hi").header("authorization", "Bearer alice").send().content();
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", line.gateway_pid())).unwrap();
+fn open_files_limit_is_raised_for_the_gateway_but_not_for_its_children() {
+    let gateway = gateway("tell files \"$(ulimit -Sn)\"; codex_answers done", &[]);
+    gateway.chat("hi").header("authorization", "Bearer alice").send().content();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", gateway.gateway_pid())).unwrap();
     let words: Vec<&str> =
         limits.lines().find(|line| line.starts_with("Max open files")).unwrap().split_whitespace().collect();
-    assert_eq!(words[3], words[4], "as far as it goes");
-    let ours = std::fs::read_to_string("/proc/self/limits").unwrap();
-    let ours = ours
+    assert_eq!(words[3], words[4], "the soft limit equals the hard limit");
+    let own_limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let own_limit = own_limits
         .lines()
         .find(|line| line.starts_with("Max open files"))
         .unwrap()
@@ -208,22 +208,22 @@ fn the_limit_of_open_files_is_raised_for_us_and_not_for_what_we_start() {
         .nth(3)
         .unwrap()
         .to_owned();
-    assert_eq!(line.told("files").trim(), ours);
+    assert_eq!(gateway.wait_for_note("files").trim(), own_limit);
 }
 
 #[test]
-fn case_35_nothing_but_the_api_is_on_its_port() {
-    let line = gateway("codex_answers done", &[]);
+fn case_35_port_serves_nothing_but_the_api() {
+    let gateway = gateway("codex_answers done", &[]);
     for path in ["/metrics", "/debug", "/debug/pprof", "/admin", "/v1/admin", "/.env", "/server-status"] {
         let request = format!(
             "GET {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer alice\r\nconnection: close\r\n\r\n",
-            line.address()
+            gateway.address()
         );
-        exchange(line.address(), &request).finish().error(404);
+        send_raw(gateway.address(), &request).finish().error(404);
     }
-    exchange(
-        line.address(),
-        &format!("GET /metrics HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", line.address()),
+    send_raw(
+        gateway.address(),
+        &format!("GET /metrics HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", gateway.address()),
     )
     .finish()
     .error(401);

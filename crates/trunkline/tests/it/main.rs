@@ -1,74 +1,76 @@
-//! The real binary over real sockets: small shell scripts play the CLIs, with the bytes that real ones printed.
+//! Integration tests: the real binary over real sockets. Small shell scripts stand in for the CLIs and replay recorded
+//! output.
 
-#![cfg(test)] // all of this is; it says so once more for clippy's `allow-unwrap-in-tests`
+#![cfg(test)] // redundant in a test target, but clippy's `allow-unwrap-in-tests` needs it
 
 mod database;
 #[cfg(feature = "discord")]
 #[path = "../../../discord/tests/fake/mod.rs"]
 #[expect(dead_code, reason = "the tests of the bridge itself use the rest")]
 mod fake_discord;
+mod fake_llm;
 mod http;
-mod look;
-mod service;
+mod observe;
 mod test_gateway;
-mod trees;
 mod tty;
 
-mod again;
 mod agent;
-mod answers;
+mod architecture;
 mod archive;
 mod argv;
 mod backend;
 mod cancel;
 mod chaos;
+mod chat_content;
+mod chat_page;
 mod check;
 mod commands;
 mod config;
 mod confined_git;
 mod conversation;
+mod database_failures;
 #[cfg(feature = "discord")]
 mod discord;
 mod doctor;
-mod documents;
 mod errors;
-mod interrupted;
-mod keeping;
+mod history;
+mod killed_gateway;
 mod limits;
 mod load;
-mod memory;
 mod metrics;
 mod mock_llm;
+mod models_json;
 mod output;
 mod packaging;
-mod page;
 mod paths;
 mod permission;
 mod prompt;
 mod protocol;
 mod provider_check;
+mod provider_health;
 mod providers;
-mod registry;
 mod repository;
 #[cfg(feature = "discord")]
 mod requirements;
 mod resume;
+mod retries;
 mod router;
 mod runs;
 mod runs_cli;
-mod safety;
 mod sandbox;
-mod saving;
+mod security;
 mod sessions;
-mod shared;
-mod silence;
+mod shared_state;
+mod shutdown;
+mod spare_worktrees;
 mod spawn;
-mod standing;
-mod stop;
+mod spec_compat;
 mod storage;
-mod survivor;
+mod takeover;
+mod timeouts;
 mod transcripts;
 mod upstream;
 mod warm;
 mod whole_output;
 mod worktree;
+mod worktree_saving;

@@ -1,11 +1,11 @@
-//! `trunkline mock-llm`: the command around the mock, and the gateway in front of it.
+//! `trunkline mock-llm`: the command itself, and a gateway that uses the mock as its upstream.
 
 use std::fs;
 
 use rustix::process::Signal;
 
-use crate::http::Ask;
-use crate::look::until;
+use crate::http::RequestBuilder;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 fn script(content: &str) -> String {
@@ -13,22 +13,22 @@ fn script(content: &str) -> String {
 }
 
 fn ask(gateway: &TestGateway, text: &str) -> String {
-    Ask::new(gateway.address(), "any", text).send().content()
+    RequestBuilder::new(gateway.address(), "any", text).send().content()
 }
 
 #[test]
-fn answers_from_the_built_in_script_and_ends_well_when_asked_to() {
+fn answers_from_the_built_in_script_and_exits_cleanly_on_signal() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut gateway = TestGateway::new().start_mock();
         assert!(ask(&gateway, "Hello!").contains("mock LLM"));
         assert_eq!(gateway.get("/health").status, 200);
         gateway.signal(signal);
-        assert_eq!(gateway.ended(), Some(0), "{signal:?}");
+        assert_eq!(gateway.wait_for_exit(), Some(0), "{signal:?}");
     }
 }
 
 #[test]
-fn a_file_is_played_as_it_changes() {
+fn scenario_file_is_reloaded_when_it_changes() {
     let gateway = TestGateway::new();
     let path = gateway.path("scenarios.json");
     fs::write(&path, script("one")).unwrap();
@@ -38,21 +38,21 @@ fn a_file_is_played_as_it_changes() {
     assert_eq!(ask(&gateway, "hi"), "twenty-two");
     fs::write(&path, "{").unwrap();
     assert_eq!(ask(&gateway, "hi"), "twenty-two");
-    until("the broken file is reported", || gateway.log().contains("the last good script stays"));
+    until("the broken file is reported", || gateway.log().contains("keeping the last valid script"));
 }
 
 #[test]
-fn a_bad_file_is_refused_with_its_place() {
+fn mock_fails_with_the_error_position_when_scenario_file_is_bad() {
     let gateway = TestGateway::new();
     let path = gateway.path("scenarios.json");
     let file = path.to_str().unwrap();
-    for (text, place, words) in [
+    for (text, position, message) in [
         ("{\n  \"scenarios\": [\n    {\"triger\": \"x\"}\n  ]\n}", ":3:13: ", "did you mean `trigger`?"),
         ("{\"scenarios\": [", ":1:15: ", "EOF"),
     ] {
         fs::write(&path, text).unwrap();
         let ran = gateway.run(&["mock-llm", "--port", "0", "--scenarios", file]).exits(3);
-        assert!(ran.stderr.contains(&format!("{file}{place}")) && ran.stderr.contains(words), "{}", ran.stderr);
+        assert!(ran.stderr.contains(&format!("{file}{position}")) && ran.stderr.contains(message), "{}", ran.stderr);
         assert_eq!(ran.stdout, "");
     }
     fs::remove_file(&path).unwrap();
@@ -61,7 +61,7 @@ fn a_bad_file_is_refused_with_its_place() {
 }
 
 #[test]
-fn the_built_in_script_can_be_printed_and_played() {
+fn printed_scenarios_can_be_loaded_again() {
     let gateway = TestGateway::new();
     let printed = gateway.run(&["mock-llm", "--print-scenarios"]).exits(0).stdout;
     let path = gateway.path("scenarios.json");
@@ -71,7 +71,7 @@ fn the_built_in_script_can_be_printed_and_played() {
 }
 
 #[test]
-fn the_gateway_in_front_of_it() {
+fn gateway_answers_when_mock_is_its_upstream() {
     let mock = TestGateway::new().start_mock();
     let router = format!(
         "providers:\n  - name: mock\n    type: api\n    config:\n      base_url: http://{}/v1\n      model: any\n",

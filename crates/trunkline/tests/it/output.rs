@@ -1,11 +1,11 @@
-//! What CLIs print when things go wrong: nothing, too much, half of it, or no text at all.
+//! Bad output of CLIs: none, too much, truncated, or not text at all.
 
 use serde_json::json;
 
-use crate::look::{all_gone, peak_memory, until};
+use crate::observe::{peak_memory, until, until_gone};
 use crate::test_gateway::TestGateway;
 
-/// Prints so many million times the letter x.
+/// Shell function that prints `$1` million times the letter x.
 const FLOOD: &str = "flood() { dd if=/dev/zero bs=1000000 count=\"$1\" 2>/dev/null | tr '\\0' x; };";
 
 fn codex(script: &str) -> TestGateway {
@@ -20,17 +20,17 @@ fn text(script: &str) -> TestGateway {
 }
 
 #[test]
-fn case_42_no_output_has_a_wording_of_its_own() {
-    for line in [codex("exit 0"), text("echo; echo '  '")] {
-        assert_eq!(line.chat("hi").send().content(), "No output from CLI.");
-        let streamed = line.chat("hi").streamed().send();
+fn case_42_answer_has_a_fixed_text_when_cli_prints_nothing() {
+    for gateway in [codex("exit 0"), text("echo; echo '  '")] {
+        assert_eq!(gateway.chat("hi").send().content(), "No output from CLI.");
+        let streamed = gateway.chat("hi").streamed().send();
         assert_eq!(streamed.streamed_text(), "No output from CLI.");
         assert!(streamed.is_done());
     }
 }
 
 #[test]
-fn only_the_last_block_of_mixed_output_is_the_answer() {
+fn answer_is_the_last_block_when_normalize_is_last_block() {
     let script = "printf '[log] start\\n[tool] ls\\n\\nThe answer\\nin two lines\\n\\n'";
     let entry = json!({"driver": "text", "command": "plain", "normalize": "last_block"});
     let gateway = TestGateway::new().cli("plain", script).model("m", entry).start();
@@ -39,13 +39,13 @@ fn only_the_last_block_of_mixed_output_is_the_answer() {
 }
 
 #[test]
-fn case_27_escapes_are_no_part_of_an_answer() {
+fn case_27_escape_sequences_are_stripped_from_the_answer() {
     let gateway = text("printf '\\033[1;31mred\\033[0m \\033]0;title\\007and plain\\n'");
     assert_eq!(gateway.chat("hi").send().content(), "red and plain");
 }
 
 #[test]
-fn case_48_a_cli_that_dies_in_the_middle_of_a_line_is_a_failure() {
+fn case_48_run_fails_when_cli_dies_in_the_middle_of_a_line() {
     let gateway = codex("codex_says one; printf '{\"type\":\"item.comp'; kill -9 $$");
     let reply = gateway.chat("hi").send();
     assert!(matches!(reply.status, 500 | 504), "{reply:?}");
@@ -54,7 +54,7 @@ fn case_48_a_cli_that_dies_in_the_middle_of_a_line_is_a_failure() {
 }
 
 #[test]
-fn case_43_a_hundred_megabytes_are_bounded() {
+fn case_43_memory_is_bounded_when_cli_prints_a_hundred_megabytes() {
     let gateway = text("flood 100");
     for ask in [gateway.chat("hi"), gateway.chat("hi").streamed()] {
         let reply = ask.send();
@@ -69,15 +69,15 @@ fn case_43_a_hundred_megabytes_are_bounded() {
 }
 
 #[test]
-fn case_43_a_cli_that_never_stops_talking_is_stopped() {
+fn case_43_cli_is_stopped_when_its_output_never_ends() {
     let gateway = text("tell pid $$; exec cat /dev/zero");
     let error = gateway.chat("hi").send().error(500);
     assert!(error["detail"].as_str().unwrap().contains("larger than 64 MiB"), "{error}");
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
 }
 
 #[test]
-fn case_43_an_endless_line_does_not_cost_the_answer() {
+fn case_43_answer_arrives_when_an_earlier_line_is_too_long() {
     let gateway = codex(
         "printf '{\"type\":\"item.completed\",\"item\":{\"id\":\"i\",\"type\":\"agent_message\",\"text\":\"'; flood 20; \
          printf '\"}}\\n'; codex_answers done",
@@ -86,13 +86,13 @@ fn case_43_an_endless_line_does_not_cost_the_answer() {
 }
 
 #[test]
-fn case_44_a_flood_on_stderr_does_not_stop_the_answer() {
+fn case_44_answer_arrives_when_cli_floods_stderr() {
     let gateway = codex("flood 10 >&2; codex_answers done");
     assert_eq!(gateway.chat("hi").send().content(), "done");
 }
 
 #[test]
-fn case_47_bytes_that_are_no_text_are_replaced() {
+fn case_47_invalid_utf8_is_replaced() {
     let gateway = text("printf 'caf\\303\\251 \\377 end\\n'");
     assert_eq!(gateway.chat("hi").send().content(), "café \u{fffd} end");
     let gateway = codex("codex_answers \"$(printf 'caf\\303\\251 \\377 end')\"");
@@ -100,14 +100,14 @@ fn case_47_bytes_that_are_no_text_are_replaced() {
 }
 
 #[test]
-fn case_47_a_character_that_comes_in_two_pieces_is_one() {
+fn case_47_character_is_kept_when_it_is_split_across_writes() {
     let gateway = text("printf 'caf\\303'; sleep 0.1; printf '\\251\\n'");
     assert_eq!(gateway.chat("hi").send().content(), "café");
     assert_eq!(gateway.chat("hi").streamed().send().streamed_text(), "café");
 }
 
 #[test]
-fn ten_thousand_lines_arrive_as_they_are() {
+fn ten_thousand_lines_arrive_unchanged() {
     let gateway = text("i=0; while [ $i -lt 10000 ]; do echo \"line $i é\"; i=$((i + 1)); done");
     let expected: Vec<String> = (0..10_000).map(|number| format!("line {number} é")).collect();
     assert!(gateway.chat("hi").send().content() == expected.join("\n"));
@@ -115,30 +115,31 @@ fn ten_thousand_lines_arrive_as_they_are() {
 }
 
 #[test]
-fn a_cli_stands_still_when_its_client_does_not_read() {
-    let line = text("tell pid $$; exec cat /dev/zero");
-    let _unread = line.chat("hi").streamed().open();
-    let pid = line.told_pid("pid");
+fn cli_is_paused_when_its_client_does_not_read() {
+    let gateway = text("tell pid $$; exec cat /dev/zero");
+    let _unread = gateway.chat("hi").streamed().open();
+    let pid = gateway.wait_for_pid("pid");
     let written = || {
         let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
         io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap().parse::<u64>().unwrap()
     };
     let mut before = 0;
-    until("it can write no more", || {
+    until("the CLI stops writing", || {
+        // Blocked means no progress between two samples this far apart.
         std::thread::sleep(std::time::Duration::from_millis(300));
         let now = written();
         now == std::mem::replace(&mut before, now) && now > 0
     });
-    // It stands still at 32 MiB; how much further it gets until then is a matter of how busy the machine is.
+    // It is paused at 32 MiB. How much further it gets until the signal arrives depends on the load of the machine.
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     assert!(state.contains(") T "), "{state}");
     assert!(written() < 400_000_000, "{}", written());
-    let peak = peak_memory(line.gateway_pid()) / 1024;
+    let peak = peak_memory(gateway.gateway_pid()) / 1024;
     assert!(peak < 100, "{peak} MiB");
 }
 
 #[test]
-fn case_48_an_event_nobody_knows_is_counted_and_said_once() {
+fn case_48_unknown_event_is_counted_and_logged_once() {
     let strange = "printf '{\"type\":\"thread.dreamt\",\"of\":\"sheep\"}\\n'";
     let gateway = TestGateway::new()
         .cli("codex", &format!("[ \"$1\" = --version ] && exit; cat >/dev/null; {strange}; codex_answers done"))

@@ -1,4 +1,4 @@
-//! The files of `packaging/`: what of them can be checked without a machine to install them on.
+//! The files of `packaging/`, as far as they can be checked without installing them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ fn values<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn units_fit_what_the_gateway_does() {
+fn systemd_units_match_the_gateways_behaviour() {
     for name in ["trunkline.service", "trunkline-user.service"] {
         let unit = fs::read_to_string(packaging().join(name)).unwrap();
         assert_eq!(values(&unit, "Type"), ["notify"], "{name}");
         assert_eq!(values(&unit, "KillMode"), ["mixed"], "{name}");
         assert_eq!(values(&unit, "WatchdogSec").len(), 1, "{name}");
-        // The drain, the last frames and the grace of the CLIs.
+        // The drain (30 s), the last frames (2 s) and the grace of the CLIs (5 s).
         let stop: u64 = values(&unit, "TimeoutStopSec")[0].parse().unwrap();
         assert!(stop > 30 + 2 + 5, "{name}");
         let command = values(&unit, "ExecStart")[0];
@@ -33,28 +33,28 @@ fn units_fit_what_the_gateway_does() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the tool that knows is a program")]
-fn systemd_finds_nothing_wrong() {
+#[expect(clippy::disallowed_methods, reason = "systemd-analyze is an external program")]
+fn systemd_analyze_accepts_the_units() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
-        eprintln!("not checked: there is no systemd-analyze here");
+        eprintln!("skipped: systemd-analyze is not installed");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     for name in ["trunkline.service", "trunkline-user.service"] {
         let unit = fs::read_to_string(packaging().join(name)).unwrap();
-        // It wants the program to be there.
+        // systemd-analyze requires the program to exist.
         let unit =
             unit.replace("/usr/local/bin/trunkline", "/bin/true").replace("%h/.local/bin/trunkline", "/bin/true");
         let path = folder.path().join(name);
         fs::write(&path, unit).unwrap();
         let checked = Command::new("systemd-analyze").arg("verify").arg("--man=no").arg(&path).output().unwrap();
-        let said = String::from_utf8_lossy(&checked.stderr);
-        assert!(checked.status.success() && !said.contains(name), "{said}");
+        let stderr = String::from_utf8_lossy(&checked.stderr);
+        assert!(checked.status.success() && !stderr.contains(name), "{stderr}");
     }
 }
 
 #[test]
-fn the_container_is_nobody_special_and_is_told_to_stop_as_we_listen() {
+fn container_runs_as_unprivileged_user_and_stops_with_sigterm() {
     let file = fs::read_to_string(packaging().join("Containerfile")).unwrap();
     let instructions: Vec<&str> =
         file.lines().filter(|line| !line.starts_with([' ', '#']) && !line.is_empty()).collect();

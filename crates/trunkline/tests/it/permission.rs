@@ -1,12 +1,13 @@
-//! A kept agent that asks for permission it does not get.
+//! A warm agent whose permission requests are refused.
 
 use serde_json::{Value, json};
 
-use crate::look::until;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
-/// Asks for a shell with each turn. Refused, it goes on if the turn says so, and else ends its turn, as Qwen Code does.
-const ASKS: &str = r#"
+/// Requests permission for a shell command in each turn. After the refusal it continues if the prompt contains "persist";
+/// otherwise it ends its turn, as Qwen Code does.
+const REQUESTS_PERMISSION: &str = r#"
 case " $* " in *' --acp '*) ;; *) cat >/dev/null; exit 3 ;; esac
 session=00000000-0000-4000-8000-000000000001
 update() { printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"%s","update":%s}}\n' "$session" "$1"; }
@@ -33,34 +34,34 @@ done
 "#;
 
 fn gateway() -> TestGateway {
-    let line = TestGateway::new()
-        .cli("qwen", ASKS)
+    let gateway = TestGateway::new()
+        .cli("qwen", REQUESTS_PERMISSION)
         .model("m", json!({"driver": "qwen", "warm": 1, "permissions": "edit", "sandbox": "off"}));
-    let line = line.env("TRUNKLINE_WARM", "8").start();
-    ready(&line);
-    line
+    let gateway = gateway.env("TRUNKLINE_WARM", "8").start();
+    wait_until_ready(&gateway);
+    gateway
 }
 
-fn ready(gateway: &TestGateway) {
-    until("a process is ready", || gateway.get("/health/providers").json()["providers"][0]["warm"]["ready"] == 1);
+fn wait_until_ready(gateway: &TestGateway) {
+    until("a warm process is ready", || gateway.get("/health/providers").json()["providers"][0]["warm"]["ready"] == 1);
 }
 
 #[test]
-fn a_refused_permission_lets_the_turn_go_on() {
-    let line = gateway();
-    assert_eq!(line.chat("persist").send().content(), "Done without it.");
-    let reply: Value = serde_json::from_str(&line.noted("reply")).unwrap();
+fn turn_continues_when_permission_is_refused() {
+    let gateway = gateway();
+    assert_eq!(gateway.chat("persist").send().content(), "Done without it.");
+    let reply: Value = serde_json::from_str(&gateway.read_note("reply")).unwrap();
     assert_eq!(reply["result"]["outcome"], json!({"outcome": "selected", "optionId": "cancel"}));
 }
 
 #[test]
-fn a_turn_that_ends_with_a_refused_permission_is_no_success() {
-    let line = gateway();
+fn turn_fails_when_it_ends_with_a_refused_permission() {
+    let gateway = gateway();
     let cut_short = "the turn was cut short: permission for \"touch x\" was refused";
-    let error = line.chat("stop there").send().error(500);
+    let error = gateway.chat("stop there").send().error(500);
     assert_eq!((&error["code"], &error["detail"]), (&json!("configuration"), &json!(cut_short)), "{error}");
-    ready(&line);
-    let streamed = line.chat("stop there").streamed().send();
+    wait_until_ready(&gateway);
+    let streamed = gateway.chat("stop there").streamed().send();
     assert!(!streamed.is_done() && streamed.body.contains("cut short"), "{}", streamed.body);
     assert!(!streamed.body.contains("\"finish_reason\":\"stop\""), "{}", streamed.body);
 }

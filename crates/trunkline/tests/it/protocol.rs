@@ -1,10 +1,10 @@
-//! Executables of the provider protocol, as models.
+//! Executables that implement the provider protocol, used as models.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::look::{all_gone, until};
+use crate::observe::{until, until_gone};
 use crate::test_gateway::TestGateway;
 
 /// A gateway with one provider, `p`, that runs this script.
@@ -19,16 +19,16 @@ fn yaml(config: &str) -> String {
 }
 
 #[test]
-fn the_request_has_every_field_that_was_sent_and_no_other() {
+fn request_has_exactly_the_fields_the_client_sent() {
     let gateway =
         provider("note \"$@\"; answers \"$2\" done", ", args: [--mine], model: llama, options: {think: false}");
     let tools = json!([{"type": "function", "function": {"name": "f"}}]);
     gateway
         .chat("What is 2+2?")
         .model("p")
-        .after("system", "You are terse.")
-        .after("user", "Hi")
-        .after("assistant", "Hello")
+        .preceded_by("system", "You are terse.")
+        .preceded_by("user", "Hi")
+        .preceded_by("assistant", "Hello")
         .with("max_tokens", 0)
         .with("temperature", 0)
         .with("top_p", json!(0.9))
@@ -36,7 +36,7 @@ fn the_request_has_every_field_that_was_sent_and_no_other() {
         .with("metadata", json!({"task_id": "abc"}))
         .send()
         .content();
-    let sent: Value = serde_json::from_str(&gateway.noted("p.stdin")).unwrap();
+    let sent: Value = serde_json::from_str(&gateway.read_note("p.stdin")).unwrap();
     let expected = json!({
         "prompt": "What is 2+2?", "system_prompt": "You are terse.",
         "max_tokens": 0, "temperature": 0, "top_p": 0.9, "tools": tools,
@@ -46,19 +46,19 @@ fn the_request_has_every_field_that_was_sent_and_no_other() {
     assert_eq!(sent, expected);
     assert_eq!(gateway.argv("p"), ["--mine", "generate"]);
     gateway.chat("hi").model("p/qwen3:8b").streamed().send();
-    let sent: Value = serde_json::from_str(&gateway.noted("p.stdin")).unwrap();
+    let sent: Value = serde_json::from_str(&gateway.read_note("p.stdin")).unwrap();
     assert_eq!(sent, json!({"prompt": "hi", "config": {"model": "qwen3:8b", "think": false}}));
     assert_eq!(gateway.argv("p"), ["--mine", "stream"]);
 }
 
 #[test]
-fn a_whole_answer_and_a_stream() {
+fn executable_answers_whole_and_streamed() {
     let gateway = provider("cat >/dev/null; answers \"$1\" done", "");
     let whole = gateway.chat("hi").model("p").send();
     assert_eq!((whole.content().as_str(), whole.header("x-trunkline-provider")), ("done", Some("p")));
-    let ours = &whole.json()["trunkline"];
-    assert_eq!(ours["metadata"], json!({"latency": 1, "model": "fake", "provider": "fake"}));
-    assert!(ours["attempts"][0]["duration_ms"].is_u64(), "{ours}");
+    let extension = &whole.json()["trunkline"];
+    assert_eq!(extension["metadata"], json!({"latency": 1, "model": "fake", "provider": "fake"}));
+    assert!(extension["attempts"][0]["duration_ms"].is_u64(), "{extension}");
     let usage = &whole.json()["usage"];
     assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(3), &json!(2)));
     let streamed =
@@ -68,18 +68,18 @@ fn a_whole_answer_and_a_stream() {
 }
 
 #[test]
-fn pieces_come_as_they_are_printed() {
+fn deltas_are_streamed_as_they_are_printed() {
     let script = "cat >/dev/null; printf '{\"content\":\"one\",\"delta\":\"one\",\"done\":false}\\n'; await go; \
                   printf '{\"content\":\"one two\",\"delta\":\" two\",\"done\":true}\\n'";
     let gateway = provider(script, "");
     let mut stream = gateway.chat("hi").model("p").streamed().open();
-    stream.until("\"content\":\"one\"");
-    gateway.tell("go");
+    stream.read_until("\"content\":\"one\"");
+    gateway.leave_note("go");
     assert_eq!(stream.finish().streamed_text(), "one two");
 }
 
 #[test]
-fn a_stream_without_its_end_is_a_failure_after_the_fact() {
+fn stream_ends_with_an_error_when_final_event_is_missing() {
     let gateway = provider("cat >/dev/null; printf '{\"content\":\"He\",\"delta\":\"He\",\"done\":false}\\n'", "");
     let reply = gateway.chat("hi").model("p").streamed().send();
     assert_eq!((reply.status, reply.is_done()), (200, false));
@@ -91,7 +91,7 @@ fn a_stream_without_its_end_is_a_failure_after_the_fact() {
 }
 
 #[test]
-fn a_bad_exit_is_a_failure_even_after_a_good_answer() {
+fn run_fails_when_exit_status_is_not_zero_despite_an_answer() {
     let gateway =
         provider("cat >/dev/null; answers \"$1\" done; echo 'Error: 503 Service Unavailable' >&2; exit 3", "");
     let error = gateway.chat("hi").model("p").send().error(500);
@@ -101,43 +101,43 @@ fn a_bad_exit_is_a_failure_even_after_a_good_answer() {
 }
 
 #[test]
-fn what_it_logs_is_not_its_error() {
+fn stderr_is_not_the_error_when_stdout_has_one() {
     let gateway = provider("cat >/dev/null; echo 'INFO rate limit headroom: 429 left' >&2; refuses \"$1\" odd", "");
     let error = gateway.chat("hi").model("p").send().error(500);
     assert_eq!((&error["code"], &error["detail"]), (&json!("unknown"), &json!("odd")));
 }
 
 #[test]
-fn its_time_is_limited() {
+fn executable_is_killed_when_it_exceeds_its_timeout() {
     let gateway = provider("cat >/dev/null; tell pid $$; hang", ", timeout: 200ms");
     let error = gateway.chat("hi").model("p").send().error(504);
     assert_eq!((&error["code"], &error["detail"]), (&json!("timeout"), &json!("Query timed out")));
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
 }
 
 #[test]
-fn one_that_stays_after_its_answer_does_not_hold_it_back_for_ever() {
+fn answer_is_returned_when_executable_does_not_exit() {
     let gateway = provider("cat >/dev/null; answers \"$1\" done; tell pid $$; hang", "");
     assert_eq!(gateway.chat("hi").model("p").send().content(), "done");
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
 }
 
 #[test]
-fn a_changed_executable_and_a_changed_file_are_used_by_the_next_request() {
+fn next_request_uses_the_new_executable_and_configuration_when_they_change() {
     let gateway = provider("cat >/dev/null; answers \"$1\" first", "");
     assert_eq!(gateway.chat("hi").model("p").send().content(), "first");
     let gateway = gateway.cli("p", "cat >/dev/null; answers \"$1\" second");
     assert_eq!(gateway.chat("hi").model("p").send().content(), "second");
     let gateway = gateway.cli("q", "cat >/dev/null; answers \"$1\" third");
     fs::write(gateway.path("config/router.yaml"), yaml("").replace("path: p", "path: q")).unwrap();
-    until("the new one answers", || gateway.chat("hi").model("p").send().content() == "third");
+    until("the new executable answers", || gateway.chat("hi").model("p").send().content() == "third");
     fs::write(gateway.path("config/router.yaml"), "providers: [").unwrap();
-    until("it is said to be broken", || gateway.log().contains("the last good one stays"));
+    until("the broken configuration is reported", || gateway.log().contains("the last good one stays"));
     assert_eq!(gateway.chat("hi").model("p").send().content(), "third");
 }
 
 #[test]
-fn reasons_to_stop_are_openais() {
+fn finish_reasons_are_mapped_to_openai_names() {
     let script = "cat >/dev/null; printf '{\"content\":\"x\",\"finish_reason\":\"%s\"}\\n' \"$FINISH\"";
     for (reason, finish) in [("stop", "stop"), ("length", "length"), ("tool_use", "stop")] {
         let gateway = provider(script, &format!(", env: {{FINISH: {reason}}}"));
@@ -147,7 +147,7 @@ fn reasons_to_stop_are_openais() {
 }
 
 #[test]
-fn a_model_of_models_json_may_have_one_as_its_driver() {
+fn models_json_can_use_an_executable_as_driver() {
     let gateway = TestGateway::new()
         .cli("p", "note \"$@\"; answers \"$1\" done")
         .config("router.yaml", &yaml(", model: llama"))
@@ -155,15 +155,15 @@ fn a_model_of_models_json_may_have_one_as_its_driver() {
         .file("AGENTS.md", "Always answer PONG.\n")
         .start();
     assert_eq!(gateway.chat("hi").send().content(), "done");
-    let sent: Value = serde_json::from_str(&gateway.noted("p.stdin")).unwrap();
+    let sent: Value = serde_json::from_str(&gateway.read_note("p.stdin")).unwrap();
     let expected = json!({"prompt": "hi", "system_prompt": "Always answer PONG.\n\nHouse rules.",
         "config": {"model": "llama"}});
     assert_eq!(sent, expected);
-    assert_eq!(gateway.noted("p.cwd").trim_end(), gateway.repo().display().to_string());
+    assert_eq!(gateway.read_note("p.cwd").trim_end(), gateway.repo().display().to_string());
 }
 
 #[test]
-fn its_secrets_are_shown_to_nobody() {
+fn secrets_are_masked_in_errors_logs_and_reports() {
     let gateway = TestGateway::new()
         .env("SHHH", "hunter2-topsecret")
         .cli("p", "read -r request; refuses \"$1\" \"401 bad key $MY_API_KEY in ${request##*api_key}\"")
@@ -175,16 +175,16 @@ fn its_secrets_are_shown_to_nobody() {
     for shown in [&reply.body, &gateway.log(), &check] {
         assert!(!shown.contains("hunter2"), "{shown}");
     }
-    // One that a change brings is one at once.
+    // A secret from a reloaded configuration is masked at once.
     let changed = yaml(", env: {MY_API_KEY: another-topsecret}, options: {api_key: another-topsecret}");
     fs::write(gateway.path("config/router.yaml"), changed).unwrap();
-    until("it is read", || gateway.log().contains("configuration reloaded"));
+    until("the configuration is reloaded", || gateway.log().contains("configuration reloaded"));
     let reply = gateway.chat("hi").model("p").send();
     assert!(reply.body.contains("bad key ***") && !reply.body.contains("another"), "{}", reply.body);
 }
 
 #[test]
-fn an_executable_that_only_generates_is_streamed_as_one_delta() {
+fn answer_is_streamed_as_one_delta_when_executable_only_generates() {
     for refusal in ["echo \"unknown command: $1\" >&2; exit 2", "exit 64", "refuses stream 'unknown command'", "exit 0"]
     {
         let script = format!(
@@ -195,17 +195,17 @@ fn an_executable_that_only_generates_is_streamed_as_one_delta() {
         assert_eq!((reply.streamed_text().as_str(), reply.is_done()), ("done", true), "{refusal}: {}", reply.body);
         let last = reply.frames().pop().unwrap();
         assert_eq!(last["trunkline"]["attempts"].as_array().map(Vec::len), Some(1), "{last}");
-        assert_eq!(gateway.noted("p.runs").lines().count(), 2, "{refusal}");
+        assert_eq!(gateway.read_note("p.runs").lines().count(), 2, "{refusal}");
     }
 }
 
 #[test]
-fn an_executable_is_not_run_again_when_its_stream_failed_for_another_reason() {
+fn executable_is_not_run_again_when_its_stream_failed_for_another_reason() {
     for failure in ["refuses stream '401 bad key'", "echo 'connect ECONNREFUSED 127.0.0.1:1' >&2; exit 1"] {
         let gateway = provider(&format!("cat >/dev/null; counted >/dev/null; {failure}"), "");
         let reply = gateway.chat("hi").model("p").streamed().send();
         assert!(!reply.is_done(), "{}", reply.body);
-        assert_eq!(gateway.noted("p.runs").lines().count(), 1, "{failure}");
+        assert_eq!(gateway.read_note("p.runs").lines().count(), 1, "{failure}");
     }
 }
 
@@ -233,7 +233,7 @@ esac"#;
 }
 
 #[test]
-fn a_line_of_the_wrong_type_fails_the_turn_and_is_named() {
+fn turn_fails_and_names_the_member_when_a_line_has_the_wrong_type() {
     let script = r#"cat >/dev/null; printf '{"content":42,"delta":"a","done":true}\n'"#;
     let gateway = provider(script, "");
     let wrong = "it printed a line that is not of the protocol: `content` is a number, not a string";

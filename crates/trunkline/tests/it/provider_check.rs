@@ -1,4 +1,4 @@
-//! `trunkline provider check`: the examples conform, and each rule that a provider breaks is named.
+//! `trunkline provider check`: the examples conform, and the report names each rule that a provider breaks.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,10 +9,10 @@ use rustix::process::Signal;
 use serde_json::Value;
 use trunkline_core::failure::{Category, classify, retry_after};
 
-use crate::look::all_gone;
-use crate::test_gateway::{Ran, TestGateway, which};
+use crate::observe::until_gone;
+use crate::test_gateway::{CommandOutput, TestGateway, which};
 
-/// A provider that keeps every rule; the tests break them one by one.
+/// A provider that follows every rule. The tests break one rule at a time.
 const GOOD: &str = r#"#!/bin/sh
 now=2025-01-07T10:30:00Z
 fail() { echo "{\"error\":\"$1\"}"; exit 1; }
@@ -35,14 +35,14 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/providers").join(name).canonicalize().unwrap()
 }
 
-/// Checks a provider made of `script`.
-fn check(gateway: &TestGateway, script: &str, args: &[&str]) -> Ran {
+/// Runs the check on a provider with this script.
+fn check(gateway: &TestGateway, script: &str, args: &[&str]) -> CommandOutput {
     let program = gateway.path("provider");
     gateway.write_program(&program, script);
     gateway.run(&[&["provider", "check", program.to_str().unwrap()], args].concat())
 }
 
-/// The good provider with one thing changed.
+/// [`GOOD`] with one replacement.
 #[track_caller]
 fn broken(from: &str, to: &str) -> String {
     assert_eq!(GOOD.matches(from).count(), 1, "{from}");
@@ -57,18 +57,18 @@ fn about<'a>(report: &'a str, case: &str) -> Vec<&'a str> {
     [first].into_iter().chain(lines.take_while(|line| line.starts_with(' '))).map(str::trim).collect()
 }
 
-/// Fails the test unless the case has this verdict and the report these words about it.
+/// Fails the test unless the report has this verdict and these texts for the case.
 #[track_caller]
-fn says(ran: &Ran, case: &str, verdict: &str, words: &[&str]) {
+fn assert_verdict(ran: &CommandOutput, case: &str, verdict: &str, texts: &[&str]) {
     let lines = about(&ran.stdout, case);
     assert!(lines[0].starts_with(verdict), "{case} should be {verdict}:\n{}", ran.stdout);
-    for word in words {
-        assert!(lines.iter().any(|line| line.contains(word)), "no {word:?} about {case}:\n{}", ran.stdout);
+    for text in texts {
+        assert!(lines.iter().any(|line| line.contains(text)), "no {text:?} about {case}:\n{}", ran.stdout);
     }
 }
 
 #[test]
-fn the_examples_conform() {
+fn examples_conform() {
     let gateway = TestGateway::new();
     let system = Path::new("/usr/bin/python3");
     let python = if system.exists() { system.to_owned() } else { which("python3") };
@@ -78,7 +78,7 @@ fn the_examples_conform() {
         let ran = gateway.run(&["provider", "check", example(name).to_str().unwrap()]).exits(0);
         assert!(ran.stdout.ends_with("\nconforms: 17 passed, 0 with warnings, 0 failed\n"), "{name}:\n{}", ran.stdout);
     }
-    // A name on the search path, and the script as its argument.
+    // An interpreter on the search path, with the script as its argument.
     gateway.run(&["provider", "check", "python3", example("echo.py").to_str().unwrap()]).exits(0);
 }
 
@@ -87,7 +87,7 @@ fn guide() -> String {
 }
 
 #[test]
-fn the_guide_shows_the_examples_as_they_are() {
+fn guide_contains_the_examples_verbatim() {
     let guide = guide();
     for (name, language) in [("echo.sh", "sh"), ("echo.py", "python")] {
         let shown = format!("```{language}\n{}```\n", fs::read_to_string(example(name)).unwrap());
@@ -96,33 +96,33 @@ fn the_guide_shows_the_examples_as_they_are() {
 }
 
 #[test]
-fn the_guides_words_for_failures_are_understood_as_it_says() {
+fn failure_messages_in_the_guide_are_classified_as_documented() {
     let guide = guide();
     let rows = guide.lines().filter_map(|row| row.strip_prefix("| `")?.split_once("` | `"));
     let mut kinds = Vec::new();
     for (kind, rest) in rows {
         let Some(category) = Category::ALL.into_iter().find(|category| category.name() == kind) else { continue };
         let cells: Vec<&str> = rest.split('|').map(str::trim).collect();
-        let words = cells[0].trim_end_matches('`');
-        assert_eq!(classify(words, &[]), category, "{words}");
+        let message = cells[0].trim_end_matches('`');
+        assert_eq!(classify(message, &[]), category, "{message}");
         let policy = category.policy();
         assert_eq!((cells[1].starts_with("yes"), cells[2] == "yes"), (policy.retry, policy.fallback), "{kind}");
         kinds.push(kind);
         if category == Category::RateLimit {
-            assert_eq!(retry_after(words), Some(Duration::from_secs(30)));
+            assert_eq!(retry_after(message), Some(Duration::from_secs(30)));
         }
     }
     assert_eq!(kinds.len(), Category::ALL.len() - 2, "all but unknown and cancelled: {kinds:?}");
 }
 
 #[test]
-fn the_measure_of_the_other_tests_conforms() {
+fn provider_that_the_other_tests_break_conforms() {
     let ran = check(&TestGateway::new(), GOOD, &[]).exits(0);
     assert!(ran.stdout.ends_with("\nconforms: 17 passed, 0 with warnings, 0 failed\n"), "{}", ran.stdout);
 }
 
 #[test]
-fn each_broken_rule_is_named_with_its_place_and_its_remedy() {
+fn report_names_the_rule_its_position_and_a_fix_when_a_rule_is_broken() {
     let gateway = TestGateway::new();
     let answer = r#"    echo '{"content":"OK","tokens_used":2,"model":"m","latency":0,"#;
     let table: [(&str, String, &str, &[&str]); 17] = [
@@ -238,21 +238,26 @@ fn each_broken_rule_is_named_with_its_place_and_its_remedy() {
             &["error: is \"unknown member\"; expected an answer"],
         ),
     ];
-    for (what, script, case, words) in table {
+    for (what, script, case, texts) in table {
         let ran = check(&gateway, &script, &[]).exits(4);
         eprintln!("{what}:");
-        says(&ran, case, "FAIL", words);
+        assert_verdict(&ran, case, "FAIL", texts);
         assert!(ran.stdout.contains("does not conform: "), "{ran:?}");
     }
 }
 
 #[test]
-fn a_warning_leaves_the_exit_status_alone() {
+fn exit_status_is_zero_when_there_are_only_warnings() {
     let gateway = TestGateway::new();
     let ran = check(&gateway, &broken("\"latency\":0", "\"latency\":9000000000000000"), &[]).exits(0);
-    says(&ran, "generate", "WARN", &["stdout line 1, latency: is 9000000000000000, but the whole run took only "]);
+    assert_verdict(
+        &ran,
+        "generate",
+        "WARN",
+        &["stdout line 1, latency: is 9000000000000000, but the whole run took only "],
+    );
     let ran = check(&gateway, &broken("'invalid request'", "'no'").replace("exit 1", "exit 0"), &[]).exits(0);
-    says(
+    assert_verdict(
         &ran,
         "generate, broken JSON",
         "WARN",
@@ -263,43 +268,43 @@ fn a_warning_leaves_the_exit_status_alone() {
         &broken("case $request in ", "[ ${#request} -gt 9999 ] && fail 'too long'\ncase $request in "),
         &[],
     );
-    says(&ran.exits(0), "generate, a prompt of 300 kB", "WARN", &["error: is \"too long\""]);
+    assert_verdict(&ran.exits(0), "generate, a prompt of 300 kB", "WARN", &["error: is \"too long\""]);
 }
 
 #[test]
-fn what_hangs_is_named_and_the_rest_is_not_waited_for() {
+fn remaining_cases_are_skipped_when_provider_hangs() {
     let script = broken("request=$(cat)", "while :; do sleep 60; done");
     let ran = check(&TestGateway::new(), &script, &["--timeout", "300ms"]).exits(4);
-    says(&ran, "health", "PASS", &[]);
-    says(&ran, "generate", "FAIL", &["still running after 300ms; expected an end", "longer --timeout"]);
-    says(&ran, "generate, every member", "FAIL", &["still running after 300ms"]);
-    says(&ran, "stream", "SKIP", &[]);
+    assert_verdict(&ran, "health", "PASS", &[]);
+    assert_verdict(&ran, "generate", "FAIL", &["still running after 300ms; expected an end", "longer --timeout"]);
+    assert_verdict(&ran, "generate, every member", "FAIL", &["still running after 300ms"]);
+    assert_verdict(&ran, "stream", "SKIP", &[]);
     assert!(ran.stdout.ends_with("1 passed, 0 with warnings, 2 failed, 14 skipped\n"), "{}", ran.stdout);
 }
 
 #[test]
-fn a_health_check_has_five_seconds_and_one_who_waits_is_told() {
+fn health_check_times_out_after_five_seconds_and_reports_progress() {
     let ran = check(&TestGateway::new(), &broken("health) exit 0", "health) sleep 600"), &[]).exits(4);
-    says(&ran, "health", "FAIL", &["still running after 5s"]);
+    assert_verdict(&ran, "health", "FAIL", &["still running after 5s"]);
     assert!(ran.stderr.contains("… health: 2 s so far, of at most 5s"), "{ran:?}");
-    says(&ran, "generate", "PASS", &[]);
+    assert_verdict(&ran, "generate", "PASS", &[]);
 }
 
 #[test]
-fn two_really_run_at_once() {
-    // The seventh and eighth answer are the pair: the seventh waits for the eighth, and says so.
+fn concurrent_case_runs_two_processes_at_once() {
+    // The seventh and eighth process run concurrently: the seventh waits for the eighth and fails with a known error.
     let script = broken(
         "request=$(cat)",
         "request=$(cat); n=1; until mkdir \"$0.$n\" 2>/dev/null; do n=$((n + 1)); done\n\
          [ $n = 7 ] && { until [ -d \"$0.8\" ]; do sleep 0.01; done; fail 'another one runs'; }",
     );
     let ran = check(&TestGateway::new(), &script, &[]).exits(4);
-    says(&ran, "generate, two at once", "FAIL", &["error: is \"another one runs\""]);
+    assert_verdict(&ran, "generate, two at once", "FAIL", &["error: is \"another one runs\""]);
     assert!(ran.stdout.contains("16 passed, 0 with warnings, 1 failed"), "{}", ran.stdout);
 }
 
 #[test]
-fn arguments_and_model_are_passed_on() {
+fn arguments_and_model_are_passed_to_the_provider() {
     let gateway = TestGateway::new().cli("provider", "note \"$@\"; exit 1");
     let program = gateway.path("bin/provider");
     gateway.run(&["provider", "check", program.to_str().unwrap(), "first", "--model", "m7", "--", "--second"]).exits(4);
@@ -308,12 +313,12 @@ fn arguments_and_model_are_passed_on() {
         ["first", "--second", "no-such-command"],
         "the last case is the unknown command"
     );
-    let request: Value = serde_json::from_str(&gateway.noted("provider.stdin")).unwrap();
+    let request: Value = serde_json::from_str(&gateway.read_note("provider.stdin")).unwrap();
     assert_eq!(request["config"]["model"], "m7");
 }
 
 #[test]
-fn what_cannot_be_started_is_said_and_how_to_mend_it() {
+fn error_suggests_a_fix_when_provider_cannot_be_started() {
     let gateway = TestGateway::new();
     gateway.write_program(&gateway.path("no-interpreter"), "#!/no/such/shell\n");
     gateway.write_program(&gateway.path("no-first-line"), "echo hello\n");
@@ -326,9 +331,9 @@ fn what_cannot_be_started_is_said_and_how_to_mend_it() {
         ("../no-interpreter", "the file is there, but not the interpreter that its first line (#!) names"),
         ("../no-first-line", "a script also needs a first line such as #!/bin/sh"),
     ];
-    for (path, said) in table {
+    for (path, message) in table {
         let ran = gateway.run(&["provider", "check", path]).exits(4);
-        assert!(ran.stdout.is_empty() && ran.stderr.contains(said), "{path}: {ran:?}");
+        assert!(ran.stdout.is_empty() && ran.stderr.contains(message), "{path}: {ran:?}");
     }
     gateway.run(&["provider", "check"]).exits(2);
     gateway.run(&["provider", "check", "x", "--timeout", "5 parsecs"]).exits(2);
@@ -337,9 +342,9 @@ fn what_cannot_be_started_is_said_and_how_to_mend_it() {
 }
 
 #[test]
-fn it_can_be_interrupted_and_leaves_nothing_behind() {
+fn no_process_is_left_when_the_check_is_interrupted() {
     let gateway = TestGateway::new().cli("provider", "tell pid $$; hang");
     let program = gateway.path("bin/provider");
-    gateway.interrupted(&["provider", "check", program.to_str().unwrap()], "pid", Signal::INT).exits(130);
-    all_gone(&[gateway.told_pid("pid")]);
+    gateway.signalled_after_note(&["provider", "check", program.to_str().unwrap()], "pid", Signal::INT).exits(130);
+    until_gone(&[gateway.wait_for_pid("pid")]);
 }

@@ -1,11 +1,11 @@
-//! Each of the seven CLIs, played by a script that replays a recording: the same answer whole and streamed.
+//! Each of the seven CLIs, replaced by a script that replays a recording: the same answer whole and streamed.
 
 use serde_json::{Value, json};
 
 use crate::test_gateway::TestGateway;
 
 /// Driver, program, recording, answer.
-const SEVEN: [(&str, &str, &str, &str); 7] = [
+const CLIS: [(&str, &str, &str, &str); 7] = [
     ("claude", "claude", "claude/slow_streamjson_partial", "Hello from the mock."),
     ("codex", "codex", "codex/reasoning", "Hello from the mock.\nSecond line éè 你好 🦀."),
     ("gemini", "gemini", "gemini/ansi-stream-json", "plain red \u{7}bell  end\r\nline2\ttab"),
@@ -15,18 +15,19 @@ const SEVEN: [(&str, &str, &str, &str); 7] = [
     ("ax-grok", "ax-grok", "ax/grok_prompt", "Hello from the mock model. Unicode: café 日本 🎉"),
 ];
 
-fn line_of_seven() -> TestGateway {
-    let line = SEVEN.iter().fold(TestGateway::new(), |line, (driver, program, recording, _)| {
-        line.cli(program, &format!("note \"$@\"; replay {recording}"))
+fn gateway_with_all_clis() -> TestGateway {
+    let gateway = CLIS.iter().fold(TestGateway::new(), |gateway, (driver, program, recording, _)| {
+        gateway
+            .cli(program, &format!("note \"$@\"; replay {recording}"))
             .model(&format!("{driver}-repo"), json!({"driver": driver}))
     });
-    line.start()
+    gateway.start()
 }
 
 #[test]
 fn every_cli_answers_whole_and_streamed() {
-    let gateway = line_of_seven();
-    for (driver, _, _, answer) in SEVEN {
+    let gateway = gateway_with_all_clis();
+    for (driver, _, _, answer) in CLIS {
         let model = format!("{driver}-repo");
         let whole = gateway.chat("hi").model(&model).send();
         assert_eq!(whole.content(), answer, "{driver}");
@@ -37,8 +38,8 @@ fn every_cli_answers_whole_and_streamed() {
 }
 
 #[test]
-fn an_answer_has_openais_shape_and_says_who_gave_it() {
-    let gateway = line_of_seven();
+fn response_has_openai_shape_and_names_the_provider() {
+    let gateway = gateway_with_all_clis();
     let reply = gateway.chat("hi").model("codex-repo").send();
     let body = reply.json();
     assert!(body["id"].as_str().unwrap().starts_with("cmpl-"), "{body}");

@@ -1,4 +1,4 @@
-//! What a failed turn does to its session: nothing, unless the CLI says that the session cannot be resumed.
+//! Effect of a failed turn on its session: none, unless the CLI reports that the session cannot be resumed.
 
 use std::fs;
 
@@ -10,13 +10,13 @@ use crate::test_gateway::TestGateway;
 const CLAUDE: &str = "0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f";
 const CODEX: &str = "01a1dc95-8353-7ee2-acbd-3e299086500f";
 
-/// A CLI, a recording of its answer, how it is told to resume, and how it says that it cannot.
-const SHAPES: [(&str, &str, [&str; 2], &str); 2] = [
+/// A CLI, a recording of its answer, its arguments to resume a session, and its error if it cannot.
+const CLIS: [(&str, &str, [&str; 2], &str); 2] = [
     ("claude", "claude/slow_streamjson_partial", ["--resume", CLAUDE], "No conversation found with session ID: x"),
     ("codex", "codex/reasoning", ["resume", CODEX], "Error: no rollout found for thread id x"),
 ];
 
-/// A gateway that tries nothing again by itself, however often it fails.
+/// A gateway that never retries and never opens a circuit breaker.
 fn gateway(cli: &str, script: &str) -> TestGateway {
     TestGateway::new()
         .cli(cli, script)
@@ -26,38 +26,38 @@ fn gateway(cli: &str, script: &str) -> TestGateway {
 }
 
 fn runs(gateway: &TestGateway, cli: &str) -> usize {
-    gateway.noted(&format!("{cli}.runs")).lines().count()
+    gateway.read_note(&format!("{cli}.runs")).lines().count()
 }
 
-/// Begins a session; its name.
-fn begun(gateway: &TestGateway) -> String {
+/// Starts a session and returns its id.
+fn start_session(gateway: &TestGateway) -> String {
     gateway.chat("the keeper is Ingrid").model("m").send().header("x-trunkline-session").unwrap().to_owned()
 }
 
-/// Fails a turn of the session, and at once sends another; what is said of the session then.
-fn after_a_failure(gateway: &TestGateway, id: &str) -> Value {
-    gateway.tell("fail");
+/// Fails a turn of the session, sends another one at once, and returns the latter's `session` object.
+fn session_after_failure(gateway: &TestGateway, id: &str) -> Value {
+    gateway.leave_note("fail");
     gateway.chat("hi").model("m").header("x-trunkline-session", id).send().error(500);
     fs::remove_file(gateway.path("seen/fail")).unwrap();
     gateway.chat("who is it?").model("m").header("x-trunkline-session", id).send().json()["trunkline"]["session"].take()
 }
 
 #[test]
-fn continues_the_session_at_once_when_the_turn_before_failed() {
-    for (cli, answers, resume, lost) in SHAPES {
+fn resumes_session_at_once_when_previous_turn_failed() {
+    for (cli, answers, resume, lost) in CLIS {
         let fails = "[ -e \"$seen/fail\" ] && { echo 'boom' >&2; exit 1; }";
         let is_resumed = format!("case \" $* \" in *' {} '*) true;; *) false;; esac", resume.join(" "));
         for script in [
             format!("note \"$@\"; {fails}; replay {answers}"),
-            // The session is lost, and so is the turn that is told everything.
+            // The session cannot be resumed, and the retry with the whole history fails too.
             format!(
                 "note \"$@\"; [ -e \"$seen/fail\" ] && {is_resumed} && {{ echo '{lost}' >&2; exit 1; }}; {fails}; replay {answers}"
             ),
         ] {
             let gateway = gateway(cli, &script);
-            let id = begun(&gateway);
+            let id = start_session(&gateway);
             for _ in 0..8 {
-                let session = after_a_failure(&gateway, &id);
+                let session = session_after_failure(&gateway, &id);
                 let expected = json!({"id": id, "native": resume[1], "resumed": true, "how": "id"});
                 assert_eq!(session, expected, "{script}");
                 let argv = gateway.argv(cli);
@@ -68,35 +68,35 @@ fn continues_the_session_at_once_when_the_turn_before_failed() {
 }
 
 #[test]
-fn continues_the_session_at_once_when_the_turn_before_was_given_up() {
-    for (cli, answers, resume, _) in SHAPES {
-        let line =
+fn resumes_session_at_once_when_previous_turn_was_cancelled() {
+    for (cli, answers, resume, _) in CLIS {
+        let gateway =
             gateway(cli, &format!("note \"$@\"; [ -e \"$seen/fail\" ] && {{ tell pid $$; hang; }}; replay {answers}"));
-        let id = begun(&line);
+        let id = start_session(&gateway);
         for _ in 0..3 {
-            line.tell("fail");
-            let given_up = line.chat("hi").model("m").header("x-trunkline-session", &id).open();
-            line.told("pid");
-            drop(given_up);
+            gateway.leave_note("fail");
+            let cancelled = gateway.chat("hi").model("m").header("x-trunkline-session", &id).open();
+            gateway.wait_for_note("pid");
+            drop(cancelled);
             for note in ["fail", "pid"] {
-                fs::remove_file(line.path("seen").join(note)).unwrap();
+                fs::remove_file(gateway.path("seen").join(note)).unwrap();
             }
-            let reply = line.chat("and now?").model("m").header("x-trunkline-session", &id).send();
+            let reply = gateway.chat("and now?").model("m").header("x-trunkline-session", &id).send();
             let session = reply.json()["trunkline"]["session"].take();
             assert_eq!((&session["resumed"], &session["native"]), (&json!(true), &json!(resume[1])), "{reply:?}");
         }
     }
 }
 
-/// How a CLI would word a failure of each category; none where no wording means it.
-const fn wording(category: Category) -> Option<&'static str> {
+/// An error message for each failure category, if a message can have that category.
+const fn message_for(category: Category) -> Option<&'static str> {
     match category {
         Category::Quota => Some("insufficient_quota"),
         Category::RateLimit => Some("429 Too Many Requests"),
         Category::Authentication => Some("401 Unauthorized"),
         Category::Validation => Some("invalid_request: the session has too many messages to resume"),
         Category::Network => Some("connect ECONNREFUSED 127.0.0.1:1"),
-        Category::Server => Some("503 Service Unavailable"),
+        Category::Server => Some("503 FakeLlm Unavailable"),
         Category::Timeout => Some("request timed out"),
         Category::NotFound => Some("model not found"),
         Category::Configuration => Some("invalid config"),
@@ -106,16 +106,18 @@ const fn wording(category: Category) -> Option<&'static str> {
 }
 
 #[test]
-fn runs_the_cli_once_when_a_turn_of_a_session_fails_in_any_category() {
-    for (cli, answers, resume, _) in SHAPES {
+fn runs_cli_once_when_turn_of_a_session_fails_in_any_category() {
+    for (cli, answers, resume, _) in CLIS {
         let script = format!(
             "note \"$@\"; counted >/dev/null; [ -e \"$seen/fail\" ] && {{ echo \"Error: $(cat \"$seen/fail\")\" >&2; exit 1; }}; \
              replay {answers}"
         );
         let gateway = gateway(cli, &script);
-        let id = begun(&gateway);
-        for (category, words) in Category::ALL.into_iter().filter_map(|category| Some((category, wording(category)?))) {
-            fs::write(gateway.path("seen/fail"), words).unwrap();
+        let id = start_session(&gateway);
+        for (category, message) in
+            Category::ALL.into_iter().filter_map(|category| Some((category, message_for(category)?)))
+        {
+            fs::write(gateway.path("seen/fail"), message).unwrap();
             let before = runs(&gateway, cli);
             let reply = gateway.chat("hi").model("m").header("x-trunkline-session", &id).send();
             assert_eq!(reply.json()["error"]["code"], category.name(), "{cli}: {reply:?}");
@@ -126,7 +128,7 @@ fn runs_the_cli_once_when_a_turn_of_a_session_fails_in_any_category() {
 }
 
 #[test]
-fn retries_once_when_a_recipes_own_wording_says_that_the_session_cannot_be_resumed() {
+fn retries_once_when_rule_of_a_recipe_marks_session_as_lost() {
     let recipe = |lost: &str| {
         format!(
             "[mine]\nprogram = \"mine\"\nformat = \"codex\"\nargs = [[\"run\"], [\"resume\", \"{{session}}\"]]\nsession = \"uuid\"\n\
@@ -143,14 +145,14 @@ fn retries_once_when_a_recipes_own_wording_says_that_the_session_cannot_be_resum
             .model("m", json!({"driver": "mine"}))
             .config("providers.toml", &recipe(lost))
             .start();
-        let id = begun(&gateway);
+        let id = start_session(&gateway);
         let reply = gateway.chat("who is it?").model("m").header("x-trunkline-session", &id).send();
         assert_eq!((reply.status, runs(&gateway, "mine")), (status, expected), "{reply:?}");
     }
 }
 
 #[test]
-fn retries_once_when_the_record_of_the_built_in_agent_is_gone() {
+fn retries_once_when_session_file_of_built_in_agent_is_gone() {
     let gateway = TestGateway::new().start();
     let first = gateway.chat("the keeper is Ingrid").model("agent").send();
     let id = first.header("x-trunkline-session").unwrap().to_owned();

@@ -1,23 +1,23 @@
-//! Runs as things: their rows, their logs, who may look on, and what becomes of them when nobody does.
+//! Runs over HTTP: rows, logs, following a run, cancellation, detached runs and idempotency keys.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::http::{Exchange, Reply, exchange};
-use crate::look::{all_gone, exists, until};
+use crate::http::{PendingReply, Reply, send_raw};
+use crate::observe::{exists, until, until_gone};
 use crate::test_gateway::TestGateway;
 
-/// Says one thing, waits for the test, and says another.
+/// Prints a message, waits for the test, and prints another one.
 const SLOW: &str = "tell pid $$; counted >/dev/null; codex_says one; await go; codex_says two; codex_ends";
 
 fn gateway(script: &str) -> TestGateway {
     TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).args(&["--grace", "500ms"])
 }
 
-fn ask(gateway: &TestGateway, method: &str, path: &str, headers: &str) -> Exchange {
+fn ask(gateway: &TestGateway, method: &str, path: &str, headers: &str) -> PendingReply {
     let address = gateway.address();
-    exchange(address, &format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n"))
+    send_raw(address, &format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n"))
 }
 
 fn runs(gateway: &TestGateway, query: &str) -> Vec<Value> {
@@ -26,24 +26,24 @@ fn runs(gateway: &TestGateway, query: &str) -> Vec<Value> {
     reply.json()["data"].as_array().unwrap().clone()
 }
 
-/// The only run there is.
-fn only(gateway: &TestGateway) -> Value {
+/// The only run of the gateway.
+fn only_run(gateway: &TestGateway) -> Value {
     let mut runs = runs(gateway, "");
     assert_eq!(runs.len(), 1, "{runs:?}");
     runs.remove(0)
 }
 
-/// The run once it is in this state.
-fn in_state(gateway: &TestGateway, state: &str) -> Value {
+/// Waits until the only run is in this state, and returns it.
+fn wait_for_state(gateway: &TestGateway, state: &str) -> Value {
     until(&format!("a run is {state}"), || runs(gateway, &format!("?state={state}")).len() == 1);
-    only(gateway)
+    only_run(gateway)
 }
 
 fn id(run: &Value) -> &str {
     run["id"].as_str().unwrap()
 }
 
-/// The events of an SSE body: their numbers, and what they are.
+/// The events of an SSE body with their sequence numbers.
 fn events(reply: &Reply) -> Vec<(u64, Value)> {
     let numbers = reply.body.lines().filter_map(|line| line.strip_prefix("id: ")).map(|id| id.parse().unwrap());
     numbers
@@ -60,11 +60,11 @@ fn text(events: &[(u64, Value)]) -> String {
 }
 
 #[test]
-fn a_run_has_a_row_and_events_that_can_be_read_from_any_place() {
+fn run_has_a_row_and_events_that_can_be_read_from_any_position() {
     let gateway = gateway("codex_answers 'Hi there.'").start();
     let reply = gateway.chat("hello you").send();
     assert_eq!(reply.content(), "Hi there.");
-    let run = only(&gateway);
+    let run = only_run(&gateway);
     assert_eq!(reply.header("x-trunkline-run"), Some(id(&run)));
     assert_eq!(reply.json()["id"], format!("cmpl-{}", id(&run)));
     assert_eq!((&run["state"], &run["model"], &run["provider"]), (&json!("finished"), &json!("m"), &json!("codex")));
@@ -83,22 +83,22 @@ fn a_run_has_a_row_and_events_that_can_be_read_from_any_place() {
         let rest = ask(&gateway, "GET", &path, &format!("last-event-id: {last}\r\n")).finish();
         assert_eq!(events(&rest), all[last + 1..]);
     }
-    // Whoever has everything is told not to come again.
+    // 204 tells a client that has every event not to reconnect.
     assert_eq!(ask(&gateway, "GET", &path, &format!("last-event-id: {}\r\n", all.len() - 1)).finish().status, 204);
 }
 
 #[test]
-fn whoever_looks_on_sees_what_was_and_what_comes() {
+fn follower_receives_past_and_future_events() {
     let gateway = gateway(SLOW).start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
-    let run = in_state(&gateway, "running");
+    stream.read_until("one");
+    let run = wait_for_state(&gateway, "running");
     let path = format!("/v1/runs/{}/events", id(&run));
     let mut early = ask(&gateway, "GET", &path, "");
-    early.until("one");
+    early.read_until("one");
     let left = ask(&gateway, "GET", &path, "");
     drop(left);
-    gateway.tell("go");
+    gateway.leave_note("go");
     let early = events(&early.finish());
     assert_eq!(text(&early), "one\n\ntwo");
     assert_eq!(stream.finish().streamed_text(), "one\n\ntwo");
@@ -106,37 +106,37 @@ fn whoever_looks_on_sees_what_was_and_what_comes() {
 }
 
 #[test]
-fn runs_are_listed_by_pages_and_by_what_they_are() {
-    let line = gateway("case $(cat) in *fail*) exit 3 ;; esac; codex_answers ok")
+fn runs_are_listed_with_pages_and_filters() {
+    let gateway = gateway("case $(cat) in *fail*) exit 3 ;; esac; codex_answers ok")
         .model("n", json!({"driver": "codex"}))
         .start();
     for n in 0..5 {
-        line.chat(&format!("number {n}")).model("n").send().content();
+        gateway.chat(&format!("number {n}")).model("n").send().content();
     }
-    line.chat("fail").send().error(500);
+    gateway.chat("fail").send().error(500);
     let prompts =
         |runs: &[Value]| runs.iter().map(|run| run["prompt"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
-    assert_eq!(prompts(&runs(&line, "?state=failed")), ["fail"]);
-    assert_eq!(runs(&line, "?state=failed")[0]["error"]["category"], "unknown");
-    assert_eq!(runs(&line, "?model=n").len(), 5);
+    assert_eq!(prompts(&runs(&gateway, "?state=failed")), ["fail"]);
+    assert_eq!(runs(&gateway, "?state=failed")[0]["error"]["category"], "unknown");
+    assert_eq!(runs(&gateway, "?model=n").len(), 5);
     let mut seen = Vec::new();
     let mut after = String::new();
     loop {
-        let page = line.get(&format!("/v1/runs?limit=2{after}")).json();
+        let page = gateway.get(&format!("/v1/runs?limit=2{after}")).json();
         seen.extend(prompts(page["data"].as_array().unwrap()));
         let Some(next) = page["next"].as_str() else { break };
         after = format!("&after={next}");
     }
     assert_eq!(seen, ["fail", "number 4", "number 3", "number 2", "number 1", "number 0"]);
-    assert_eq!(line.get("/v1/runs?state=lost").error(400)["param"], "state");
-    assert_eq!(line.get("/v1/runs?limit=0").error(400)["param"], "limit");
-    line.get("/v1/runs?colour=red").error(400);
-    assert_eq!(line.get("/v1/runs/01a1e236-cb98-7728-9788-183752c3d846").error(404)["code"], "run_not_found");
-    assert_eq!(line.get("/v1/runs/..%2f..%2fetc/events").error(404)["code"], "run_not_found");
+    assert_eq!(gateway.get("/v1/runs?state=lost").error(400)["param"], "state");
+    assert_eq!(gateway.get("/v1/runs?limit=0").error(400)["param"], "limit");
+    gateway.get("/v1/runs?colour=red").error(400);
+    assert_eq!(gateway.get("/v1/runs/01a1e236-cb98-7728-9788-183752c3d846").error(404)["code"], "run_not_found");
+    assert_eq!(gateway.get("/v1/runs/..%2f..%2fetc/events").error(404)["code"], "run_not_found");
 }
 
 #[test]
-fn case_36_a_run_is_its_owners() {
+fn case_36_run_is_not_found_when_api_key_differs() {
     let gateway = gateway("codex_answers ok").env("TRUNKLINE_API_KEYS", "first-key-1,other-key-2").start();
     let first = "authorization: Bearer first-key-1\r\n";
     let other = "authorization: Bearer other-key-2\r\n";
@@ -151,58 +151,58 @@ fn case_36_a_run_is_its_owners() {
 }
 
 #[test]
-fn a_run_can_be_stopped_by_its_name_and_nothing_of_it_is_left() {
+fn all_processes_are_gone_when_cancel_by_id_returns() {
     let gateway = gateway("sleep 1000 & tell tool $!; tell pid $$; codex_says one; wait").start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
-    let family = ["pid", "tool"].map(|name| gateway.told_pid(name));
-    let run = in_state(&gateway, "running");
+    stream.read_until("one");
+    let pids = ["pid", "tool"].map(|name| gateway.wait_for_pid(name));
+    let run = wait_for_state(&gateway, "running");
     let path = format!("/v1/runs/{}", id(&run));
     let stopped = ask(&gateway, "DELETE", &path, "").finish();
-    assert!(!family.iter().any(|&pid| exists(pid)), "it answered before they were gone");
+    assert!(!pids.iter().any(|&pid| exists(pid)), "the response came before the processes were gone");
     assert_eq!((stopped.status, &stopped.json()["state"]), (200, &json!("cancelled")), "{stopped:?}");
-    let told = stream.finish();
-    assert!(!told.is_done() && told.body.contains("\"code\":\"cancelled\""), "{told:?}");
-    assert_eq!(ask(&gateway, "DELETE", &path, "").finish().status, 200, "it is as was asked for");
+    let reply = stream.finish();
+    assert!(!reply.is_done() && reply.body.contains("\"code\":\"cancelled\""), "{reply:?}");
+    assert_eq!(ask(&gateway, "DELETE", &path, "").finish().status, 200, "cancelling again is not an error");
     let last = events(&gateway.get(&format!("{path}/events"))).pop().unwrap().1;
     assert_eq!((&last["type"], &last["category"]), (&json!("failed"), &json!("cancelled")));
 }
 
 #[test]
-fn a_run_that_waits_can_be_stopped_and_one_that_is_over_cannot() {
+fn queued_run_can_be_cancelled_but_a_finished_one_cannot() {
     let gateway = gateway(SLOW).args(&["--max-runs", "1"]).start();
     let first = gateway.chat("first").open();
-    gateway.told("pid");
+    gateway.wait_for_note("pid");
     let second = gateway.chat("second").open();
-    let waiting = {
-        until("one waits", || runs(&gateway, "?state=queued").len() == 1);
+    let queued = {
+        until("a run is queued", || runs(&gateway, "?state=queued").len() == 1);
         runs(&gateway, "?state=queued").remove(0)
     };
-    assert_eq!(waiting["prompt"], "second");
-    let stopped = ask(&gateway, "DELETE", &format!("/v1/runs/{}", id(&waiting)), "").finish();
+    assert_eq!(queued["prompt"], "second");
+    let stopped = ask(&gateway, "DELETE", &format!("/v1/runs/{}", id(&queued)), "").finish();
     assert_eq!(stopped.json()["state"], "cancelled");
     assert_eq!(second.finish().error(500)["code"], "cancelled");
-    gateway.tell("go");
+    gateway.leave_note("go");
     let run = first.finish().header("x-trunkline-run").unwrap().to_owned();
-    until("it is over", || gateway.get(&format!("/v1/runs/{run}")).json()["state"] == "finished");
+    until("the run is finished", || gateway.get(&format!("/v1/runs/{run}")).json()["state"] == "finished");
     let refused = ask(&gateway, "DELETE", &format!("/v1/runs/{run}"), "").finish();
     assert_eq!(refused.error(409)["code"], "run_over");
 }
 
 #[test]
-fn case_01_a_client_that_hangs_up_cancels_its_run_and_the_row_says_so() {
+fn case_01_run_is_cancelled_and_recorded_when_client_disconnects() {
     let gateway = gateway(SLOW).start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
+    stream.read_until("one");
     drop(stream);
-    all_gone(&[gateway.told_pid("pid")]);
-    let run = in_state(&gateway, "cancelled");
+    until_gone(&[gateway.wait_for_pid("pid")]);
+    let run = wait_for_state(&gateway, "cancelled");
     let all = events(&gateway.get(&format!("/v1/runs/{}/events", id(&run))));
     assert_eq!((text(&all).as_str(), &all.last().unwrap().1["category"]), ("one", &json!("cancelled")));
 }
 
 #[test]
-fn a_detached_run_goes_on_without_its_client_and_its_answer_waits() {
+fn detached_run_continues_and_is_recorded_when_client_disconnects() {
     for way in ["header", "body", "model"] {
         let model = if way == "model" {
             json!({"driver": "codex", "onDisconnect": "detach"})
@@ -217,13 +217,13 @@ fn a_detached_run_goes_on_without_its_client_and_its_answer_waits() {
             _ => ask,
         };
         let mut stream = ask.open();
-        stream.until("one");
+        stream.read_until("one");
         drop(stream);
-        let run = in_state(&gateway, "running");
+        let run = wait_for_state(&gateway, "running");
         assert_eq!(run["detached"], true, "{way}");
-        assert!(exists(gateway.told_pid("pid")));
-        gateway.tell("go");
-        let run = in_state(&gateway, "finished");
+        assert!(exists(gateway.wait_for_pid("pid")));
+        gateway.leave_note("go");
+        let run = wait_for_state(&gateway, "finished");
         assert_eq!(text(&events(&gateway.get(&format!("/v1/runs/{}/events", id(&run))))), "one\n\ntwo");
     }
     let gateway = gateway(SLOW).start();
@@ -233,9 +233,9 @@ fn a_detached_run_goes_on_without_its_client_and_its_answer_waits() {
 }
 
 #[test]
-fn a_detached_run_whose_client_stays_is_answered_like_any_other() {
+fn detached_run_is_answered_normally_when_client_stays() {
     let gateway = gateway("codex_answers 'Hi.'").start();
-    let detached = |ask: crate::http::Ask| ask.header("x-trunkline-on-disconnect", "detach").send();
+    let detached = |ask: crate::http::RequestBuilder| ask.header("x-trunkline-on-disconnect", "detach").send();
     let whole = detached(gateway.chat("hi"));
     assert_eq!(whole.content(), "Hi.");
     assert_eq!(whole.header("x-trunkline-provider"), Some("codex"));
@@ -246,46 +246,46 @@ fn a_detached_run_whose_client_stays_is_answered_like_any_other() {
 }
 
 #[test]
-fn a_drain_waits_for_detached_runs_and_then_stops_them() {
+fn drain_waits_for_detached_runs_and_then_cancels_them() {
     use rustix::process::Signal;
-    let mut line =
+    let mut gateway =
         gateway("tell pid $$; trap 'tell stopped yes; exit 1' TERM INT; codex_says one; while :; do sleep 0.05; done")
             .args(&["--drain", "300ms"])
             .start();
-    let mut stream = line.chat("hi").streamed().header("x-trunkline-on-disconnect", "detach").open();
-    stream.until("one");
+    let mut stream = gateway.chat("hi").streamed().header("x-trunkline-on-disconnect", "detach").open();
+    stream.read_until("one");
     drop(stream);
-    line.signal(Signal::TERM);
-    assert_eq!(line.ended(), Some(0));
-    all_gone(&[line.told_pid("pid")]);
-    line.restart();
-    assert_eq!(only(&line)["state"], "cancelled");
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.wait_for_exit(), Some(0));
+    until_gone(&[gateway.wait_for_pid("pid")]);
+    gateway.restart();
+    assert_eq!(only_run(&gateway)["state"], "cancelled");
 }
 
 #[test]
-fn case_16_a_repeated_request_is_one_run() {
-    let mut line = gateway(SLOW).start();
-    let ask = |line: &TestGateway| line.chat("hi").header("idempotency-key", "k-1");
-    let first = ask(&line).open();
-    line.told("pid");
-    let second = ask(&line).open();
-    let other = line.chat("something else").header("idempotency-key", "k-1").send();
+fn case_16_request_runs_once_when_it_is_repeated_with_the_same_key() {
+    let mut gateway = gateway(SLOW).start();
+    let ask = |gateway: &TestGateway| gateway.chat("hi").header("idempotency-key", "k-1");
+    let first = ask(&gateway).open();
+    gateway.wait_for_note("pid");
+    let second = ask(&gateway).open();
+    let other = gateway.chat("something else").header("idempotency-key", "k-1").send();
     assert_eq!(other.error(422)["code"], "idempotency_key_reused");
-    line.tell("go");
+    gateway.leave_note("go");
     let (first, second) = (first.finish(), second.finish());
     assert_eq!((first.content(), first.header("idempotent-replayed")), ("two".into(), None));
     assert_eq!((first.json(), second.header("idempotent-replayed")), (second.json(), Some("true")));
-    assert_eq!(ask(&line).send().json(), first.json(), "after its end");
-    line.kill();
-    line.restart();
-    let again = ask(&line).send();
+    assert_eq!(ask(&gateway).send().json(), first.json(), "replayed after its end");
+    gateway.kill();
+    gateway.restart();
+    let again = ask(&gateway).send();
     assert_eq!((again.json(), again.header("idempotent-replayed")), (first.json(), Some("true")));
-    assert_eq!(line.noted("codex.runs").lines().count(), 1, "it ran once");
-    line.chat("hi").header("idempotency-key", &"k".repeat(256)).send().error(400);
+    assert_eq!(gateway.read_note("codex.runs").lines().count(), 1, "it ran once");
+    gateway.chat("hi").header("idempotency-key", &"k".repeat(256)).send().error(400);
 }
 
 #[test]
-fn a_repeated_stream_is_the_same_stream() {
+fn stream_is_replayed_when_request_is_repeated_with_the_same_key() {
     let gateway = gateway("codex_says one; codex_says two; codex_ends").start();
     let ask = || gateway.chat("hi").streamed().header("idempotency-key", "k").send();
     let first = ask();
@@ -295,50 +295,50 @@ fn a_repeated_stream_is_the_same_stream() {
 }
 
 #[test]
-fn whoever_joins_keeps_a_run_alive_that_its_first_client_left() {
+fn run_continues_when_first_client_leaves_but_another_has_joined() {
     let gateway = gateway(SLOW).start();
     let ask = || gateway.chat("hi").streamed().header("idempotency-key", "k");
     let mut first = ask().open();
-    first.until("one");
+    first.read_until("one");
     let mut second = ask().open();
-    second.until("one");
+    second.read_until("one");
     drop(first);
-    gateway.tell("go");
+    gateway.leave_note("go");
     assert_eq!(second.finish().streamed_text(), "one\n\ntwo");
-    assert_eq!(gateway.noted("codex.runs").lines().count(), 1);
+    assert_eq!(gateway.read_note("codex.runs").lines().count(), 1);
 }
 
 #[test]
-fn a_run_that_everybody_left_is_stopped_and_its_key_is_free() {
+fn run_is_cancelled_and_its_key_released_when_all_clients_leave() {
     let gateway = gateway(SLOW).start();
     let ask = || gateway.chat("hi").streamed().header("idempotency-key", "k");
     let mut first = ask().open();
-    first.until("one");
+    first.read_until("one");
     drop(first);
-    all_gone(&[gateway.told_pid("pid")]);
-    until("it is cancelled", || runs(&gateway, "?state=cancelled").len() == 1);
-    gateway.tell("go");
-    until("a repetition runs again", || {
+    until_gone(&[gateway.wait_for_pid("pid")]);
+    until("the run is cancelled", || runs(&gateway, "?state=cancelled").len() == 1);
+    gateway.leave_note("go");
+    until("a repeated request runs again", || {
         let reply = ask().send();
         reply.is_done() && reply.header("idempotent-replayed").is_none()
     });
 }
 
 #[test]
-fn two_at_the_same_instant_are_one_run() {
+fn simultaneous_requests_with_the_same_key_are_one_run() {
     let gateway = gateway("counted >/dev/null; codex_answers ok").start();
     let replies: Vec<Reply> = std::thread::scope(|scope| {
         let ask = || gateway.chat("hi").header("idempotency-key", "k").send();
-        let askers: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
-        askers.into_iter().map(|asker| asker.join().unwrap()).collect()
+        let clients: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     assert!(replies.iter().all(|reply| reply.json() == replies[0].json()), "{replies:?}");
     assert_eq!(replies.iter().filter(|reply| reply.header("idempotent-replayed").is_none()).count(), 1);
-    assert_eq!(gateway.noted("codex.runs").lines().count(), 1);
+    assert_eq!(gateway.read_note("codex.runs").lines().count(), 1);
 }
 
 #[test]
-fn what_never_ran_is_not_kept_under_its_key() {
+fn request_is_not_replayed_when_it_never_ran() {
     let gateway = TestGateway::new().model("m", json!({"driver": "codex"})).start();
     let ask = || gateway.chat("hi").header("idempotency-key", "k").send();
     let first = ask().status;
@@ -349,27 +349,27 @@ fn what_never_ran_is_not_kept_under_its_key() {
 }
 
 #[test]
-fn case_04_a_run_whose_client_does_not_read_is_stopped_all_the_same() {
+fn case_04_run_can_be_cancelled_when_its_client_does_not_read() {
     let flood = "tell pid $$; trap 'exit 0' TERM INT
         line=$(printf '%08000d' 0)
         while :; do codex_says \"$line\"; done";
     let gateway = TestGateway::new().cli("codex", flood).model("m", json!({"driver": "codex"})).start();
-    let mut deaf = gateway.chat("hi").streamed().open();
-    deaf.until("x-trunkline-run: ");
-    let full = || {
+    let mut unread = gateway.chat("hi").streamed().open();
+    unread.read_until("x-trunkline-run: ");
+    let log_size = || {
         let log =
             fs::read_dir(gateway.path("state/runs")).unwrap().map(|folder| folder.unwrap().path()).next().unwrap();
         fs::read_dir(log).unwrap().next().unwrap().unwrap().metadata().unwrap().len()
     };
-    // Nothing more comes: everything between the CLI and the client is full.
+    // The log stops growing once every buffer between the CLI and the client is full.
     let mut sizes = (0, 0);
-    until("nobody reads", || {
-        let size = full();
+    until("the log stops growing", || {
+        let size = log_size();
         sizes = if size == sizes.0 { (size, sizes.1 + 1) } else { (size, 0) };
         sizes.1 == 100
     });
     let run = gateway.get("/v1/runs").json()["data"][0]["id"].as_str().unwrap().to_owned();
     let stopped = ask(&gateway, "DELETE", &format!("/v1/runs/{run}"), "").finish();
     assert_eq!((stopped.status, &stopped.json()["state"]), (200, &json!("cancelled")), "{stopped:?}");
-    all_gone(&[gateway.told_pid("pid")]);
+    until_gone(&[gateway.wait_for_pid("pid")]);
 }

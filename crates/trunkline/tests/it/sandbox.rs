@@ -1,6 +1,6 @@
-//! What a run can write, whatever its CLI does with the permissions: fake CLIs that try everything.
+//! Sandbox: what a run can write, whatever its CLI does with the permissions. Fake CLIs try everything.
 //!
-//! Their world lies outside of the folders for temporary files, which every run may write.
+//! The test folders are outside of the temporary folders, because every run may write to those.
 
 use std::fs;
 use std::path::Path;
@@ -8,28 +8,28 @@ use std::path::Path;
 use serde_json::{Value, json};
 use trunkline_process::Landlock;
 
-use crate::agent::{calls, on, says, told};
-use crate::service::Service;
+use crate::agent::{request_messages, text_reply, tool_calls_reply, with_llm};
+use crate::fake_llm::FakeLlm;
 use crate::test_gateway::TestGateway;
 
-/// The words of a CLI that tries: `can` and `cannot` print what did not go as they say.
-const TRIES: &str = r#"
+/// Shell functions for the fake CLI: `can` and `cannot` print a line if the command does not behave as expected.
+const FUNCTIONS: &str = r#"
 g() { git -c user.name=A -c user.email=a@localhost "$@"; }
-can() { said=$(LC_ALL=C "$@" 2>&1 >/dev/null) || echo "cannot: $*: $said"; }
+can() { output=$(LC_ALL=C "$@" 2>&1 >/dev/null) || echo "cannot: $*: $output"; }
 cannot() {
-    if said=$(LC_ALL=C "$@" 2>&1 >/dev/null); then echo "can: $*"; return; fi
-    case "$said" in *"Permission denied"*|*"denied"*|*"Operation not permitted"*) ;; *) echo "cannot otherwise: $*: $said" ;; esac
+    if output=$(LC_ALL=C "$@" 2>&1 >/dev/null); then echo "can: $*"; return; fi
+    case "$output" in *"Permission denied"*|*"denied"*|*"Operation not permitted"*) ;; *) echo "cannot otherwise: $*: $output" ;; esac
 }
 write() { echo written > "$1"; }
 "#;
 
-/// A line whose fake CLI tries these things; none where the kernel cannot hold it.
-fn tries(entry: Value, script: &str) -> Option<TestGateway> {
+/// A gateway whose fake CLI runs this script, or `None` if the kernel does not support the sandbox.
+fn sandboxed(entry: Value, script: &str) -> Option<TestGateway> {
     if let Err(missing) = Landlock::here() {
         eprintln!("skipped: {missing}");
         return None;
     }
-    let gateway = TestGateway::apart()?;
+    let gateway = TestGateway::outside_tmp()?;
     let mut entry = entry;
     for (key, value) in [("driver", json!("text")), ("command", json!("tries"))] {
         if entry.get("driver").is_none() || entry["driver"] == "text" {
@@ -43,12 +43,12 @@ fn tries(entry: Value, script: &str) -> Option<TestGateway> {
     fs::write(home.join(".bashrc"), "# mine\n").unwrap();
     fs::create_dir(gateway.path("sibling")).unwrap();
     let name = if entry["driver"] == "text" { "tries" } else { entry["driver"].as_str().unwrap() }.to_owned();
-    let script = format!("all='{}'\n{TRIES}\n{script}\necho tried", gateway.path("").display());
+    let script = format!("all='{}'\n{FUNCTIONS}\n{script}\necho tried", gateway.path("").display());
     Some(gateway.cli(&name, &script).model("m", entry))
 }
 
-/// The answer says that everything went as the script says.
-fn goes_as_said(gateway: TestGateway) -> TestGateway {
+/// Starts the gateway and fails the test unless every `can` and `cannot` of the script holds.
+fn assert_script_holds(gateway: TestGateway) -> TestGateway {
     let gateway = gateway.start();
     assert_eq!(gateway.chat("try").send().content(), "tried");
     gateway
@@ -77,25 +77,25 @@ can cat ~/.bashrc
 "#;
 
 #[test]
-fn case_34_a_checkout_is_all_that_a_run_may_edit() {
+fn case_34_run_can_only_edit_its_checkout() {
     let script =
         "can write new; can mkdir folder; can mv new folder/new; can g add .; can g commit -m done; can g stash list";
-    let Some(line) = tries(json!({}), &format!("{script}\n{OUTSIDE}")) else { return };
-    let line = goes_as_said(line);
-    assert!(line.repo().join("folder/new").exists());
-    assert_eq!(fs::read_to_string(line.path("home/.bashrc")).unwrap(), "# mine\n");
+    let Some(gateway) = sandboxed(json!({}), &format!("{script}\n{OUTSIDE}")) else { return };
+    let gateway = assert_script_holds(gateway);
+    assert!(gateway.repo().join("folder/new").exists());
+    assert_eq!(fs::read_to_string(gateway.path("home/.bashrc")).unwrap(), "# mine\n");
 }
 
 #[test]
-fn case_34_who_may_only_read_writes_nothing_in_the_workspace() {
+fn case_34_run_cannot_write_the_workspace_when_permissions_are_read() {
     let script = "cannot write new; cannot write README.md; cannot write .git/HEAD; can cat README.md; can g status";
-    let Some(line) = tries(json!({"permissions": "read"}), &format!("{script}\n{OUTSIDE}")) else { return };
-    let line = goes_as_said(line);
-    assert_eq!(line.git(&["status", "--porcelain"]), "");
+    let Some(gateway) = sandboxed(json!({"permissions": "read"}), &format!("{script}\n{OUTSIDE}")) else { return };
+    let gateway = assert_script_holds(gateway);
+    assert_eq!(gateway.git(&["status", "--porcelain"]), "");
 }
 
 #[test]
-fn case_33_from_a_worktree_the_checkout_its_hooks_and_settings_are_out_of_reach() {
+fn case_33_run_in_a_worktree_cannot_write_the_checkout_its_hooks_or_config() {
     let script = r#"
 can write new
 can g add .
@@ -115,80 +115,81 @@ cannot write "$all/repo/.git/info/attributes"
 cannot g config core.fsmonitor evil
 cannot write "$all/worktrees/other/new"
 "#;
-    let Some(line) = tries(json!({"worktree": true}), &format!("{script}\n{OUTSIDE}")) else { return };
-    fs::create_dir_all(line.path("worktrees/other")).unwrap();
-    let line = goes_as_said(line);
-    assert_eq!(line.git(&["status", "--porcelain"]), "");
-    let log = line.git(&["log", "--format=%s", "--branches=trunkline/*"]);
+    let Some(gateway) = sandboxed(json!({"worktree": true}), &format!("{script}\n{OUTSIDE}")) else { return };
+    fs::create_dir_all(gateway.path("worktrees/other")).unwrap();
+    let gateway = assert_script_holds(gateway);
+    assert_eq!(gateway.git(&["status", "--porcelain"]), "");
+    let log = gateway.git(&["log", "--format=%s", "--branches=trunkline/*"]);
     assert!(log.contains("from inside"), "{log}");
 }
 
 #[test]
-fn what_a_model_adds_may_be_written_too() {
+fn run_can_write_folders_that_its_model_lists_as_writable() {
     let script = "can write \"$all/sibling/new\"; cannot write ~/new";
-    let Some(line) = tries(json!({"permissions": "read", "writable": ["../sibling"]}), script) else { return };
-    goes_as_said(line);
+    let Some(gateway) = sandboxed(json!({"permissions": "read", "writable": ["../sibling"]}), script) else { return };
+    assert_script_holds(gateway);
 }
 
 #[test]
-fn a_cli_keeps_its_own_state() {
+fn cli_can_write_its_own_state() {
     let script = r#"
 can write ~/.claude/projects
 can write ~/.claude.json
 cannot write ~/.config/x
-printf '{"type":"result","subtype":"success","is_error":false,"result":"%s","session_id":"x"}\n' "$said"
+printf '{"type":"result","subtype":"success","is_error":false,"result":"%s","session_id":"x"}\n' "$output"
 exit
 "#;
-    let Some(line) = tries(json!({"driver": "claude"}), script) else { return };
-    fs::create_dir(line.path("home/.config")).unwrap();
-    fs::write(line.path("home/.claude.json"), "{}").unwrap();
-    let line = line.start();
-    line.chat("try").send().content();
-    assert!(line.path("home/.claude/projects").exists() && !line.path("home/.config/x").exists());
-    assert_eq!(fs::read_to_string(line.path("home/.claude.json")).unwrap(), "written\n");
+    let Some(gateway) = sandboxed(json!({"driver": "claude"}), script) else { return };
+    fs::create_dir(gateway.path("home/.config")).unwrap();
+    fs::write(gateway.path("home/.claude.json"), "{}").unwrap();
+    let gateway = gateway.start();
+    gateway.chat("try").send().content();
+    assert!(gateway.path("home/.claude/projects").exists() && !gateway.path("home/.config/x").exists());
+    assert_eq!(fs::read_to_string(gateway.path("home/.claude.json")).unwrap(), "written\n");
 }
 
 #[test]
-fn it_can_be_switched_off_and_full_is_free() {
+fn run_is_not_sandboxed_when_disabled_or_permissions_are_full() {
     for (entry, flag) in [
         (json!({"permissions": "full"}), "on"),
         (json!({"permissions": "read", "sandbox": "off"}), "on"),
         (json!({}), "off"),
     ] {
-        let Some(line) = tries(entry, "can write ~/new; can write \"$all/sibling/new\"") else { return };
-        goes_as_said(line.args(&["--sandbox", flag]));
+        let Some(gateway) = sandboxed(entry, "can write ~/new; can write \"$all/sibling/new\"") else { return };
+        assert_script_holds(gateway.args(&["--sandbox", flag]));
     }
 }
 
 #[test]
-fn case_34_the_agents_bash_is_confined_and_check_says_how() {
+fn case_34_bash_of_the_agent_is_sandboxed_and_check_shows_how() {
     if let Err(missing) = Landlock::here() {
         return eprintln!("skipped: {missing}");
     }
-    let Some(line) = TestGateway::apart() else { return };
+    let Some(gateway) = TestGateway::outside_tmp() else { return };
     let command = |text: &str| json!({"command": text});
-    let asked = calls(
+    let asked = tool_calls_reply(
         "",
         &[
             ("1", "bash", command("echo in > inside && echo done")),
             ("2", "bash", command("echo out > ~/outside || echo refused")),
         ],
     );
-    let llm = Service::new([asked, says("tried")]);
-    let line = on(line, &llm).start();
-    assert_eq!(line.chat("try").model("agent").send().content(), "tried");
-    let told = told(&llm, 1);
-    let outcomes: Vec<&str> = told.iter().filter(|(role, _)| role == "tool").map(|(_, text)| text.as_str()).collect();
+    let llm = FakeLlm::new([asked, text_reply("tried")]);
+    let gateway = with_llm(gateway, &llm).start();
+    assert_eq!(gateway.chat("try").model("agent").send().content(), "tried");
+    let messages = request_messages(&llm, 1);
+    let outcomes: Vec<&str> =
+        messages.iter().filter(|(role, _)| role == "tool").map(|(_, text)| text.as_str()).collect();
     assert!(outcomes[0].contains("done") && outcomes[1].contains("refused"), "{outcomes:?}");
-    assert!(line.repo().join("inside").exists() && !line.path("home/outside").exists());
-    let shown = line.run(&["check", "agent"]).exits(0).stdout;
+    assert!(gateway.repo().join("inside").exists() && !gateway.path("home/outside").exists());
+    let shown = gateway.run(&["check", "agent"]).exits(0).stdout;
     let writes = shown.lines().find(|line| line.trim_start().starts_with("writes")).unwrap();
-    assert!(writes.contains(line.repo().to_str().unwrap()) && writes.contains("/dev/null"), "{writes}");
+    assert!(writes.contains(gateway.repo().to_str().unwrap()) && writes.contains("/dev/null"), "{writes}");
     assert!(Path::new("/tmp").exists() && writes.contains(" /tmp"), "{writes}");
 }
 
 #[test]
-fn case_34_every_answer_says_who_held_it() {
+fn case_34_response_names_the_sandbox_of_each_attempt() {
     let required = if Landlock::here().is_ok() { "required" } else { "on" };
     let gateway = TestGateway::new()
         .cli("claude", r#"printf '{"type":"result","subtype":"success","is_error":false,"result":"done"}\n'"#)
@@ -202,8 +203,8 @@ fn case_34_every_answer_says_who_held_it() {
     let here = if Landlock::here().is_ok() { "kernel" } else { "off" };
     let ours = if Landlock::here().is_ok() { "kernel" } else { "cli" };
     let models = [("confined", json!(here)), ("off", json!("off")), ("full", json!(null)), ("own", json!("cli"))];
-    for (model, held) in models.into_iter().chain([("ours", json!(ours))]) {
+    for (model, sandbox) in models.into_iter().chain([("ours", json!(ours))]) {
         let answer = gateway.chat("hi").model(model).send().json();
-        assert_eq!(answer["trunkline"]["attempts"][0]["sandbox"], held, "{model}: {answer}");
+        assert_eq!(answer["trunkline"]["attempts"][0]["sandbox"], sandbox, "{model}: {answer}");
     }
 }

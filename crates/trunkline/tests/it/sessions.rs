@@ -1,4 +1,4 @@
-//! Turns that share a memory: our name for it goes to the client, the CLI's own goes back to the CLI.
+//! Sessions: the client gets our id for a session, and the CLI gets its own id to resume it.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn codex(script: &str) -> TestGateway {
     TestGateway::new().cli("codex", script).model("m", json!({"driver": "codex"})).start()
 }
 
-/// A CLI, a recording of it, its name for the session of that recording, and how it is told to go on.
+/// A CLI, a recording of it, the CLI's session id in that recording, and its arguments to resume it.
 const CLIS: [(&str, &str, &str, &[&str]); 5] = [
     ("claude", "claude/slow_streamjson_partial", SESSION, &["--resume", SESSION]),
     ("codex", "codex/reasoning", CODEX, &["resume", CODEX, "-"]),
@@ -28,26 +28,26 @@ const GEMINI: &str = "463ba518-1c78-440d-8b1e-45f82010c05f";
 const QWEN: &str = "5bad7311-e191-4667-a61d-a557ce67bb1a";
 const OPENCODE: &str = "ses_e23528f22ffeUxxZcrJWiiGypL";
 
-/// Whether these arguments stand in a row.
+/// Whether the arguments contain this sequence.
 fn has(argv: &[String], row: &[&str]) -> bool {
     argv.windows(row.len()).any(|window| window == row)
 }
 
 #[test]
-fn a_session_has_a_name_of_ours_and_outlives_the_gateway() {
+fn session_has_our_id_and_is_resumed_after_a_restart() {
     for (cli, recording, native, resume) in CLIS {
         let script = format!("note \"$@\"; replay {recording}");
         let mut gateway = TestGateway::new().cli(cli, &script).model("m", json!({"driver": cli})).start();
         let first = gateway.chat("hi").send();
         let id = first.header("x-trunkline-session").unwrap_or_else(|| panic!("{cli}: {first:?}")).to_owned();
-        let said = first.json()["trunkline"].take();
-        assert_eq!(said["session_id"], id);
-        assert_eq!(said["session"], json!({"id": id, "native": native, "resumed": false, "how": null}), "{cli}");
+        let extension = first.json()["trunkline"].take();
+        assert_eq!(extension["session_id"], id);
+        assert_eq!(extension["session"], json!({"id": id, "native": native, "resumed": false, "how": null}), "{cli}");
         assert_ne!(id, native);
         assert!(!has(&gateway.argv(cli), resume), "{cli}: {:?}", gateway.argv(cli));
 
         gateway.signal(Signal::TERM);
-        gateway.ended();
+        gateway.wait_for_exit();
         gateway.restart();
         let again = gateway.chat("and now?").header("x-trunkline-session", &id).streamed().send();
         assert_eq!(again.header("x-trunkline-session"), Some(id.as_str()), "{cli}: {again:?}");
@@ -58,37 +58,37 @@ fn a_session_has_a_name_of_ours_and_outlives_the_gateway() {
             "{cli}"
         );
         assert!(has(&gateway.argv(cli), resume), "{cli}: {:?}", gateway.argv(cli));
-        assert!(gateway.noted(&format!("{cli}.stdin")).trim_end().ends_with("and now?"));
+        assert!(gateway.read_note(&format!("{cli}.stdin")).trim_end().ends_with("and now?"));
     }
 }
 
 #[test]
-fn only_what_is_new_is_said_in_a_session() {
+fn only_new_messages_are_sent_when_session_is_resumed() {
     let gateway = TestGateway::new()
         .cli("claude", "note \"$@\"; replay claude/slow_streamjson_partial")
         .model("m", json!({"driver": "claude"}))
         .start();
     let id = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
-    let again = gateway.chat("and now?").after("user", "hi").after("assistant", "Hello.");
+    let again = gateway.chat("and now?").preceded_by("user", "hi").preceded_by("assistant", "Hello.");
     assert_eq!(again.header("x-trunkline-session", &id).send().header("x-trunkline-session"), Some(id.as_str()));
-    assert_eq!(gateway.noted("claude.stdin"), "--- USER TASK ---\nand now?", "it remembers the rest");
+    assert_eq!(gateway.read_note("claude.stdin"), "--- USER TASK ---\nand now?", "the CLI has the rest");
 }
 
 #[test]
-fn the_clis_own_name_for_a_session_will_do_where_nobody_needs_a_key() {
+fn clis_own_session_id_is_accepted_when_no_keys_are_set() {
     let gateway = codex("note \"$@\"; replay codex/reasoning");
     let reply = gateway.chat("hi").with("session_id", CODEX).streamed().send();
     let id = reply.header("x-trunkline-session").unwrap().to_owned();
     assert_ne!(id, CODEX);
     assert!(has(&gateway.argv("codex"), &["resume", CODEX, "-"]), "{:?}", gateway.argv("codex"));
     let again = gateway.chat("hi").with("session_id", CODEX).send();
-    assert_eq!(again.header("x-trunkline-session"), Some(id.as_str()), "it is the same one");
+    assert_eq!(again.header("x-trunkline-session"), Some(id.as_str()), "the same session");
     let ran = gateway.run(&["run", "-m", "m", "--session", CODEX, "hi"]).exits(0);
     assert!(ran.stderr.contains(&format!("· session {id}")), "{ran:?}");
 }
 
 #[test]
-fn case_36_a_session_of_another_key_is_none() {
+fn case_36_session_is_not_found_when_api_key_differs() {
     let gateway = TestGateway::new()
         .cli("codex", "note \"$@\"; replay codex/reasoning")
         .model("m", json!({"driver": "codex"}))
@@ -102,18 +102,22 @@ fn case_36_a_session_of_another_key_is_none() {
         assert_eq!(error["message"], format!("there is no session {theirs}"));
     }
     assert!(!gateway.path("seen/codex.argv").exists(), "nothing ran");
-    let told = ask("key-of-ben", "and now?").after("user", "hi").after("assistant", "Hello.");
-    let reply = told.header("x-trunkline-session", &id).send();
+    let with_history = ask("key-of-ben", "and now?").preceded_by("user", "hi").preceded_by("assistant", "Hello.");
+    let reply = with_history.header("x-trunkline-session", &id).send();
     let session = reply.json()["trunkline"]["session"].take();
     assert_eq!((session["resumed"].as_bool(), session["id"] == id), (Some(false), false), "{reply:?}");
     assert!(session["note"].as_str().unwrap().contains("there is no such session"), "{session}");
     assert!(!has(&gateway.argv("codex"), &["resume"]));
-    assert!(gateway.noted("codex.stdin").contains("Hello."), "it is told everything");
-    assert_eq!(ask("key-of-ann", "hi").header("x-trunkline-session", &id).send().status, 200, "it is ann's");
+    assert!(gateway.read_note("codex.stdin").contains("Hello."), "the CLI gets the whole history");
+    assert_eq!(
+        ask("key-of-ann", "hi").header("x-trunkline-session", &id).send().status,
+        200,
+        "ann still has her session"
+    );
 }
 
 #[test]
-fn a_session_stays_with_whom_it_was_begun() {
+fn request_is_rejected_when_session_belongs_to_another_cli() {
     let gateway = TestGateway::new()
         .cli("codex", "replay codex/reasoning")
         .cli("claude", "tell ran")
@@ -128,36 +132,36 @@ fn a_session_stays_with_whom_it_was_begun() {
     assert!(!gateway.path("seen/ran").exists());
 }
 
-/// Knows no session, and notes how often it was asked.
-const FORGETFUL: &str = "note \"$@\"; counted >/dev/null; \
+/// A codex that cannot resume any session. Counts its runs.
+const CANNOT_RESUME: &str = "note \"$@\"; counted >/dev/null; \
     for arg in \"$@\"; do [ \"$arg\" = resume ] && { echo 'Error: no rollout found for thread id' >&2; exit 1; }; done; \
     replay codex/reasoning";
 
 #[test]
-fn who_has_forgotten_a_session_is_told_once_what_was_said_in_it() {
+fn whole_history_is_sent_once_when_session_cannot_be_resumed() {
     for resent in [true, false] {
-        let gateway = codex(FORGETFUL);
+        let gateway = codex(CANNOT_RESUME);
         let first = gateway.chat("the keeper is Ingrid").send();
         let id = first.header("x-trunkline-session").unwrap().to_owned();
         let mut ask = gateway.chat("who is it?").header("x-trunkline-session", &id);
         if resent {
-            ask = ask.after("user", "the keeper is Ingrid").after("assistant", first.content());
+            ask = ask.preceded_by("user", "the keeper is Ingrid").preceded_by("assistant", first.content());
         }
         let reply = ask.send();
-        let said = reply.json()["trunkline"].take();
-        let outcomes: Vec<_> = said["attempts"].as_array().unwrap().iter().map(|a| a["outcome"].clone()).collect();
-        assert_eq!((outcomes.len(), outcomes[1].as_str()), (2, Some("ok")), "{said}");
+        let extension = reply.json()["trunkline"].take();
+        let outcomes: Vec<_> = extension["attempts"].as_array().unwrap().iter().map(|a| a["outcome"].clone()).collect();
+        assert_eq!((outcomes.len(), outcomes[1].as_str()), (2, Some("ok")), "{extension}");
         assert_eq!(
-            (said["session"]["resumed"].as_bool(), said["session_id"].as_str()),
+            (extension["session"]["resumed"].as_bool(), extension["session_id"].as_str()),
             (Some(false), Some(id.as_str()))
         );
-        let note = said["session"]["note"].as_str().unwrap();
+        let note = extension["session"]["note"].as_str().unwrap();
         assert!(note.contains("could not be resumed") && note.contains("no rollout found"), "{note}");
-        let told = gateway.noted("codex.stdin");
+        let prompt = gateway.read_note("codex.stdin");
         let expected =
             format!("[User]\nthe keeper is Ingrid\n\n[Assistant]\n{}\n\n[User]\nwho is it?", first.content());
-        assert!(told.ends_with(&expected), "{told}");
-        assert_eq!(gateway.noted("codex.runs").lines().count(), 3);
+        assert!(prompt.ends_with(&expected), "{prompt}");
+        assert_eq!(gateway.read_note("codex.runs").lines().count(), 3);
     }
 }
 
@@ -186,32 +190,32 @@ fn retries_once_when_session_cannot_be_resumed() {
             "{cli}: {last}"
         );
         assert!(reply.body.contains("[notice] the session could not be resumed"), "{cli}: {reply:?}");
-        assert!(gateway.noted(&format!("{cli}.stdin")).contains("the keeper is Ingrid"), "{cli}");
-        assert_eq!(gateway.noted(&format!("{cli}.runs")).lines().count(), 3, "{cli}");
+        assert!(gateway.read_note(&format!("{cli}.stdin")).contains("the keeper is Ingrid"), "{cli}");
+        assert_eq!(gateway.read_note(&format!("{cli}.runs")).lines().count(), 3, "{cli}");
     }
 }
 
 #[test]
-fn who_has_forgotten_a_session_that_nobody_else_knows_fails() {
-    let gateway = codex(FORGETFUL);
+fn turn_fails_when_session_cannot_be_resumed_and_has_no_history() {
+    let gateway = codex(CANNOT_RESUME);
     let error = gateway.chat("hi").with("session_id", CODEX).send().error(500);
     assert!(error["detail"].as_str().unwrap().contains("no rollout found"), "{error}");
-    assert_eq!(gateway.noted("codex.runs").lines().count(), 1);
+    assert_eq!(gateway.read_note("codex.runs").lines().count(), 1);
 }
 
 #[test]
-fn a_failure_that_is_not_about_the_session_does_not_end_it() {
+fn session_can_be_resumed_when_turn_failed_for_another_reason() {
     let script = "note \"$@\"; [ \"$(counted)\" = 2 ] && { echo 'Error: 401 Unauthorized' >&2; exit 1; }; replay codex/reasoning";
     let gateway = codex(script);
     let id = gateway.chat("hi").send().header("x-trunkline-session").unwrap().to_owned();
     gateway.chat("hi").header("x-trunkline-session", &id).send().error(500);
     assert_eq!(gateway.chat("hi").header("x-trunkline-session", &id).send().status, 200);
     assert!(has(&gateway.argv("codex"), &["resume", CODEX, "-"]));
-    assert_eq!(gateway.noted("codex.runs").lines().count(), 3, "nothing was tried again");
+    assert_eq!(gateway.read_note("codex.runs").lines().count(), 3, "no retries");
 }
 
 #[test]
-fn a_session_that_cannot_be_is_a_bad_request() {
+fn request_is_rejected_when_session_id_is_invalid_or_cli_keeps_no_sessions() {
     let gateway = TestGateway::new()
         .cli("codex", "tell ran")
         .cli("ax-glm", "tell ran")
@@ -227,7 +231,7 @@ fn a_session_that_cannot_be_is_a_bad_request() {
 }
 
 #[test]
-fn turns_of_one_session_wait_for_each_other() {
+fn turns_of_one_session_run_one_at_a_time() {
     let gateway = codex("mkdir \"$seen/busy\" || exit 1; sleep 0.1; rmdir \"$seen/busy\"; codex_answers done");
     thread::scope(|scope| {
         let ask = || gateway.chat("hi").with("session_id", SESSION).send().content();
@@ -237,7 +241,7 @@ fn turns_of_one_session_wait_for_each_other() {
 }
 
 #[test]
-fn tokens_of_a_session_are_counted_for_each_turn() {
+fn usage_is_per_turn_when_cli_reports_session_totals() {
     let script = format!(
         "total=$(cat \"$seen/total\" 2>/dev/null || echo 0); total=$((total + 1234)); tell total $total; \
          echo '{{\"type\":\"thread.started\",\"thread_id\":\"{SESSION}\"}}'; codex_says done; \
@@ -246,37 +250,41 @@ fn tokens_of_a_session_are_counted_for_each_turn() {
     let gateway = codex(&script);
     for _ in 0..3 {
         let reply = gateway.chat("hi").with("session_id", SESSION).send().json();
-        assert_eq!(reply["usage"]["prompt_tokens"], 1234, "{}", gateway.noted("total"));
+        assert_eq!(reply["usage"]["prompt_tokens"], 1234, "{}", gateway.read_note("total"));
     }
 }
 
-/// Reports a session, counts in a file of its worktree, and answers with the count and the folder.
+/// Reports a session, increments a counter in a file of its worktree, and answers with the count and the folder.
 const COUNTER: &str = "count=$(cat count 2>/dev/null || echo 0); count=$((count + 1)); echo $count >count; \
     echo '{\"type\":\"thread.started\",\"thread_id\":\"0a50f5b3-5bfb-49c6-b27e-b98fb2571b4f\"}'; \
     codex_answers \"$count in $(pwd)\"";
 
 #[test]
-fn a_session_in_a_worktree_goes_on_where_it_left_off() {
+fn session_continues_with_the_files_of_its_last_turn_in_a_worktree() {
     for keep in [false, true] {
         let entry = json!({"driver": "codex", "worktree": true, "keepWorktree": keep});
-        let mut line = TestGateway::new().cli("codex", COUNTER).model("m", entry).start();
-        let first = line.chat("hi").send().content();
+        let mut gateway = TestGateway::new().cli("codex", COUNTER).model("m", entry).start();
+        let first = gateway.chat("hi").send().content();
         let folder = first.strip_prefix("1 in ").unwrap();
-        let second = line.chat("hi").header("x-trunkline-session", SESSION).send();
+        let second = gateway.chat("hi").header("x-trunkline-session", SESSION).send();
         assert_eq!(second.content(), format!("2 in {folder}"));
-        line.kill();
-        line.restart();
-        let third = line.chat("hi").header("x-trunkline-session", SESSION).send();
-        assert_eq!(third.content(), format!("3 in {folder}"), "another gateway knows it too");
+        gateway.kill();
+        gateway.restart();
+        let third = gateway.chat("hi").header("x-trunkline-session", SESSION).send();
+        assert_eq!(third.content(), format!("3 in {folder}"), "a restarted gateway continues it too");
         let branch = third.json()["trunkline"]["workspace"]["branch"].as_str().unwrap().to_owned();
-        assert_eq!(line.git(&["show", &format!("{branch}:count")]), "3");
-        assert_eq!(line.chat("hi").send().content().split(' ').next(), Some("1"), "without it one begins anew");
+        assert_eq!(gateway.git(&["show", &format!("{branch}:count")]), "3");
+        assert_eq!(
+            gateway.chat("hi").send().content().split(' ').next(),
+            Some("1"),
+            "a request without session starts over"
+        );
     }
 }
 
 #[test]
-fn a_session_waits_until_its_folder_is_cleaned_up() {
-    // The second turn dies with its gateway. The next gateway cleans up, slowly, while the third turn comes in.
+fn turn_waits_when_worktree_of_its_session_is_being_cleaned_up() {
+    // The second turn dies with its gateway. The next gateway cleans up slowly while the third turn arrives.
     let script =
         format!("if [ -e \"$seen/die\" ] && ! [ -e \"$seen/died\" ]; then tell died; hang; fi; sleep 0.2; {COUNTER}");
     let git = format!(
@@ -285,27 +293,27 @@ fn a_session_waits_until_its_folder_is_cleaned_up() {
         which("git").display()
     );
     let entry = json!({"driver": "codex", "worktree": true});
-    let mut line = TestGateway::new().cli("codex", &script).git_script(&git).model("m", entry).start();
-    assert!(line.chat("hi").send().content().starts_with("1 in "));
-    line.tell("die");
-    let unanswered = line.chat("hi").header("x-trunkline-session", SESSION).open();
-    line.told("died");
-    line.kill();
+    let mut gateway = TestGateway::new().cli("codex", &script).git_script(&git).model("m", entry).start();
+    assert!(gateway.chat("hi").send().content().starts_with("1 in "));
+    gateway.leave_note("die");
+    let unanswered = gateway.chat("hi").header("x-trunkline-session", SESSION).open();
+    gateway.wait_for_note("died");
+    gateway.kill();
     drop(unanswered);
-    line.restart();
-    line.told("removing");
-    let third = line.chat("hi").header("x-trunkline-session", SESSION).open();
-    line.told("asked");
-    line.tell("go");
+    gateway.restart();
+    gateway.wait_for_note("removing");
+    let third = gateway.chat("hi").header("x-trunkline-session", SESSION).open();
+    gateway.wait_for_note("asked");
+    gateway.leave_note("go");
     let reply = third.finish();
     assert!(reply.content().starts_with("2 in "), "{reply:?}");
     let branch =
         reply.json()["trunkline"]["workspace"]["branch"].as_str().unwrap_or_else(|| panic!("{reply:?}")).to_owned();
-    assert_eq!(line.git(&["show", &format!("{branch}:count")]), "2");
+    assert_eq!(gateway.git(&["show", &format!("{branch}:count")]), "2");
 }
 
 #[test]
-fn a_session_of_one_repository_does_not_lead_into_another() {
+fn request_is_rejected_when_session_belongs_to_another_repository() {
     let gateway = TestGateway::new().cli("codex", COUNTER);
     let (repo, other) = (gateway.repo(), gateway.path("other"));
     gateway.git(&["clone", "--quiet", ".", other.to_str().unwrap()]);

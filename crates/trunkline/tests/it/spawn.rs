@@ -1,16 +1,16 @@
-//! Starting a CLI: what may be wrong with it, and what it inherits.
+//! Starting a CLI: programs that cannot be started, and what a child inherits.
 
 use std::fs;
 
 use serde_json::json;
 use trunkline_process::Landlock;
 
-use crate::look::{children, until};
-use crate::metrics::figure;
+use crate::metrics::metric_value;
+use crate::observe::{children, until};
 use crate::test_gateway::TestGateway;
 
 #[test]
-fn case_50_a_program_that_cannot_be_run_says_why() {
+fn case_50_error_has_the_reason_when_program_cannot_be_run() {
     let gateway = TestGateway::new().cli("codex", "").model("m", json!({"driver": "text", "command": "../bin/odd"}));
     let odd = gateway.path("bin/odd");
     let gateway = gateway.start();
@@ -31,7 +31,7 @@ fn case_50_a_program_that_cannot_be_run_says_why() {
 }
 
 #[test]
-fn case_50_a_cli_that_was_updated_is_used_by_the_next_run() {
+fn case_50_next_run_uses_the_new_program_when_cli_was_updated() {
     let gateway = TestGateway::new().cli("codex", "codex_answers old").model("m", json!({"driver": "codex"})).start();
     assert_eq!(gateway.chat("hi").send().content(), "old");
     let gateway = gateway.cli("codex", "codex_answers new");
@@ -39,7 +39,7 @@ fn case_50_a_cli_that_was_updated_is_used_by_the_next_run() {
 }
 
 #[test]
-fn a_repository_that_is_gone_is_a_clear_error() {
+fn error_names_the_setting_when_repository_is_gone() {
     let gateway = TestGateway::new().cli("codex", "codex_answers done");
     let folder = gateway.path("gone");
     fs::create_dir(&folder).unwrap();
@@ -52,45 +52,45 @@ fn a_repository_that_is_gone_is_a_clear_error() {
 }
 
 #[test]
-fn case_55_a_child_inherits_three_descriptors_and_no_more() {
-    let line = TestGateway::new()
+fn case_55_child_inherits_only_three_descriptors() {
+    let gateway = TestGateway::new()
         .cli("codex", "ls /proc/self/fd >\"$seen/descriptors\"; codex_answers done")
         .cli("other", "tell other; hang")
         .model("m", json!({"driver": "codex"}))
         .model("other", json!({"driver": "text", "command": "other"}))
         .start();
-    // The gateway has more of them open meanwhile.
-    let _other = line.chat("hi").model("other").open();
-    line.told("other");
-    assert_eq!(line.chat("hi").send().content(), "done");
+    // A second run, so that the gateway has more descriptors open.
+    let _other = gateway.chat("hi").model("other").open();
+    gateway.wait_for_note("other");
+    assert_eq!(gateway.chat("hi").send().content(), "done");
     assert_eq!(
-        line.noted("descriptors").split_whitespace().collect::<Vec<_>>(),
+        gateway.read_note("descriptors").split_whitespace().collect::<Vec<_>>(),
         ["0", "1", "2", "3"],
-        "3 is the list's"
+        "3 is opened by ls itself"
     );
 }
 
 #[test]
-fn case_56_many_runs_leave_no_descriptors_and_no_zombies() {
+fn case_56_no_descriptors_or_zombies_are_left_after_many_runs() {
     let gateway = TestGateway::new()
         .cli("codex", "(setsid sleep 1000 &); codex_answers done")
         .model("m", json!({"driver": "codex", "worktree": true}))
         .args(&["--metrics", "127.0.0.1:0"])
         .start();
-    let open = || figure(&gateway, "open_files").unwrap();
+    let open = || metric_value(&gateway, "open_files").unwrap();
     let ask = || assert_eq!(gateway.chat("hi").send().content(), "done");
     (0..3).for_each(|_| ask());
     let before = open();
     (0..20).for_each(|_| ask());
     until("descriptors are closed", || open() <= before);
     let keepers = children(gateway.gateway_pid());
-    until("nothing is left below the keepers", || keepers.iter().all(|&keeper| children(keeper).is_empty()));
+    until("the keepers have no children left", || keepers.iter().all(|&keeper| children(keeper).is_empty()));
     let zombie = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "));
     until("no keeper is a zombie", || !children(gateway.gateway_pid()).iter().any(zombie));
 }
 
 #[test]
-fn case_46_a_question_finds_nobody_to_answer_it() {
+fn case_46_cli_has_no_terminal_and_empty_stdin() {
     let script = r#"
         if (: </dev/tty) 2>/dev/null; then echo 'a terminal'; fi
         cat >/dev/null
@@ -103,43 +103,47 @@ fn case_46_a_question_finds_nobody_to_answer_it() {
 }
 
 #[test]
-fn case_46_who_must_log_in_first_is_not_tried_twice() {
+fn case_46_run_is_not_retried_when_cli_requires_login() {
     let script = "cat >/dev/null; echo ran >>\"$seen/runs\"; echo 'Not logged in. Please run /login' >&2; exit 1";
     let gateway = TestGateway::new().cli("claude", script).model("m", json!({"driver": "claude"})).start();
     assert_eq!(gateway.chat("hi").send().error(500)["code"], "authentication");
-    assert_eq!(gateway.noted("runs"), "ran\n");
+    assert_eq!(gateway.read_note("runs"), "ran\n");
 }
 
 #[test]
-fn what_node_compiled_is_kept_for_the_next_start() {
+fn compile_cache_of_node_is_reused_unless_program_changes() {
     let gemini = "case $* in *--version*) pwd >\"$NODE_COMPILE_CACHE/code\"; echo 1.0; exit;; esac; \
         tell cache \"$NODE_COMPILE_CACHE\"; replay gemini/ansi-stream-json";
     let entry = json!({"driver": "gemini", "warm": 0, "writable": ["../seen"]});
     if let Err(missing) = Landlock::here() {
         return eprintln!("skipped: {missing}");
     }
-    let world = |line: TestGateway| line.cli("gemini", gemini).cli("node", "").env("TRUNKLINE_WARM", "8");
-    let (Some(line), Some(own)) = (TestGateway::apart(), TestGateway::apart()) else { return };
-    let free = json!({"driver": "gemini", "warm": 0, "permissions": "full"});
-    let line = world(line).model("m", entry.clone()).model("free", free).start();
-    line.chat("hi").model("m").send().content();
-    assert_eq!(line.noted("cache"), "\n", "nothing was there yet");
+    let with_gemini = |gateway: TestGateway| gateway.cli("gemini", gemini).cli("node", "").env("TRUNKLINE_WARM", "8");
+    let (Some(gateway), Some(own)) = (TestGateway::outside_tmp(), TestGateway::outside_tmp()) else { return };
+    let full = json!({"driver": "gemini", "warm": 0, "permissions": "full"});
+    let gateway = with_gemini(gateway).model("m", entry.clone()).model("full", full).start();
+    gateway.chat("hi").model("m").send().content();
+    assert_eq!(gateway.read_note("cache"), "\n", "no cache yet");
     let folder =
-        || fs::read_dir(line.path("state/compiled")).into_iter().flatten().flatten().next().map(|one| one.path());
-    until("it is compiled", || folder().is_some_and(|folder| folder.extension().is_none()));
-    line.chat("hi").model("m").send().content();
-    let used = line.noted("cache");
+        || fs::read_dir(gateway.path("state/compiled")).into_iter().flatten().flatten().next().map(|one| one.path());
+    until("the cache is filled", || folder().is_some_and(|folder| folder.extension().is_none()));
+    gateway.chat("hi").model("m").send().content();
+    let used = gateway.read_note("cache");
     assert_eq!(used.trim_end(), folder().unwrap().to_str().unwrap());
-    assert_eq!(fs::read_to_string(folder().unwrap().join("code")).unwrap(), "/\n", "in nobody's folder");
-    line.chat("hi").model("free").send().content();
-    assert_eq!(line.noted("cache"), "\n", "every Node it starts could write there");
-    // Another program: what was compiled is not of it.
-    let line = line.cli("gemini", &format!("{gemini} # updated"));
-    line.chat("hi").model("m").send().content();
-    assert_eq!(line.noted("cache"), "\n");
-    drop(line);
-    let line = world(own).model("m", entry).env("NODE_COMPILE_CACHE", "/users/own").start();
-    line.chat("hi").send().content();
-    assert_eq!(line.noted("cache"), "/users/own\n");
-    assert!(!line.path("state/compiled").exists());
+    assert_eq!(
+        fs::read_to_string(folder().unwrap().join("code")).unwrap(),
+        "/\n",
+        "compiled outside of any repository"
+    );
+    gateway.chat("hi").model("full").send().content();
+    assert_eq!(gateway.read_note("cache"), "\n", "no cache: with full permissions every child could write to it");
+    // The cache of the old program is not used for the new one.
+    let gateway = gateway.cli("gemini", &format!("{gemini} # updated"));
+    gateway.chat("hi").model("m").send().content();
+    assert_eq!(gateway.read_note("cache"), "\n");
+    drop(gateway);
+    let gateway = with_gemini(own).model("m", entry).env("NODE_COMPILE_CACHE", "/users/own").start();
+    gateway.chat("hi").send().content();
+    assert_eq!(gateway.read_note("cache"), "/users/own\n");
+    assert!(!gateway.path("state/compiled").exists());
 }

@@ -1,4 +1,4 @@
-//! A state folder that takes no writes: nothing runs that could not be kept, and it is said.
+//! A state folder that cannot be written: no run starts, requests are rejected, and health is degraded.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::look::until;
-use crate::test_gateway::{TestGateway, tool, which};
+use crate::observe::until;
+use crate::test_gateway::{TestGateway, run_tool, which};
 
-/// Notes each of its runs.
-const COUNTS: &str = "cat >/dev/null; counted >/dev/null; codex_answers done";
+/// Counts its runs.
+const CODEX: &str = "cat >/dev/null; counted >/dev/null; codex_answers done";
 
-fn mode(path: &Path, mode: u32) {
+fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
@@ -20,9 +20,9 @@ fn runs(gateway: &TestGateway) -> usize {
     fs::read_to_string(gateway.path("seen/codex.runs")).unwrap_or_default().lines().count()
 }
 
-/// What each kind of request is told, and that none of them runs.
+/// Fails the test unless every kind of request is rejected and none of them runs.
 #[track_caller]
-fn refuses_everything(gateway: &TestGateway) {
+fn assert_rejects_everything(gateway: &TestGateway) {
     let (before, listed) = (runs(gateway), gateway.get("/v1/runs").json()["data"].as_array().unwrap().len());
     for (headers, status) in [
         (&[][..], 503),
@@ -38,7 +38,7 @@ fn refuses_everything(gateway: &TestGateway) {
         assert_eq!(error["code"], "storage_unavailable", "{headers:?}");
         assert!(error["message"].as_str().unwrap().contains("cannot write to its state folder"), "{error}");
         assert!(reply.header("retry-after").is_some(), "{reply:?}");
-        assert!(reply.header("x-trunkline-run").is_none(), "nothing is promised: {reply:?}");
+        assert!(reply.header("x-trunkline-run").is_none(), "there is no run: {reply:?}");
     }
     let streamed = gateway.chat("hi").streamed().send();
     assert_eq!(streamed.error(503)["code"], "storage_unavailable");
@@ -49,10 +49,10 @@ fn refuses_everything(gateway: &TestGateway) {
     assert_eq!(gateway.get("/v1/runs").json()["data"].as_array().unwrap().len(), listed, "no row is left behind");
 }
 
-/// All is well again, and the key of requests that were refused means one run.
+/// Fails the test unless the gateway recovers and the idempotency key of the rejected requests leads to one run.
 #[track_caller]
-fn serves_again(gateway: &TestGateway) {
-    until("it is well again", || gateway.get("/health").json()["status"] == "ok");
+fn assert_recovers(gateway: &TestGateway) {
+    until("health is ok again", || gateway.get("/health").json()["status"] == "ok");
     assert!(gateway.get("/health").json().get("reason").is_none());
     let before = runs(gateway);
     for replayed in [None, Some("true")] {
@@ -63,78 +63,78 @@ fn serves_again(gateway: &TestGateway) {
     let accepted = gateway.chat("hi").header("prefer", "respond-async").send();
     assert_eq!(accepted.status, 202);
     let run = accepted.json()["id"].as_str().unwrap().to_owned();
-    until("it is done", || gateway.get(&format!("/v1/runs/{run}")).json()["state"] == "finished");
+    until("the run is finished", || gateway.get(&format!("/v1/runs/{run}")).json()["state"] == "finished");
 }
 
 #[test]
-fn nothing_runs_while_state_folder_cannot_be_written() {
-    let gateway = TestGateway::new().cli("codex", COUNTS).model("m", json!({"driver": "codex"})).unprivileged().start();
+fn nothing_runs_when_state_folder_cannot_be_written() {
+    let gateway = TestGateway::new().cli("codex", CODEX).model("m", json!({"driver": "codex"})).unprivileged().start();
     gateway.chat("hi").send().content();
     assert_eq!(gateway.get("/health").json()["status"], "ok");
-    mode(&gateway.path("state"), 0o500);
-    until("it is noticed", || gateway.get("/health").json()["status"] == "degraded");
-    refuses_everything(&gateway);
-    mode(&gateway.path("state"), 0o700);
-    serves_again(&gateway);
+    set_mode(&gateway.path("state"), 0o500);
+    until("health is degraded", || gateway.get("/health").json()["status"] == "degraded");
+    assert_rejects_everything(&gateway);
+    set_mode(&gateway.path("state"), 0o700);
+    assert_recovers(&gateway);
 }
 
-/// A disk of its own, in namespaces that an ordinary user can have; none where the system forbids that.
+/// Puts the state folder on a small tmpfs, in user and mount namespaces. Returns `None` if the system forbids that.
 fn on_small_disk(gateway: TestGateway) -> Option<TestGateway> {
     let (unshare, mount, sh) = (which("unshare"), which("mount"), which("sh"));
     let unshare = [unshare.to_str().unwrap(), "--user", "--map-root-user", "--mount"];
     let trial = [&unshare[1..], &["sh", "-c", "mount -t tmpfs none /mnt"]].concat();
-    if !tool("unshare", &trial) {
-        eprintln!("skipped: no namespace with a file system of its own can be made here");
+    if !run_tool("unshare", &trial) {
+        eprintln!("skipped: this system does not allow a user namespace with its own mounts");
         return None;
     }
     let state = gateway.path("state");
     fs::create_dir(&state).unwrap();
     let (mount, state) = (mount.display(), state.display());
     let script = format!("{mount} -t tmpfs -o size=6m,mode=700 none '{state}' && exec \"$0\" \"$@\"");
-    Some(gateway.behind(&[&unshare[..], &[sh.to_str().unwrap(), "-c", &script]].concat()))
+    Some(gateway.wrapped_in(&[&unshare[..], &[sh.to_str().unwrap(), "-c", &script]].concat()))
 }
 
 #[test]
-fn nothing_runs_twice_and_health_is_degraded_while_disk_is_full() {
-    let line = TestGateway::new();
-    let state = line.path("state").display().to_string();
-    // One run fills the disk, and frees it when it is told to.
+fn nothing_runs_twice_and_health_is_degraded_when_disk_is_full() {
+    let gateway = TestGateway::new();
+    let state = gateway.path("state").display().to_string();
+    // One run fills the disk and frees it on command.
     let fills = format!(
         "cat >/dev/null; dd if=/dev/zero of='{state}/filler' bs=4096 2>/dev/null; tell full 1; await free; \
          rm '{state}/filler'; tell freed 1; replay gemini/ansi-stream-json"
     );
-    let line = line
-        .cli("codex", COUNTS)
+    let gateway = gateway
+        .cli("codex", CODEX)
         .cli("gemini", &fills)
         .model("m", json!({"driver": "codex"}))
         .model("z-fills", json!({"driver": "gemini", "permissions": "full"}));
-    let Some(line) = on_small_disk(line) else { return };
-    let line = line.start();
-    line.chat("hi").send().content();
-    let filling = line.chat("hi").model("z-fills").open();
-    line.told("full");
-    until("it is noticed", || line.get("/health").json()["status"] == "degraded");
-    let reason = line.get("/health").json()["reason"].as_str().unwrap().to_owned();
+    let Some(gateway) = on_small_disk(gateway) else { return };
+    let gateway = gateway.start();
+    gateway.chat("hi").send().content();
+    let filling = gateway.chat("hi").model("z-fills").open();
+    gateway.wait_for_note("full");
+    until("health is degraded", || gateway.get("/health").json()["status"] == "degraded");
+    let reason = gateway.get("/health").json()["reason"].as_str().unwrap().to_owned();
     assert!(reason.contains("No space left") || reason.contains("full"), "{reason}");
-    refuses_everything(&line);
-    line.tell("free");
-    line.told("freed");
-    assert_eq!(filling.finish().status, 200, "a run that goes on is not stopped");
-    serves_again(&line);
+    assert_rejects_everything(&gateway);
+    gateway.leave_note("free");
+    gateway.wait_for_note("freed");
+    assert_eq!(filling.finish().status, 200, "a running run is not stopped");
+    assert_recovers(&gateway);
 }
 
 #[test]
-fn requests_are_refused_when_the_database_alone_cannot_grow() {
+fn requests_are_rejected_when_only_the_database_cannot_grow() {
     let sh = which("sh");
     let script = "ulimit -f 1024; exec \"$0\" \"$@\"";
     let gateway = TestGateway::new()
-        .cli("codex", COUNTS)
+        .cli("codex", CODEX)
         .model("m", json!({"driver": "codex"}))
-        .behind(&[sh.to_str().unwrap(), "-c", script])
+        .wrapped_in(&[sh.to_str().unwrap(), "-c", script])
         .start();
-    // More than a file may have, in the end.
+    // A few of these exceed the limit of the file size.
     let long = "x".repeat(900_000);
-    until("the database is as large as it may be", || gateway.chat(&long).send().status == 503);
+    until("the database has reached the limit", || gateway.chat(&long).send().status == 503);
     let health = gateway.get("/health").json();
     assert_eq!(health["status"], "degraded", "{health}");
     assert_eq!(gateway.chat(&long).header("prefer", "respond-async").send().error(507)["code"], "storage_unavailable");

@@ -1,5 +1,6 @@
-//! A `TestGateway`: the real binary in a world of its own. Home, configuration, search path, repository, state and worktrees
-//! are folders that end with the test; the CLIs are small scripts that replay what real ones printed.
+//! `TestGateway`: the real binary in an isolated environment. Home, configuration, search path, repository, state and
+//! worktrees are temporary folders that are deleted with the test. The CLIs are small scripts that replay recorded
+//! output.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,20 +15,21 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use crate::http::{Ask, Reply, exchange};
-use crate::look::{all_gone, children, processes_of, until};
+use crate::http::{Reply, RequestBuilder, send_raw};
+use crate::observe::{children, processes_of, until, until_gone};
 
-/// All that the fake CLIs, and git, need of the system.
+/// The system programs that the fake CLIs and git need.
 const TOOLS: [&str; 22] = [
     "basename", "sed", "uname", "sh", "cat", "chmod", "date", "git", "sleep", "env", "mkdir", "rmdir", "rm", "mv",
     "ln", "ls", "dd", "tr", "wc", "setsid", "touch", "true",
 ];
 
-/// A user who owns nothing.
-const NOBODY: u32 = 65534;
+/// Uid of a user without privileges.
+const UNPRIVILEGED_UID: u32 = 65534;
 
-/// A script must not be open for writing while another thread forks: whoever has it open then cannot be executed.
-static FORKING: Mutex<()> = Mutex::new(());
+/// Held while a script is written and while a process is spawned. A child that is forked while a script is open for
+/// writing inherits the descriptor, and executing the script then fails with `ETXTBSY`.
+static FORK_LOCK: Mutex<()> = Mutex::new(());
 
 pub(crate) struct TestGateway {
     folder: TempDir,
@@ -35,51 +37,51 @@ pub(crate) struct TestGateway {
     env: Vec<(String, String)>,
     args: Vec<String>,
     gateway: Option<GatewayChild>,
-    /// Runs as a user who may not do everything; none where whoever runs the tests is one.
+    /// The unprivileged user that `trunkline` runs as; `None` keeps the user who runs the tests.
     user: Option<u32>,
-    /// The Python that starts `trunkline` without the kernel's means to confine.
-    unconfined: Option<PathBuf>,
-    /// How many files the gateway may open at most; none for as many as the tests may.
+    /// The Python interpreter that starts `trunkline` with Landlock disabled.
+    landlock_blocker: Option<PathBuf>,
+    /// Limit on the gateway's open files; `None` inherits the limit of the tests.
     open_files: Option<u64>,
-    /// Keepers of gateways that were killed: nobody but root can tell whose they are afterwards.
+    /// Keepers of killed gateways. Remembered because only root can find out later which gateway they belonged to.
     keepers: Vec<u32>,
-    /// What the gateway is started by.
-    behind: Vec<String>,
+    /// The command that starts the gateway; empty to start it directly.
+    wrapper: Vec<String>,
 }
 
-/// A gateway that listens.
+/// A gateway process that listens.
 struct GatewayChild {
     child: Child,
     address: String,
-    /// Held, for one that ends with it.
+    /// Kept open, for a gateway that exits when its standard input is closed.
     stdin: Option<ChildStdin>,
-    /// Kept open: it may want to say more.
+    /// Kept open, so that further output does not fail with a broken pipe.
     _stdout: BufReader<ChildStdout>,
 }
 
-/// A second gateway.
-pub(crate) struct Beside(GatewayChild);
+/// A second gateway on the same folders; killed on drop.
+pub(crate) struct SecondGateway(GatewayChild);
 
-impl Beside {
+impl SecondGateway {
     pub(crate) fn address(&self) -> &str {
         &self.0.address
     }
 
-    pub(crate) fn chat(&self, model: &str, text: &str) -> Ask {
-        Ask::new(self.address(), model, text)
+    pub(crate) fn chat(&self, model: &str, text: &str) -> RequestBuilder {
+        RequestBuilder::new(self.address(), model, text)
     }
 }
 
-impl Drop for Beside {
+impl Drop for SecondGateway {
     fn drop(&mut self) {
         self.0.child.kill().unwrap();
         self.0.child.wait().unwrap();
     }
 }
 
-/// A command that ran to its end.
+/// Exit code and output of a command.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -90,48 +92,50 @@ impl TestGateway {
         Self::within(tempfile::Builder::new().prefix("trunkline-").tempdir().unwrap())
     }
 
-    /// As [`new`](Self::new), outside of the folders for temporary files; none where the tests are built inside of one.
-    pub(crate) fn apart() -> Option<Self> {
+    /// As [`new`](Self::new), but outside the folders for temporary files, which every run may write. `None` if the
+    /// target directory itself is in one of them.
+    pub(crate) fn outside_tmp() -> Option<Self> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         if ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|temporary| folder.starts_with(temporary)) {
-            eprintln!("skipped: {} is a place for temporary files", folder.display());
+            eprintln!("skipped: {} is in a folder for temporary files", folder.display());
             return None;
         }
         Some(Self::within(tempfile::Builder::new().prefix("trunkline-").tempdir_in(folder).unwrap()))
     }
 
     fn within(folder: TempDir) -> Self {
-        let line = Self {
+        let gateway = Self {
             folder,
             models: Map::new(),
             env: Vec::new(),
             args: Vec::new(),
             gateway: None,
             user: None,
-            unconfined: None,
+            landlock_blocker: None,
             open_files: None,
             keepers: Vec::new(),
-            behind: Vec::new(),
+            wrapper: Vec::new(),
         };
         for name in ["home", "config", "bin", "tools", "repo", "seen"] {
-            fs::create_dir(line.path(name)).unwrap();
+            fs::create_dir(gateway.path(name)).unwrap();
         }
         for tool in TOOLS {
-            symlink(which(tool), line.path("tools").join(tool)).unwrap();
+            symlink(which(tool), gateway.path("tools").join(tool)).unwrap();
         }
-        fs::write(line.path("fake.sh"), include_str!("fake.sh")).unwrap();
-        line.git(&["init", "--quiet", "--initial-branch=main"]);
-        fs::write(line.repo().join("README.md"), "a repository\n").unwrap();
-        line.commit("first");
-        line
+        fs::write(gateway.path("fake.sh"), include_str!("fake.sh")).unwrap();
+        gateway.git(&["init", "--quiet", "--initial-branch=main"]);
+        fs::write(gateway.repo().join("README.md"), "a repository\n").unwrap();
+        gateway.commit("first");
+        gateway
     }
 
-    /// From now on `trunkline` runs as a user to whom permissions mean something, and who owns all there is so far.
+    /// Makes `trunkline` run as a user that file permissions apply to (not root), and gives that user all existing
+    /// files.
     pub(crate) fn unprivileged(mut self) -> Self {
         if rustix::process::geteuid().is_root() {
-            self.user = Some(NOBODY);
-            self.give(self.folder.path());
-            // Last: it is the same file as everybody's.
+            self.user = Some(UNPRIVILEGED_UID);
+            self.chown_to_user(self.folder.path());
+            // Last, because a hard link shares its owner with the binary of all other tests.
             let binary = self.path("bin/trunkline");
             if fs::hard_link(env!("CARGO_BIN_EXE_trunkline"), &binary).is_err() {
                 fs::copy(env!("CARGO_BIN_EXE_trunkline"), &binary).unwrap();
@@ -140,36 +144,37 @@ impl TestGateway {
         self
     }
 
-    /// From now on `trunkline` runs as on a kernel without Landlock.
+    /// Makes `trunkline` run as on a kernel without Landlock.
     pub(crate) fn without_landlock(mut self) -> Self {
         fs::write(self.path("without_landlock.py"), include_str!("without_landlock.py")).unwrap();
-        // The one that is found may be a script of a version manager, which needs more than the gateway is given.
-        let asked = command(&which("python3")).args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
-        self.unconfined = Some(String::from_utf8(asked.stdout).unwrap().trim_end().into());
+        // Resolves the interpreter: `python3` on the search path may be a version manager's script, which needs more of
+        // the environment than the gateway gets.
+        let resolved = command(&which("python3")).args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
+        self.landlock_blocker = Some(String::from_utf8(resolved.stdout).unwrap().trim_end().into());
         self
     }
 
-    /// The gateway is started by this command, with its own command line as the last arguments.
-    pub(crate) fn behind(mut self, words: &[&str]) -> Self {
-        self.behind = words.iter().map(|&word| word.to_owned()).collect();
+    /// Starts the gateway through this command, which gets the gateway's command line as its last arguments.
+    pub(crate) fn wrapped_in(mut self, words: &[&str]) -> Self {
+        self.wrapper = words.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
-    /// Puts a script in git's place. A confined one could leave no notes, so nothing is confined.
+    /// Replaces git with a script. Disables Landlock, because a confined script could not leave notes.
     pub(crate) fn git_script(self, script: &str) -> Self {
         self.cli("git", script).without_landlock()
     }
 
-    /// Gives files to the user that `trunkline` runs as.
-    pub(crate) fn give(&self, path: &Path) {
+    /// Changes the owner of a folder and everything in it to the user that `trunkline` runs as.
+    pub(crate) fn chown_to_user(&self, path: &Path) {
         lchown(path, self.user, self.user).unwrap();
         let is_folder = path.symlink_metadata().unwrap().is_dir();
         for entry in is_folder.then(|| fs::read_dir(path).unwrap()).into_iter().flatten() {
-            self.give(&entry.unwrap().path());
+            self.chown_to_user(&entry.unwrap().path());
         }
     }
 
-    /// Puts a fake CLI on the search path: a shell script that has the words of `fake.sh`.
+    /// Puts a fake CLI on the search path: a shell script that can use the functions of `fake.sh`.
     pub(crate) fn cli(self, name: &str, script: &str) -> Self {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
         let prelude = format!(
@@ -182,7 +187,7 @@ impl TestGateway {
         self
     }
 
-    /// Adds a model to `models.json`, in the test's repository unless it says otherwise.
+    /// Adds a model to `models.json`. Its `repoPath` is the test's repository unless the entry sets one.
     pub(crate) fn model(mut self, name: &str, entry: Value) -> Self {
         let mut whole = json!({"repoPath": self.repo()});
         for (key, value) in entry.as_object().unwrap() {
@@ -197,25 +202,26 @@ impl TestGateway {
         self
     }
 
-    /// Adds arguments of `trunkline serve`.
+    /// Adds arguments to `trunkline serve`.
     pub(crate) fn args(mut self, args: &[&str]) -> Self {
         self.args.extend(args.iter().map(|&arg| arg.to_owned()));
         self
     }
 
-    /// Limits the files that the gateway may open, from its start: a gateway is not to be changed from outside.
-    pub(crate) fn open_files(mut self, most: u64) -> Self {
-        self.open_files = Some(most);
+    /// Limits how many files the gateway may open. Set at its start, because the limit of a running gateway cannot be
+    /// changed.
+    pub(crate) fn open_files(mut self, limit: u64) -> Self {
+        self.open_files = Some(limit);
         self
     }
 
-    /// Writes a file of the configuration folder.
+    /// Writes a file into the configuration folder.
     pub(crate) fn config(self, name: &str, text: &str) -> Self {
         fs::write(self.path("config").join(name), text).unwrap();
         self
     }
 
-    /// Writes a file of the repository, without committing it.
+    /// Writes a file into the repository, without committing it.
     pub(crate) fn file(self, name: &str, text: &str) -> Self {
         fs::create_dir_all(self.repo().join(name).parent().unwrap()).unwrap();
         fs::write(self.repo().join(name), text).unwrap();
@@ -228,32 +234,32 @@ impl TestGateway {
         self
     }
 
-    /// As [`start`](Self::start), once more: after a gateway that was killed.
+    /// Starts the gateway again, after it was stopped or killed.
     pub(crate) fn restart(&mut self) {
         self.write_models();
         self.listen("serve");
     }
 
-    /// Starts the mock LLM in the gateway's place.
+    /// Starts the mock LLM instead of the gateway.
     pub(crate) fn start_mock(mut self) -> Self {
         self.listen("mock-llm");
         self
     }
 
-    /// Starts a command that listens, and waits until it does.
+    /// Starts a subcommand that listens, and waits until it does.
     fn listen(&mut self, name: &str) {
-        self.gateway = Some(self.listening(name));
+        self.gateway = Some(self.spawn_listening(name));
     }
 
-    /// Another gateway in the same world, which ends with the value.
-    pub(crate) fn beside(&self) -> Beside {
-        Beside(self.listening("serve"))
+    /// Starts a second gateway on the same folders.
+    pub(crate) fn second_gateway(&self) -> SecondGateway {
+        SecondGateway(self.spawn_listening("serve"))
     }
 
-    fn listening(&self, name: &str) -> GatewayChild {
+    fn spawn_listening(&self, name: &str) -> GatewayChild {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         let plain = self.trunkline(&[name, "--port", "0"]);
-        let mut command = match self.behind.split_first() {
+        let mut command = match self.wrapper.split_first() {
             Some((program, args)) => {
                 let mut command = command(Path::new(program));
                 command.args(args).arg(plain.get_program()).args(plain.get_args());
@@ -263,86 +269,86 @@ impl TestGateway {
             }
             None => plain,
         };
-        if let Some(most) = self.open_files {
-            command = limited(&command, most);
+        if let Some(limit) = self.open_files {
+            command = with_open_files_limit(&command, limit);
         }
         command.args(&self.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         let mut child = spawn(&mut command);
         let stdin = child.stdin.take();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut said = String::new();
-        stdout.read_line(&mut said).unwrap();
-        let address = said.trim().strip_prefix("listening on http://");
-        let address = address.unwrap_or_else(|| panic!("not listening: {said:?}\n{}", self.log())).to_owned();
+        let mut first_line = String::new();
+        stdout.read_line(&mut first_line).unwrap();
+        let address = first_line.trim().strip_prefix("listening on http://");
+        let address = address.unwrap_or_else(|| panic!("not listening: {first_line:?}\n{}", self.log())).to_owned();
         GatewayChild { child, address, stdin, _stdout: stdout }
     }
 
-    /// Runs `trunkline` with these arguments to its end.
-    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+    /// Runs `trunkline` with these arguments and waits until it exits.
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
         self.run_with(args, b"")
     }
 
-    pub(crate) fn run_with(&self, args: &[&str], stdin: &[u8]) -> Ran {
+    pub(crate) fn run_with(&self, args: &[&str], stdin: &[u8]) -> CommandOutput {
         self.write_models();
         let mut command = self.trunkline(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = spawn(&mut command);
-        // What it does not read it does not need.
-        let _closed_early = child.stdin.take().unwrap().write_all(stdin);
-        ran(child)
+        // The command may exit without reading its input.
+        let _ = child.stdin.take().unwrap().write_all(stdin);
+        wait_for_output(child)
     }
 
-    /// As [`run`](Self::run), where nothing can be written to stderr.
-    pub(crate) fn run_unheard(&self, args: &[&str]) -> Ran {
+    /// As [`run`](Self::run), with a stderr that cannot be written (`/dev/full`).
+    pub(crate) fn run_with_full_stderr(&self, args: &[&str]) -> CommandOutput {
         self.write_models();
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut command = self.trunkline(args);
-        ran(spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(full)))
+        wait_for_output(spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(full)))
     }
 
-    /// Runs `trunkline`, sends it a signal once a CLI has told something, and waits for its end.
-    pub(crate) fn interrupted(&self, args: &[&str], told: &str, signal: Signal) -> Ran {
+    /// Runs `trunkline`, sends it a signal once a CLI has left a note, and waits until it exits.
+    pub(crate) fn signalled_after_note(&self, args: &[&str], note: &str, signal: Signal) -> CommandOutput {
         self.write_models();
         let mut command = self.trunkline(args);
         let child = spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
-        self.told(told);
+        self.wait_for_note(note);
         kill_process(Pid::from_child(&child), signal).unwrap();
-        ran(child)
+        wait_for_output(child)
     }
 
-    /// Runs `trunkline`, sends it a signal once it has said something, and waits for its end.
-    pub(crate) fn interrupted_after(&self, args: &[&str], said: &str, signal: Signal) -> Ran {
+    /// Runs `trunkline`, sends it a signal once its stdout contains `text`, and waits until it exits.
+    pub(crate) fn signalled_after_output(&self, args: &[&str], text: &str, signal: Signal) -> CommandOutput {
         self.write_models();
         let mut command = self.trunkline(args);
         let mut child = spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
-        let mut heard = Vec::new();
-        while !String::from_utf8_lossy(&heard).contains(said) {
+        let mut output = Vec::new();
+        while !String::from_utf8_lossy(&output).contains(text) {
             let mut more = [0; 4096];
             let count = child.stdout.as_mut().unwrap().read(&mut more).unwrap();
-            assert!(count > 0, "ended before {said:?}");
-            heard.extend_from_slice(&more[..count]);
+            assert!(count > 0, "exited before it printed {text:?}");
+            output.extend_from_slice(&more[..count]);
         }
         kill_process(Pid::from_child(&child), signal).unwrap();
-        ran(child)
+        wait_for_output(child)
     }
 
-    /// A request to the gateway with one user message, for the first model unless it says otherwise.
-    pub(crate) fn chat(&self, text: &str) -> Ask {
+    /// Builds a chat request with one user message. It asks for the first model unless the test sets another.
+    pub(crate) fn chat(&self, text: &str) -> RequestBuilder {
         let model = self.models.keys().next().map_or("codex", String::as_str);
-        Ask::new(self.address(), model, text)
+        RequestBuilder::new(self.address(), model, text)
     }
 
     pub(crate) fn get(&self, path: &str) -> Reply {
         let address = self.address();
-        exchange(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")).finish()
+        send_raw(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")).finish()
     }
 
     pub(crate) fn address(&self) -> &str {
-        &self.gateway.as_ref().expect("the gateway runs").address
+        &self.gateway.as_ref().expect("the gateway is running").address
     }
 
     pub(crate) fn gateway_pid(&self) -> u32 {
-        self.gateway.as_ref().expect("the gateway runs").child.id()
+        self.gateway.as_ref().expect("the gateway is running").child.id()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -350,16 +356,16 @@ impl TestGateway {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Closes the gateway's standard input, as the end of whoever started it does.
+    /// Closes the gateway's standard input, as happens when its parent process exits.
     pub(crate) fn close_stdin(&mut self) {
-        self.gateway.as_mut().expect("the gateway runs").stdin = None;
+        self.gateway.as_mut().expect("the gateway is running").stdin = None;
     }
 
-    /// Waits until the gateway has ended; its exit status.
-    pub(crate) fn ended(&mut self) -> Option<i32> {
-        let gateway = self.gateway.as_mut().expect("the gateway runs");
+    /// Waits until the gateway has exited, and returns its exit code.
+    pub(crate) fn wait_for_exit(&mut self) -> Option<i32> {
+        let gateway = self.gateway.as_mut().expect("the gateway is running");
         let mut status = None;
-        until("the gateway has ended", || {
+        until("the gateway has exited", || {
             status = gateway.child.try_wait().unwrap();
             status.is_some()
         });
@@ -367,11 +373,11 @@ impl TestGateway {
         status.and_then(|status| status.code())
     }
 
-    /// Kills the gateway as nothing can refuse.
+    /// Kills the gateway with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.keepers.extend(children(self.gateway_pid()));
         self.signal(Signal::KILL);
-        self.ended();
+        self.wait_for_exit();
     }
 
     pub(crate) fn log(&self) -> String {
@@ -386,7 +392,7 @@ impl TestGateway {
         self.path("repo")
     }
 
-    /// Runs git in the repository, as its user; what it printed.
+    /// Runs git in the repository with a user's name and address, and returns what it printed.
     pub(crate) fn git(&self, args: &[&str]) -> String {
         let mut command = command(&which("git"));
         command.arg("-C").arg(self.repo()).args(args).env_clear().stdin(Stdio::null());
@@ -404,37 +410,37 @@ impl TestGateway {
         self.git(&["commit", "--quiet", "-m", message]);
     }
 
-    /// The arguments that a CLI noted.
+    /// The arguments that a fake CLI recorded with `note`.
     pub(crate) fn argv(&self, cli: &str) -> Vec<String> {
-        let noted = self.noted(&format!("{cli}.argv"));
+        let noted = self.read_note(&format!("{cli}.argv"));
         noted.split_terminator('\0').map(str::to_owned).collect()
     }
 
-    /// A note that is there.
-    pub(crate) fn noted(&self, name: &str) -> String {
+    /// Reads a note that a fake CLI has left.
+    pub(crate) fn read_note(&self, name: &str) -> String {
         let path = self.path("seen").join(name);
         let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{name}: {error}\n{}", self.log()));
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// A note, once it is there.
-    pub(crate) fn told(&self, name: &str) -> String {
-        until(&format!("a CLI told {name}"), || self.path("seen").join(name).exists());
-        self.noted(name).trim_end().to_owned()
+    /// Waits until a fake CLI has left a note, and returns it.
+    pub(crate) fn wait_for_note(&self, name: &str) -> String {
+        until(&format!("a CLI left the note {name}"), || self.path("seen").join(name).exists());
+        self.read_note(name).trim_end().to_owned()
     }
 
-    /// A note that is a process id.
-    pub(crate) fn told_pid(&self, name: &str) -> u32 {
-        self.told(name).parse().unwrap()
+    /// As [`wait_for_note`](Self::wait_for_note), for a note that contains a process id.
+    pub(crate) fn wait_for_pid(&self, name: &str) -> u32 {
+        self.wait_for_note(name).parse().unwrap()
     }
 
-    /// Leaves a note that a CLI awaits.
-    pub(crate) fn tell(&self, name: &str) {
+    /// Leaves a note that a fake CLI waits for with `await`.
+    pub(crate) fn leave_note(&self, name: &str) {
         fs::write(self.path("seen").join(name), "").unwrap();
     }
 
     pub(crate) fn write_program(&self, path: &Path, text: &str) {
-        let _nobody_forks = FORKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _no_fork = FORK_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         fs::write(path, text).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -446,14 +452,14 @@ impl TestGateway {
         }
     }
 
-    /// Starts `trunkline`; what it has to say goes to the log.
+    /// Starts `trunkline` with its stderr appended to the log.
     pub(crate) fn launch(&self, args: &[&str]) -> Child {
         self.write_models();
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         spawn(self.trunkline(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log))
     }
 
-    /// Starts `trunkline` on a terminal of its own, which is given as its three streams.
+    /// Starts `trunkline` in a new session on a terminal, which is given as its three standard streams.
     pub(crate) fn on_terminal(&self, args: &[&str], streams: [Stdio; 3]) -> Child {
         self.write_models();
         let plain = self.trunkline(args);
@@ -464,9 +470,9 @@ impl TestGateway {
         spawn(command.stdin(stdin).stdout(stdout).stderr(stderr))
     }
 
-    /// The binary, with nothing of the environment of whoever runs the tests.
+    /// The command for the binary, with an environment that contains nothing of the tests' own.
     fn trunkline(&self, args: &[&str]) -> Command {
-        let mut command = match (self.user, &self.unconfined) {
+        let mut command = match (self.user, &self.landlock_blocker) {
             (Some(user), _) => {
                 let mut command = command(&self.path("bin/trunkline"));
                 command.uid(user).gid(user);
@@ -481,16 +487,16 @@ impl TestGateway {
         };
         let search = format!("{}:{}", self.path("bin").display(), self.path("tools").display());
         command.args(args).current_dir(self.repo()).env_clear().env("PATH", search).env("HOME", self.path("home"));
-        let takes_places =
+        let takes_folders =
             args.first().is_some_and(|&name| !["decode", "provider", "mock-llm", "desktop"].contains(&name));
-        if takes_places {
+        if takes_folders {
             command.arg("--state").arg(self.path("state")).arg("--worktrees").arg(self.path("worktrees"));
             let configured = fs::read_dir(self.path("config")).unwrap().next().is_some();
             if configured && !args.contains(&"--config") {
                 command.arg("--config").arg(self.path("config"));
             }
         }
-        // Nothing is started that a test does not ask for.
+        // No process is started ahead of its turn unless a test asks for it.
         command.env("TRUNKLINE_WARM", "0");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
@@ -498,7 +504,7 @@ impl TestGateway {
 }
 
 impl Drop for TestGateway {
-    /// Whatever a test was about: once its gateway is gone, nothing it started is left.
+    /// Checks for every test that no process is left once its gateway is gone.
     fn drop(&mut self) {
         if self.gateway.is_some() {
             self.kill();
@@ -508,12 +514,12 @@ impl Drop for TestGateway {
             return;
         }
         until("no process is left", || processes_of(self.folder.path()).is_empty());
-        all_gone(&self.keepers);
+        until_gone(&self.keepers);
     }
 }
 
-impl Ran {
-    /// Fails the test unless the command ended with this status.
+impl CommandOutput {
+    /// Fails the test unless the command exited with this code.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -521,51 +527,51 @@ impl Ran {
     }
 }
 
-fn ran(child: Child) -> Ran {
+fn wait_for_output(child: Child) -> CommandOutput {
     let output = child.wait_with_output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ran { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    CommandOutput { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
 }
 
-/// Starts a command while nobody writes a script.
+/// Spawns a command while no thread writes a script.
 pub(crate) fn spawn(command: &mut Command) -> Child {
-    let _nobody_writes = FORKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _no_write = FORK_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     command.spawn().unwrap()
 }
 
-/// The same command, which may open only so many files.
-fn limited(plain: &Command, most: u64) -> Command {
-    let mut limited = command(&which("sh"));
-    limited
-        .args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\"")])
+/// Wraps a command in a shell that lowers the limit of open files first.
+fn with_open_files_limit(plain: &Command, limit: u64) -> Command {
+    let mut command = self::command(&which("sh"));
+    command
+        .args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")])
         .arg(plain.get_program())
         .args(plain.get_args());
-    limited.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    limited.current_dir(plain.get_current_dir().unwrap());
-    limited
+    command.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.current_dir(plain.get_current_dir().unwrap());
+    command
 }
 
-#[expect(clippy::disallowed_methods, reason = "tests start the gateway itself, which nothing keeps")]
+#[expect(clippy::disallowed_methods, reason = "tests start the gateway itself, which has no keeper")]
 fn command(program: &Path) -> Command {
     Command::new(program)
 }
 
-/// Runs a program of the system to its end; whether it did what it was told.
-pub(crate) fn tool(name: &str, args: &[&str]) -> bool {
+/// Runs a system program and returns whether it succeeded.
+pub(crate) fn run_tool(name: &str, args: &[&str]) -> bool {
     spawn(command(&which(name)).args(args).stderr(Stdio::null())).wait().unwrap().success()
 }
 
-/// Where a tool is on the search path of whoever runs the tests.
+/// Looks a program up on the search path of the tests.
 #[expect(clippy::disallowed_methods, reason = "tests need the system's own shell and git")]
 pub(crate) fn find(tool: &str) -> Option<PathBuf> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&search).map(|folder| folder.join(tool)).find(|path| path.is_file())
 }
 
-/// The same for a tool that the tests cannot do without.
+/// As [`find`], for a program that the tests require.
 pub(crate) fn which(tool: &str) -> PathBuf {
     find(tool).unwrap_or_else(|| panic!("the tests need {tool}"))
 }
 
-/// How long anything may take before a test gives up; nothing waits for it unless a test fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest wait for any condition. Only a failing test waits this long.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! A terminal for the binary to run in: a pseudo-terminal, with a screen that answers what programs ask of one.
+//! A pseudo-terminal for the binary, with a screen that answers terminal queries.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,31 +11,33 @@ use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use vt100::{Callbacks, Parser, Screen};
 
-use crate::look::until;
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
 const ROWS: u16 = 40;
 const COLUMNS: u16 = 80;
 
+/// A program that runs on a pseudo-terminal.
 pub(crate) struct Tty {
     child: Child,
     keyboard: File,
-    shown: Arc<Mutex<Shown>>,
+    shown: Arc<Mutex<TerminalOutput>>,
     reading: Option<JoinHandle<()>>,
 }
 
-struct Shown {
-    screen: Parser<Answers>,
+/// Output received so far, raw and rendered.
+struct TerminalOutput {
+    screen: Parser<QueryReplies>,
     raw: Vec<u8>,
 }
 
-/// What a terminal says when it is asked.
+/// Replies to terminal queries that are not sent yet.
 #[derive(Default)]
-struct Answers {
+struct QueryReplies {
     due: Vec<u8>,
 }
 
-impl Callbacks for Answers {
+impl Callbacks for QueryReplies {
     fn unhandled_csi(&mut self, screen: &mut Screen, i1: Option<u8>, _: Option<u8>, params: &[&[u16]], c: char) {
         match (i1, params, c) {
             (None, [[6]], 'n') => {
@@ -60,12 +62,12 @@ impl Tty {
         let stream = || Stdio::from(theirs.try_clone().unwrap());
         let child = gateway.on_terminal(args, [stream(), stream(), stream()]);
         let keyboard = File::from(ours);
-        let screen = Parser::new_with_callbacks(ROWS, COLUMNS, 1000, Answers::default());
-        let shown = Arc::new(Mutex::new(Shown { screen, raw: Vec::new() }));
+        let screen = Parser::new_with_callbacks(ROWS, COLUMNS, 1000, QueryReplies::default());
+        let shown = Arc::new(Mutex::new(TerminalOutput { screen, raw: Vec::new() }));
         let (mut output, filled) = (keyboard.try_clone().unwrap(), Arc::clone(&shown));
         let reading = std::thread::spawn(move || {
             let mut chunk = [0; 4096];
-            // It ends when nobody has the terminal open any more.
+            // The read fails once no process has the terminal open.
             while let Ok(read @ 1..) = output.read(&mut chunk) {
                 let mut shown = filled.lock().unwrap_or_else(PoisonError::into_inner);
                 shown.raw.extend(&chunk[..read]);
@@ -87,27 +89,27 @@ impl Tty {
     /// Waits until the screen shows this.
     #[track_caller]
     pub(crate) fn shows(&self, text: &str) {
-        self.awaits(&format!("the screen shows {text:?}"), |screen| screen.contents().contains(text));
+        self.wait_for(&format!("the screen shows {text:?}"), |screen| screen.contents().contains(text));
     }
 
-    /// Waits for a prompt with this on its line, and the cursor behind it.
+    /// Waits for a prompt followed by this text and the cursor.
     #[track_caller]
     pub(crate) fn prompts(&self, line: &str) {
-        self.awaits(&format!("it prompts with {line:?}"), |screen| {
+        self.wait_for(&format!("it prompts with {line:?}"), |screen| {
             let (row, column) = screen.cursor_position();
             let shown = screen.rows(0, COLUMNS).nth(row.into()).unwrap_or_default();
             shown.trim_end() == format!("You: {line}").trim_end() && usize::from(column) == "You: ".len() + line.len()
         });
     }
 
-    /// Has a message answered that is typed at an empty prompt, and waits for the next one.
+    /// Types a message at an empty prompt, and waits for its answer and the next prompt.
     #[track_caller]
     pub(crate) fn says(&mut self, message: &str) {
         self.prompts("");
         self.types(message);
         self.prompts(message);
         self.types("\r");
-        // The message stays where it was; the prompt is a later line.
+        // The message stays on the screen; the new prompt is on a later line.
         self.prompts("");
     }
 
@@ -120,19 +122,19 @@ impl Tty {
         String::from_utf8_lossy(&self.shown.lock().unwrap_or_else(PoisonError::into_inner).raw).into_owned()
     }
 
-    /// Waits until what is pasted comes with its brackets, or without.
+    /// Waits until bracketed paste is on or off.
     #[track_caller]
     pub(crate) fn tells_pastes(&self, tells: bool) {
-        self.awaits(&format!("pastes are told: {tells}"), |screen| screen.bracketed_paste() == tells);
+        self.wait_for(&format!("bracketed paste is {tells}"), |screen| screen.bracketed_paste() == tells);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits until the program has ended and all it said was read; its exit status.
+    /// Waits until the program has ended and all its output was read, and returns its exit status.
     #[track_caller]
-    pub(crate) fn ended(&mut self) -> Option<i32> {
+    pub(crate) fn wait_for_exit(&mut self) -> Option<i32> {
         let mut status = None;
         until("the program has ended", || {
             status = self.child.try_wait().unwrap();
@@ -145,7 +147,7 @@ impl Tty {
     }
 
     #[track_caller]
-    fn awaits(&self, what: &str, mut seen: impl FnMut(&Screen) -> bool) {
+    fn wait_for(&self, what: &str, mut seen: impl FnMut(&Screen) -> bool) {
         let seen = || seen(self.shown.lock().unwrap_or_else(PoisonError::into_inner).screen.screen());
         until(what, seen);
     }
@@ -156,7 +158,7 @@ impl Drop for Tty {
         if std::thread::panicking() {
             eprintln!("--- screen\n{}\n---", self.screen());
         }
-        // It may have ended as it should.
+        // The program may have exited already, as it should.
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
     }

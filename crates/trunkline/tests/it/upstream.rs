@@ -1,16 +1,16 @@
-//! Services as providers: OpenAI-compatible HTTP upstreams, one of them another gateway of ours.
+//! OpenAI-compatible HTTP upstreams as providers, one of them another trunkline.
 
 use std::net::TcpListener;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::look::until;
-use crate::service::{Script, Service, refusal, stream, whole};
+use crate::fake_llm::{FakeLlm, Script, refusal, stream, whole};
+use crate::observe::until;
 use crate::test_gateway::TestGateway;
 
-/// A gateway with the service as its provider `up`.
-fn gateway(service: &Service, more: &str) -> TestGateway {
+/// A gateway with the service as provider `up`, and further providers from `more`.
+fn gateway(service: &FakeLlm, more: &str) -> TestGateway {
     let file = format!(
         "providers:\n- name: up\n  type: api\n  priority: 9\n  config: {{base_url: '{}/', model: gpt-x, api_key_env: UP_KEY}}\n  \
          models: {{fast: gpt-mini}}\n{more}\nrouting: {{backoff: 1ms, max_retries: 1}}\n",
@@ -23,11 +23,12 @@ fn gateway(service: &Service, more: &str) -> TestGateway {
         .start()
 }
 
-const OTHER: &str = "- {name: p, type: cli, config: {path: p}}";
+/// A second provider, for fallback.
+const FALLBACK: &str = "- {name: p, type: cli, config: {path: p}}";
 
 #[test]
-fn whole_and_streamed_with_everything_the_client_asked_for() {
-    let service = Service::new([
+fn upstream_gets_all_options_and_answers_whole_and_streamed() {
+    let service = FakeLlm::new([
         whole(json!({"role": "assistant", "content": "Hello"}), "length"),
         stream(
             &[
@@ -39,11 +40,11 @@ fn whole_and_streamed_with_everything_the_client_asked_for() {
             "stop",
         ),
     ]);
-    let line = gateway(&service, "");
-    let reply = line
+    let gateway = gateway(&service, "");
+    let reply = gateway
         .chat("hi")
         .model("up")
-        .after("system", "Be terse.")
+        .preceded_by("system", "Be terse.")
         .image("data:image/png;base64,iVBORw0KGgo=")
         .with("temperature", 0)
         .with("max_tokens", 5)
@@ -75,7 +76,7 @@ fn whole_and_streamed_with_everything_the_client_asked_for() {
     assert_eq!(sent, expected);
 
     let streamed =
-        line.chat("hi").model("auto:fast").streamed().with("stream_options", json!({"include_usage": true})).send();
+        gateway.chat("hi").model("auto:fast").streamed().with("stream_options", json!({"include_usage": true})).send();
     assert_eq!((streamed.streamed_text().as_str(), streamed.is_done()), ("Hello", true));
     assert!(streamed.body.contains("\"reasoning_content\":\"hm\""), "{}", streamed.body);
     assert_eq!(streamed.frames().last().unwrap()["usage"]["total_tokens"], 10);
@@ -84,7 +85,7 @@ fn whole_and_streamed_with_everything_the_client_asked_for() {
 }
 
 #[test]
-fn tool_calls_go_through_both_ways() {
+fn tool_calls_are_passed_in_both_directions() {
     let call = json!({"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\":\"Rome\"}"}});
     let piece = |id: Option<&str>, name: Option<&str>, arguments: &str| {
         let mut call = json!({"index": 0, "function": {"arguments": arguments}});
@@ -95,7 +96,7 @@ fn tool_calls_go_through_both_ways() {
         }
         json!({"tool_calls": [call]})
     };
-    let service = Service::new([
+    let service = FakeLlm::new([
         whole(json!({"role": "assistant", "content": null, "tool_calls": [call]}), "tool_calls"),
         stream(
             &[
@@ -107,9 +108,9 @@ fn tool_calls_go_through_both_ways() {
         ),
         whole(json!({"role": "assistant", "content": "Sunny."}), "stop"),
     ]);
-    let line = gateway(&service, "");
+    let gateway = gateway(&service, "");
     let tools = json!([{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]);
-    let ask = || line.chat("Rome?").model("up").with("tools", tools.clone()).with("tool_choice", "auto");
+    let ask = || gateway.chat("Rome?").model("up").with("tools", tools.clone()).with("tool_choice", "auto");
     let choice = ask().send().json()["choices"][0].clone();
     assert_eq!((&choice["message"]["tool_calls"], &choice["message"]["content"]), (&json!([call]), &Value::Null));
     assert_eq!(choice["finish_reason"], "tool_calls");
@@ -135,16 +136,16 @@ fn tool_calls_go_through_both_ways() {
     let text = body.to_string();
     let request = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{text}",
-        line.address(),
+        gateway.address(),
         text.len()
     );
-    assert_eq!(crate::http::exchange(line.address(), &request).finish().content(), "Sunny.");
+    assert_eq!(crate::http::send_raw(gateway.address(), &request).finish().content(), "Sunny.");
     assert_eq!(service.seen()[2].1["messages"], history);
 }
 
 #[test]
-fn what_an_upstream_refuses_has_its_category_and_its_own_words() {
-    for (status, headers, error, category, ours, wait) in [
+fn error_has_category_and_message_of_the_upstream() {
+    for (status, headers, error, category, our_status, wait) in [
         (
             401,
             "",
@@ -173,27 +174,26 @@ fn what_an_upstream_refuses_has_its_category_and_its_own_words() {
         (429, "retry-after: 7200\r\n", json!({"message": "slow down"}), "rate_limit", 429, Some("120")),
         (500, "", json!({"message": "The server had an error"}), "server", 500, None),
     ] {
-        let service = Service::new([refusal(status, headers, error.clone()), refusal(status, headers, error.clone())]);
-        let line = gateway(&service, "");
-        let reply = line.chat("hi").model("up").send();
-        let shown = reply.error(ours);
+        let service = FakeLlm::new([refusal(status, headers, error.clone()), refusal(status, headers, error.clone())]);
+        let gateway = gateway(&service, "");
+        let reply = gateway.chat("hi").model("up").send();
+        let shown = reply.error(our_status);
         assert_eq!(shown["code"], category);
-        let words = error["message"].as_str().unwrap().replace("hunter2-hunter2", "***");
-        assert!(shown["detail"].as_str().unwrap().contains(&words), "{shown}");
+        let message = error["message"].as_str().unwrap().replace("hunter2-hunter2", "***");
+        assert!(shown["detail"].as_str().unwrap().contains(&message), "{shown}");
         assert_eq!(reply.header("retry-after"), wait, "{category}");
-        assert!(!reply.body.contains("hunter2") && !line.log().contains("hunter2"), "{}", reply.body);
+        assert!(!reply.body.contains("hunter2") && !gateway.log().contains("hunter2"), "{}", reply.body);
     }
 }
 
 #[test]
-fn one_that_is_down_or_breaks_off_is_passed_over() {
+fn router_falls_back_when_upstream_is_down_or_breaks_off() {
     let closed = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}/v1", listener.local_addr().unwrap())
     };
-    let service = Service { url: closed, seen: Arc::default() };
-    let line = gateway(&service, OTHER);
-    let reply = line.chat("hi").model("auto").send();
+    let down = gateway(&FakeLlm { url: closed, seen: Arc::default() }, FALLBACK);
+    let reply = down.chat("hi").model("auto").send();
     assert_eq!(reply.content(), "from p");
     let categories: Vec<Value> =
         reply.json()["trunkline"]["attempts"].as_array().unwrap().iter().map(|a| a["category"].clone()).collect();
@@ -201,27 +201,31 @@ fn one_that_is_down_or_breaks_off_is_passed_over() {
 
     let half = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hal\"}}]}\n\n".to_owned();
     let broken = || Script::Says(200, "content-type: text/event-stream\r\n", half.clone());
-    let service = Service::new([broken(), broken(), broken()]);
-    let line = gateway(&service, OTHER);
-    let streamed = line.chat("hi").model("auto").streamed().send();
+    let service = FakeLlm::new([broken(), broken(), broken()]);
+    let gateway = gateway(&service, FALLBACK);
+    let streamed = gateway.chat("hi").model("auto").streamed().send();
     assert!(!streamed.is_done() && streamed.body.contains("\"code\":\"network\""), "{}", streamed.body);
-    assert_eq!(line.chat("hi").model("auto").send().content(), "from p", "whole: nothing was shown");
+    assert_eq!(
+        gateway.chat("hi").model("auto").send().content(),
+        "from p",
+        "fallback is possible: nothing was sent to the client yet"
+    );
 }
 
 #[test]
-fn who_hangs_up_ends_the_call() {
+fn upstream_request_is_cancelled_when_client_disconnects() {
     let half = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hal\"}}]}\n\n".to_owned();
-    let service = Service::new([Script::Hangs(half, "gone")]);
-    let line = gateway(&service, "");
-    let mut stream = line.chat("hi").model("up").streamed().open();
-    stream.until("Hal");
+    let service = FakeLlm::new([Script::Hangs(half, "gone")]);
+    let gateway = gateway(&service, "");
+    let mut stream = gateway.chat("hi").model("up").streamed().open();
+    stream.read_until("Hal");
     drop(stream);
-    until("the service sees it", || service.seen().iter().any(|(told, _)| told == "gone"));
+    until("the service sees the disconnect", || service.seen().iter().any(|(head, _)| head == "gone"));
 }
 
 #[test]
-fn a_key_that_is_not_set_is_said_before_anything_is_sent() {
-    let service = Service::new([]);
+fn request_fails_before_anything_is_sent_when_key_is_not_set() {
+    let service = FakeLlm::new([]);
     let file = format!(
         "providers: [{{name: up, type: api, config: {{base_url: '{}', model: m, api_key_env: NO_SUCH_KEY}}}}]\n",
         service.url
@@ -237,20 +241,20 @@ fn a_key_that_is_not_set_is_said_before_anything_is_sent() {
 }
 
 #[test]
-fn another_gateway_is_an_upstream_too() {
+fn another_trunkline_can_be_an_upstream() {
     let inner = TestGateway::new()
         .cli("codex", "cat >/dev/null; codex_answers inner")
         .model("m", json!({"driver": "codex"}))
         .start();
-    let service = Service { url: format!("http://{}/v1", inner.address()), seen: Arc::default() };
-    let line = gateway(&service, "");
-    assert_eq!(line.chat("hi").model("up/m").send().content(), "inner");
-    assert_eq!(line.chat("hi").model("up/m").streamed().send().streamed_text(), "inner");
-    let health = line.get("/health/providers").json();
+    let service = FakeLlm { url: format!("http://{}/v1", inner.address()), seen: Arc::default() };
+    let gateway = gateway(&service, "");
+    assert_eq!(gateway.chat("hi").model("up/m").send().content(), "inner");
+    assert_eq!(gateway.chat("hi").model("up/m").streamed().send().streamed_text(), "inner");
+    let health = gateway.get("/health/providers").json();
     assert_eq!(
         (&health["providers"][0]["healthy"], &health["providers"][0]["version"]),
         (&json!(true), &json!("2 models"))
     );
-    let error = line.chat("hi").model("up/nobody").send().error(500);
+    let error = gateway.chat("hi").model("up/nobody").send().error(500);
     assert_eq!(error["code"], "not_found");
 }

@@ -1,14 +1,14 @@
-//! CLIs that exit without waiting for their reader, as Node programs do: the answer is whole all the same.
+//! CLIs that exit without flushing a non-blocking stdout, as Node programs do: the answer is complete all the same.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::look::all_gone;
+use crate::observe::until_gone;
 use crate::test_gateway::TestGateway;
 
-/// Prints an answer of `$1` bytes in the words of a CLI, through a non-blocking stdout, and exits at once.
+/// Prints an answer of the given size in the given format through a non-blocking stdout, and exits at once.
 const NODE: &str = r#"
 const [form, bytes] = process.argv.slice(2);
 const text = 'x'.repeat(Number(bytes));
@@ -57,29 +57,30 @@ else:
 os._exit(0)
 "#;
 
-/// The interpreters of this machine, and what each is to run.
+/// The interpreters on this machine, each with its script.
 fn interpreters() -> Vec<(PathBuf, &'static str)> {
-    // Not what a version manager puts on the path: that is a script, and needs more than a fake CLI has.
+    // Not from the search path: a shim of a version manager is a script and needs more environment than a fake CLI has.
     let find = |name: &str| {
         let folders = ["/usr/local/bin", "/usr/bin", "/bin"];
         let found = folders.iter().map(|folder| Path::new(folder).join(name)).find(|program| program.exists());
         if found.is_none() {
-            eprintln!("skipped: there is no {name}");
+            eprintln!("skipped: {name} is not installed");
         }
         found
     };
     [("node", NODE), ("python3", PYTHON)].into_iter().filter_map(|(name, script)| Some((find(name)?, script))).collect()
 }
 
-/// A gateway whose `qwen` and whose executable `p` answer with this many bytes.
+/// A gateway whose CLI `qwen` and whose executable `p` answer with this many bytes.
 fn gateway(interpreter: &Path, script: &str, bytes: usize) -> TestGateway {
-    let line = TestGateway::new();
-    let file = line.path("seen").join("script");
+    let gateway = TestGateway::new();
+    let file = gateway.path("seen").join("script");
     fs::write(&file, script).unwrap();
     let run = |form: &str| {
         format!("cat >/dev/null; tell pid $$; exec '{}' '{}' {form} {bytes}", interpreter.display(), file.display())
     };
-    line.cli("qwen", &run("agent"))
+    gateway
+        .cli("qwen", &run("agent"))
         .cli("p", &run("\"$1\""))
         .config("router.yaml", "providers:\n- name: p\n  type: cli\n  config: {path: p}\n")
         .model("m", json!({"driver": "qwen", "warm": 0}))
@@ -87,14 +88,14 @@ fn gateway(interpreter: &Path, script: &str, bytes: usize) -> TestGateway {
 }
 
 #[test]
-fn an_answer_is_whole_when_the_cli_exits_without_draining_its_stdout() {
+fn answer_is_complete_when_cli_exits_without_flushing_stdout() {
     for (interpreter, script) in interpreters() {
         for bytes in [100_000, 1_500_000] {
-            let line = gateway(&interpreter, script, bytes);
+            let gateway = gateway(&interpreter, script, bytes);
             for model in ["m", "p"] {
-                let whole = line.chat("hi").model(model).send().content();
+                let whole = gateway.chat("hi").model(model).send().content();
                 assert_eq!(whole.len(), bytes, "{model} by {}", interpreter.display());
-                let streamed = line.chat("hi").model(model).streamed().send();
+                let streamed = gateway.chat("hi").model(model).streamed().send();
                 assert!(streamed.is_done(), "{model} by {}", interpreter.display());
                 assert_eq!(streamed.streamed_text().len(), bytes, "{model} by {}", interpreter.display());
             }
@@ -103,12 +104,12 @@ fn an_answer_is_whole_when_the_cli_exits_without_draining_its_stdout() {
 }
 
 #[test]
-fn an_answer_is_whole_when_the_client_reads_it_after_the_cli_has_gone() {
+fn answer_is_complete_when_client_reads_it_after_cli_has_exited() {
     for (interpreter, script) in interpreters() {
-        let line = gateway(&interpreter, script, 1_500_000);
-        let mut stream = line.chat("hi").streamed().open();
-        stream.until("xxx");
-        all_gone(&[line.told_pid("pid")]);
+        let gateway = gateway(&interpreter, script, 1_500_000);
+        let mut stream = gateway.chat("hi").streamed().open();
+        stream.read_until("xxx");
+        until_gone(&[gateway.wait_for_pid("pid")]);
         let reply = stream.finish();
         assert!(reply.is_done());
         assert_eq!(reply.streamed_text().len(), 1_500_000);

@@ -1,13 +1,13 @@
-//! A worktree for each run: made before the CLI starts, kept as a branch, removed after; the user's own checkout is never
-//! touched.
+//! Worktrees of runs: created before the CLI starts, saved as a branch, then removed. The user's own checkout is never
+//! changed.
 
 use std::fs;
 use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::look::{all_gone, left_out, root_for, until};
-use crate::test_gateway::{TestGateway, tool, which};
+use crate::observe::{is_root_or_skip, report_skipped, until, until_gone};
+use crate::test_gateway::{TestGateway, run_tool, which};
 
 /// Changes one file and adds another, then answers.
 const WORKER: &str = "echo more >>README.md; echo new >new.txt; codex_answers done";
@@ -24,9 +24,9 @@ fn is_empty(folder: std::path::PathBuf) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// The files of a worktree may go a moment after the answer.
-fn nothing_is_left(gateway: &TestGateway) {
-    until("nothing is left", || is_empty(gateway.path("worktrees")) && is_empty(gateway.path("state/worktrees")));
+/// Waits until all worktrees are removed; their files may be deleted a moment after the answer.
+fn wait_for_cleanup(gateway: &TestGateway) {
+    until("no worktree is left", || is_empty(gateway.path("worktrees")) && is_empty(gateway.path("state/worktrees")));
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn git_adds_the_worktree_before_the_cli_runs_and_removes_it_after() {
     reply.content();
     let run = reply.json()["trunkline"]["run"].as_str().unwrap().to_owned();
     let folder = gateway.path("worktrees").join(run).display().to_string();
-    let (repo, calls) = (gateway.repo().display().to_string(), gateway.noted("calls"));
+    let (repo, calls) = (gateway.repo().display().to_string(), gateway.read_note("calls"));
     let position = |needle: &str| {
         let found = calls.lines().position(|call| call.contains(needle));
         found.unwrap_or_else(|| panic!("no {needle:?} in\n{calls}"))
@@ -52,7 +52,7 @@ fn git_adds_the_worktree_before_the_cli_runs_and_removes_it_after() {
 }
 
 #[test]
-fn what_a_run_did_is_a_branch_and_the_answer_says_which() {
+fn changes_become_a_branch_that_the_response_names() {
     let gateway = worker(WORKER).start();
     let base = gateway.git(&["rev-parse", "HEAD"]);
     let reply = gateway.chat("hi").send();
@@ -68,21 +68,21 @@ fn what_a_run_did_is_a_branch_and_the_answer_says_which() {
     assert_eq!(gateway.git(&["log", "--format=%an", "-1", &branch]), "Trunkline");
     assert_eq!(gateway.git(&["rev-parse", &format!("{branch}^")]), base);
     assert_eq!(worktrees(&gateway), 1);
-    nothing_is_left(&gateway);
+    wait_for_cleanup(&gateway);
 }
 
 #[test]
-fn a_stream_carries_the_receipt_too() {
+fn stream_has_the_receipt_too() {
     let gateway = worker(WORKER).start();
     let reply = gateway.chat("hi").streamed().send();
     assert!(reply.is_done(), "{}", reply.body);
     let frames = reply.frames();
-    let told = frames.iter().find(|frame| frame["trunkline"]["workspace"].is_object());
-    assert_eq!(told.unwrap_or_else(|| panic!("{}", reply.body))["trunkline"]["workspace"]["files_changed"], 2);
+    let last = frames.iter().find(|frame| frame["trunkline"]["workspace"].is_object());
+    assert_eq!(last.unwrap_or_else(|| panic!("{}", reply.body))["trunkline"]["workspace"]["files_changed"], 2);
 }
 
 #[test]
-fn the_users_checkout_index_and_branches_stay_as_they_were() {
+fn users_checkout_index_and_branches_are_unchanged() {
     let gateway = worker(WORKER).file("staged.txt", "staged");
     gateway.git(&["add", "staged.txt"]);
     gateway.git(&["branch", "other"]);
@@ -111,17 +111,17 @@ fn the_users_checkout_index_and_branches_stay_as_they_were() {
 }
 
 #[test]
-fn a_run_that_changes_nothing_leaves_no_branch() {
+fn no_branch_is_created_when_run_changes_nothing() {
     let gateway = worker("codex_answers done").start();
     let workspace = gateway.chat("hi").send().json()["trunkline"]["workspace"].clone();
     assert_eq!((&workspace["branch"], &workspace["commit"]), (&Value::Null, &Value::Null));
     assert_eq!(gateway.git(&["branch", "--list", "trunkline/*"]), "");
     assert_eq!(worktrees(&gateway), 1);
-    nothing_is_left(&gateway);
+    wait_for_cleanup(&gateway);
 }
 
 #[test]
-fn keep_worktree_keeps_it() {
+fn worktree_is_kept_when_keep_worktree_is_set() {
     let gateway = TestGateway::new()
         .cli("codex", WORKER)
         .model("m", json!({"driver": "codex", "worktree": true, "keepWorktree": true}))
@@ -135,7 +135,7 @@ fn keep_worktree_keeps_it() {
 }
 
 #[test]
-fn a_model_of_a_subfolder_runs_in_the_same_subfolder_of_its_worktree() {
+fn run_starts_in_the_same_subfolder_of_the_worktree_when_model_has_one() {
     let gateway = TestGateway::new().file("a/b/file.txt", "x\n").file("a/AGENTS.md", "Rules of a.");
     gateway.commit("folders");
     let gateway = gateway.cli("codex", "note; echo y >>b/file.txt; codex_answers done");
@@ -144,20 +144,20 @@ fn a_model_of_a_subfolder_runs_in_the_same_subfolder_of_its_worktree() {
         .model("m", json!({"driver": "codex", "repoPath": subfolder, "worktree": true, "agentFile": "AGENTS.md"}))
         .start();
     let workspace = gateway.chat("hi").send().json()["trunkline"]["workspace"].clone();
-    let cwd = gateway.noted("codex.cwd");
+    let cwd = gateway.read_note("codex.cwd");
     assert!(cwd.starts_with(gateway.path("worktrees").to_str().unwrap()) && cwd.trim_end().ends_with("/a"), "{cwd}");
-    assert!(gateway.noted("codex.stdin").starts_with("Rules of a.\n\n---"));
+    assert!(gateway.read_note("codex.stdin").starts_with("Rules of a.\n\n---"));
     let branch = workspace["branch"].as_str().unwrap();
     assert_eq!(gateway.git(&["show", &format!("{branch}:a/b/file.txt")]), "x\ny");
     assert_eq!(worktrees(&gateway), 1);
 }
 
 #[test]
-fn case_58_fifty_runs_at_once_each_have_their_own() {
+fn case_58_fifty_concurrent_runs_have_separate_worktrees() {
     let gateway = worker("echo \"$TRUNKLINE_RUN\" >mine.txt; codex_answers done").args(&["--max-runs", "50"]).start();
     let replies: Vec<_> = thread::scope(|scope| {
-        let asked: Vec<_> = (0..50).map(|_| scope.spawn(|| gateway.chat("hi").send())).collect();
-        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+        let clients: Vec<_> = (0..50).map(|_| scope.spawn(|| gateway.chat("hi").send())).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     for reply in replies {
         assert_eq!(reply.content(), "done");
@@ -165,11 +165,11 @@ fn case_58_fifty_runs_at_once_each_have_their_own() {
         assert_eq!(gateway.git(&["show", &format!("trunkline/{run}:mine.txt")]), run);
     }
     assert_eq!(worktrees(&gateway), 1);
-    nothing_is_left(&gateway);
+    wait_for_cleanup(&gateway);
 }
 
 #[test]
-fn case_62_a_repository_without_a_commit_is_a_clear_error() {
+fn case_62_error_has_the_reason_when_repository_has_no_commit() {
     let gateway = TestGateway::new().cli("codex", "tell ran");
     let bare = gateway.path("empty");
     gateway.git(&["init", "--quiet", bare.to_str().unwrap()]);
@@ -186,31 +186,31 @@ fn case_62_a_repository_without_a_commit_is_a_clear_error() {
 }
 
 #[test]
-fn case_61_a_run_that_was_hung_up_on_keeps_its_work_all_the_same() {
+fn case_61_work_is_saved_when_client_disconnects() {
     let gateway = worker("echo new >new.txt; codex_says one; tell pid $$; hang").start();
     let mut stream = gateway.chat("hi").streamed().open();
-    stream.until("one");
-    let pid = gateway.told_pid("pid");
+    stream.read_until("one");
+    let pid = gateway.wait_for_pid("pid");
     drop(stream);
-    all_gone(&[pid]);
+    until_gone(&[pid]);
     until("the worktree is gone", || is_empty(gateway.path("worktrees")));
     let branch = gateway.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
     assert_eq!(gateway.git(&["show", &format!("{branch}:new.txt")]), "new");
 }
 
 #[test]
-fn case_61_a_run_that_fails_keeps_its_work_and_says_where() {
+fn case_61_work_is_saved_and_named_when_run_fails() {
     let gateway = worker("echo new >new.txt; echo 'something broke' >&2; exit 1").start();
     let reply = gateway.chat("hi").send();
     assert_eq!(reply.error(500)["detail"], "something broke");
     let workspace = &reply.json()["trunkline"]["workspace"];
     let branch = workspace["branch"].as_str().unwrap_or_else(|| panic!("{reply:?}"));
     assert_eq!(gateway.git(&["show", &format!("{branch}:new.txt")]), "new");
-    nothing_is_left(&gateway);
+    wait_for_cleanup(&gateway);
 }
 
 #[test]
-fn what_an_agent_committed_itself_is_the_branch() {
+fn branch_contains_the_agents_own_commits() {
     let script = "echo new >new.txt; git add new.txt; git -c user.name=Agent -c user.email=a@example.org commit -qm mine; \
                   echo more >>new.txt; codex_answers done";
     let gateway = worker(script).start();
@@ -221,7 +221,7 @@ fn what_an_agent_committed_itself_is_the_branch() {
 }
 
 #[test]
-fn case_61_a_repository_inside_the_worktree_is_not_thrown_away() {
+fn case_61_worktree_is_kept_when_it_contains_another_repository() {
     let gateway = worker("git init -q inner; echo x >inner/x; codex_answers done").start();
     let workspace = gateway.chat("hi").send().json()["trunkline"]["workspace"].clone();
     let path = workspace["path"].as_str().unwrap_or_else(|| panic!("{workspace}"));
@@ -229,7 +229,7 @@ fn case_61_a_repository_inside_the_worktree_is_not_thrown_away() {
 }
 
 #[test]
-fn files_that_a_run_added_can_be_logged() {
+fn added_files_are_logged_when_policy_commits_helpers() {
     let entry = json!({"driver": "codex", "worktree": true, "policy": {"commitHelpers": true}});
     let gateway = TestGateway::new().cli("codex", WORKER).model("m", entry).start();
     let reply = gateway.chat("hi").send().json();
@@ -239,7 +239,7 @@ fn files_that_a_run_added_can_be_logged() {
 }
 
 #[test]
-fn case_63_names_with_blanks_and_strange_letters_are_names() {
+fn case_63_paths_may_have_spaces_quotes_and_non_ascii_letters() {
     let gateway = TestGateway::new().cli("codex", "echo x >'new file $HOME é.txt'; codex_answers done");
     let repo = gateway.path("a repo with 'quotes' & é");
     gateway.git(&["clone", "--quiet", ".", repo.to_str().unwrap()]);
@@ -251,7 +251,7 @@ fn case_63_names_with_blanks_and_strange_letters_are_names() {
 }
 
 #[test]
-fn case_61_the_next_gateway_cleans_up_after_one_that_was_killed() {
+fn case_61_next_gateway_saves_and_removes_worktrees_when_gateway_was_killed() {
     let mut gateway = worker("echo precious >new.txt; tell pid $$; hang").start();
     let mine = gateway.path("worktrees/mine");
     gateway.git(&["worktree", "add", "--quiet", "--detach", mine.to_str().unwrap()]);
@@ -260,43 +260,43 @@ fn case_61_the_next_gateway_cleans_up_after_one_that_was_killed() {
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("file.txt"), "file").unwrap();
     let _unanswered = gateway.chat("hi").open();
-    let pid = gateway.told_pid("pid");
+    let pid = gateway.wait_for_pid("pid");
     assert_eq!(worktrees(&gateway), 3);
     gateway.kill();
-    all_gone(&[pid]);
-    assert_eq!(worktrees(&gateway), 3, "nobody was there to remove it");
+    until_gone(&[pid]);
+    assert_eq!(worktrees(&gateway), 3, "the killed gateway could not remove it");
     gateway.restart();
-    until("it is removed", || worktrees(&gateway) == 2);
+    until("the worktree is removed", || worktrees(&gateway) == 2);
     let branch = gateway.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
     assert_eq!(gateway.git(&["show", &format!("{branch}:new.txt")]), "precious");
     assert_eq!(fs::read_to_string(mine.join("draft.txt")).unwrap(), "draft");
     assert_eq!(fs::read_to_string(folder.join("file.txt")).unwrap(), "file");
-    until("it is forgotten", || is_empty(gateway.path("state/worktrees")));
+    until("its entry is deleted", || is_empty(gateway.path("state/worktrees")));
     let left: Vec<_> =
         fs::read_dir(gateway.path("worktrees")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
 }
 
 #[test]
-fn case_61_a_worktree_that_was_half_removed_is_not_taken_for_deleted_files() {
+fn case_61_missing_files_are_not_saved_as_deleted_when_removal_was_interrupted() {
     let half = "case \"$*\" in *'worktree remove'*) if [ ! -e \"$seen/half\" ]; then \
         for last; do :; done; rm \"${last%/*}/.gone-${last##*/}/README.md\"; tell half $$; hang; fi;; esac";
     let wrapper = format!("{half}; exec {} \"$@\"", which("git").display());
     let mut gateway = worker(WORKER).git_script(&wrapper).start();
     let _unanswered = gateway.chat("hi").open();
-    let pid = gateway.told_pid("half");
+    let pid = gateway.wait_for_pid("half");
     gateway.kill();
-    all_gone(&[pid]);
+    until_gone(&[pid]);
     gateway.restart();
-    until("it is removed", || worktrees(&gateway) == 1 && is_empty(gateway.path("worktrees")));
+    until("the worktree is removed", || worktrees(&gateway) == 1 && is_empty(gateway.path("worktrees")));
     let branch = gateway.git(&["branch", "--list", "trunkline/*", "--format=%(refname:short)"]);
     assert_eq!(gateway.git(&["show", &format!("{branch}:new.txt")]), "new");
     assert!(gateway.git(&["show", &format!("{branch}:README.md")]).ends_with("more"));
-    until("it is forgotten", || is_empty(gateway.path("state/worktrees")));
+    until("its entry is deleted", || is_empty(gateway.path("state/worktrees")));
 }
 
 #[test]
-fn another_trunkline_leaves_the_worktrees_of_the_living_alone() {
+fn run_command_does_not_touch_worktrees_of_a_running_gateway() {
     let gateway = TestGateway::new()
         .cli("codex", "echo new >new.txt; tell pid $$; await go; codex_answers done")
         .cli("gemini", "replay gemini/ansi-stream-json")
@@ -304,17 +304,17 @@ fn another_trunkline_leaves_the_worktrees_of_the_living_alone() {
         .model("other", json!({"driver": "gemini", "worktree": true}))
         .start();
     let first = gateway.chat("hi").open();
-    gateway.told("pid");
-    // It takes care of leftovers first, in the same folders.
+    gateway.wait_for_note("pid");
+    // The command cleans up leftovers in the same folders first.
     gateway.run(&["run", "-m", "other", "hi"]).exits(0);
     assert_eq!(worktrees(&gateway), 2);
-    gateway.tell("go");
+    gateway.leave_note("go");
     assert_eq!(first.finish().json()["trunkline"]["workspace"]["files_changed"], 1);
     assert_eq!(worktrees(&gateway), 1);
 }
 
 #[test]
-fn a_branch_that_the_agent_checks_out_does_not_move() {
+fn users_branch_is_not_moved_when_agent_checks_it_out() {
     let gateway = worker("git checkout --quiet develop && echo work >new.txt; codex_answers done");
     gateway.git(&["branch", "develop"]);
     let before = gateway.git(&["rev-parse", "develop"]);
@@ -326,7 +326,7 @@ fn a_branch_that_the_agent_checks_out_does_not_move() {
 }
 
 #[test]
-fn case_59_a_lock_that_a_dead_git_left_is_in_nobodys_way() {
+fn case_59_work_is_saved_when_a_stale_index_lock_exists() {
     let gateway =
         worker("echo work >new.txt; : >\"$(git rev-parse --git-dir)/index.lock\"; codex_answers done").start();
     let reply = gateway.chat("hi").send();
@@ -336,7 +336,7 @@ fn case_59_a_lock_that_a_dead_git_left_is_in_nobodys_way() {
 }
 
 #[test]
-fn the_files_a_run_adds_are_listed_where_the_policy_asks_for_it() {
+fn prompt_allows_helpers_and_log_lists_them_when_policy_says_so() {
     let gateway = TestGateway::new().cli("codex", &format!("note; {WORKER}")).model(
         "m",
         json!({"driver": "codex", "worktree": true, "policy": {"createHelpers": true, "commitHelpers": true}}),
@@ -346,11 +346,11 @@ fn the_files_a_run_adds_are_listed_where_the_policy_asks_for_it() {
     let trunkline = &reply.json()["trunkline"];
     let (run, branch) = (trunkline["run"].as_str().unwrap(), trunkline["workspace"]["branch"].as_str().unwrap());
     assert_eq!(gateway.git(&["show", &format!("{branch}:.trunkline/helpers.log")]), format!("{run} new.txt"));
-    assert!(gateway.noted("codex.stdin").contains("You may add helper scripts"));
+    assert!(gateway.read_note("codex.stdin").contains("You may add helper scripts"));
 }
 
 #[test]
-fn case_59_what_a_crash_left_half_made_is_in_nobodys_way() {
+fn case_59_run_succeeds_when_a_crash_left_partial_worktrees_and_locks() {
     let gateway = worker(WORKER);
     let git = gateway.repo().join(".git");
     for half in ["worktrees/empty", "worktrees/gone"] {
@@ -363,55 +363,55 @@ fn case_59_what_a_crash_left_half_made_is_in_nobodys_way() {
     let gateway = gateway.start();
     let reply = gateway.chat("hi").send();
     assert_eq!(reply.json()["trunkline"]["workspace"]["files_changed"], 2, "{reply:?}");
-    assert!(git.join("index.lock").exists(), "whose it is, is not ours to say");
+    assert!(git.join("index.lock").exists(), "a lock of the user's repository is not removed");
 }
 
 #[test]
-fn case_60_a_full_disk_is_said_and_leaves_nothing() {
+fn case_60_error_has_the_reason_and_nothing_is_left_when_disk_is_full() {
     let gateway = worker(WORKER).file("big.bin", &"x".repeat(3 << 20));
     gateway.commit("big");
     let folder = gateway.path("worktrees");
     fs::create_dir(&folder).unwrap();
-    let Some(disk) = Disk::mount(&folder) else { return };
+    let Some(disk) = SmallDisk::mount(&folder) else { return };
     let gateway = gateway.start();
     let error = gateway.chat("hi").send().error(500);
     assert_eq!(error["code"], "configuration");
     assert!(error["hint"].as_str().unwrap().contains("is it full?"), "{error}");
     assert_eq!(worktrees(&gateway), 1);
-    nothing_is_left(&gateway);
+    wait_for_cleanup(&gateway);
     disk.grow();
     let reply = gateway.chat("hi").send();
     assert_eq!(reply.json()["trunkline"]["workspace"]["files_changed"], 2, "{reply:?}");
 }
 
-/// A disk of two megabytes; none where we may not mount one.
-struct Disk(std::path::PathBuf);
+/// A tmpfs of two megabytes, mounted until it is dropped. Requires the right to mount.
+struct SmallDisk(std::path::PathBuf);
 
-impl Disk {
+impl SmallDisk {
     fn mount(folder: &std::path::Path) -> Option<Self> {
-        if !root_for("a full disk, which has to be mounted") {
+        if !is_root_or_skip("a full disk, which has to be mounted") {
             return None;
         }
-        if tool("mount", &["-t", "tmpfs", "-o", "size=2m", "tmpfs", folder.to_str().unwrap()]) {
+        if run_tool("mount", &["-t", "tmpfs", "-o", "size=2m", "tmpfs", folder.to_str().unwrap()]) {
             return Some(Self(folder.to_owned()));
         }
-        left_out("a full disk: root may not mount one here");
+        report_skipped("a full disk: root may not mount one here");
         None
     }
 
     fn grow(&self) {
-        assert!(tool("mount", &["-o", "remount,size=64m", self.0.to_str().unwrap()]));
+        assert!(run_tool("mount", &["-o", "remount,size=64m", self.0.to_str().unwrap()]));
     }
 }
 
-impl Drop for Disk {
+impl Drop for SmallDisk {
     fn drop(&mut self) {
-        tool("umount", &["-l", self.0.to_str().unwrap()]);
+        run_tool("umount", &["-l", self.0.to_str().unwrap()]);
     }
 }
 
 #[test]
-fn case_62_unusual_repositories_work() {
+fn case_62_run_succeeds_in_bare_shallow_sparse_and_submodule_repositories() {
     let gateway = TestGateway::new().cli("codex", "echo new >new.txt; codex_answers done");
     let from = format!("file://{}", gateway.repo().display());
     let place = |name: &str| gateway.path(name).to_str().unwrap().to_owned();
@@ -439,12 +439,12 @@ fn case_62_unusual_repositories_work() {
         assert_eq!(gateway.git(&["-C", &repo, "show", &format!("{branch}:new.txt")]), "new", "{name}");
         assert_eq!(workspace["path"], Value::Null, "{name}");
     }
-    nothing_is_left(&gateway);
+    wait_for_cleanup(&gateway);
 }
 
 #[test]
-fn case_62_somebody_elses_repository_is_a_clear_error() {
-    if !root_for("a repository of another user, which has to be given away") {
+fn case_62_error_has_the_reason_when_repository_belongs_to_another_user() {
+    if !is_root_or_skip("a repository of another user, which has to be given away") {
         return;
     }
     let gateway = worker("tell ran");
@@ -459,7 +459,7 @@ fn case_62_somebody_elses_repository_is_a_clear_error() {
 }
 
 #[test]
-fn case_64_what_still_writes_is_ended_before_its_folder_goes() {
+fn case_64_background_writers_are_killed_before_the_worktree_is_removed() {
     let busy = "i=0; while :; do i=$((i+1)); mkdir -p folder$i; echo x >folder$i/file; done";
     let script = format!("(setsid sh -c '{busy}' &); until [ -e folder9 ]; do sleep 0.01; done; codex_answers done");
     let gateway = worker(&script).start();
@@ -467,7 +467,7 @@ fn case_64_what_still_writes_is_ended_before_its_folder_goes() {
         let workspace = gateway.chat("hi").send().json()["trunkline"]["workspace"].clone();
         assert!(workspace["files_changed"].as_u64().unwrap() >= 8, "{workspace}");
         assert_eq!(workspace["path"], Value::Null);
-        nothing_is_left(&gateway);
+        wait_for_cleanup(&gateway);
     }
     assert_eq!(worktrees(&gateway), 1);
 }

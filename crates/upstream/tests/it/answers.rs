@@ -1,64 +1,64 @@
-//! What arrives when all goes well, whichever way the server sends it.
+//! Tests successful answers, streamed or in one piece.
 
 use trunkline_core::event::{Call, Event, Finish, Usage};
 use trunkline_core::turn::{Message, Role, Turn};
-use trunkline_upstream::{Patience, Upstream};
+use trunkline_upstream::{Upstream, UpstreamTimeouts};
 
-use crate::fake::{DONE, Fake, LIMIT, STOP, all, call, delta, end, text};
+use crate::fake::{DONE, FakeUpstream, LIMIT, STOP, all, call, delta, end, text};
 
 #[tokio::test]
-async fn a_streamed_answer_comes_piece_by_piece() {
-    let fake = Fake::new().await;
+async fn streamed_answer_arrives_as_it_is_sent() {
+    let fake = FakeUpstream::new().await;
     let mut call = call(&fake.api());
     let pieces = [": hello\n\n".to_owned(), delta("a")];
-    let (mut asked, first) = tokio::join!(fake.stream(pieces), call.next());
+    let (mut connection, first) = tokio::join!(fake.stream(pieces), call.next());
     assert_eq!(first, Some(Event::Started { session: None, model: Some("m".into()) }));
-    assert_eq!(call.next().await, Some(Event::Text { delta: "a".into() }), "before the server has said more");
-    asked.piece(delta("b").as_bytes()).await;
+    assert_eq!(call.next().await, Some(Event::Text { delta: "a".into() }), "before the server sends more");
+    connection.send_chunk(delta("b").as_bytes()).await;
     assert_eq!(call.next().await, Some(Event::Text { delta: "b".into() }));
-    asked.piece(format!("{STOP}{DONE}").as_bytes()).await;
-    // The body is still open: nobody waits for its end.
+    connection.send_chunk(format!("{STOP}{DONE}").as_bytes()).await;
+    // The body is still open: its end is not awaited.
     let answer = end(all(call).await).unwrap();
     let usage = Usage { input_tokens: 3, output_tokens: 2, cached_tokens: 0, estimated: false };
     assert_eq!((answer.content.as_str(), answer.finish, answer.usage), ("ab", Finish::Stop, usage));
 }
 
 #[tokio::test]
-async fn the_request_is_as_servers_expect_it() {
-    let fake = Fake::new().await;
+async fn request_has_the_expected_path_headers_and_body() {
+    let fake = FakeUpstream::new().await;
     let turn = Turn { messages: vec![Message::new(Role::User, "hi")], ..Turn::default() };
     let body = trunkline_wire::upstream::request(&turn, None, Some("m"));
     let call = Upstream::new().call(
         &fake.api_with_key("hunter2-hunter2"),
         body.clone(),
         &[],
-        Patience::in_all(LIMIT),
+        UpstreamTimeouts::in_all(LIMIT),
         String::new(),
     );
-    let (asked, events) = tokio::join!(fake.stream([STOP, DONE]), all(call));
+    let (connection, events) = tokio::join!(fake.stream([STOP, DONE]), all(call));
     assert!(end(events).is_ok());
-    assert!(asked.head.starts_with("post /v1/chat/completions http/1.1\r\n"), "{}", asked.head);
+    assert!(connection.head.starts_with("post /v1/chat/completions http/1.1\r\n"), "{}", connection.head);
     let agent = format!("user-agent: trunkline/{}", env!("CARGO_PKG_VERSION"));
     for line in ["authorization: bearer hunter2-hunter2", "content-type: application/json", agent.as_str()] {
-        assert!(asked.head.lines().any(|sent| sent == line), "{line} in {}", asked.head);
+        assert!(connection.head.lines().any(|sent| sent == line), "{line} in {}", connection.head);
     }
-    assert!(!asked.head.contains("accept-encoding"), "a compressed stream comes late");
-    assert_eq!(asked.body, body);
+    assert!(!connection.head.contains("accept-encoding"), "a compressed stream is delayed");
+    assert_eq!(connection.body, body);
 }
 
 #[tokio::test]
-async fn nothing_is_sent_before_it_is_asked_for() {
-    let fake = Fake::new().await;
+async fn nothing_is_sent_before_the_first_event_is_requested() {
+    let fake = FakeUpstream::new().await;
     drop(call(&fake.api_with_key("the-first-one")));
     let call = call(&fake.api_with_key("the-second-one"));
-    let (asked, events) = tokio::join!(fake.answer("200 OK", "", "{\"choices\":[{\"message\":{}}]}"), all(call));
-    assert!(asked.head.contains("the-second-one") && end(events).is_ok());
-    assert!(!asked.head.contains("the-first"));
+    let (connection, events) = tokio::join!(fake.answer("200 OK", "", "{\"choices\":[{\"message\":{}}]}"), all(call));
+    assert!(connection.head.contains("the-second-one") && end(events).is_ok());
+    assert!(!connection.head.contains("the-first"));
 }
 
 #[tokio::test]
-async fn a_whole_answer_is_shown_as_one_text() {
-    let fake = Fake::new().await;
+async fn answer_in_one_piece_becomes_one_text_event() {
+    let fake = FakeUpstream::new().await;
     let body = r#"{"object":"chat.completion","choices":[{"message":{"content":"grüezi"},"finish_reason":"length"}]}"#;
     let (_, events) = tokio::join!(fake.answer("200 OK", "", body), all(call(&fake.api())));
     assert_eq!(text(&events), "grüezi");
@@ -67,9 +67,9 @@ async fn a_whole_answer_is_shown_as_one_text() {
 }
 
 #[tokio::test]
-async fn calls_arrive_streamed_and_whole() {
+async fn tool_calls_are_read_from_streamed_and_complete_answers() {
     let expected = [Call { id: "c1".into(), name: "f".into(), arguments: "{\"a\":1}".into() }];
-    let fake = Fake::new().await;
+    let fake = FakeUpstream::new().await;
     let pieces = [
         "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c1\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\"}}]}}]}\n\n",
         "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"\\\":1}\"}}]}}]}\n\n",
@@ -88,8 +88,8 @@ async fn calls_arrive_streamed_and_whole() {
 }
 
 #[tokio::test]
-async fn a_character_may_be_cut_in_two() {
-    let fake = Fake::new().await;
+async fn text_is_intact_when_characters_are_split_between_chunks() {
+    let fake = FakeUpstream::new().await;
     let body = format!("{}{}{STOP}{DONE}", delta("日本"), delta("🎉"));
     let (_, events) = tokio::join!(fake.stream(body.as_bytes().chunks(1)), all(call(&fake.api())));
     assert_eq!(text(&events), "日本🎉");
@@ -97,44 +97,47 @@ async fn a_character_may_be_cut_in_two() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_given_up_loses_nothing() {
-    let fake = Fake::new().await;
+async fn no_event_is_lost_when_the_future_is_dropped() {
+    let fake = FakeUpstream::new().await;
     let texts = (0..50).map(|number| delta(&format!("{number} ")));
     let pieces = texts.chain([STOP.to_owned(), DONE.to_owned()]);
-    let impatient = async {
+    let dropping = async {
         let mut call = call(&fake.api());
-        let (mut events, mut given_up) = (Vec::new(), 0);
+        let (mut events, mut dropped) = (Vec::new(), 0);
         loop {
             tokio::select! {
                 biased;
                 event = call.next() => match event {
                     Some(event) => events.push(event),
-                    None => return (events, given_up),
+                    None => return (events, dropped),
                 },
-                () = tokio::task::yield_now() => given_up += 1,
+                () = tokio::task::yield_now() => dropped += 1,
             }
         }
     };
-    let (_, (events, given_up)) = tokio::join!(fake.stream(pieces), impatient);
-    assert!(given_up > 0);
+    let (_, (events, dropped)) = tokio::join!(fake.stream(pieces), dropping);
+    assert!(dropped > 0);
     let expected: String = (0..50).map(|number| format!("{number} ")).collect();
     assert_eq!((text(&events), end(events).unwrap().content), (expected.clone(), expected));
 }
 
 #[tokio::test]
-async fn models_are_counted_for_health() {
-    let fake = Fake::new().await;
+async fn models_are_counted() {
+    let fake = FakeUpstream::new().await;
     let (upstream, api) = (Upstream::new(), fake.api_with_key("hunter2-hunter2"));
     let list = r#"{"object":"list","data":[{"id":"a"},{"id":"b"}]}"#;
-    let (asked, count) =
+    let (connection, count) =
         tokio::join!(fake.answer("200 OK", "connection: close\r\n", list), upstream.models(&api, LIMIT));
     assert_eq!(count.unwrap(), 2);
-    assert!(asked.head.starts_with("get /v1/models http/1.1\r\n") && asked.head.contains("bearer hunter2-hunter2"));
+    assert!(
+        connection.head.starts_with("get /v1/models http/1.1\r\n")
+            && connection.head.contains("bearer hunter2-hunter2")
+    );
     let body = r#"{"error":{"message":"bad key hunter2-hunter2"}}"#;
     let answer = fake.answer("401 Unauthorized", "connection: close\r\n", body);
     let failure = tokio::join!(answer, upstream.models(&api, LIMIT)).1.unwrap_err();
     assert_eq!((failure.message.as_str(), failure.hint.as_deref()), ("bad key ***", Some("check the key in FAKE_KEY")));
     let page = fake.answer("200 OK", "connection: close\r\n", "<html>");
     let failure = tokio::join!(page, upstream.models(&api, LIMIT)).1.unwrap_err();
-    assert!(failure.message.contains("something else than a list"), "{failure}");
+    assert!(failure.message.contains("did not answer with a list"), "{failure}");
 }

@@ -1,22 +1,22 @@
-//! What is told when a server refuses, breaks or is not there.
+//! Tests the failures when a server refuses, breaks off or is not reachable.
 
 use std::time::Duration;
 
 use trunkline_core::api::{Api, Key};
 use trunkline_core::failure::{Category, Failure, Rule};
-use trunkline_upstream::{Patience, Upstream};
+use trunkline_upstream::{Upstream, UpstreamTimeouts};
 
-use crate::fake::{Fake, LIMIT, STOP, all, call, delta, end, text};
+use crate::fake::{FakeUpstream, LIMIT, STOP, all, call, delta, end, text};
 
 async fn refusal(status: &str, headers: &str, body: &str) -> Failure {
-    let fake = Fake::new().await;
+    let fake = FakeUpstream::new().await;
     let (_, events) = tokio::join!(fake.answer(status, headers, body), all(call(&fake.api())));
     assert_eq!(events.len(), 1, "{events:?}");
     end(events).unwrap_err()
 }
 
 #[tokio::test]
-async fn a_refusal_is_classified() {
+async fn error_status_is_classified() {
     use Category::*;
     for (status, headers, body, category, message, wait) in [
         ("401 Unauthorized", "", r#"{"error":{"message":"no key"}}"#, Authentication, "no key", None),
@@ -58,32 +58,32 @@ async fn a_refusal_is_classified() {
         ),
     ] {
         let failure = refusal(status, headers, body).await;
-        let told = (failure.category, failure.message.as_str(), failure.retry_after);
-        assert_eq!(told, (category, message, wait.map(Duration::from_millis)), "{status}");
+        let found = (failure.category, failure.message.as_str(), failure.retry_after);
+        assert_eq!(found, (category, message, wait.map(Duration::from_millis)), "{status}");
     }
 }
 
 #[tokio::test]
-async fn a_large_error_is_read_in_part() {
+async fn large_error_body_is_truncated() {
     let failure = refusal("500 Internal Server Error", "", &"x".repeat(1024 * 1024)).await;
     assert_eq!((failure.category, failure.message.chars().count()), (Category::Server, 4000));
 }
 
 #[tokio::test]
-async fn an_upstreams_own_wording_is_heeded() {
-    let fake = Fake::new().await;
+async fn rules_of_the_upstream_classify_its_errors() {
+    let fake = FakeUpstream::new().await;
     let rules = [Rule { contains: "warming up".into(), is: Category::Server, weak: false, session_lost: false }];
-    let call = Upstream::new().call(&fake.api(), vec![], &rules, Patience::in_all(LIMIT), String::new());
+    let call = Upstream::new().call(&fake.api(), vec![], &rules, UpstreamTimeouts::in_all(LIMIT), String::new());
     let (_, events) = tokio::join!(fake.answer("400 Bad Request", "", "warming up"), all(call));
     assert_eq!(end(events).unwrap_err().category, Category::Server);
-    let call = Upstream::new().call(&fake.api(), vec![], &rules, Patience::in_all(LIMIT), String::new());
+    let call = Upstream::new().call(&fake.api(), vec![], &rules, UpstreamTimeouts::in_all(LIMIT), String::new());
     let (_, events) = tokio::join!(fake.stream(["data: {\"error\":\"warming up\"}\n\n"]), all(call));
     assert_eq!(end(events).unwrap_err().category, Category::Server);
 }
 
 #[tokio::test]
-async fn nobody_is_there() {
-    let fake = Fake::new().await;
+async fn connection_refused_is_a_network_failure() {
+    let fake = FakeUpstream::new().await;
     let (api, host) = (fake.api(), fake.host());
     drop(fake);
     let failure = end(all(call(&api)).await).unwrap_err();
@@ -94,22 +94,22 @@ async fn nobody_is_there() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_asked_for_it() {
-    let fake = Fake::new().await;
+async fn https_to_a_server_without_tls_fails_with_a_hint() {
+    let fake = FakeUpstream::new().await;
     let api = Api { base_url: format!("https://{}/v1", fake.host()), ..fake.api() };
-    // Its answer to a greeting it does not understand.
+    // What a plain HTTP server answers to a TLS handshake.
     let server = async {
-        let mut greeted = fake.greeted().await;
-        greeted.send(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
-        greeted
+        let mut connection = fake.accept_raw().await;
+        connection.send(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        connection
     };
     let mut call = call(&api);
     let event = tokio::select! {
         event = call.next() => event,
-        greeted = server => { let event = call.next().await; drop(greeted); event }
+        connection = server => { let event = call.next().await; drop(connection); event }
     };
     let failure = event.unwrap().end().unwrap().unwrap_err();
-    // A machine without certificates does not get as far as the greeting.
+    // A machine without certificates does not get as far as the handshake.
     let expected = format!("cannot speak TLS with {}", fake.host());
     let without = format!("cannot call {}", fake.host());
     assert!(failure.message.starts_with(&expected) || failure.message.starts_with(&without), "{failure}");
@@ -117,11 +117,11 @@ async fn a_server_without_tls_is_asked_for_it() {
 }
 
 #[tokio::test]
-async fn an_answer_cut_off_is_none() {
-    let fake = Fake::new().await;
+async fn incomplete_answer_is_a_failure() {
+    let fake = FakeUpstream::new().await;
     let server = async { drop(fake.stream([delta("half")]).await) };
     let ((), events) = tokio::join!(server, all(call(&fake.api())));
-    assert_eq!(text(&events), "half", "what was said is shown");
+    assert_eq!(text(&events), "half", "the text so far is delivered");
     let failure = end(events).unwrap_err();
     assert_eq!(failure.category, Category::Network);
     assert!(failure.message.starts_with("the upstream's answer ended too early: "), "{failure}");
@@ -131,22 +131,22 @@ async fn an_answer_cut_off_is_none() {
     assert_eq!(
         end(events).unwrap_err().message,
         "the upstream's answer ended too early",
-        "an orderly end, but no finish"
+        "an orderly end without a finish reason"
     );
 
     let server = async { drop(fake.stream([delta("all"), STOP.to_owned()]).await) };
     let ((), events) = tokio::join!(server, all(call(&fake.api())));
-    assert_eq!(end(events).unwrap().content, "all", "it was finished");
+    assert_eq!(end(events).unwrap().content, "all", "the answer was complete");
 
-    let server = async { drop(fake.asked().await) };
+    let server = async { drop(fake.accept().await) };
     let ((), events) = tokio::join!(server, all(call(&fake.api())));
     let failure = end(events).unwrap_err();
     assert!(failure.category == Category::Network && failure.message.contains(&fake.host()), "{failure}");
 }
 
 #[tokio::test]
-async fn the_key_is_never_shown() {
-    let fake = Fake::new().await;
+async fn key_is_masked_in_failures() {
+    let fake = FakeUpstream::new().await;
     let key = "hunter2-hunter2";
     let body = format!(r#"{{"error":{{"message":"wrong key: {key}","code":"invalid_api_key"}}}}"#);
     let refused = fake.answer("401 Unauthorized", "connection: close\r\n", &body);
@@ -166,7 +166,7 @@ async fn the_key_is_never_shown() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_set_is_named_before_anything_is_sent() {
+async fn unset_key_is_reported_before_anything_is_sent() {
     let key = Some(Key { variable: "FAKE_KEY".into(), value: None });
     let api = Api { name: "fake".into(), base_url: "http://127.0.0.1:1/v1".into(), key };
     let expected =

@@ -1,4 +1,4 @@
-//! A server that says what it is told to, and what the tests ask of it.
+//! A scripted server, and helpers for the tests.
 
 use std::time::Duration;
 
@@ -7,22 +7,23 @@ use tokio::net::{TcpListener, TcpStream};
 use trunkline_core::api::{Api, Key};
 use trunkline_core::event::{Answer, Event};
 use trunkline_core::failure::Failure;
-use trunkline_upstream::{Call, Patience, Upstream};
+use trunkline_upstream::{Upstream, UpstreamCall, UpstreamTimeouts};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-pub(crate) struct Fake {
+/// A server on a free port.
+pub(crate) struct FakeUpstream {
     listener: TcpListener,
 }
 
-/// One accepted connection, its request read.
-pub(crate) struct Asked {
+/// An accepted connection whose request was read.
+pub(crate) struct FakeConnection {
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
     stream: TcpStream,
 }
 
-impl Fake {
+impl FakeUpstream {
     pub(crate) async fn new() -> Self {
         Self { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
     }
@@ -39,7 +40,7 @@ impl Fake {
         Api { key: Some(Key { variable: "FAKE_KEY".into(), value: Some(value.into()) }), ..self.api() }
     }
 
-    pub(crate) async fn asked(&self) -> Asked {
+    pub(crate) async fn accept(&self) -> FakeConnection {
         let (mut stream, _) = self.listener.accept().await.unwrap();
         let mut bytes = Vec::new();
         let head = loop {
@@ -53,44 +54,48 @@ impl Fake {
         while bytes.len() < length {
             assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0, "the request ends in its body");
         }
-        Asked { head, body: bytes, stream }
+        FakeConnection { head, body: bytes, stream }
     }
 
-    /// A connection whose first bytes are no request.
-    pub(crate) async fn greeted(&self) -> Asked {
+    /// Accepts a connection whose first bytes are not a request.
+    pub(crate) async fn accept_raw(&self) -> FakeConnection {
         let (mut stream, _) = self.listener.accept().await.unwrap();
         let mut body = Vec::new();
         stream.read_buf(&mut body).await.unwrap();
-        Asked { head: String::new(), body, stream }
+        FakeConnection { head: String::new(), body, stream }
     }
 
-    /// Answers one request with a whole body.
-    pub(crate) async fn answer(&self, status: &str, headers: &str, body: &str) -> Asked {
-        let mut asked = self.asked().await;
+    /// Answers one request with a complete body.
+    pub(crate) async fn answer(&self, status: &str, headers: &str, body: &str) -> FakeConnection {
+        let mut connection = self.accept().await;
         let length = body.len();
-        asked.send(format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\n{body}").as_bytes()).await;
-        asked
+        connection
+            .send(format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{headers}\r\n{body}").as_bytes())
+            .await;
+        connection
     }
 
-    /// Answers one request with a streamed body, whose end is its own matter.
-    pub(crate) async fn stream(&self, pieces: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Asked {
-        let mut asked = self.asked().await;
-        asked.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n").await;
+    /// Answers one request with a chunked body. The caller ends it.
+    pub(crate) async fn stream(&self, pieces: impl IntoIterator<Item = impl AsRef<[u8]>>) -> FakeConnection {
+        let mut connection = self.accept().await;
+        connection
+            .send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+            .await;
         for piece in pieces {
-            asked.piece(piece.as_ref()).await;
+            connection.send_chunk(piece.as_ref()).await;
         }
-        asked
+        connection
     }
 }
 
-impl Asked {
-    /// A client that has heard enough may have gone.
+impl FakeConnection {
+    /// Ignores errors: the client may have closed the connection.
     pub(crate) async fn send(&mut self, bytes: &[u8]) {
-        let _gone = self.stream.write_all(bytes).await;
+        let _ = self.stream.write_all(bytes).await;
     }
 
-    /// One piece of a chunked body.
-    pub(crate) async fn piece(&mut self, bytes: &[u8]) {
+    /// Sends one chunk of a chunked body.
+    pub(crate) async fn send_chunk(&mut self, bytes: &[u8]) {
         let mut framed = format!("{:x}\r\n", bytes.len()).into_bytes();
         framed.extend_from_slice(bytes);
         framed.extend_from_slice(b"\r\n");
@@ -104,23 +109,23 @@ impl Asked {
     /// Waits until the client has closed its side.
     pub(crate) async fn closed(mut self) {
         let mut rest = Vec::new();
-        // A reset is a way of closing, too.
+        // A reset counts as closed, too.
         let read = self.stream.read_to_end(&mut rest);
         let read = tokio::time::timeout(LIMIT, read).await.expect("the client closes its side");
         assert!(read.is_err() || rest.is_empty(), "more than one request: {rest:?}");
     }
 }
 
-pub(crate) fn call(api: &Api) -> Call {
-    Upstream::new().call(api, b"{}".to_vec(), &[], Patience::in_all(LIMIT), "four".into())
+pub(crate) fn call(api: &Api) -> UpstreamCall {
+    Upstream::new().call(api, b"{}".to_vec(), &[], UpstreamTimeouts::in_all(LIMIT), "four".into())
 }
 
-pub(crate) async fn all(mut call: Call) -> Vec<Event> {
+pub(crate) async fn all(mut call: UpstreamCall) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(event) = call.next().await {
         events.push(event);
     }
-    assert_eq!(call.next().await, None, "it stays over");
+    assert_eq!(call.next().await, None, "no event follows the last one");
     events
 }
 
@@ -130,7 +135,7 @@ pub(crate) fn text(events: &[Event]) -> String {
 }
 
 pub(crate) fn end(mut events: Vec<Event>) -> Result<Answer, Failure> {
-    events.pop().and_then(Event::end).expect("the last event ends it")
+    events.pop().and_then(Event::end).expect("the last event is final")
 }
 
 pub(crate) fn delta(text: &str) -> String {

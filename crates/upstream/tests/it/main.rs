@@ -1,4 +1,4 @@
-//! Calls over real sockets, with a scripted server at the other end.
+//! Tests calls over real sockets, against a scripted server.
 
 #[cfg(test)]
 mod answers;

@@ -1,32 +1,33 @@
-//! Calls put together from their pieces, and the pieces numbered as our clients expect them.
+//! Assembly of tool calls from streamed pieces. The pieces are renumbered as our clients expect them.
 
 use trunkline_core::event::{Call, Event};
 
-use super::chunk::Piece;
+use super::chunk::ToolCallPiece;
 
-/// More calls in one answer than this are no answer.
+/// Maximum number of calls in one answer.
 const MAX_CALLS: usize = 1024;
 
+/// The tool calls of one answer, as far as they have arrived.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
-    slots: Vec<Slot>,
-    /// Bytes kept so far.
+pub(super) struct CallAssembler {
+    slots: Vec<PartialCall>,
+    /// Bytes buffered so far.
     pub(super) size: usize,
 }
 
 #[derive(Debug)]
-struct Slot {
-    /// The upstream's own number and name of it, as far as it gave them.
+struct PartialCall {
+    /// The upstream's own index and id of the call, if it sent them.
     index: Option<u64>,
     id: Option<String>,
     call: Call,
 }
 
-/// There were more calls than anyone could mean.
+/// The answer has more than [`MAX_CALLS`] calls.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooMany;
+pub(super) struct TooManyCalls;
 
-impl Calls {
+impl CallAssembler {
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -35,8 +36,8 @@ impl Calls {
         std::mem::take(&mut self.slots).into_iter().map(|slot| slot.call).collect()
     }
 
-    /// Adds a piece, or in a whole answer a call; what it brought that is new, as an event.
-    pub(super) fn add(&mut self, mut piece: Piece<'_>, whole: bool) -> Result<Option<Event>, TooMany> {
+    /// Adds a piece of a call, or a complete call if `whole`. Returns an event if the piece has anything new.
+    pub(super) fn add(&mut self, mut piece: ToolCallPiece<'_>, whole: bool) -> Result<Option<Event>, TooManyCalls> {
         let function = piece.function();
         let arguments = function.arguments().into_owned();
         let id = piece.id.0.filter(|id| !id.is_empty());
@@ -50,44 +51,44 @@ impl Calls {
             return Ok(None);
         }
         let at = known.unwrap_or(self.slots.len());
-        let mut begun = None;
+        let mut new_id = None;
         if known.is_none() {
             if at == MAX_CALLS {
-                return Err(TooMany);
+                return Err(TooManyCalls);
             }
-            // A client answers by the id, so there must be one.
+            // The client refers to the call by its id, so there must be one.
             let call = Call { id: id.clone().unwrap_or_else(|| format!("call_{at}")), ..Call::default() };
-            begun = Some(call.id.clone());
-            self.slots.push(Slot { index: piece.index.0, id: None, call });
+            new_id = Some(call.id.clone());
+            self.slots.push(PartialCall { index: piece.index.0, id: None, call });
         }
         let slot = &mut self.slots[at];
         slot.id = slot.id.take().or(id);
-        // Some repeat the name with every piece, and some cut it in pieces too.
+        // Some servers repeat the name with every piece, and some split the name too.
         let name = name.filter(|name| slot.call.arguments.trim().is_empty() && slot.call.name != *name);
         if let Some(name) = &name {
             slot.call.name.push_str(name);
         }
         slot.call.arguments.push_str(&arguments);
         self.size += arguments.len() + name.as_ref().map_or(0, String::len);
-        let news = begun.is_some() || name.is_some() || !arguments.is_empty();
+        let has_news = new_id.is_some() || name.is_some() || !arguments.is_empty();
         let index = u32::try_from(at).unwrap_or(u32::MAX);
-        Ok(news.then_some(Event::ToolCall { index, id: begun, name, arguments }))
+        Ok(has_news.then_some(Event::ToolCall { index, id: new_id, name, arguments }))
     }
 
-    /// The call that a piece goes on with. Servers leave out the index, the id or both, number every call 0, repeat the
-    /// name with each piece, or make up a new id for each: another id with a name is another call whatever its number, and
-    /// so is a name after a call that is complete.
-    fn find(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>, brings_more: bool) -> Option<usize> {
-        let same_id = |slot: &Slot| id.is_some() && slot.id.as_deref() == id;
-        // Looked at only where it can be so: a call may come in thousands of pieces.
-        let complete = |slot: &Slot| {
-            let written = slot.call.arguments.trim_end();
-            written.ends_with(['}', ']']) && serde_json::from_str::<serde::de::IgnoredAny>(written).is_ok()
+    /// Finds the call that a piece continues. Servers omit the index, the id or both, give every call the index 0, repeat
+    /// the name with each piece, or generate a new id for each piece. Therefore a different id together with a name
+    /// starts another call whatever its index, and so does a name after a complete call.
+    fn find(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>, has_arguments: bool) -> Option<usize> {
+        let same_id = |slot: &PartialCall| id.is_some() && slot.id.as_deref() == id;
+        // Parsed only if the last character allows it: a call may come in thousands of pieces.
+        let complete = |slot: &PartialCall| {
+            let arguments = slot.call.arguments.trim_end();
+            arguments.ends_with(['}', ']']) && serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok()
         };
         if let Some(at) = self.slots.iter().rposition(same_id) {
             let slot = &self.slots[at];
             // Some models give every call the same id.
-            let another = index.is_some() && slot.index != index && name.is_some() && brings_more && complete(slot);
+            let another = index.is_some() && slot.index != index && name.is_some() && has_arguments && complete(slot);
             return (!another).then_some(at);
         }
         let at = match (index, id) {
@@ -100,7 +101,7 @@ impl Calls {
         let begins = name.is_some_and(|name| {
             let begun = !slot.call.arguments.trim_end().is_empty();
             let other_name = !slot.call.name.is_empty() && slot.call.name != name && begun;
-            other_id || other_name || (brings_more && complete(slot))
+            other_id || other_name || (has_arguments && complete(slot))
         });
         (!begins).then_some(at)
     }
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_find_their_call() {
+    fn pieces_are_assigned_to_their_call() {
         let two = vec![call("a", "f", "{}"), call("b", "g", "{}")];
         for (case, pieces, expected) in [
             (
@@ -153,7 +154,7 @@ mod tests {
                 vec![call("call_0", "f", "{}"), call("call_1", "g", r#"{"a": 1}"#)],
             ),
             (
-                "an index from the middle",
+                "an index that does not start at 0",
                 r#"[{"index":3,"id":"a","function":{"name":"f","arguments":null}}]"#,
                 vec![call("a", "f", "")],
             ),
@@ -174,7 +175,7 @@ mod tests {
                 vec![call("call_0", "f", "{}"), call("call_1", "f", "{}")],
             ),
             (
-                "a name in pieces, and blanks after the end",
+                "a name in pieces, and whitespace after the end",
                 r#"[{"index":0,"id":"a","function":{"name":"get_"}},{"index":0,"function":{"name":"weather"}},
                 {"index":0,"function":{"arguments":"{\"a\":"}},{"index":0,"function":{"arguments":"1}"}},{"index":0,"function":{"name":"get_weather","arguments":"\n"}}]"#,
                 vec![call("a", "get_weather", "{\"a\":1}\n")],
@@ -186,27 +187,27 @@ mod tests {
             ),
             ("nothing at all", r#"[{},{"index":0,"function":{"arguments":""}},{"function":7}]"#, vec![]),
         ] {
-            let mut calls = Calls::default();
-            let pieces: Vec<Piece<'_>> = serde_json::from_str(pieces).unwrap();
-            let mut heard: Vec<Call> = Vec::new();
+            let mut calls = CallAssembler::default();
+            let pieces: Vec<ToolCallPiece<'_>> = serde_json::from_str(pieces).unwrap();
+            let mut received: Vec<Call> = Vec::new();
             for event in pieces.into_iter().filter_map(|piece| calls.add(piece, false).unwrap()) {
                 let Event::ToolCall { index, id, name, arguments } = event else { panic!("{event:?}") };
                 if let Some(id) = id {
-                    assert_eq!(index as usize, heard.len(), "{case}");
-                    heard.push(call(&id, "", ""));
+                    assert_eq!(index as usize, received.len(), "{case}");
+                    received.push(call(&id, "", ""));
                 }
-                let call = &mut heard[index as usize];
+                let call = &mut received[index as usize];
                 call.name.push_str(&name.unwrap_or_default());
                 call.arguments.push_str(&arguments);
             }
-            assert_eq!(heard, expected, "{case}: from the events");
-            assert_eq!(calls.take(), expected, "{case}: in the end");
+            assert_eq!(received, expected, "{case}: from the events");
+            assert_eq!(calls.take(), expected, "{case}: assembled");
         }
     }
 
     #[test]
-    fn in_a_whole_answer_each_is_a_call_of_its_own() {
-        let mut calls = Calls::default();
+    fn each_entry_is_a_separate_call_when_answer_is_not_streamed() {
+        let mut calls = CallAssembler::default();
         for piece in [r#"{"id":"a","function":{"name":"f","arguments":"{}"}}"#; 2] {
             calls.add(serde_json::from_str(piece).unwrap(), true).unwrap();
         }
@@ -214,12 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_bounded() {
-        let mut calls = Calls::default();
+    fn number_of_calls_is_limited() {
+        let mut calls = CallAssembler::default();
         for index in 0..MAX_CALLS {
             let piece = format!(r#"{{"index":{index},"id":"{index}"}}"#);
             assert!(calls.add(serde_json::from_str(&piece).unwrap(), false).is_ok());
         }
-        assert_eq!(calls.add(serde_json::from_str(r#"{"id":"more"}"#).unwrap(), false), Err(TooMany));
+        assert_eq!(calls.add(serde_json::from_str(r#"{"id":"more"}"#).unwrap(), false), Err(TooManyCalls));
     }
 }

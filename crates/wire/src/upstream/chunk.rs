@@ -1,7 +1,8 @@
-//! A chunk or a whole completion as upstreams send them. Both have one shape: what differs is the name of one member.
+//! A streamed chunk or a complete response, as upstreams send them. Both have the same shape except for the name of one
+//! member (`delta` or `message`).
 //!
-//! Everything may be missing, null or of another type than it should be; a member that cannot be read is as good as
-//! absent, and the others still count. Lists are bounded while they are read.
+//! Every member may be missing, null or of the wrong type. A member that cannot be parsed counts as absent and does not
+//! affect the others. The length of a list is checked while it is parsed.
 
 use std::borrow::Cow;
 
@@ -9,65 +10,65 @@ use serde::de::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use trunkline_core::event::Usage;
 
-use crate::chat::List;
+use crate::chat::BoundedList;
 
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-pub(super) struct Chunk<'a> {
+pub(super) struct UpstreamChunk<'a> {
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
-    /// `error` where the members of an error stand beside it, not inside.
+    /// `error` if the members of the error are at the top level instead of inside `error`.
     pub(super) object: Lenient<String>,
     pub(super) model: Lenient<String>,
     #[serde(borrow)]
-    choices: Lenient<List<Choice<'a>, 128>>,
-    usage: Lenient<Counts>,
+    choices: Lenient<BoundedList<UpstreamChoice<'a>, 128>>,
+    usage: Lenient<UpstreamUsage>,
 }
 
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-pub(super) struct Choice<'a> {
+pub(super) struct UpstreamChoice<'a> {
     index: Lenient<u64>,
     #[serde(borrow)]
-    delta: Lenient<Said<'a>>,
+    delta: Lenient<UpstreamMessage<'a>>,
     #[serde(borrow)]
-    message: Lenient<Said<'a>>,
+    message: Lenient<UpstreamMessage<'a>>,
     pub(super) finish_reason: Lenient<String>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// A delta, or the whole message.
+/// A delta, or the complete message.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-pub(super) struct Said<'a> {
+pub(super) struct UpstreamMessage<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     refusal: Lenient<String>,
     reasoning_content: Lenient<String>,
     reasoning: Lenient<String>,
     #[serde(borrow)]
-    tool_calls: Lenient<List<Piece<'a>, 1024>>,
+    tool_calls: Lenient<BoundedList<ToolCallPiece<'a>, 1024>>,
     #[serde(borrow)]
-    function_call: Lenient<Function<'a>>,
+    function_call: Lenient<UpstreamFunction<'a>>,
 }
 
-/// A piece of a call, or all of it.
+/// A piece of a tool call, or a complete one.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-pub(super) struct Piece<'a> {
+pub(super) struct ToolCallPiece<'a> {
     pub(super) index: Lenient<u64>,
     pub(super) id: Lenient<String>,
     #[serde(borrow)]
-    function: Lenient<Function<'a>>,
-    /// A tool with free text for input.
+    function: Lenient<UpstreamFunction<'a>>,
+    /// A custom tool that takes free text.
     #[serde(borrow)]
-    custom: Lenient<Function<'a>>,
+    custom: Lenient<UpstreamFunction<'a>>,
 }
 
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-pub(super) struct Function<'a> {
+pub(super) struct UpstreamFunction<'a> {
     pub(super) name: Lenient<String>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
@@ -77,31 +78,31 @@ pub(super) struct Function<'a> {
 
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-struct Counts {
+struct UpstreamUsage {
     prompt_tokens: Lenient<u64>,
     completion_tokens: Lenient<u64>,
-    prompt_tokens_details: Lenient<CachedCount>,
-    /// DeepSeek's name for what came from its cache.
+    prompt_tokens_details: Lenient<CachedTokens>,
+    /// DeepSeek's name for `cached_tokens`.
     prompt_cache_hit_tokens: Lenient<u64>,
 }
 
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-struct CachedCount {
+struct CachedTokens {
     cached_tokens: Lenient<u64>,
 }
 
-/// A part of a content that is a list. Reasoning models put what they thought into parts of its own.
+/// An element of a `content` that is a list. Reasoning models send their thinking as separate parts.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-struct Part<'a> {
+struct UpstreamPart<'a> {
     text: Lenient<String>,
     refusal: Lenient<String>,
     #[serde(borrow)]
     thinking: Option<&'a RawValue>,
 }
 
-/// A member that is none when it cannot be read.
+/// A member that is `None` if it cannot be parsed.
 #[derive(Debug)]
 pub(super) struct Lenient<T>(pub(super) Option<T>);
 
@@ -118,20 +119,20 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Lenient<T> {
     }
 }
 
-impl<'a> Chunk<'a> {
-    /// Reads one object; none if it is anything else.
+impl<'a> UpstreamChunk<'a> {
+    /// Parses one object. Returns `None` for any other JSON.
     pub(super) fn parse(json: &'a str) -> Option<Self> {
-        // A list would be read as the members in their order.
+        // serde would accept an array as the members in their order.
         json.trim_start().starts_with('{').then(|| serde_json::from_str(json).ok()).flatten()
     }
 
-    /// The first choice: nobody asked for more.
-    pub(super) fn choice(&mut self) -> Option<Choice<'a>> {
+    /// Takes the first choice; requests never ask for more than one.
+    pub(super) fn choice(&mut self) -> Option<UpstreamChoice<'a>> {
         let choices = self.choices.0.take()?.0;
         choices.into_iter().find(|choice| choice.index.0.unwrap_or(0) == 0)
     }
 
-    /// None where nothing was counted: some servers send zeros until they know.
+    /// Returns the usage unless it is all zeros, which some servers send until they know it.
     pub(super) fn usage(&self) -> Option<Usage> {
         let counts = self.usage.0.as_ref()?;
         let details = counts.prompt_tokens_details.0.as_ref().and_then(|details| details.cached_tokens.0);
@@ -145,42 +146,45 @@ impl<'a> Chunk<'a> {
     }
 }
 
-impl<'a> Choice<'a> {
-    /// Whether it has a whole message rather than a piece of one.
+impl<'a> UpstreamChoice<'a> {
+    /// Whether it has a complete message rather than a delta.
     pub(super) fn is_whole(&self) -> bool {
         self.delta.0.is_none() && self.message.0.is_some()
     }
 
-    pub(super) fn said(&mut self) -> Said<'a> {
+    pub(super) fn take_message(&mut self) -> UpstreamMessage<'a> {
         self.delta.0.take().or_else(|| self.message.0.take()).unwrap_or_default()
     }
 }
 
-impl<'a> Said<'a> {
-    /// What was thought and what was answered.
-    pub(super) fn words(&mut self) -> (String, String) {
-        let (mut thought, mut answer) = self.content.map(words_of).unwrap_or_default();
+impl<'a> UpstreamMessage<'a> {
+    /// Takes the thinking and the answer text, in this order.
+    pub(super) fn take_texts(&mut self) -> (String, String) {
+        let (mut thought, mut answer) = self.content.map(texts_of).unwrap_or_default();
         answer.extend(self.refusal.0.take());
-        // Servers in between versions send the same text under both names.
+        // Servers that are migrating from one name to the other send the same text under both.
         let named = [self.reasoning_content.0.take(), self.reasoning.0.take()];
         thought.extend(named.into_iter().flatten().find(|text| !text.is_empty()));
         (thought, answer)
     }
 
-    pub(super) fn pieces(self) -> impl Iterator<Item = Piece<'a>> {
-        let old = self.function_call.0.map(|function| Piece { function: Lenient(Some(function)), ..Piece::default() });
+    pub(super) fn pieces(self) -> impl Iterator<Item = ToolCallPiece<'a>> {
+        let old = self
+            .function_call
+            .0
+            .map(|function| ToolCallPiece { function: Lenient(Some(function)), ..ToolCallPiece::default() });
         self.tool_calls.0.map(|list| list.0).unwrap_or_default().into_iter().chain(old)
     }
 }
 
-impl<'a> Piece<'a> {
-    pub(super) fn function(&mut self) -> Function<'a> {
+impl<'a> ToolCallPiece<'a> {
+    pub(super) fn function(&mut self) -> UpstreamFunction<'a> {
         self.function.0.take().or_else(|| self.custom.0.take()).unwrap_or_default()
     }
 }
 
-impl<'a> Function<'a> {
-    /// Some servers send the object itself where a string of JSON belongs.
+impl<'a> UpstreamFunction<'a> {
+    /// Returns the arguments as a string of JSON. Some servers send the object itself.
     pub(super) fn arguments(&self) -> Cow<'a, str> {
         let raw = self.arguments.or(self.input).map_or("", RawValue::get);
         match raw.as_bytes().first() {
@@ -190,12 +194,13 @@ impl<'a> Function<'a> {
     }
 }
 
-fn words_of(content: &RawValue) -> (String, String) {
+fn texts_of(content: &RawValue) -> (String, String) {
     let json = content.get();
     if let Ok(text) = serde_json::from_str::<String>(json) {
         return (String::new(), text);
     }
-    let parts = serde_json::from_str::<List<Part<'_>, 4096>>(json).map(|list| list.0).unwrap_or_default();
+    let parts =
+        serde_json::from_str::<BoundedList<UpstreamPart<'_>, 4096>>(json).map(|list| list.0).unwrap_or_default();
     let (mut thought, mut answer) = (String::new(), String::new());
     for part in parts {
         answer.extend(part.text.0);
@@ -205,11 +210,12 @@ fn words_of(content: &RawValue) -> (String, String) {
     (thought, answer)
 }
 
-/// A text, or parts with texts.
+/// Thinking as a string, or as parts with texts.
 fn thinking_of(thinking: &RawValue) -> String {
     let json = thinking.get();
     serde_json::from_str::<String>(json).unwrap_or_else(|_| {
-        let parts = serde_json::from_str::<List<Part<'_>, 4096>>(json).map(|list| list.0).unwrap_or_default();
+        let parts =
+            serde_json::from_str::<BoundedList<UpstreamPart<'_>, 4096>>(json).map(|list| list.0).unwrap_or_default();
         parts.into_iter().filter_map(|part| part.text.0).collect()
     })
 }

@@ -1,7 +1,7 @@
-//! An answer that is an error becomes a [`Failure`]: the upstream's own words, what they mean, and how long to wait.
+//! Conversion of an upstream's error response into a [`Failure`]: its message, its category and the time to wait.
 //!
-//! What an error means is taken from its names (`code`, `type`) first, then from its status, and from its message only
-//! where that says more than the status: a message quotes what it likes.
+//! The category is taken from the error's names (`code`, `type`) first, then from the status. The message is used only
+//! if it is more specific than the status, because it may quote arbitrary text.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use serde_json::Value;
 use trunkline_core::ansi;
 use trunkline_core::failure::{Category, Failure, Rule, classify, retry_after};
 
-/// The most of an upstream's words that a failure carries, in characters.
-const MAX_MESSAGE: usize = 4000;
+/// Maximum length of a failure's message, in characters.
+const MAX_MESSAGE_CHARS: usize = 4000;
 
-/// The most of an error inside a stream that is read: as a tree it is many times its size.
-const MAX_ERROR: usize = 64 * 1024;
+/// Maximum size of an error inside a stream that is parsed: as a `Value` it takes many times its size.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
 
-/// The wait after a rate limit that names none.
+/// Wait after a rate limit without a time.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
-const LONGEST_WAIT: Duration = Duration::from_hours(30 * 24);
+const MAX_WAIT: Duration = Duration::from_hours(30 * 24);
 
-/// Names that mean something where no status says it.
+/// Error names that determine the category if there is no status.
 const NAMES: [(&str, Category); 5] = [
     ("server_error", Category::Server),
     ("internal_error", Category::Server),
@@ -29,25 +29,26 @@ const NAMES: [(&str, Category); 5] = [
     ("permission_error", Category::Authentication),
 ];
 
-/// The headers of an answer that say when to come back, and the time it is here, in seconds since 1970.
+/// The response headers that determine when to retry.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Headers<'a> {
+pub struct UpstreamHeaders<'a> {
     pub retry_after: Option<&'a str>,
     pub retry_after_ms: Option<&'a str>,
-    /// The time it is there: a date to wait for is the upstream's own.
+    /// The upstream's clock: a date in `retry-after` is relative to it.
     pub date: Option<&'a str>,
+    /// Our clock: Unix time in seconds, used if there is no `date`.
     pub now: i64,
 }
 
-/// What an answer with an error's status means.
+/// Converts a response with an error status.
 #[must_use]
-pub fn failure(status: u16, headers: &Headers<'_>, body: &[u8], rules: &[Rule]) -> Failure {
+pub fn failure(status: u16, headers: &UpstreamHeaders<'_>, body: &[u8], rules: &[Rule]) -> Failure {
     let text = String::from_utf8_lossy(body);
-    let said = Said::read(&text);
-    if let Some(failure) = &said.ours {
+    let error = UpstreamError::parse(&text);
+    if let Some(failure) = &error.gateway_failure {
         return failure.clone();
     }
-    let failure = said.failure(Some(status), rules);
+    let failure = error.failure(Some(status), rules);
     let wait = headers.wait().or(failure.retry_after);
     match status {
         300..400 => {
@@ -58,29 +59,29 @@ pub fn failure(status: u16, headers: &Headers<'_>, body: &[u8], rules: &[Rule]) 
     }
 }
 
-/// What an error inside an answer means; `json` is the value of its `error`.
+/// Converts an error inside a response body; `json` is the value of its `error`.
 pub(super) fn in_band(json: &str, rules: &[Rule]) -> Failure {
-    let said = match serde_json::from_str::<Value>(json) {
-        Ok(error) if json.len() <= MAX_ERROR => Said::of(&error),
-        Ok(_) | Err(_) => Said { message: prose(json), ..Said::default() },
+    let error = match serde_json::from_str::<Value>(json) {
+        Ok(value) if json.len() <= MAX_ERROR_BYTES => UpstreamError::from_json(&value),
+        Ok(_) | Err(_) => UpstreamError { message: summarize(json), ..UpstreamError::default() },
     };
-    said.ours.clone().unwrap_or_else(|| said.failure(said.status, rules))
+    error.gateway_failure.clone().unwrap_or_else(|| error.failure(error.status, rules))
 }
 
-/// An error in the upstream's words.
+/// An error as the upstream reported it.
 #[derive(Debug, Default)]
-struct Said {
+struct UpstreamError {
     message: Option<String>,
-    /// `code` and `type`, where they are names.
+    /// `code`, `type` and `status`, if they are names rather than numbers.
     names: String,
-    /// A `code` or `status` that is a number.
+    /// `code` or `status`, if it is a number.
     status: Option<u16>,
-    /// The error of another gateway like this one, which has classified it already.
-    ours: Option<Failure>,
+    /// The failure, if the upstream is another trunkline, which has classified it already.
+    gateway_failure: Option<Failure>,
 }
 
-impl Said {
-    fn read(body: &str) -> Self {
+impl UpstreamError {
+    fn parse(body: &str) -> Self {
         let json = serde_json::from_str::<Value>(body.trim_start_matches('\u{feff}')).ok();
         // Gemini wraps its error in a list.
         let first = |json: Value| match json {
@@ -91,15 +92,15 @@ impl Said {
         match json.and_then(first) {
             Some(value) => {
                 let error = value.get("error").filter(|error| !error.is_null());
-                let said = error.map(Self::of).unwrap_or_default();
-                // Some put the words beside the error, not inside.
-                if said.message.is_some() { said } else { Self { names: said.names, ..Self::of(&value) } }
+                let parsed = error.map(Self::from_json).unwrap_or_default();
+                // Some servers put the message next to `error`, not inside it.
+                if parsed.message.is_some() { parsed } else { Self { names: parsed.names, ..Self::from_json(&value) } }
             }
-            None => Self { message: prose(body), ..Self::default() },
+            None => Self { message: summarize(body), ..Self::default() },
         }
     }
 
-    fn of(error: &Value) -> Self {
+    fn from_json(error: &Value) -> Self {
         let text = |name: &str| error.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
         if let Some(text) = error.as_str() {
             return Self { message: bounded(text), ..Self::default() };
@@ -110,38 +111,43 @@ impl Said {
             u16::try_from(number).ok().filter(|status| (400..600).contains(status))
         };
         let status = number("code").or_else(|| number("status")).or_else(|| number("status_code"));
-        // OpenAI's word for whatever is the client's fault says less than any status.
-        let named = |name: &&str| *name != "invalid_request_error" && name.parse::<u16>().is_err();
+        // OpenAI uses this name for any client error: it is less specific than the status.
+        let is_specific = |name: &&str| *name != "invalid_request_error" && name.parse::<u16>().is_err();
         let names: Vec<&str> =
-            ["code", "type", "status"].into_iter().filter_map(|name| text(name).filter(named)).collect();
+            ["code", "type", "status"].into_iter().filter_map(|name| text(name).filter(is_specific)).collect();
         let message = ["message", "msg", "detail", "error_description", "error"].into_iter().find_map(text);
         let message = message.map(str::to_owned).or_else(|| validation(error.get("detail")?));
-        // What the service behind a proxy said, where the proxy only says that it failed.
-        let behind = error.pointer("/metadata/raw").and_then(Value::as_str).map(|raw| format!(": {raw}"));
-        let message = message.map(|message| message + &behind.unwrap_or_default());
-        Self { message: message.as_deref().and_then(bounded), names: names.join(" "), status, ours: ours(error) }
+        // The message of the server behind a proxy; the proxy's own message only reports that it failed.
+        let proxied = error.pointer("/metadata/raw").and_then(Value::as_str).map(|raw| format!(": {raw}"));
+        let message = message.map(|message| message + &proxied.unwrap_or_default());
+        Self {
+            message: message.as_deref().and_then(bounded),
+            names: names.join(" "),
+            status,
+            gateway_failure: gateway_failure(error),
+        }
     }
 
     fn failure(&self, status: Option<u16>, rules: &[Rule]) -> Failure {
-        let silent = || match status {
+        let default_message = || match status {
             Some(status) => format!("the upstream answered with status {status}"),
-            None => "the upstream reported an error without words".to_owned(),
+            None => "the upstream reported an error without a message".to_owned(),
         };
-        let message = self.message.clone().unwrap_or_else(silent);
+        let message = self.message.clone().unwrap_or_else(default_message);
         let category = self.category(status, &message, rules);
         let wait = retry_after(&message).or((category == Category::RateLimit).then_some(DEFAULT_WAIT));
         Failure::new(category, message).retry_after(wait)
     }
 
     fn category(&self, status: Option<u16>, message: &str, rules: &[Rule]) -> Category {
-        let said_status = status.map(|status| format!("status {status}")).unwrap_or_default();
-        let all = format!("{said_status}\n{}\n{message}", self.names);
-        let ruled = classify(&all, rules);
-        if ruled != classify(&all, &[]) {
-            return ruled;
+        let status_text = status.map(|status| format!("status {status}")).unwrap_or_default();
+        let all = format!("{status_text}\n{}\n{message}", self.names);
+        let by_rules = classify(&all, rules);
+        if by_rules != classify(&all, &[]) {
+            return by_rules;
         }
-        let (named, worded) = (classify(&self.names, &[]), classify(message, &[]));
-        let by_status = match (classify(&said_status, &[]), status) {
+        let (by_name, by_message) = (classify(&self.names, &[]), classify(message, &[]));
+        let by_status = match (classify(&status_text, &[]), status) {
             (Category::Unknown, Some(400..500)) => Category::Validation,
             (Category::Unknown, Some(500..)) => Category::Server,
             (Category::Unknown, None) => {
@@ -149,72 +155,74 @@ impl Said {
             }
             (category, _) => category,
         };
-        match (named, by_status, worded) {
+        match (by_name, by_status, by_message) {
             (Category::Unknown | Category::RateLimit, Category::RateLimit, Category::Quota) => Category::Quota,
             (Category::Unknown, Category::RateLimit, _) => Category::RateLimit,
-            (Category::Unknown, Category::Server | Category::Unknown, worded) if worded != Category::Unknown => worded,
-            (Category::Unknown, _, Category::Quota | Category::RateLimit | Category::Authentication) => worded,
+            (Category::Unknown, Category::Server | Category::Unknown, _) if by_message != Category::Unknown => {
+                by_message
+            }
+            (Category::Unknown, _, Category::Quota | Category::RateLimit | Category::Authentication) => by_message,
             (Category::Unknown, by_status, _) => by_status,
-            (named, _, _) => named,
+            (by_name, _, _) => by_name,
         }
     }
 }
 
-impl Headers<'_> {
+impl UpstreamHeaders<'_> {
     fn wait(&self) -> Option<Duration> {
         let number = |text: Option<&str>, unit: f64| {
             let seconds =
                 text?.trim().parse::<f64>().ok().filter(|seconds| *seconds >= 0.0 && seconds.is_finite())? * unit;
-            // More than a duration can hold is a long time, not none.
-            Some(Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_WAIT))
+            // A number that does not fit into a `Duration` is a very long wait, not a missing one.
+            Some(Duration::try_from_secs_f64(seconds).unwrap_or(MAX_WAIT))
         };
         let until = || {
             let seconds = |date: &str| Some(jiff::fmt::rfc2822::parse(date.trim()).ok()?.timestamp().as_second());
             let now = self.date.and_then(seconds).unwrap_or(self.now);
-            // A moment that has passed is a wait of nothing.
+            // A date in the past means no wait.
             Some(Duration::from_secs(u64::try_from(seconds(self.retry_after?)?.saturating_sub(now)).unwrap_or(0)))
         };
-        // A year that no clock of ours reaches.
-        let for_ever = || {
+        // A date that cannot be parsed but has a year in the far future.
+        let far_future = || {
             let years = self.retry_after?.split_whitespace().filter_map(|word| word.parse::<u32>().ok());
-            years.filter(|year| (2100..=9999).contains(year)).map(|_| LONGEST_WAIT).next()
+            years.filter(|year| (2100..=9999).contains(year)).map(|_| MAX_WAIT).next()
         };
         number(self.retry_after_ms, 0.001)
             .or_else(|| number(self.retry_after, 1.0))
             .or_else(until)
-            .or_else(for_ever)
-            .map(|wait| wait.min(LONGEST_WAIT))
+            .or_else(far_future)
+            .map(|wait| wait.min(MAX_WAIT))
     }
 }
 
-/// The error body of a gateway like this one.
-fn ours(error: &Value) -> Option<Failure> {
+/// Parses the error body of another trunkline.
+fn gateway_failure(error: &Value) -> Option<Failure> {
     if error.get("type")? != "cli_error" {
         return None;
     }
     let category = serde_json::from_value(error.get("code")?.clone()).ok()?;
     let text = |name: &str| error.get(name).and_then(Value::as_str).and_then(bounded);
     let wait = error.get("retry_after_ms").and_then(Value::as_u64).map(Duration::from_millis);
-    // Its `message` repeats the reason behind a prefix, which would be added once more here.
+    // Its `message` has a prefix before the reason, which our own error would add a second time.
     let reason = || text("message").map(|message| message.trim_start_matches("CLI failed: ").to_owned());
     let failure = Failure::new(category, text("detail").or_else(reason)?).retry_after(wait);
     Some(Failure { hint: text("hint"), ..failure })
 }
 
-/// `[{"loc": ["body", "top_p"], "msg": "…"}]`: what frameworks say of a request that does not fit.
+/// Formats a validation error of a web framework: `[{"loc": ["body", "top_p"], "msg": "…"}]`.
 fn validation(detail: &Value) -> Option<String> {
     let first = detail.as_array()?.first()?;
     let message = first.get("msg")?.as_str()?;
-    let place: Vec<String> = first.get("loc").and_then(Value::as_array).into_iter().flatten().map(named).collect();
+    let place: Vec<String> = first.get("loc").and_then(Value::as_array).into_iter().flatten().map(place_name).collect();
     Some(if place.is_empty() { message.to_owned() } else { format!("{}: {message}", place.join(".")) })
 }
 
-fn named(place: &Value) -> String {
+fn place_name(place: &Value) -> String {
     place.as_str().map_or_else(|| place.to_string(), str::to_owned)
 }
 
-/// What a text that is no JSON has to say: its first line, and of a page its title.
-pub(super) fn prose(text: &str) -> Option<String> {
+/// Summarizes a text that is not JSON: its first line, or the title of an HTML page.
+pub(super) fn summarize(text: &str) -> Option<String> {
     let text = ansi::strip(text);
     let text = text.trim_start_matches('\u{feff}').trim_start();
     if !text.starts_with('<') {
@@ -230,13 +238,13 @@ pub(super) fn prose(text: &str) -> Option<String> {
     between("<title", "</title").or_else(|| between("<h1", "</h1")).or_else(|| Some("an HTML page".to_owned()))
 }
 
-/// Without escapes and blank ends, at most [`MAX_MESSAGE`] characters; none if nothing is left.
+/// Strips escapes and surrounding whitespace and truncates to [`MAX_MESSAGE_CHARS`]. Returns `None` if nothing is left.
 fn bounded(text: &str) -> Option<String> {
     let plain = ansi::strip(text);
     let plain = plain.trim();
-    // A body that is no text at all, compressed perhaps, must not reach a terminal.
+    // The body may be binary, for example compressed: control characters must not reach a terminal.
     let mut characters = plain.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c });
-    let mut kept: String = characters.by_ref().take(MAX_MESSAGE - 1).collect();
+    let mut kept: String = characters.by_ref().take(MAX_MESSAGE_CHARS - 1).collect();
     match (characters.next(), characters.next()) {
         (None, _) => {}
         (Some(last), None) => kept.push(last),

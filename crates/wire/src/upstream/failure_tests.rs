@@ -1,13 +1,13 @@
 use super::*;
 
-fn judged(status: u16, body: &str) -> Failure {
-    failure(status, &Headers::default(), body.as_bytes(), &[])
+fn failure_of(status: u16, body: &str) -> Failure {
+    failure(status, &UpstreamHeaders::default(), body.as_bytes(), &[])
 }
 
 #[test]
-fn each_servers_errors_mean_what_they_say() {
+fn errors_of_known_servers_are_classified() {
     use Category::*;
-    for (who, status, body, category, message) in [
+    for (server, status, body, category, message) in [
         (
             "openai",
             401,
@@ -137,75 +137,79 @@ fn each_servers_errors_mean_what_they_say() {
         ("a page", 504, "<div>", Server, "an HTML page"),
         ("text", 503, "\u{1b}[31mno healthy upstream\u{1b}[0m\nstack trace", Server, "no healthy upstream"),
     ] {
-        let failure = judged(status, body);
-        assert_eq!((failure.category, failure.message.as_str()), (category, message), "{who} {status} {body}");
+        let failure = failure_of(status, body);
+        assert_eq!((failure.category, failure.message.as_str()), (category, message), "{server} {status} {body}");
     }
 }
 
 #[test]
-fn an_error_of_a_gateway_like_ours_is_taken_as_it_is() {
+fn failure_is_copied_when_upstream_is_another_trunkline() {
     let body = r#"{"error":{"message":"CLI failed","type":"cli_error","code":"quota","param":null,"detail":"weekly limit",
         "hint":"wait","retry_after_ms":3600000}}"#;
-    let headers = Headers { retry_after: Some("120"), ..Headers::default() };
+    let headers = UpstreamHeaders { retry_after: Some("120"), ..UpstreamHeaders::default() };
     let expected =
         Failure::new(Category::Quota, "weekly limit").hint("wait").retry_after(Some(Duration::from_hours(1)));
     assert_eq!(failure(429, &headers, body.as_bytes(), &[]), expected);
     let brief = r#"{"error":{"message":"CLI failed: no key","type":"cli_error","code":"authentication","param":null}}"#;
-    assert_eq!(judged(500, brief), Failure::new(Category::Authentication, "no key"));
+    assert_eq!(failure_of(500, brief), Failure::new(Category::Authentication, "no key"));
     let unknown = r#"{"error":{"message":"CLI failed","type":"cli_error","code":"new","detail":"x"}}"#;
-    assert_eq!(judged(500, unknown).category, Category::Server);
+    assert_eq!(failure_of(500, unknown).category, Category::Server);
 }
 
 #[test]
-fn the_headers_time_wins_over_the_texts() {
+fn wait_is_taken_from_the_headers_before_the_message() {
     let body = br#"{"error":{"message":"Please try again in 20s","code":"rate_limit_exceeded"}}"#;
-    let none = Headers::default();
+    let none = UpstreamHeaders::default();
     let date = Some("Wed, 21 Oct 2015 07:28:00 GMT");
     for (headers, body, millis) in [
         (none, body.as_slice(), Some(20_000)),
         (none, b"slow down", Some(1000)),
-        (Headers { retry_after: Some("7"), ..none }, body, Some(7000)),
-        (Headers { retry_after: Some(" 1.5 "), ..none }, body, Some(1500)),
-        (Headers { retry_after: Some("7"), retry_after_ms: Some("250"), ..none }, body, Some(250)),
-        (Headers { retry_after: date, now: 1_445_412_450, ..none }, body, Some(30_000)),
+        (UpstreamHeaders { retry_after: Some("7"), ..none }, body, Some(7000)),
+        (UpstreamHeaders { retry_after: Some(" 1.5 "), ..none }, body, Some(1500)),
+        (UpstreamHeaders { retry_after: Some("7"), retry_after_ms: Some("250"), ..none }, body, Some(250)),
+        (UpstreamHeaders { retry_after: date, now: 1_445_412_450, ..none }, body, Some(30_000)),
         (
-            Headers { retry_after: date, date: Some("Wed, 21 Oct 2015 07:27:50 GMT"), now: 0, ..none },
+            UpstreamHeaders { retry_after: date, date: Some("Wed, 21 Oct 2015 07:27:50 GMT"), now: 0, ..none },
             body,
             Some(10_000),
         ),
-        (Headers { retry_after: date, now: 1_545_412_450, ..none }, body, Some(0)),
-        (Headers { retry_after: Some("-1"), ..none }, body, Some(20_000)),
-        (Headers { retry_after: Some("soon"), ..none }, body, Some(20_000)),
-        (Headers { retry_after: Some("99999999999"), ..none }, body, Some(2_592_000_000)),
-        (Headers { retry_after: Some("NaN"), retry_after_ms: Some("inf"), ..none }, body, Some(20_000)),
+        (UpstreamHeaders { retry_after: date, now: 1_545_412_450, ..none }, body, Some(0)),
+        (UpstreamHeaders { retry_after: Some("-1"), ..none }, body, Some(20_000)),
+        (UpstreamHeaders { retry_after: Some("soon"), ..none }, body, Some(20_000)),
+        (UpstreamHeaders { retry_after: Some("99999999999"), ..none }, body, Some(2_592_000_000)),
+        (UpstreamHeaders { retry_after: Some("NaN"), retry_after_ms: Some("inf"), ..none }, body, Some(20_000)),
     ] {
         let failure = failure(429, &headers, body, &[]);
         assert_eq!(failure.retry_after.map(|wait| wait.as_millis()), millis, "{headers:?}");
     }
-    assert_eq!(judged(500, "no").retry_after, None);
-    let unavailable = failure(503, &Headers { retry_after: Some("5"), ..none }, b"", &[]);
+    assert_eq!(failure_of(500, "no").retry_after, None);
+    let unavailable = failure(503, &UpstreamHeaders { retry_after: Some("5"), ..none }, b"", &[]);
     assert_eq!((unavailable.category, unavailable.retry_after), (Category::Server, Some(Duration::from_secs(5))));
 }
 
 #[test]
-fn a_providers_own_wording_comes_first() {
+fn category_is_taken_from_the_providers_rules_first() {
     let rules = [Rule { contains: "loading model".into(), is: Category::Server, weak: false, session_lost: false }];
     let body = br#"{"error":{"message":"Loading model","type":"invalid_request_error"}}"#;
-    assert_eq!(failure(400, &Headers::default(), body, &rules).category, Category::Server);
-    assert_eq!(failure(400, &Headers::default(), body, &[]).category, Category::Validation);
+    assert_eq!(failure(400, &UpstreamHeaders::default(), body, &rules).category, Category::Server);
+    assert_eq!(failure(400, &UpstreamHeaders::default(), body, &[]).category, Category::Validation);
     let weak = [Rule { contains: "loading model".into(), is: Category::Server, weak: true, session_lost: false }];
-    assert_eq!(failure(400, &Headers::default(), body, &weak).category, Category::Validation, "the status says it");
+    assert_eq!(
+        failure(400, &UpstreamHeaders::default(), body, &weak).category,
+        Category::Validation,
+        "the status wins over a weak rule"
+    );
 }
 
 #[test]
-fn a_redirect_is_a_matter_of_configuration() {
-    let failure = judged(308, "");
+fn redirect_is_a_configuration_failure() {
+    let failure = failure_of(308, "");
     assert_eq!(failure.category, Category::Configuration);
     assert!(failure.message.contains("308") && failure.hint.unwrap().contains("base_url"));
 }
 
 #[test]
-fn errors_inside_a_stream_have_no_status() {
+fn errors_inside_a_stream_are_classified_without_status() {
     for (json, category, message) in [
         (r#""boom""#, Category::Unknown, "boom"),
         (
@@ -215,13 +219,13 @@ fn errors_inside_a_stream_have_no_status() {
         ),
         (r#"{"message":"slow","code":429}"#, Category::RateLimit, "slow"),
         (r#"{"message":"no","type":"authentication_error"}"#, Category::Authentication, "no"),
-        (r#"{"type":"overloaded_error"}"#, Category::RateLimit, "the upstream reported an error without words"),
+        (r#"{"type":"overloaded_error"}"#, Category::RateLimit, "the upstream reported an error without a message"),
         (
             r#"{"message":"CLI failed","type":"cli_error","code":"timeout","param":null,"detail":"Query timed out"}"#,
             Category::Timeout,
             "Query timed out",
         ),
-        ("7", Category::Unknown, "the upstream reported an error without words"),
+        ("7", Category::Unknown, "the upstream reported an error without a message"),
     ] {
         let failure = in_band(json, &[]);
         assert_eq!((failure.category, failure.message.as_str()), (category, message), "{json}");
@@ -229,28 +233,28 @@ fn errors_inside_a_stream_have_no_status() {
 }
 
 #[test]
-fn words_are_bounded() {
-    let long = "ä".repeat(MAX_MESSAGE + 1);
+fn message_is_truncated() {
+    let long = "ä".repeat(MAX_MESSAGE_CHARS + 1);
     let body = format!(r#"{{"error":{{"message":"{long}"}}}}"#);
-    assert_eq!(judged(500, &body).message.chars().count(), MAX_MESSAGE);
-    assert!(judged(500, &body).message.ends_with('…'));
-    let exact = "ä".repeat(MAX_MESSAGE);
-    assert_eq!(judged(500, &exact).message, exact);
+    assert_eq!(failure_of(500, &body).message.chars().count(), MAX_MESSAGE_CHARS);
+    assert!(failure_of(500, &body).message.ends_with('…'));
+    let exact = "ä".repeat(MAX_MESSAGE_CHARS);
+    assert_eq!(failure_of(500, &exact).message, exact);
 }
 
 proptest::proptest! {
     #[test]
-    fn any_body_is_an_error_with_words(
+    fn failure_always_has_a_message(
         status in 100u16..1000,
         body in proptest::collection::vec(proptest::num::u8::ANY, 0..80),
         wait in "\\PC{0,20}",
     ) {
-        let headers = Headers { retry_after: Some(&wait), retry_after_ms: Some(&wait), date: Some(&wait), now: i64::MIN };
+        let headers = UpstreamHeaders { retry_after: Some(&wait), retry_after_ms: Some(&wait), date: Some(&wait), now: i64::MIN };
         assert!(!failure(status, &headers, &body, &[]).message.is_empty());
     }
 
     #[test]
-    fn pages_never_panic(page in "<(title|h1|TİTLE|[a-zé>/<]){0,8}") {
-        assert!(prose(&page).is_some());
+    fn summarize_never_panics_on_html(page in "<(title|h1|TİTLE|[a-zé>/<]){0,8}") {
+        assert!(summarize(&page).is_some());
     }
 }

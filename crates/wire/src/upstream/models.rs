@@ -1,20 +1,20 @@
-//! What an upstream says of its models, as far as its health depends on it.
+//! The model list of an upstream, as far as the health check needs it.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// How many models the body of `GET /models` lists; none if it is no such list.
+/// Returns the number of models in the body of `GET /models`, or `None` if it is not a model list.
 #[must_use]
 pub fn models(body: &[u8]) -> Option<usize> {
     #[derive(Deserialize)]
-    struct Listed {
+    struct UpstreamModels {
         data: Option<Vec<IgnoredAny>>,
     }
     let bare = || serde_json::from_slice::<Vec<IgnoredAny>>(body).ok();
     match body.iter().find(|byte| !byte.is_ascii_whitespace())? {
         b'[' => bare().map(|list| list.len()),
-        // A server without models may say null.
-        _ => serde_json::from_slice::<Listed>(body).ok().map(|listed| listed.data.map_or(0, |list| list.len())),
+        // A server without models may send null.
+        _ => serde_json::from_slice::<UpstreamModels>(body).ok().map(|listed| listed.data.map_or(0, |list| list.len())),
     }
 }
 
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_counted_and_other_things_are_not() {
+    fn models_are_counted_only_when_body_is_a_list() {
         for (body, count) in [
             (r#"{"object":"list","data":[{"id":"a","object":"model"},{"id":"b"}]}"#, Some(2)),
             (r#"{"object":"list","data":null}"#, Some(0)),

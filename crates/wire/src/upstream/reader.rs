@@ -1,89 +1,89 @@
-//! Reads the body of an upstream's answer: bytes in, however they are cut, events out. It never fails; what cannot be
-//! read becomes [`Event::Unknown`], and what the answer lacks becomes the failure at its end.
+//! Decoder for the body of an upstream's answer: bytes in, however they are split, events out. It never fails: a frame
+//! that cannot be parsed becomes [`Event::Unknown`], and an incomplete answer ends with [`Event::Failed`].
 //!
-//! Whether the body is a stream or one object is seen from its first character: servers ignore `stream`, and proxies
-//! buffer.
+//! The first character tells whether the body is a stream or one object; the request does not, because some servers
+//! ignore `stream` and some proxies buffer.
 
 use serde_json::value::RawValue;
 use trunkline_core::event::{Answer, Event, Finish, Usage};
 use trunkline_core::failure::{Category, Failure, Rule};
 
-use super::calls::Calls;
-use super::chunk::{Choice, Chunk};
-use super::failure::{in_band, prose};
+use super::calls::CallAssembler;
+use super::chunk::{UpstreamChoice, UpstreamChunk};
+use super::failure::{in_band, summarize};
 use crate::sse;
 
-/// The most a single frame may hold: one step of an answer is never larger.
-const MAX_FRAME: usize = 16 * 1024 * 1024;
+/// Maximum size of a single frame.
+const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
 
-/// The most of an answer that is kept.
-const MAX_ANSWER: usize = 64 * 1024 * 1024;
+/// Maximum size of an answer.
+const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
-/// How much of an unreadable frame or body is shown.
-const MAX_SHOWN: usize = 2000;
+/// Length of the excerpt from a body (in bytes) or a frame (in characters) that cannot be parsed.
+const MAX_EXCERPT: usize = 2000;
 
-/// Reads one answer.
+/// Decoder for one answer.
 #[derive(Debug)]
-pub struct Reader {
+pub struct UpstreamReader {
     rules: Vec<Rule>,
-    shape: Shape,
-    /// The beginning of the body, to tell what it was if it was no answer.
+    format: BodyFormat,
+    /// The beginning of the body, for the error message if the body is not an answer.
     head: Vec<u8>,
     model: Option<String>,
     content: String,
-    calls: Calls,
+    calls: CallAssembler,
     usage: Option<Usage>,
     finish: Option<Finish>,
-    /// A choice was seen: there is an answer, if maybe an empty one.
+    /// A choice has arrived: there is an answer, though it may be empty.
     answered: bool,
-    /// A frame or a completion was seen: the upstream speaks the language.
-    spoke: bool,
+    /// A frame or a completion has arrived: the upstream implements the API.
+    recognized: bool,
     done: bool,
     failure: Option<Failure>,
 }
 
 #[derive(Debug)]
-enum Shape {
+enum BodyFormat {
     Unknown,
-    Stream(sse::Decoder),
+    Stream(sse::SseDecoder),
     Whole(Vec<u8>),
 }
 
-impl Reader {
-    /// A reader whose failures are classified by the upstream's own `rules` first.
+impl UpstreamReader {
+    /// Creates a reader that classifies failures by the upstream's own `rules` first.
     #[must_use]
     pub fn new(rules: &[Rule]) -> Self {
         Self {
             rules: rules.to_vec(),
-            shape: Shape::Unknown,
+            format: BodyFormat::Unknown,
             head: Vec::new(),
             model: None,
             content: String::new(),
-            calls: Calls::default(),
+            calls: CallAssembler::default(),
             usage: None,
             finish: None,
             answered: false,
-            spoke: false,
+            recognized: false,
             done: false,
             failure: None,
         }
     }
 
-    /// What these bytes bring.
+    /// Returns the events that `bytes` completes.
     pub fn push(&mut self, mut bytes: &[u8]) -> Vec<Event> {
         let mut events = Vec::new();
-        if matches!(self.shape, Shape::Unknown) {
+        if matches!(self.format, BodyFormat::Unknown) {
             let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xEF\xBB\xBF".contains(byte);
             let Some(start) = bytes.iter().position(|byte| !blank(byte)) else { return events };
             bytes = &bytes[start..];
-            self.shape = match bytes[0] {
-                b'{' | b'[' => Shape::Whole(Vec::new()),
-                _ => Shape::Stream(sse::Decoder::default()),
+            self.format = match bytes[0] {
+                b'{' | b'[' => BodyFormat::Whole(Vec::new()),
+                _ => BodyFormat::Stream(sse::SseDecoder::default()),
             };
         }
-        let room = MAX_SHOWN.saturating_sub(self.head.len());
+        let room = MAX_EXCERPT.saturating_sub(self.head.len());
         self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        // In slices, so that no piece, however large, holds more than one frame too many.
+        // In slices: only the frames of one slice are held at a time, and decoding stops within a slice of the end.
         for slice in bytes.chunks(64 * 1024) {
             if self.ended() {
                 break;
@@ -93,26 +93,26 @@ impl Reader {
         events
     }
 
-    /// Whether all has been said, so that the end of the connection need not be waited for.
+    /// Whether the answer has ended, so that there is no need to wait for the end of the connection.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.done || self.failure.is_some()
     }
 
-    /// Whether the answer itself is complete: only its usage and the end mark may follow.
+    /// Whether the answer itself is complete: only the usage and the end marker may follow.
     #[must_use]
     pub fn finished(&self) -> bool {
         self.finish.is_some()
     }
 
-    /// The last events, once the body has ended; the very last is `Finished` or `Failed`. Where the upstream counted
-    /// nothing, the usage is estimated from `prompt` and the answer.
+    /// Returns the last events, once the body has ended; the very last one is `Finished` or `Failed`. If the upstream
+    /// reported no usage, it is estimated from `prompt` and the answer.
     pub fn conclude(&mut self, prompt: &str) -> Vec<Event> {
         let mut events = Vec::new();
         if !self.ended() {
             self.flush(&mut events);
         }
-        let last = match self.failure.take().or_else(|| self.shortcoming()) {
+        let last = match self.failure.take().or_else(|| self.incomplete()) {
             Some(failure) => Event::Failed(failure),
             None => Event::Finished(self.answer(prompt)),
         };
@@ -121,17 +121,17 @@ impl Reader {
     }
 
     fn take(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
-        match &mut self.shape {
-            Shape::Unknown => {}
-            Shape::Whole(body) => {
+        match &mut self.format {
+            BodyFormat::Unknown => {}
+            BodyFormat::Whole(body) => {
                 body.extend_from_slice(bytes);
-                if body.len() > MAX_ANSWER {
+                if body.len() > MAX_ANSWER_BYTES {
                     self.refuse("the upstream's answer is larger than 64 MiB");
                 }
             }
-            Shape::Stream(decoder) => {
+            BodyFormat::Stream(decoder) => {
                 let frames = decoder.push(bytes);
-                if decoder.pending() > MAX_FRAME || frames.iter().any(|frame| frame.len() > MAX_FRAME) {
+                if decoder.pending() > MAX_FRAME_BYTES || frames.iter().any(|frame| frame.len() > MAX_FRAME_BYTES) {
                     self.refuse("one frame of the upstream's answer is larger than 16 MiB");
                     return;
                 }
@@ -146,30 +146,30 @@ impl Reader {
         if self.ended() || frame.trim().is_empty() {
             return;
         }
-        self.spoke = true;
+        self.recognized = true;
         if frame.trim() == "[DONE]" {
             self.done = true;
             return;
         }
-        match Chunk::parse(frame) {
+        match UpstreamChunk::parse(frame) {
             Some(chunk) => self.chunk(frame, chunk, events),
-            None => events.push(Event::Unknown { line: frame.chars().take(MAX_SHOWN).collect() }),
+            None => events.push(Event::Unknown { line: frame.chars().take(MAX_EXCERPT).collect() }),
         }
     }
 
-    /// What is left when the body ends: a last frame without its empty line, or the one object it was.
+    /// Processes the rest when the body ends: a last frame without its empty line, or the complete object.
     fn flush(&mut self, events: &mut Vec<Event>) {
-        match std::mem::replace(&mut self.shape, Shape::Unknown) {
-            Shape::Unknown => {}
-            Shape::Stream(mut decoder) => {
+        match std::mem::replace(&mut self.format, BodyFormat::Unknown) {
+            BodyFormat::Unknown => {}
+            BodyFormat::Stream(mut decoder) => {
                 for frame in decoder.push(b"\n\n") {
-                    // A frame that was cut is no more than a sign that the end is missing.
-                    if frame.trim() == "[DONE]" || Chunk::parse(&frame).is_some() {
+                    // A truncated frame is ignored: `incomplete` reports the missing end.
+                    if frame.trim() == "[DONE]" || UpstreamChunk::parse(&frame).is_some() {
                         self.frame(&frame, events);
                     }
                 }
             }
-            Shape::Whole(body) => self.whole(&String::from_utf8_lossy(&body), events),
+            BodyFormat::Whole(body) => self.whole(&String::from_utf8_lossy(&body), events),
         }
     }
 
@@ -180,16 +180,16 @@ impl Reader {
                 Err(error) if error.is_eof() => return self.fail(ended_early()),
                 Err(_) => return,
             };
-            let Some(chunk) = Chunk::parse(json) else { return };
+            let Some(chunk) = UpstreamChunk::parse(json) else { return };
             self.chunk(json, chunk, events);
         }
-        // The object is complete, and so is the answer, whether or not it says why it stopped.
-        self.done = self.answered || self.spoke;
+        // The object is complete, and so is the answer, with or without a `finish_reason`.
+        self.done = self.answered || self.recognized;
     }
 
-    fn chunk(&mut self, json: &str, mut chunk: Chunk<'_>, events: &mut Vec<Event>) {
+    fn chunk(&mut self, json: &str, mut chunk: UpstreamChunk<'_>, events: &mut Vec<Event>) {
         let object = chunk.object.0.as_deref().unwrap_or_default();
-        self.spoke |= object.starts_with("chat.completion");
+        self.recognized |= object.starts_with("chat.completion");
         let error = chunk.error.map(RawValue::get).filter(|error| !matches!(*error, "false" | "\"\""));
         let error = error.or_else(|| (object == "error").then_some(json));
         if let Some(error) = error {
@@ -207,11 +207,11 @@ impl Reader {
         }
     }
 
-    fn choice(&mut self, mut choice: Choice<'_>, events: &mut Vec<Event>) {
+    fn choice(&mut self, mut choice: UpstreamChoice<'_>, events: &mut Vec<Event>) {
         self.answered = true;
         let whole = choice.is_whole();
-        let mut said = choice.said();
-        let (thought, answer) = said.words();
+        let mut message = choice.take_message();
+        let (thought, answer) = message.take_texts();
         if !thought.is_empty() {
             events.push(Event::Thinking { delta: thought });
         }
@@ -219,13 +219,13 @@ impl Reader {
             self.content.push_str(&answer);
             events.push(Event::Text { delta: answer });
         }
-        for piece in said.pieces() {
+        for piece in message.pieces() {
             match self.calls.add(piece, whole) {
                 Ok(event) => events.extend(event),
-                Err(_too_many) => return self.refuse("the upstream asks for more calls than can be meant"),
+                Err(_too_many) => return self.refuse("the upstream's answer has more than 1024 tool calls"),
             }
         }
-        if self.content.len() + self.calls.size > MAX_ANSWER {
+        if self.content.len() + self.calls.size > MAX_ANSWER_BYTES {
             return self.refuse("the upstream's answer is larger than 64 MiB");
         }
         if let Some(error) = choice.error {
@@ -240,8 +240,8 @@ impl Reader {
         }
     }
 
-    /// Why this is no answer, now that no more will come.
-    fn shortcoming(&self) -> Option<Failure> {
+    /// Returns the failure of an answer that is incomplete at the end of the body.
+    fn incomplete(&self) -> Option<Failure> {
         if self.finish.is_some() || (self.done && self.answered) {
             return None;
         }
@@ -249,27 +249,27 @@ impl Reader {
             return Some(Failure::new(Category::Server, "the upstream's answer is empty: it has no choices"));
         }
         let head = String::from_utf8_lossy(&self.head);
-        let streamed = ["data:", "event:", "id:", "retry:", ":"];
-        if self.spoke || streamed.iter().any(|field| head.starts_with(field) || field.starts_with(&*head)) {
+        let stream_fields = ["data:", "event:", "id:", "retry:", ":"];
+        if self.recognized || stream_fields.iter().any(|field| head.starts_with(field) || field.starts_with(&*head)) {
             return Some(ended_early());
         }
-        let head = prose(&head).map(|head| format!(": {head}")).unwrap_or_default();
-        let message = format!("the upstream answered with something else than a chat completion{head}");
+        let head = summarize(&head).map(|head| format!(": {head}")).unwrap_or_default();
+        let message = format!("the upstream's answer is not a chat completion{head}");
         Some(Failure::new(Category::Configuration, message).hint("check base_url: it usually ends in /v1"))
     }
 
     fn answer(&mut self, prompt: &str) -> Answer {
         let finish = match self.finish.unwrap_or(Finish::Stop) {
-            // Some stop as usual when it is the client's turn.
+            // Some servers send `stop` although there are tool calls.
             Finish::Stop if !self.calls.is_empty() => Finish::ToolCalls,
-            // And some announce calls that never come.
+            // And some announce tool calls that never come.
             Finish::ToolCalls if self.calls.is_empty() => Finish::Stop,
             finish @ (Finish::Stop | Finish::Length | Finish::ContentFilter | Finish::ToolCalls) => finish,
         };
         let (content, calls) = (std::mem::take(&mut self.content), self.calls.take());
         let usage = self.usage.unwrap_or_else(|| {
-            let asked = calls.iter().flat_map(|call| [call.name.as_str(), call.arguments.as_str()]);
-            let output: String = [content.as_str()].into_iter().chain(asked).collect();
+            let call_texts = calls.iter().flat_map(|call| [call.name.as_str(), call.arguments.as_str()]);
+            let output: String = [content.as_str()].into_iter().chain(call_texts).collect();
             Usage::estimate(prompt, &output)
         });
         Answer { calls, ..Answer::new(content, usage, finish) }

@@ -2,23 +2,23 @@ use super::*;
 use proptest::prelude::*;
 use trunkline_core::event::Call;
 
-/// All events of a body that arrives in these pieces.
+/// Decodes a body that arrives in these pieces and checks that exactly one final event comes last.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Event> {
-    let mut reader = Reader::new(&[]);
+    let mut reader = UpstreamReader::new(&[]);
     let mut events: Vec<Event> = Vec::new();
     for piece in pieces {
         events.extend(reader.push(piece));
     }
     events.extend(reader.conclude("four"));
-    let last = events.iter().filter(|event| (*event).clone().end().is_some()).count();
-    assert_eq!(last, 1, "exactly one end: {events:?}");
+    let ends = events.iter().filter(|event| (*event).clone().end().is_some()).count();
+    assert_eq!(ends, 1, "exactly one end: {events:?}");
     assert!(events.last().unwrap().clone().end().is_some(), "and it is the last");
     events
 }
 
-/// What the events add up to.
+/// All events of a body, merged.
 #[derive(Debug, Default, PartialEq)]
-struct Heard {
+struct MergedEvents {
     model: String,
     text: String,
     thinking: String,
@@ -27,35 +27,35 @@ struct Heard {
     end: Option<Result<Answer, Failure>>,
 }
 
-fn heard(events: Vec<Event>) -> Heard {
-    let mut heard = Heard::default();
+fn merge(events: Vec<Event>) -> MergedEvents {
+    let mut received = MergedEvents::default();
     for event in events {
         match event {
-            Event::Started { model, .. } => heard.model.push_str(&model.unwrap()),
-            Event::Text { delta } => heard.text.push_str(&delta),
-            Event::Thinking { delta } => heard.thinking.push_str(&delta),
+            Event::Started { model, .. } => received.model.push_str(&model.unwrap()),
+            Event::Text { delta } => received.text.push_str(&delta),
+            Event::Thinking { delta } => received.thinking.push_str(&delta),
             Event::ToolCall { index, id, name, arguments } => {
-                heard.calls.resize(heard.calls.len().max(index as usize + 1), Call::default());
-                let call = &mut heard.calls[index as usize];
+                received.calls.resize(received.calls.len().max(index as usize + 1), Call::default());
+                let call = &mut received.calls[index as usize];
                 call.id.push_str(&id.unwrap_or_default());
                 call.name.push_str(&name.unwrap_or_default());
                 call.arguments.push_str(&arguments);
             }
-            Event::Unknown { .. } => heard.unknown += 1,
-            Event::Finished(answer) => heard.end = Some(Ok(answer)),
-            Event::Failed(failure) => heard.end = Some(Err(failure)),
+            Event::Unknown { .. } => received.unknown += 1,
+            Event::Finished(answer) => received.end = Some(Ok(answer)),
+            Event::Failed(failure) => received.end = Some(Err(failure)),
             Event::ToolStarted { .. }
             | Event::ToolFinished { .. }
             | Event::Notice { .. }
             | Event::Workspace(_)
-            | Event::Attempted(_) => panic!("no upstream says this: {event:?}"),
+            | Event::Attempted(_) => panic!("unexpected event from an upstream: {event:?}"),
         }
     }
-    heard
+    received
 }
 
-fn whole(body: &str) -> Heard {
-    heard(read([body.as_bytes()]))
+fn decode(body: &str) -> MergedEvents {
+    merge(read([body.as_bytes()]))
 }
 
 fn answer(content: &str, finish: Finish, usage: (u64, u64, u64)) -> Option<Result<Answer, Failure>> {
@@ -110,8 +110,8 @@ const OLLAMA: &str = "data: {\"id\":\"chatcmpl-7\",\"object\":\"chat.completion.
 const LITELLM: &str = "data: {\"id\":\"x\",\"model\":\"claude\",\"choices\":[{\"finish_reason\":null,\"index\":0,\"delta\":{\"provider_specific_fields\":null,\"content\":\"hi\",\"role\":\"assistant\",\"function_call\":null,\"tool_calls\":null,\"audio\":null},\"logprobs\":null}],\"provider_specific_fields\":null}\r\n\r\n: keep-alive\r\n\r\ndata: {\"id\":\"x\",\"model\":\"claude\",\"choices\":[{\"finish_reason\":\"stop\",\"index\":0,\"delta\":{}}],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1}}\r\n\r\ndata: [DONE]\r\n\r\n";
 
 #[test]
-fn streams_as_servers_send_them() {
-    for (who, body, model, text, thinking, end) in [
+fn streams_of_known_servers_are_decoded() {
+    for (server, body, model, text, thinking, end) in [
         ("openai", OPENAI, "gpt-x", "Grüß Gott 🎉", "", answer("Grüß Gott 🎉", Finish::Stop, (9, 3, 4))),
         ("vllm", VLLM, "qwen", "4", "hm, so", answer("4", Finish::Length, (11, 2, 0))),
         ("ollama", OLLAMA, "llama3.2", "2 + 2 = 4", "", answer("2 + 2 = 4", Finish::Stop, (32, 9, 0))),
@@ -149,15 +149,20 @@ fn streams_as_servers_send_them() {
             answer("ab", Finish::Stop, (0, 2, 0)),
         ),
     ] {
-        let heard = whole(body);
-        let expected =
-            Heard { model: model.into(), text: text.into(), thinking: thinking.into(), end, ..Heard::default() };
-        assert_eq!(heard, expected, "{who}");
+        let received = decode(body);
+        let expected = MergedEvents {
+            model: model.into(),
+            text: text.into(),
+            thinking: thinking.into(),
+            end,
+            ..MergedEvents::default()
+        };
+        assert_eq!(received, expected, "{server}");
     }
 }
 
 #[test]
-fn what_our_own_gateway_streams_is_read() {
+fn stream_of_our_own_gateway_is_decoded() {
     use crate::response::Head;
     use crate::stream::{Chunks, UsageChunk};
     let call = Call { id: "c1".into(), name: "f".into(), arguments: "{\"a\":1}".into() };
@@ -182,7 +187,7 @@ fn what_our_own_gateway_streams_is_read() {
     for event in &events {
         chunks.push(event, &mut body);
     }
-    let expected = Heard {
+    let expected = MergedEvents {
         model: "claude".into(),
         text: "hé".into(),
         thinking: "hm".into(),
@@ -190,17 +195,17 @@ fn what_our_own_gateway_streams_is_read() {
         unknown: 0,
         end: Some(Ok(answer)),
     };
-    assert_eq!(heard(read([body.as_slice()])), expected);
+    assert_eq!(merge(read([body.as_slice()])), expected);
     let mut broken = crate::sse::KEEP_ALIVE.to_vec();
     let failure = Failure::new(Category::Quota, "no more today").hint("wait");
     chunks.push(&events[1], &mut broken);
     chunks.push(&Event::Failed(failure.clone()), &mut broken);
-    let heard = heard(read([broken.as_slice()]));
-    assert_eq!((heard.text.as_str(), heard.end), ("hé", Some(Err(failure))));
+    let received = merge(read([broken.as_slice()]));
+    assert_eq!((received.text.as_str(), received.end), ("hé", Some(Err(failure))));
 }
 
 #[test]
-fn calls_streamed_whole_and_of_old() {
+fn tool_calls_are_decoded_when_streamed_whole_or_deprecated() {
     let calls = vec![
         Call { id: "call_a".into(), name: "weather".into(), arguments: "{\"city\":\"Köln\"}".into() },
         Call { id: "call_b".into(), name: "time".into(), arguments: "{}".into() },
@@ -209,36 +214,36 @@ fn calls_streamed_whole_and_of_old() {
         {"id":"call_a","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Köln\"}"}},
         {"id":"call_b","type":"function","function":{"name":"time","arguments":"{}"}}]},"finish_reason":"stop"}]}"#;
     for body in [OPENAI_CALLS, object] {
-        let heard = whole(body);
-        assert_eq!((&heard.calls, heard.text.as_str()), (&calls, ""), "{body}");
-        let answer = heard.end.unwrap().unwrap();
+        let received = decode(body);
+        assert_eq!((&received.calls, received.text.as_str()), (&calls, ""), "{body}");
+        let answer = received.end.unwrap().unwrap();
         assert_eq!((answer.finish, &answer.calls, answer.usage.estimated), (Finish::ToolCalls, &calls, true));
         assert_eq!((answer.usage.input_tokens, answer.usage.output_tokens), (1, 7), "four and 28 characters");
     }
-    let old = whole(
+    let old = decode(
         r#"{"choices":[{"message":{"content":null,"function_call":{"name":"f","arguments":"{}"}},"finish_reason":"function_call"}]}"#,
     );
     assert_eq!(old.calls, [Call { id: "call_0".into(), name: "f".into(), arguments: "{}".into() }]);
 }
 
 #[test]
-fn one_object_is_an_answer_too() {
+fn answer_is_decoded_when_body_is_one_object() {
     let object = r#"{"id":"chatcmpl-9","object":"chat.completion","model":"gpt-x","choices":[{"index":0,"message":{"role":"assistant","content":"hi","refusal":null,"reasoning_content":"hm"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":2}}}"#;
-    let expected = Heard {
+    let expected = MergedEvents {
         model: "gpt-x".into(),
         text: "hi".into(),
         thinking: "hm".into(),
         end: answer("hi", Finish::Stop, (9, 1, 2)),
-        ..Heard::default()
+        ..MergedEvents::default()
     };
-    assert_eq!(whole(object), expected);
-    assert_eq!(whole(&format!("\u{feff}\r\n {object}\n")), expected, "blanks around it");
-    let silent = whole(r#"{"choices":[{"message":{"content":"eight ch"}}]}"#).end.unwrap().unwrap();
+    assert_eq!(decode(object), expected);
+    assert_eq!(decode(&format!("\u{feff}\r\n {object}\n")), expected, "whitespace around it");
+    let silent = decode(r#"{"choices":[{"message":{"content":"eight ch"}}]}"#).end.unwrap().unwrap();
     assert_eq!((silent.finish, silent.usage), (Finish::Stop, Usage::estimate("four", "eight ch")));
 }
 
 #[test]
-fn what_is_no_answer_fails() {
+fn body_that_is_not_a_complete_answer_fails() {
     use Category::*;
     let begun = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
     let early = "the upstream's answer ended too early";
@@ -259,12 +264,12 @@ fn what_is_no_answer_fails() {
         (
             "<html><title>Welcome</title>".to_owned(),
             Configuration,
-            "the upstream answered with something else than a chat completion: Welcome",
+            "the upstream's answer is not a chat completion: Welcome",
         ),
         (
             "[1]".to_owned(),
             Configuration,
-            "the upstream answered with something else than a chat completion: [1]",
+            "the upstream's answer is not a chat completion: [1]",
         ),
         (format!("{begun}data: {{\"error\":\"boom\"}}\n\ndata: [DONE]\n\n"), Unknown, "boom"),
         ("{\"error\":{\"message\":\"slow\",\"code\":\"rate_limit_exceeded\"}}".to_owned(), RateLimit, "slow"),
@@ -285,17 +290,17 @@ fn what_is_no_answer_fails() {
         ),
     ];
     for (body, category, message) in cases {
-        let failure = whole(&body).end.unwrap().unwrap_err();
+        let failure = decode(&body).end.unwrap().unwrap_err();
         assert_eq!((failure.category, failure.message.as_str()), (category, message), "{body}");
     }
 }
 
 #[test]
-fn after_the_end_nothing_counts() {
+fn bytes_are_ignored_after_the_end() {
     for end in ["data: [DONE]\n\n", "data: {\"error\":\"boom\"}\n\n"] {
-        let mut reader = Reader::new(&[]);
+        let mut reader = UpstreamReader::new(&[]);
         let first = reader.push(b"data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n");
-        assert_eq!(first, [Event::Text { delta: "a".into() }], "as it comes");
+        assert_eq!(first, [Event::Text { delta: "a".into() }], "text arrives before the end");
         assert!(!reader.ended());
         let more = format!("{end}data: {{\"choices\":[{{\"delta\":{{\"content\":\"b\"}}}}]}}\n\n");
         assert_eq!(reader.push(more.as_bytes()), []);
@@ -306,9 +311,9 @@ fn after_the_end_nothing_counts() {
 }
 
 #[test]
-fn an_answer_is_finished_before_its_end_mark() {
+fn answer_is_finished_before_its_end_marker() {
     let finish = OPENAI.find("data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"gpt-x\",\"choices\":[],").unwrap();
-    let mut reader = Reader::new(&[]);
+    let mut reader = UpstreamReader::new(&[]);
     for (bytes, finished, ended) in
         [(&OPENAI[..100], false, false), (&OPENAI[100..finish], true, false), (&OPENAI[finish..], true, true)]
     {
@@ -318,21 +323,21 @@ fn an_answer_is_finished_before_its_end_mark() {
 }
 
 #[test]
-fn what_cannot_be_read_is_shown_and_passed_over() {
-    let heard = whole(&format!("data: {{nonsense\n\ndata: [1]\n\ndata: \"ping\"\n\n{OPENAI}"));
-    assert_eq!((heard.unknown, heard.text.as_str()), (3, "Grüß Gott 🎉"));
+fn unparsable_frames_are_reported_and_skipped() {
+    let received = decode(&format!("data: {{nonsense\n\ndata: [1]\n\ndata: \"ping\"\n\n{OPENAI}"));
+    assert_eq!((received.unknown, received.text.as_str()), (3, "Grüß Gott 🎉"));
 }
 
 #[test]
-fn frames_and_answers_are_bounded() {
-    let mut reader = Reader::new(&[]);
+fn size_of_frames_and_answers_is_limited() {
+    let mut reader = UpstreamReader::new(&[]);
     reader.push(b"data: ");
     let piece = vec![b'x'; 1024 * 1024];
     let pushed = (0..100).take_while(|_| reader.push(&piece).is_empty() && !reader.ended()).count();
     assert_eq!(pushed, 15, "sixteen MiB and a field name are too many");
     assert_eq!(reader.conclude("").pop().unwrap().end().unwrap().unwrap_err().category, Category::Server);
 
-    let mut reader = Reader::new(&[]);
+    let mut reader = UpstreamReader::new(&[]);
     let frame =
         format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "x".repeat(4 * 1024 * 1024));
     let pushed = (0..100)
@@ -348,7 +353,7 @@ fn frames_and_answers_are_bounded() {
         (Category::Server, "the upstream's answer is larger than 64 MiB")
     );
 
-    let mut reader = Reader::new(&[]);
+    let mut reader = UpstreamReader::new(&[]);
     reader.push(b"{\"x\":\"");
     let pushed = (0..100)
         .take_while(|_| {
@@ -361,29 +366,29 @@ fn frames_and_answers_are_bounded() {
 
 proptest! {
     #[test]
-    fn the_same_however_the_bytes_are_cut(body in 0usize..5, cuts in prop::collection::vec(0usize..2000, 0..12)) {
+    fn events_are_the_same_however_the_bytes_are_split(body in 0usize..5, cuts in prop::collection::vec(0usize..2000, 0..12)) {
         let body = [OPENAI, OPENAI_CALLS, VLLM, LITELLM, r#"{"model":"é","choices":[{"message":{"content":"ü🎉"}}]}"#][body];
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(body.len())).chain([0, body.len()]).collect();
         cuts.sort_unstable();
         let pieces = cuts.windows(2).map(|cut| &body.as_bytes()[cut[0]..cut[1]]);
-        prop_assert_eq!(heard(read(pieces)), whole(body));
+        prop_assert_eq!(merge(read(pieces)), decode(body));
     }
 
     #[test]
-    fn a_body_cut_off_is_never_an_answer_before_its_finish(body in 0usize..2, cut in 0usize..2000) {
+    fn truncated_body_is_never_an_answer_before_its_finish_reason(body in 0usize..2, cut in 0usize..2000) {
         let body = [OPENAI, VLLM][body];
         let finished = body.find("\"stop\"").or_else(|| body.find("\"length\"")).unwrap();
-        let heard = heard(read([&body.as_bytes()[..cut.min(finished)]]));
-        prop_assert_eq!(heard.end.unwrap().unwrap_err().category, Category::Network);
+        let received = merge(read([&body.as_bytes()[..cut.min(finished)]]));
+        prop_assert_eq!(received.end.unwrap().unwrap_err().category, Category::Network);
     }
 
     #[test]
-    fn any_bytes_end_in_one_event(pieces in prop::collection::vec(prop::collection::vec(prop::num::u8::ANY, 0..40), 0..6)) {
+    fn any_bytes_produce_exactly_one_final_event(pieces in prop::collection::vec(prop::collection::vec(prop::num::u8::ANY, 0..40), 0..6)) {
         read(pieces.iter().map(Vec::as_slice));
     }
 
     #[test]
-    fn any_json_ends_in_one_event(
+    fn any_json_produces_exactly_one_final_event(
         frames in prop::collection::vec(
             "(data: )?(\\{\"(choices|error|usage|model|object)\":(\\[\\{\"(delta|message|index|finish_reason)\":)?(\\{\"(content|tool_calls|function_call)\":)?(null|1|\"a\"|\\[\\]|\\{\\}|\\[\\{\"index\":-1\\}\\])\\}?\\}?\\]?\\}|\\[DONE\\])\n\n?",
             0..6,

@@ -1,4 +1,4 @@
-//! A turn becomes the body of `POST /chat/completions`. What the client did not ask for is not sent.
+//! Serialisation of a turn as the body of `POST /chat/completions`. Options that the client did not set are not sent.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -10,23 +10,23 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use trunkline_core::event::Call;
 use trunkline_core::turn::{Image, Json, Message, Role, Shown, Turn};
 
-/// What `max_tokens` is called by newer clients, for models that take no other name.
+/// The newer name of `max_tokens`, the only one that newer models accept.
 pub const NEWER_LIMIT: &str = "max_completion_tokens";
 
-/// The body that asks an upstream for `turn`, with `system_prompt` above all it says, on the upstream's `model`.
+/// Returns the request body for `turn` on the upstream's `model`, with `system_prompt` before all other messages.
 #[must_use]
 pub fn request(turn: &Turn, system_prompt: Option<&str>, model: Option<&str>) -> Vec<u8> {
-    let body = Body { turn, messages: messages(turn, system_prompt), model };
-    serde_json::to_vec(&body).expect("text, numbers and JSON that was read before always serialise")
+    let body = RequestBody { turn, messages: messages(turn, system_prompt), model };
+    serde_json::to_vec(&body).expect("text, numbers and JSON that was parsed before always serialise")
 }
 
-struct Body<'a> {
+struct RequestBody<'a> {
     turn: &'a Turn,
-    messages: Vec<WireMessage<'a>>,
+    messages: Vec<SentMessage<'a>>,
     model: Option<&'a str>,
 }
 
-impl Serialize for Body<'_> {
+impl Serialize for RequestBody<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let options = &self.turn.options;
         let mut body = serializer.serialize_map(None)?;
@@ -35,19 +35,19 @@ impl Serialize for Body<'_> {
         match self.turn.shown {
             Shown::AsItComes => {
                 body.serialize_entry("stream", &true)?;
-                body.serialize_entry("stream_options", &StreamOptions { include_usage: true })?;
+                body.serialize_entry("stream_options", &SentStreamOptions { include_usage: true })?;
             }
             Shown::AtTheEnd => body.serialize_entry("stream", &false)?,
         }
-        let named_anew = options.more.iter().any(|(name, _)| *name == NEWER_LIMIT);
-        entry(&mut body, "max_tokens", options.max_tokens.filter(|_| !named_anew))?;
+        let has_newer_limit = options.more.iter().any(|(name, _)| *name == NEWER_LIMIT);
+        entry(&mut body, "max_tokens", options.max_tokens.filter(|_| !has_newer_limit))?;
         entry(&mut body, "temperature", options.temperature.as_ref())?;
         entry(&mut body, "top_p", options.top_p.as_ref())?;
         entry(&mut body, "tools", options.tools.as_ref())?;
         for (name, json) in &options.more {
             body.serialize_entry(name, json)?;
         }
-        entry(&mut body, "metadata", (!options.metadata.is_empty()).then_some(Entries(&options.metadata)))?;
+        entry(&mut body, "metadata", (!options.metadata.is_empty()).then_some(SentMetadata(&options.metadata)))?;
         body.end()
     }
 }
@@ -57,62 +57,62 @@ fn entry<M: SerializeMap>(map: &mut M, name: &str, value: Option<impl Serialize>
 }
 
 #[derive(serde::Serialize)]
-struct StreamOptions {
+struct SentStreamOptions {
     include_usage: bool,
 }
 
-struct Entries<'a>(&'a [(String, Json)]);
+struct SentMetadata<'a>(&'a [(String, Json)]);
 
-impl Serialize for Entries<'_> {
+impl Serialize for SentMetadata<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, json)| (name, json)))
     }
 }
 
 #[derive(serde::Serialize)]
-struct WireMessage<'a> {
+struct SentMessage<'a> {
     role: &'static str,
-    content: Content<'a>,
+    content: SentContent<'a>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<WireCall<'a>>,
+    tool_calls: Vec<SentCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<Cow<'a, str>>,
 }
 
 #[derive(serde::Serialize)]
 #[serde(untagged)]
-enum Content<'a> {
+enum SentContent<'a> {
     Text(Cow<'a, str>),
-    Parts(Vec<Part<'a>>),
-    /// Of an assistant that only asked for calls.
+    Parts(Vec<SentPart<'a>>),
+    /// For an assistant message that only has tool calls.
     Null,
 }
 
 #[derive(serde::Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Part<'a> {
+enum SentPart<'a> {
     Text { text: &'a str },
-    ImageUrl { image_url: ImageUrl<'a> },
+    ImageUrl { image_url: SentImageUrl<'a> },
 }
 
 #[derive(serde::Serialize)]
-struct ImageUrl<'a> {
+struct SentImageUrl<'a> {
     url: DataUrl<'a>,
 }
 
-/// Written piece by piece: a picture in base64 is never held beside the body.
+/// Serialised piece by piece, so that the base64 of an image is never held in memory in addition to the body.
 struct DataUrl<'a>(&'a Image);
 
 #[derive(serde::Serialize)]
-struct WireCall<'a> {
+struct SentCall<'a> {
     id: Cow<'a, str>,
     #[serde(rename = "type")]
     kind: &'static str,
-    function: WireFunction<'a>,
+    function: SentFunction<'a>,
 }
 
 #[derive(serde::Serialize)]
-struct WireFunction<'a> {
+struct SentFunction<'a> {
     name: &'a str,
     arguments: &'a str,
 }
@@ -130,25 +130,25 @@ impl Serialize for DataUrl<'_> {
     }
 }
 
-/// The conversation in the order it was held. Our own instructions stand above the client's in one message: templates of
-/// local models refuse a second system message.
-fn messages<'a>(turn: &'a Turn, system_prompt: Option<&'a str>) -> Vec<WireMessage<'a>> {
+/// Converts the conversation, in order. Our system prompt is merged into the client's system message if that
+/// comes first, because templates of local models reject a second one.
+fn messages<'a>(turn: &'a Turn, system_prompt: Option<&'a str>) -> Vec<SentMessage<'a>> {
     let mut unanswered = VecDeque::new();
-    let mut messages: Vec<WireMessage<'a>> =
+    let mut messages: Vec<SentMessage<'a>> =
         turn.messages.iter().enumerate().map(|(at, message)| convert(message, at, &mut unanswered)).collect();
     let Some(extra) = system_prompt.filter(|prompt| !prompt.is_empty()) else { return messages };
     match messages.first_mut() {
-        Some(WireMessage { role: "system", content: Content::Text(text), .. }) => {
+        Some(SentMessage { role: "system", content: SentContent::Text(text), .. }) => {
             *text = format!("{extra}\n\n{text}").into();
         }
-        Some(_) | None => messages.insert(0, WireMessage::new("system", Content::Text(extra.into()))),
+        Some(_) | None => messages.insert(0, SentMessage::new("system", SentContent::Text(extra.into()))),
     }
     messages
 }
 
-/// One message. Calls and results of the old `function_call` have no ids, without which they are refused today: they get
-/// one here, and `unanswered` keeps it for the result that follows.
-fn convert<'a>(message: &'a Message, at: usize, unanswered: &mut VecDeque<String>) -> WireMessage<'a> {
+/// Converts one message. Calls and results of the deprecated `function_call` have no ids, and servers reject calls
+/// without them. Such calls get a generated id here; `unanswered` keeps it for the result that follows.
+fn convert<'a>(message: &'a Message, at: usize, unanswered: &mut VecDeque<String>) -> SentMessage<'a> {
     let role = match message.role {
         Role::System => "system",
         Role::User => "user",
@@ -163,24 +163,25 @@ fn convert<'a>(message: &'a Message, at: usize, unanswered: &mut VecDeque<String
         } else {
             Cow::Borrowed(id.as_str())
         };
-        tool_calls.push(WireCall { id, kind: "function", function: WireFunction { name, arguments } });
+        tool_calls.push(SentCall { id, kind: "function", function: SentFunction { name, arguments } });
     }
     let answered = || (message.role == Role::Tool).then(|| unanswered.pop_front()).flatten().map(Cow::Owned);
     let tool_call_id = message.call_id.as_deref().map(Cow::Borrowed).or_else(answered);
     let content = match (&*message.text, &*message.images) {
-        ("", []) if !message.calls.is_empty() => Content::Null,
-        (text, []) => Content::Text(text.into()),
+        ("", []) if !message.calls.is_empty() => SentContent::Null,
+        (text, []) => SentContent::Text(text.into()),
         (text, images) => {
-            let text = (!text.is_empty()).then_some(Part::Text { text });
-            let images = images.iter().map(|image| Part::ImageUrl { image_url: ImageUrl { url: DataUrl(image) } });
-            Content::Parts(text.into_iter().chain(images).collect())
+            let text = (!text.is_empty()).then_some(SentPart::Text { text });
+            let images =
+                images.iter().map(|image| SentPart::ImageUrl { image_url: SentImageUrl { url: DataUrl(image) } });
+            SentContent::Parts(text.into_iter().chain(images).collect())
         }
     };
-    WireMessage { tool_calls, tool_call_id, ..WireMessage::new(role, content) }
+    SentMessage { tool_calls, tool_call_id, ..SentMessage::new(role, content) }
 }
 
-impl<'a> WireMessage<'a> {
-    fn new(role: &'static str, content: Content<'a>) -> Self {
+impl<'a> SentMessage<'a> {
+    fn new(role: &'static str, content: SentContent<'a>) -> Self {
         Self { role, content, tool_calls: Vec::new(), tool_call_id: None }
     }
 }

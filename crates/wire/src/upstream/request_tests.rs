@@ -13,7 +13,7 @@ fn turn(messages: Vec<Message>) -> Turn {
 }
 
 #[test]
-fn the_least_turn_is_sent_without_what_nobody_asked_for() {
+fn body_has_only_the_options_that_are_set() {
     let turn = turn(vec![Message::new(Role::User, "hi")]);
     let message = json!({"role": "user", "content": "hi"});
     let streamed = json!({"messages": [message], "stream": true, "stream_options": {"include_usage": true}});
@@ -26,7 +26,7 @@ fn the_least_turn_is_sent_without_what_nobody_asked_for() {
 }
 
 #[test]
-fn wishes_arrive_zero_and_false_too() {
+fn options_are_sent_even_when_zero_or_false() {
     let body = json!({
         "model": "ours", "messages": [{"role": "user", "content": "hi"}], "stream": false,
         "max_tokens": 0, "temperature": 0.0, "top_p": 1e-3,
@@ -41,7 +41,7 @@ fn wishes_arrive_zero_and_false_too() {
 }
 
 #[test]
-fn a_history_with_calls_and_pictures_is_rebuilt() {
+fn history_with_calls_and_images_is_serialised() {
     let call = Call { id: "c1".into(), name: "add".into(), arguments: "{\"a\":2}".into() };
     let image = Image { extension: "png", bytes: vec![1, 2, 3] };
     let turn = turn(vec![
@@ -53,12 +53,12 @@ fn a_history_with_calls_and_pictures_is_rebuilt() {
         Message { calls: vec![call], ..Message::new(Role::Assistant, "once more") },
         Message::new(Role::Assistant, ""),
     ]);
-    let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AQID"}});
+    let image_part = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AQID"}});
     let calls = json!([{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\":2}"}}]);
     let expected = json!([
         {"role": "system", "content": "be terse"},
-        {"role": "user", "content": [{"type": "text", "text": "what is this?"}, picture]},
-        {"role": "user", "content": [picture]},
+        {"role": "user", "content": [{"type": "text", "text": "what is this?"}, image_part]},
+        {"role": "user", "content": [image_part]},
         {"role": "assistant", "content": null, "tool_calls": calls},
         {"role": "tool", "content": "4", "tool_call_id": "c1"},
         {"role": "assistant", "content": "once more", "tool_calls": calls},
@@ -68,7 +68,7 @@ fn a_history_with_calls_and_pictures_is_rebuilt() {
 }
 
 #[test]
-fn our_instructions_stand_above_the_clients() {
+fn system_prompt_comes_before_the_clients_messages() {
     for (messages, expected) in [
         (vec![Message::new(Role::User, "hi")], json!([["system", "ours"], ["user", "hi"]])),
         (
@@ -82,13 +82,13 @@ fn our_instructions_stand_above_the_clients() {
     ] {
         let body = sent(&turn(messages), Some("ours"), None);
         let messages = body["messages"].as_array().unwrap();
-        let told: Vec<Value> = messages.iter().map(|message| json!([message["role"], message["content"]])).collect();
-        assert_eq!(Value::from(told), expected);
+        let sent: Vec<Value> = messages.iter().map(|message| json!([message["role"], message["content"]])).collect();
+        assert_eq!(Value::from(sent), expected);
     }
 }
 
 #[test]
-fn old_calls_without_ids_are_given_one() {
+fn calls_get_a_generated_id_when_they_have_none() {
     let old = |name: &str| Call { id: String::new(), name: name.into(), arguments: "{}".into() };
     let body = sent(
         &turn(vec![
@@ -114,7 +114,7 @@ fn old_calls_without_ids_are_given_one() {
 
 proptest::proptest! {
     #[test]
-    fn what_a_client_sends_through_us_arrives_as_it_was(
+    fn serialised_turn_parses_back_to_the_same_turn(
         texts in proptest::collection::vec("[^\0]{1,30}", 1..5),
         bytes in proptest::collection::vec(proptest::num::u8::ANY, 1..40),
     ) {

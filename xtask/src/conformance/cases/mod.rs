@@ -1,5 +1,5 @@
-//! The cases: what every CLI is asked to do behind the gateway, and what a client must see. A case is a function; its
-//! prompt is a trigger in `conformance/scenarios.json`, and its model has the case's name.
+//! The cases: a prompt for every CLI behind the gateway, and what a client must receive. A case is a function. Its prompt is
+//! a trigger in `conformance/scenarios.json`, and its model has the name of the case.
 
 mod answers;
 mod faults;
@@ -11,55 +11,64 @@ mod work;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::clis::Cli;
-use super::scene::Scene;
+use super::clis::CliUnderTest;
+use super::context::CaseContext;
 
-pub(crate) struct Case {
+pub(crate) struct ConformanceCase {
     pub(crate) name: &'static str,
-    /// For the table.
+    /// Title in the table.
     pub(crate) title: &'static str,
-    /// What its model has beside the CLI and the repository.
-    pub(crate) model: fn(&Cli) -> Value,
-    /// Its model's service is an address where nobody listens.
+    /// Settings of the model in addition to the CLI and the repository.
+    pub(crate) model: fn(&CliUnderTest) -> Value,
+    /// The model service is an address without a listener.
     pub(crate) refused: bool,
-    /// It has a repository of its own: it writes to the checkout itself, or beside it.
+    /// The case has a repository of its own, because it writes to the checkout or next to it.
     pub(crate) own_repo: bool,
-    pub(crate) pace: Pace,
-    /// How many processes are ready for it, where some are: one for each conversation.
-    pub(crate) lines: u64,
-    pub(crate) run: fn(&Scene<'_>) -> Result<()>,
+    pub(crate) schedule: CaseSchedule,
+    /// Warm processes of the model in warm mode: one for each conversation.
+    pub(crate) warm_processes: u64,
+    pub(crate) run: fn(&CaseContext<'_>) -> Result<()>,
 }
 
-/// What it costs the machine.
+/// When a case runs, depending on its load on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
-    /// Before all others: the first run of a CLI makes its home, which OpenCode spoils when several do it at once.
+pub(crate) enum CaseSchedule {
+    /// Before all others: the first run of a CLI initialises its home, which OpenCode corrupts when several do so at once.
     First,
-    /// A few at a time.
+    /// With a few others.
     Usual,
-    /// Mostly waits, so it runs beside the others.
+    /// With all others, because it mostly waits.
     Waits,
-    /// Fills the machine by itself.
+    /// Alone, because it uses the whole machine.
     Alone,
 }
 
-impl Case {
-    const fn new(name: &'static str, title: &'static str, run: fn(&Scene<'_>) -> Result<()>) -> Self {
-        Self { name, title, model: |_| json!({}), refused: false, own_repo: false, pace: Pace::Usual, lines: 1, run }
+impl ConformanceCase {
+    const fn new(name: &'static str, title: &'static str, run: fn(&CaseContext<'_>) -> Result<()>) -> Self {
+        Self {
+            name,
+            title,
+            model: |_| json!({}),
+            refused: false,
+            own_repo: false,
+            schedule: CaseSchedule::Usual,
+            warm_processes: 1,
+            run,
+        }
     }
 
-    const fn with(mut self, model: fn(&Cli) -> Value) -> Self {
+    const fn with(mut self, model: fn(&CliUnderTest) -> Value) -> Self {
         self.model = model;
         self
     }
 
-    const fn at(mut self, pace: Pace) -> Self {
-        self.pace = pace;
+    const fn at(mut self, schedule: CaseSchedule) -> Self {
+        self.schedule = schedule;
         self
     }
 
-    const fn on(mut self, lines: u64) -> Self {
-        self.lines = lines;
+    const fn on(mut self, warm_processes: u64) -> Self {
+        self.warm_processes = warm_processes;
         self
     }
 
@@ -74,40 +83,48 @@ impl Case {
     }
 }
 
-const READ: fn(&Cli) -> Value = |_| json!({"permissions": "read"});
+const READ: fn(&CliUnderTest) -> Value = |_| json!({"permissions": "read"});
 
-const WORKTREE: fn(&Cli) -> Value = |_| json!({"worktree": true});
+const WORKTREE: fn(&CliUnderTest) -> Value = |_| json!({"worktree": true});
 
-pub(crate) static ALL: [Case; 24] = [
-    Case::new("whole", "whole answer", answers::whole).at(Pace::First),
-    Case::new("streamed", "streamed answer", answers::streamed),
-    Case::new("deltas", "streamed as the model speaks", answers::deltas),
-    Case::new("edit", "edits a file in a worktree", work::edit).with(WORKTREE),
-    Case::new("resume", "session resumed", answers::resume),
-    Case::new("memory", "history recognised without an id", answers::memory),
-    Case::new("secrets", "nothing of another's conversation", secrets::secrets).on(secrets::LINES),
-    Case::new("instructions", "AGENTS.md reaches the model", answers::instructions),
-    Case::new("set-up", "tools, MCP servers and memory files as by hand", setup::edit),
-    Case::new("set-up-read", "the same with `read`", setup::read).with(READ),
-    Case::new("permits-read", "`read`: nothing is written", permits::read).with(READ).in_own_repo(),
-    Case::new("permits-edit", "`edit`: files and commands write inside alone", permits::edit).in_own_repo(),
-    Case::new("permits-edit-off", "`edit`, no sandbox: a refusal does not end the turn", permits::edit_unconfined)
-        .with(|_| json!({"sandbox": "off"}))
-        .in_own_repo(),
-    Case::new("permits-full", "`full`: commands write anywhere", permits::full)
+pub(crate) static ALL: [ConformanceCase; 24] = [
+    ConformanceCase::new("whole", "whole answer", answers::whole).at(CaseSchedule::First),
+    ConformanceCase::new("streamed", "streamed answer", answers::streamed),
+    ConformanceCase::new("deltas", "streamed while the model generates", answers::deltas),
+    ConformanceCase::new("edit", "edits a file in a worktree", work::edit).with(WORKTREE),
+    ConformanceCase::new("resume", "session resumed", answers::resume),
+    ConformanceCase::new("memory", "session recognised by its history", answers::memory),
+    ConformanceCase::new("secrets", "no leak between conversations", secrets::secrets).on(secrets::CONVERSATIONS),
+    ConformanceCase::new("instructions", "AGENTS.md reaches the model", answers::instructions),
+    ConformanceCase::new("set-up", "tools, MCP servers and memory files as by hand", setup::edit),
+    ConformanceCase::new("set-up-read", "the same with `read`", setup::read).with(READ),
+    ConformanceCase::new("permits-read", "`read`: nothing is written", permits::read).with(READ).in_own_repo(),
+    ConformanceCase::new("permits-edit", "`edit`: files and commands write inside only", permits::edit).in_own_repo(),
+    ConformanceCase::new(
+        "permits-edit-off",
+        "`edit`, no sandbox: a refusal does not end the turn",
+        permits::edit_unconfined,
+    )
+    .with(|_| json!({"sandbox": "off"}))
+    .in_own_repo(),
+    ConformanceCase::new("permits-full", "`full`: commands write anywhere", permits::full)
         .with(|_| json!({"permissions": "full"}))
         .in_own_repo(),
-    Case::new("wrong-key", "401 → 500 `authentication`", faults::wrong_key),
-    Case::new("rate-limit", "429 → 429 `rate_limit`", faults::rate_limit).at(Pace::Waits),
-    Case::new("server-error", "500 → 500 `server`", faults::server_error).at(Pace::Waits),
-    Case::new("refused", "connection refused → 500 `network`", faults::refused).refused().at(Pace::Waits),
-    Case::new("stall", "stall cut by our limit → 504 `timeout`", faults::stall)
+    ConformanceCase::new("wrong-key", "401 → 500 `authentication`", faults::wrong_key),
+    ConformanceCase::new("rate-limit", "429 → 429 `rate_limit`", faults::rate_limit).at(CaseSchedule::Waits),
+    ConformanceCase::new("server-error", "500 → 500 `server`", faults::server_error).at(CaseSchedule::Waits),
+    ConformanceCase::new("refused", "connection refused → 500 `network`", faults::refused)
+        .refused()
+        .at(CaseSchedule::Waits),
+    ConformanceCase::new("stall", "stall ended by our limit → 504 `timeout`", faults::stall)
         .with(|cli| json!({"timeout": cli.stall_limit}))
-        .at(Pace::Waits),
-    Case::new("hang-up", "client hangs up mid-tool: no process left", work::hang_up)
+        .at(CaseSchedule::Waits),
+    ConformanceCase::new("hang-up", "client disconnects mid-tool: no process left", work::hang_up)
         .with(|_| json!({"worktree": true, "permissions": "full"})),
-    Case::new("long-prompt", "prompt of 300 kB", answers::long_prompt),
-    Case::new("unicode", "unicode both ways", answers::unicode),
-    Case::new("five", "five at once in one repository", work::five).with(WORKTREE).at(Pace::Alone),
-    Case::new("usage", "usage as the model counted it", answers::usage),
+    ConformanceCase::new("long-prompt", "prompt of 300 kB", answers::long_prompt),
+    ConformanceCase::new("unicode", "unicode both ways", answers::unicode),
+    ConformanceCase::new("five", "five concurrent runs in one repository", work::five)
+        .with(WORKTREE)
+        .at(CaseSchedule::Alone),
+    ConformanceCase::new("usage", "usage equals the counts of the model", answers::usage),
 ];

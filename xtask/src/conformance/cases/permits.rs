@@ -1,60 +1,65 @@
-//! The table of `read`, `edit` and `full` in docs/SANDBOX.md, row by row: a file inside the workspace and one outside, by
-//! the CLI's own tool and by a command. Whatever is refused, the turn goes on and ends with an answer.
+//! Cases for the permissions `read`, `edit` and `full`, as documented in docs/SANDBOX.md: the model writes a file inside and
+//! a file outside the workspace, with the CLI's own tool and with a command. The turn ends with an answer even if some of
+//! them are refused.
 
 use anyhow::{Context, Result};
 
-use crate::conformance::scene::{Scene, content, equal, holds};
+use crate::conformance::context::{CaseContext, content, equal, holds};
 
-/// Who must hold a run, as its answer says.
-const HOLDERS: [&str; 2] = ["kernel", "cli"];
+/// Sandboxes that may confine a run, as named in its answer.
+const SANDBOXES: [&str; 2] = ["kernel", "cli"];
 
-/// The files that are there afterwards.
+/// Files that exist after the turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Written {
+struct WrittenFiles {
     inside: bool,
     outside: bool,
     command_inside: bool,
     command_outside: bool,
 }
 
-const NOTHING: Written = Written { inside: false, outside: false, command_inside: false, command_outside: false };
+const NOTHING: WrittenFiles =
+    WrittenFiles { inside: false, outside: false, command_inside: false, command_outside: false };
 
-pub(super) fn read(scene: &Scene<'_>) -> Result<()> {
-    let written = try_all(scene, true)?;
+pub(super) fn read(context: &CaseContext<'_>) -> Result<()> {
+    let written = try_all(context, true)?;
     equal("what was written", written, NOTHING)
 }
 
-pub(super) fn edit(scene: &Scene<'_>) -> Result<()> {
-    let written = try_all(scene, true)?;
-    equal("what was written", written, Written { inside: true, command_inside: true, ..NOTHING })
+pub(super) fn edit(context: &CaseContext<'_>) -> Result<()> {
+    let written = try_all(context, true)?;
+    equal("what was written", written, WrittenFiles { inside: true, command_inside: true, ..NOTHING })
 }
 
-/// Without the kernel, whether commands run is the CLI's own affair.
-pub(super) fn edit_unconfined(scene: &Scene<'_>) -> Result<()> {
-    let written = try_all(scene, false)?;
-    let outside = written.outside && !scene.world.cli.stays_inside;
+/// Without the kernel sandbox, each CLI decides by itself whether commands may run.
+pub(super) fn edit_unconfined(context: &CaseContext<'_>) -> Result<()> {
+    let written = try_all(context, false)?;
+    let outside = written.outside && !context.world.cli.stays_inside;
     equal("files written by the CLI's own tool", (written.inside, written.outside), (true, outside))
 }
 
-/// Some CLIs keep their file tools inside the workspace even then; commands go anywhere.
-pub(super) fn full(scene: &Scene<'_>) -> Result<()> {
-    let written = try_all(scene, false)?;
-    let expected = Written { inside: true, outside: written.outside, command_inside: true, command_outside: true };
+/// Some CLIs restrict their file tools to the workspace even with `full`; commands may write anywhere.
+pub(super) fn full(context: &CaseContext<'_>) -> Result<()> {
+    let written = try_all(context, false)?;
+    let expected = WrittenFiles { inside: true, outside: written.outside, command_inside: true, command_outside: true };
     equal("what was written", written, expected)
 }
 
-fn try_all(scene: &Scene<'_>, held: bool) -> Result<Written> {
-    let reply = scene.ask("Try everything that you may do.")?;
-    // What is said on the way comes before it where the CLI does not tell that it tried a tool.
+fn try_all(context: &CaseContext<'_>, confined: bool) -> Result<WrittenFiles> {
+    let reply = context.ask("Try everything that you may do.")?;
+    // If the CLI does not report its tool calls, intermediate messages precede the last one.
     let answer = content(&reply)?;
     holds(&format!("the answer ends with the last step: {answer}"), answer.ends_with("I have tried everything."))?;
-    if held {
+    if confined {
         let by = reply.json()["trunkline"]["attempts"][0]["sandbox"].clone();
-        let by = by.as_str().unwrap_or("nobody");
-        holds(&format!("the run is held by the kernel or the CLI's own sandbox, not by {by}"), HOLDERS.contains(&by))?;
+        let by = by.as_str().unwrap_or("none");
+        holds(
+            &format!("the run is confined by the kernel or the CLI's own sandbox, not by {by}"),
+            SANDBOXES.contains(&by),
+        )?;
     }
-    let (repo, outside) = (scene.repo(), scene.repo().parent().context("a repository has a parent")?);
-    Ok(Written {
+    let (repo, outside) = (context.repo(), context.repo().parent().context("a repository has a parent")?);
+    Ok(WrittenFiles {
         inside: repo.join("tried.txt").exists(),
         outside: outside.join("tried.txt").exists(),
         command_inside: repo.join("tried-by-command.txt").exists(),

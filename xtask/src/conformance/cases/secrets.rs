@@ -1,47 +1,46 @@
-//! What one caller says is never told to another: not by a process that was there before, nor by one that stays.
+//! Case: nothing that one client says reaches another one, neither through a warm process nor through a reused one.
 
 use anyhow::{Context, Result};
 
-use crate::conformance::scene::{Scene, content, equal, holds};
-use crate::conformance::world::{KEYS, Way};
+use crate::conformance::context::{CaseContext, content, equal, holds};
+use crate::conformance::world::{ConformanceMode, KEYS};
 
-/// Who says what: two with the same key in conversations of their own, and one with another key.
-const SAID: [(&str, &str); 3] = [(KEYS[0], "walrus"), (KEYS[1], "heron"), (KEYS[0], "marmot")];
+/// API key and secret word of each conversation: two conversations share a key, and one has another key.
+const SECRETS: [(&str, &str); 3] = [(KEYS[0], "walrus"), (KEYS[1], "heron"), (KEYS[0], "marmot")];
 
-const ASKED: &str = "Which secret word was it?";
+const QUESTION: &str = "Which secret word was it?";
 
-/// One for each conversation.
-pub(super) const LINES: u64 = SAID.len() as u64;
+pub(super) const CONVERSATIONS: u64 = SECRETS.len() as u64;
 
-pub(super) fn secrets(scene: &Scene<'_>) -> Result<()> {
+pub(super) fn secrets(context: &CaseContext<'_>) -> Result<()> {
     let mut sessions = Vec::new();
-    for (key, word) in SAID {
-        let reply = scene.ask_as(key, None, &format!("My secret word is {word}. Keep it."))?;
+    for (key, word) in SECRETS {
+        let reply = context.ask_as(key, None, &format!("My secret word is {word}. Keep it."))?;
         equal("the answer", content(&reply)?.as_str(), "I keep it.")?;
         sessions.push(reply.json()["trunkline"]["session_id"].as_str().context("no session")?.to_owned());
     }
-    for ((key, word), session) in SAID.into_iter().zip(&sessions) {
-        let reply = scene.ask_as(key, Some(session), ASKED)?;
+    for ((key, word), session) in SECRETS.into_iter().zip(&sessions) {
+        let reply = context.ask_as(key, Some(session), QUESTION)?;
         equal("the second answer", content(&reply)?.as_str(), "The one you said.")?;
-        let knows = scene.tap.calls().iter().any(|call| call.says(ASKED) && call.says(word));
+        let knows = context.tap.calls().iter().any(|call| call.contains(QUESTION) && call.contains(word));
         holds("a conversation knows its own word", knows)?;
     }
-    for call in scene.tap.calls() {
-        let words = SAID.iter().filter(|(_, word)| call.says(word)).count();
-        holds("no call of the model has the words of two conversations", words <= 1)?;
+    for call in context.tap.calls() {
+        let words = SECRETS.iter().filter(|(_, word)| call.contains(word)).count();
+        holds("no call of the model contains the words of two conversations", words <= 1)?;
     }
-    processes(scene)
+    processes(context)
 }
 
-/// Each conversation had a process of its own, and where processes stay, the same one twice.
-fn processes(scene: &Scene<'_>) -> Result<()> {
-    let mut pids = scene.pids();
-    equal("turns", pids.len(), SAID.len() * 2)?;
-    let later = pids.split_off(SAID.len());
-    if scene.world.way == Way::Warm {
+/// Each conversation has a process of its own; in warm mode, both turns use the same process.
+fn processes(context: &CaseContext<'_>) -> Result<()> {
+    let mut pids = context.pids();
+    equal("turns", pids.len(), SECRETS.len() * 2)?;
+    let later = pids.split_off(SECRETS.len());
+    if context.world.mode == ConformanceMode::Warm {
         equal("the processes of the later turns", later, pids.clone())?;
     }
     pids.sort_unstable();
     pids.dedup();
-    equal("processes", pids.len(), SAID.len())
+    equal("processes", pids.len(), SECRETS.len())
 }

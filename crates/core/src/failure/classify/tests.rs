@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Each pattern of the general table, as services and CLIs put it.
+/// Each pattern of the general table in a message of a service or a CLI.
 const IN_A_SENTENCE: [(Category, &str, &str); 61] = {
     use Category::{Authentication, Configuration, Network, NotFound, Quota, RateLimit, Server, Timeout, Validation};
     [
@@ -71,23 +71,22 @@ const IN_A_SENTENCE: [(Category, &str, &str); 61] = {
 };
 
 #[test]
-fn every_pattern_in_a_sentence() {
+fn classifies_every_pattern_in_a_sentence() {
     for (category, pattern, text) in IN_A_SENTENCE {
         assert_eq!(classify(text, &[]), category, "{pattern}: {text}");
-        // The sentence has the pattern's words in it.
+        // The sentence contains the words of the pattern.
         let words: Vec<String> =
             pattern.trim_end_matches('*').to_lowercase().split(['_', '.']).map(str::to_owned).collect();
         let lower = text.to_lowercase();
-        assert!(words.iter().all(|word| lower.contains(word)), "{text} is not about {pattern}");
+        assert!(words.iter().all(|word| lower.contains(word)), "{text} does not contain {pattern}");
     }
     for text in ["something odd", "", "the limit of my patience", "retry"] {
         assert_eq!(classify(text, &[]), Category::Unknown, "{text}");
     }
 }
 
-/// Nothing of the table is without its sentence.
 #[test]
-fn no_pattern_and_no_status_goes_untried() {
+fn every_pattern_has_a_sentence() {
     for (category, patterns) in PATTERNS {
         for pattern in patterns.iter().filter(|pattern| !["eai_again", "fetch_failed"].contains(pattern)) {
             let tried = IN_A_SENTENCE
@@ -99,7 +98,7 @@ fn no_pattern_and_no_status_goes_untried() {
 }
 
 #[test]
-fn a_number_is_a_status_only_where_it_says_so() {
+fn a_number_is_a_status_only_when_its_context_says_so() {
     for text in [
         "main.rs:401",
         "took 500ms",
@@ -171,8 +170,8 @@ fn precedence_follows_the_table_not_the_text() {
 }
 
 #[test]
-fn a_providers_words_come_first_unless_weak() {
-    let rule = |contains: &str, is, weak| Rule { contains: contains.into(), is, weak, session_lost: false };
+fn rules_of_the_provider_come_first_unless_they_are_weak() {
+    let rule = |contains: &str, is, weak| FailureRule { contains: contains.into(), is, weak, session_lost: false };
     let strong = [rule("high demand", Category::Server, false)];
     assert_eq!(classify("429: experiencing HIGH DEMAND", &strong), Category::Server);
     let weak = [rule("stream disconnected", Category::Network, true)];
@@ -181,7 +180,7 @@ fn a_providers_words_come_first_unless_weak() {
 }
 
 #[test]
-fn waiting_times() {
+fn parses_waiting_times() {
     for (text, millis) in [
         ("retry after 30 seconds", Some(30_000)),
         ("retry after 100ms", Some(100)),
@@ -214,19 +213,19 @@ fn waiting_times() {
 
 proptest! {
     #[test]
-    fn nothing_panics(text in "\\PC{0,80}") {
+    fn never_panics(text in "\\PC{0,80}") {
         let _ = (classify(&text, &[]), retry_after(&text));
     }
 }
 
 #[test]
-fn no_category_means_that_a_session_is_lost_unless_a_rule_says_so() {
+fn a_session_is_lost_only_when_a_rule_says_so() {
     for is in Category::ALL {
-        let rule = |session_lost: bool| Rule { contains: "gone fishing".into(), is, weak: false, session_lost };
+        let rule = |session_lost: bool| FailureRule { contains: "gone fishing".into(), is, weak: false, session_lost };
         for session_lost in [false, true] {
             assert_eq!(classify_session("Error: Gone fishing", &[rule(session_lost)]), (is, session_lost), "{is:?}");
         }
-        // The rule that decides the category decides this too.
+        // The first rule that matches decides both.
         assert_eq!(classify_session("gone fishing", &[rule(false), rule(true)]), (is, false), "{is:?}");
     }
     for (category, _, sentence) in IN_A_SENTENCE {

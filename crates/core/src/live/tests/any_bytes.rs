@@ -1,15 +1,15 @@
-//! Whatever a process says, however it is cut: no panic, the same in pieces as in one, and one end for each turn.
+//! Properties for any output of a process: no panic, the same result when it is split anywhere, and one end for each turn.
 
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 
-const PROTOCOLS: [(Protocol, &str); 3] =
-    [(Protocol::Claude, "claude"), (Protocol::AppServer, "codex"), (Protocol::Acp, "gemini")];
+const PROTOCOLS: [(LiveProtocol, &str); 3] =
+    [(LiveProtocol::Claude, "claude"), (LiveProtocol::AppServer, "codex"), (LiveProtocol::Acp, "gemini")];
 
-/// Messages that look like those of every protocol, with parts missing or of the wrong type.
-fn messageish() -> impl Strategy<Value = String> {
+/// Messages that resemble those of every protocol, with parts missing or of the wrong type.
+fn odd_message() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         prop::sample::select(vec![
             "greeting",
@@ -79,30 +79,30 @@ fn messageish() -> impl Strategy<Value = String> {
     prop_oneof![4 => tree.prop_map(|value| value.to_string()), 1 => "[^\r\n]{0,40}"]
 }
 
-/// Brings a line up, where that is possible, then says something to it.
-fn busy(protocol: Protocol) -> Line {
-    let (mut line, _) = Line::new(protocol, Greeting::default());
-    let up = match protocol {
-        Protocol::Claude => {
+/// Returns a channel with a turn in flight.
+fn busy(protocol: LiveProtocol) -> LiveChannel {
+    let (mut channel, _) = LiveChannel::new(protocol, Greeting::default());
+    let greeting_answers = match protocol {
+        LiveProtocol::Claude => {
             vec![json!({"type": "control_response", "response": {"subtype": "success", "request_id": "greeting"}})]
         }
-        Protocol::AppServer => {
+        LiveProtocol::AppServer => {
             vec![json!({"id": 1, "result": {}}), json!({"id": 2, "result": {"thread": {"id": "t"}}})]
         }
-        Protocol::Acp => vec![json!({"id": 1, "result": {}}), json!({"id": 2, "result": {"sessionId": "s"}})],
+        LiveProtocol::Acp => vec![json!({"id": 1, "result": {}}), json!({"id": 2, "result": {"sessionId": "s"}})],
     };
-    for message in up {
-        line.hear(&words(&message));
+    for message in greeting_answers {
+        channel.hear(&to_line(&message));
     }
-    line.say("hello", None).unwrap();
-    line
+    channel.say("hello", None).unwrap();
+    channel
 }
 
 proptest! {
     #[test]
-    fn any_bytes_however_cut(
+    fn output_is_the_same_when_bytes_are_split_anywhere(
         which in 0..PROTOCOLS.len(),
-        lines in prop::collection::vec(messageish(), 0..30),
+        lines in prop::collection::vec(odd_message(), 0..30),
         garbage in prop::collection::vec(any::<u8>(), 0..60),
         cuts in prop::collection::vec(1_usize..200, 1..20),
     ) {
@@ -116,9 +116,9 @@ proptest! {
         let (mut said, mut reply, mut rest) = (Vec::new(), Vec::new(), bytes.as_slice());
         for cut in cuts.iter().cycle() {
             let (piece, after) = rest.split_at((*cut).min(rest.len()));
-            let heard = pieces.hear(piece);
-            said.extend(heard.said);
-            reply.extend(heard.reply);
+            let output = pieces.hear(piece);
+            said.extend(output.said);
+            reply.extend(output.reply);
             rest = after;
             if rest.is_empty() {
                 break;
@@ -127,56 +127,56 @@ proptest! {
         prop_assert_eq!((&said, &reply), (&expected.said, &expected.reply));
         prop_assert_eq!(pieces.stage(), whole.stage());
 
-        // However it went, the turn has one end, and the line takes another only when that one is over.
+        // The turn has at most one end, and the channel takes another turn only when it is over.
         let mut decoder = decoder(provider);
         let mut events = decoder.push(&said);
         concluded(&mut decoder, &mut events);
         prop_assert!(!events.iter().any(|event| matches!(event, Event::Finished(_) | Event::Failed(_))));
-        prop_assert_eq!(pieces.say("again", None).is_some(), *whole.stage() == Stage::Ready);
+        prop_assert_eq!(pieces.say("again", None).is_some(), *whole.stage() == ChannelStage::Ready);
     }
 
     #[test]
-    fn a_line_that_is_not_up_takes_no_turn(
+    fn takes_no_turn_before_the_greeting_is_answered(
         which in 0..PROTOCOLS.len(),
         lines in prop::collection::vec("[^\r\n]{0,40}", 0..20),
     ) {
-        let (mut line, greeting) = Line::new(PROTOCOLS[which].0, Greeting::default());
+        let (mut channel, greeting) = LiveChannel::new(PROTOCOLS[which].0, Greeting::default());
         prop_assert!(!greeting.is_empty());
-        let heard = line.hear(lines.join("\n").as_bytes());
-        prop_assert!(heard.said.is_empty(), "there is no turn for it to be about");
-        prop_assert!(line.say("hello", None).is_none() && line.interrupt().is_empty());
+        let output = channel.hear(lines.join("\n").as_bytes());
+        prop_assert!(output.said.is_empty(), "there is no turn yet");
+        prop_assert!(channel.say("hello", None).is_none() && channel.interrupt().is_empty());
     }
 }
 
 #[test]
-fn what_is_asked_is_answered_as_the_model_may() {
-    let asked = json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": {"options": [
+fn permission_requests_are_answered_by_the_permissions_of_the_model() {
+    let request = json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": {"options": [
         {"optionId": "a", "kind": "allow_once"}, {"optionId": "r", "kind": "reject_once"},
     ]}});
     for (permissions, chosen) in [(Permissions::Read, "r"), (Permissions::Edit, "r"), (Permissions::Full, "a")] {
-        let (mut line, _) = Line::new(Protocol::Acp, Greeting { permissions, ..Greeting::default() });
-        let reply = line.hear(&words(&asked)).reply;
+        let (mut channel, _) = LiveChannel::new(LiveProtocol::Acp, Greeting { permissions, ..Greeting::default() });
+        let reply = channel.hear(&to_line(&request)).reply;
         let reply: Value = serde_json::from_slice(&reply).unwrap();
         assert_eq!(reply["result"]["outcome"], json!({"outcome": "selected", "optionId": chosen}));
         let file =
             json!({"jsonrpc": "2.0", "id": "x", "method": "fs/read_text_file", "params": {"path": "/etc/passwd"}});
-        let reply: Value = serde_json::from_slice(&line.hear(&words(&file)).reply).unwrap();
+        let reply: Value = serde_json::from_slice(&channel.hear(&to_line(&file)).reply).unwrap();
         assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!("x"), &json!(-32601)));
     }
 }
 
 #[test]
-fn a_greeting_that_is_refused_breaks_the_line() {
+fn the_channel_is_broken_when_the_greeting_is_refused() {
     for (protocol, refusal) in [
         (
-            Protocol::Claude,
+            LiveProtocol::Claude,
             json!({"type": "control_response", "response": {"subtype": "error", "request_id": "greeting", "error": "no"}}),
         ),
-        (Protocol::AppServer, json!({"id": 1, "error": {"code": -32600, "message": "no"}})),
-        (Protocol::Acp, json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32600, "message": "no"}})),
+        (LiveProtocol::AppServer, json!({"id": 1, "error": {"code": -32600, "message": "no"}})),
+        (LiveProtocol::Acp, json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32600, "message": "no"}})),
     ] {
-        let (mut line, _) = Line::new(protocol, Greeting::default());
-        line.hear(&words(&refusal));
-        assert_eq!(line.stage(), &Stage::Broken("no".to_owned()));
+        let (mut channel, _) = LiveChannel::new(protocol, Greeting::default());
+        channel.hear(&to_line(&refusal));
+        assert_eq!(channel.stage(), &ChannelStage::Broken("no".to_owned()));
     }
 }

@@ -1,5 +1,5 @@
-//! Conversations with the real CLIs (`fixtures/live/<provider>/<case>.txt`): `>` what they were told, `<` what they said.
-//! The line must say the same words at the same moments, and its decoder's events are compared with a snapshot.
+//! Recorded conversations with real CLIs (`fixtures/live/<provider>/<case>.txt`): `>` is our input, `<` their output. The
+//! channel must write the same lines at the same points, and the events of the decoder are compared with a snapshot.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 
-/// What each case was greeted with, beside what the provider's recipe says.
+/// Greeting of each case, in addition to the recipe of the provider.
 fn greeting(provider: &str, case: &str) -> Greeting {
     let full = ["claude", "gemini", "qwen"].contains(&provider);
     Greeting {
@@ -26,40 +26,40 @@ fn greeting(provider: &str, case: &str) -> Greeting {
 }
 
 struct Replay {
-    line: Line,
+    channel: LiveChannel,
     decoder: Decoder,
     events: Vec<Event>,
-    /// What the line has written and the recording has not confirmed yet.
+    /// Bytes that the channel has written and that were not compared with the recording yet.
     unconfirmed: Vec<u8>,
     turns: Vec<Value>,
 }
 
 impl Replay {
-    /// The next words of ours in the recording: those that were written already, or a turn, or its end.
-    fn told(&mut self, words: &str) {
-        let wanted: Value = serde_json::from_str(words).unwrap();
+    /// Compares the next recorded line of ours with what the channel wrote, after starting or interrupting a turn if needed.
+    fn written(&mut self, line: &str) {
+        let wanted: Value = serde_json::from_str(line).unwrap();
         if self.unconfirmed.is_empty() {
             let prompt = ["/message/content", "/params/input/0/text", "/params/prompt/0/text"];
             let prompt = prompt.iter().find_map(|place| wanted.pointer(place)).and_then(Value::as_str);
             let session = wanted.pointer("/params/threadId").and_then(Value::as_str);
             self.unconfirmed = match (prompt, wanted.get("method").and_then(Value::as_str)) {
-                (Some(prompt), _) => self.line.say(prompt, None).unwrap(),
-                (None, Some("thread/resume")) => self.line.say("and on", session).unwrap(),
-                (None, _) => self.line.interrupt(),
+                (Some(prompt), _) => self.channel.say(prompt, None).unwrap(),
+                (None, Some("thread/resume")) => self.channel.say("and on", session).unwrap(),
+                (None, _) => self.channel.interrupt(),
             };
         }
-        let end = self.unconfirmed.iter().position(|byte| *byte == b'\n').expect("words were expected");
+        let end = self.unconfirmed.iter().position(|byte| *byte == b'\n').expect("the channel wrote nothing");
         let written: Vec<u8> = self.unconfirmed.drain(..=end).collect();
         assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), wanted);
     }
 
-    fn said(&mut self, words: &str) {
-        let busy = *self.line.stage() == Stage::Busy;
-        let heard = self.line.hear(format!("{words}\n").as_bytes());
-        self.unconfirmed.extend(heard.reply);
-        self.events.extend(self.decoder.push(&heard.said));
-        if busy && *self.line.stage() == Stage::Ready {
-            assert!(self.decoder.ended(), "both must know that the turn is over");
+    fn received(&mut self, line: &str) {
+        let busy = *self.channel.stage() == ChannelStage::Busy;
+        let output = self.channel.hear(format!("{line}\n").as_bytes());
+        self.unconfirmed.extend(output.reply);
+        self.events.extend(self.decoder.push(&output.said));
+        if busy && *self.channel.stage() == ChannelStage::Ready {
+            assert!(self.decoder.ended(), "the channel and the decoder must agree on the end of the turn");
             let conclusion = concluded(&mut self.decoder, &mut self.events);
             self.turns.push(json!({
                 "events": std::mem::take(&mut self.events),
@@ -76,20 +76,20 @@ fn replay(provider: &'static str, path: &Path) -> Vec<Value> {
     let case = path.file_stem().unwrap().to_string_lossy().into_owned();
     let recording = fs::read_to_string(path).unwrap();
     let protocol = provider::built_in()[provider].live.as_ref().unwrap().protocol;
-    let (line, unconfirmed) = Line::new(protocol, greeting(provider, &case));
-    let mut replay = Replay { line, decoder: decoder(provider), events: Vec::new(), unconfirmed, turns: Vec::new() };
+    let (channel, unconfirmed) = LiveChannel::new(protocol, greeting(provider, &case));
+    let mut replay = Replay { channel, decoder: decoder(provider), events: Vec::new(), unconfirmed, turns: Vec::new() };
     for line in recording.lines() {
         match line.split_at(2) {
-            ("> ", words) => {
-                if *replay.line.stage() == Stage::Ready {
+            ("> ", line) => {
+                if *replay.channel.stage() == ChannelStage::Ready {
                     replay.decoder = decoder(provider);
                 }
-                replay.told(words);
+                replay.written(line);
             }
-            (_, words) => replay.said(words),
+            (_, line) => replay.received(line),
         }
     }
-    assert_eq!((replay.line.stage(), replay.unconfirmed.len()), (&Stage::Ready, 0), "{provider} {case}");
+    assert_eq!((replay.channel.stage(), replay.unconfirmed.len()), (&ChannelStage::Ready, 0), "{provider} {case}");
     replay.turns
 }
 

@@ -1,37 +1,35 @@
-//! `tool_calls` of a protocol executable: in OpenAI's form or flat, whole or in pieces, once or in every chunk.
+//! `tool_calls` of a protocol executable: in OpenAI's form or flat, complete or in pieces, once or in every chunk.
 
 use serde_json::Value;
 
-use super::kind;
-use crate::event::{Call, Event};
-use crate::parse::MAX_ANSWER;
-use crate::parse::transcript::Transcript;
+use crate::event::{Event, ToolCall};
+use crate::parse::transcript::{MAX_ANSWER_BYTES, OutputTranscript};
 
-/// The most calls of one answer.
+/// Maximum number of calls in one answer.
 const MAX_CALLS: usize = 128;
 
-/// Reads calls into [`Transcript::calls`].
+/// Reads calls into [`OutputTranscript::calls`].
 #[derive(Debug, Default)]
-pub(super) struct Calls {
-    /// Bytes of all arguments so far.
-    bytes: usize,
+pub(super) struct ToolCallReader {
+    /// Length of all arguments so far.
+    argument_bytes: usize,
 }
 
-impl Calls {
-    /// Takes the calls of a response or chunk; the error names the member that is wrong.
-    pub(super) fn read(&mut self, value: &Value, transcript: &mut Transcript) -> Result<(), String> {
+impl ToolCallReader {
+    /// Reads the calls of a response or chunk. The error names the wrong member.
+    pub(super) fn read(&mut self, value: &Value, transcript: &mut OutputTranscript) -> Result<(), String> {
         let calls = match value.get("tool_calls") {
             None | Some(Value::Null) => return Ok(()),
             Some(Value::Array(calls)) => calls,
             Some(other) => return Err(format!("`tool_calls` is {}, not an array", kind(other))),
         };
         for (position, call) in calls.iter().enumerate() {
-            self.call(position, call, transcript)?;
+            self.read_call(position, call, transcript)?;
         }
         Ok(())
     }
 
-    fn call(&mut self, position: usize, call: &Value, transcript: &mut Transcript) -> Result<(), String> {
+    fn read_call(&mut self, position: usize, call: &Value, transcript: &mut OutputTranscript) -> Result<(), String> {
         let path = format!("tool_calls[{position}]");
         if !call.is_object() {
             return Err(format!("`{path}` is {}, not an object", kind(call)));
@@ -41,20 +39,20 @@ impl Calls {
         let name = string(function, "name", &path)?.filter(|name| !name.is_empty());
         let arguments = arguments(function, &path)?;
         let index = index_of(call, id, position, &transcript.calls, &path)?;
-        self.bytes = self.bytes.saturating_add(arguments.len());
-        if index >= MAX_CALLS || self.bytes > MAX_ANSWER {
+        self.argument_bytes = self.argument_bytes.saturating_add(arguments.len());
+        if index >= MAX_CALLS || self.argument_bytes > MAX_ANSWER_BYTES {
             return Err(format!("`{path}` is one call too many, or too long"));
         }
         let Some(known) = transcript.calls.get_mut(index) else {
             let Some(name) = name else { return Err(format!("`{path}` has no name")) };
             let id = id.map_or_else(|| format!("call_{index}"), str::to_owned);
-            let call = Call { id: id.clone(), name: name.to_owned(), arguments: arguments.clone() };
+            let call = ToolCall { id: id.clone(), name: name.to_owned(), arguments: arguments.clone() };
             let index = transcript.calls.len() as u32;
             transcript.calls.push(call);
             transcript.events.push(Event::ToolCall { index, id: Some(id), name: Some(name.to_owned()), arguments });
             return Ok(());
         };
-        // With its name again it is the whole call so far; without, a piece of its arguments.
+        // A call with a name is the complete call so far; without a name it is a piece of the arguments.
         let more = match name {
             Some(_) => arguments.strip_prefix(known.arguments.as_str()).unwrap_or_default().to_owned(),
             None => arguments,
@@ -68,8 +66,8 @@ impl Calls {
     }
 }
 
-/// Which call it is: by its index, else by its id, else by its place in the list.
-fn index_of(call: &Value, id: Option<&str>, position: usize, known: &[Call], path: &str) -> Result<usize, String> {
+/// Returns the index of a call: its own, else that of its id, else its position in the list.
+fn index_of(call: &Value, id: Option<&str>, position: usize, known: &[ToolCall], path: &str) -> Result<usize, String> {
     match (call.get("index").filter(|index| !index.is_null()), id) {
         (Some(index), _) => {
             let Some(index) = index.as_u64() else {
@@ -90,7 +88,7 @@ fn string<'v>(value: &'v Value, name: &str, path: &str) -> Result<Option<&'v str
     }
 }
 
-/// The arguments as JSON text; an object is taken as well.
+/// Returns the arguments as JSON text. They may also be an object.
 fn arguments(function: &Value, path: &str) -> Result<String, String> {
     match function.get("arguments").or_else(|| function.get("input")) {
         None | Some(Value::Null) => Ok(String::new()),
@@ -99,5 +97,17 @@ fn arguments(function: &Value, path: &str) -> Result<String, String> {
         Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_))) => {
             Err(format!("`{path}.arguments` is {}, not a string or an object", kind(other)))
         }
+    }
+}
+
+/// Type of a JSON value, with an article.
+pub(super) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
     }
 }

@@ -1,13 +1,12 @@
-//! What must hold whatever is printed.
+//! Properties that hold for any output.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::*;
-use super::FORMATS;
 
-/// Lines that look like events of every dialect, with parts missing or of the wrong type.
-fn eventish() -> impl Strategy<Value = String> {
+/// Lines that resemble events of every format, with parts missing or of the wrong type.
+fn odd_event() -> impl Strategy<Value = String> {
     let keys = prop::sample::select(vec![
         "type",
         "subtype",
@@ -75,9 +74,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn any_bytes_in_any_pieces(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..200) {
+    fn events_are_the_same_when_bytes_are_split_anywhere(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0usize..200) {
         let cut = cut.min(bytes.len());
-        for format in FORMATS.into_iter().chain([Format::Protocol]) {
+        for format in Format::ALL {
             let mut whole = Decoder::new(format, Context::default());
             let mut events = whole.push(&bytes);
             let mut end = whole.conclude(Ending::Code(0), "", "");
@@ -95,8 +94,8 @@ proptest! {
     }
 
     #[test]
-    fn malformed_events_never_panic(lines in prop::collection::vec(eventish(), 0..8), stderr in "\\PC{0,40}", exit in -2i32..3) {
-        for format in FORMATS.into_iter().chain([Format::Protocol]) {
+    fn malformed_events_never_panic(lines in prop::collection::vec(odd_event(), 0..8), stderr in "\\PC{0,40}", exit in -2i32..3) {
+        for format in Format::ALL {
             let mut decoder = Decoder::new(format, Context::default());
             decoder.push(lines.join("\n").as_bytes());
             let ending = if exit < 0 { Ending::Signal(-exit) } else { Ending::Code(exit) };
@@ -105,7 +104,7 @@ proptest! {
     }
 }
 
-/// Events with neighbouring text joined: how plain text is cut into deltas follows how it arrives.
+/// Joins adjacent text events, because plain text is split into deltas as it arrives.
 fn joined(events: &[Event]) -> Vec<Event> {
     let mut joined: Vec<Event> = Vec::new();
     for event in events {

@@ -1,13 +1,14 @@
-//! The four invariants of the adapter protocol, by their numbers, for every built-in provider and the three plain formats.
+//! The four numbered invariants of the adapter protocol, for every built-in provider and the three plain formats.
 
 use proptest::prelude::*;
 
 use super::super::*;
-use super::FORMATS;
+use super::agent_formats;
 use crate::failure::Category;
 use crate::provider;
+use crate::vocabulary::Normalize;
 
-/// The output of a CLI and what its content is.
+/// Output of a CLI, and its content.
 const ANSWERS: [(&[Format], &str, &str); 9] = [
     (&[Format::Text], "Hello! I'm an AI assistant.\n", "Hello! I'm an AI assistant."),
     (&[Format::Json], r#"{"content": "Hello! How can I help you?"}"#, "Hello! How can I help you?"),
@@ -36,7 +37,7 @@ const ANSWERS: [(&[Format], &str, &str); 9] = [
     ),
 ];
 
-/// A wording of each category, with what the protocol says about retry and fallback.
+/// Message of each category, and whether the protocol allows a retry and a fallback.
 const WORDINGS: [(Category, &str, bool, bool); 10] = [
     (Category::Quota, "insufficient_quota", false, true),
     (Category::RateLimit, "429 Too Many Requests", true, false),
@@ -52,15 +53,15 @@ const WORDINGS: [(Category, &str, bool, bool); 10] = [
 
 fn decode(format: Format, stdout: &[u8], stderr: &str, ending: Ending<'_>) -> Conclusion {
     let mut decoder = Decoder::new(format, Context { program: "cli".into(), ..Context::default() });
-    let _shown = decoder.push(stdout);
+    let _events = decoder.push(stdout);
     decoder.conclude(ending, stderr, "")
 }
 
-/// The same with the rules of each built-in provider.
+/// Decodes the output with each built-in provider.
 fn decode_as_each(stdout: &[u8], stderr: &str, ending: Ending<'_>) -> Vec<(String, Conclusion)> {
     let each = provider::built_in().into_iter().map(|(name, provider)| {
-        let mut decoder = provider.decoder(Normalize::None, Form::Streamed);
-        let _shown = decoder.push(stdout);
+        let mut decoder = provider.decoder(Normalize::None, OutputForm::Streamed);
+        let _events = decoder.push(stdout);
         (name, decoder.conclude(ending, stderr, ""))
     });
     each.collect()
@@ -69,15 +70,15 @@ fn decode_as_each(stdout: &[u8], stderr: &str, ending: Ending<'_>) -> Vec<(Strin
 proptest! {
     /// INV-CLI-PARSE-001: parse without exception.
     #[test]
-    fn inv_cli_parse_001_whatever_is_printed_comes_to_an_answer_or_a_failure(
+    fn inv_cli_parse_001_any_output_gives_an_answer_or_a_failure(
         stdout in prop::collection::vec(any::<u8>(), 0..120), stderr in "\\PC{0,40}", code in -3i32..4,
     ) {
         let ending = if code < 0 { Ending::Signal(-code) } else { Ending::Code(code) };
         for (name, conclusion) in decode_as_each(&stdout, &stderr, ending) {
-            let said = conclusion.failure.as_ref().map_or(&conclusion.content, |failure| &failure.message);
-            prop_assert!(!said.is_empty() || !stdout.is_empty(), "{}", name);
+            let text = conclusion.failure.as_ref().map_or(&conclusion.content, |failure| &failure.message);
+            prop_assert!(!text.is_empty() || !stdout.is_empty(), "{}", name);
         }
-        for format in FORMATS {
+        for format in agent_formats() {
             decode(format, &stdout, &stderr, ending);
         }
     }
@@ -85,7 +86,7 @@ proptest! {
 
 /// INV-CLI-PARSE-002: content extraction accuracy.
 #[test]
-fn inv_cli_parse_002_the_content_of_each_format_is_extracted_exactly() {
+fn inv_cli_parse_002_extracts_the_exact_content_of_each_format() {
     for (formats, stdout, content) in ANSWERS {
         for format in formats {
             let conclusion = decode(*format, stdout.as_bytes(), "", Ending::Code(0));
@@ -96,7 +97,7 @@ fn inv_cli_parse_002_the_content_of_each_format_is_extracted_exactly() {
 
 /// INV-CLI-PARSE-003: error classification coverage.
 #[test]
-fn inv_cli_parse_003_every_category_is_told_by_every_provider_with_its_retry_and_fallback() {
+fn inv_cli_parse_003_every_provider_classifies_every_category_with_its_retry_and_fallback() {
     for (category, wording, retry, fallback) in WORDINGS {
         for (name, conclusion) in decode_as_each(b"", &format!("Error: {wording}"), Ending::Code(1)) {
             let found = conclusion.failure.unwrap().category;
@@ -104,14 +105,14 @@ fn inv_cli_parse_003_every_category_is_told_by_every_provider_with_its_retry_and
             assert_eq!((found.policy().retry, found.policy().fallback), (retry, fallback), "{category:?}");
         }
     }
-    let told: Vec<Category> = WORDINGS.iter().map(|(category, ..)| *category).collect();
-    let ours: Vec<Category> = Category::ALL.into_iter().filter(|category| *category != Category::Cancelled).collect();
-    assert_eq!(told, ours, "none is left out");
+    let tested: Vec<Category> = WORDINGS.iter().map(|(category, ..)| *category).collect();
+    let all: Vec<Category> = Category::ALL.into_iter().filter(|category| *category != Category::Cancelled).collect();
+    assert_eq!(tested, all, "every category is tested");
 }
 
 /// INV-CLI-PARSE-004: ANSI stripping.
 #[test]
-fn inv_cli_parse_004_no_escape_of_a_terminal_is_left_in_an_answer_or_an_error() {
+fn inv_cli_parse_004_answers_and_errors_contain_no_terminal_escapes() {
     let coloured = "\u{1b}[2K\u{1b}[1G\u{1b}[32mgreen\u{1b}[0m \u{1b}]0;title\u{7}\u{1b}(Bword\u{1b}M";
     let json = serde_json::json!({"type": "content", "content": coloured}).to_string();
     let ended = "{\"type\":\"turn.completed\"}";

@@ -1,28 +1,29 @@
-//! Executables of the provider protocol: what they print as the protocol says, and what they print instead.
+//! Output of executables: messages of the provider protocol, and output that violates it.
 
 use serde_json::{Value, json};
 
 use super::super::*;
+use crate::event::{Finish, ToolCall};
 use crate::failure::Category;
 
-struct Read {
+struct DecodedExecutable {
     shown: Vec<String>,
     conclusion: Conclusion,
 }
 
-fn read(lines: &[Value], ending: Ending<'_>, stderr: &str) -> Read {
+fn read(lines: &[Value], ending: Ending<'_>, stderr: &str) -> DecodedExecutable {
     let stdout: String = lines.iter().map(|line| format!("{line}\n")).collect();
     read_text(&stdout, ending, stderr)
 }
 
-fn read_text(stdout: &str, ending: Ending<'_>, stderr: &str) -> Read {
+fn read_text(stdout: &str, ending: Ending<'_>, stderr: &str) -> DecodedExecutable {
     let mut decoder = Decoder::new(Format::Protocol, Context { program: "ollama".into(), ..Context::default() });
     let mut events = decoder.push(stdout.as_bytes());
     let mut conclusion = decoder.conclude(ending, stderr, "four");
     events.append(&mut conclusion.events);
     let shown =
         events.into_iter().filter_map(|event| if let Event::Text { delta } = event { Some(delta) } else { None });
-    Read { shown: shown.collect(), conclusion }
+    DecodedExecutable { shown: shown.collect(), conclusion }
 }
 
 fn response() -> Value {
@@ -46,7 +47,7 @@ fn stream() -> Vec<Value> {
 }
 
 #[test]
-fn the_described_response_and_stream() {
+fn reads_the_response_and_the_stream_of_the_specification() {
     for stdout in [response().to_string(), serde_json::to_string_pretty(&response()).unwrap()] {
         let whole = read_text(&stdout, Ending::Code(0), "2025 loading model\n").conclusion;
         assert_eq!((whole.content.as_str(), whole.failure), ("2 + 2 = 4.", None), "{stdout}");
@@ -62,26 +63,26 @@ fn the_described_response_and_stream() {
 }
 
 #[test]
-fn a_piece_is_shown_unless_the_content_knows_better() {
+fn shows_the_delta_unless_the_content_extends_the_text() {
     for (chunks, shown) in [
-        // The piece is missing something that the content has.
+        // The delta lacks text that the content has.
         (vec![chunk("Hel", "Hel", false), chunk("Hello", "o", true)], vec!["Hel", "lo"]),
-        // The content stands still, or is the piece itself: the piece counts.
+        // The content does not grow, or is the delta itself: the delta counts.
         (vec![chunk("ha", "ha", false), chunk("ha", "ha", false), chunk("ha", "ha", true)], vec!["ha", "ha", "ha"]),
         (vec![chunk("Hi", "Hi", false), chunk("Hi", "", true)], vec!["Hi"]),
-        // But where it was all so far before, it has nothing new to say.
+        // If the content was the text so far before, the same content adds nothing.
         (
             vec![chunk("He", "He", false), chunk("Hello", "llo", false), chunk("Hello", "Hello", true)],
             vec!["He", "llo"],
         ),
-        // The content is not all so far, or somebody else's: the piece counts.
+        // The content is not the text so far: the delta counts.
         (vec![chunk("Hel", "Hel", false), chunk("lo", "lo", true)], vec!["Hel", "lo"]),
         (vec![chunk("", "Hel", false), chunk("", "lo", true)], vec!["Hel", "lo"]),
         (vec![chunk("Hel", "Hel", false), chunk("Bye", "lo", true)], vec!["Hel", "lo"]),
-        // Only one of the two.
+        // Only one of the two members.
         (vec![json!({"delta": "Hel"}), json!({"delta": "lo", "done": true})], vec!["Hel", "lo"]),
         (vec![json!({"content": "Hel", "done": false}), json!({"content": "Hello", "done": true})], vec!["Hel", "lo"]),
-        // What follows the end does not count.
+        // Chunks after the end are ignored.
         (vec![chunk("Hi", "Hi", true), chunk("Hi!", "!", true)], vec!["Hi"]),
     ] {
         let read = read(&chunks, Ending::Code(0), "");
@@ -91,10 +92,10 @@ fn a_piece_is_shown_unless_the_content_knows_better() {
 }
 
 #[test]
-fn an_error_is_one_only_if_it_says_something() {
-    for nothing in [json!(""), json!(null), json!("  ")] {
+fn an_error_counts_only_when_it_is_not_empty() {
+    for empty in [json!(""), json!(null), json!("  ")] {
         let mut response = response();
-        response["error"] = nothing;
+        response["error"] = empty;
         assert_eq!(read(&[response], Ending::Code(0), "").conclusion.failure, None);
     }
     let mut without = response();
@@ -108,7 +109,7 @@ fn an_error_is_one_only_if_it_says_something() {
         (json!("odd"), Category::Unknown, None),
         (json!({"message": "invalid api key", "code": 401}), Category::Authentication, None),
     ] {
-        // With a success exit, and in the middle of a stream, all the same.
+        // Also with a successful exit, and in the middle of a stream.
         let failed = json!({"content": "", "delta": "", "done": true, "error": error});
         for lines in [vec![json!({"content": "", "error": error})], vec![chunk("Hel", "Hel", false), failed]] {
             let failure = read(&lines, Ending::Code(0), "INFO rate limit is fine").conclusion.failure.unwrap();
@@ -119,7 +120,7 @@ fn an_error_is_one_only_if_it_says_something() {
 }
 
 #[test]
-fn a_bad_exit_undoes_a_good_end() {
+fn the_turn_fails_when_the_exit_status_is_not_zero() {
     for lines in [vec![response()], stream()] {
         for (ending, stderr, category, message) in [
             (Ending::Code(3), "", Category::Unknown, "ollama ended with exit status 3"),
@@ -132,13 +133,13 @@ fn a_bad_exit_undoes_a_good_end() {
         assert_eq!(
             read(&lines, Ending::Open, "").conclusion.failure,
             None,
-            "it did not exit in time, but had said all"
+            "the response was complete, although the process did not exit in time"
         );
     }
 }
 
 #[test]
-fn what_is_not_a_response_is_a_failure() {
+fn output_that_is_not_a_response_is_a_failure() {
     for (stdout, message) in [
         ("", "ollama printed no response"),
         ("Hello!\n", "ollama printed no response, but: Hello!"),
@@ -154,15 +155,15 @@ fn what_is_not_a_response_is_a_failure() {
         assert!(failure.hint.unwrap().contains("provider check"));
     }
     let loading = "loading…\n".to_owned() + &response().to_string();
-    assert_eq!(read_text(&loading, Ending::Code(0), "").conclusion.failure, None, "noise around it is noise");
+    assert_eq!(read_text(&loading, Ending::Code(0), "").conclusion.failure, None, "noise around a response is ignored");
 }
 
 #[test]
-fn a_flood_is_not_waited_for() {
+fn ends_the_turn_when_an_executable_floods_its_output() {
     let line = "x".repeat(1000) + "\n";
     for (piece, times, message) in [
         ("x".repeat(1024 * 1024), 17, "it printed a line of more than 16 MiB"),
-        (line, 8500, "it printed more than 8 MiB that is no answer"),
+        (line, 8500, "it printed more than 8 MiB that is not an answer"),
     ] {
         let mut decoder = Decoder::new(Format::Protocol, Context { program: "p".into(), ..Context::default() });
         for _ in 0..times {
@@ -172,14 +173,14 @@ fn a_flood_is_not_waited_for() {
         let failure = decoder.conclude(Ending::Open, "", "").failure.unwrap();
         assert_eq!((failure.category, failure.message.as_str()), (Category::Server, message));
     }
-    // A document over many lines is no flood.
+    // A document over many lines is not a flood.
     let mut long = response();
     long["content"] = json!(vec!["word"; 100_000].join(" "));
     long["metadata"] = json!(vec!["x".repeat(50); 200_000]);
     let pretty = serde_json::to_string_pretty(&long).unwrap();
     assert!(pretty.len() > 9 * 1024 * 1024);
     assert_eq!(read_text(&pretty, Ending::Code(0), "").conclusion.failure, None);
-    // Nor is what comes after a flood an answer.
+    // A response after a flood is not an answer.
     let mut decoder = Decoder::new(Format::Protocol, Context::default());
     for _ in 0..17 {
         decoder.push("x".repeat(1024 * 1024).as_bytes());
@@ -189,11 +190,11 @@ fn a_flood_is_not_waited_for() {
 }
 
 #[test]
-fn reasons_to_stop_are_openais() {
+fn finish_reasons_are_those_of_openai() {
     for (reason, finish) in [
         ("stop", Finish::Stop),
         ("length", Finish::Length),
-        ("tool_use", Finish::Stop), // it names no call
+        ("tool_use", Finish::Stop), // there is no call
         ("whatever", Finish::Stop),
     ] {
         let mut response = response();
@@ -203,7 +204,7 @@ fn reasons_to_stop_are_openais() {
 }
 
 #[test]
-fn only_a_sum_of_tokens() {
+fn estimates_the_parts_when_only_the_total_of_tokens_is_known() {
     for (members, input, output, estimated) in [
         (json!({"content": "four", "tokens_used": 10}), 9, 1, true),
         (json!({"content": "four", "tokens_used": 10, "output_tokens": 4}), 6, 4, false),
@@ -238,16 +239,16 @@ fn decoded(lines: &[Value]) -> (Vec<Event>, Conclusion) {
 fn tool_calls_are_passed_on_when_a_response_or_a_stream_has_them() {
     let call = json!({"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\":1}"}});
     let flat = json!({"id": "c1", "name": "add", "arguments": {"a": 1}});
-    let expected = Call { id: "c1".to_owned(), name: "add".to_owned(), arguments: "{\"a\":1}".to_owned() };
+    let expected = ToolCall { id: "c1".to_owned(), name: "add".to_owned(), arguments: "{\"a\":1}".to_owned() };
     for lines in [
         vec![json!({"content": "", "tool_calls": [call], "finish_reason": "tool_calls"})],
         vec![json!({"content": null, "tool_calls": [call], "finish_reason": "tool_use"})],
         vec![json!({"tool_calls": [flat], "finish_reason": "stop"})],
         vec![json!({"tool_calls": [flat]})],
         vec![json!({"delta": "", "done": false}), json!({"delta": "", "tool_calls": [call], "done": true})],
-        // The same call in every chunk, as `content` is.
+        // The same call in every chunk, like `content`.
         vec![json!({"delta": "", "tool_calls": [call], "done": false}), json!({"tool_calls": [call], "done": true})],
-        // In pieces, as OpenAI's service sends them.
+        // In pieces, as OpenAI sends them.
         vec![
             json!({"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "add", "arguments": ""}}], "done": false}),
             json!({"tool_calls": [{"index": 0, "function": {"arguments": "{\"a\""}}], "done": false}),
@@ -265,7 +266,7 @@ fn tool_calls_are_passed_on_when_a_response_or_a_stream_has_them() {
     let (events, conclusion) = decoded(&[json!({"content": "Two.", "tool_calls": [{"name": "a"}, {"name": "b"}]})]);
     assert_eq!(calls_of(&events).iter().map(|call| call.0).collect::<Vec<_>>(), [0, 1]);
     assert_eq!((conclusion.content.as_str(), conclusion.calls.len()), ("Two.", 2));
-    assert_ne!(conclusion.calls[0].id, conclusion.calls[1].id, "one without an id gets one");
+    assert_ne!(conclusion.calls[0].id, conclusion.calls[1].id, "a call without an id gets one");
 }
 
 #[test]
@@ -309,8 +310,8 @@ fn a_line_is_an_error_that_names_field_and_type_when_its_type_is_wrong() {
 }
 
 #[test]
-fn another_command_is_worth_a_try_when_the_executable_does_not_know_this_one() {
-    for (stdout, stderr, worth) in [
+fn may_lack_the_command_when_the_executable_does_not_know_it() {
+    for (stdout, stderr, expected) in [
         ("", "unknown command: stream", true),
         ("", "", true),
         ("usage: p generate|health\n", "", true),
@@ -325,7 +326,7 @@ fn another_command_is_worth_a_try_when_the_executable_does_not_know_this_one() {
     ] {
         let mut decoder = Decoder::new(Format::Protocol, Context { program: "p".into(), ..Context::default() });
         decoder.push(stdout.as_bytes());
-        assert_eq!(decoder.may_lack_command(stderr), worth, "{stdout:?} {stderr:?}");
+        assert_eq!(decoder.may_lack_command(stderr), expected, "{stdout:?} {stderr:?}");
     }
     let mut agent = Decoder::new(Format::Claude, Context::default());
     agent.push(b"unknown command\n");

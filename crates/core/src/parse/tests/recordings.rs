@@ -1,4 +1,4 @@
-//! What real CLIs printed, against snapshots.
+//! Recorded output of real CLIs against snapshots.
 
 use std::fs;
 use std::path::Path;
@@ -7,23 +7,24 @@ use serde_json::{Value, json};
 
 use super::super::*;
 use crate::provider;
+use crate::vocabulary::Normalize;
 
-/// A recording: what a real CLI printed and how it ended.
-struct Recording {
+/// Recorded output of a real CLI, and how it ended.
+struct CliRecording {
     provider: &'static str,
     stdout: Vec<u8>,
     stderr: String,
     ending: Ending<'static>,
 }
 
-fn recordings(folder: &'static str, provider: &'static str) -> Vec<(String, Recording)> {
+fn recordings(folder: &'static str, provider: &'static str) -> Vec<(String, CliRecording)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(folder);
     let mut all: Vec<_> = fs::read_dir(root)
         .unwrap()
         .map(|entry| {
             let path = entry.unwrap().path();
             let exit: i32 = fs::read_to_string(path.join("exit")).unwrap().trim().parse().unwrap();
-            let recording = Recording {
+            let recording = CliRecording {
                 provider,
                 stdout: fs::read(path.join("stdout")).unwrap(),
                 stderr: fs::read(path.join("stderr"))
@@ -38,7 +39,7 @@ fn recordings(folder: &'static str, provider: &'static str) -> Vec<(String, Reco
     all
 }
 
-fn everything() -> Vec<(String, Recording)> {
+fn everything() -> Vec<(String, CliRecording)> {
     let folders = [
         ("claude", "claude"),
         ("codex", "codex"),
@@ -50,17 +51,17 @@ fn everything() -> Vec<(String, Recording)> {
     folders.iter().flat_map(|(folder, provider)| recordings(folder, provider)).collect()
 }
 
-fn decode(recording: &Recording, pieces: &[&[u8]]) -> (Vec<Event>, Conclusion) {
+fn decode(recording: &CliRecording, pieces: &[&[u8]]) -> (Vec<Event>, Conclusion) {
     let provider = &provider::built_in()[recording.provider];
-    let mut decoder = provider.decoder(Normalize::None, Form::Streamed);
+    let mut decoder = provider.decoder(Normalize::None, OutputForm::Streamed);
     let mut events: Vec<Event> = pieces.iter().flat_map(|piece| decoder.push(piece)).collect();
     let mut conclusion = decoder.conclude(recording.ending, &recording.stderr, "");
     events.append(&mut conclusion.events);
     (events, conclusion)
 }
 
-/// What a snapshot holds: everything, with long strings cut.
-fn digest(recording: &Recording) -> Value {
+/// Content of a snapshot: everything, with long strings cut.
+fn digest(recording: &CliRecording) -> Value {
     let (events, conclusion) = decode(recording, &[&recording.stdout]);
     let mut value = json!({
         "content": conclusion.content,
@@ -92,10 +93,10 @@ fn snapshots(folder: &'static str, provider: &'static str) {
     }
 }
 
-/// Only after one of these is a turn of a session tried once more.
+/// Only after these recordings is a turn of a session sent again.
 #[test]
-fn a_session_is_lost_only_when_its_cli_says_that_it_cannot_be_resumed() {
-    let lost = |(_, recording): &(String, Recording)| {
+fn a_session_is_lost_only_when_its_cli_reports_that_it_cannot_be_resumed() {
+    let lost = |(_, recording): &(String, CliRecording)| {
         let failure = decode(recording, &[&recording.stdout]).1.failure;
         failure.is_some_and(|failure| failure.session_lost)
     };
@@ -141,9 +142,9 @@ fn ax_recordings() {
     snapshots("ax", "glm");
 }
 
-/// Shown text is the answer, or ends with it after what was said before a tool; it is never repeated.
+/// The shown text is the answer, or the text before a tool followed by the answer.
 #[test]
-fn no_recorded_text_is_counted_twice() {
+fn no_recorded_text_is_shown_twice() {
     for (name, recording) in everything() {
         let (events, conclusion) = decode(&recording, &[&recording.stdout]);
         let shown: String = events
@@ -161,7 +162,7 @@ fn no_recorded_text_is_counted_twice() {
 }
 
 #[test]
-fn a_recording_cut_anywhere_gives_the_same_events() {
+fn recordings_give_the_same_events_when_split_anywhere() {
     for (name, recording) in everything() {
         let bytes = recording.stdout.as_slice();
         let whole = decode(&recording, &[bytes]);
@@ -175,7 +176,7 @@ fn a_recording_cut_anywhere_gives_the_same_events() {
     }
 }
 
-/// Every recorded failure and what it means, on one page: a wording that stops being understood shows here.
+/// Every recorded failure and its category in one snapshot: a message that is no longer classified shows up here.
 #[test]
 fn recorded_failures_and_their_categories() {
     let mut page = String::new();
@@ -183,15 +184,15 @@ fn recorded_failures_and_their_categories() {
         let (_, conclusion) = decode(&recording, &[&recording.stdout]);
         if let Some(failure) = conclusion.failure {
             let wait = failure.retry_after.map(|wait| format!(", wait {wait:?}")).unwrap_or_default();
-            let said: String = failure.message.lines().next().unwrap_or_default().chars().take(70).collect();
-            page += &format!("{} {name}: {}{wait} | {said}\n", recording.provider, failure.category.name());
+            let message: String = failure.message.lines().next().unwrap_or_default().chars().take(70).collect();
+            page += &format!("{} {name}: {}{wait} | {message}\n", recording.provider, failure.category.name());
         }
     }
     insta::assert_snapshot!(page);
 }
 
-/// At the end of every recording nothing is left open: a tool that never ends would be waited for as long as a tool may be.
-/// Only who was killed in the middle of one has it still.
+/// At the end of a recording no phase is left open: a tool that never ends would be awaited until the tool limit. Only a CLI
+/// that was killed while a tool ran has an open phase.
 #[test]
 fn no_recording_leaves_a_phase_hanging() {
     let mut open = Vec::new();

@@ -1,11 +1,11 @@
-//! Whole messages that repeat their own deltas: the text is shown once, whatever ids the two carry.
+//! Complete messages that repeat their own deltas: the text is shown once, even if their ids differ.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::*;
 
-/// One block of a message.
+/// Block of a message.
 #[derive(Debug, Clone)]
 enum Block {
     Text(String),
@@ -16,15 +16,15 @@ enum Block {
 /// How a CLI prints a message.
 #[derive(Debug, Clone, Copy)]
 struct Habits {
-    /// `message_start` goes before the deltas.
+    /// `message_start` comes before the deltas.
     starts: bool,
-    /// The whole has the id of its deltas, another for each block, or none.
+    /// The complete message has the id of its deltas, another id for each block, or none.
     ids: Ids,
-    /// Each block is a message of its own.
-    apart: bool,
-    /// The wholes come after all deltas of the message, or each after the deltas of its block.
+    /// Each block is printed as a message of its own.
+    separate: bool,
+    /// The complete blocks come after all deltas of the message, not each after the deltas of its block.
     at_the_end: bool,
-    /// The events of the stream are in an envelope.
+    /// The events of the stream have an envelope.
     wrapped: bool,
 }
 
@@ -43,18 +43,18 @@ fn content(block: &Block, nth: usize) -> Value {
     }
 }
 
-fn whole(message: usize, first: usize, blocks: &[Block], habits: Habits) -> Value {
+fn complete(message: usize, first: usize, blocks: &[Block], habits: Habits) -> Value {
     let blocks: Vec<Value> = blocks.iter().enumerate().map(|(nth, block)| content(block, first + nth)).collect();
-    let mut whole = json!({"type": "assistant", "message": {"role": "assistant", "content": blocks}});
+    let mut message_event = json!({"type": "assistant", "message": {"role": "assistant", "content": blocks}});
     match habits.ids {
-        Ids::Same => whole["message"]["id"] = json!(format!("m{message}")),
-        Ids::Others => whole["message"]["id"] = json!(format!("w{message}-{first}")),
+        Ids::Same => message_event["message"]["id"] = json!(format!("m{message}")),
+        Ids::Others => message_event["message"]["id"] = json!(format!("w{message}-{first}")),
         Ids::None => {}
     }
-    whole
+    message_event
 }
 
-/// The deltas of a block, its text cut into pieces of `size` characters.
+/// Deltas of a block, with its text split into pieces of `size` characters.
 fn deltas(index: usize, block: &Block, size: usize) -> Vec<Value> {
     let (key, kind, text) = match block {
         Block::Text(text) => ("text", "text_delta", text.as_str()),
@@ -71,13 +71,13 @@ fn deltas(index: usize, block: &Block, size: usize) -> Vec<Value> {
     events
 }
 
-/// The lines of a conversation; without deltas, the whole messages alone.
+/// Lines of a conversation; without `size`, only the complete messages.
 fn lines(messages: &[Vec<Block>], habits: Habits, size: Option<usize>) -> Vec<Value> {
     let mut lines = Vec::new();
     for (message, blocks) in messages.iter().enumerate() {
         let streamed =
             |event: Value| if habits.wrapped { json!({"type": "stream_event", "event": event}) } else { event };
-        let mut wholes = Vec::new();
+        let mut blocks_so_far = Vec::new();
         if habits.starts && size.is_some() {
             let id = format!("m{message}");
             lines.push(streamed(json!({"type": "message_start", "message": {"id": id, "content": []}})));
@@ -86,17 +86,17 @@ fn lines(messages: &[Vec<Block>], habits: Habits, size: Option<usize>) -> Vec<Va
             if let Some(size) = size {
                 lines.extend(deltas(nth, block, size).into_iter().map(streamed));
             }
-            if habits.apart {
-                wholes.push(whole(message, nth, std::slice::from_ref(block), habits));
+            if habits.separate {
+                blocks_so_far.push(complete(message, nth, std::slice::from_ref(block), habits));
             }
             if !habits.at_the_end {
-                lines.append(&mut wholes);
+                lines.append(&mut blocks_so_far);
             }
         }
-        if !habits.apart {
-            wholes.push(whole(message, 0, blocks, habits));
+        if !habits.separate {
+            blocks_so_far.push(complete(message, 0, blocks, habits));
         }
-        lines.append(&mut wholes);
+        lines.append(&mut blocks_so_far);
         if size.is_some() {
             lines.push(streamed(json!({"type": "message_stop"})));
         }
@@ -108,19 +108,19 @@ fn lines(messages: &[Vec<Block>], habits: Habits, size: Option<usize>) -> Vec<Va
     lines
 }
 
-struct Read {
+struct DecodedMessages {
     shown: String,
     thought: String,
     content: String,
 }
 
-fn read(format: Format, lines: &[Value], cut: usize) -> Read {
+fn read(format: Format, lines: &[Value], cut: usize) -> DecodedMessages {
     let bytes: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let mut decoder = Decoder::new(format, Context::default());
     let mut events: Vec<Event> = bytes.as_bytes().chunks(cut).flat_map(|piece| decoder.push(piece)).collect();
     let mut conclusion = decoder.conclude(Ending::Open, "", "");
     events.append(&mut conclusion.events);
-    let mut read = Read { shown: String::new(), thought: String::new(), content: conclusion.content };
+    let mut read = DecodedMessages { shown: String::new(), thought: String::new(), content: conclusion.content };
     for event in events {
         if let Event::Text { delta } = event {
             read.shown += &delta;
@@ -131,7 +131,7 @@ fn read(format: Format, lines: &[Value], cut: usize) -> Read {
     read
 }
 
-/// Without the gaps between messages: where a CLI does not say that one begins, there is none to show.
+/// Removes the gaps between messages: if a CLI does not print the start of a message, there is no gap to show.
 fn squeezed(text: &str) -> String {
     text.split_whitespace().collect()
 }
@@ -148,14 +148,14 @@ fn messages() -> impl Strategy<Value = Vec<Vec<Block>>> {
 fn habits() -> impl Strategy<Value = Habits> {
     let ids = prop::sample::select(vec![Ids::Same, Ids::Others, Ids::None]);
     (any::<bool>(), ids, any::<bool>(), any::<bool>(), any::<bool>())
-        .prop_map(|(starts, ids, apart, at_the_end, wrapped)| Habits { starts, ids, apart, at_the_end, wrapped })
+        .prop_map(|(starts, ids, separate, at_the_end, wrapped)| Habits { starts, ids, separate, at_the_end, wrapped })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn deltas_change_nothing_when_the_whole_message_follows(
+    fn deltas_change_nothing_when_the_complete_message_follows(
         messages in messages(), habits in habits(), size in 1_usize..5, cut in 1_usize..300,
     ) {
         for format in [Format::Claude, Format::Qwen, Format::StreamJson] {
@@ -192,19 +192,19 @@ fn text_is_shown_once_when_a_reasoning_model_gets_a_new_message_id_after_its_tho
 }
 
 #[test]
-fn text_is_shown_twice_when_it_was_said_twice() {
-    let said =
+fn text_is_shown_twice_when_it_was_written_twice() {
+    let message =
         |id: &str| json!({"type": "assistant", "message": {"id": id, "content": [{"type": "text", "text": "Done."}]}});
     let tool =
         json!({"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t", "content": ""}]}});
     let mut lines = stream(&[json!({"type": "message_start", "message": {"id": "a", "content": []}})]);
     lines.extend(stream(&deltas(0, &Block::Text("Done.".to_owned()), 2)));
-    lines.extend([said("a"), tool, said("b"), said("c")]);
+    lines.extend([message("a"), tool, message("b"), message("c")]);
     assert_eq!(read(Format::Claude, &lines, 64).shown, "Done.\n\nDone.\n\nDone.");
 }
 
 #[test]
-fn the_whole_adds_what_its_deltas_lacked() {
+fn a_complete_message_adds_the_text_that_its_deltas_lacked() {
     for (streamed, whole, shown) in [
         ("Hel", "Hello", "Hello"),
         ("", "Hello", "Hello"),
@@ -218,7 +218,7 @@ fn the_whole_adds_what_its_deltas_lacked() {
 }
 
 #[test]
-fn an_api_error_is_withheld_once_when_deltas_and_the_whole_carry_it() {
+fn an_api_error_is_withheld_once_when_deltas_and_the_complete_message_contain_it() {
     let text = "So far[API Error: 503 busy]";
     let mut lines = stream(&deltas(0, &Block::Text(text.to_owned()), 100));
     lines.push(json!({"type": "assistant", "message": {"id": "b", "content": [{"type": "text", "text": text}]}}));

@@ -1,8 +1,9 @@
-//! The shapes that output comes in, described ones and odd ones, and how it may end.
+//! Shapes of output, regular and odd ones, and the ways it may end.
 
 use super::super::*;
-use super::FORMATS;
+use super::agent_formats;
 use crate::failure::Category;
+use crate::vocabulary::Normalize;
 
 fn run(format: Format, stdout: &str, ending: Ending<'_>) -> (String, Conclusion) {
     let mut decoder = Decoder::new(format, Context { program: "cli".into(), ..Context::default() });
@@ -14,7 +15,7 @@ fn run(format: Format, stdout: &str, ending: Ending<'_>) -> (String, Conclusion)
 }
 
 #[test]
-fn the_described_streams() {
+fn reads_the_streams_of_the_specification() {
     let claude = "{\"type\":\"turn.started\",\"id\":\"turn_123\"}\n{\"type\":\"content\",\"content\":\"Hello! \"}\n\
         {\"type\":\"content\",\"content\":\"How can I help?\"}\n\
         {\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":10,\"output_tokens\":8}}\n";
@@ -41,7 +42,7 @@ fn the_described_streams() {
 }
 
 #[test]
-fn plain_text_and_single_objects() {
+fn reads_plain_text_and_single_objects() {
     for (format, stdout, content) in [
         (Format::Text, "Hello!\nHow can I help?\n", "Hello!\nHow can I help?"),
         (Format::Text, "\u{1b}[32mgreen\u{1b}[0m \n\n", "green"),
@@ -60,7 +61,7 @@ fn plain_text_and_single_objects() {
 }
 
 #[test]
-fn noise_around_events_is_kept_apart() {
+fn noise_around_events_is_reported_as_unknown() {
     let stdout = "starting up\n{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"Hi\"}}\nbye\n\
         {\"type\":\"turn.completed\"}\n";
     let mut decoder = Decoder::new(Format::Codex, Context::default());
@@ -71,9 +72,9 @@ fn noise_around_events_is_kept_apart() {
 }
 
 #[test]
-fn anybodys_response_in_one_object() {
+fn reads_a_response_in_one_object_of_any_shape() {
     let choices = r#"{"choices":[{"message":{"content":"Hi"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
-    for format in FORMATS.into_iter().filter(|format| *format != Format::Text) {
+    for format in agent_formats().filter(|format| *format != Format::Text) {
         for (stdout, content) in [
             (r#"{"content": "Hello!"}"#, "Hello!"),
             ("{\n \"response\": \"Hello!\"\n}\n", "Hello!"),
@@ -105,7 +106,7 @@ fn an_error_event_of_the_services_kind_fails_the_turn() {
 }
 
 #[test]
-fn a_document_between_noise_or_cut_off() {
+fn reads_a_document_between_noise_and_refuses_one_that_is_cut_off() {
     let object = "{\n  \"session_id\": \"s\",\n  \"response\": \"Hi\",\n  \"stats\": {}\n}";
     for stdout in [
         format!("[STARTUP] x\n{object}\n"),
@@ -118,13 +119,13 @@ fn a_document_between_noise_or_cut_off() {
     }
     let (_, cut) = run(Format::Gemini, &object[..object.len() - 10], Ending::Code(0));
     assert!(cut.failure.is_some_and(|failure| failure.message.contains("cut off")) && cut.content.is_empty());
-    // Prose that holds an object is prose.
+    // Text that contains an object is text.
     let prose = "Here it is:\n{\"content\": \"x\"}\nDone.";
     assert_eq!(run(Format::Claude, prose, Ending::Code(0)).1.content, prose);
 }
 
 #[test]
-fn odd_lines_lose_nothing() {
+fn reads_lines_with_several_values_and_odd_escapes() {
     let first = r#"{"type":"thread.started","thread_id":"t"}"#;
     let item = r#"{"type":"item.completed","item":{"type":"agent_message","text":"a \ud83d b \ud83d\ude00 \\ud83d"}}"#;
     let (_, conclusion) =
@@ -136,7 +137,7 @@ fn odd_lines_lose_nothing() {
 }
 
 #[test]
-fn an_ax_error_is_one_only_with_its_exit_status() {
+fn an_ax_error_counts_only_when_the_exit_status_is_not_zero() {
     let stdout = r#"{"role":"assistant","content":"Error: 429 rate limit"}"#;
     let (shown, failed) = run(Format::Ax, stdout, Ending::Code(1));
     assert_eq!((shown.as_str(), failed.failure.unwrap().category), ("", Category::RateLimit));
@@ -148,7 +149,7 @@ fn an_ax_error_is_one_only_with_its_exit_status() {
 }
 
 #[test]
-fn only_answers_of_an_unknown_stream_are_shown() {
+fn shows_only_answers_when_the_format_of_a_stream_is_unknown() {
     let stdout = ["reasoning", "thinking", "tool_call", "tool_output", "log", "text"]
         .map(|kind| format!(r#"{{"type":"{kind}","content":"{kind} "}}"#))
         .join("\n");
@@ -156,7 +157,7 @@ fn only_answers_of_an_unknown_stream_are_shown() {
 }
 
 #[test]
-fn opencode_goes_on_after_an_error_and_leaves_sub_agents_out() {
+fn opencode_continues_after_an_error_and_ignores_sub_agents() {
     let event =
         |kind: &str, session: &str, rest: &str| format!("{{\"type\":\"{kind}\",\"sessionID\":\"{session}\",{rest}}}\n");
     let stdout = [
@@ -173,7 +174,7 @@ fn opencode_goes_on_after_an_error_and_leaves_sub_agents_out() {
 }
 
 #[test]
-fn endings() {
+fn the_ending_of_the_process_decides_the_category() {
     let category = |format, stdout: &str, ending| run(format, stdout, ending).1.failure.map(|failure| failure.category);
     let started = "{\"type\":\"thread.started\",\"thread_id\":\"x\"}\n";
     assert_eq!(category(Format::Codex, started, Ending::Code(0)), Some(Category::Unknown));
@@ -182,13 +183,13 @@ fn endings() {
     assert_eq!(category(Format::Text, "some text", Ending::Code(1)), Some(Category::Unknown));
     let timed_out = run(Format::Text, "some text", Ending::TimedOut("total limit")).1.failure.unwrap();
     assert_eq!((timed_out.category, timed_out.message.as_str()), (Category::Timeout, "Query timed out"));
-    // A result that came before the CLI was stopped stands.
+    // A result that came before the CLI was stopped is valid.
     let done = format!("{started}{{\"type\":\"turn.completed\"}}\n");
     assert_eq!(category(Format::Codex, &done, Ending::TimedOut("total limit")), None);
 }
 
 #[test]
-fn a_line_beyond_the_limit_costs_only_itself() {
+fn a_line_beyond_the_limit_loses_only_itself() {
     let mut decoder = Decoder::new(Format::Codex, Context::default());
     let filler = vec![b'x'; 1024 * 1024];
     decoder.push(b"{\"type\":\"item.completed\",\"item\":{\"type\":\"reasoning\",\"text\":\"");
@@ -203,29 +204,29 @@ fn a_line_beyond_the_limit_costs_only_itself() {
     assert_eq!((conclusion.content.as_str(), conclusion.failure), ("ok", None));
 }
 
-/// As [`run`], with what stood on stderr, and a provider's own rules.
+/// Like [`run`], with stderr and the rules of a provider.
 fn run_as(provider: &str, stdout: &str, stderr: &str, ending: Ending<'_>) -> Conclusion {
     let provider = &crate::provider::built_in()[provider];
-    let mut decoder = provider.decoder(Normalize::None, Form::Streamed);
+    let mut decoder = provider.decoder(Normalize::None, OutputForm::Streamed);
     decoder.push(stdout.as_bytes());
     decoder.conclude(ending, stderr, "")
 }
 
 #[test]
-fn a_service_that_names_only_the_family_of_an_error() {
+fn classifies_an_error_by_its_family_when_its_code_is_unknown() {
     let body =
         r#"{\"error\":{\"message\":\"Invalid value\",\"type\":\"invalid_request_error\",\"code\":\"invalid_value\"}}"#;
     let stdout = format!(r#"{{"type":"turn.failed","error":{{"message":"{body}"}}}}"#);
     let failure = run_as("codex", &stdout, "", Ending::Code(1)).failure.unwrap();
     assert_eq!((failure.category, failure.message.as_str()), (Category::Validation, "Invalid value"));
-    // Its code says more than its family.
+    // The code takes precedence over the family.
     let body = body.replace("invalid_value", "model_not_found");
     let stdout = format!(r#"{{"type":"turn.failed","error":{{"message":"{body}"}}}}"#);
     assert_eq!(run_as("codex", &stdout, "", Ending::Code(1)).failure.unwrap().category, Category::NotFound);
 }
 
 #[test]
-fn text_that_was_stopped_from_outside_is_what_there_was_of_an_answer() {
+fn keeps_the_text_so_far_when_the_process_was_stopped_from_outside() {
     for ending in [Ending::Signal(9), Ending::Code(143), Ending::TimedOut("limit")] {
         let (_, conclusion) = run(Format::Text, "Hello from", ending);
         let failure = conclusion.failure.unwrap();
@@ -237,13 +238,13 @@ fn text_that_was_stopped_from_outside_is_what_there_was_of_an_answer() {
 }
 
 #[test]
-fn a_limit_that_warns_says_nothing_about_another_failure() {
+fn a_rate_limit_warning_does_not_affect_another_failure() {
     let warned = |status: &str, result: &str| {
         let event =
             format!(r#"{{"type":"rate_limit_event","rate_limit_info":{{"status":"{status}","resetsAt":1794710198}}}}"#);
-        let spoke = r#"{"type":"system","subtype":"x","timestamp":"2026-11-15T00:36:38Z"}"#;
+        let timed = r#"{"type":"system","subtype":"x","timestamp":"2026-11-15T00:36:38Z"}"#;
         let result = format!(r#"{{"type":"result","is_error":true,"result":"{result}"}}"#);
-        run_as("claude", &format!("{event}\n{spoke}\n{result}\n"), "", Ending::Code(1)).failure.unwrap().retry_after
+        run_as("claude", &format!("{event}\n{timed}\n{result}\n"), "", Ending::Code(1)).failure.unwrap().retry_after
     };
     assert_eq!(warned("allowed_warning", "API Error: 500"), None);
     assert_eq!(warned("rejected", "API Error: 500"), None);
@@ -251,7 +252,7 @@ fn a_limit_that_warns_says_nothing_about_another_failure() {
 }
 
 #[test]
-fn what_a_tool_or_a_log_says_is_not_what_the_turn_says() {
+fn errors_of_tools_and_logs_are_not_errors_of_the_turn() {
     let tool = r#"{"type":"tool_use","sessionID":"s","part":{"tool":"bash","state":{"status":"error","error":"401 Unauthorized"}}}"#;
     let killed = run_as("opencode", tool, "", Ending::Signal(9)).failure.unwrap();
     assert_eq!(killed.category, Category::Timeout);
@@ -263,7 +264,7 @@ fn what_a_tool_or_a_log_says_is_not_what_the_turn_says() {
 }
 
 #[test]
-fn an_error_that_was_got_over_is_none() {
+fn an_error_is_dropped_when_the_turn_recovers() {
     let stdout = "{\"type\":\"error\",\"error\":{\"message\":\"overloaded\"}}\n{\"type\":\"content\",\"content\":\"ok\"}\n\
         {\"type\":\"turn.completed\"}\n";
     assert_eq!(run(Format::Claude, stdout, Ending::Code(0)).1.failure, None);
@@ -272,17 +273,17 @@ fn an_error_that_was_got_over_is_none() {
 #[test]
 fn a_message_of_the_services_own_shape_is_a_response() {
     let stdout = r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"Hello"}],"usage":{"input_tokens":10,"output_tokens":8}}"#;
-    for format in FORMATS.into_iter().filter(|format| *format != Format::Text) {
+    for format in agent_formats().filter(|format| *format != Format::Text) {
         let (_, conclusion) = run(format, stdout, Ending::Code(0));
         assert_eq!((conclusion.content.as_str(), conclusion.failure), ("Hello", None), "{format:?}");
         assert_eq!((conclusion.usage.input_tokens, conclusion.usage.output_tokens), (10, 8), "{format:?}");
     }
-    // The exit status has the last word.
+    // The exit status decides.
     assert!(run(Format::Json, r#"{"content":"Hi"}"#, Ending::Code(1)).1.failure.is_some());
 }
 
 #[test]
-fn cut_off_json_is_no_answer() {
+fn json_that_is_cut_off_is_not_an_answer() {
     for stdout in ["[{\"type\":\"system\",\"sess", "log\n{\"type\":\"system\",\"sess"] {
         let (_, conclusion) = run(Format::Claude, stdout, Ending::Code(0));
         assert!(conclusion.failure.is_some() && conclusion.content.is_empty(), "{stdout}: {conclusion:?}");
@@ -290,7 +291,7 @@ fn cut_off_json_is_no_answer() {
 }
 
 #[test]
-fn what_is_printed_says_what_goes_on() {
+fn the_phase_follows_from_the_output() {
     let claude = |subtype: &str, more: &str| format!(r#"{{"type":"system","subtype":"{subtype}"{more}}}"#);
     let codex = |event: &str, kind: &str| format!(r#"{{"type":"item.{event}","item":{{"id":"i","type":"{kind}"}}}}"#);
     let (thinking, compacting) = ("waiting for the model", "compacting its context");
@@ -327,7 +328,7 @@ fn what_is_printed_says_what_goes_on() {
 }
 
 #[test]
-fn an_error_without_a_word_is_given_some() {
+fn an_error_without_a_message_gets_one() {
     let stdout = r#"{"type":"result","is_error":true,"error":{"message":""}}"#;
     let failure = |stderr| run_as("claude", stdout, stderr, Ending::Code(0)).failure.unwrap().message;
     assert_eq!(
@@ -337,14 +338,14 @@ fn an_error_without_a_word_is_given_some() {
 }
 
 #[test]
-fn of_the_whole_form_the_exit_status_has_the_last_word() {
+fn the_exit_status_decides_in_the_whole_form() {
     let stdout = r#"{"type":"result","subtype":"success","is_error":false,"result":"done"}"#;
     for (form, ending, ends, failure) in [
-        (Form::Streamed, Ending::Code(3), true, None),
-        (Form::Whole, Ending::Code(3), false, Some("a hook failed")),
-        (Form::Whole, Ending::Code(0), false, None),
-        // It was waited for in vain.
-        (Form::Whole, Ending::Open, false, None),
+        (OutputForm::Streamed, Ending::Code(3), true, None),
+        (OutputForm::Whole, Ending::Code(3), false, Some("a hook failed")),
+        (OutputForm::Whole, Ending::Code(0), false, None),
+        // The process did not exit in time.
+        (OutputForm::Whole, Ending::Open, false, None),
     ] {
         let mut decoder = Decoder::new(Format::Claude, Context { form, ..Context::default() });
         decoder.push(stdout.as_bytes());
@@ -357,7 +358,7 @@ fn of_the_whole_form_the_exit_status_has_the_last_word() {
 }
 
 #[test]
-fn progress_of_a_long_tool_is_known_and_says_nothing() {
+fn progress_of_a_long_tool_is_known_and_ignored() {
     let stdout = concat!(
         r#"{"type":"assistant","message":{"id":"a","content":[{"type":"tool_use","id":"t","name":"Bash","input":{}}]}}"#,
         "\n",

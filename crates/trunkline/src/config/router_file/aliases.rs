@@ -1,6 +1,8 @@
 //! Other names for the fields of a provider, as the adapter protocol has them: `command`, `defaultArgs`, `outputFormat`,
 //! `promptStyle`, `defaultModel`, `maxTokens`; each in both spellings.
 
+use trunkline_core::provider;
+
 use super::mistake::Mistake;
 use super::yaml::{Entry, Node, Value};
 
@@ -29,6 +31,7 @@ pub(super) fn renamed(config: &Node, owner: &str, kind: &str) -> Result<Node, Mi
     let name = |key: &str| match (key, kind) {
         ("command", "agent") => "program".to_owned(),
         ("command", "cli") => "path".to_owned(),
+        (key, "agent") => provider::current_key(canonical(key)).to_owned(),
         (key, _) => canonical(key).to_owned(),
     };
     let mut named: Vec<Entry> = Vec::with_capacity(entries.len());

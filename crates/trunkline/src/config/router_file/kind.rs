@@ -11,7 +11,7 @@ use trunkline_core::api::Key;
 use trunkline_core::limits::Asked;
 use trunkline_core::model::Sandbox;
 use trunkline_core::near::near;
-use trunkline_core::provider::{Permissions, Provider};
+use trunkline_core::provider::{Permissions, Provider, current_key, renamed_keys};
 
 use super::expand::is_variable;
 use super::fields::Fields;
@@ -78,7 +78,9 @@ pub(super) fn settings(provider: &Fields<'_>, name: &str, reader: &mut Reader<'_
     })?;
     let nothing = Node { at: provider.at(), value: Value::Nothing };
     let owner = format!("provider {name}");
-    let config = aliases::renamed(provider.get("config").unwrap_or(&nothing), &owner, &written)?;
+    let config = provider.get("config").unwrap_or(&nothing);
+    let old_names = config.to_json();
+    let config = aliases::renamed(config, &owner, &written)?;
     match written.as_str() {
         "cli" => {
             let (known, more) = executables_own(&config, &owner)?;
@@ -97,6 +99,7 @@ pub(super) fn settings(provider: &Fields<'_>, name: &str, reader: &mut Reader<'_
             let fields = Fields::of(&config, &owner, &agent::keys(), |key| of_another_type(key, "agent"))?;
             let settings = agent::read(&fields, name, reader)?;
             reader.warnings.extend(fields.notes());
+            reader.warnings.extend(renamed_keys(&old_names).map(|key| fields.said(&key.to_string())));
             Ok(settings)
         }
         unknown => {
@@ -107,7 +110,7 @@ pub(super) fn settings(provider: &Fields<'_>, name: &str, reader: &mut Reader<'_
 }
 
 pub(super) fn is_config_key(key: &str) -> bool {
-    let key = aliases::canonical(key);
+    let key = current_key(aliases::canonical(key));
     key == "command" || EXECUTABLE_KEYS.contains(&key) || API_KEYS.contains(&key) || agent::keys().contains(&key)
 }
 

@@ -174,11 +174,11 @@ fn every_key_is_read() {
         home = { env = "MY_HOME", default = ".mine", link = ["auth.json"] }
         settings = { env = "MY_SETTINGS", content = "{}", system = "/etc/mine.json" }
         state = ["~/.mine/"]
-        confines = true
-        inert = { slash = true }
-        compiles = true
-        litters = true
-        quiet = true
+        own_sandbox = true
+        escape = { slash = true }
+        node_compile_cache = true
+        private_tmp = true
+        buffers_output = true
         stop = "INT"
         session = "word"
         usage = "session"
@@ -339,4 +339,23 @@ fn aliases_and_merges_are_followed() {
     let (router, _) = load_text(text).unwrap();
     let read: Vec<_> = router.providers.iter().map(|p| (p.name.as_str(), p.timeout.unwrap().as_secs())).collect();
     assert_eq!(read, [("a", 1), ("b", 1), ("c", 2)]);
+}
+
+#[test]
+fn old_names_of_recipe_keys_are_read_with_a_warning() {
+    let config = "litters: true, live: {protocol: acp, args: [], asked: true}, program: x, format: stream-json";
+    let text = |kind: &str, config: &str| format!("providers: [{{name: p, type: {kind}, config: {{{config}}}}}]");
+    let (router, warnings) = load_text(&text("agent", config)).unwrap();
+    let recipe = recipe_of(&router.providers[0]);
+    assert!(recipe.private_tmp && recipe.live.as_ref().is_some_and(|live| live.opt_in));
+    assert_eq!(
+        warnings,
+        [
+            "provider p: `litters` is now called `private_tmp`; the old name stops working in the next release",
+            "provider p: `live.asked` is now called `live.opt_in`; the old name stops working in the next release",
+        ]
+    );
+    let (router, _) = load_text(&text("cli", "path: p, quiet: true")).unwrap();
+    let Kind::Executable { options, .. } = &router.providers[0].kind else { panic!() };
+    assert_eq!(options["quiet"], true, "an executable gets its own keys as they are written");
 }

@@ -82,15 +82,15 @@ providers:
       native: [lib/agent]
       install: ask me
       state: [~/.mine/]
-      confines: true
+      own_sandbox: true
       permissions: {read: {args: [--look]}, full: {args: [--all], env: {ALL: '1'}}}
       keys: [MY_KEY]
       home: {env: MY_HOME, default: .mine, link: [auth.json]}
       settings: {env: MY_SETTINGS, content: '{}', system: /etc/mine.json}
-      inert: {slash: true}
-      compiles: true
-      litters: true
-      quiet: true
+      escape: {slash: true}
+      node_compile_cache: true
+      private_tmp: true
+      buffers_output: true
       stop: INT
       session: word
       usage: session

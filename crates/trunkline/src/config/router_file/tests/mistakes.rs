@@ -168,6 +168,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "2:43: provider a: `path` and `command` are the same field (keep one of them; it is `path` here)",
     ),
     (
+        "providers:\n- {name: codex, type: agent, config: {litters: true, private_tmp: true}}",
+        "2:54: provider codex: `litters` and `private_tmp` are the same field (keep one of them; it is `private_tmp` here)",
+    ),
+    (
         "providers:\n- name: a\n  type: cli\n  config:\n    path: /p\n    timeout: soon",
         r#"6:14: provider a: `timeout`: "soon" is not a time: write 500ms, 120s, 2m or 1h"#,
     ),

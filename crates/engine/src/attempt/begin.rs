@@ -1,0 +1,123 @@
+//! The start of one attempt: prepares the workspace, then starts a program, uses a warm process, or calls a service.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use trunkline_core::api::Api;
+use trunkline_core::failure::Failure;
+use trunkline_core::model::{Backend, Model};
+use trunkline_core::prompt::{self, Prompt};
+use trunkline_core::turn::Turn;
+use trunkline_process::Running;
+use trunkline_upstream::{Call, Patience};
+use trunkline_wire::upstream;
+
+use crate::admission::Permit;
+use crate::attempt::agent_file;
+use crate::attempt::builtin;
+use crate::attempt::events::{Attempt, CliAttempt};
+use crate::attempt::launch::Launch;
+use crate::attempt::plan::bounded;
+use crate::attempt::request::{AttemptRequest, BeginError, start_process, with_worktree};
+use crate::attempt::resources::AttemptResources;
+use crate::attempt::scratch::Scratch;
+use crate::attempt::warm::WarmAttempt;
+use crate::shared::Shared;
+use crate::warm::{Taken, WarmProcess, Wish};
+
+/// Prepares the workspace and starts the provider.
+pub(crate) async fn begin(
+    shared: &Arc<Shared>,
+    attempt: AttemptRequest<'_>,
+    permit: Permit,
+) -> Result<Attempt, BeginError> {
+    let (scratch, session) = (Scratch::new(&shared.settings.state, attempt.id), attempt.session.clone());
+    let mut resources = AttemptResources::new(Arc::clone(shared), permit, session, scratch, attempt.run);
+    let AttemptRequest { turn, model, models, id, .. } = attempt;
+    let provider = match &model.backend {
+        Backend::Program(provider) => provider,
+        Backend::Api(api) => return Ok(Attempt::calling(call(shared, api, turn, model)?, resources)),
+        Backend::Agent(llm) => return Ok(Attempt::working(builtin::begin(shared, &attempt, llm, resources).await?)),
+    };
+    let launch =
+        Launch { settings: &shared.settings, turn, model, provider, models, run: id, owner: &shared.identity.mark };
+    let program = launch.program()?;
+    let prompt = launch.prompt()?;
+    // A model that must be confined and cannot be fails here, before git runs for it.
+    launch.bounds()?;
+    if model.worktree {
+        resources = with_worktree(resources, &attempt).await?;
+    }
+    let cwd = resources.cwd(model);
+    let up_to_date = turn.session.as_ref().is_none_or(|session| shared.warm.begin_in(&provider.name, session));
+    let warm = if shared.warm.is_open() {
+        on_warm_process(shared, &launch, &prompt, &program, &cwd, up_to_date).await?
+    } else {
+        None
+    };
+    let spec = launch.spec(&prompt, program.clone(), &mut resources)?;
+    let generate = launch.generating(&spec, &prompt)?.map(Box::new);
+    let (running, warm) = match warm {
+        Some((running, warm)) => (running, Some(WarmAttempt { cold: Some(spec), ..warm })),
+        None => (start_process(&shared.keepers, spec, provider).await?, None),
+    };
+    tracing::debug!(run = id, model = model.name, pid = running.pid(), warm = warm.is_some(), "started");
+    resources.started = true;
+    launch.compile_ahead(shared, &program);
+    Ok(Attempt::new(CliAttempt {
+        running,
+        warm,
+        decoder: provider.decoder(model.normalize, launch.form()),
+        provider: Arc::clone(provider),
+        model: Arc::clone(model),
+        prompt: prompt.text,
+        session: turn.session.clone(),
+        resources,
+        standby: attempt.standby,
+        deadline: None,
+        shown: false,
+        generate,
+    }))
+}
+
+/// Sends the turn to a warm process that fits it, if there is one.
+async fn on_warm_process(
+    shared: &Shared,
+    launch: &Launch<'_>,
+    prompt: &Prompt,
+    program: &Path,
+    cwd: &Path,
+    up_to_date: bool,
+) -> Result<Option<(Running, WarmAttempt)>, Failure> {
+    let session = launch.turn.session.as_ref();
+    let boot = launch.boot(prompt, program.to_owned(), cwd.to_owned())?.map(Arc::new);
+    if let Some(session) = session
+        && (boot.is_none() || !up_to_date)
+    {
+        shared.warm.part_from(&launch.provider.name, session).await;
+    }
+    let (Some(boot), Some(live)) = (boot, &launch.provider.live) else { return Ok(None) };
+    let taken = shared.warm.take(&boot, Wish::of(launch.model, &boot), session).await;
+    let Some(Taken { kept, fresh }) = taken else { return Ok(None) };
+    let WarmProcess { mut running, mut line, boot, stamps, scratch } = kept;
+    let session = session.filter(|_| fresh).map(|session| session.0.as_str());
+    let Some(words) = line.say(&live.escape.text(&prompt.text), session) else { return Ok(None) };
+    running.limit(launch.model.limits);
+    running.write(&words);
+    let answers_by = WarmAttempt::answers_by(launch.model.limits.startup);
+    Ok(Some((running, WarmAttempt { line, boot, stamps, scratch, cold: None, answers_by })))
+}
+
+/// Calls an HTTP upstream.
+fn call(shared: &Shared, api: &Api, turn: &Turn, model: &Model) -> Result<Call, Failure> {
+    let file = match &model.agent_file {
+        Some(name) => agent_file::read(&model.repo, name)?,
+        None => None,
+    };
+    let standing: Vec<String> = file.into_iter().chain(model.system_prompt.clone()).collect();
+    let standing = (!standing.is_empty()).then(|| standing.join("\n\n"));
+    let turn = bounded(turn, model);
+    let body = upstream::request(&turn, standing.as_deref(), model.upstream.as_deref());
+    let asked: Vec<String> = turn.messages.iter().map(prompt::said).collect();
+    Ok(shared.upstream.call(api, body, &[], Patience::in_all(model.limits.total), asked.join("\n")))
+}

@@ -1,0 +1,213 @@
+//! The built-in agent: what it is given to work with, and how it ends.
+
+use std::ffi::OsString;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use trunkline_agent::record::Records;
+use trunkline_agent::tools::{Shell, Toolbox};
+use trunkline_agent::transcript::Transcript;
+use trunkline_agent::{Agent, SYSTEM_PROMPT, Work};
+use trunkline_core::api::{Api, Llm};
+use trunkline_core::event::{Event, Receipt};
+use trunkline_core::failure::{Category, Failure};
+use trunkline_core::limits::{Limit, Overrun};
+use trunkline_core::model::{AGENT, Backend, Model};
+use trunkline_core::phase::Phase;
+use trunkline_core::turn::Turn;
+
+use crate::attempt::agent_file;
+use crate::attempt::environment::{Child, of_child};
+use crate::attempt::launch::Launch;
+use crate::attempt::request::{AttemptRequest, with_worktree};
+use crate::attempt::resources::AttemptResources;
+use crate::router::models::Models;
+use crate::sandbox::{self, Bounds, Scene};
+use crate::settings::EngineSettings;
+use crate::shared::Shared;
+
+/// Token limit of the embedded mock LLM, whose answers come from its script.
+const EMBEDDED_MAX_TOKENS: u64 = 4096;
+
+/// Upper bound of a deadline: a longer one would overflow the clock.
+const MAX_TURN_DURATION: Duration = Duration::from_hours(24 * 365);
+
+/// An attempt of the built-in agent.
+pub(crate) struct AgentAttempt {
+    work: Work,
+    total: Duration,
+    deadline: Instant,
+    resources: AttemptResources,
+}
+
+/// Starts the built-in agent.
+pub(crate) async fn begin(
+    shared: &Arc<Shared>,
+    attempt: &AttemptRequest<'_>,
+    llm: &Llm,
+    mut resources: AttemptResources,
+) -> Result<AgentAttempt, Failure> {
+    let (turn, model) = (attempt.turn, attempt.model);
+    agent_file::check_repo(&model.repo)?;
+    let instructions = match &model.agent_file {
+        Some(name) => agent_file::read(&model.repo, name)?,
+        None => None,
+    };
+    let (api, max_tokens) = llm_api(&shared.settings, llm)?;
+    let records = Records::new(shared.settings.state.join(AGENT));
+    let (record, before) = match &turn.session {
+        Some(session) => records.resume(session, &model.repo, attempt.run)?,
+        None => (records.begin(&model.repo, attempt.run), Transcript::default()),
+    };
+    if model.worktree {
+        // A model that must be confined and cannot be fails here, before git runs for it.
+        if let Some(bounds) = bounds(shared, model, attempt.models) {
+            bounds?;
+        }
+        resources = with_worktree(resources, attempt).await?;
+        shared.worktrees.refill_spares();
+    }
+    let cwd = resources.cwd(model);
+    if !cwd.is_dir() {
+        let message = format!("{} is not in the last commit of its repository", model.repo.display());
+        return Err(Failure::new(Category::Configuration, message).hint("commit it, or do without a worktree"));
+    }
+    let env = shell_environment(shared, attempt.models, model, attempt.id, &cwd);
+    let confinement = agent_scene(&shared.settings, model, &env, resources.workspace(model)).confinement()?;
+    let shell = Shell { keepers: shared.keepers.clone(), env, confinement };
+    resources.started = true;
+    let agent = Agent {
+        upstream: shared.upstream.clone(),
+        llm: api,
+        model: model.upstream.clone(),
+        max_tokens: model.max_tokens.map_or(max_tokens, NonZeroU64::get),
+        system: system_prompt(&cwd, &model.readable, instructions.as_deref(), model.system_prompt.as_deref()),
+        tools: Arc::new(
+            Toolbox::new(cwd, model.permissions, shell).only(&model.allowed_tools).reading(&model.readable),
+        ),
+        max_turns: model.max_turns,
+        silence: model.limits.idle,
+    };
+    let total = model.limits.total;
+    let deadline = Instant::now() + total.min(MAX_TURN_DURATION);
+    Ok(AgentAttempt { work: Work::new(agent, record, before, turn), total, deadline, resources })
+}
+
+fn llm_api(settings: &EngineSettings, llm: &Llm) -> Result<(Arc<Api>, u64), Failure> {
+    match (llm, &settings.embedded_llm) {
+        (Llm::Service { api, max_tokens }, _) => Ok((Arc::new(api.clone()), *max_tokens)),
+        (Llm::Embedded, Some(api)) => Ok((Arc::clone(api), EMBEDDED_MAX_TOKENS)),
+        (Llm::Embedded, None) => {
+            let failure = Failure::new(Category::Configuration, "the agent has no LLM");
+            Err(failure.hint("set LLM_BASE_URL, LLM_AUTH_TOKEN and LLM_DEFAULT_MODEL"))
+        }
+    }
+}
+
+/// The paths that a run of the model may write. `None` for an HTTP upstream.
+pub(crate) fn bounds(shared: &Shared, model: &Model, models: &Models) -> Option<Result<Bounds, Failure>> {
+    match &model.backend {
+        Backend::Api(_) => None,
+        Backend::Agent(_) => {
+            let env = shell_environment(shared, models, model, "", &model.repo);
+            let workspace = match model.worktree {
+                true => vec![shared.settings.worktrees.join("<run>")],
+                false => sandbox::checkout(&model.repo),
+            };
+            Some(agent_scene(&shared.settings, model, &env, workspace).bounds())
+        }
+        Backend::Program(provider) => {
+            let (settings, turn) = (&shared.settings, &Turn::default());
+            let launch = Launch { settings, turn, model, provider, models, run: "<run>", owner: "<gateway>" };
+            Some(launch.bounds())
+        }
+    }
+}
+
+fn agent_scene<'a>(
+    settings: &EngineSettings,
+    model: &'a Model,
+    env: &'a [(OsString, OsString)],
+    workspace: Vec<PathBuf>,
+) -> Scene<'a> {
+    Scene { usual: settings.sandbox, model, recipe: None, env, workspace, own: Vec::new() }
+}
+
+/// Environment of the agent's shell commands, without API keys.
+fn shell_environment(
+    shared: &Shared,
+    models: &Models,
+    model: &Model,
+    run: &str,
+    cwd: &Path,
+) -> Vec<(OsString, OsString)> {
+    let (all_keys, recipe) = (models.all_keys(), std::collections::BTreeMap::new());
+    let child = Child {
+        keys: &[],
+        all_keys: &all_keys,
+        cwd,
+        run,
+        owner: &shared.identity.mark,
+        recipe: &recipe,
+        model: &model.env,
+    };
+    of_child(&shared.settings.env, &child)
+}
+
+fn system_prompt(cwd: &Path, readable: &[PathBuf], instructions: Option<&str>, own: Option<&str>) -> String {
+    let mut place = format!(
+        "You work in {}. Paths are relative to it. What a command leaves running in the background ends with it.",
+        cwd.display()
+    );
+    if !readable.is_empty() {
+        let folders: Vec<String> = readable.iter().map(|folder| folder.display().to_string()).collect();
+        place.push_str(&format!(" You may also read files below {}, but not change them.", folders.join(", ")));
+    }
+    let parts = [Some(SYSTEM_PROMPT), Some(&place), instructions, own];
+    let parts: Vec<&str> = parts.into_iter().flatten().map(str::trim).filter(|part| !part.is_empty()).collect();
+    parts.join("\n\n")
+}
+
+impl AgentAttempt {
+    /// The next event; the last is `Finished` or `Failed`. `phase` is named in the error of a timeout. Cancel safe.
+    pub(crate) async fn next(&mut self, phase: &Phase) -> Event {
+        let event = timeout_at(self.deadline, self.work.next()).await;
+        let failure = match event {
+            Ok(Some(Event::Failed(failure))) => failure,
+            Ok(Some(event)) => return event,
+            Ok(None) => Failure::new(Category::Unknown, "the agent ended without an answer"),
+            Err(_elapsed) => {
+                let overrun = Overrun { limit: Limit::Total, value: self.total, phase: phase.clone() };
+                Failure::timed_out().hint(overrun.to_string())
+            }
+        };
+        let secrets = &self.resources.shared.settings.secrets;
+        let message = secrets.mask(&failure.message);
+        let hint = failure.hint.map(|hint| secrets.mask(&hint));
+        Event::Failed(Failure { message, hint, ..failure })
+    }
+
+    /// Cancelled when the client has disconnected.
+    pub(crate) fn cancelled(&self) -> CancellationToken {
+        self.resources.cancelled()
+    }
+
+    /// Stops what still runs and saves the workspace, in the background. The receiver gets the receipt.
+    pub(crate) fn end(self) -> oneshot::Receiver<Option<Receipt>> {
+        let Self { mut work, mut resources, .. } = self;
+        let (sender, receipt) = oneshot::channel();
+        let shared = Arc::clone(&resources.shared);
+        shared.tasks.tracker.spawn(async move {
+            work.stop().await;
+            let receipt = resources.save_worktree().await;
+            drop(resources);
+            let _ = sender.send(receipt);
+        });
+        receipt
+    }
+}

@@ -1,0 +1,461 @@
+//! One attempt: output of the CLI becomes events, and its end becomes the last event.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use trunkline_core::event::{Answer, Event, Receipt, SessionId};
+use trunkline_core::failure::{Category, Failure};
+use trunkline_core::live::Stage;
+use trunkline_core::model::Model;
+use trunkline_core::parse::{Conclusion, Decoder, Ending};
+use trunkline_core::phase::{Phase, Phases};
+use trunkline_core::provider::{Form, Provider, UsageScope};
+use trunkline_process::{Exit, Running, Spec, Step};
+use trunkline_upstream::Call;
+
+use crate::attempt::builtin::AgentAttempt;
+use crate::attempt::request::{BeginError, start_process};
+use crate::attempt::resources::AttemptResources;
+use crate::attempt::warm::WarmAttempt;
+use crate::router::RetryPolicy;
+use crate::shared::Shared;
+use crate::warm::WarmProcess;
+
+/// Time that a CLI that keeps retrying gets to report the reason on stderr.
+const LAST_STDERR_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Retries that a CLI may make by itself while another candidate could take over.
+const MAX_OWN_RETRIES: u32 = 2;
+
+/// Time between the interrupt message to a warm process and its stop signal.
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// An attempt in progress. Dropping it stops the CLI and saves its workspace.
+pub(crate) struct Attempt {
+    events: VecDeque<Event>,
+    state: State,
+    /// Retries that the CLI made by itself.
+    own_retries: u32,
+    /// Resolved when no process of the attempt is left. `None` if that holds as soon as the attempt has ended.
+    gone: Option<oneshot::Receiver<()>>,
+    /// Present phase, and its start.
+    phase: (Phase, Instant),
+    /// Phase as far as events show it, for attempts without a decoder.
+    phases: Phases,
+}
+
+enum State {
+    Live(Box<CliAttempt>),
+    /// The process was lost before it printed anything: its remains are stopped,
+    Leaving(Box<CliAttempt>, Box<Spec>),
+    /// and the same turn starts again in a new process.
+    Starting(Box<CliAttempt>, Starting),
+    /// An HTTP upstream answers.
+    Calling(Box<(Call, AttemptResources)>),
+    /// The built-in agent answers.
+    Working(Box<AgentAttempt>),
+    /// The CLI has ended and its worktree is being saved. The last event waits for the receipt.
+    Closing {
+        receipt: oneshot::Receiver<Option<Receipt>>,
+        last: Box<Event>,
+        cancelled: CancellationToken,
+    },
+    Done,
+}
+
+type Starting = Pin<Box<dyn Future<Output = Result<Running, Failure>> + Send>>;
+
+pub(crate) struct CliAttempt {
+    pub(crate) running: Running,
+    /// Set when the turn runs on a warm process.
+    pub(crate) warm: Option<WarmAttempt>,
+    pub(crate) decoder: Decoder,
+    pub(crate) provider: Arc<Provider>,
+    pub(crate) model: Arc<Model>,
+    pub(crate) prompt: String,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) resources: AttemptResources,
+    /// Set when another candidate could take over: the policy that decides whether it does.
+    pub(crate) standby: Option<Arc<RetryPolicy>>,
+    /// Deadline for the last output of a CLI that has given up, or for the exit of one that has finished.
+    pub(crate) deadline: Option<Instant>,
+    /// Whether text, thinking or a tool has been seen.
+    pub(crate) shown: bool,
+    /// The same turn without streaming, for an executable that may not support streaming.
+    pub(crate) generate: Option<Box<Spec>>,
+}
+
+/// How the process of an attempt ends.
+enum Parting {
+    /// The process has exited.
+    Exited,
+    /// The process has printed its last event and may exit by itself.
+    Ended,
+    Stop,
+}
+
+impl Attempt {
+    pub(crate) fn new(live: CliAttempt) -> Self {
+        Self::in_state(State::Live(Box::new(live)))
+    }
+
+    pub(crate) fn calling(call: Call, resources: AttemptResources) -> Self {
+        Self::in_state(State::Calling(Box::new((call, resources))))
+    }
+
+    pub(crate) fn working(at_work: AgentAttempt) -> Self {
+        Self::in_state(State::Working(Box::new(at_work)))
+    }
+
+    fn in_state(state: State) -> Self {
+        let phase = (Phase::Starting, Instant::now());
+        Self { events: VecDeque::new(), state, own_retries: 0, gone: None, phase, phases: Phases::default() }
+    }
+
+    pub(crate) fn own_retries(&self) -> u32 {
+        self.own_retries
+    }
+
+    /// Present phase, and the time spent in it.
+    pub(crate) fn phase(&self) -> (&Phase, Duration) {
+        (&self.phase.0, self.phase.1.elapsed())
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        if self.phase.0 != phase {
+            self.phase = (phase, Instant::now());
+        }
+    }
+
+    /// A receiver to await before the next attempt, which may run in the same folder.
+    pub(crate) fn gone(&mut self) -> Option<oneshot::Receiver<()>> {
+        self.gone.take()
+    }
+
+    /// An event that is available without waiting.
+    pub(crate) fn ready(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next event; the last is `Finished` or `Failed`, then `None`. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            match &mut self.state {
+                State::Live(live) => {
+                    let step = match live.deadline.or_else(|| live.unresponsive_at()) {
+                        Some(until) => tokio::time::timeout_at(until, live.running.next()).await.ok(),
+                        None => Some(live.running.next().await),
+                    };
+                    match step {
+                        Some(step) => self.take(step),
+                        None if live.deadline.is_none() => self.start_over("does not answer"),
+                        None => self.conclude(Ending::Open, Parting::Stop),
+                    }
+                }
+                State::Leaving(live, _) => {
+                    // A process that is only slow must not do the same work at the same time as its replacement.
+                    live.running.end().await;
+                    self.start_cold();
+                }
+                State::Starting(_, starting) => {
+                    let started = starting.await;
+                    self.started_over(started);
+                }
+                State::Calling(calling) => {
+                    let (call, resources) = &mut **calling;
+                    match call.next().await {
+                        Some(Event::Failed(failure)) => {
+                            let message = resources.shared.settings.secrets.mask(&failure.message);
+                            self.events.push_back(Event::Failed(Failure { message, ..failure }));
+                        }
+                        Some(event) => {
+                            self.phases.hear(&event);
+                            self.enter(self.phases.now());
+                            return Some(event);
+                        }
+                        None => self.state = State::Done,
+                    }
+                }
+                State::Working(at_work) => {
+                    let event = at_work.next(&self.phase.0).await;
+                    self.phases.hear(&event);
+                    self.enter(self.phases.now());
+                    if !matches!(event, Event::Finished(_) | Event::Failed(_)) {
+                        return Some(event);
+                    }
+                    let State::Working(at_work) = std::mem::replace(&mut self.state, State::Done) else { continue };
+                    let cancelled = at_work.cancelled();
+                    self.state = State::Closing { receipt: at_work.end(), last: Box::new(event), cancelled };
+                }
+                State::Closing { receipt, .. } => {
+                    let receipt = receipt.await.ok().flatten();
+                    let State::Closing { last, .. } = std::mem::replace(&mut self.state, State::Done) else { continue };
+                    self.events.extend(receipt.map(Event::Workspace));
+                    self.events.push_back(*last);
+                }
+                State::Done => return None,
+            }
+        }
+    }
+
+    fn take(&mut self, step: Step) {
+        let State::Live(live) = &mut self.state else { return };
+        match step {
+            Step::Stdout(bytes) => {
+                let events = live.hear(&bytes);
+                let acted = |event: &Event| matches!(event, Event::ToolStarted { .. } | Event::Text { .. });
+                if events.iter().any(acted) {
+                    // The attempt makes progress: another candidate would start from the beginning.
+                    live.standby = None;
+                }
+                let shows = |event: &Event| acted(event) || matches!(event, Event::Thinking { .. });
+                if !live.shown && events.iter().any(shows) {
+                    live.shown = true;
+                    // The next turn may arrive while this one is still running.
+                    live.resources.shared.warm.refill();
+                    live.resources.shared.worktrees.refill_spares();
+                }
+                self.events.extend(events);
+                let phase = live.decoder.phase();
+                live.running.enter(phase.clone());
+                self.own_retries = live.decoder.own_retries();
+                let unknown = live.decoder.take_strangers();
+                if !unknown.is_empty() {
+                    live.resources.shared.health.unknown_events.note(&live.provider.name, unknown);
+                }
+                live.give_up_on_retries();
+                if live.decoder.gave_up() {
+                    live.deadline.get_or_insert_with(|| Instant::now() + LAST_STDERR_TIMEOUT);
+                } else if live.decoder.awaits_exit() {
+                    let linger = live.resources.shared.settings.linger;
+                    live.deadline.get_or_insert_with(|| Instant::now() + linger);
+                } else if live.decoder.ended() && live.may_generate() {
+                    return self.generate();
+                } else if live.decoder.ended() {
+                    self.conclude(Ending::Open, Parting::Ended);
+                }
+                self.enter(phase);
+            }
+            Step::Exited(_) if live.may_start_over() => self.start_over("had gone"),
+            Step::Exited(Exit::Code(_)) if live.may_generate() => self.generate(),
+            // The output was complete when the process was stopped.
+            Step::Exited(_) if live.running.was_mute() => self.conclude(Ending::Open, Parting::Exited),
+            Step::Exited(Exit::Code(code)) => self.conclude(Ending::Code(code), Parting::Exited),
+            Step::Exited(Exit::Signal(signal)) => self.conclude(Ending::Signal(signal), Parting::Exited),
+            Step::Limit(overrun) => self.conclude(Ending::TimedOut(&overrun.to_string()), Parting::Stop),
+        }
+    }
+
+    /// Turns the end of the output into the last events, and ends or keeps the process.
+    fn conclude(&mut self, ending: Ending<'_>, parting: Parting) {
+        let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
+        let stderr = live.running.stderr_tail();
+        let mut conclusion = live.decoder.conclude(ending, &stderr, &live.prompt);
+        self.events.extend(conclusion.events.drain(..));
+        let session = conclusion.session.clone();
+        let last = live.last_event(conclusion);
+        // A failed CLI has nothing to finish, and the next attempt may be waiting for its end.
+        let parting = match (parting, &last) {
+            (Parting::Ended, Event::Failed(_)) => Parting::Stop,
+            (parting, _) => parting,
+        };
+        let CliAttempt { running, warm, model, session: asked, mut resources, .. } = *live;
+        let shared = Arc::clone(&resources.shared);
+        if resources.worktree.is_none() {
+            let answered = matches!(last, Event::Finished(_));
+            self.events.push_back(last);
+            // A client without session recognition returns to this process only if it names the session.
+            let comes_back = answered && (model.resume || asked.is_some());
+            let warm = match (warm, session.filter(|_| comes_back)) {
+                (Some(warm), Some(session)) if *warm.line.stage() == Stage::Ready => {
+                    let WarmAttempt { line, boot, stamps, scratch, .. } = warm;
+                    shared.warm.hold(WarmProcess { running, line, boot, stamps, scratch }, session);
+                    shared.warm.refill();
+                    return;
+                }
+                (warm, _) => warm,
+            };
+            shared.warm.refill();
+            match parting {
+                Parting::Exited if answered => drop((running, resources)),
+                Parting::Exited | Parting::Ended | Parting::Stop => {
+                    let (sender, gone) = oneshot::channel();
+                    self.gone = Some(gone);
+                    shared.tasks.tracker.spawn(async move {
+                        part(running, parting, &resources.shared).await;
+                        drop((resources, warm));
+                        let _ = sender.send(());
+                    });
+                }
+            }
+            return;
+        }
+        let (sender, receipt) = oneshot::channel();
+        let cancelled = resources.cancelled();
+        self.state = State::Closing { receipt, last: Box::new(last), cancelled };
+        shared.tasks.tracker.spawn(async move {
+            part(running, parting, &resources.shared).await;
+            let receipt = resources.save_worktree().await;
+            drop(resources);
+            let _ = sender.send(receipt);
+        });
+    }
+}
+
+impl Attempt {
+    /// Starts again in a new process. It is the same attempt: losing a warm process is our failure, not the provider's.
+    fn start_over(&mut self, why: &str) {
+        let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
+        let Some(spec) = live.warm.as_mut().and_then(|warm| warm.cold.take()) else { return };
+        let (shared, provider) = (Arc::clone(&live.resources.shared), Arc::clone(&live.provider));
+        let message = format!("the {} that was kept ready {why}; starting another", provider.name);
+        tracing::info!(model = live.model.name, "{message}");
+        shared.warm.ledger.note(&provider.name, |figures| figures.lost += 1);
+        self.events.push_back(Event::Notice { message });
+        self.state = State::Leaving(live, Box::new(spec));
+    }
+
+    /// Starts again without streaming: the answer comes in one piece.
+    fn generate(&mut self) {
+        let State::Live(mut live) = std::mem::replace(&mut self.state, State::Done) else { return };
+        let Some(spec) = live.generate.take() else { return };
+        tracing::info!(model = live.model.name, "{} does not stream: asking for the whole answer", live.provider.name);
+        self.state = State::Leaving(live, spec);
+    }
+
+    fn start_cold(&mut self) {
+        let State::Leaving(mut live, spec) = std::mem::replace(&mut self.state, State::Done) else { return };
+        live.warm = None;
+        let (shared, provider) = (Arc::clone(&live.resources.shared), Arc::clone(&live.provider));
+        let starting = async move {
+            start_process(&shared.keepers, *spec, &provider).await.map_err(|not_begun| match not_begun {
+                BeginError::Failed(failure) => failure,
+                BeginError::Exhausted(message) => Failure::new(Category::Server, message),
+            })
+        };
+        self.state = State::Starting(live, Box::pin(starting));
+    }
+
+    fn started_over(&mut self, started: Result<Running, Failure>) {
+        let State::Starting(mut live, _) = std::mem::replace(&mut self.state, State::Done) else { return };
+        match started {
+            Ok(running) => {
+                live.decoder = live.provider.decoder(live.model.normalize, Form::Streamed);
+                live.running = running;
+                live.deadline = None;
+                self.state = State::Live(live);
+            }
+            Err(failure) => self.events.push_back(Event::Failed(failure)),
+        }
+    }
+}
+
+impl CliAttempt {
+    /// Decodes output. Replies that a warm process waits for are written to it.
+    fn hear(&mut self, bytes: &[u8]) -> Vec<Event> {
+        let Some(warm) = &mut self.warm else { return self.decoder.push(bytes) };
+        let heard = warm.line.hear(bytes);
+        self.running.write(&heard.reply);
+        self.decoder.push(&heard.said)
+    }
+
+    /// Deadline for the first reaction of a warm process to its turn.
+    fn unresponsive_at(&self) -> Option<Instant> {
+        self.warm.as_ref().filter(|_| self.may_start_over())?.unresponsive_at()
+    }
+
+    /// Whether the warm process may be replaced: nothing has been shown, and the turn can be started again.
+    fn may_start_over(&self) -> bool {
+        !self.shown && !self.decoder.ended() && self.warm.as_ref().is_some_and(|warm| warm.cold.is_some())
+    }
+
+    /// Whether the executable probably failed only because it does not support streaming.
+    fn may_generate(&self) -> bool {
+        self.generate.is_some() && self.decoder.may_lack_command(&self.running.stderr_tail())
+    }
+
+    /// Gives up on a CLI that keeps retrying while another candidate could answer.
+    fn give_up_on_retries(&mut self) {
+        if let Some(policy) = &self.standby
+            && self.decoder.own_retries() >= MAX_OWN_RETRIES
+            && let Some(category) = self.decoder.trouble(&self.running.stderr_tail())
+            && policy.falls_back(category)
+        {
+            self.decoder.give_up();
+        }
+    }
+
+    /// A remedy for a failure of this category.
+    fn hint(&self, category: Category) -> Option<String> {
+        let provider = &self.provider;
+        let keys = provider.keys.join(" or ");
+        (category == Category::Authentication && !keys.is_empty())
+            .then(|| format!("log in with {} itself, or set {keys} for the gateway", provider.program))
+    }
+
+    fn last_event(&self, conclusion: Conclusion) -> Event {
+        let session = conclusion.session.clone();
+        match conclusion.result() {
+            Err(failure) => {
+                let message = self.resources.shared.settings.secrets.mask(&failure.message);
+                let hint = failure.hint.or_else(|| self.hint(failure.category));
+                Event::Failed(Failure { message, hint, ..failure })
+            }
+            Ok(answer) => {
+                let live = self.warm.as_ref().and(self.provider.live.as_ref());
+                let scope = live.and_then(|live| live.usage).unwrap_or(self.provider.usage);
+                let usage = match (scope, session.as_ref().or(self.session.as_ref())) {
+                    (UsageScope::Session, Some(session)) => {
+                        self.resources.shared.sessions.turn_usage(session, answer.usage)
+                    }
+                    (UsageScope::Session, None) | (UsageScope::Turn, _) => answer.usage,
+                };
+                Event::Finished(Answer { usage, ..answer })
+            }
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Live(live) | State::Leaving(live, _) | State::Starting(live, _) => {
+                let CliAttempt { mut running, warm, mut resources, .. } = *live;
+                let shared = Arc::clone(&resources.shared);
+                shared.tasks.tracker.spawn(async move {
+                    // A warm process that understands an interrupt stops its tools by itself.
+                    let mut warm = warm;
+                    let interrupt = warm.as_mut().map(|warm| warm.line.interrupt()).unwrap_or_default();
+                    running.write(&interrupt);
+                    running.finish(if interrupt.is_empty() { Duration::ZERO } else { INTERRUPT_TIMEOUT }).await;
+                    drop(warm);
+                    resources.cancelled().cancel();
+                    resources.save_worktree().await;
+                    resources.shared.warm.refill();
+                });
+            }
+            State::Working(at_work) => {
+                at_work.cancelled().cancel();
+                drop(at_work.end());
+            }
+            State::Closing { cancelled, .. } => cancelled.cancel(),
+            State::Calling(_) | State::Done => {}
+        }
+    }
+}
+
+/// Waits until every process of the attempt has ended.
+async fn part(running: Running, parting: Parting, shared: &Shared) {
+    match parting {
+        Parting::Exited | Parting::Stop => running.stop().await,
+        Parting::Ended => running.finish(shared.settings.linger).await,
+    };
+}

@@ -1,0 +1,38 @@
+//! State of an attempt that runs on a warm process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use trunkline_core::live::Line;
+use trunkline_process::Spec;
+
+use crate::attempt::scratch::Scratch;
+use crate::warm::{Boot, Stamps};
+
+/// Time within which a warm process must react to its turn.
+const REACTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A warm process in use by an attempt.
+pub(crate) struct WarmAttempt {
+    pub(crate) line: Line,
+    pub(crate) boot: Arc<Boot>,
+    pub(crate) stamps: Stamps,
+    pub(crate) scratch: Scratch,
+    /// The command that starts a new process for the turn if the warm process is lost.
+    pub(crate) cold: Option<Spec>,
+    /// Deadline of the first reaction, after which the process counts as lost.
+    pub(crate) answers_by: Instant,
+}
+
+impl WarmAttempt {
+    /// Deadline for the first reaction to a turn sent now. It is well before the turn's own startup limit, which would be a failure.
+    pub(crate) fn answers_by(startup: Duration) -> Instant {
+        Instant::now() + REACTION_TIMEOUT.min(startup / 2)
+    }
+
+    /// Deadline for the first reaction; `None` once the process has reacted.
+    pub(crate) fn unresponsive_at(&self) -> Option<Instant> {
+        (!self.line.answers()).then_some(self.answers_by)
+    }
+}

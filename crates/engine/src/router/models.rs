@@ -1,0 +1,268 @@
+//! The models that clients can ask for: models by name, the router's names, and the default model for all other names.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use trunkline_core::model::{Backend, Model};
+use trunkline_core::provider::{self, Provider};
+
+use crate::attempt::program::locate;
+use crate::router::{Candidate, RetryPolicy, Router, Why};
+use crate::start_error::KnownCli;
+
+/// All models in the order of their file, and the router.
+#[derive(Debug, Clone, Default)]
+pub struct Models {
+    named: Vec<Arc<Model>>,
+    /// Default model, which answers for every unknown name.
+    default: Option<Arc<Model>>,
+    router: Router,
+    policy: Arc<RetryPolicy>,
+    /// Built-in models. A configured model of the same name takes precedence.
+    built_in: Vec<Arc<Model>>,
+    /// All recipes, including those that no model uses.
+    recipes: Vec<Arc<Provider>>,
+}
+
+impl Models {
+    pub fn new(models: impl IntoIterator<Item = Model>) -> Self {
+        Self { named: models.into_iter().map(Arc::new).collect(), ..Self::default() }
+    }
+
+    /// Adds a model that also answers for every unknown name.
+    #[must_use]
+    pub fn with_default(mut self, model: Model) -> Self {
+        let model = Arc::new(model);
+        if self.named.iter().all(|known| known.name != model.name) {
+            self.named.push(Arc::clone(&model));
+        }
+        self.default = Some(model);
+        self
+    }
+
+    /// Adds a router, whose names come after those of the models.
+    #[must_use]
+    pub fn with_router(mut self, router: Router, policy: RetryPolicy) -> Self {
+        self.router = router;
+        self.policy = Arc::new(policy);
+        self
+    }
+
+    /// Adds built-in models.
+    #[must_use]
+    pub fn with_built_in(mut self, models: impl IntoIterator<Item = Model>) -> Self {
+        self.built_in = models.into_iter().map(Arc::new).collect();
+        self
+    }
+
+    /// Lets the built-in agent read these folders.
+    #[must_use]
+    pub fn reading(mut self, folders: &[PathBuf]) -> Self {
+        for model in self.named.iter_mut().chain(&mut self.default).chain(&mut self.built_in) {
+            if matches!(model.backend, Backend::Agent(_)) {
+                Arc::make_mut(model).readable.extend_from_slice(folders);
+            }
+        }
+        self
+    }
+
+    /// Adds recipes, so that the error for an unknown model can explain a CLI that is not configured.
+    #[must_use]
+    pub fn with_recipes(mut self, recipes: impl IntoIterator<Item = Arc<Provider>>) -> Self {
+        self.recipes = recipes.into_iter().collect();
+        self
+    }
+
+    /// Models of the configuration file.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Model>> {
+        self.named.iter()
+    }
+
+    /// Built-in models, except those that the file replaces.
+    pub fn built_in(&self) -> impl Iterator<Item = &Arc<Model>> {
+        let taken = |name: &str| {
+            self.named.iter().any(|model| model.name == name) || self.router.providers.iter().any(|p| p.name == name)
+        };
+        self.built_in.iter().filter(move |model| !taken(&model.name))
+    }
+
+    pub fn router(&self) -> &Router {
+        &self.router
+    }
+
+    pub fn policy(&self) -> &Arc<RetryPolicy> {
+        &self.policy
+    }
+
+    /// Names for the list of models.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.named.iter().map(|model| model.name.clone()).collect();
+        for name in self.router.names() {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.extend(self.built_in().map(|model| model.name.clone()));
+        names
+    }
+
+    /// The display name of the upstream model behind a name of [`names`](Self::names).
+    pub fn display_name(&self, name: &str) -> Option<String> {
+        // The router chooses for each turn, so there is no single model to name.
+        if name == "auto" || name.starts_with("auto:") {
+            return None;
+        }
+        self.candidates(name)?.first()?.model.display_name().map(str::to_owned)
+    }
+
+    /// Whether the built-in agent answers for a name.
+    pub fn is_agent(&self, name: &str) -> bool {
+        let first = self.candidates(name).and_then(|candidates| candidates.into_iter().next());
+        first.is_some_and(|candidate| matches!(candidate.model.backend, Backend::Agent(_)))
+    }
+
+    /// Whether a name has candidates.
+    pub fn knows(&self, name: &str) -> bool {
+        self.candidates(name).is_some()
+    }
+
+    /// Whether a provider behind this name keeps sessions. True for an unknown name, which is refused elsewhere.
+    pub fn keeps_sessions(&self, name: &str) -> bool {
+        let candidates = self.candidates(name);
+        candidates.is_none_or(|candidates| candidates.iter().any(|candidate| candidate.model.backend.resumes()))
+    }
+
+    /// Reason why a CLI of this name, or of its first part, is not a model. `None` if no recipe has that name.
+    pub(crate) fn known_cli(&self, name: &str, search_path: Option<&OsStr>) -> Option<KnownCli> {
+        let name = name.split('/').next().unwrap_or(name);
+        let recipe = self.recipes.iter().find(|recipe| recipe.name == name || recipe.program == name)?;
+        let program = &recipe.program;
+        Some(match locate(recipe, None, search_path) {
+            Err(_) => {
+                let places =
+                    || std::env::split_paths(search_path.unwrap_or_default()).map(|at| at.display().to_string());
+                let remedy = match &recipe.install {
+                    Some(install) => format!("install it: {install}"),
+                    None => format!("it was looked for in {}", places().collect::<Vec<_>>().join(", ")),
+                };
+                KnownCli {
+                    why: format!("{name} is not installed: there is no program {program} on the gateway's PATH"),
+                    remedy: format!("{remedy}; then restart the gateway or send it SIGHUP"),
+                }
+            }
+            Ok(located) => KnownCli {
+                why: format!("{name} is installed, but no configured model uses it"),
+                remedy: format!(
+                    "found at {}; add a model with \"driver\": \"{name}\" to models.json",
+                    located.path.display()
+                ),
+            },
+        })
+    }
+
+    /// Candidates for a name, in order: a model and its fallbacks, or the candidates of the router.
+    pub(crate) fn candidates(&self, name: &str) -> Option<Vec<Candidate>> {
+        if let Some(model) = self.named.iter().find(|model| model.name == name) {
+            let mut candidates = vec![Candidate { model: Arc::clone(model), why: Why::Asked }];
+            for other in &model.fallback {
+                for found in self.alone(other).unwrap_or_default() {
+                    if candidates.iter().all(|known| !known.is(&found)) {
+                        candidates.push(Candidate { why: Why::Fallback, ..found });
+                    }
+                }
+            }
+            return Some(candidates);
+        }
+        self.router.candidates(name).or_else(|| self.found_built_in(name)).or_else(|| {
+            self.default.as_ref().map(|model| vec![Candidate { model: Arc::clone(model), why: Why::Default }])
+        })
+    }
+
+    /// Built-in models, by name or as `<name>/<model>` with any model of their LLM.
+    fn found_built_in(&self, name: &str) -> Option<Vec<Candidate>> {
+        if let Some(model) = self.built_in().find(|model| model.name == name) {
+            return Some(vec![Candidate { model: Arc::clone(model), why: Why::Asked }]);
+        }
+        let (built_in, upstream) = name.split_once('/').filter(|(_, upstream)| !upstream.is_empty())?;
+        let model = self.built_in().find(|model| model.name == built_in)?.on(upstream);
+        Some(vec![Candidate { model: Arc::new(model), why: Why::AskedModel }])
+    }
+
+    /// Candidates without the model's own fallbacks: fallbacks of a fallback are not followed.
+    fn alone(&self, name: &str) -> Option<Vec<Candidate>> {
+        match self.named.iter().find(|model| model.name == name) {
+            Some(model) => Some(vec![Candidate { model: Arc::clone(model), why: Why::Fallback }]),
+            None => self.router.candidates(name).or_else(|| self.found_built_in(name)),
+        }
+    }
+
+    /// All models that may answer.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Model>> {
+        self.named.iter().chain(&self.default).chain(self.router.models()).chain(self.built_in())
+    }
+
+    /// Variables that hold keys of providers. A child gets only its own.
+    pub(crate) fn all_keys(&self) -> BTreeSet<&str> {
+        let ours = self.all().flat_map(|model| match &model.backend {
+            Backend::Program(provider) => provider.keys.iter().map(String::as_str).collect::<Vec<_>>(),
+            Backend::Api(api) => api.key.iter().map(|key| key.variable.as_str()).collect(),
+            Backend::Agent(llm) => {
+                llm.api().and_then(|api| api.key.as_ref()).map(|key| key.variable.as_str()).into_iter().collect()
+            }
+        });
+        ours.chain(provider::built_in_keys().iter().map(String::as_str)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trunkline_core::model::Model;
+
+    use crate::router::Routed;
+    use crate::router::test_models::model;
+
+    use super::*;
+
+    fn order(models: &Models, name: &str) -> Option<Vec<String>> {
+        let candidates = models.candidates(name)?;
+        Some(candidates.into_iter().map(|candidate| candidate.model.name.clone()).collect())
+    }
+
+    #[test]
+    fn name_is_looked_up_in_models_then_router_then_default() {
+        let with = |name: &str, fallback: &[&str]| Model {
+            fallback: fallback.iter().map(|&name| name.to_owned()).collect(),
+            ..model(name)
+        };
+        let routed = |name: &str, priority| Routed {
+            name: name.to_owned(),
+            priority,
+            model: Arc::new(model(name)),
+            hints: Vec::new(),
+        };
+        let router = Router { providers: vec![routed("local", 1), routed("cloud", 2), routed("a", 3)] };
+        let models = Models::new([with("a", &["b", "auto", "b"]), with("b", &["a"])]);
+        let models = models.with_router(router, RetryPolicy::default());
+        for (name, expected) in [
+            ("a", Some(vec!["a", "b", "cloud", "local"])),
+            ("b", Some(vec!["b", "a"])),
+            ("auto", Some(vec!["a", "cloud", "local"])),
+            ("local", Some(vec!["local"])),
+            ("c", None),
+        ] {
+            let expected = expected.map(|names| names.into_iter().map(str::to_owned).collect());
+            assert_eq!(order(&models, name), expected, "{name}");
+        }
+        assert_eq!(models.names(), ["a", "b", "auto", "local", "cloud"]);
+        let models = models.with_built_in([model("agent"), model("b")]);
+        for (name, expected) in [("agent", "agent"), ("agent/large", "agent/large"), ("b", "b")] {
+            assert_eq!(order(&models, name).unwrap()[0], expected, "{name}");
+        }
+        assert_eq!(models.names(), ["a", "b", "auto", "local", "cloud", "agent"]);
+        let models = models.with_default(model("backend"));
+        assert_eq!(order(&models, "c"), Some(vec!["backend".to_owned()]));
+        assert_eq!(order(&models, "local"), Some(vec!["local".to_owned()]));
+    }
+}

@@ -1,0 +1,122 @@
+//! What is kept of a turn, and that no secret is.
+
+use trunkline_core::event::{Answer, Finish};
+use trunkline_core::turn::{Message, Role};
+
+use super::*;
+
+const SECRET: &str = "hunter2-hunter2";
+
+fn turn() -> Turn {
+    let messages = vec![Message::new(Role::User, format!("my key is {SECRET}"))];
+    Turn { model: "m".into(), messages, ..Turn::default() }
+}
+
+fn begun<'a>(turn: &'a Turn, run: &str) -> RunStart<'a> {
+    let presence = Arc::<crate::runs::live::RunRegistry>::default().begin(run, &turn.owner, None);
+    RunStart {
+        presence,
+        session: None,
+        place: "/repo".into(),
+        provider: "p".into(),
+        turn,
+        gateway: "",
+        detached: false,
+    }
+}
+
+/// A run of that name has no file.
+fn no_log() -> Log {
+    Log::new("/".as_ref(), "none", Secrets::default())
+}
+
+fn text(delta: &str) -> Event {
+    Event::Text { delta: delta.into() }
+}
+
+#[tokio::test]
+async fn a_turn_is_kept_without_secrets_however_they_are_cut() {
+    let store = Store::in_memory().await.unwrap();
+    let archive = StoreWriter::new(Path::new("/nonexistent"));
+    archive.open(&store);
+    let secrets = Secrets::new([SECRET.to_owned()]);
+    let turn = turn();
+    let mut recorder = archive.record(begun(&turn, "r"), no_log(), &secrets);
+    let input = serde_json::json!({"command": ["echo", SECRET]});
+    for event in [
+        text("it is hunter2-"),
+        text("hunter2, "),
+        text("you say"),
+        Event::ToolStarted { id: "1".into(), name: "bash".into(), input },
+        Event::ToolFinished { id: "1".into(), output: format!("{SECRET}\n"), ok: true },
+        text("done"),
+    ] {
+        recorder.events(&[event], &By::default());
+    }
+    let answer = Answer::new(format!("done {SECRET}"), Usage::estimate("1234", "1234"), Finish::Stop);
+    recorder.end(RunEnd { provider: "codex", session: None, result: Ok(&answer) }).await;
+    drop(archive.record(begun(&turn, "given up"), no_log(), &secrets));
+    archive.close().await;
+
+    let kept = store.turn("r").await.unwrap().unwrap();
+    assert_eq!((kept.prompt.as_str(), kept.answer.as_deref()), ("my key is ***", Some("done ***")));
+    assert_eq!((kept.outcome, kept.usage), (Some(Outcome::Ok), answer.usage));
+    let events: Vec<Event> = store.events("r", 0).await.unwrap().into_iter().map(|row| row.event).collect();
+    let input = serde_json::json!({"command": ["echo", "***"]});
+    assert_eq!(
+        events,
+        [
+            text("it is ***, you say"),
+            Event::ToolStarted { id: "1".into(), name: "bash".into(), input },
+            Event::ToolFinished { id: "1".into(), output: "***\n".into(), ok: true },
+            text("done"),
+        ]
+    );
+    let given_up = store.turn("given up").await.unwrap().unwrap();
+    assert_eq!(given_up.outcome, Some(Outcome::Failed(Category::Cancelled)));
+}
+
+#[tokio::test]
+async fn a_disk_that_does_not_keep_up_costs_records_and_no_time() {
+    let store = Store::in_memory().await.unwrap();
+    let archive = StoreWriter::new(Path::new("/nonexistent"));
+    // Nobody empties the queue.
+    let (writer, _keeping) = store.writer();
+    assert!(archive.kept.set((store.clone(), writer)).is_ok());
+    let turn = turn();
+    let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
+    for n in 0..20_000 {
+        recorder.events(&[Event::Notice { message: n.to_string() }], &By::default());
+    }
+    assert!(archive.lost.load(Ordering::Relaxed) > 3000);
+}
+
+#[tokio::test]
+async fn without_a_store_nothing_is_kept_and_nothing_waits() {
+    let archive = StoreWriter::new(Path::new("/nonexistent"));
+    let turn = turn();
+    let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
+    recorder.events(&[text("x")], &By::default());
+    recorder.end(RunEnd { provider: "codex", session: None, result: Err(&cancelled_by_client()) }).await;
+    archive.close().await;
+}
+
+#[tokio::test]
+async fn a_flood_is_kept_in_part() {
+    let store = Store::in_memory().await.unwrap();
+    let archive = StoreWriter::new(Path::new("/nonexistent"));
+    archive.open(&store);
+    let turn = turn();
+    let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
+    for _ in 0..3 * MAX_TEXT_BYTES / 1000 {
+        recorder.events(&[text(&"x".repeat(1000))], &By::default());
+    }
+    recorder.events(&[Event::Unknown { line: "y".repeat(2 * MAX_DETAIL_BYTES) }], &By::default());
+    recorder.end(RunEnd { provider: "text", session: None, result: Err(&cancelled_by_client()) }).await;
+    archive.close().await;
+    let events = store.events("r", 0).await.unwrap();
+    let kept: usize = events.iter().map(|row| serde_json::to_string(&row.event).unwrap().len()).sum();
+    assert!((MAX_TEXT_BYTES..MAX_TEXT_BYTES + 4 * MAX_DETAIL_BYTES).contains(&kept), "{kept}");
+    assert!(events.iter().any(|row| matches!(&row.event, Event::Notice { .. })));
+    assert_eq!(archive.lost.load(Ordering::Relaxed), 0);
+}
