@@ -29,7 +29,7 @@ impl TestArgs {
     pub(crate) fn run(self) -> Result<()> {
         let mut tallies = Vec::new();
         if !self.page {
-            for program in ["git", "sh", "python3", "jq"] {
+            for program in ["git", "sh", "python3", "jq", "curl"] {
                 need(program)?;
             }
             let mut cargo = command(env!("CARGO"));

@@ -49,6 +49,7 @@ mod protocol;
 mod provider_check;
 mod provider_health;
 mod providers;
+mod repository;
 #[cfg(feature = "discord")]
 mod requirements;
 mod resume;
@@ -67,6 +68,7 @@ mod spec_compat;
 mod storage;
 mod takeover;
 mod timeouts;
+mod transcripts;
 mod upstream;
 mod warm;
 mod whole_output;

@@ -534,7 +534,7 @@ fn wait_for_output(child: Child) -> CommandOutput {
 }
 
 /// Spawns a command while no thread writes a script.
-fn spawn(command: &mut Command) -> Child {
+pub(crate) fn spawn(command: &mut Command) -> Child {
     let _no_write = FORK_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     command.spawn().unwrap()
 }
