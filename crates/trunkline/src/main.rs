@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     }
     trunkline_memory::keep_little();
     // Our environment holds API keys, and the agents run as the same user.
-    let closed = trunkline_process::close_to_others();
+    let closed = trunkline_process::set_undumpable();
     let cli = CliArgs::parse();
     let shows_progress = matches!(cli.command, CliCommand::Run(_) | CliCommand::Agent(_));
     start_log(cli.verbose, if shows_progress { DefaultLog::Errors } else { DefaultLog::Info });

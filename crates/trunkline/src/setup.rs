@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use trunkline_core::api::Api;
 use trunkline_core::model::{AGENT, Sandbox};
 use trunkline_core::secret::Secrets;
-use trunkline_engine::{Caps, Engine, Settings, secret_values};
+use trunkline_engine::{Caps, Engine, EngineSettings, secret_values};
 use trunkline_process::{KeeperProgram, Keepers};
 use trunkline_store::Store;
 
@@ -63,7 +63,7 @@ impl LoadedConfig {
     pub(crate) fn engine_on(&self, keepers: Keepers, caps: Caps, grace: Option<Duration>) -> Result<CliEngine> {
         state_folder::make_private(&self.state)?;
         let mock = if self.config.wants_mock() { Some(EmbeddedMock::start()?) } else { None };
-        let settings = Settings {
+        let settings = EngineSettings {
             env: self.environment.env.clone(),
             state: self.state.clone(),
             worktrees: self.worktrees.clone(),
@@ -96,7 +96,7 @@ impl Deref for CliEngine {
 impl CliEngine {
     /// Opens the database, for commands that run turns. If it cannot be opened, an error is logged and nothing is kept.
     pub(crate) async fn remember(&self, state: &Path) -> Option<Store> {
-        match Store::open(&state.join(trunkline_store::FILE)).await {
+        match Store::open(&state.join(trunkline_store::DATABASE_FILE)).await {
             Ok(store) => {
                 self.engine.remember_in(store.clone());
                 Some(store)
@@ -110,7 +110,7 @@ impl CliEngine {
 
     /// Like [`remember`](Self::remember), for long-running commands: a database that cannot be opened is an error.
     pub(crate) async fn require_store(&self, state: &Path) -> Result<Store, ConfigError> {
-        let store = Store::open(&state.join(trunkline_store::FILE)).await.map_err(|error| {
+        let store = Store::open(&state.join(trunkline_store::DATABASE_FILE)).await.map_err(|error| {
             let refused = ConfigError::elsewhere(error.to_string());
             error.remedy().into_iter().fold(refused, ConfigError::hint)
         })?;

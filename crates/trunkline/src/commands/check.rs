@@ -8,7 +8,7 @@ use clap::Args;
 use trunkline_agent::tools::offered;
 use trunkline_core::api::Llm;
 use trunkline_core::failure::Category;
-use trunkline_core::limits::{Limits, span};
+use trunkline_core::limits::{RunLimits, format_duration};
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::provider::Delivery;
 use trunkline_core::secret::Secrets;
@@ -161,7 +161,7 @@ fn show_agent(engine: &Engine, llm: &Llm, model: &Model) -> io::Result<()> {
 }
 
 /// Limits of a run: the total, and the shorter limits on silence.
-fn timeouts(limits: &Limits) -> String {
+fn timeouts(limits: &RunLimits) -> String {
     let silences = [
         (limits.startup, "until the first output"),
         (limits.idle, "of silence"),
@@ -169,8 +169,8 @@ fn timeouts(limits: &Limits) -> String {
         (limits.compact, "of silence while compacting"),
     ];
     let shorter = silences.into_iter().filter(|(limit, _)| *limit < limits.total);
-    let shorter: Vec<String> = shorter.map(|(limit, when)| format!("{} {when}", span(limit))).collect();
-    let total = format!("{} in all", span(limits.total));
+    let shorter: Vec<String> = shorter.map(|(limit, when)| format!("{} {when}", format_duration(limit))).collect();
+    let total = format!("{} in all", format_duration(limits.total));
     std::iter::once(total).chain(shorter).collect::<Vec<_>>().join(", ")
 }
 

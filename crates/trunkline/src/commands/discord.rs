@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use trunkline_core::near::near;
-use trunkline_core::turn::Shown;
+use trunkline_core::turn::AnswerTiming;
 use trunkline_discord::{
     Allow, Backend, Backends, BridgeError, EngineBackend, Settings, Snowflake, Stop, Token, run as run_bridge,
 };
@@ -107,7 +107,7 @@ impl DiscordArgs {
             queue: self.queue.max(1),
             drain: self.drain,
             secrets: engine.secrets().clone(),
-            shown: if self.at_once { Shown::AtTheEnd } else { Shown::AsItComes },
+            shown: if self.at_once { AnswerTiming::AtTheEnd } else { AnswerTiming::AsItComes },
             ..settings
         };
         tracing::info!(model, "answering on Discord");

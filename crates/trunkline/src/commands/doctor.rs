@@ -13,7 +13,7 @@ use clap::Args;
 use trunkline_core::model::Backend;
 use trunkline_engine::{Caps, Depth, Examined, Figures, Models};
 use trunkline_process::Landlock;
-use trunkline_store::{Condition, FILE};
+use trunkline_store::{DATABASE_FILE, DatabaseStatus};
 
 use super::check::circuit;
 use super::gateway::GatewayClient;
@@ -49,12 +49,15 @@ impl DoctorArgs {
         let loaded = LoadedConfig::new(&self.engine_args)?;
         let depth = if self.probe { Depth::Probe } else { Depth::Look };
         let gateway = GatewayClient::on_port(self.port, &loaded.environment);
-        let path = loaded.state.join(FILE);
+        let path = loaded.state.join(DATABASE_FILE);
         let (report, statuses, store) = runtime()?.block_on(async {
             let engine = loaded.engine(Caps::default(), None)?;
             engine.replace_models(all_models(&loaded));
-            let all =
-                tokio::join!(engine.health(depth), gateway_view::provider_statuses(&gateway), Condition::of(&path));
+            let all = tokio::join!(
+                engine.health(depth),
+                gateway_view::provider_statuses(&gateway),
+                DatabaseStatus::of(&path)
+            );
             engine.shutdown().await;
             anyhow::Ok(all)
         })?;
@@ -81,7 +84,7 @@ impl DoctorArgs {
 }
 
 /// Condition of the database with sessions and the archive.
-fn database(path: &Path, store: Option<&Condition>) -> Vec<String> {
+fn database(path: &Path, store: Option<&DatabaseStatus>) -> Vec<String> {
     let path = path.display();
     let Some(store) = store else { return vec![format!("- memory: none yet; {path} is created when it is needed")] };
     let size = |bytes: u64| match bytes {

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use trunkline_core::event::Event;
 use trunkline_core::prompt::latest_words;
-use trunkline_store::{EventRow, Outcome, Selection, SessionRow, Store, StoreError, Time, TurnRow};
+use trunkline_store::{EventRow, ExportFilter, RunOutcome, SessionRow, Store, StoreError, Time, TurnRow};
 
 use super::sessions::{SavedState, age};
 use crate::engine_args::EngineArgs;
@@ -65,7 +65,7 @@ impl HistoryArgs {
         let (store, session) = find(store, name).await?;
         let turns = store.turns(&session.id).await?;
         if self.json && self.events {
-            let selection = Selection { session: Some(session.id), ..Selection::default() };
+            let selection = ExportFilter { session: Some(session.id), ..ExportFilter::default() };
             write_all(store, &selection, &mut io::stdout().lock()).await?;
         } else if self.json {
             for turn in &turns {
@@ -88,7 +88,7 @@ impl HistoryArgs {
 }
 
 async fn export(store: Option<&Store>, file: &Path, since: Option<Duration>) -> Result<()> {
-    let selection = Selection { since: since.map(Time::ago), ..Selection::default() };
+    let selection = ExportFilter { since: since.map(Time::ago), ..ExportFilter::default() };
     if file == Path::new("-") {
         return match store {
             Some(store) => write_all(store, &selection, &mut io::stdout().lock()).await.map(drop),
@@ -107,7 +107,7 @@ async fn export(store: Option<&Store>, file: &Path, since: Option<Duration>) -> 
 }
 
 /// Exports to `to`. An I/O error is returned as such, so that a closed pipe is recognised.
-async fn write_all(store: &Store, selection: &Selection, to: &mut impl Write) -> Result<u64> {
+async fn write_all(store: &Store, selection: &ExportFilter, to: &mut impl Write) -> Result<u64> {
     let written = store.export(selection, to).await;
     match written {
         Err(StoreError::Write(error)) => Err(error.into()),
@@ -171,10 +171,10 @@ fn conversation_lines(turn: &TurnRow, events: &[EventRow]) -> Vec<String> {
         }
     }
     match (turn.outcome, turn.answer.as_deref().map(str::trim)) {
-        (Some(Outcome::Ok), Some(answer)) if last != Some(answer) && !answer.is_empty() => {
+        (Some(RunOutcome::Ok), Some(answer)) if last != Some(answer) && !answer.is_empty() => {
             lines.push(labelled("Agent", answer))
         }
-        (Some(Outcome::Failed(category)), Some(why)) => {
+        (Some(RunOutcome::Failed(category)), Some(why)) => {
             lines.push(plain(&format!("failed ({}): {why}", category.name())))
         }
         (Some(_), _) => {}
@@ -195,7 +195,7 @@ fn event_lines(turn: &TurnRow, events: &[EventRow]) -> Vec<String> {
 }
 
 fn summary(turn: &TurnRow) -> String {
-    let outcome = turn.outcome.map_or("unfinished", Outcome::name);
+    let outcome = turn.outcome.map_or("unfinished", RunOutcome::name);
     let surface = turn.surface.map_or("elsewhere", trunkline_store::Surface::name);
     let seconds = turn.duration.map(|time| format!(", {:.1} s", time.as_secs_f64())).unwrap_or_default();
     let about = if turn.usage.estimated { "about " } else { "" };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use trunkline_core::prompt::latest_words;
-use trunkline_core::turn::Owner;
+use trunkline_core::turn::ClientId;
 use trunkline_engine::{Caps, Entry, Follow, NoDiff, RunRow, RunState, run_seen, runs_seen};
 use trunkline_store::{Store, Time};
 
@@ -115,7 +115,7 @@ impl RunsArgs {
 impl ListRunsArgs {
     async fn show(self) -> Result<ExitCode> {
         let saved = SavedState::open(&self.engine_args).await?;
-        let which = trunkline_store::Runs {
+        let which = trunkline_store::RunFilter {
             state: self.status,
             model: self.model,
             // One more than is shown, to detect whether there are more.
@@ -164,7 +164,7 @@ impl OneRunArgs {
         let patch = match &saved.store {
             Some(store) => {
                 engine.remember_in(store.clone());
-                let owner = Owner::named(run.owner.as_str());
+                let owner = ClientId::named(run.owner.as_str());
                 engine.diff(&owner, &run.id).await
             }
             None => Err(NoDiff::Nothing("this state folder has no database")),
@@ -229,7 +229,7 @@ fn say_entry(entry: &Entry) -> Result<()> {
 pub(super) async fn find(store: Option<&Store>, name: &str) -> Result<RunRow> {
     let none = || format!("no run begins with {name:?}; see: trunkline runs");
     let store = store.with_context(none)?;
-    let which = trunkline_store::Runs { begins: Some(name.to_owned()), limit: MAX_MATCHES, ..Default::default() };
+    let which = trunkline_store::RunFilter { begins: Some(name.to_owned()), limit: MAX_MATCHES, ..Default::default() };
     let mut found = store.runs(&which).await?;
     if let Some(at) = found.iter().position(|run| run.id == name) {
         return Ok(found.swap_remove(at));

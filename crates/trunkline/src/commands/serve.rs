@@ -18,7 +18,7 @@ use trunkline_core::model::Sandbox;
 use trunkline_engine::{Budget, Caps, Engine, KeyCaps};
 use trunkline_process::Landlock;
 use trunkline_server::auth::{self, Keys};
-use trunkline_server::{Stop, serve, serve_metrics};
+use trunkline_server::{ServerShutdown, serve, serve_metrics};
 use trunkline_store::Store;
 
 use super::gateway::{AddressFile, is_gateway};
@@ -199,7 +199,7 @@ impl ServeArgs {
         let connections = max_connections(&caps);
         let engine = loaded.engine(caps, Some(self.grace))?;
         let store = engine.require_store(&loaded.state).await?;
-        let mut config = trunkline_server::Config { keys, hosts: self.hosts.clone(), ..Default::default() };
+        let mut config = trunkline_server::ServerConfig { keys, hosts: self.hosts.clone(), ..Default::default() };
         config.secrets = Arc::new(engine.secrets().clone());
         config.limits.drain = self.drain;
         config.limits.connections = config.limits.connections.min(connections);
@@ -221,7 +221,7 @@ impl ServeArgs {
         }
         tracing::info!(models = %models.names().join(", "), "ready");
         engine.keep_warm(self.budget());
-        let stop = Stop::default();
+        let stop = ServerShutdown::default();
         let mut signals = signals;
         let served = async {
             tokio::join!(
@@ -386,7 +386,7 @@ async fn background(
 }
 
 /// Waits for runs without a client after a stop signal, for as long as open answers may take.
-async fn drain_detached(engine: &Engine, stop: &Stop, drain: Duration) {
+async fn drain_detached(engine: &Engine, stop: &ServerShutdown, drain: Duration) {
     stop.gently.cancelled().await;
     engine.retire();
     tokio::select! {
@@ -398,7 +398,12 @@ async fn drain_detached(engine: &Engine, stop: &Stop, drain: Duration) {
 
 /// The first signal drains, the second stops at once. A closed stdin or terminal counts as the first, never as the second.
 /// Never returns.
-async fn stop_on(signals: &mut StopSignals, closed: [CancellationToken; 2], stop: &Stop, manager: &ServiceManager) {
+async fn stop_on(
+    signals: &mut StopSignals,
+    closed: [CancellationToken; 2],
+    stop: &ServerShutdown,
+    manager: &ServiceManager,
+) {
     let [stdin, terminal] = closed;
     for (token, how) in [(&stop.gently, "; send the signal again to stop now"), (&stop.now, " now")] {
         tokio::select! {

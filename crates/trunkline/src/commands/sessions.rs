@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use trunkline_engine::same_folder;
-use trunkline_store::{FILE, Filter, Pruned, SessionRow, Store};
+use trunkline_store::{DATABASE_FILE, Pruned, SessionFilter, SessionRow, Store};
 
 use super::columns::{aligned, short_name};
 use super::retention;
@@ -67,7 +67,7 @@ impl SessionsArgs {
         let mut rows = match &saved.store {
             Some(store) => {
                 let repos = if self.all { None } else { Some(saved.names_of_folder(store).await?) };
-                store.sessions(&Filter { repos, model: self.model, limit, ..Filter::default() }).await?
+                store.sessions(&SessionFilter { repos, model: self.model, limit, ..SessionFilter::default() }).await?
             }
             None => Vec::new(),
         };
@@ -112,7 +112,7 @@ impl SavedState {
     pub(super) async fn open(engine_args: &EngineArgs) -> Result<Self> {
         let environment = Environment::read().context("cannot read the current folder")?;
         let state = engine_args.state_folder(&environment);
-        let path = state.join(FILE);
+        let path = state.join(DATABASE_FILE);
         // Reading does not create a database.
         let store = if path.exists() { Some(Store::open(&path).await?) } else { None };
         Ok(Self { store, environment, state })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trunkline_core::api::{Api, Key, Llm};
+use trunkline_core::api::{Api, Llm, ServiceKey};
 use trunkline_core::model::{AGENT, Backend, Model};
 
 use super::base_model::plain_model;
@@ -46,7 +46,7 @@ fn llm(environment: &Environment) -> Result<Llm, ConfigError> {
     }
     let key = environment
         .variable("LLM_AUTH_TOKEN")
-        .map(|token| Key { variable: "LLM_AUTH_TOKEN".to_owned(), value: Some(token.to_owned()) });
+        .map(|token| ServiceKey { variable: "LLM_AUTH_TOKEN".to_owned(), value: Some(token.to_owned()) });
     let max_tokens =
         match environment.variable("LLM_MAX_TOKENS") {
             Some(number) => number.parse().ok().filter(|tokens| *tokens > 0).ok_or_else(|| {

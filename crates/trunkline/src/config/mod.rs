@@ -34,7 +34,7 @@ use trunkline_core::api::Llm;
 use trunkline_core::model::{Backend, Model};
 use trunkline_core::near::near;
 use trunkline_core::provider::Provider;
-use trunkline_engine::router::{Policy, Router};
+use trunkline_engine::router::{RetryPolicy, Router};
 use trunkline_engine::{Models, locate};
 
 use discover::{MODELS_FILE, ROUTER_FILE};
@@ -60,7 +60,7 @@ impl Config {
                 let file = router_file::load(&path, &providers, environment, &mut warnings)?;
                 (routed::router(file.providers, &environment.folder), file.policy)
             }
-            None => (Router::default(), Policy::default()),
+            None => (Router::default(), RetryPolicy::default()),
         };
         let agents = agent::models(environment, &mut warnings)?;
         let others = Models::default().with_router(router.clone(), policy.clone()).with_built_in(agents.clone());

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use trunkline_core::limits::{Asked, Limits};
+use trunkline_core::limits::{RequestedLimits, RunLimits};
 use trunkline_core::model::{Backend, Model, Sandbox};
 use trunkline_core::provider::{Delivery, Permissions};
 
@@ -43,7 +43,7 @@ pub(super) const NAMES: [&str; 18] = [
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ModelOptions {
     pub(crate) model: Option<String>,
-    pub(crate) limits: Asked,
+    pub(crate) limits: RequestedLimits,
     /// Empty for none at all, not even the default.
     pub(crate) agent_file: Option<String>,
     pub(crate) worktree: bool,
@@ -86,7 +86,7 @@ impl ModelOptions {
     ) -> Result<Self, S::Error> {
         Ok(Self {
             model: source.model_id("model")?,
-            limits: Asked {
+            limits: RequestedLimits {
                 total: source.time("timeout")?,
                 startup: source.time("startup_timeout")?,
                 idle: source.time("idle_timeout")?,
@@ -112,10 +112,10 @@ impl ModelOptions {
     /// model grants what its own entry says. Folders and variables are added to those of `base`.
     pub(super) fn apply(self, base: Model) -> Model {
         let limits = match &base.backend {
-            _ if self.limits == Asked::default() => base.limits,
-            Backend::Program(provider) if provider.prompt != Delivery::Request => Limits::of(provider, self.limits),
-            Backend::Program(_) | Backend::Api(_) => Limits::of_request(self.limits.total),
-            Backend::Agent(_) => Limits::of_agent(self.limits),
+            _ if self.limits == RequestedLimits::default() => base.limits,
+            Backend::Program(provider) if provider.prompt != Delivery::Request => RunLimits::of(provider, self.limits),
+            Backend::Program(_) | Backend::Api(_) => RunLimits::of_request(self.limits.total),
+            Backend::Agent(_) => RunLimits::of_agent(self.limits),
         };
         let mut env = base.env;
         env.extend(self.env);

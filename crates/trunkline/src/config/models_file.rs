@@ -11,7 +11,7 @@ use serde::Deserialize;
 use trunkline_core::model::{Backend, Model, Normalize};
 use trunkline_core::near::near;
 use trunkline_core::parse::Format;
-use trunkline_core::provider::{self, Delivery, NoPlaceholder, Provider};
+use trunkline_core::provider::{self, Delivery, Provider, UnknownPlaceholder};
 use trunkline_core::turn::OnDisconnect;
 use trunkline_engine::Models;
 
@@ -166,7 +166,7 @@ impl ModelsFileEntry {
     }
 
     /// Warnings about words in braces among the arguments. Arguments of an executable have no placeholders.
-    fn placeholder_warnings(&self, base: &Model) -> Result<Vec<String>, NoPlaceholder> {
+    fn placeholder_warnings(&self, base: &Model) -> Result<Vec<String>, UnknownPlaceholder> {
         match base.backend.program() {
             Some(provider) if provider.prompt != Delivery::Request => {
                 let added = if plain_format(&self.driver).is_some() { &[][..] } else { &self.args };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trunkline_core::provider::{self, NoPlaceholder, Provider};
+use trunkline_core::provider::{self, Provider, UnknownPlaceholder};
 
 use super::discover::{ConfigFolder, PROVIDERS_FILE, read_file};
 use super::error::ConfigError;
@@ -27,7 +27,7 @@ pub(crate) fn providers(
                 let message = format!("provider {name}: {error}");
                 ConfigError::new(&path, message).at(&text, &error_at).hint(error.hint())
             })?;
-            let typo = |typo: NoPlaceholder| {
+            let typo = |typo: UnknownPlaceholder| {
                 ConfigError::new(&path, format!("provider {name}: {typo}")).at(&text, &typo.argument)
             };
             let odd = placeholder_warnings(provider.no_placeholders(), &[]).map_err(typo)?;

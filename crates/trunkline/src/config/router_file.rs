@@ -19,8 +19,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use trunkline_core::provider::{Offered, Provider};
-use trunkline_engine::router::Policy;
+use trunkline_core::provider::{OfferedModel, Provider};
+use trunkline_engine::router::RetryPolicy;
 
 use super::discover::read_file;
 use super::environment::Environment;
@@ -44,7 +44,7 @@ pub(crate) struct RouterFile {
     pub(crate) providers: Vec<RouterProvider>,
     /// Names of the providers that are disabled, for error messages.
     pub(crate) disabled: Vec<String>,
-    pub(crate) policy: Policy,
+    pub(crate) policy: RetryPolicy,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +57,7 @@ pub(crate) struct RouterProvider {
     /// Hints and their models, in the order of the file.
     pub(crate) models: Vec<(String, String)>,
     /// Models that the provider is known to have.
-    pub(crate) offered: Vec<Offered>,
+    pub(crate) offered: Vec<OfferedModel>,
 }
 
 pub(crate) fn load(
@@ -183,7 +183,7 @@ fn models(provider: &Fields<'_>) -> Result<Vec<(String, String)>, RouterFileErro
 }
 
 /// `models` as a list: the models that the provider has, with their display names.
-fn offered(provider: &Fields<'_>, node: &YamlNode) -> Result<Vec<Offered>, RouterFileError> {
+fn offered(provider: &Fields<'_>, node: &YamlNode) -> Result<Vec<OfferedModel>, RouterFileError> {
     Vec::deserialize(node.to_json()).map_err(|error| provider.error(node.at, format!("`models`: {error}")))
 }
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use trunkline_core::limits::span;
-use trunkline_core::span::Span;
+use trunkline_core::limits::format_duration;
+use trunkline_core::span::TimeSpan;
 
 /// Parses a duration from an argument or a variable. A number without a unit is seconds. A number so large that a file would
 /// read it as milliseconds is an error here: a command line can be corrected at once.
 pub(crate) fn parse_span(text: &str) -> Result<Duration, String> {
-    let span = Span::parse(text)?;
+    let span = TimeSpan::parse(text)?;
     match span.assumed_millis {
         true => Err(format!("{text} has no unit: write {text}ms or {text}s")),
         false => Ok(span.time),
@@ -16,8 +16,8 @@ pub(crate) fn parse_span(text: &str) -> Result<Duration, String> {
 }
 
 /// Warning about a duration that was written as a bare number and read as milliseconds.
-pub(super) fn millis_warning(owner: &str, key: &str, written: Span) -> Option<String> {
-    let time = span(written.time);
+pub(super) fn millis_warning(owner: &str, key: &str, written: TimeSpan) -> Option<String> {
+    let time = format_duration(written.time);
     written.assumed_millis.then(|| {
         let millis = written.time.as_millis();
         format!("{owner}: {key}: {millis} has no unit and is read as milliseconds ({time}); write \"{time}\"")
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn warns_when_a_number_is_read_as_milliseconds() {
-        let warning = |text: &str| millis_warning("model m", "timeout", Span::parse(text).unwrap());
+        let warning = |text: &str| millis_warning("model m", "timeout", TimeSpan::parse(text).unwrap());
         let expected = "model m: timeout: 120000 has no unit and is read as milliseconds (2m); write \"2m\"";
         assert_eq!(warning("120000").as_deref(), Some(expected));
         assert_eq!((warning("90"), warning("120s")), (None, None));

@@ -2,7 +2,7 @@
 
 use trunkline_agent::tools::offered;
 use trunkline_core::model::{Backend, Model};
-use trunkline_core::provider::{NoPlaceholder, PLACEHOLDERS, Permissions, no_placeholders};
+use trunkline_core::provider::{PLACEHOLDERS, Permissions, UnknownPlaceholder, unknown_placeholders};
 use trunkline_engine::{ignored_options, locate};
 
 use super::base_model::AGENT_FILE;
@@ -64,10 +64,10 @@ pub(crate) fn no_worktree_of(model: &Model) -> Option<(String, &'static str)> {
 /// Warnings about words in braces that are not placeholders, in a recipe's arguments and in those added to them. A word that
 /// is close to a placeholder is an error.
 pub(super) fn placeholder_warnings(
-    of_recipe: Vec<NoPlaceholder>,
+    of_recipe: Vec<UnknownPlaceholder>,
     added: &[String],
-) -> Result<Vec<String>, NoPlaceholder> {
-    let of_added = no_placeholders(added.iter().map(String::as_str));
+) -> Result<Vec<String>, UnknownPlaceholder> {
+    let of_added = unknown_placeholders(added.iter().map(String::as_str));
     let (typos, odd): (Vec<_>, Vec<_>) = of_recipe.into_iter().chain(of_added).partition(|none| !none.near.is_empty());
     if let Some(typo) = typos.into_iter().next() {
         return Err(typo);

@@ -148,9 +148,10 @@ fn helpers_policy_is_warned_about_when_there_is_no_worktree() {
     let policy = json!({"createHelpers": false, "commitHelpers": true});
     let gateway = TestGateway::new().cli("codex", "").model("m", json!({"driver": "codex", "policy": policy}));
     let shown = gateway.run(&["check"]).exits(0).stdout;
-    for warning in
-        ["policy.commitHelpers needs `worktree: true`", "policy.createHelpers: false is only an instruction to the agent"]
-    {
+    for warning in [
+        "policy.commitHelpers needs `worktree: true`",
+        "policy.createHelpers: false is only an instruction to the agent",
+    ] {
         assert!(shown.contains(warning), "{shown}");
     }
     let gateway = gateway.model("m", json!({"driver": "codex", "policy": policy, "worktree": true}));

@@ -43,7 +43,8 @@ fn first_screen_starts_every_line_at_column_0_when_its_text_is_wrapped() {
     let mut tty = Tty::open(&gateway, &["agent"]);
     tty.prompts("");
     let (screen, raw) = (tty.screen(), tty.raw());
-    let wrapped = "try \"hello world\". Set\nLLM_BASE_URL, LLM_AUTH_TOKEN and LLM_DEFAULT_MODEL to use a real one.\n\nYou:";
+    let wrapped =
+        "try \"hello world\". Set\nLLM_BASE_URL, LLM_AUTH_TOKEN and LLM_DEFAULT_MODEL to use a real one.\n\nYou:";
     assert!(screen.contains(wrapped), "{screen}");
     // A line feed without a carriage return would stay in its column.
     let welcome = &raw[..raw.find("You:").unwrap()];
@@ -416,7 +417,10 @@ fn other_model_gets_the_history_when_it_continues_a_session() {
     gateway.run_with(&["agent", "--resume"], b"and 8\n/model n\nwhich?\n").exits(0);
     assert_prompt_contains(&["my number is 7", "and 8", "yes", "which?"]);
     let ran = gateway.run(&["agent", "--resume", &first_session, "-m", "n", "-p", "which now?"]).exits(0);
-    assert!(ran.stderr.contains("· n gets the text of the earlier conversation: the session belongs to m.\n"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("· n gets the text of the earlier conversation: the session belongs to m.\n"),
+        "{ran:?}"
+    );
     assert!(!gateway.argv("gemini").contains(&SESSION.to_owned()), "{:?}", gateway.argv("gemini"));
     assert_prompt_contains(&["my number is 7", "and 8", "yes", "which now?"]);
 }

@@ -130,7 +130,10 @@ fn report_names_the_rule_its_position_and_a_fix_when_a_rule_is_broken() {
             "health",
             broken("health) exit 0", "health) echo 'no model'; exit 7"),
             "health",
-            &["exit status 7, and it printed: no model; expected exit status 0", "the following cases may fail for that reason"],
+            &[
+                "exit status 7, and it printed: no model; expected exit status 0",
+                "the following cases may fail for that reason",
+            ],
         ),
         (
             "a type",

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use trunkline_core::model::Sandbox;
-use trunkline_process::{Landlock, Missing};
+use trunkline_process::{Landlock, LandlockUnavailable};
 
 /// Folders that every run may write to.
 const TEMPORARY_FOLDERS: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 
 /// Lines about what is enforced, and what is not.
-pub(super) fn report(sandbox: Sandbox, here: Result<Landlock, Missing>, worktrees: &Path) -> Vec<String> {
+pub(super) fn report(sandbox: Sandbox, here: Result<Landlock, LandlockUnavailable>, worktrees: &Path) -> Vec<String> {
     let mut lines = match (sandbox, here) {
         (Sandbox::Off, _) => {
             vec!["off: permissions read and edit rely on the CLIs' own flags".to_owned()]
@@ -57,8 +57,8 @@ mod tests {
         );
         let old = all(Sandbox::On, Ok(Landlock { abi: 4 }));
         assert!(old.ends_with("not enforced by this kernel: ioctl on devices, signals to other processes"), "{old}");
-        assert!(all(Sandbox::On, Err(Missing::TooOld)).contains("rely on the CLIs' own flags"));
-        assert!(all(Sandbox::Required, Err(Missing::Disabled)).contains("are refused"));
+        assert!(all(Sandbox::On, Err(LandlockUnavailable::TooOld)).contains("rely on the CLIs' own flags"));
+        assert!(all(Sandbox::Required, Err(LandlockUnavailable::Disabled)).contains("are refused"));
         assert!(all(Sandbox::Off, Ok(Landlock { abi: 7 })).starts_with("off: "));
         let temporary = report(Sandbox::On, Ok(Landlock { abi: 7 }), Path::new("/tmp/agenticllm"));
         assert!(temporary[1].contains("--worktrees"), "{temporary:?}");

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::time::{Instant, interval_at};
-use trunkline_core::limits::Limits;
-use trunkline_process::{Keepers, SpawnError, Spec, Step, StopSignal};
+use trunkline_core::limits::RunLimits;
+use trunkline_process::{Keepers, ProcessEvent, SpawnError, Spec, StopSignal};
 
 use super::cases::ProtocolCase;
 use super::judge::{ExecutionEnd, Observation};
@@ -44,7 +44,7 @@ pub(super) async fn observe(
         stdin: case.stdin.clone(),
         stop: StopSignal::Term,
         grace: Duration::from_secs(1),
-        limits: Limits { total: limit, ..Limits::NONE },
+        limits: RunLimits { total: limit, ..RunLimits::NONE },
         confinement: None,
     };
     let began = Instant::now();
@@ -60,15 +60,15 @@ pub(super) async fn observe(
             }
         };
         match step {
-            Step::Stdout(chunk) => {
+            ProcessEvent::Stdout(chunk) => {
                 first_output.get_or_insert_with(|| began.elapsed());
                 stdout.extend(chunk);
                 if stdout.len() > MAX_STDOUT_BYTES {
                     break ExecutionEnd::TooLong;
                 }
             }
-            Step::Limit(_) => break ExecutionEnd::TimedOut(limit),
-            Step::Exited(exit) => break ExecutionEnd::Exit(exit),
+            ProcessEvent::Limit(_) => break ExecutionEnd::TimedOut(limit),
+            ProcessEvent::Exited(exit) => break ExecutionEnd::Exit(exit),
         }
     };
     let elapsed = began.elapsed();

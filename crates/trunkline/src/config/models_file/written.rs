@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use trunkline_core::span::Span;
+use trunkline_core::span::TimeSpan;
 
 use super::super::error::ConfigError;
 use super::super::model_options::{self, OptionSource, camel_case};
@@ -96,7 +96,7 @@ impl OptionSource for ModelMembers<'_, '_> {
     }
 
     fn time(&self, name: &str) -> Result<Option<Duration>, ConfigError> {
-        let span: Option<Span> = self.nullable(name)?;
+        let span: Option<TimeSpan> = self.nullable(name)?;
         let owner = format!("model {}", self.name);
         self.warnings.borrow_mut().extend(span.and_then(|span| millis_warning(&owner, &camel_case(name), span)));
         Ok(span.map(|span| span.time))

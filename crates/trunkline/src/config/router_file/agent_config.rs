@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Map;
 use serde_path_to_error::Segment;
 use trunkline_core::near::did_you_mean;
-use trunkline_core::provider::{self, Delivery, NoPlaceholder, Overlay, Provider};
+use trunkline_core::provider::{self, Delivery, Overlay, Provider, UnknownPlaceholder};
 
 use super::super::model_options;
 use super::super::warnings::placeholder_warnings;
@@ -89,7 +89,7 @@ fn recipe(
 
 fn warn_placeholders(
     config: &Fields<'_>,
-    of_recipe: Vec<NoPlaceholder>,
+    of_recipe: Vec<UnknownPlaceholder>,
     added: &[String],
     reader: &mut RouterFileReader<'_>,
 ) -> Result<(), RouterFileError> {

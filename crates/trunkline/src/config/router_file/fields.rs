@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use trunkline_core::provider::Overlay;
-use trunkline_core::span::Span;
+use trunkline_core::span::TimeSpan;
 
 use super::super::model_options::OptionSource;
 use super::super::times::millis_warning;
@@ -120,7 +120,7 @@ impl<'n> Fields<'n> {
 
     pub(super) fn time_of(&self, key: &str, node: &YamlNode) -> Result<Duration, RouterFileError> {
         match &node.value {
-            YamlValue::Text(_) | YamlValue::Number { .. } => match Span::deserialize(node.to_json()) {
+            YamlValue::Text(_) | YamlValue::Number { .. } => match TimeSpan::deserialize(node.to_json()) {
                 Ok(span) => {
                     self.warnings.borrow_mut().extend(millis_warning(&self.owner, key, span));
                     Ok(span.time)

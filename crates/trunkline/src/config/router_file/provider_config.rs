@@ -1,7 +1,7 @@
 //! `config` of a provider by its type: an executable of the provider protocol, an HTTP API, or a coding agent.
 
 use serde_json::Map;
-use trunkline_core::api::Key;
+use trunkline_core::api::ServiceKey;
 use trunkline_core::near::near;
 use trunkline_core::provider::{current_key, renamed_keys};
 
@@ -160,7 +160,7 @@ fn api(
             if value.is_none() {
                 reader.warnings.push(format!("provider {name}: the variable {variable} of its API key is not set"));
             }
-            Some(Key { variable, value })
+            Some(ServiceKey { variable, value })
         }
         (None, _) => None,
     };

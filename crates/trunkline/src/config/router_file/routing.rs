@@ -1,17 +1,17 @@
 //! `routing`: retries, backoff, fallback to the next provider, and the circuit breaker.
 
 use trunkline_core::failure::Category;
-use trunkline_engine::router::{Backoff, Breaker, Policy};
+use trunkline_engine::router::{Backoff, Breaker, RetryPolicy};
 
 use super::error::RouterFileError;
 use super::fields::Fields;
 use super::yaml::{YamlNode, YamlValue};
 
-pub(super) fn read(node: &YamlNode) -> Result<Policy, RouterFileError> {
-    let default = Policy::default();
+pub(super) fn read(node: &YamlNode) -> Result<RetryPolicy, RouterFileError> {
+    let default = RetryPolicy::default();
     let keys = ["max_retries", "backoff", "fallback_on", "breaker"];
     let fields = Fields::of(node, "routing", &keys, |_| None)?;
-    Ok(Policy {
+    Ok(RetryPolicy {
         max_retries: fields.count("max_retries", 0, 10)?.unwrap_or(default.max_retries),
         backoff: fields.get("backoff").map_or(Ok(default.backoff), |node| backoff(&fields, node))?,
         fallback_on: fallback_on(&fields)?,

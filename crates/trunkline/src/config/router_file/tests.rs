@@ -9,9 +9,9 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::json;
-use trunkline_core::api::Key;
+use trunkline_core::api::ServiceKey;
 use trunkline_core::failure::Category;
-use trunkline_core::limits::Asked;
+use trunkline_core::limits::RequestedLimits;
 use trunkline_core::model::Sandbox;
 use trunkline_core::parse::Format;
 use trunkline_core::provider::{self, Delivery, Permissions};
@@ -92,7 +92,7 @@ fn reads_the_example_of_the_protocol() {
         },
         options: ModelOptions {
             model: Some("llama3.2:latest".to_owned()),
-            limits: Asked { total: Some(Duration::from_secs(120)), ..Asked::default() },
+            limits: RequestedLimits { total: Some(Duration::from_secs(120)), ..RequestedLimits::default() },
             ..ModelOptions::default()
         },
         models: vec![
@@ -102,7 +102,7 @@ fn reads_the_example_of_the_protocol() {
         ],
         offered: Vec::new(),
     };
-    assert_eq!(router, RouterFile { providers: vec![ollama], disabled: Vec::new(), policy: Policy::default() });
+    assert_eq!(router, RouterFile { providers: vec![ollama], disabled: Vec::new(), policy: RetryPolicy::default() });
     assert!(warnings.is_empty(), "{warnings:?}");
 }
 
@@ -134,7 +134,7 @@ fn reads_every_key() {
     assert_eq!(json!(local.options.env), json!({"DEBUG": "1", "HOST": "gpu.local"}));
 
     let cloud = &router.providers[1];
-    let key = Key { variable: "KEY".to_owned(), value: Some("secret".to_owned()) };
+    let key = ServiceKey { variable: "KEY".to_owned(), value: Some("secret".to_owned()) };
     assert_eq!(
         cloud.kind,
         RouterProviderKind::Api { base_url: "https://gpu.local:8443/v1".to_owned(), key: Some(key) }
@@ -156,7 +156,7 @@ fn reads_every_key() {
         worktree: true,
         keep_worktree: true,
         permissions: Permissions::Full,
-        limits: Asked {
+        limits: RequestedLimits {
             startup: Some(Duration::from_secs(60)),
             idle: Some(Duration::from_secs(300)),
             tool: Some(Duration::from_secs(7200)),
@@ -205,7 +205,7 @@ fn reads_every_key() {
     let backoff = Backoff { initial: Duration::from_millis(250), factor: 1.5, max: seconds(10) };
     let breaker = Breaker { failures: 3, window: seconds(30), cooldown: seconds(60) };
     let fallback_on = vec![Category::RateLimit, Category::Authentication];
-    assert_eq!(router.policy, Policy { max_retries: 4, backoff, fallback_on, breaker });
+    assert_eq!(router.policy, RetryPolicy { max_retries: 4, backoff, fallback_on, breaker });
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn missing_keys_have_defaults() {
     };
     assert_eq!(codex.kind, expected);
     let seconds = Duration::from_secs;
-    let routing = Policy {
+    let routing = RetryPolicy {
         max_retries: 2,
         backoff: Backoff { initial: Duration::from_millis(500), factor: 2.0, max: seconds(60) },
         fallback_on: Vec::new(),
@@ -318,7 +318,7 @@ fn api_key_is_named_by_its_variable() {
             "providers: [{{name: p, type: api, config: {{base_url: 'http://h', api_key_env: {variable}, model: m}}}}]"
         );
         let (router, warnings) = load_text(&text).unwrap();
-        let key = Key { variable: variable.to_owned(), value: value.map(str::to_owned) };
+        let key = ServiceKey { variable: variable.to_owned(), value: value.map(str::to_owned) };
         assert_eq!(
             router.providers[0].kind,
             RouterProviderKind::Api { base_url: "http://h".to_owned(), key: Some(key) }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use trunkline_core::api::Key;
+use trunkline_core::api::ServiceKey;
 use trunkline_core::provider::Provider;
 
 /// `type` of a provider.
@@ -44,7 +44,7 @@ pub(crate) enum RouterProviderKind {
     Api {
         /// Without a trailing slash.
         base_url: String,
-        key: Option<Key>,
+        key: Option<ServiceKey>,
     },
     /// `agent`: a coding agent, run by its recipe.
     Agent {

@@ -9,7 +9,7 @@ mod tests;
 
 use std::time::Duration;
 
-use trunkline_process::Exit;
+use trunkline_process::ProcessExit;
 
 use finding::merge_repeated;
 pub(super) use finding::{FindingSeverity, ProtocolFinding};
@@ -29,7 +29,7 @@ pub(super) struct Observation {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExecutionEnd {
-    Exit(Exit),
+    Exit(ProcessExit),
     TimedOut(Duration),
     /// It printed more than the limit.
     TooLong,
@@ -80,7 +80,7 @@ pub(super) fn judge(expect: ExpectedOutcome, form: StdoutForm, seen: &Observatio
     merge_repeated(findings)
 }
 
-fn healthy(exit: Exit, seen: &Observation) -> Vec<ProtocolFinding> {
+fn healthy(exit: ProcessExit, seen: &Observation) -> Vec<ProtocolFinding> {
     if exit.success() {
         return Vec::new();
     }
@@ -94,7 +94,7 @@ fn healthy(exit: Exit, seen: &Observation) -> Vec<ProtocolFinding> {
     )]
 }
 
-fn answered(expect: ExpectedOutcome, form: StdoutForm, exit: Exit, seen: &Observation) -> Vec<ProtocolFinding> {
+fn answered(expect: ExpectedOutcome, form: StdoutForm, exit: ProcessExit, seen: &Observation) -> Vec<ProtocolFinding> {
     let (chunks, mut findings) = read(form, &seen.stdout);
     let mut error = None;
     for chunk in &chunks {
@@ -146,7 +146,7 @@ fn answered(expect: ExpectedOutcome, form: StdoutForm, exit: Exit, seen: &Observ
     findings
 }
 
-fn failed(expect: ExpectedOutcome, form: StdoutForm, exit: Exit, seen: &Observation) -> Vec<ProtocolFinding> {
+fn failed(expect: ExpectedOutcome, form: StdoutForm, exit: ProcessExit, seen: &Observation) -> Vec<ProtocolFinding> {
     let (chunks, _) = read(form, &seen.stdout);
     let reported = chunks.iter().any(|chunk| error_of(&chunk.object).is_ok_and(|error| error.is_some()));
     if exit.success() && !reported {
@@ -162,7 +162,7 @@ fn failed(expect: ExpectedOutcome, form: StdoutForm, exit: Exit, seen: &Observat
         return vec![ProtocolFinding::fail("exit status 0 and no error, as after a success", "a failure", fix)];
     }
     let mut findings = Vec::new();
-    if let Exit::Signal(_) = exit {
+    if let ProcessExit::Signal(_) = exit {
         let fix = "handle the error, print it in error, and exit 1";
         findings.push(ProtocolFinding::warn(exit_text(exit), "a normal exit", fix));
     }
@@ -237,9 +237,9 @@ fn buffered(lines: usize, seen: &Observation) -> Option<ProtocolFinding> {
     })
 }
 
-fn exit_text(exit: Exit) -> String {
+fn exit_text(exit: ProcessExit) -> String {
     match exit {
-        Exit::Code(code) => format!("exit status {code}"),
-        Exit::Signal(signal) => format!("ended by signal {signal}"),
+        ProcessExit::Code(code) => format!("exit status {code}"),
+        ProcessExit::Signal(signal) => format!("ended by signal {signal}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trunkline_process::Exit;
+use trunkline_process::ProcessExit;
 
 use super::{ExecutionEnd, ExpectedOutcome, FindingSeverity, Observation, ProtocolFinding, StdoutForm, judge};
 
@@ -12,7 +12,7 @@ const TIME: &str = "2025-01-07T10:30:00Z";
 fn seen(stdout: impl AsRef<[u8]>, exit: i32) -> Observation {
     let elapsed = Duration::from_millis(20);
     Observation {
-        ended: ExecutionEnd::Exit(Exit::Code(exit)),
+        ended: ExecutionEnd::Exit(ProcessExit::Code(exit)),
         stdout: stdout.as_ref().to_vec(),
         stderr: String::new(),
         elapsed,
@@ -269,7 +269,7 @@ fn timeout_endless_output_and_crash_fail() {
     let hung = after(ExecutionEnd::TimedOut(Duration::from_secs(30)));
     assert_eq!(hung[0].to_string(), "still running after 30s; expected an end");
     assert_eq!(after(ExecutionEnd::TooLong)[0].severity, FindingSeverity::Fail);
-    let crashed = after(ExecutionEnd::Exit(Exit::Signal(11)));
+    let crashed = after(ExecutionEnd::Exit(ProcessExit::Signal(11)));
     assert_eq!(crashed[0].found, "ended by signal 11, and no error on stdout");
 }
 
