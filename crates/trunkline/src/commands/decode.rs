@@ -93,7 +93,7 @@ impl DecodeArgs {
 }
 
 fn format_named(name: &str) -> Result<Format, String> {
-    let known = || format!("known formats: {}", Format::ALL.map(Format::name).join(", "));
+    let known = || format!("known formats: {}", Format::NAMES.join(", "));
     Format::ALL.into_iter().find(|format| format.name() == name).ok_or_else(known)
 }
 
