@@ -8,10 +8,10 @@ use trunkline_core::span::TimeSpan;
 /// Parses a duration from an argument or a variable. A number without a unit is seconds. A number so large that a file would
 /// read it as milliseconds is an error here: a command line can be corrected at once.
 pub(crate) fn parse_span(text: &str) -> Result<Duration, String> {
-    let format_duration = TimeSpan::parse(text)?;
-    match format_duration.assumed_millis {
+    let span = TimeSpan::parse(text)?;
+    match span.assumed_millis {
         true => Err(format!("{text} has no unit: write {text}ms or {text}s")),
-        false => Ok(format_duration.time),
+        false => Ok(span.time),
     }
 }
 
