@@ -98,7 +98,7 @@ fn sessions_and_history_are_empty_and_create_no_database_when_nothing_has_run() 
         (ran.stdout.as_str(), ran.stderr.as_str()),
         ("", "no sessions in this folder; --all shows those of other folders\n")
     );
-    assert_eq!(gateway.run(&["sessions", "--prune", "90d"]).exits(0).stdout, "forgot 0 sessions, 0 turns\n");
+    assert_eq!(gateway.run(&["sessions", "--prune", "90d"]).exits(0).stdout, "deleted 0 sessions, 0 turns\n");
     assert_eq!(gateway.run(&["history", "--export"]).exits(0).stdout, "");
     let ran = gateway.run(&["history", "01a"]).exits(1);
     assert_eq!(ran.stderr, "trunkline: no session begins with \"01a\"; see: trunkline sessions --all\n");
@@ -210,8 +210,8 @@ fn archive_can_be_exported_and_pruned() {
     assert_eq!((ran.stdout.as_str(), ran.stderr), ("", format!("wrote 2 turns to {}\n", file.display())));
     assert_eq!(json_lines(&fs::read_to_string(&file).unwrap()), all);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(gateway.run(&["sessions", "--prune", "1d"]).exits(0).stdout, "forgot 0 sessions, 0 turns\n");
-    assert_eq!(gateway.run(&["sessions", "--prune", "0d"]).exits(0).stdout, "forgot 1 session, 2 turns\n");
+    assert_eq!(gateway.run(&["sessions", "--prune", "1d"]).exits(0).stdout, "deleted 0 sessions, 0 turns\n");
+    assert_eq!(gateway.run(&["sessions", "--prune", "0d"]).exits(0).stdout, "deleted 1 session, 2 turns\n");
     assert_eq!(gateway.run(&["history", "--export"]).exits(0).stdout, "");
 }
 
@@ -279,7 +279,7 @@ fn prune_leaves_no_trace_of_a_session_in_the_state_folder() {
     assert!(files("sessions") > 0, "the session has a folder");
     gateway.run(&["sessions", "--prune", "1d"]).exits(0);
     assert!(files("sessions") > 0 && files("chats") == 1 && files("agent") == 1 && files("discord/20") == 1);
-    assert_eq!(gateway.run(&["sessions", "--prune", "0d"]).exits(0).stdout, "forgot 1 session, 1 turn\n");
+    assert_eq!(gateway.run(&["sessions", "--prune", "0d"]).exits(0).stdout, "deleted 1 session, 1 turn\n");
     assert_eq!(["sessions", "chats", "agent", "discord/20"].map(files), [0; 4]);
     for file in std::fs::read_dir(&state).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
         let text = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
