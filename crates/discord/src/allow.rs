@@ -1,28 +1,28 @@
-//! Who is answered, and where. Closed: with nothing listed nobody is. Pure.
+//! Access control: which users are answered in which channels. Empty lists allow nothing. Pure.
 
 use crate::snowflake::Snowflake;
 
-/// Lists of places and people. Where both kinds are given, both must fit.
+/// Lists of allowed places and people. If both kinds are given, a message must match both.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allow {
     pub guilds: Vec<Snowflake>,
-    /// Channels, with their threads, where a mention is answered.
+    /// Channels in which mentions are answered, with their threads.
     pub channels: Vec<Snowflake>,
-    /// Channels, with their threads, where everything is answered.
+    /// Channels in which every message is answered, with their threads.
     pub listen: Vec<Snowflake>,
     pub roles: Vec<Snowflake>,
     pub users: Vec<Snowflake>,
 }
 
-/// Who speaks, and where.
+/// Author and place of a message or command.
 #[derive(Debug, Clone, Copy)]
 pub struct Speaker<'a> {
     pub user: Snowflake,
     pub roles: &'a [Snowflake],
-    /// None in a direct message.
+    /// `None` in a direct message.
     pub guild: Option<Snowflake>,
     pub channel: Snowflake,
-    /// The channel a thread belongs to.
+    /// Channel of a thread.
     pub parent: Option<Snowflake>,
 }
 
@@ -32,7 +32,7 @@ impl Allow {
         [&self.guilds, &self.channels, &self.listen, &self.roles, &self.users].into_iter().all(Vec::is_empty)
     }
 
-    /// Whether this one may talk to us here. A direct message is for listed users alone.
+    /// Whether the speaker may use the bot here. Direct messages require a listed user.
     #[must_use]
     pub fn admits(&self, speaker: &Speaker<'_>) -> bool {
         let Some(guild) = speaker.guild else { return self.users.contains(&speaker.user) };
@@ -48,7 +48,7 @@ impl Allow {
         }
     }
 
-    /// Whether everything said here is meant for us.
+    /// Whether every message is answered here, even without a mention.
     #[must_use]
     pub fn listens(&self, speaker: &Speaker<'_>) -> bool {
         speaker.guild.is_some() && speaker.is_in(&self.listen)
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_answered_where() {
+    fn admits_and_listens_according_to_lists() {
         let closed = Allow::default();
         let guild = Allow { guilds: list(&[GUILD]), ..Allow::default() };
         let channel = Allow { channels: list(&[CHANNEL]), ..Allow::default() };

@@ -1,4 +1,4 @@
-//! What answers a channel, behind one interface: the bridge knows no CLI, no model and no process.
+//! Interface of the backends that answer prompts. The bridge knows no CLI, no model and no process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,33 +8,33 @@ use serde::{Deserialize, Serialize};
 use trunkline_core::event::SessionId;
 use trunkline_core::turn::{Image, Role};
 
-/// One prompt, with everything that belongs to it.
+/// One prompt with its context.
 #[derive(Debug, Clone, Default)]
-pub struct Ask<'a> {
+pub struct BackendRequest<'a> {
     pub prompt: &'a str,
     pub system_prompt: &'a str,
-    /// The conversation to go on with.
+    /// Session to continue.
     pub session: Option<&'a SessionId>,
-    /// What was said before, for a backend that remembers nothing itself.
-    pub history: &'a [Said],
+    /// Earlier messages, for a backend without sessions.
+    pub history: &'a [HistoryMessage],
     pub images: Vec<Image>,
 }
 
-/// Something that was said in a channel.
+/// An earlier message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct HistoryMessage {
     pub role: Role,
     pub text: String,
 }
 
-/// What became of a prompt, whoever answered it.
+/// Result of a prompt, from any backend.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventResult {
-    /// The answer; of an error, what there is to say about it.
+    /// The answer, or the text of an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_text: Option<String>,
-    /// The conversation can be gone on with under this name.
+    /// Session by which the conversation can be continued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
     pub is_error: bool,
@@ -47,69 +47,70 @@ impl EventResult {
     }
 }
 
-/// What is seen of an answer before it is there.
+/// Progress of an answer before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Partial<'a> {
     /// More of the text.
     Text(&'a str),
-    /// A tool is at work. What was said before it is not the answer.
-    Doing(&'a str),
-    /// No longer.
-    Done,
+    /// A tool has started. Earlier text is not part of the answer.
+    ToolStarted(&'a str),
+    /// The tool has ended.
+    ToolFinished,
 }
 
-/// Is told of an answer as it grows.
+/// Callback for the progress of an answer.
 pub type Partials<'a> = &'a mut (dyn FnMut(Partial<'_>) + Send);
 
-/// Why a backend cannot be used.
+/// Reason why a backend cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Invalid {
+pub struct InvalidBackend {
     pub name: String,
-    /// Where it was looked for.
+    /// Path of its executable.
     pub path: String,
     pub why: String,
 }
 
-impl fmt::Display for Invalid {
+impl fmt::Display for InvalidBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "backend {} at {}: {}", self.name, self.path, self.why)
     }
 }
 
-impl std::error::Error for Invalid {}
+impl std::error::Error for InvalidBackend {}
 
-/// Answers prompts.
-pub trait Backend: Send + Sync {
+/// A backend that answers prompts.
+pub trait ChatBackend: Send + Sync {
     fn name(&self) -> &str;
 
-    /// Whether it is there and can be started.
-    fn validate(&self) -> Result<(), Invalid>;
+    /// Checks that the backend exists and can be started.
+    fn validate(&self) -> Result<(), InvalidBackend>;
 
-    /// Whether it can be shown pictures; others are told where they lie.
+    /// Whether it accepts pictures. Otherwise the prompt contains their paths.
     fn takes_images(&self) -> bool {
         false
     }
 
-    /// Answers one prompt. Never fails: an error is a result. Dropping the future stops whatever runs for it.
-    fn execute<'a>(&'a self, ask: Ask<'a>, partials: Option<Partials<'a>>) -> BoxFuture<'a, EventResult>;
+    /// Answers one prompt. Never fails: an error is a result. Dropping the future stops the work.
+    fn execute<'a>(&'a self, request: BackendRequest<'a>, partials: Option<Partials<'a>>)
+    -> BoxFuture<'a, EventResult>;
 }
 
-/// The backends a channel can choose from; the first is everybody's until they do.
+/// ChatBackends that a channel can choose from. The first is the default.
 #[derive(Clone)]
-pub struct Backends {
-    first: Arc<dyn Backend>,
-    others: Vec<Arc<dyn Backend>>,
+pub struct ChatBackends {
+    first: Arc<dyn ChatBackend>,
+    others: Vec<Arc<dyn ChatBackend>>,
 }
 
-impl Backends {
+impl ChatBackends {
     #[must_use]
-    pub fn new(first: Arc<dyn Backend>) -> Self {
+    pub fn new(first: Arc<dyn ChatBackend>) -> Self {
         Self { first, others: Vec::new() }
     }
 
-    /// The same, with more to choose from. One of a name that is taken is left out.
+    /// Adds backends. One whose name is taken is ignored.
     #[must_use]
-    pub fn with(mut self, others: impl IntoIterator<Item = Arc<dyn Backend>>) -> Self {
+    pub fn with(mut self, others: impl IntoIterator<Item = Arc<dyn ChatBackend>>) -> Self {
         for other in others {
             if !self.names().contains(&other.name()) {
                 self.others.push(other);
@@ -123,11 +124,11 @@ impl Backends {
         std::iter::once(&self.first).chain(&self.others).map(|backend| backend.name()).collect()
     }
 
-    pub(crate) fn first(&self) -> &Arc<dyn Backend> {
+    pub(crate) fn first(&self) -> &Arc<dyn ChatBackend> {
         &self.first
     }
 
-    pub(crate) fn named(&self, name: &str) -> Option<&Arc<dyn Backend>> {
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<dyn ChatBackend>> {
         std::iter::once(&self.first).chain(&self.others).find(|backend| backend.name() == name)
     }
 }
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_on_the_wire() {
+    fn result_has_camel_case_fields_in_json() {
         let whole =
             EventResult { response_text: Some("hi".into()), session_id: Some(SessionId("s".into())), is_error: false };
         let json = json!({"responseText": "hi", "sessionId": "s", "isError": false});

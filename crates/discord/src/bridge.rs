@@ -1,13 +1,13 @@
-//! The bridge: hears what happens on Discord, keeps one queue for each channel, and has their messages answered one
-//! after the other; channels do not wait for each other.
+//! The bridge: receives events from Discord, keeps one queue for each channel, and answers the messages of a channel one
+//! after the other. Channels do not wait for each other.
 //!
-//! All of it is one loop that owns the queues: what takes long is a task of its own, and tells the loop when it is done. What
-//! is asked of the store may take long.
+//! One loop owns the queues. Everything that may take long, including store operations, is a task that reports its result to
+//! the loop.
 
 mod commands;
 mod intake;
 
-use commands::Doing;
+use commands::ChannelActivity;
 use intake::command_in;
 
 use std::collections::{HashMap, HashSet};
@@ -20,41 +20,43 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trunkline_store::Store;
 
-use crate::Settings;
+use crate::DiscordSettings;
 use crate::answer::answer;
-use crate::backend::Backends;
-use crate::catch_up::{Missed, catch_up, is_still_admitted};
-use crate::desk::{Arrival, Desk, Gate, Running, Waiting};
+use crate::backend::ChatBackends;
+use crate::bridge_store::{AnswerProgress, BridgeStore};
+use crate::catch_up::{MissedMessages, catch_up, is_still_admitted};
+use crate::channel_state::{ActiveAnswer, Arrival, ChannelState, HistoryRead, QueuedMessage};
 use crate::files::Files;
-use crate::gateway::{self, Happening};
-use crate::incoming::{Incoming, Whereabouts, heard};
-use crate::ledger::{Ledger, Progress};
+use crate::gateway::{self, DiscordEvent};
+use crate::incoming::{ChannelLocation, IncomingMessage, addressed_message};
 use crate::rest::{self, Rest};
-use crate::shared::Shared;
+use crate::shared::BridgeShared;
 use crate::snowflake::Snowflake;
 use crate::token::Token;
 use crate::wire;
 
-/// How much may happen before the loop has looked at it; then the connection waits.
-const AHEAD: usize = 256;
+/// Events that are buffered for the loop. The connection waits if the buffer is full.
+const MAX_BUFFERED_EVENTS: usize = 256;
 
-/// How many messages wait in memory for a channel's history to be read; more are read from it.
-const HELD: usize = 1000;
+/// Messages of a channel that are held in memory until they can be processed. Further ones are read from its history.
+const MAX_HELD_MESSAGES: usize = 1000;
 
-/// How many threads are kept in mind.
-const MANY: usize = 20_000;
+/// Threads whose location is cached.
+const MAX_CACHED_THREADS: usize = 20_000;
 
-/// How to end: first gently, letting answers come to their end for a while, then now.
+/// Tokens that stop the bridge.
 #[derive(Debug, Clone, Default)]
-pub struct Stop {
+pub struct BridgeShutdown {
+    /// Stops the bridge after running answers have ended, or after [`DiscordSettings::drain`].
     pub gently: CancellationToken,
+    /// Interrupts running answers.
     pub now: CancellationToken,
 }
 
-/// Why there is no bridge.
+/// Reason why the bridge cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
-    #[error("nobody is allowed to talk to the bridge")]
+    #[error("no user is allowed to talk to the bridge")]
     NobodyAllowed,
     #[error("cannot set up TLS: {0}")]
     Tls(String),
@@ -62,17 +64,17 @@ pub enum BridgeError {
     Token,
     #[error("Discord refused the intents")]
     Intents,
-    #[error("Discord closed the connection for good (code {0:?})")]
+    #[error("Discord closed the connection permanently (code {0:?})")]
     Refused(Option<u16>),
 }
 
-/// Runs the bridge until it is stopped or Discord will not have it.
+/// Runs the bridge until it is stopped or Discord refuses the connection.
 pub async fn run(
-    settings: Settings,
+    settings: DiscordSettings,
     token: &Token,
-    backends: Backends,
+    backends: ChatBackends,
     store: Store,
-    stop: Stop,
+    stop: BridgeShutdown,
 ) -> Result<(), BridgeError> {
     if settings.allow.is_empty() {
         return Err(BridgeError::NobodyAllowed);
@@ -80,9 +82,9 @@ pub async fn run(
     let http = rest::client(settings.api.is_some()).map_err(BridgeError::Tls)?;
     check_tls()?;
     let interrupted = CancellationToken::new();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(BridgeShared {
         rest: Rest::new(http.clone(), token.clone(), settings.api.as_deref()),
-        ledger: Ledger::new(store, settings.secrets.clone(), interrupted.clone()),
+        store: BridgeStore::new(store, settings.secrets.clone(), interrupted.clone()),
         files: Files::new(http, &settings.state, settings.api.as_deref()),
         backends,
         me: OnceLock::new(),
@@ -90,32 +92,32 @@ pub async fn run(
         settings,
     });
     shared.files.sweep().await;
-    let (happens, mut happenings) = mpsc::channel(AHEAD);
+    let (sender, mut events) = mpsc::channel(MAX_BUFFERED_EVENTS);
     let shard = gateway::connect(token, shared.settings.gateway.as_deref());
     let mut connection = JoinSet::new();
-    connection.spawn(gateway::follow(shard, happens));
+    connection.spawn(gateway::forward_events(shard, sender));
     let mut bridge = Bridge::new(shared);
     let outcome = loop {
         tokio::select! {
             biased;
             () = stop.gently.cancelled() => break Ok(()),
             () = stop.now.cancelled() => break Ok(()),
-            Some(done) = bridge.tasks.join_next_with_id() => bridge.ended(done),
-            // What is pending comes before what is said now.
-            happening = happenings.recv(), if !bridge.opening => match happening {
-                Some(Happening::Refused(code)) => break Err(refused(code)),
-                Some(happening) => bridge.hear(happening),
+            Some(done) = bridge.tasks.join_next_with_id() => bridge.task_ended(done),
+            // Messages of an earlier process come before new ones.
+            event = events.recv(), if !bridge.loading => match event {
+                Some(DiscordEvent::Refused(code)) => break Err(refused(code)),
+                Some(event) => bridge.handle(event),
                 None => break Err(BridgeError::Refused(None)),
             },
         }
     };
-    drop(happenings);
-    bridge.end(&stop).await;
+    drop(events);
+    bridge.shut_down(&stop).await;
     while connection.join_next().await.is_some() {}
     outcome
 }
 
-/// Twilight panics where this fails.
+/// Checks TLS in advance: twilight panics if it does not work.
 fn check_tls() -> Result<(), BridgeError> {
     use rustls_platform_verifier::BuilderVerifierExt;
     let usable = rustls::ClientConfig::builder().with_platform_verifier();
@@ -131,71 +133,72 @@ const fn refused(code: Option<u16>) -> BridgeError {
 }
 
 struct Bridge {
-    shared: Arc<Shared>,
-    desks: HashMap<Snowflake, Desk>,
-    /// What an earlier bridge left to be answered is being read.
-    opening: bool,
-    /// Where threads belong.
-    places: HashMap<Snowflake, Whereabouts>,
+    shared: Arc<BridgeShared>,
+    channels: HashMap<Snowflake, ChannelState>,
+    /// Whether unanswered messages of an earlier process are being loaded.
+    loading: bool,
+    /// Locations of threads.
+    locations: HashMap<Snowflake, ChannelLocation>,
     application: Option<Snowflake>,
-    /// Guilds that know our commands.
-    commanded: HashSet<Snowflake>,
-    tasks: JoinSet<Done>,
-    /// What a task counts as, should it never say.
-    owed: HashMap<Id, Done>,
+    /// Guilds in which the commands are registered.
+    guilds_with_commands: HashSet<Snowflake>,
+    tasks: JoinSet<BridgeTaskResult>,
+    /// Results to assume for tasks that panic.
+    fallback_results: HashMap<Id, BridgeTaskResult>,
 }
 
-enum Done {
-    Opened(Opened),
-    /// Something of a channel was written down: a message that is new, or nothing that is to be looked at.
-    Noted(Snowflake, Option<Incoming>),
+/// Result of a task.
+enum BridgeTaskResult {
+    Loaded(StoredWork),
+    /// An arrival was recorded. Contains the message if it is new.
+    Recorded(Snowflake, Option<IncomingMessage>),
     Answered(Snowflake),
-    CaughtUp(Snowflake, Missed),
-    Said,
+    CaughtUp(Snowflake, MissedMessages),
+    Responded,
 }
 
-/// What is on record.
+/// State that an earlier process has left in the store.
 #[derive(Default)]
-struct Opened {
-    pending: Vec<(Incoming, Progress)>,
-    /// Channels that have talked.
-    talking: Vec<Snowflake>,
+struct StoredWork {
+    pending: Vec<(IncomingMessage, AnswerProgress)>,
+    /// Channels with a conversation.
+    channels: Vec<Snowflake>,
 }
 
 impl Bridge {
-    fn new(shared: Arc<Shared>) -> Self {
+    fn new(shared: Arc<BridgeShared>) -> Self {
         Self {
             shared,
-            desks: HashMap::new(),
-            opening: false,
-            places: HashMap::new(),
+            channels: HashMap::new(),
+            loading: false,
+            locations: HashMap::new(),
             application: None,
-            commanded: HashSet::new(),
+            guilds_with_commands: HashSet::new(),
             tasks: JoinSet::new(),
-            owed: HashMap::new(),
+            fallback_results: HashMap::new(),
         }
     }
 
-    fn hear(&mut self, happening: Happening) {
-        match happening {
-            Happening::Ready(ready) => self.ready(ready),
-            Happening::Resumed => tracing::info!("the connection to Discord is back, nothing was missed"),
-            Happening::Message(message) => self.message(&message),
-            Happening::Interaction(interaction) => self.interaction(&interaction),
-            Happening::Guild(guild) => {
+    fn handle(&mut self, event: DiscordEvent) {
+        match event {
+            DiscordEvent::Ready(ready) => self.ready(ready),
+            DiscordEvent::Resumed => tracing::info!("the connection to Discord was resumed; no event was lost"),
+            DiscordEvent::Message(message) => self.message(&message),
+            DiscordEvent::Interaction(interaction) => self.interaction(&interaction),
+            DiscordEvent::Guild(guild) => {
                 for thread in &guild.threads {
                     self.thread(thread, Some(guild.id));
                 }
                 self.register(guild.id);
             }
-            Happening::Thread(thread) => self.thread(&thread, None),
-            // The caller's to tell.
-            Happening::Refused(_) => {}
+            DiscordEvent::Thread(thread) => self.thread(&thread, None),
+            // Handled by the caller.
+            DiscordEvent::Refused(_) => {}
         }
     }
 
-    /// A new session: what was pending is taken up, and what was said before it is read.
-    fn ready(&mut self, ready: wire::Ready) {
+    /// Starts a new gateway session: loads unanswered messages, and reads the history of channels.
+    fn ready(&mut self, ready: wire::ReadyEvent) {
         let first = self.shared.me.set(ready.user.id).is_ok();
         tracing::info!(bot = %ready.user.id, guilds = ready.guilds.len(), "connected to Discord");
         self.application = Some(ready.application.id);
@@ -203,164 +206,173 @@ impl Bridge {
             self.register(guild.id);
         }
         let shared = Arc::clone(&self.shared);
-        self.opening = true;
-        self.start(Done::Opened(Opened::default()), async move {
-            let pending = if first { shared.ledger.pending().await } else { None };
-            let talking = shared.ledger.channels().await;
-            Done::Opened(Opened { pending: pending.unwrap_or_default(), talking: talking.unwrap_or_default() })
+        self.loading = true;
+        self.spawn(BridgeTaskResult::Loaded(StoredWork::default()), async move {
+            let pending = if first { shared.store.pending().await } else { None };
+            let channels = shared.store.channels().await;
+            BridgeTaskResult::Loaded(StoredWork {
+                pending: pending.unwrap_or_default(),
+                channels: channels.unwrap_or_default(),
+            })
         });
     }
 
-    fn opened(&mut self, Opened { pending, talking }: Opened) {
-        self.opening = false;
+    fn loaded(&mut self, StoredWork { pending, channels }: StoredWork) {
+        self.loading = false;
         for (incoming, progress) in pending {
-            let desk = self.desks.entry(incoming.channel).or_default();
-            desk.waiting.push_back(Waiting { incoming, progress, old: true });
+            let state = self.channels.entry(incoming.channel).or_default();
+            state.queue.push_back(QueuedMessage { incoming, progress, from_earlier_process: true });
         }
         let allow = &self.shared.settings.allow;
         let listed = allow.listen.iter().chain(&allow.channels);
-        let read: HashSet<Snowflake> = talking.iter().chain(listed).chain(self.desks.keys()).copied().collect();
-        for channel in read {
+        let all: HashSet<Snowflake> = channels.iter().chain(listed).chain(self.channels.keys()).copied().collect();
+        for channel in all {
             self.catch_up(channel);
         }
     }
 
     fn catch_up(&mut self, channel: Snowflake) {
-        let desk = self.desks.entry(channel).or_default();
-        if let Some(gate) = &mut desk.gate {
-            gate.again = true;
+        let state = self.channels.entry(channel).or_default();
+        if let Some(history_read) = &mut state.history_read {
+            history_read.again = true;
             return;
         }
-        desk.gate = Some(Gate::default());
+        state.history_read = Some(HistoryRead::default());
         self.read_history(channel);
     }
 
     fn read_history(&mut self, channel: Snowflake) {
         let shared = Arc::clone(&self.shared);
-        let nothing = Done::CaughtUp(channel, Missed::default());
-        self.start(nothing, async move { Done::CaughtUp(channel, catch_up(&shared, channel).await) });
+        let fallback = BridgeTaskResult::CaughtUp(channel, MissedMessages::default());
+        self.spawn(fallback, async move { BridgeTaskResult::CaughtUp(channel, catch_up(&shared, channel).await) });
     }
 
-    fn caught_up(&mut self, channel: Snowflake, missed: Missed) {
-        self.places.extend(missed.place.map(|place| (channel, place)));
-        for incoming in missed.heard {
-            self.arrive(channel, Arrival::Message(incoming));
+    fn caught_up(&mut self, channel: Snowflake, missed: MissedMessages) {
+        self.locations.extend(missed.location.map(|location| (channel, location)));
+        for incoming in missed.messages {
+            self.enqueue(channel, Arrival::Message(incoming));
         }
         if let Some(read) = missed.read {
-            self.arrive(channel, Arrival::Passing(read));
+            self.enqueue(channel, Arrival::Ignored(read));
         }
-        let Some(gate) = self.desks.get_mut(&channel).and_then(|desk| desk.gate.as_mut()) else { return };
-        if std::mem::take(&mut gate.again) {
+        let state = self.channels.get_mut(&channel);
+        let Some(history_read) = state.and_then(|state| state.history_read.as_mut()) else { return };
+        if std::mem::take(&mut history_read.again) {
             self.read_history(channel);
             return;
         }
-        let held = std::mem::take(&mut gate.held);
+        let held = std::mem::take(&mut history_read.held);
         for incoming in held {
-            self.arrive(channel, Arrival::Message(incoming));
+            self.enqueue(channel, Arrival::Message(incoming));
         }
-        if let Some(desk) = self.desks.get_mut(&channel) {
-            desk.gate = None;
+        if let Some(state) = self.channels.get_mut(&channel) {
+            state.history_read = None;
         }
-        self.begin(channel);
+        self.start_next(channel);
     }
 
-    fn message(&mut self, message: &wire::Message) {
+    fn message(&mut self, message: &wire::DiscordMessage) {
         let Some(me) = self.shared.me.get().copied() else { return };
-        let place = self.places.get(&message.channel_id).copied().unwrap_or_default();
-        let heard = heard(message, me, place, &self.shared.settings.allow);
-        let desk = self.desks.get_mut(&message.channel_id);
-        match (heard, desk) {
-            (Some(incoming), Some(Desk { gate: Some(gate), .. })) => {
-                if gate.held.len() < HELD {
-                    gate.held.push(incoming);
+        let location = self.locations.get(&message.channel_id).copied().unwrap_or_default();
+        let incoming = addressed_message(message, me, location, &self.shared.settings.allow);
+        let state = self.channels.get_mut(&message.channel_id);
+        match (incoming, state) {
+            (Some(incoming), Some(ChannelState { history_read: Some(history_read), .. })) => {
+                if history_read.held.len() < MAX_HELD_MESSAGES {
+                    history_read.held.push(incoming);
                 } else {
-                    gate.again = true;
+                    history_read.again = true;
                 }
             }
-            (Some(incoming), _) => self.hear_live(message.channel_id, Arrival::Message(incoming)),
-            // Read, and not for us: not to be read again.
-            (None, Some(Desk { gate: None, .. })) => {
-                self.hear_live(message.channel_id, Arrival::Passing(message.id));
+            (Some(incoming), _) => self.enqueue_live(message.channel_id, Arrival::Message(incoming)),
+            // Moves the cursor, so that the message is not read again.
+            (None, Some(ChannelState { history_read: None, .. })) => {
+                self.enqueue_live(message.channel_id, Arrival::Ignored(message.id));
             }
             (None, _) => {}
         }
     }
 
-    /// Begins with the next message of a channel, if it is its turn.
-    fn begin(&mut self, channel: Snowflake) {
-        let Some(desk) = self.desks.get_mut(&channel) else { return };
-        if desk.running.is_some() || desk.gate.is_some() {
+    /// Starts the next message of a channel, unless an answer is running or the history is being read.
+    fn start_next(&mut self, channel: Snowflake) {
+        let Some(state) = self.channels.get_mut(&channel) else { return };
+        if state.running.is_some() || state.history_read.is_some() {
             return;
         }
-        let Some(Waiting { incoming, progress, old }) = desk.waiting.pop_front() else { return };
+        let Some(queued) = state.queue.pop_front() else { return };
+        let QueuedMessage { incoming, progress, from_earlier_process } = queued;
         let stop = CancellationToken::new();
-        desk.running = Some(Running { stop: stop.clone(), since: Instant::now() });
-        let place = self.places.get(&channel).copied().unwrap_or_default();
+        state.running = Some(ActiveAnswer { stop: stop.clone(), since: Instant::now() });
+        let location = self.locations.get(&channel).copied().unwrap_or_default();
         let shared = Arc::clone(&self.shared);
-        self.start(Done::Answered(channel), async move {
-            match if old { is_still_admitted(&shared, &incoming, place).await } else { Ok(true) } {
+        self.spawn(BridgeTaskResult::Answered(channel), async move {
+            let admitted =
+                if from_earlier_process { is_still_admitted(&shared, &incoming, location).await } else { Ok(true) };
+            match admitted {
                 Ok(true) => match command_in(&incoming) {
-                    // Taken in, and not obeyed by then.
-                    Some(command) => shared.obey_message(&incoming, command, &Doing::default()).await,
+                    // Recorded, but not executed by the earlier process.
+                    Some(command) => shared.execute_message(&incoming, command, &ChannelActivity::default()).await,
                     None => answer(&shared, &incoming, progress, &stop).await.unwrap_or_default(),
                 },
                 Ok(false) => {
                     let (message, author) = (incoming.id, incoming.author);
-                    tracing::warn!(%channel, %message, %author, "not answered: its author is no longer allowed here");
-                    shared.ledger.failed(message, "its author is no longer allowed").await;
+                    tracing::warn!(%channel, %message, %author, "message not answered: its author is no longer allowed here");
+                    shared.store.mark_failed(message, "its author is no longer allowed").await;
                 }
                 Err(_interrupted) => {}
             }
-            Done::Answered(channel)
+            BridgeTaskResult::Answered(channel)
         });
     }
 
+    /// Caches the location of a thread.
     fn thread(&mut self, thread: &wire::Channel, guild: Option<Snowflake>) {
-        if self.places.len() >= MANY {
-            self.places.clear();
+        if self.locations.len() >= MAX_CACHED_THREADS {
+            self.locations.clear();
         }
-        let place = Whereabouts { guild: thread.guild_id.or(guild), parent: thread.thread_of() };
-        self.places.insert(thread.id, place);
+        let location = ChannelLocation { guild: thread.guild_id.or(guild), parent: thread.thread_of() };
+        self.locations.insert(thread.id, location);
     }
 
-    fn start(&mut self, owed: Done, task: impl Future<Output = Done> + Send + 'static) {
+    /// Starts a task. `fallback` is its result if it panics.
+    fn spawn(&mut self, fallback: BridgeTaskResult, task: impl Future<Output = BridgeTaskResult> + Send + 'static) {
         let handle = self.tasks.spawn(task);
-        self.owed.insert(handle.id(), owed);
+        self.fallback_results.insert(handle.id(), fallback);
     }
 
-    fn ended(&mut self, done: Result<(Id, Done), JoinError>) {
+    fn task_ended(&mut self, done: Result<(Id, BridgeTaskResult), JoinError>) {
         let done = match done {
             Ok((id, done)) => {
-                self.owed.remove(&id);
+                self.fallback_results.remove(&id);
                 done
             }
-            // A bug; what it was about is taken up again at the next start.
+            // A bug. Its message is retried at the next start.
             Err(error) => {
                 tracing::error!("a task of the bridge failed: {error}");
-                self.owed.remove(&error.id()).unwrap_or(Done::Said)
+                self.fallback_results.remove(&error.id()).unwrap_or(BridgeTaskResult::Responded)
             }
         };
         match done {
-            Done::Answered(channel) => {
-                if let Some(desk) = self.desks.get_mut(&channel) {
-                    desk.running = None;
+            BridgeTaskResult::Answered(channel) => {
+                if let Some(state) = self.channels.get_mut(&channel) {
+                    state.running = None;
                 }
-                self.begin(channel);
+                self.start_next(channel);
             }
-            Done::CaughtUp(channel, missed) => self.caught_up(channel, missed),
-            Done::Opened(opened) => self.opened(opened),
-            Done::Noted(channel, new) => self.noted(channel, new),
-            Done::Said => {}
+            BridgeTaskResult::CaughtUp(channel, missed) => self.caught_up(channel, missed),
+            BridgeTaskResult::Loaded(loaded) => self.loaded(loaded),
+            BridgeTaskResult::Recorded(channel, new) => self.recorded(channel, new),
+            BridgeTaskResult::Responded => {}
         }
     }
 
-    /// Lets what runs come to its end for a while, then interrupts it.
-    async fn end(mut self, stop: &Stop) {
-        /// What a task that was interrupted may still take.
-        const LAST_MOMENT: Duration = Duration::from_secs(5);
-        let running = self.desks.values().filter(|desk| desk.running.is_some()).count();
+    /// Waits for running tasks for a while, then interrupts them.
+    async fn shut_down(mut self, stop: &BridgeShutdown) {
+        /// Time that interrupted tasks get.
+        const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
+        let running = self.channels.values().filter(|state| state.running.is_some()).count();
         if running > 0 {
-            tracing::info!(running, "letting answers come to their end");
+            tracing::info!(running, "waiting for running answers");
         }
         let all = async { while self.tasks.join_next().await.is_some() {} };
         tokio::pin!(all);
@@ -370,7 +382,7 @@ impl Bridge {
             () = stop.now.cancelled() => {}
         }
         self.shared.interrupted.cancel();
-        // Dropping what is left stops it, too.
-        let _in_time = tokio::time::timeout(LAST_MOMENT, all).await;
+        // Remaining tasks are stopped when they are dropped.
+        let _ = tokio::time::timeout(INTERRUPT_TIMEOUT, all).await;
     }
 }

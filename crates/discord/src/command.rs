@@ -1,18 +1,19 @@
-//! What can be told to the bridge itself: as a slash command, or as a message that reads like one. Pure.
+//! Commands of the bridge itself, given as a slash command or as a message with the same text. Pure.
 
 use serde_json::{Value, json};
 
+/// A command to the bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum BridgeCommand {
     New,
     Stop,
     Status,
-    /// None asks which there are.
+    /// Changes the model, or lists the models if `None`.
     Model(Option<String>),
 }
 
-impl Command {
-    /// A message that is nothing but a command.
+impl BridgeCommand {
+    /// Parses a message that consists of a command only.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_whitespace();
@@ -24,7 +25,7 @@ impl Command {
         Self::named(name, argument.map(str::to_owned))
     }
 
-    /// A slash command as Discord reports it.
+    /// Parses a slash command as Discord reports it.
     #[must_use]
     pub fn named(name: &str, argument: Option<String>) -> Option<Self> {
         match (name, argument) {
@@ -37,15 +38,16 @@ impl Command {
     }
 }
 
-/// What Discord is told about them. Discord checks nothing: whoever is not allowed is refused when it is used.
+/// Definitions of the slash commands for Discord. Discord does not check permissions: the bridge refuses users who are not
+/// allowed.
 #[must_use]
 pub(crate) fn definitions() -> Value {
     json!([
-        {"name": "new", "type": 1, "description": "Forget this conversation and begin another"},
+        {"name": "new", "type": 1, "description": "Start a new conversation"},
         {"name": "stop", "type": 1, "description": "Stop the answer that is being written here"},
-        {"name": "status", "type": 1, "description": "What is going on here"},
-        {"name": "model", "type": 1, "description": "Show the models, or talk to another one here", "options": [
-            {"name": "name", "type": 3, "required": false, "description": "The model to talk to"},
+        {"name": "status", "type": 1, "description": "Show the state of this channel"},
+        {"name": "model", "type": 1, "description": "Show the models, or change the model of this channel", "options": [
+            {"name": "name", "type": 3, "required": false, "description": "The new model"},
         ]},
     ])
 }
@@ -55,27 +57,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_a_command_only_if_it_is_nothing_else() {
+    fn message_is_a_command_only_when_it_has_no_other_text() {
         for (text, command) in [
-            ("/new", Some(Command::New)),
-            (" /stop\n", Some(Command::Stop)),
-            ("/status", Some(Command::Status)),
-            ("/model", Some(Command::Model(None))),
-            ("/model one/model-5", Some(Command::Model(Some("one/model-5".into())))),
+            ("/new", Some(BridgeCommand::New)),
+            (" /stop\n", Some(BridgeCommand::Stop)),
+            ("/status", Some(BridgeCommand::Status)),
+            ("/model", Some(BridgeCommand::Model(None))),
+            ("/model one/model-5", Some(BridgeCommand::Model(Some("one/model-5".into())))),
             ("/new idea", None),
             ("/model a b", None),
             ("/clear", None),
             ("what does /new do?", None),
             ("", None),
         ] {
-            assert_eq!(Command::parse(text), command, "{text:?}");
+            assert_eq!(BridgeCommand::parse(text), command, "{text:?}");
         }
     }
 
     #[test]
-    fn every_definition_is_understood() {
+    fn every_definition_can_be_parsed() {
         for definition in definitions().as_array().unwrap() {
-            assert!(Command::named(definition["name"].as_str().unwrap(), None).is_some(), "{definition}");
+            assert!(BridgeCommand::named(definition["name"].as_str().unwrap(), None).is_some(), "{definition}");
         }
     }
 }

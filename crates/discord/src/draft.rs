@@ -1,49 +1,51 @@
-//! An answer while it grows: what of it is shown, and how often. Pure.
+//! An answer while it is being written: its shown part, and the pace of edits. Pure.
 
 use std::time::Duration;
 
 use crate::backend::Partial;
-use crate::split::{LIMIT, split};
+use crate::split::{MAX_MESSAGE_UNITS, split};
 
-/// What is kept of a growing text: only its end is ever shown.
-const KEPT: usize = 16 * 1024;
+/// Bytes that are kept of the text. Only its end is shown.
+const KEPT_BYTES: usize = 16 * 1024;
 
-/// Room for the line about what goes on.
-const STATUS: usize = 160;
+/// Units reserved for the status line.
+const STATUS_UNITS: usize = 160;
 
+/// An unfinished answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Draft {
     text: String,
-    doing: Option<String>,
+    /// The last tool.
+    tool: Option<String>,
 }
 
 impl Draft {
-    pub(crate) fn hear(&mut self, partial: Partial<'_>) {
+    pub(crate) fn apply(&mut self, partial: Partial<'_>) {
         match partial {
             Partial::Text(more) => {
-                if self.doing.take().is_some() {
+                if self.tool.take().is_some() {
                     self.text.clear();
                 }
                 self.text.push_str(more);
-                if self.text.len() > 2 * KEPT {
-                    let from = self.text.ceil_char_boundary(self.text.len() - KEPT);
+                if self.text.len() > 2 * KEPT_BYTES {
+                    let from = self.text.ceil_char_boundary(self.text.len() - KEPT_BYTES);
                     self.text.drain(..from);
                 }
             }
-            Partial::Doing(what) => self.doing = Some(what.to_owned()),
-            // What it did stays on show until there is more to say.
-            Partial::Done => {}
+            Partial::ToolStarted(what) => self.tool = Some(what.to_owned()),
+            // The tool is shown until the next text.
+            Partial::ToolFinished => {}
         }
     }
 
-    /// The message as it should look now: the end of the text, and what goes on. None while there is nothing to see.
+    /// Content of the draft message: the end of the text, and the running tool. `None` while both are empty.
     pub(crate) fn shown(&self) -> Option<String> {
         let text = self.text.trim();
-        let status = self.doing.as_ref().map(|doing| {
-            let short: String = doing.chars().take(100).collect();
+        let status = self.tool.as_ref().map(|tool| {
+            let short: String = tool.chars().take(100).collect();
             format!("-# ⏳ {short}")
         });
-        let parts = split(text, LIMIT - STATUS);
+        let parts = split(text, MAX_MESSAGE_UNITS - STATUS_UNITS);
         let last = parts.last().map(|part| part.rendered()).filter(|last| !last.trim().is_empty());
         let last = last.map(|last| if parts.len() > 1 { format!("…\n{last}") } else { last });
         match (last, status) {
@@ -52,38 +54,38 @@ impl Draft {
         }
     }
 
-    /// What there is of an answer that was stopped.
-    pub(crate) fn so_far(&self) -> &str {
+    /// Text of an answer that was stopped.
+    pub(crate) fn text(&self) -> &str {
         self.text.trim()
     }
 }
 
-/// How long to wait between two edits: longer when Discord makes us wait.
+/// Interval between two edits. It grows when Discord is slow.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
-    least: Duration,
-    now: Duration,
+pub(crate) struct EditPace {
+    min_interval: Duration,
+    interval: Duration,
 }
 
-impl Pace {
-    pub(crate) const LEAST: Duration = Duration::from_millis(1500);
-    const MOST: Duration = Duration::from_secs(15);
+impl EditPace {
+    pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_millis(1500);
+    const MAX_INTERVAL: Duration = Duration::from_secs(15);
 
-    pub(crate) const fn new(least: Duration) -> Self {
-        Self { least, now: least }
+    pub(crate) const fn new(min_interval: Duration) -> Self {
+        Self { min_interval, interval: min_interval }
     }
 
-    pub(crate) const fn wait(&self) -> Duration {
-        self.now
+    pub(crate) const fn interval(&self) -> Duration {
+        self.interval
     }
 
-    /// The last edit took this long, waiting for its turn included.
-    pub(crate) fn took(&mut self, took: Duration) {
-        self.now = (took * 2).clamp(self.least, Self::MOST.max(self.least));
+    /// Adapts the interval to the duration of the last edit, including its rate-limit delay.
+    pub(crate) fn succeeded(&mut self, took: Duration) {
+        self.interval = (took * 2).clamp(self.min_interval, Self::MAX_INTERVAL.max(self.min_interval));
     }
 
     pub(crate) fn failed(&mut self) {
-        self.now = (self.now * 2).min(Self::MOST.max(self.least));
+        self.interval = (self.interval * 2).min(Self::MAX_INTERVAL.max(self.min_interval));
     }
 }
 
@@ -92,51 +94,54 @@ mod tests {
     use super::*;
     use crate::split::units;
 
-    fn after(partials: &[Partial<'_>]) -> Option<String> {
+    fn shown_after(partials: &[Partial<'_>]) -> Option<String> {
         let mut draft = Draft::default();
-        partials.iter().for_each(|partial| draft.hear(*partial));
+        partials.iter().for_each(|partial| draft.apply(*partial));
         draft.shown()
     }
 
     #[test]
-    fn it_grows_and_tells_what_goes_on() {
-        use Partial::{Doing, Done, Text};
+    fn shows_text_and_running_tool() {
+        use Partial::{Text, ToolFinished, ToolStarted};
         for (partials, shown) in [
             (&[][..], None),
             (&[Text("Hel"), Text("lo")], Some("Hello")),
-            (&[Doing("Bash: ls")], Some("-# ⏳ Bash: ls")),
-            (&[Text("Let me look."), Doing("Bash: ls")], Some("Let me look.\n-# ⏳ Bash: ls")),
-            (&[Text("Let me look."), Doing("Bash: ls"), Done, Text("Two files.")], Some("Two files.")),
+            (&[ToolStarted("Bash: ls")], Some("-# ⏳ Bash: ls")),
+            (&[Text("Let me look."), ToolStarted("Bash: ls")], Some("Let me look.\n-# ⏳ Bash: ls")),
+            (&[Text("Let me look."), ToolStarted("Bash: ls"), ToolFinished, Text("Two files.")], Some("Two files.")),
             (&[Text("```sh\nls")], Some("```sh\nls\n```")),
         ] {
-            assert_eq!(after(partials).as_deref(), shown, "{partials:?}");
+            assert_eq!(shown_after(partials).as_deref(), shown, "{partials:?}");
         }
     }
 
     #[test]
-    fn only_the_end_of_a_long_one_is_shown() {
+    fn shows_only_the_end_of_a_long_text() {
         let lines: String = (0..100_000).map(|line| format!("line {line}\n")).collect();
         let mut draft = Draft::default();
         for piece in lines.as_bytes().chunks(1000) {
-            draft.hear(Partial::Text(std::str::from_utf8(piece).unwrap()));
+            draft.apply(Partial::Text(std::str::from_utf8(piece).unwrap()));
         }
-        draft.hear(Partial::Doing(&"x".repeat(500)));
+        draft.apply(Partial::ToolStarted(&"x".repeat(500)));
         let shown = draft.shown().unwrap();
-        assert!(units(&shown) <= LIMIT && shown.starts_with("…\n") && shown.contains("line 99999\n"), "{shown}");
-        assert!(draft.text.len() <= 2 * KEPT);
+        assert!(
+            units(&shown) <= MAX_MESSAGE_UNITS && shown.starts_with("…\n") && shown.contains("line 99999\n"),
+            "{shown}"
+        );
+        assert!(draft.text.len() <= 2 * KEPT_BYTES);
     }
 
     #[test]
-    fn edits_are_at_least_one_and_a_half_seconds_apart_and_slow_down_when_discord_does() {
-        let mut pace = Pace::new(Pace::LEAST);
-        assert_eq!(pace.wait(), Duration::from_millis(1500));
-        pace.took(Duration::from_millis(80));
-        assert_eq!(pace.wait(), Duration::from_millis(1500));
-        pace.took(Duration::from_secs(4));
-        assert_eq!(pace.wait(), Duration::from_secs(8));
+    fn edit_interval_grows_when_discord_is_slow() {
+        let mut pace = EditPace::new(EditPace::DEFAULT_INTERVAL);
+        assert_eq!(pace.interval(), Duration::from_millis(1500));
+        pace.succeeded(Duration::from_millis(80));
+        assert_eq!(pace.interval(), Duration::from_millis(1500));
+        pace.succeeded(Duration::from_secs(4));
+        assert_eq!(pace.interval(), Duration::from_secs(8));
         pace.failed();
-        assert_eq!(pace.wait(), Duration::from_secs(15));
-        pace.took(Duration::ZERO);
-        assert_eq!(pace.wait(), Duration::from_millis(1500));
+        assert_eq!(pace.interval(), Duration::from_secs(15));
+        pace.succeeded(Duration::ZERO);
+        assert_eq!(pace.interval(), Duration::from_millis(1500));
     }
 }

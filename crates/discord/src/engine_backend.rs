@@ -1,4 +1,4 @@
-//! A model of the engine as a backend: a prompt becomes a turn, its events become partials and one result.
+//! A backend that runs a model of the engine: a prompt becomes a turn, and its events become partials and one result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,14 @@ use trunkline_core::provider::Form;
 use trunkline_core::turn::{Message, Role, Shown, Surface, Turn};
 use trunkline_engine::{Engine, StartError};
 
-use crate::backend::{Ask, Backend, EventResult, Invalid, Partials};
-use crate::listener::{Listener, told};
+use crate::backend::{BackendRequest, ChatBackend, EventResult, InvalidBackend, Partials};
+use crate::listener::{Listener, failure_text};
 
+/// A model of the engine as a backend.
 pub struct EngineBackend {
     engine: Engine,
     model: String,
-    /// Beside the model's own limits.
+    /// Time limit in addition to the model's own limits.
     timeout: Option<Duration>,
 }
 
@@ -28,14 +29,14 @@ impl EngineBackend {
         Self { engine, model: model.into(), timeout }
     }
 
-    fn known(&self) -> Option<Arc<Model>> {
+    fn configured_model(&self) -> Option<Arc<Model>> {
         let models = self.engine.models();
         models.iter().chain(models.built_in()).find(|model| model.name == self.model).cloned()
     }
 
-    async fn run<'a>(&'a self, ask: Ask<'_>, partials: Option<Partials<'a>>) -> EventResult {
-        let before = ask.session.cloned();
-        let (mut turn, mut conversation) = self.turn(ask);
+    async fn run<'a>(&'a self, request: BackendRequest<'_>, partials: Option<Partials<'a>>) -> EventResult {
+        let before = request.session.cloned();
+        let (mut turn, mut conversation) = self.turn(request);
         if partials.is_none() {
             (turn.shown, turn.form) = (Shown::AtTheEnd, Form::Whole);
         }
@@ -47,73 +48,82 @@ impl EngineBackend {
                         conversation.hear(&Event::Failed(failure.clone()));
                         conversation.session().cloned()
                     }
-                    // It was not even asked: the conversation is as it was.
+                    // The model was not called: the session is unchanged.
                     StartError::UnknownModel { .. }
                     | StartError::Busy { .. }
                     | StartError::Limited { .. }
                     | StartError::Unavailable { .. }
                     | StartError::Storage { .. } => before,
                 };
-                let why = self.engine.secrets().mask(&refusal(&self.model, error));
-                return EventResult { session_id, ..EventResult::error(why) };
+                let reason = self.engine.secrets().mask(&refusal(&self.model, error));
+                return EventResult { session_id, ..EventResult::error(reason) };
             }
         };
         let mut listener = Listener::new(conversation, self.engine.secrets(), partials);
         while let Some(event) = run.next().await {
-            listener.hear(event);
+            listener.handle(event);
         }
         listener.result()
     }
 
-    /// The turn, and who keeps in mind under which name it can be gone on with.
-    fn turn(&self, ask: Ask<'_>) -> (Turn, Conversation) {
-        let mut conversation = match ask.session {
+    /// The turn, and the conversation that tracks its session.
+    fn turn(&self, request: BackendRequest<'_>) -> (Turn, Conversation) {
+        let mut conversation = match request.session {
             Some(session) => Conversation::resume(&self.model, SessionId::clone(session)),
             None => Conversation::default(),
         };
-        let mut turn = conversation.ask(&self.model, ask.prompt);
+        let mut turn = conversation.ask(&self.model, request.prompt);
         if let Some(last) = turn.messages.last_mut() {
-            last.images = ask.images;
+            last.images = request.images;
         }
-        let system = Some(ask.system_prompt).filter(|text| !text.is_empty());
+        let system = Some(request.system_prompt).filter(|text| !text.is_empty());
         let before = system.map(|text| Message::new(Role::System, text));
-        let before = before.into_iter().chain(ask.history.iter().map(|said| Message::new(said.role, &*said.text)));
+        let before =
+            before.into_iter().chain(request.history.iter().map(|message| Message::new(message.role, &*message.text)));
         turn.messages.splice(0..0, before);
         turn.surface = Surface::Discord;
         (turn, conversation)
     }
 }
 
-impl Backend for EngineBackend {
+impl ChatBackend for EngineBackend {
     fn name(&self) -> &str {
         &self.model
     }
 
-    fn validate(&self) -> Result<(), Invalid> {
-        let invalid = |path: &str, why: String| Invalid { name: self.model.clone(), path: path.to_owned(), why };
-        let Some(model) = self.known() else {
-            // A name of the router, or one of the many models of a provider.
-            let known = self.engine.models().knows(&self.model);
-            return if known { Ok(()) } else { Err(invalid("-", "unknown model; see: trunkline models".to_owned())) };
+    fn validate(&self) -> Result<(), InvalidBackend> {
+        let invalid = |path: &str, why: String| InvalidBackend { name: self.model.clone(), path: path.to_owned(), why };
+        let Some(model) = self.configured_model() else {
+            // The name may be that of a router, or of a model that a provider lists.
+            let is_routed = self.engine.models().knows(&self.model);
+            return if is_routed {
+                Ok(())
+            } else {
+                Err(invalid("-", "unknown model; see: trunkline models".to_owned()))
+            };
         };
         match (self.engine.plan(&model), model.backend.program()) {
             (Some(Err(failure)), Some(provider)) => {
-                Err(invalid(model.command.as_deref().unwrap_or(&provider.program), told(&failure)))
+                Err(invalid(model.command.as_deref().unwrap_or(&provider.program), failure_text(&failure)))
             }
             _ => Ok(()),
         }
     }
 
     fn takes_images(&self) -> bool {
-        self.known().is_some_and(|model| model.backend.takes_images())
+        self.configured_model().is_some_and(|model| model.backend.takes_images())
     }
 
-    fn execute<'a>(&'a self, ask: Ask<'a>, partials: Option<Partials<'a>>) -> BoxFuture<'a, EventResult> {
+    fn execute<'a>(
+        &'a self,
+        request: BackendRequest<'a>,
+        partials: Option<Partials<'a>>,
+    ) -> BoxFuture<'a, EventResult> {
         Box::pin(async move {
-            let session = ask.session.cloned();
-            let Some(limit) = self.timeout else { return self.run(ask, partials).await };
-            // Giving up on the run drops it, which stops it.
-            tokio::time::timeout(limit, self.run(ask, partials)).await.unwrap_or_else(|_elapsed| EventResult {
+            let session = request.session.cloned();
+            let Some(limit) = self.timeout else { return self.run(request, partials).await };
+            // The timeout drops the run, which stops it.
+            tokio::time::timeout(limit, self.run(request, partials)).await.unwrap_or_else(|_elapsed| EventResult {
                 session_id: session,
                 ..EventResult::error(Failure::timed_out().message)
             })
@@ -128,7 +138,7 @@ fn refusal(model: &str, error: StartError) -> String {
         StartError::UnknownModel { near, .. } => {
             format!("unknown model {model}; did you mean {}?", near.join(" or "))
         }
-        StartError::Failed { failure, .. } => told(&failure),
+        StartError::Failed { failure, .. } => failure_text(&failure),
         error @ (StartError::Busy { .. }
         | StartError::Limited { .. }
         | StartError::Unavailable { .. }

@@ -1,4 +1,4 @@
-//! Files that people send along: fetched, kept below the state folder, and told to the agent.
+//! Attachments: downloaded, stored below the state folder, and listed in the prompt.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -8,40 +8,43 @@ use std::time::{Duration, SystemTime};
 use reqwest::{Client, Url};
 use trunkline_core::turn::Image;
 
-use crate::incoming::Incoming;
+use crate::incoming::IncomingMessage;
 use crate::wire::Attachment;
 
-/// The largest file, and the largest picture that is shown rather than told of.
-const LARGEST: u64 = 25 * 1024 * 1024;
-const LARGEST_IMAGE: usize = 8 * 1024 * 1024;
+/// Largest attachment that is downloaded.
+const MAX_FILE_BYTES: u64 = 25 * 1024 * 1024;
 
-/// How many files of one message.
-const MOST: usize = 10;
+/// Largest picture that is sent to the model as an image.
+const MAX_IMAGE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Where they are, below the state folder.
+/// Attachments of one message that are downloaded.
+const MAX_FILES: usize = 10;
+
+/// Folder of the attachments, below the state folder.
 const FOLDER: &str = "discord";
 
-/// How long they are kept.
-const KEPT: Duration = Duration::from_hours(30 * 24);
+/// Age after which attachments are deleted.
+const MAX_AGE: Duration = Duration::from_hours(30 * 24);
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where Discord keeps what people upload.
+/// Hosts of Discord's uploads.
 const HOSTS: [&str; 2] = ["cdn.discordapp.com", "media.discordapp.net"];
 
+/// Downloads and stores attachments.
 pub(crate) struct Files {
     http: Client,
     folder: PathBuf,
-    /// Whoever stands in for Discord.
+    /// Base URL of a replacement of Discord.
     api: Option<Url>,
 }
 
-/// What an agent is given of a message's files.
+/// Attachments of a message, as the agent gets them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Given {
+pub(crate) struct FetchedFiles {
     pub(crate) images: Vec<Image>,
-    /// To be added to the prompt.
-    pub(crate) told: String,
+    /// List of files, to be added to the prompt.
+    pub(crate) list: String,
 }
 
 impl Files {
@@ -49,48 +52,48 @@ impl Files {
         Self { http, folder: state.join(FOLDER), api: api.and_then(|url| url.parse().ok()) }
     }
 
-    /// Fetches the files of a message. One that cannot be had is told of as that.
-    pub(crate) async fn fetch(&self, incoming: &Incoming, shows_images: bool) -> Given {
-        let mut given = Given::default();
+    /// Downloads the attachments of a message. A failure is noted in the list.
+    pub(crate) async fn fetch(&self, incoming: &IncomingMessage, shows_images: bool) -> FetchedFiles {
+        let mut fetched = FetchedFiles::default();
         let folder = self.folder.join(incoming.channel.to_string()).join(incoming.id.to_string());
         for (index, attachment) in incoming.attachments.iter().enumerate() {
             let name = safe_name(&attachment.filename);
-            if index >= MOST {
-                given.tell(&name, "not fetched: too many files");
+            if index >= MAX_FILES {
+                fetched.add(&name, "not fetched: too many files");
                 continue;
             }
-            match self.one(attachment, &folder.join(format!("{}-{name}", index + 1))).await {
-                Ok((_, bytes)) if shows_images && image(&bytes).is_some() => given.images.extend(image(&bytes)),
-                Ok((path, _)) => given.tell(&name, &path.display().to_string()),
-                Err(why) => given.tell(&name, &format!("not fetched: {why}")),
+            match self.download(attachment, &folder.join(format!("{}-{name}", index + 1))).await {
+                Ok((_, bytes)) if shows_images && image(&bytes).is_some() => fetched.images.extend(image(&bytes)),
+                Ok((path, _)) => fetched.add(&name, &path.display().to_string()),
+                Err(reason) => fetched.add(&name, &format!("not fetched: {reason}")),
             }
         }
-        given
+        fetched
     }
 
-    async fn one(&self, attachment: &Attachment, path: &Path) -> Result<(PathBuf, Vec<u8>), String> {
-        let url: Url = attachment.url.parse().map_err(|_not_one| "no address".to_owned())?;
+    async fn download(&self, attachment: &Attachment, path: &Path) -> Result<(PathBuf, Vec<u8>), String> {
+        let url: Url = attachment.url.parse().map_err(|_| "invalid URL".to_owned())?;
         if !self.trusts(&url) {
             return Err("not from Discord".to_owned());
         }
-        if attachment.size > LARGEST {
-            return Err(format!("larger than {} MiB", LARGEST / 1024 / 1024));
+        if attachment.size > MAX_FILE_BYTES {
+            return Err(format!("larger than {} MiB", MAX_FILE_BYTES / 1024 / 1024));
         }
         let failed = |error: reqwest::Error| error.without_url().to_string();
-        let request = self.http.get(url).timeout(TIMEOUT);
+        let request = self.http.get(url).timeout(DOWNLOAD_TIMEOUT);
         let mut response = request.send().await.and_then(reqwest::Response::error_for_status).map_err(failed)?;
         let mut bytes = Vec::new();
         while let Some(piece) = response.chunk().await.map_err(failed)? {
-            if (bytes.len() + piece.len()) as u64 > LARGEST {
-                return Err(format!("larger than {} MiB", LARGEST / 1024 / 1024));
+            if (bytes.len() + piece.len()) as u64 > MAX_FILE_BYTES {
+                return Err(format!("larger than {} MiB", MAX_FILE_BYTES / 1024 / 1024));
             }
             bytes.extend_from_slice(&piece);
         }
         let written = write(path, &bytes).await;
-        written.map(|()| (path.to_owned(), bytes)).map_err(|error| format!("cannot be kept: {error}"))
+        written.map(|()| (path.to_owned(), bytes)).map_err(|error| format!("cannot be saved: {error}"))
     }
 
-    /// Only Discord's own hosts: an address is data that a stranger may have written.
+    /// Whether a URL has one of Discord's own hosts. Users may have forged it.
     fn trusts(&self, url: &Url) -> bool {
         if let Some(api) = &self.api {
             return url.origin() == api.origin();
@@ -98,15 +101,15 @@ impl Files {
         url.scheme() == "https" && url.host_str().is_some_and(|host| HOSTS.contains(&host))
     }
 
-    /// Removes what is older than a month.
+    /// Deletes attachments older than [`MAX_AGE`].
     pub(crate) async fn sweep(&self) {
         let folder = self.folder.clone();
-        // A folder that is not there is swept.
-        let _swept = tokio::task::spawn_blocking(move || sweep(&folder, SystemTime::now(), KEPT)).await;
+        // The folder may not exist, and other errors are harmless.
+        let _ = tokio::task::spawn_blocking(move || sweep(&folder, SystemTime::now(), MAX_AGE)).await;
     }
 }
 
-/// Removes the files that people sent longer ago than that.
+/// Deletes attachments that are older than `age`.
 pub fn forget_files(state: &Path, age: Duration) -> io::Result<()> {
     match sweep(&state.join(FOLDER), SystemTime::now(), age) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -114,12 +117,12 @@ pub fn forget_files(state: &Path, age: Duration) -> io::Result<()> {
     }
 }
 
-impl Given {
-    fn tell(&mut self, name: &str, what: &str) {
-        if self.told.is_empty() {
-            self.told.push_str("Attached files:");
+impl FetchedFiles {
+    fn add(&mut self, name: &str, what: &str) {
+        if self.list.is_empty() {
+            self.list.push_str("Attached files:");
         }
-        self.told.push_str(&format!("\n- {name}: {what}"));
+        self.list.push_str(&format!("\n- {name}: {what}"));
     }
 }
 
@@ -130,11 +133,11 @@ async fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     tokio::fs::write(path, bytes).await
 }
 
-fn sweep(folder: &Path, now: SystemTime, kept: Duration) -> io::Result<()> {
+fn sweep(folder: &Path, now: SystemTime, max_age: Duration) -> io::Result<()> {
     for channel in std::fs::read_dir(folder)?.flatten() {
         for message in std::fs::read_dir(channel.path())?.flatten() {
             let changed = message.metadata()?.modified()?;
-            if now.duration_since(changed).is_ok_and(|age| age >= kept) {
+            if now.duration_since(changed).is_ok_and(|age| age >= max_age) {
                 std::fs::remove_dir_all(message.path())?;
             }
         }
@@ -142,7 +145,7 @@ fn sweep(folder: &Path, now: SystemTime, kept: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// A name that is a file's and nothing else: no folder, no option, nothing hidden.
+/// Converts a name to a safe file name: no path, no leading dash or dot.
 fn safe_name(name: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '_' };
     let name: String = name.chars().map(safe).collect();
@@ -151,7 +154,7 @@ fn safe_name(name: &str) -> String {
     if name.is_empty() { "file".to_owned() } else { name[from..].to_owned() }
 }
 
-/// A picture, known by its first bytes: a name proves nothing.
+/// A picture, recognized by its first bytes: the name proves nothing.
 fn image(bytes: &[u8]) -> Option<Image> {
     let extension = match bytes {
         [0x89, b'P', b'N', b'G', ..] => "png",
@@ -160,7 +163,7 @@ fn image(bytes: &[u8]) -> Option<Image> {
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "webp",
         _ => return None,
     };
-    (bytes.len() <= LARGEST_IMAGE).then(|| Image { extension, bytes: bytes.to_vec() })
+    (bytes.len() <= MAX_IMAGE_BYTES).then(|| Image { extension, bytes: bytes.to_vec() })
 }
 
 #[cfg(test)]
@@ -168,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_safe() {
+    fn file_names_are_sanitized() {
         for (name, safe) in [
             ("notes.txt", "notes.txt"),
             ("../../.ssh/authorized_keys", "_.._.ssh_authorized_keys"),
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn only_discords_own_hosts_are_asked() {
+    fn downloads_only_from_discords_own_hosts() {
         let files = |api| Files::new(crate::rest::client(true).unwrap(), Path::new("/nowhere"), api);
         let trusts = |files: &Files, url: &str| files.trusts(&url.parse().unwrap());
         let real = files(None);
@@ -198,13 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_goes() {
+    fn sweep_deletes_only_old_attachments() {
         let folder = tempfile::tempdir().unwrap();
         let message = folder.path().join("20/100");
         std::fs::create_dir_all(&message).unwrap();
-        sweep(folder.path(), SystemTime::now(), KEPT).unwrap();
+        sweep(folder.path(), SystemTime::now(), MAX_AGE).unwrap();
         assert!(message.exists());
-        sweep(folder.path(), SystemTime::now() + KEPT + Duration::from_secs(60), KEPT).unwrap();
+        sweep(folder.path(), SystemTime::now() + MAX_AGE + Duration::from_secs(60), MAX_AGE).unwrap();
         assert!(!message.exists());
     }
 }

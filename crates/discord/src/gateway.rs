@@ -1,5 +1,5 @@
-//! The connection over which Discord tells what happens. Identifying, heartbeats, resuming and coming back after a cut
-//! are twilight's; here its messages become our words.
+//! The connection over which Discord sends events. Twilight identifies, sends heartbeats, reconnects and resumes; this
+//! module parses the events.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Shard, Shard
 use crate::token::Token;
 use crate::wire;
 
-/// What happens, as far as it is of interest.
+/// An event that the bridge handles.
 #[derive(Debug)]
-pub(crate) enum Happening {
-    /// A new session: what happened before it is not told.
-    Ready(wire::Ready),
-    /// The old session goes on: nothing was lost.
+pub(crate) enum DiscordEvent {
+    /// A new gateway session. Events before it are not delivered.
+    Ready(wire::ReadyEvent),
+    /// The old gateway session was resumed. No event was lost.
     Resumed,
-    Message(wire::Message),
+    Message(wire::DiscordMessage),
     Interaction(wire::Interaction),
-    /// A guild we are in, with its threads.
+    /// A guild of the bot, with its threads.
     Guild(wire::Guild),
     Thread(wire::Channel),
-    /// Discord will not have us; the code says why.
+    /// Discord refuses the connection, with the close code.
     Refused(Option<u16>),
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn connect(token: &Token, gateway: Option<&str>) -> Shard {
     let intents = Intents::GUILDS | Intents::GUILD_MESSAGES | Intents::DIRECT_MESSAGES | Intents::MESSAGE_CONTENT;
     let config = ConfigBuilder::new(token.header(), intents);
     let config = match gateway {
-        // Whoever stands in for Discord has limits of its own, if any.
+        // A replacement of Discord has its own limits, if any.
         Some(url) => config.proxy_url(url.trim_end_matches('/').to_owned()).queue(InMemoryQueue::new(
             0,
             u32::MAX,
@@ -46,41 +46,41 @@ pub(crate) fn connect(token: &Token, gateway: Option<&str>) -> Shard {
     Shard::with_config(ShardId::ONE, config.build())
 }
 
-/// Follows the connection until Discord refuses us or nobody listens any more. A slow listener slows it down; if that
-/// takes too long the connection is cut and resumed, and nothing is lost.
-pub(crate) async fn follow(mut shard: Shard, happenings: mpsc::Sender<Happening>) {
+/// Forwards events until Discord refuses the connection or the receiver is dropped. A slow receiver delays the connection.
+/// If the delay is too long, the connection is closed and resumed, and no event is lost.
+pub(crate) async fn forward_events(mut shard: Shard, events: mpsc::Sender<DiscordEvent>) {
     let mut code = None;
     loop {
         let message = tokio::select! {
             message = shard.next() => message,
-            () = happenings.closed() => break,
+            () = events.closed() => break,
         };
-        let happening = match message {
-            Some(Ok(Message::Text(text))) => read(&text),
+        let event = match message {
+            Some(Ok(Message::Text(text))) => parse(&text),
             Some(Ok(Message::Close(frame))) => {
                 code = frame.map(|frame| frame.code);
                 tracing::info!(?code, "the connection to Discord was closed");
                 None
             }
             Some(Err(error)) => {
-                tracing::warn!("the connection to Discord failed: {error}; trying again");
+                tracing::warn!("the connection to Discord failed: {error}; retrying");
                 None
             }
-            None => Some(Happening::Refused(code)),
+            None => Some(DiscordEvent::Refused(code)),
         };
-        let Some(happening) = happening else { continue };
-        let refused = matches!(happening, Happening::Refused(_));
-        if happenings.send(happening).await.is_err() {
+        let Some(event) = event else { continue };
+        let refused = matches!(event, DiscordEvent::Refused(_));
+        if events.send(event).await.is_err() {
             break;
         }
         if refused {
-            // There is no connection any more, and twilight minds being asked for one.
+            // The connection is gone, and twilight panics if it is polled again.
             return;
         }
     }
-    // Discord shows us as gone at once rather than after a while.
+    // A clean close shows the bot as offline at once.
     shard.close(CloseFrame::NORMAL);
-    let _in_time = tokio::time::timeout(Duration::from_secs(1), async {
+    let _ = tokio::time::timeout(Duration::from_secs(1), async {
         while let Some(Ok(message)) = shard.next().await {
             if message.is_close() {
                 break;
@@ -90,8 +90,8 @@ pub(crate) async fn follow(mut shard: Shard, happenings: mpsc::Sender<Happening>
     .await;
 }
 
-/// What one message of the gateway tells, if it tells something of interest.
-fn read(text: &str) -> Option<Happening> {
+/// Parses a gateway message. `None` if the bridge does not handle it.
+fn parse(text: &str) -> Option<DiscordEvent> {
     #[derive(Deserialize)]
     struct Dispatch<'a> {
         t: Option<&'a str>,
@@ -99,20 +99,20 @@ fn read(text: &str) -> Option<Happening> {
         d: Option<&'a RawValue>,
     }
     fn data<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Option<T> {
-        let read = serde_json::from_str(raw.get());
-        read.inspect_err(|error| tracing::warn!("cannot read {name} from Discord: {error}")).ok()
+        let parsed = serde_json::from_str(raw.get());
+        parsed.inspect_err(|error| tracing::warn!("cannot parse {name} from Discord: {error}")).ok()
     }
     let Dispatch { t: Some(name), d: Some(raw) } = serde_json::from_str(text).ok()? else { return None };
     match name {
-        "READY" => data(name, raw).map(Happening::Ready),
-        "RESUMED" => Some(Happening::Resumed),
-        "MESSAGE_CREATE" => data(name, raw).map(Happening::Message),
-        "INTERACTION_CREATE" => data(name, raw).map(Happening::Interaction),
-        "GUILD_CREATE" => data(name, raw).map(Happening::Guild),
-        "THREAD_CREATE" | "THREAD_UPDATE" => data(name, raw).map(Happening::Thread),
+        "READY" => data(name, raw).map(DiscordEvent::Ready),
+        "RESUMED" => Some(DiscordEvent::Resumed),
+        "MESSAGE_CREATE" => data(name, raw).map(DiscordEvent::Message),
+        "INTERACTION_CREATE" => data(name, raw).map(DiscordEvent::Interaction),
+        "GUILD_CREATE" => data(name, raw).map(DiscordEvent::Guild),
+        "THREAD_CREATE" | "THREAD_UPDATE" => data(name, raw).map(DiscordEvent::Thread),
         "THREAD_LIST_SYNC" => {
             let wire::ThreadList { guild_id, threads } = data(name, raw)?;
-            Some(Happening::Guild(wire::Guild { id: guild_id, threads }))
+            Some(DiscordEvent::Guild(wire::Guild { id: guild_id, threads }))
         }
         _ => None,
     }
@@ -123,15 +123,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_of_interest_is_read() {
+    fn parses_only_events_that_the_bridge_handles() {
         let message =
             r#"{"op":0,"s":3,"t":"MESSAGE_CREATE","d":{"id":"5","channel_id":"6","author":{"id":"7"},"new":1}}"#;
-        assert!(matches!(read(message), Some(Happening::Message(message)) if message.id.0 == 5));
-        assert!(matches!(read(r#"{"op":0,"s":4,"t":"RESUMED","d":{}}"#), Some(Happening::Resumed)));
+        assert!(matches!(parse(message), Some(DiscordEvent::Message(message)) if message.id.0 == 5));
+        assert!(matches!(parse(r#"{"op":0,"s":4,"t":"RESUMED","d":{}}"#), Some(DiscordEvent::Resumed)));
         for other in
             [r#"{"op":11}"#, r#"{"op":0,"s":1,"t":"TYPING_START","d":{}}"#, "{}", "", r#"{"op":0,"t":"READY","d":1}"#]
         {
-            assert!(read(other).is_none(), "{other}");
+            assert!(parse(other).is_none(), "{other}");
         }
     }
 }

@@ -1,47 +1,53 @@
-//! From what was said on Discord to what is asked of an agent. Pure.
+//! Converts Discord's messages to prompts for an agent. Pure.
 
 use serde::{Deserialize, Serialize};
 
 use crate::allow::{Allow, Speaker};
 use crate::snowflake::Snowflake;
-use crate::wire::{Attachment, Message};
+use crate::wire::{Attachment, DiscordMessage};
 
-/// A message that is to be answered; as it is kept until it has been.
+/// A message to answer, in the form in which it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Incoming {
+pub(crate) struct IncomingMessage {
     pub(crate) id: Snowflake,
     pub(crate) channel: Snowflake,
     #[serde(default)]
     pub(crate) guild: Option<Snowflake>,
     pub(crate) author: Snowflake,
-    /// Without the mention of us.
+    /// Text without the mention of the bot.
     pub(crate) text: String,
     #[serde(default)]
     pub(crate) attachments: Vec<Attachment>,
 }
 
-/// What is known of a channel beside its messages.
+/// Guild and parent channel of a channel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Whereabouts {
+pub(crate) struct ChannelLocation {
     pub(crate) guild: Option<Snowflake>,
-    /// The channel a thread belongs to.
+    /// Channel of a thread.
     pub(crate) parent: Option<Snowflake>,
 }
 
-/// Kinds of messages that people write: plain ones and replies. Others tell of pins, calls, new members.
-const WRITTEN: [u8; 2] = [0, 19];
+/// Message types that people write: plain messages and replies. Other types report pins, calls and new members.
+const USER_MESSAGE_TYPES: [u8; 2] = [0, 19];
 
-/// What is asked of us by a message, if anything is.
-pub(crate) fn heard(message: &Message, me: Snowflake, place: Whereabouts, allow: &Allow) -> Option<Incoming> {
+/// Converts a message that is addressed to the bot by an allowed user. `None` for all others.
+pub(crate) fn addressed_message(
+    message: &DiscordMessage,
+    me: Snowflake,
+    location: ChannelLocation,
+    allow: &Allow,
+) -> Option<IncomingMessage> {
     if message.author.bot || message.author.id == me || message.webhook_id.is_some() {
         return None;
     }
-    if !WRITTEN.contains(&message.kind) {
+    if !USER_MESSAGE_TYPES.contains(&message.kind) {
         return None;
     }
-    let guild = message.guild_id.or(place.guild);
+    let guild = message.guild_id.or(location.guild);
     let roles = message.member.as_ref().map(|member| member.roles.as_slice()).unwrap_or_default();
-    let speaker = Speaker { user: message.author.id, roles, guild, channel: message.channel_id, parent: place.parent };
+    let speaker =
+        Speaker { user: message.author.id, roles, guild, channel: message.channel_id, parent: location.parent };
     let mentioned = message.mentions.iter().any(|user| user.id == me);
     if !allow.admits(&speaker) || !(guild.is_none() || mentioned || allow.listens(&speaker)) {
         return None;
@@ -53,10 +59,10 @@ pub(crate) fn heard(message: &Message, me: Snowflake, place: Whereabouts, allow:
         return None;
     }
     let (id, channel, author) = (message.id, message.channel_id, message.author.id);
-    Some(Incoming { id, channel, guild, author, text, attachments: message.attachments.clone() })
+    Some(IncomingMessage { id, channel, guild, author, text, attachments: message.attachments.clone() })
 }
 
-/// What somebody else said, for an agent that has not heard it.
+/// Quotes another user's message, which the agent has not seen.
 fn quote(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("> {line}")).collect();
     if lines.is_empty() { String::new() } else { format!("{}\n\n", lines.join("\n")) }
@@ -87,12 +93,12 @@ mod tests {
         let allow = Allow { guilds: vec![Snowflake(10)], listen: vec![Snowflake(21)], ..Allow::default() };
         let allow = Allow { users: vec![Snowflake(40)], ..allow };
         let message = serde_json::from_value(whole).unwrap();
-        heard(&message, ME, Whereabouts::default(), &allow).map(|incoming| incoming.text)
+        addressed_message(&message, ME, ChannelLocation::default(), &allow).map(|incoming| incoming.text)
     }
 
     #[test]
-    fn what_is_heard_and_what_is_not() {
-        for (name, change, heard) in [
+    fn converts_only_messages_that_are_addressed_to_the_bot() {
+        for (name, change, expected) in [
             ("a mention", json!({}), Some("hi")),
             ("a mention within", json!({"content": "so <@!1> hi"}), Some("so hi")),
             ("a reply to us", json!({"content": "and then?", "type": 19}), Some("and then?")),
@@ -103,12 +109,12 @@ mod tests {
                 Some("> it fails\n> here\n\nwhy?"),
             ),
             ("no mention", json!({"content": "hi", "mentions": []}), None),
-            ("somebody else", json!({"content": "<@2> hi", "mentions": [{"id": "2"}]}), None),
+            ("a mention of another user", json!({"content": "<@2> hi", "mentions": [{"id": "2"}]}), None),
             ("a listened channel", json!({"content": "hi", "mentions": [], "channel_id": "21"}), Some("hi")),
             ("a direct message", json!({"content": "hi", "mentions": [], "guild_id": null}), Some("hi")),
             ("a bot", json!({"author": {"id": "40", "bot": true}}), None),
             ("a webhook", json!({"webhook_id": "5"}), None),
-            ("ourselves", json!({"author": {"id": "1"}}), None),
+            ("the bot itself", json!({"author": {"id": "1"}}), None),
             ("a pin", json!({"type": 6}), None),
             ("a stranger", json!({"author": {"id": "41"}}), None),
             ("only a mention", json!({"content": "<@1>"}), None),
@@ -118,7 +124,7 @@ mod tests {
                 Some(""),
             ),
         ] {
-            assert_eq!(text(change).as_deref(), heard, "{name}");
+            assert_eq!(text(change).as_deref(), expected, "{name}");
         }
     }
 }

@@ -1,25 +1,25 @@
 //! The Discord bridge: a channel, a thread or a direct message is a conversation with a coding agent.
 //!
-//! A message is judged ([`Allow`]), put into the store's inbox, and answered by a [`Backend`], one message of a channel
-//! after the other. Deciding is pure and tested as tables and properties
-//! ([`split()`]); what talks to Discord is thin. [`run`] is the door.
+//! Each message is checked against [`Allow`], recorded in the store's inbox, and answered by a [`ChatBackend`]. The
+//! messages of a channel are answered one after the other. Decisions are pure functions, tested with tables and properties
+//! ([`split()`]); the code that talks to Discord is thin. [`run`] is the entry point.
 //!
-//! A message is answered once, whatever happens in between: see `answer.rs`.
+//! Each message is answered exactly once, even if the process is killed: see `answer.rs`.
 
 mod allow;
 mod answer;
 mod backend;
 mod bridge;
+mod bridge_store;
 mod catch_up;
+mod channel_state;
 mod command;
-mod desk;
 mod draft;
 mod engine_backend;
 mod files;
 mod gateway;
 mod incoming;
 mod layout;
-mod ledger;
 mod listener;
 mod rest;
 mod settings;
@@ -30,12 +30,18 @@ mod token;
 mod wire;
 
 pub use allow::{Allow, Speaker};
-pub use backend::{Ask, Backend, Backends, EventResult, Invalid, Partial, Partials, Said};
-pub use bridge::{BridgeError, Stop, run};
-pub use command::Command;
+pub use backend::{
+    BackendRequest, ChatBackend, ChatBackends, EventResult, HistoryMessage, InvalidBackend, Partial, Partials,
+};
+pub use bridge::{BridgeError, BridgeShutdown, run};
+pub use command::BridgeCommand;
 pub use engine_backend::EngineBackend;
 pub use files::forget_files;
-pub use settings::Settings;
+pub use settings::DiscordSettings;
 pub use snowflake::Snowflake;
-pub use split::{LIMIT, Part, split};
+pub use split::{MAX_MESSAGE_UNITS, MessagePart, split};
 pub use token::Token;
+
+// TODO rename users
+#[doc(hidden)]
+pub use {BridgeShutdown as Stop, ChatBackend as Backend, ChatBackends as Backends, DiscordSettings as Settings};

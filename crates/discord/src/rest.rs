@@ -1,8 +1,8 @@
-//! Discord's REST interface, as far as we call it. Waits as long as Discord asks: its limits per route through
-//! twilight's limiter, a limit on everything by keeping still.
+//! Client of Discord's REST API, limited to the calls of the bridge. It respects rate limits: those of routes through
+//! twilight's limiter, global ones by pausing all calls.
 
 mod form;
-mod limit;
+mod rate_limit;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,26 +15,27 @@ use tokio::time::Instant;
 use twilight_http_ratelimiting::{Endpoint, Method, RateLimiter};
 
 use self::form::form;
-use self::limit::Limit;
-use crate::layout::File;
+use self::rate_limit::RateLimitInfo;
+use crate::layout::AnswerFile;
 use crate::snowflake::Snowflake;
 use crate::token::Token;
-use crate::wire::{Channel, Member, Message};
+use crate::wire::{Channel, DiscordMessage, GuildMember};
 
-/// Where Discord is.
-const DISCORD: &str = "https://discord.com";
+/// Default base URL.
+const DISCORD_URL: &str = "https://discord.com";
 
-const TIMEOUT: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Discord refuses callers that do not say who they are in this form.
+/// User agent in the form that Discord requires.
 const USER_AGENT: &str = concat!("DiscordBot (", env!("CARGO_PKG_REPOSITORY"), ", ", env!("CARGO_PKG_VERSION"), ")");
 
-/// The largest answer: a hundred messages with all their trimmings.
-const LARGEST: usize = 16 * 1024 * 1024;
+/// Largest response: enough for a hundred messages with embeds.
+const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Where a limit does not say when it ends.
-const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
+/// Delay after a rate limit without a duration.
+const DEFAULT_RATE_LIMIT_DELAY: Duration = Duration::from_secs(1);
 
+/// Failure of a call.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RestError {
     #[error("cannot {what}: Discord answered {status}: {message}")]
@@ -45,54 +46,55 @@ pub(crate) enum RestError {
 
 impl RestError {
     /// Whether the same call may succeed later.
-    pub(crate) const fn passes(&self) -> bool {
+    pub(crate) const fn is_temporary(&self) -> bool {
         match self {
             Self::Refused { status, .. } => *status >= 500,
             Self::Unreachable { .. } => true,
         }
     }
 
-    /// Whether what was asked for is not there.
+    /// Whether the object does not exist.
     pub(crate) const fn is_missing(&self) -> bool {
         matches!(self, Self::Refused { status: 404, .. })
     }
 }
 
-/// A new message. It can never ping anybody.
+/// A new message. Its mentions never notify users.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewMessage<'a> {
     pub(crate) content: &'a str,
-    pub(crate) file: Option<&'a File>,
+    pub(crate) file: Option<&'a AnswerFile>,
     pub(crate) replies_to: Option<Snowflake>,
-    /// Discord makes only one message of the same one, for some minutes.
+    /// Discord creates only one message for the same nonce within some minutes.
     pub(crate) nonce: Option<&'a str>,
 }
 
+/// Client of the REST API.
 #[derive(Clone)]
 pub(crate) struct Rest {
-    inner: Arc<Inner>,
+    inner: Arc<RestInner>,
 }
 
-struct Inner {
+struct RestInner {
     http: Client,
     base: String,
     token: Token,
     limiter: RateLimiter,
-    /// Nothing is sent before.
-    frozen: Mutex<Option<Instant>>,
+    /// End of a global rate limit. No call is sent before.
+    paused_until: Mutex<Option<Instant>>,
 }
 
-enum Body {
+enum RestBody {
     None,
     Json(Value),
-    Form(Value, File),
+    Form(Value, AnswerFile),
 }
 
 impl Rest {
-    /// Needs a tokio runtime. `api` is where Discord is, if not where it always is.
+    /// Must be called in a tokio runtime. `api` replaces the default base URL.
     pub(crate) fn new(http: Client, token: Token, api: Option<&str>) -> Self {
-        let base = format!("{}/api/v10", api.unwrap_or(DISCORD).trim_end_matches('/'));
-        let inner = Inner { http, base, token, limiter: RateLimiter::default(), frozen: Mutex::new(None) };
+        let base = format!("{}/api/v10", api.unwrap_or(DISCORD_URL).trim_end_matches('/'));
+        let inner = RestInner { http, base, token, limiter: RateLimiter::default(), paused_until: Mutex::new(None) };
         Self { inner: Arc::new(inner) }
     }
 
@@ -107,40 +109,40 @@ impl Rest {
         let body = match message.file {
             Some(file) => {
                 json["attachments"] = json!([{"id": 0, "filename": file.name}]);
-                Body::Form(json, file.clone())
+                RestBody::Form(json, file.clone())
             }
-            None => Body::Json(json),
+            None => RestBody::Json(json),
         };
         let path = format!("channels/{channel}/messages");
-        let posted: Message = self.call("post a message", Method::Post, &path, &path, body).await?;
+        let posted: DiscordMessage = self.call("post a message", Method::Post, &path, &path, body).await?;
         Ok(posted.id)
     }
 
     pub(crate) async fn edit(&self, channel: Snowflake, message: Snowflake, content: &str) -> Result<(), RestError> {
         let path = format!("channels/{channel}/messages/{message}");
         let json = json!({"content": content, "allowed_mentions": {"parse": []}});
-        // Every message of a channel has the same limit: to the limiter they are one.
+        // All messages of a channel share one rate limit, so that the limiter sees one route.
         let route = format!("channels/{channel}/messages/0");
-        self.call::<Value>("edit a message", Method::Patch, &route, &path, Body::Json(json)).await.map(drop)
+        self.call::<Value>("edit a message", Method::Patch, &route, &path, RestBody::Json(json)).await.map(drop)
     }
 
     pub(crate) async fn typing(&self, channel: Snowflake) -> Result<(), RestError> {
         let path = format!("channels/{channel}/typing");
-        self.send("show that we are typing", Method::Post, &path, &path, Body::None).await.map(drop)
+        self.send("show the typing indicator", Method::Post, &path, &path, RestBody::None).await.map(drop)
     }
 
-    /// At most a hundred messages that came after one, the oldest first; or the latest one, if none is named.
+    /// Up to a hundred messages after the given one, oldest first. Without it, the latest message.
     pub(crate) async fn messages(
         &self,
         channel: Snowflake,
         after: Option<Snowflake>,
-    ) -> Result<Vec<Message>, RestError> {
+    ) -> Result<Vec<DiscordMessage>, RestError> {
         let path = format!("channels/{channel}/messages");
         let query = after.map_or_else(|| "limit=1".to_owned(), |after| format!("after={after}&limit=100"));
         let full = format!("{path}?{query}");
-        let found: Vec<Value> = self.call("read messages", Method::Get, &path, &full, Body::None).await?;
-        // One that we cannot read must not hide the others.
-        let mut found: Vec<Message> =
+        let found: Vec<Value> = self.call("read messages", Method::Get, &path, &full, RestBody::None).await?;
+        // A message that cannot be parsed must not hide the others.
+        let mut found: Vec<DiscordMessage> =
             found.into_iter().filter_map(|message| serde_json::from_value(message).ok()).collect();
         found.sort_by_key(|message| message.id);
         Ok(found)
@@ -148,12 +150,12 @@ impl Rest {
 
     pub(crate) async fn channel(&self, channel: Snowflake) -> Result<Channel, RestError> {
         let path = format!("channels/{channel}");
-        self.call("look up a channel", Method::Get, &path, &path, Body::None).await
+        self.call("look up a channel", Method::Get, &path, &path, RestBody::None).await
     }
 
-    pub(crate) async fn member(&self, guild: Snowflake, user: Snowflake) -> Result<Member, RestError> {
+    pub(crate) async fn member(&self, guild: Snowflake, user: Snowflake) -> Result<GuildMember, RestError> {
         let (route, path) = (format!("guilds/{guild}/members/0"), format!("guilds/{guild}/members/{user}"));
-        self.call("look up a member", Method::Get, &route, &path, Body::None).await
+        self.call("look up a member", Method::Get, &route, &path, RestBody::None).await
     }
 
     pub(crate) async fn set_commands(
@@ -163,15 +165,15 @@ impl Rest {
         commands: Value,
     ) -> Result<(), RestError> {
         let path = format!("applications/{application}/guilds/{guild}/commands");
-        self.send("register commands", Method::Put, &path, &path, Body::Json(commands)).await.map(drop)
+        self.send("register commands", Method::Put, &path, &path, RestBody::Json(commands)).await.map(drop)
     }
 
-    /// Answers a slash command, for the eyes of whoever used it.
+    /// Responds to a slash command. Only its user sees the response.
     pub(crate) async fn respond(&self, interaction: Snowflake, key: &str, content: &str) -> Result<(), RestError> {
         let (route, path) = ("interactions/0/callback", format!("interactions/{interaction}/{key}/callback"));
         let data = json!({"content": content, "flags": 64, "allowed_mentions": {"parse": []}});
         let json = json!({"type": 4, "data": data});
-        self.send("answer a command", Method::Post, route, &path, Body::Json(json)).await.map(drop)
+        self.send("answer a command", Method::Post, route, &path, RestBody::Json(json)).await.map(drop)
     }
 
     async fn call<T: DeserializeOwned>(
@@ -180,33 +182,33 @@ impl Rest {
         method: Method,
         route: &str,
         path: &str,
-        body: Body,
+        body: RestBody,
     ) -> Result<T, RestError> {
         let bytes = self.send(what, method, route, path, body).await?;
         serde_json::from_slice(&bytes).map_err(|error| RestError::Unreachable { what, reason: error.to_string() })
     }
 
-    /// Sends a request, as often as it takes until no limit is in its way.
+    /// Sends a request, and repeats it while it is rate limited.
     async fn send(
         &self,
         what: &'static str,
         method: Method,
         route: &str,
         path: &str,
-        body: Body,
+        body: RestBody,
     ) -> Result<Vec<u8>, RestError> {
         let unreachable = |error: reqwest::Error| RestError::Unreachable { what, reason: reason(&error) };
         loop {
-            self.thaw().await;
+            self.wait_while_paused().await;
             let permit = self.inner.limiter.acquire(Endpoint { method, path: route.to_owned() }).await;
             let mut response = self.request(method, path, &body).send().await.map_err(unreachable)?;
-            let (status, limit) = (response.status().as_u16(), Limit::of(response.headers()));
+            let (status, limit) = (response.status().as_u16(), RateLimitInfo::of(response.headers()));
             if status == 429 {
-                let wait = limit.wait.unwrap_or(UNKNOWN_WAIT);
-                tracing::info!(?wait, "Discord asks to wait");
+                let wait = limit.wait.unwrap_or(DEFAULT_RATE_LIMIT_DELAY);
+                tracing::info!(?wait, "rate limited by Discord");
                 let bucket = limit.exhausted(wait);
                 if bucket.is_none() {
-                    self.freeze(wait);
+                    self.pause(wait);
                 }
                 permit.complete(bucket);
                 continue;
@@ -214,7 +216,7 @@ impl Rest {
             permit.complete(limit.bucket);
             let mut bytes = Vec::new();
             while let Some(piece) = response.chunk().await.map_err(unreachable)? {
-                if bytes.len() + piece.len() > LARGEST {
+                if bytes.len() + piece.len() > MAX_RESPONSE_BYTES {
                     return Err(RestError::Unreachable { what, reason: "the answer is too large".to_owned() });
                 }
                 bytes.extend_from_slice(&piece);
@@ -222,15 +224,15 @@ impl Rest {
             if (200..300).contains(&status) {
                 return Ok(bytes);
             }
-            let said = serde_json::from_slice::<Value>(&bytes).ok();
-            let message = said.as_ref().and_then(|said| said["message"].as_str()).unwrap_or("no reason given");
+            let error = serde_json::from_slice::<Value>(&bytes).ok();
+            let message = error.as_ref().and_then(|error| error["message"].as_str()).unwrap_or("no reason given");
             let message = self.inner.token.mask(&message.chars().take(200).collect::<String>());
             return Err(RestError::Refused { what, status, message });
         }
     }
 
-    fn request(&self, method: Method, path: &str, body: &Body) -> reqwest::RequestBuilder {
-        let Inner { http, base, token, .. } = &*self.inner;
+    fn request(&self, method: Method, path: &str, body: &RestBody) -> reqwest::RequestBuilder {
+        let RestInner { http, base, token, .. } = &*self.inner;
         let url = format!("{base}/{path}");
         let request = match method {
             Method::Get => http.get(url),
@@ -241,34 +243,35 @@ impl Rest {
         };
         let mut secret = HeaderValue::try_from(token.header()).unwrap_or_else(|_| HeaderValue::from_static("Bot"));
         secret.set_sensitive(true);
-        let request = request.header(AUTHORIZATION, secret).timeout(TIMEOUT);
+        let request = request.header(AUTHORIZATION, secret).timeout(REQUEST_TIMEOUT);
         match body {
-            Body::None => request,
-            Body::Json(json) => request.header(CONTENT_TYPE, "application/json").body(json.to_string()),
-            Body::Form(json, file) => {
+            RestBody::None => request,
+            RestBody::Json(json) => request.header(CONTENT_TYPE, "application/json").body(json.to_string()),
+            RestBody::Form(json, file) => {
                 let (kind, form) = form(json, file);
                 request.header(CONTENT_TYPE, kind).body(form)
             }
         }
     }
 
-    fn freeze(&self, wait: Duration) {
-        let mut frozen = self.inner.frozen.lock().unwrap_or_else(PoisonError::into_inner);
-        *frozen = (*frozen).max(Some(Instant::now() + wait));
+    /// Delays all calls.
+    fn pause(&self, wait: Duration) {
+        let mut paused_until = self.inner.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *paused_until = (*paused_until).max(Some(Instant::now() + wait));
     }
 
-    async fn thaw(&self) {
-        let until = *self.inner.frozen.lock().unwrap_or_else(PoisonError::into_inner);
+    async fn wait_while_paused(&self) {
+        let until = *self.inner.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(until) = until {
             tokio::time::sleep_until(until).await;
         }
     }
 }
 
-/// Who calls Discord, and nobody else: a redirect would carry the token elsewhere.
+/// HTTP client for Discord. It follows no redirects, which could send the token to another host.
 pub(crate) fn client(local: bool) -> Result<Client, String> {
-    // Fails only if somebody chose another provider before, which is as good.
-    let _chosen = rustls::crypto::ring::default_provider().install_default();
+    // Fails only if a provider is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .user_agent(USER_AGENT)
         .redirect(reqwest::redirect::Policy::none())
@@ -277,10 +280,10 @@ pub(crate) fn client(local: bool) -> Result<Client, String> {
     builder.build().map_err(|error| reason(&error))
 }
 
-/// The innermost cause: the outer ones only say that there is one, and name the address.
+/// The innermost cause. The outer errors add only the URL.
 fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
-        return "no answer in time".to_owned();
+        return "no response in time".to_owned();
     }
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {

@@ -1,4 +1,4 @@
-//! What a bridge must be told once.
+//! Settings of a bridge.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,32 +7,33 @@ use trunkline_core::secret::Secrets;
 use trunkline_core::turn::Shown;
 
 use crate::allow::Allow;
-use crate::draft::Pace;
+use crate::draft::EditPace;
 
+/// Settings of a bridge.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct DiscordSettings {
     pub allow: Allow,
-    /// Where Discord's REST interface is, if not where it always is.
+    /// Base URL of the REST API, if it is not Discord's own.
     pub api: Option<String>,
-    /// The same for its gateway.
+    /// URL of the gateway, if it is not Discord's own.
     pub gateway: Option<String>,
-    /// Below it people's files are kept.
+    /// State folder. Attachments are stored below it.
     pub state: PathBuf,
     pub system_prompt: String,
-    /// How many messages of a channel may wait.
+    /// Maximum number of queued messages in a channel.
     pub queue: usize,
-    /// How long answers may go on after a signal to stop.
+    /// Time that running answers get after a stop signal.
     pub drain: Duration,
-    /// When an answer is seen: as it grows, or whole.
+    /// Whether an answer is shown while it is written, or at its end.
     pub shown: Shown,
-    /// The least time between two edits of a growing answer.
+    /// Minimum time between two edits of a draft.
     pub pace: Duration,
-    /// What is not to be written down.
+    /// Values that must not be stored.
     pub secrets: Secrets,
 }
 
-impl Settings {
-    /// With everything as it usually is.
+impl DiscordSettings {
+    /// Default settings.
     #[must_use]
     pub fn new(allow: Allow, state: PathBuf) -> Self {
         Self {
@@ -44,12 +45,12 @@ impl Settings {
             queue: 20,
             drain: Duration::from_secs(30),
             shown: Shown::AsItComes,
-            pace: Pace::LEAST,
+            pace: EditPace::DEFAULT_INTERVAL,
             secrets: Secrets::default(),
         }
     }
 }
 
-/// What an agent should know about where it is read.
+/// Default system prompt.
 const SYSTEM_PROMPT: &str = "You are answering in a Discord channel. Only your final message is posted there. Write \
 Discord's Markdown, without tables or images, and keep it short: what does not fit into a few messages is sent as a file.";

@@ -1,4 +1,4 @@
-//! What every task of the bridge needs, and how it goes on when Discord does not answer.
+//! State shared by all tasks of the bridge, and retries of calls to Discord.
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -6,54 +6,58 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::Settings;
-use crate::backend::Backends;
+use crate::DiscordSettings;
+use crate::backend::ChatBackends;
+use crate::bridge_store::BridgeStore;
 use crate::files::Files;
-use crate::ledger::Ledger;
 use crate::rest::{Rest, RestError};
 use crate::snowflake::Snowflake;
 
-/// Between two tries of a call that may succeed later.
-const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// First delay between two attempts of a call. It doubles after each attempt.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(500);
 
-pub(crate) struct Shared {
+/// Longest delay between two attempts of a call.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
+
+/// State shared by all tasks of the bridge.
+pub(crate) struct BridgeShared {
     pub(crate) rest: Rest,
-    pub(crate) ledger: Ledger,
+    pub(crate) store: BridgeStore,
     pub(crate) files: Files,
-    pub(crate) backends: Backends,
-    pub(crate) settings: Settings,
-    /// Who we are on Discord, once it has said so.
+    pub(crate) backends: ChatBackends,
+    pub(crate) settings: DiscordSettings,
+    /// User id of the bot, once Discord has reported it.
     pub(crate) me: OnceLock<Snowflake>,
-    /// What is going on is to end now; it will be taken up again at the next start.
+    /// Cancelled when running work has to end at once. The next start resumes it.
     pub(crate) interrupted: CancellationToken,
 }
 
-/// Why an answer was not sent.
+/// Reason why a call to Discord was not completed.
 #[derive(Debug)]
-pub(crate) enum Unsent {
-    /// We are to end.
+pub(crate) enum Undelivered {
+    /// The bridge is shutting down.
     Interrupted,
     Refused(RestError),
 }
 
-impl Shared {
-    /// Calls until it succeeds, is refused, or we are to end.
-    pub(crate) async fn persist<T, F>(&self, call: impl Fn() -> F) -> Result<T, Unsent>
+impl BridgeShared {
+    /// Repeats a call until it succeeds, is refused, or the bridge shuts down.
+    pub(crate) async fn retry<T, F>(&self, call: impl Fn() -> F) -> Result<T, Undelivered>
     where
         F: Future<Output = Result<T, RestError>>,
     {
-        let (mut wait, most) = RETRY;
+        let mut wait = MIN_RETRY_DELAY;
         loop {
             match call().await {
                 Ok(done) => return Ok(done),
-                Err(error) if !error.passes() => return Err(Unsent::Refused(error)),
-                Err(error) => tracing::warn!("{error}; trying again"),
+                Err(error) if !error.is_temporary() => return Err(Undelivered::Refused(error)),
+                Err(error) => tracing::warn!("{error}; retrying"),
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = self.interrupted.cancelled() => return Err(Unsent::Interrupted),
+                () = self.interrupted.cancelled() => return Err(Undelivered::Interrupted),
             }
-            wait = (wait * 2).min(most);
+            wait = (wait * 2).min(MAX_RETRY_DELAY);
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Discord's ids: numbers that grow with time and travel as strings.
+//! Discord's ids: numbers that increase with time, serialized as strings.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// The id of anything on Discord. A later thing has a larger one.
+/// Id of an object on Discord. Newer objects have larger ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Snowflake(pub u64);
 
@@ -19,8 +19,8 @@ impl FromStr for Snowflake {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let not_one = |_| format!("{text:?} is not a Discord id: those are numbers, see Copy ID in Discord's menus");
-        text.trim().parse().map(Self).map_err(not_one)
+        let invalid = |_| format!("{text:?} is not a Discord id: those are numbers, see Copy ID in Discord's menus");
+        text.trim().parse().map(Self).map_err(invalid)
     }
 }
 
@@ -34,13 +34,13 @@ impl<'de> Deserialize<'de> for Snowflake {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Written {
+        enum SnowflakeRepr {
             Text(String),
             Number(u64),
         }
-        match Written::deserialize(deserializer)? {
-            Written::Text(text) => text.parse().map_err(de::Error::custom),
-            Written::Number(number) => Ok(Self(number)),
+        match SnowflakeRepr::deserialize(deserializer)? {
+            SnowflakeRepr::Text(text) => text.parse().map_err(de::Error::custom),
+            SnowflakeRepr::Number(number) => Ok(Self(number)),
         }
     }
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_travel_as_strings() {
+    fn ids_are_serialized_as_strings() {
         let id = Snowflake(1_234_567_890_123_456_789);
         let json = serde_json::to_string(&id).unwrap();
         assert_eq!(json, "\"1234567890123456789\"");

@@ -1,69 +1,70 @@
-//! Cutting a text into messages that Discord takes, and that still look right: no code block is torn, no word if it can
-//! be helped. Pure.
+//! Splits a text into messages that fit Discord's limit and still render correctly: code blocks are closed and reopened,
+//! and words stay whole if possible. Pure.
 //!
-//! Discord's own reading of code blocks counts, not CommonMark's: three backticks open one, the next three close it,
-//! wherever in a line they stand.
+//! Code blocks follow Discord's rules, not CommonMark's: three backticks open a block and the next three close it, anywhere
+//! in a line.
 
 use unicode_segmentation::UnicodeSegmentation;
 
-/// The longest message. Counted in UTF-16 units, of which no text has fewer than characters: safe whichever is meant.
-pub const LIMIT: usize = 2000;
+/// Maximum length of a message, in UTF-16 units. A text never has fewer units than characters, so that the limit is safe
+/// whichever of the two Discord counts.
+pub const MAX_MESSAGE_UNITS: usize = 2000;
 
-/// What closes a code block that goes on in the next part.
-const CLOSE: &str = "\n```";
+/// Closes a code block that continues in the next part.
+const CLOSING_FENCE: &str = "\n```";
 
 /// One message of a longer text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part<'t> {
-    /// The language of the code block that went on from the part before, perhaps none.
+pub struct MessagePart<'t> {
+    /// Language, possibly empty, of the code block that continues from the previous part.
     pub reopened: Option<&'t str>,
-    /// What it holds of the text. All bodies together are the text.
+    /// Section of the text. All bodies together are the whole text.
     pub body: &'t str,
-    /// Whether a code block has to be closed behind it.
+    /// Whether a code block has to be closed at the end.
     pub closed: bool,
 }
 
-impl Part<'_> {
-    /// As it is sent.
+impl MessagePart<'_> {
+    /// The message as it is sent.
     #[must_use]
     pub fn rendered(&self) -> String {
         let open = self.reopened.map(|language| format!("```{language}\n")).unwrap_or_default();
         let close = match self.closed {
-            true if self.body.ends_with('\n') => CLOSE.trim_start(),
-            true => CLOSE,
+            true if self.body.ends_with('\n') => CLOSING_FENCE.trim_start(),
+            true => CLOSING_FENCE,
             false => "",
         };
         format!("{open}{}{close}", self.body)
     }
 }
 
-/// The text in parts of at most `limit` units each.
+/// Splits a text into parts of at most `limit` units.
 #[must_use]
-pub fn split(text: &str, limit: usize) -> Vec<Part<'_>> {
+pub fn split(text: &str, limit: usize) -> Vec<MessagePart<'_>> {
     let (mut parts, mut start, mut open) = (Vec::new(), 0, None);
     while start < text.len() {
         let taken = open.map_or(0, |language: &str| units(language) + 4);
         let end = cut(text, start, open, limit.saturating_sub(taken).max(16));
         let after = open_after(text, start..end, open);
-        parts.push(Part { reopened: open, body: &text[start..end], closed: after.is_some() });
+        parts.push(MessagePart { reopened: open, body: &text[start..end], closed: after.is_some() });
         (start, open) = (end, after);
     }
     parts
 }
 
-/// The length of a text as Discord's clients count.
+/// Length of a text in UTF-16 units.
 pub(crate) fn units(text: &str) -> usize {
     text.chars().map(char::len_utf16).sum()
 }
 
-/// Where the part that begins at `start` ends.
+/// End of the part that begins at `start`.
 fn cut<'t>(text: &'t str, start: usize, open: Option<&'t str>, budget: usize) -> usize {
     let rest = &text[start..];
-    let closing = if open_after(text, start..text.len(), open).is_some() { CLOSE.len() } else { 0 };
+    let closing = if open_after(text, start..text.len(), open).is_some() { CLOSING_FENCE.len() } else { 0 };
     if units(rest) + closing <= budget {
         return text.len();
     }
-    let last = start + fitting(rest, budget - CLOSE.len());
+    let last = start + fitting(rest, budget - CLOSING_FENCE.len());
     let candidates = breaks(text, start..last, open);
     let enough = |share: usize| start + (last - start) / share;
     let best = candidates.iter().filter(|(_, at)| *at >= enough(2)).max().or_else(|| {
@@ -77,7 +78,7 @@ fn cut<'t>(text: &'t str, start: usize, open: Option<&'t str>, budget: usize) ->
     outside_fence(text, start, space.unwrap_or_else(|| grapheme_before(text, start, last)))
 }
 
-/// How many bytes of `text` are at most `budget` units.
+/// Length in bytes of the longest prefix with at most `budget` units.
 fn fitting(text: &str, budget: usize) -> usize {
     let mut used = 0;
     let beyond = text.char_indices().find(|(_, c)| {
@@ -87,7 +88,7 @@ fn fitting(text: &str, budget: usize) -> usize {
     beyond.map_or(text.len(), |(at, _)| at)
 }
 
-/// Ends of lines in the range, from good to better: within a code block, between lines, between paragraphs.
+/// Line ends in the range with their rank: 1 within a code block, 2 between lines, 3 between paragraphs.
 fn breaks<'t>(text: &'t str, range: std::ops::Range<usize>, open: Option<&'t str>) -> Vec<(u8, usize)> {
     let (mut found, mut line, mut state) = (Vec::new(), range.start, open);
     while let Some(end) = text[line..range.end].find('\n').map(|at| line + at + 1) {
@@ -97,7 +98,7 @@ fn breaks<'t>(text: &'t str, range: std::ops::Range<usize>, open: Option<&'t str
         let rank = match (state, after) {
             (_, None) if blank || next.starts_with("```") => Some(3),
             (_, None) => Some(2),
-            // Nothing but its first line would stand here, or nothing but its end there.
+            // A block must not be split directly after its first line or directly before its end.
             (None, Some(_)) => None,
             (Some(_), Some(_)) => (!next.starts_with("```")).then_some(1),
         };
@@ -107,7 +108,7 @@ fn breaks<'t>(text: &'t str, range: std::ops::Range<usize>, open: Option<&'t str
     found
 }
 
-/// The language of the code block that is open after the range, if one is.
+/// Language of the code block that is open after the range.
 fn open_after<'t>(text: &'t str, range: std::ops::Range<usize>, open: Option<&'t str>) -> Option<&'t str> {
     let (mut state, mut at) = (open, range.start);
     while let Some(found) = text[at..range.end].find("```").map(|found| at + found) {
@@ -118,25 +119,25 @@ fn open_after<'t>(text: &'t str, range: std::ops::Range<usize>, open: Option<&'t
     state
 }
 
-/// What stands on the line behind the backticks, if it is the name of a language.
-fn language(behind: &str) -> &str {
+/// Language name that follows the backticks, or an empty text.
+fn language(after: &str) -> &str {
     let named = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '+' | '-' | '.' | '#');
-    let length = behind.find(|c| !named(c)).unwrap_or(behind.len());
-    if length <= 32 && behind[length..].starts_with('\n') { &behind[..length] } else { "" }
+    let length = after.find(|c| !named(c)).unwrap_or(after.len());
+    if length <= 32 && after[length..].starts_with('\n') { &after[..length] } else { "" }
 }
 
-/// `at`, or where the backticks begin that it would tear, or tear from their language.
+/// `at`, or the start of the backticks if a cut at `at` would split them or separate them from their language.
 fn outside_fence(text: &str, start: usize, at: usize) -> usize {
     let before = text[..at].trim_end_matches(|c: char| c != '`' && c != '\n' && c != ' ');
     let ticks = before.len() - before.trim_end_matches('`').len();
-    let torn = ticks > 0 && (before.len() == at && text[at..].starts_with('`') || ticks >= 3);
+    let is_split = ticks > 0 && (before.len() == at && text[at..].starts_with('`') || ticks >= 3);
     let fence = before.len() - ticks;
-    if torn && fence > start && before.len() + 40 > at { fence } else { at }
+    if is_split && fence > start && before.len() + 40 > at { fence } else { at }
 }
 
-/// The last place up to `last` between two characters as people see them.
+/// The last boundary between two grapheme clusters up to `last`.
 fn grapheme_before(text: &str, start: usize, last: usize) -> usize {
-    // A few characters back are enough to know where the last one begins.
+    // A few characters before `last` are enough to find the start of the last cluster.
     let window = text[start..last].char_indices().rev().nth(64).map_or(start, |(at, _)| start + at);
     let ahead = text[last..].chars().take(16).map(char::len_utf8).sum::<usize>();
     let ends = text[window..last + ahead].grapheme_indices(true).map(|(at, _)| window + at);

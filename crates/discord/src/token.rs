@@ -1,4 +1,4 @@
-//! The bot's token: given to Discord, shown to nobody.
+//! The bot's token. It is only sent to Discord and never shown.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use std::fmt;
 pub struct Token(String);
 
 impl Token {
-    /// As people paste it, with or without the word `Bot`.
+    /// Accepts a pasted token with or without the prefix `Bot`.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let text = text.trim();
         Self(text.strip_prefix("Bot ").unwrap_or(text).trim().to_owned())
     }
 
-    /// As Discord wants it in a header.
+    /// Value of the authorization header.
     pub(crate) fn header(&self) -> String {
         format!("Bot {}", self.0)
     }
 
-    /// `text`, should it contain the token, without it.
+    /// Replaces the token in `text`.
     pub(crate) fn mask(&self, text: &str) -> String {
         if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "***") }
     }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_not_shown() {
+    fn token_is_masked_in_debug_output_and_texts() {
         let token = Token::new(" Bot abc.def.ghi\n");
         assert_eq!(token.header(), "Bot abc.def.ghi");
         assert_eq!(format!("{token:?}"), "Token(***)");

@@ -1,51 +1,51 @@
-//! What Discord says, as far as we read it. Everything else passes unread: Discord adds fields as it likes.
+//! Objects of Discord's API, as far as the bridge reads them. Unknown fields are ignored, because Discord adds new ones.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::snowflake::Snowflake;
 
-/// A message, from the gateway or from a channel's history. History does not tell guild and member.
+/// A message from the gateway or from a channel's history. In the history `guild_id` and `member` are missing.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Message {
+pub(crate) struct DiscordMessage {
     pub(crate) id: Snowflake,
     pub(crate) channel_id: Snowflake,
     #[serde(default)]
     pub(crate) guild_id: Option<Snowflake>,
-    pub(crate) author: User,
+    pub(crate) author: DiscordUser,
     #[serde(default)]
-    pub(crate) member: Option<Member>,
+    pub(crate) member: Option<GuildMember>,
     #[serde(default)]
     pub(crate) content: String,
     #[serde(default)]
-    pub(crate) mentions: Vec<User>,
+    pub(crate) mentions: Vec<DiscordUser>,
     #[serde(default)]
     pub(crate) attachments: Vec<Attachment>,
     #[serde(default)]
     pub(crate) webhook_id: Option<Snowflake>,
     #[serde(default)]
-    pub(crate) message_reference: Option<Reference>,
-    /// What it replies to.
+    pub(crate) message_reference: Option<MessageReference>,
+    /// The message that this one replies to.
     #[serde(default)]
-    pub(crate) referenced_message: Option<Box<Message>>,
+    pub(crate) referenced_message: Option<Box<DiscordMessage>>,
     #[serde(default, rename = "type")]
     pub(crate) kind: u8,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct User {
+pub(crate) struct DiscordUser {
     pub(crate) id: Snowflake,
     #[serde(default)]
     pub(crate) bot: bool,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(crate) struct Member {
+pub(crate) struct GuildMember {
     #[serde(default)]
     pub(crate) roles: Vec<Snowflake>,
-    /// Only where a member stands for its user.
+    /// Present in interactions.
     #[serde(default)]
-    pub(crate) user: Option<User>,
+    pub(crate) user: Option<DiscordUser>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, serde::Serialize)]
@@ -58,7 +58,7 @@ pub(crate) struct Attachment {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Reference {
+pub(crate) struct MessageReference {
     #[serde(default)]
     pub(crate) message_id: Option<Snowflake>,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Channel {
     pub(crate) id: Snowflake,
     #[serde(default)]
     pub(crate) guild_id: Option<Snowflake>,
-    /// Of a thread: its channel. Of a channel: its category.
+    /// Channel of a thread, or category of a channel.
     #[serde(default)]
     pub(crate) parent_id: Option<Snowflake>,
     #[serde(default, rename = "type")]
@@ -77,15 +77,15 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// The channel a thread belongs to.
+    /// Channel of a thread; `None` for other channels.
     pub(crate) fn thread_of(&self) -> Option<Snowflake> {
         self.parent_id.filter(|_| matches!(self.kind, 10..=12))
     }
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Ready {
-    pub(crate) user: User,
+pub(crate) struct ReadyEvent {
+    pub(crate) user: DiscordUser,
     pub(crate) application: Application,
     #[serde(default)]
     pub(crate) guilds: Vec<Guild>,
@@ -110,21 +110,21 @@ pub(crate) struct ThreadList {
     pub(crate) threads: Vec<Channel>,
 }
 
-/// A slash command that somebody used.
+/// Use of a slash command.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Interaction {
     pub(crate) id: Snowflake,
-    /// Allows one answer; not ours to show.
+    /// Secret that allows one response.
     pub(crate) token: String,
     #[serde(default)]
     pub(crate) channel_id: Option<Snowflake>,
     #[serde(default)]
     pub(crate) guild_id: Option<Snowflake>,
     #[serde(default)]
-    pub(crate) member: Option<Member>,
-    /// In a direct message, where nobody is a member.
+    pub(crate) member: Option<GuildMember>,
+    /// Present in direct messages, where `member` is missing.
     #[serde(default)]
-    pub(crate) user: Option<User>,
+    pub(crate) user: Option<DiscordUser>,
     #[serde(default)]
     pub(crate) data: Option<CommandData>,
 }

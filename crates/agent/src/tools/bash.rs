@@ -23,7 +23,7 @@ exit $?"#;
 /// Time that a command has to clean up after its time limit.
 const GRACE_PERIOD: Duration = Duration::from_millis(500);
 
-/// How a command ended.
+/// End of a command.
 enum CommandEnd {
     Exit(ProcessExit),
     TimedOut,

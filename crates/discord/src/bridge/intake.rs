@@ -1,119 +1,120 @@
-//! What was heard is written down before anything comes of it: for each channel one after the other, in its order, however
-//! long the store takes for it. Other channels, and what runs, do not wait for that.
+//! Records arrivals before they are processed: for each channel one after the other, in order. A slow store delays only the
+//! channel, not other channels or running answers.
 
 use std::sync::Arc;
 
-use super::{Bridge, Done, HELD};
-use crate::command::Command;
-use crate::desk::{Arrival, Waiting};
-use crate::incoming::Incoming;
-use crate::ledger::Progress;
+use super::{Bridge, BridgeTaskResult, MAX_HELD_MESSAGES};
+use crate::bridge_store::AnswerProgress;
+use crate::channel_state::{Arrival, QueuedMessage};
+use crate::command::BridgeCommand;
+use crate::incoming::IncomingMessage;
 use crate::snowflake::Snowflake;
 
 impl Bridge {
-    /// Something happens in a channel just now. What is too much to keep in mind is read in its history later; so is what
-    /// comes after it, lest it be taken for read.
-    pub(super) fn hear_live(&mut self, channel: Snowflake, arrival: Arrival) {
-        let desk = self.desks.entry(channel).or_default();
-        desk.overheard |= desk.arriving.len() >= HELD;
-        if !desk.overheard {
-            self.arrive(channel, arrival);
+    /// Enqueues a live event. If there are too many, it is dropped and read from the history later. Then later events must be
+    /// dropped, too: recording them would move the cursor past the dropped ones.
+    pub(super) fn enqueue_live(&mut self, channel: Snowflake, arrival: Arrival) {
+        let state = self.channels.entry(channel).or_default();
+        state.overflowed |= state.arriving.len() >= MAX_HELD_MESSAGES;
+        if !state.overflowed {
+            self.enqueue(channel, arrival);
         }
     }
 
-    pub(super) fn arrive(&mut self, channel: Snowflake, arrival: Arrival) {
-        let desk = self.desks.entry(channel).or_default();
-        match (desk.arriving.back_mut(), &arrival) {
-            // The later one says it all.
-            (Some(Arrival::Passing(last)), Arrival::Passing(later)) => *last = *later,
-            _ => desk.arriving.push_back(arrival),
+    pub(super) fn enqueue(&mut self, channel: Snowflake, arrival: Arrival) {
+        let state = self.channels.entry(channel).or_default();
+        match (state.arriving.back_mut(), &arrival) {
+            // Only the last cursor position matters.
+            (Some(Arrival::Ignored(last)), Arrival::Ignored(later)) => *last = *later,
+            _ => state.arriving.push_back(arrival),
         }
-        self.note_next(channel);
+        self.record_next(channel);
     }
 
-    fn note_next(&mut self, channel: Snowflake) {
-        let Some(desk) = self.desks.get_mut(&channel) else { return };
-        if desk.noting {
+    fn record_next(&mut self, channel: Snowflake) {
+        let Some(state) = self.channels.get_mut(&channel) else { return };
+        if state.recording {
             return;
         }
-        let Some(arrival) = desk.arriving.pop_front() else {
-            if std::mem::take(&mut desk.overheard) {
+        let Some(arrival) = state.arriving.pop_front() else {
+            if std::mem::take(&mut state.overflowed) {
                 self.catch_up(channel);
             }
             return;
         };
-        desk.noting = true;
+        state.recording = true;
         let shared = Arc::clone(&self.shared);
-        let nothing = Done::Noted(channel, None);
+        let fallback = BridgeTaskResult::Recorded(channel, None);
         match arrival {
-            Arrival::Message(incoming) => self.start(nothing, async move {
-                let new = shared.ledger.add(&incoming).await == Some(true);
-                Done::Noted(channel, new.then_some(incoming))
+            Arrival::Message(incoming) => self.spawn(fallback, async move {
+                let new = shared.store.add(&incoming).await == Some(true);
+                BridgeTaskResult::Recorded(channel, new.then_some(incoming))
             }),
-            Arrival::Passing(message) => self.start(nothing, async move {
-                shared.ledger.set_cursor(channel, message).await;
-                Done::Noted(channel, None)
+            Arrival::Ignored(message) => self.spawn(fallback, async move {
+                shared.store.set_cursor(channel, message).await;
+                BridgeTaskResult::Recorded(channel, None)
             }),
             Arrival::Interaction { id, key, command } => {
-                let doing = self.doing(channel);
-                self.start(nothing, async move {
-                    if let Some(said) = shared.obey(channel, command, &doing).await {
-                        shared.respond(id, &key, &said).await;
+                let activity = self.activity(channel);
+                self.spawn(fallback, async move {
+                    if let Some(response) = shared.execute(channel, command, &activity).await {
+                        shared.respond(id, &key, &response).await;
                     }
-                    Done::Noted(channel, None)
+                    BridgeTaskResult::Recorded(channel, None)
                 });
             }
         }
     }
 
-    /// Something was written down: the next may be. A message that is new waits for its turn from now on.
-    pub(super) fn noted(&mut self, channel: Snowflake, new: Option<Incoming>) {
-        let desk = self.desks.entry(channel).or_default();
-        desk.noting = false;
+    /// Continues after an arrival was recorded. A new message is queued, and the next arrival is recorded.
+    pub(super) fn recorded(&mut self, channel: Snowflake, new: Option<IncomingMessage>) {
+        let state = self.channels.entry(channel).or_default();
+        state.recording = false;
         if let Some(incoming) = new {
             if let Some(command) = command_in(&incoming) {
-                return self.obey(incoming, command);
+                return self.execute(incoming, command);
             }
-            let waiting = desk.waiting.len();
+            let waiting = state.queue.len();
             if waiting >= self.shared.settings.queue {
                 return self.refuse(&incoming, waiting);
             }
-            desk.waiting.push_back(Waiting { incoming, progress: Progress::default(), old: false });
-            self.begin(channel);
+            let progress = AnswerProgress::default();
+            state.queue.push_back(QueuedMessage { incoming, progress, from_earlier_process: false });
+            self.start_next(channel);
         }
-        self.note_next(channel);
+        self.record_next(channel);
     }
 
-    /// Does what a message commands. What is said after it counts from there.
-    fn obey(&mut self, incoming: Incoming, command: Command) {
-        let (channel, doing) = (incoming.channel, self.doing(incoming.channel));
-        self.occupy(channel);
+    /// Executes a command that was sent as a message. Later messages wait for it.
+    fn execute(&mut self, incoming: IncomingMessage, command: BridgeCommand) {
+        let (channel, activity) = (incoming.channel, self.activity(incoming.channel));
+        self.block_recording(channel);
         let shared = Arc::clone(&self.shared);
-        self.start(Done::Noted(channel, None), async move {
-            shared.obey_message(&incoming, command, &doing).await;
-            Done::Noted(channel, None)
+        self.spawn(BridgeTaskResult::Recorded(channel, None), async move {
+            shared.execute_message(&incoming, command, &activity).await;
+            BridgeTaskResult::Recorded(channel, None)
         });
     }
 
-    fn refuse(&mut self, incoming: &Incoming, waiting: usize) {
+    fn refuse(&mut self, incoming: &IncomingMessage, waiting: usize) {
         let (id, channel) = (incoming.id, incoming.channel);
-        let said = format!("{waiting} messages are waiting here already. Ask again when they are answered.");
-        self.occupy(channel);
+        let response = format!("{waiting} messages are waiting here already. Try again when they are answered.");
+        self.block_recording(channel);
         let shared = Arc::clone(&self.shared);
-        self.start(Done::Noted(channel, None), async move {
-            if shared.ledger.failed(id, "too many were waiting").await.is_some() {
-                shared.say(channel, id, &said).await;
+        self.spawn(BridgeTaskResult::Recorded(channel, None), async move {
+            if shared.store.mark_failed(id, "too many were waiting").await.is_some() {
+                shared.reply(channel, id, &response).await;
             }
-            Done::Noted(channel, None)
+            BridgeTaskResult::Recorded(channel, None)
         });
     }
 
-    fn occupy(&mut self, channel: Snowflake) {
-        self.desks.entry(channel).or_default().noting = true;
+    fn block_recording(&mut self, channel: Snowflake) {
+        self.channels.entry(channel).or_default().recording = true;
     }
 }
 
-/// A message that is nothing but a command.
-pub(super) fn command_in(incoming: &Incoming) -> Option<Command> {
-    Command::parse(&incoming.text).filter(|_| incoming.attachments.is_empty())
+/// BridgeCommand of a message without other text or attachments.
+pub(super) fn command_in(incoming: &IncomingMessage) -> Option<BridgeCommand> {
+    BridgeCommand::parse(&incoming.text).filter(|_| incoming.attachments.is_empty())
 }

@@ -1,5 +1,5 @@
-//! Whatever a CLI prints and however it ends, who waits gets one well-formed result. What is printed goes the way it goes
-//! in a run: a recipe's decoder, its conclusion, the listener.
+//! Whatever a CLI prints and however it ends, the result is well-formed. The output passes through the same steps as in a
+//! run: the recipe's decoder, its conclusion, and the listener.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,15 +15,15 @@ use trunkline_core::vocabulary::Normalize;
 use super::*;
 
 #[test]
-fn a_tool_in_a_few_words() {
-    for (input, told) in [
+fn tool_summary_contains_the_first_line_of_its_input() {
+    for (input, expected) in [
         (json!({"command": "cargo test\nand more"}), "Bash: cargo test"),
         (json!({"command": ["ls", "-l"]}), "Bash: ls -l"),
         (json!({"path": "src/`x`.rs"}), "Bash: src/x.rs"),
         (json!({"unknown": 1}), "Bash"),
         (json!(null), "Bash"),
     ] {
-        assert_eq!(doing("Bash", &input), told);
+        assert_eq!(tool_summary("Bash", &input), expected);
     }
 }
 
@@ -31,22 +31,22 @@ static PROVIDERS: LazyLock<BTreeMap<String, Provider>> = LazyLock::new(built_in)
 
 /// A process that has ended.
 #[derive(Clone)]
-struct Ended {
+struct EndedProcess {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     ending: Ending<'static>,
     form: Form,
 }
 
-impl fmt::Debug for Ended {
+impl fmt::Debug for EndedProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         write!(f, "{:?} {:?}: {} | {}", self.form, self.ending, text(&self.stdout), text(&self.stderr))
     }
 }
 
-/// What becomes of it.
-fn result_of(provider: &Provider, ended: &Ended, before: Option<&str>) -> (EventResult, Option<Failure>) {
+/// The result of a process.
+fn result_of(provider: &Provider, ended: &EndedProcess, before: Option<&str>) -> (EventResult, Option<Failure>) {
     let mut conversation = match before {
         Some(session) => Conversation::resume("m", SessionId(session.to_owned())),
         None => Conversation::default(),
@@ -58,9 +58,9 @@ fn result_of(provider: &Provider, ended: &Ended, before: Option<&str>) -> (Event
     let mut events = decoder.push(&ended.stdout);
     let mut conclusion = decoder.conclude(ended.ending, &String::from_utf8_lossy(&ended.stderr), "hi");
     events.append(&mut conclusion.events);
-    events.into_iter().for_each(|event| listener.hear(event));
+    events.into_iter().for_each(|event| listener.handle(event));
     let failure = conclusion.failure.clone();
-    listener.hear(match conclusion.result() {
+    listener.handle(match conclusion.result() {
         Ok(answer) => Event::Finished(answer),
         Err(failure) => Event::Failed(failure),
     });
@@ -77,11 +77,11 @@ fn ending() -> impl Strategy<Value = Ending<'static>> {
     ]
 }
 
-/// Bytes, words with escapes in them, and the events and documents of every CLI with holes in them.
+/// Bytes, words with escapes, and incomplete events and documents of every CLI.
 fn printed() -> impl Strategy<Value = Vec<u8>> {
     let text =
         prop_oneof![Just(String::new()), Just("  ".to_owned()), "\\PC{0,12}", "[a-z\u{1b}\u{7}\\[0-9m \r\n\t]{0,20}"];
-    let told = (text.clone(), text.clone(), any::<bool>(), 0..12_usize).prop_map(|(text, id, flag, kind)| {
+    let event = (text.clone(), text.clone(), any::<bool>(), 0..12_usize).prop_map(|(text, id, flag, kind)| {
         let value = match kind {
             0 => json!({"type": "system", "subtype": "init", "session_id": id}),
             1 => json!({"type": "result", "subtype": "success", "is_error": flag, "result": text, "session_id": id}),
@@ -102,16 +102,16 @@ fn printed() -> impl Strategy<Value = Vec<u8>> {
         if flag { format!("{value:#}") } else { value.to_string() }.into_bytes()
     });
     let piece = prop_oneof![
-        4 => told,
+        4 => event,
         1 => text.prop_map(String::into_bytes),
         1 => prop::collection::vec(any::<u8>(), 0..40),
     ];
     prop::collection::vec(piece, 0..5).prop_map(|pieces| pieces.join(&b'\n'))
 }
 
-fn ended() -> impl Strategy<Value = Ended> {
+fn ended() -> impl Strategy<Value = EndedProcess> {
     let form = prop_oneof![Just(Form::Streamed), Just(Form::Whole)];
-    (printed(), printed(), ending(), form).prop_map(|(stdout, stderr, ending, form)| Ended {
+    (printed(), printed(), ending(), form).prop_map(|(stdout, stderr, ending, form)| EndedProcess {
         stdout,
         stderr,
         ending,
@@ -121,7 +121,7 @@ fn ended() -> impl Strategy<Value = Ended> {
 
 proptest! {
     #[test]
-    fn r8_1_whatever_is_printed_the_result_is_well_formed(ended in ended(), before in prop::option::of(Just("before"))) {
+    fn r8_1_result_is_well_formed_whatever_is_printed(ended in ended(), before in prop::option::of(Just("before"))) {
         for provider in PROVIDERS.values() {
             let (result, failure) = result_of(provider, &ended, before);
             prop_assert_eq!(result.is_error, failure.is_some(), "{}: {:?}", provider.name, result);
@@ -130,7 +130,7 @@ proptest! {
                     prop_assert!(!text.trim().is_empty(), "{}: {:?} {:?}", provider.name, result, failure);
                     prop_assert!(!text.contains('\u{1b}'), "{}: {:?}", provider.name, result);
                 }
-                None => prop_assert!(!result.is_error, "{}: an error without a word", provider.name),
+                None => prop_assert!(!result.is_error, "{}: an error without a text", provider.name),
             }
             prop_assert!(result.session_id.as_ref().is_none_or(|id| !id.0.is_empty()), "{}", provider.name);
             let written = serde_json::to_value(&result).unwrap();
@@ -139,12 +139,12 @@ proptest! {
     }
 
     #[test]
-    fn r8_2_a_bad_exit_is_an_error_with_what_stands_on_stderr(
+    fn r8_2_nonzero_exit_is_an_error_with_the_text_of_stderr(
         stdout in printed(), words in "[a-z]{3,9}( [a-z]{3,9}){0,3}", code in 1..=128_i32,
     ) {
         for provider in PROVIDERS.values() {
             let ended = |stdout: Vec<u8>| {
-                Ended { stdout, stderr: words.clone().into_bytes(), ending: Ending::Code(code), form: Form::Whole }
+                EndedProcess { stdout, stderr: words.clone().into_bytes(), ending: Ending::Code(code), form: Form::Whole }
             };
             let (result, _) = result_of(provider, &ended(stdout.clone()), None);
             prop_assert!(result.is_error, "{}: {:?}", provider.name, result);
@@ -155,11 +155,11 @@ proptest! {
     }
 
     #[test]
-    fn r8_3_time_that_ran_out_has_one_wording(said in "\\PC{0,20}", stderr in printed()) {
+    fn r8_3_timeout_always_has_the_same_text(printed_text in "\\PC{0,20}", stderr in printed()) {
         for provider in PROVIDERS.values() {
             let ending = Ending::TimedOut("a limit");
             for form in [Form::Streamed, Form::Whole] {
-                let ended = Ended { stdout: said.clone().into_bytes(), stderr: stderr.clone(), ending, form };
+                let ended = EndedProcess { stdout: printed_text.clone().into_bytes(), stderr: stderr.clone(), ending, form };
                 prop_assert_eq!(result_of(provider, &ended, None).0, EventResult::error("Query timed out"));
             }
         }

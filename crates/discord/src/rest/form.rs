@@ -1,11 +1,11 @@
-//! A message with a file. Pure.
+//! Multipart forms. Pure.
 
 use serde_json::Value;
 
-use crate::layout::File;
+use crate::layout::AnswerFile;
 
-/// A message with a file, as a form: its content type and its body.
-pub(super) fn form(json: &Value, file: &File) -> (String, Vec<u8>) {
+/// Content type and body of a form with a message and a file.
+pub(super) fn form(json: &Value, file: &AnswerFile) -> (String, Vec<u8>) {
     let mut boundary = "trunkline-part".to_owned();
     while file.text.contains(&boundary) || json.to_string().contains(&boundary) {
         boundary.push('-');
@@ -26,8 +26,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_separates_the_parts_is_in_none_of_them() {
-        let file = File { name: "answer.md", text: "a trunkline-part and a trunkline-part-".to_owned() };
+    fn boundary_does_not_occur_in_the_parts() {
+        let file = AnswerFile { name: "answer.md", text: "a trunkline-part and a trunkline-part-".to_owned() };
         let (kind, body) = form(&json!({"content": "c"}), &file);
         let boundary = kind.strip_prefix("multipart/form-data; boundary=").unwrap();
         let body = String::from_utf8(body).unwrap();

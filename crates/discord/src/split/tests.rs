@@ -3,10 +3,10 @@ use proptest::prelude::*;
 use super::*;
 
 fn rendered(text: &str, limit: usize) -> Vec<String> {
-    split(text, limit).iter().map(Part::rendered).collect()
+    split(text, limit).iter().map(MessagePart::rendered).collect()
 }
 
-/// How often a code block is opened or closed, counted in another way than the code does.
+/// Number of fences, counted independently of the implementation.
 fn fences(text: &str) -> usize {
     let mut runs = 0;
     let mut run = 0;
@@ -21,28 +21,29 @@ fn fences(text: &str) -> usize {
     runs
 }
 
+/// Checks that the parts are complete, short enough and have balanced fences.
 #[track_caller]
-fn holds(text: &str, limit: usize) {
+fn check(text: &str, limit: usize) {
     let parts = split(text, limit);
     let joined: String = parts.iter().map(|part| part.body).collect();
     assert_eq!(joined, text);
     for part in &parts {
         let sent = part.rendered();
         assert!(units(&sent) <= limit, "{} units: {sent:?}", units(&sent));
-        assert_eq!(fences(&sent) % 2, 0, "torn: {sent:?} of {text:?}");
+        assert_eq!(fences(&sent) % 2, 0, "unbalanced: {sent:?} of {text:?}");
     }
 }
 
 #[test]
-fn a_short_text_is_one_message_as_it_is() {
-    assert_eq!(rendered("Hello.", LIMIT), ["Hello."]);
-    assert_eq!(rendered("", LIMIT), Vec::<String>::new());
-    assert_eq!(rendered(&"a".repeat(2000), LIMIT).len(), 1);
-    assert_eq!(rendered(&"a".repeat(2001), LIMIT).len(), 2);
+fn short_text_is_one_unchanged_message() {
+    assert_eq!(rendered("Hello.", MAX_MESSAGE_UNITS), ["Hello."]);
+    assert_eq!(rendered("", MAX_MESSAGE_UNITS), Vec::<String>::new());
+    assert_eq!(rendered(&"a".repeat(2000), MAX_MESSAGE_UNITS).len(), 1);
+    assert_eq!(rendered(&"a".repeat(2001), MAX_MESSAGE_UNITS).len(), 2);
 }
 
 #[test]
-fn paragraphs_come_before_lines_and_lines_before_words() {
+fn splits_at_paragraphs_before_lines_before_words() {
     let paragraphs = format!("{}\n\n{}\nmore", "a ".repeat(30), "b ".repeat(10));
     assert_eq!(split(&paragraphs, 80)[1].body, format!("{}\nmore", "b ".repeat(10)));
     let words = "word ".repeat(30);
@@ -50,24 +51,24 @@ fn paragraphs_come_before_lines_and_lines_before_words() {
 }
 
 #[test]
-fn a_code_block_goes_on_in_the_next_message() {
+fn code_block_is_reopened_in_the_next_message() {
     let text = format!("Look:\n```rust\n{}```\nDone.", "let a = 1;\n".repeat(60));
     let parts = rendered(&text, 200);
     assert!(parts.len() > 2);
     assert!(parts[0].starts_with("Look:\n```rust\nlet") && parts[0].ends_with("let a = 1;\n```"), "{parts:?}");
     assert!(parts[1].starts_with("```rust\nlet a = 1;\n") && parts[1].ends_with("```"), "{parts:?}");
     assert!(parts.last().unwrap().ends_with("```\nDone."), "{parts:?}");
-    holds(&text, 200);
+    check(&text, 200);
 }
 
 #[test]
-fn a_code_block_that_is_never_closed_is_closed() {
-    assert_eq!(rendered("```sh\nls", LIMIT), ["```sh\nls\n```"]);
-    holds(&format!("```\n{}", "x".repeat(5000)), LIMIT);
+fn unclosed_code_block_is_closed() {
+    assert_eq!(rendered("```sh\nls", MAX_MESSAGE_UNITS), ["```sh\nls\n```"]);
+    check(&format!("```\n{}", "x".repeat(5000)), MAX_MESSAGE_UNITS);
 }
 
 #[test]
-fn a_code_block_begins_in_the_message_where_its_code_is() {
+fn code_block_is_not_split_after_its_first_line() {
     let text = format!("{}\n```py\n{}```", "a".repeat(150), "print()\n".repeat(20));
     let parts = rendered(&text, 170);
     assert!(!parts[0].contains("```"), "{parts:?}");
@@ -75,19 +76,19 @@ fn a_code_block_begins_in_the_message_where_its_code_is() {
 }
 
 #[test]
-fn what_people_see_as_one_character_stays_one() {
+fn grapheme_clusters_are_not_split() {
     let family = "👨‍👩‍👧‍👦";
     for part in split(&family.repeat(300), 100) {
         assert!(part.body.starts_with('👨') && part.body.ends_with('👦'), "{part:?}");
     }
-    holds(&"é".repeat(3000), LIMIT);
-    holds(&"\u{301}".repeat(5000), LIMIT);
+    check(&"é".repeat(3000), MAX_MESSAGE_UNITS);
+    check(&"\u{301}".repeat(5000), MAX_MESSAGE_UNITS);
 }
 
 #[test]
-fn backticks_are_not_torn() {
+fn backticks_are_not_split() {
     for shift in 0..12 {
-        holds(&format!("{}```rust\ncode\n``` and ```inline``` here", "a".repeat(40 + shift)), 64);
+        check(&format!("{}```rust\ncode\n``` and ```inline``` here", "a".repeat(40 + shift)), 64);
     }
 }
 
@@ -95,7 +96,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn any_text(
+    fn every_text_is_split_correctly(
         pieces in proptest::collection::vec(prop_oneof![
             4 => "[a-z ]{0,40}".prop_map(String::from),
             2 => Just("\n".to_owned()),
@@ -110,7 +111,7 @@ proptest! {
         limit in 96usize..400,
     ) {
         // A space between two pieces keeps their backticks apart.
-        holds(&pieces.join(" "), limit);
-        holds(&pieces.concat(), limit);
+        check(&pieces.join(" "), limit);
+        check(&pieces.concat(), limit);
     }
 }

@@ -1,4 +1,4 @@
-//! Its gateway: hello, identify, heartbeats, dispatches with their numbers, and going on with a session after a cut.
+//! The fake gateway: hello, identify, heartbeats, numbered dispatches, and resumed sessions.
 
 use std::time::Duration;
 
@@ -8,72 +8,75 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_websockets::{CloseCode, Message as Frame, ServerBuilder};
 
-use super::{APPLICATION, BOT, GUILD, Shared, lock};
+use super::{APPLICATION, BOT, GUILD, SharedFakeState, lock};
 
-/// Short, so that tests see heartbeats.
-const HEARTBEAT: Duration = Duration::from_millis(200);
+/// Short, so that tests observe heartbeats.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What a client can go on with: everything that was told since it identified.
+/// A session that a client can resume, with all dispatches since it identified.
 #[derive(Default)]
-pub(crate) struct Session {
+pub(crate) struct FakeSession {
     id: usize,
-    told: Vec<String>,
-    /// The connection that has the session, if one has.
-    open: Option<mpsc::UnboundedSender<Told>>,
+    sent: Vec<String>,
+    /// The present connection of the session.
+    connection: Option<mpsc::UnboundedSender<OutgoingFrame>>,
 }
 
-enum Told {
+enum OutgoingFrame {
     Text(String),
     Cut,
 }
 
-impl Session {
-    /// Tells whoever is connected; and whoever goes on with the session.
+impl FakeSession {
+    /// Sends an event to the connected client, or to the client that resumes the session later.
     pub(crate) fn dispatch(&mut self, name: &str, data: Value) {
         if self.id == 0 {
             return;
         }
-        let text = json!({"op": 0, "s": self.told.len() + 1, "t": name, "d": data}).to_string();
-        self.told.push(text.clone());
-        if let Some(open) = &self.open {
-            let _gone = open.send(Told::Text(text));
+        let text = json!({"op": 0, "s": self.sent.len() + 1, "t": name, "d": data}).to_string();
+        self.sent.push(text.clone());
+        if let Some(connection) = &self.connection {
+            // The connection may be closed.
+            let _ = connection.send(OutgoingFrame::Text(text));
         }
     }
 
     pub(crate) fn cut(&mut self) {
-        if let Some(open) = self.open.take() {
-            let _gone = open.send(Told::Cut);
+        if let Some(connection) = self.connection.take() {
+            // The connection may be closed.
+            let _ = connection.send(OutgoingFrame::Cut);
         }
     }
 }
 
-pub(super) async fn serve(listener: TcpListener, state: Shared) {
+pub(super) async fn serve(listener: TcpListener, state: SharedFakeState) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         connections.spawn(connection(stream, state.clone()));
     }
 }
 
-async fn connection(stream: TcpStream, state: Shared) {
+async fn connection(stream: TcpStream, state: SharedFakeState) {
     let Ok((_, mut socket)) = ServerBuilder::new().accept(stream).await else { return };
-    let hello = json!({"op": 10, "d": {"heartbeat_interval": HEARTBEAT.as_millis()}});
+    let hello = json!({"op": 10, "d": {"heartbeat_interval": HEARTBEAT_INTERVAL.as_millis()}});
     if socket.send(Frame::text(hello.to_string())).await.is_err() {
         return;
     }
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
     loop {
         tokio::select! {
-            told = told.recv() => match told {
-                Some(Told::Text(text)) => if socket.send(Frame::text(text)).await.is_err() { return },
-                Some(Told::Cut) | None => return,
+            outgoing = receiver.recv() => match outgoing {
+                Some(OutgoingFrame::Text(text)) => if socket.send(Frame::text(text)).await.is_err() { return },
+                Some(OutgoingFrame::Cut) | None => return,
             },
             frame = socket.next() => {
                 let Some(Ok(frame)) = frame else { return };
                 let Some(text) = frame.as_text() else { continue };
-                let said: Value = serde_json::from_str(text).unwrap();
-                if let Some(code) = hear(&said, &state, &tell) {
-                    let _gone = socket.send(Frame::close(CloseCode::try_from(code).ok(), "no")).await;
-                    // The client answers with a close of its own.
+                let message: Value = serde_json::from_str(text).unwrap();
+                if let Some(code) = handle(&message, &state, &sender) {
+                    // The client may be gone.
+                    let _ = socket.send(Frame::close(CloseCode::try_from(code).ok(), "no")).await;
+                    // The client responds with a close frame.
                     while let Some(Ok(_)) = socket.next().await {}
                     return;
                 }
@@ -82,40 +85,40 @@ async fn connection(stream: TcpStream, state: Shared) {
     }
 }
 
-/// Takes in what a client said; a code to close the connection with.
-fn hear(said: &Value, state: &Shared, tell: &mpsc::UnboundedSender<Told>) -> Option<u16> {
+/// Handles a message of the client. Returns a code if the connection has to be closed.
+fn handle(message: &Value, state: &SharedFakeState, sender: &mpsc::UnboundedSender<OutgoingFrame>) -> Option<u16> {
     let mut state = lock(state);
     let answer = |value: Value| {
-        let _gone = tell.send(Told::Text(value.to_string()));
+        let _ = sender.send(OutgoingFrame::Text(value.to_string()));
     };
-    match said["op"].as_u64() {
+    match message["op"].as_u64() {
         Some(1) => {
             state.heartbeats += 1;
             answer(json!({"op": 11}));
         }
         Some(2) => {
-            state.identified.push(said["d"].clone());
+            state.identified.push(message["d"].clone());
             if state.closes_with.is_some() {
                 return state.closes_with;
             }
             let id = state.session.id + 1;
             let resume = state.gateway.clone();
-            state.session = Session { id, told: Vec::new(), open: Some(tell.clone()) };
+            state.session = FakeSession { id, sent: Vec::new(), connection: Some(sender.clone()) };
             let ready = json!({"v": 10, "user": {"id": BOT.to_string(), "username": "bot"}, "session_id": id.to_string(),
                 "resume_gateway_url": resume, "application": {"id": APPLICATION.to_string(), "flags": 0},
                 "guilds": [{"id": GUILD.to_string(), "unavailable": true}]});
             state.session.dispatch("READY", ready);
         }
         Some(6) => {
-            state.resumed.push(said["d"].clone());
-            if state.forgets_sessions || said["d"]["session_id"] != json!(state.session.id.to_string()) {
+            state.resumed.push(message["d"].clone());
+            if state.forgets_sessions || message["d"]["session_id"] != json!(state.session.id.to_string()) {
                 answer(json!({"op": 9, "d": false}));
                 return None;
             }
-            state.session.open = Some(tell.clone());
-            let known = usize::try_from(said["d"]["seq"].as_u64().unwrap()).unwrap();
-            for text in &state.session.told[known..] {
-                let _gone = tell.send(Told::Text(text.clone()));
+            state.session.connection = Some(sender.clone());
+            let known = usize::try_from(message["d"]["seq"].as_u64().unwrap()).unwrap();
+            for text in &state.session.sent[known..] {
+                let _ = sender.send(OutgoingFrame::Text(text.clone()));
             }
             state.session.dispatch("RESUMED", json!({}));
         }

@@ -1,5 +1,5 @@
-//! A Discord that lives in the test: REST and gateway on loopback, with channels, messages and edits that can be looked
-//! at, and faults on demand. It runs on a thread of its own, so that tests can simply look and wait.
+//! A fake Discord for tests: REST API and gateway on loopback, with channels, messages and edits that tests can inspect, and
+//! faults on demand. It runs on its own thread, so that tests can block and poll.
 
 #![cfg(test)]
 
@@ -14,36 +14,36 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-/// Who we are there.
+/// User id of the bot.
 pub(crate) const BOT: u64 = 1;
 pub(crate) const APPLICATION: u64 = 2;
 pub(crate) const GUILD: u64 = 10;
-/// A channel of the guild; others are made by speaking in them.
+/// A channel of the guild. Other channels are created by sending messages to them.
 pub(crate) const CHANNEL: u64 = 20;
 pub(crate) const USER: u64 = 40;
 pub(crate) const TOKEN: &str = "MTIzNDU2.fake-token.0123456789abcdef";
 
-/// Nothing waits for it unless a test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Reached only if a test fails.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Ids as long as real ones.
 const FIRST_ID: u64 = 1_300_000_000_000_000_000;
 
-pub(crate) struct Discord {
-    state: Shared,
+pub(crate) struct FakeDiscord {
+    state: SharedFakeState,
     pub(crate) api: String,
     pub(crate) gateway: String,
     runtime: Option<Runtime>,
 }
 
-pub(crate) type Shared = Arc<Mutex<State>>;
+pub(crate) type SharedFakeState = Arc<Mutex<FakeState>>;
 
-/// Everything that happened, and what is to happen.
+/// Recorded calls and messages, and planned faults.
 #[derive(Default)]
-pub(crate) struct State {
-    pub(crate) calls: Vec<Call>,
-    pub(crate) messages: BTreeMap<u64, Message>,
-    /// Guilds of channels; a channel that is not listed is a direct message.
+pub(crate) struct FakeState {
+    pub(crate) calls: Vec<RestCall>,
+    pub(crate) messages: BTreeMap<u64, FakeMessage>,
+    /// Guilds of channels. A channel without an entry is a direct message.
     pub(crate) guilds: HashMap<u64, u64>,
     pub(crate) roles: HashMap<u64, Vec<u64>>,
     pub(crate) files: HashMap<String, Vec<u8>>,
@@ -52,20 +52,20 @@ pub(crate) struct State {
     pub(crate) heartbeats: usize,
     pub(crate) commands: HashMap<u64, Value>,
     pub(crate) responses: Vec<Value>,
-    /// Taken by the next call that fits.
-    pub(crate) faults: VecDeque<Fault>,
-    /// Whether a session can be gone on with.
+    /// Each applies to the first matching call.
+    pub(crate) faults: VecDeque<RestFault>,
+    /// Whether sessions cannot be resumed.
     pub(crate) forgets_sessions: bool,
-    /// Every connection is closed with this.
+    /// Close code for every connection.
     pub(crate) closes_with: Option<u16>,
-    pub(crate) session: gateway::Session,
+    pub(crate) session: gateway::FakeSession,
     pub(crate) gateway: String,
     last_id: u64,
     nonces: HashMap<String, u64>,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Call {
+pub(crate) struct RestCall {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) body: Value,
@@ -73,42 +73,42 @@ pub(crate) struct Call {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Message {
+pub(crate) struct FakeMessage {
     pub(crate) id: u64,
     pub(crate) channel: u64,
     pub(crate) author: u64,
     pub(crate) content: String,
-    /// What it said before.
+    /// Earlier contents.
     pub(crate) edits: Vec<String>,
     pub(crate) replies_to: Option<u64>,
     pub(crate) file: Option<(String, String)>,
     more: Value,
 }
 
-/// What happens to a call instead of what should.
-pub(crate) struct Fault {
+/// A fault of a REST call.
+pub(crate) struct RestFault {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
-    /// Stands somewhere in its body.
-    pub(crate) says: &'static str,
-    pub(crate) what: What,
+    /// Text that the body must contain.
+    pub(crate) contains: &'static str,
+    pub(crate) action: FaultAction,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum What {
+pub(crate) enum FaultAction {
     Answer {
         status: u16,
         headers: Vec<(&'static str, String)>,
         body: Value,
     },
-    /// It is done, and nobody hears of it.
-    Silence,
+    /// The call is executed, but not answered.
+    NoResponse,
 }
 
-impl Discord {
+impl FakeDiscord {
     pub(crate) fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let state = Shared::default();
+        let state = SharedFakeState::default();
         let listen = || runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let (rest, gateway) = (listen(), listen());
         let api = format!("http://{}", rest.local_addr().unwrap());
@@ -124,19 +124,19 @@ impl Discord {
         Self { state, api, gateway: address, runtime: Some(runtime) }
     }
 
-    pub(crate) fn look(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn look(&self) -> MutexGuard<'_, FakeState> {
         lock(&self.state)
     }
 
-    /// Waits until something is so, and says what it is.
+    /// Waits until `look` returns a value.
     #[track_caller]
-    pub(crate) fn until<T>(&self, what: &str, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
-        let began = Instant::now();
+    pub(crate) fn until<T>(&self, what: &str, mut look: impl FnMut(&mut FakeState) -> Option<T>) -> T {
+        let started = Instant::now();
         loop {
             if let Some(found) = look(&mut self.look()) {
                 return found;
             }
-            assert!(began.elapsed() < PATIENCE, "waited too long until {what}; {}", self.look().told());
+            assert!(started.elapsed() < WAIT_TIMEOUT, "waited too long until {what}; {}", self.look().summary());
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -146,24 +146,24 @@ impl Discord {
         self.until("the bridge has identified", |state| (state.identified.len() >= times).then_some(()));
     }
 
-    /// Somebody says something; its id. A mention of the bot is one.
+    /// Sends a message as [`USER`], and returns its id. A mention in the text counts as one.
     pub(crate) fn say(&self, channel: u64, content: &str) -> u64 {
         self.say_as(channel, USER, content, json!({}))
     }
 
     pub(crate) fn say_as(&self, channel: u64, author: u64, content: &str, more: Value) -> u64 {
-        self.look().said(channel, author, content, more)
+        self.look().add_message(channel, author, content, more)
     }
 
-    /// The answer to a message, once it says this.
+    /// Waits for an answer to a message that contains this text.
     #[track_caller]
-    pub(crate) fn answered(&self, id: u64, content: &str) -> Message {
+    pub(crate) fn answered(&self, id: u64, content: &str) -> FakeMessage {
         self.until(&format!("{id} is answered with {content:?}"), |state| {
             state.replies(id).into_iter().find(|message| message.content.contains(content))
         })
     }
 
-    /// Somebody uses a slash command; what the bot answers.
+    /// Uses a slash command, and returns the bot's response.
     #[track_caller]
     pub(crate) fn command(&self, channel: u64, user: u64, name: &str, argument: Option<&str>) -> String {
         let before = {
@@ -186,21 +186,27 @@ impl Discord {
         response["data"]["content"].as_str().unwrap().to_owned()
     }
 
-    /// Cuts the connection without a word.
+    /// Closes the connection without a close frame.
     pub(crate) fn cut(&self) {
         self.look().session.cut();
     }
 
-    pub(crate) fn fault(&self, method: &'static str, path: &'static str, what: What) {
-        self.fault_of(method, path, "", what);
+    pub(crate) fn fault(&self, method: &'static str, path: &'static str, action: FaultAction) {
+        self.fault_of(method, path, "", action);
     }
 
-    pub(crate) fn fault_of(&self, method: &'static str, path: &'static str, says: &'static str, what: What) {
-        self.look().faults.push_back(Fault { method, path, says, what });
+    pub(crate) fn fault_of(
+        &self,
+        method: &'static str,
+        path: &'static str,
+        contains: &'static str,
+        action: FaultAction,
+    ) {
+        self.look().faults.push_back(RestFault { method, path, contains, action });
     }
 }
 
-impl Drop for Discord {
+impl Drop for FakeDiscord {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -208,27 +214,28 @@ impl Drop for Discord {
     }
 }
 
-impl State {
-    /// What the bot said in answer to a message.
-    pub(crate) fn replies(&self, id: u64) -> Vec<Message> {
+impl FakeState {
+    /// The bot's replies to a message.
+    pub(crate) fn replies(&self, id: u64) -> Vec<FakeMessage> {
         self.messages.values().filter(|message| message.replies_to == Some(id)).cloned().collect()
     }
 
-    /// Everything the bot said in a channel, as it stands now.
+    /// Present contents of the bot's messages in a channel.
     pub(crate) fn said_by_bot(&self, channel: u64) -> Vec<String> {
         let own = self.messages.values().filter(|message| message.author == BOT && message.channel == channel);
         own.map(|message| message.content.clone()).collect()
     }
 
-    pub(crate) fn said(&mut self, channel: u64, author: u64, content: &str, more: Value) -> u64 {
+    pub(crate) fn add_message(&mut self, channel: u64, author: u64, content: &str, more: Value) -> u64 {
         let (id, content, more) = (self.new_id(), content.to_owned(), more);
-        let message = Message { id, channel, author, content, edits: Vec::new(), replies_to: None, file: None, more };
-        self.keep(message);
+        let message =
+            FakeMessage { id, channel, author, content, edits: Vec::new(), replies_to: None, file: None, more };
+        self.publish(message);
         id
     }
 
-    /// Keeps a message and tells of it.
-    fn keep(&mut self, message: Message) {
+    /// Adds a message and sends its event.
+    fn publish(&mut self, message: FakeMessage) {
         let mut data = message.json();
         if let Some(guild) = self.guilds.get(&message.channel) {
             let roles = self.roles.get(&message.author).cloned().unwrap_or_default();
@@ -249,15 +256,15 @@ impl State {
         self.nonces.clear();
     }
 
-    fn told(&self) -> String {
+    fn summary(&self) -> String {
         let calls: Vec<String> =
             self.calls.iter().map(|call| format!("{} {} {}", call.method, call.path, call.body)).collect();
         format!("{} identified, {} resumed, calls:\n{}", self.identified.len(), self.resumed.len(), calls.join("\n"))
     }
 }
 
-impl Message {
-    /// As it stands in a channel's history: without guild and member.
+impl FakeMessage {
+    /// The message as in a channel's history: without guild and member.
     fn json(&self) -> Value {
         let mentions: Vec<Value> = if self.content.contains(&format!("<@{BOT}>")) {
             vec![json!({"id": BOT.to_string(), "username": "bot", "bot": true})]
@@ -281,6 +288,6 @@ pub(crate) fn mention(text: &str) -> String {
     format!("<@{BOT}> {text}")
 }
 
-fn lock(state: &Shared) -> MutexGuard<'_, State> {
+fn lock(state: &SharedFakeState) -> MutexGuard<'_, FakeState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Its REST interface: the calls a bot makes, with Discord's own checks of what is posted.
+//! The fake REST API: the calls of a bot, with Discord's checks of posted messages.
 
 use std::convert::Infallible;
 use std::time::Instant;
@@ -11,23 +11,24 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::{BOT, Call, Fault, Message, Shared, State, TOKEN, What, lock};
+use super::{BOT, FakeMessage, FakeState, FaultAction, RestCall, RestFault, SharedFakeState, TOKEN, lock};
 
-type Answer = Response<Full<Bytes>>;
+type RestResponse = Response<Full<Bytes>>;
 
-pub(super) async fn serve(listener: TcpListener, state: Shared) {
+pub(super) async fn serve(listener: TcpListener, state: SharedFakeState) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         let state = state.clone();
         connections.spawn(async move {
             let service = service_fn(move |request| handle(request, state.clone()));
             let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            let _ended = connection.await;
+            // The client may close it at any time.
+            let _ = connection.await;
         });
     }
 }
 
-async fn handle(request: Request<Incoming>, state: Shared) -> Result<Answer, Infallible> {
+async fn handle(request: Request<Incoming>, state: SharedFakeState) -> Result<RestResponse, Infallible> {
     let (parts, body) = request.into_parts();
     let bytes = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let (body, file) = read(&bytes);
@@ -45,19 +46,25 @@ async fn handle(request: Request<Incoming>, state: Shared) -> Result<Answer, Inf
             .is_some_and(|value| value.as_bytes() == format!("Bot {TOKEN}").as_bytes());
     let (done, silent) = {
         let mut state = lock(&state);
-        state.calls.push(Call { method: method.clone(), path: path.clone(), body: body.clone(), at: Instant::now() });
-        let said = body.to_string();
-        let fits = |fault: &Fault| fault.method == method && path.contains(fault.path) && said.contains(fault.says);
+        state.calls.push(RestCall {
+            method: method.clone(),
+            path: path.clone(),
+            body: body.clone(),
+            at: Instant::now(),
+        });
+        let text = body.to_string();
+        let fits =
+            |fault: &RestFault| fault.method == method && path.contains(fault.path) && text.contains(fault.contains);
         let fault = state.faults.iter().position(fits);
-        match fault.and_then(|index| state.faults.remove(index)).map(|fault| fault.what) {
-            Some(What::Answer { status, headers, body }) => {
+        match fault.and_then(|index| state.faults.remove(index)).map(|fault| fault.action) {
+            Some(FaultAction::Answer { status, headers, body }) => {
                 let mut refused = answer(status, &body);
                 for (name, value) in headers {
                     refused.headers_mut().insert(name, value.parse().unwrap());
                 }
                 (refused, false)
             }
-            what if authorized => (state.call(&method, &path, &body, file), what.is_some()),
+            action if authorized => (state.call(&method, &path, &body, file), action.is_some()),
             _ => (answer(401, &json!({"message": "401: Unauthorized", "code": 0})), false),
         }
     };
@@ -67,8 +74,8 @@ async fn handle(request: Request<Incoming>, state: Shared) -> Result<Answer, Inf
     Ok(done)
 }
 
-impl State {
-    fn call(&mut self, method: &str, path: &str, body: &Value, file: Option<(String, String)>) -> Answer {
+impl FakeState {
+    fn call(&mut self, method: &str, path: &str, body: &Value, file: Option<(String, String)>) -> RestResponse {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let words: Vec<&str> = path.split('/').collect();
         let id = |text: &str| text.parse::<u64>().unwrap_or_default();
@@ -98,7 +105,7 @@ impl State {
         }
     }
 
-    fn post(&mut self, channel: u64, body: &Value, file: Option<(String, String)>) -> Answer {
+    fn post(&mut self, channel: u64, body: &Value, file: Option<(String, String)>) -> RestResponse {
         let nonce = body["nonce"].as_str().map(str::to_owned).filter(|_| body["enforce_nonce"] == json!(true));
         if let Some(known) = nonce.as_ref().and_then(|nonce| self.nonces.get(nonce)) {
             return answer(200, &self.messages[known].json());
@@ -110,17 +117,17 @@ impl State {
         let replies_to = body["message_reference"]["message_id"].as_str().and_then(|id| id.parse().ok());
         let id = self.new_id();
         let more = json!({"allowed_mentions": body["allowed_mentions"]});
-        let message = Message { id, channel, author: BOT, content, edits: Vec::new(), replies_to, file, more };
+        let message = FakeMessage { id, channel, author: BOT, content, edits: Vec::new(), replies_to, file, more };
         let json = message.json();
-        self.keep(message);
+        self.publish(message);
         self.nonces.extend(nonce.map(|nonce| (nonce, id)));
         answer(200, &json)
     }
 
-    fn edit(&mut self, id: u64, body: &Value) -> Answer {
+    fn edit(&mut self, id: u64, body: &Value) -> RestResponse {
         let content = body["content"].as_str().unwrap_or_default().trim().to_owned();
         let Some(message) = self.messages.get_mut(&id) else {
-            return answer(404, &json!({"message": "Unknown Message", "code": 10008}));
+            return answer(404, &json!({"message": "Unknown FakeMessage", "code": 10008}));
         };
         if content.is_empty() || content.chars().count() > 2000 {
             return answer(400, &json!({"message": "Invalid Form Body", "code": 50035}));
@@ -129,22 +136,22 @@ impl State {
         answer(200, &message.json())
     }
 
-    /// A page of history, the newest first, as Discord has it.
-    fn history(&self, channel: u64, query: &str) -> Answer {
+    /// A page of the history, newest first as in Discord.
+    fn history(&self, channel: u64, query: &str) -> RestResponse {
         let value = |name: &str| {
             query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse::<u64>().ok())
         };
         let limit = usize::try_from(value("limit").unwrap_or(50)).unwrap();
-        let all: Vec<&Message> = self.messages.values().filter(|message| message.channel == channel).collect();
-        let page: Vec<&Message> = match value("after") {
+        let all: Vec<&FakeMessage> = self.messages.values().filter(|message| message.channel == channel).collect();
+        let page: Vec<&FakeMessage> = match value("after") {
             Some(after) => all.into_iter().filter(|message| message.id > after).take(limit).collect(),
             None => all.into_iter().rev().take(limit).rev().collect(),
         };
-        answer(200, &page.into_iter().rev().map(Message::json).collect())
+        answer(200, &page.into_iter().rev().map(FakeMessage::json).collect())
     }
 }
 
-/// A body as JSON; of a form, what it holds beside.
+/// JSON of a body, and the file of a form.
 fn read(bytes: &[u8]) -> (Value, Option<(String, String)>) {
     if let Ok(json) = serde_json::from_slice(bytes) {
         return (json, None);
@@ -165,7 +172,7 @@ fn read(bytes: &[u8]) -> (Value, Option<(String, String)>) {
     (json, file)
 }
 
-fn answer(status: u16, body: &Value) -> Answer {
+fn answer(status: u16, body: &Value) -> RestResponse {
     let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
     let response = Response::builder().status(status).header("content-type", "application/json");
     response.body(Full::from(bytes)).unwrap()

@@ -1,181 +1,180 @@
-//! Who is answered where, in which order, and what can be told to the bridge itself.
+//! Access control, order of answers, and commands.
 
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
 use trunkline_discord::{Allow, Snowflake};
 
+use crate::bridge_test::BridgeTest;
 use crate::fake::{CHANNEL, GUILD, USER, mention};
-use crate::world::World;
 
 const DIRECT: u64 = 90;
 
 #[test]
-fn only_what_is_meant_for_it_is_answered() {
-    let world = World::new().allowing(Allow {
+fn answers_only_allowed_messages_that_address_the_bot() {
+    let test = BridgeTest::new().allowing(Allow {
         guilds: vec![Snowflake(GUILD)],
         listen: vec![Snowflake(21)],
         users: vec![Snowflake(USER)],
         ..Allow::default()
     });
     {
-        let mut state = world.discord.look();
+        let mut state = test.discord.look();
         state.guilds.extend([(21, GUILD), (22, 11)]);
     }
-    let world = world.start();
-    world.discord.say(CHANNEL, "no mention");
-    world.discord.say_as(CHANNEL, 41, &mention("a stranger"), json!({}));
-    world.discord.say_as(CHANNEL, USER, &mention("a webhook"), json!({"webhook_id": "5"}));
-    world.discord.say_as(CHANNEL, USER, &mention("a bot"), json!({"author": {"id": "40", "bot": true}}));
-    world.discord.say(22, &mention("another guild"));
-    world.discord.say_as(DIRECT, 41, "a stranger, directly", json!({}));
-    let listened = world.discord.say(21, "listened to");
-    let direct = world.discord.say(DIRECT, "directly");
-    let last = world.discord.say(CHANNEL, &mention("mentioned"));
+    let test = test.start();
+    test.discord.say(CHANNEL, "no mention");
+    test.discord.say_as(CHANNEL, 41, &mention("a stranger"), json!({}));
+    test.discord.say_as(CHANNEL, USER, &mention("a webhook"), json!({"webhook_id": "5"}));
+    test.discord.say_as(CHANNEL, USER, &mention("a bot"), json!({"author": {"id": "40", "bot": true}}));
+    test.discord.say(22, &mention("another guild"));
+    test.discord.say_as(DIRECT, 41, "a stranger, directly", json!({}));
+    let listened = test.discord.say(21, "listened to");
+    let direct = test.discord.say(DIRECT, "directly");
+    let last = test.discord.say(CHANNEL, &mention("mentioned"));
     for (id, text) in [(listened, "re: listened to"), (direct, "re: directly"), (last, "re: mentioned")] {
-        world.discord.answered(id, text);
+        test.discord.answered(id, text);
     }
-    let mut prompts = world.puppet.prompts();
+    let mut prompts = test.backend.prompts();
     prompts.sort();
     assert_eq!(prompts, ["directly", "listened to", "mentioned"]);
 }
 
 #[test]
-fn a_thread_of_a_listed_channel_is_a_conversation_of_its_own() {
-    let world = World::new().allowing(Allow { listen: vec![Snowflake(CHANNEL)], ..Allow::default() });
-    world.discord.look().guilds.insert(77, GUILD);
-    let world = world.start();
-    world.discord.look().session.dispatch(
+fn thread_of_a_listed_channel_has_its_own_conversation() {
+    let test = BridgeTest::new().allowing(Allow { listen: vec![Snowflake(CHANNEL)], ..Allow::default() });
+    test.discord.look().guilds.insert(77, GUILD);
+    let test = test.start();
+    test.discord.look().session.dispatch(
         "THREAD_CREATE",
         json!({"id": "77", "guild_id": GUILD.to_string(), "parent_id": CHANNEL.to_string(), "type": 11}),
     );
-    let first = world.discord.say(77, "in the thread");
-    world.discord.answered(first, "re: in the thread");
-    let second = world.discord.say(CHANNEL, "in the channel");
-    world.discord.answered(second, "re: in the channel");
-    let sessions: Vec<_> = world.puppet.asked.lock().unwrap().iter().map(|asked| asked.session.clone()).collect();
+    let first = test.discord.say(77, "in the thread");
+    test.discord.answered(first, "re: in the thread");
+    let second = test.discord.say(CHANNEL, "in the channel");
+    test.discord.answered(second, "re: in the channel");
+    let sessions: Vec<_> = test.backend.requests.lock().unwrap().iter().map(|asked| asked.session.clone()).collect();
     assert_eq!(sessions, [None, None]);
 }
 
 #[test]
-fn twenty_channels_at_once_and_each_in_its_order() {
-    let world = World::new();
+fn twenty_channels_are_answered_concurrently_and_each_in_order() {
+    let test = BridgeTest::new();
     let channels: Vec<u64> = (100..120).collect();
-    world.discord.look().guilds.extend(channels.iter().map(|channel| (*channel, GUILD)));
-    let world = world.start();
-    // The first of every channel holds: all of them are under way at the same time.
+    test.discord.look().guilds.extend(channels.iter().map(|channel| (*channel, GUILD)));
+    let test = test.start();
+    // The first message of every channel waits, so that all run at the same time.
     for turn in 0..5 {
         for channel in &channels {
             let hold = if turn == 0 { "hold all|" } else { "" };
-            world.discord.say(*channel, &mention(&format!("{hold}{channel} {turn}")));
+            test.discord.say(*channel, &mention(&format!("{hold}{channel} {turn}")));
         }
     }
-    world.discord.until("every channel has begun", |_| (world.puppet.prompts().len() >= 20).then_some(()));
-    // All of it was heard before a command is; that it is written down may take a moment.
+    test.discord.until("every channel has started", |_| (test.backend.prompts().len() >= 20).then_some(()));
+    // The messages arrive before the command, but recording them may take a moment.
     for channel in &channels {
-        let status = || world.discord.command(*channel, USER, "status", None);
+        let status = || test.discord.command(*channel, USER, "status", None);
         assert!((0..1000).any(|_| status().ends_with(", 4 waiting")), "{}", status());
     }
-    assert_eq!(world.puppet.prompts().len(), 20);
-    world.puppet.release("all");
+    assert_eq!(test.backend.prompts().len(), 20);
+    test.backend.release("all");
     for channel in &channels {
         let expected: Vec<String> =
             (0..5).map(|turn| format!("re: {}{channel} {turn}", if turn == 0 { "hold all|" } else { "" })).collect();
-        world
-            .discord
+        test.discord
             .until("all are answered in order", |state| (state.said_by_bot(*channel) == expected).then_some(()));
     }
 }
 
 #[test]
-fn too_many_waiting_is_said() {
-    let mut world = World::new();
-    world.settings.queue = 2;
-    let world = world.start();
+fn message_is_refused_when_the_queue_is_full() {
+    let mut test = BridgeTest::new();
+    test.settings.queue = 2;
+    let test = test.start();
     for word in ["hold a", "two", "three"] {
-        world.discord.say(CHANNEL, &mention(word));
+        test.discord.say(CHANNEL, &mention(word));
     }
-    let fourth = world.discord.say(CHANNEL, &mention("four"));
-    world.discord.answered(fourth, "2 messages are waiting here already");
-    world.puppet.release("a");
-    world.discord.until("the others are answered", |state| {
+    let fourth = test.discord.say(CHANNEL, &mention("four"));
+    test.discord.answered(fourth, "2 messages are waiting here already");
+    test.backend.release("a");
+    test.discord.until("the others are answered", |state| {
         state.said_by_bot(CHANNEL).contains(&"re: three".to_owned()).then_some(())
     });
-    assert_eq!(world.puppet.prompts(), ["hold a", "two", "three"]);
+    assert_eq!(test.backend.prompts(), ["hold a", "two", "three"]);
 }
 
 #[test]
-fn stop_ends_the_answer_and_keeps_what_there_is() {
-    let world = World::new().start();
-    assert_eq!(world.discord.command(CHANNEL, USER, "stop", None), "Nothing is being answered here.");
-    let asked = world.discord.say(CHANNEL, &mention("text half of it|hold forever"));
-    world.discord.answered(asked, "half of it");
-    let waiting = world.discord.say(CHANNEL, &mention("next"));
-    assert_eq!(world.discord.command(CHANNEL, USER, "stop", None), "Stopping.");
-    let stopped = world.discord.answered(asked, "Stopped.");
+fn stop_ends_the_answer_and_keeps_its_text() {
+    let test = BridgeTest::new().start();
+    assert_eq!(test.discord.command(CHANNEL, USER, "stop", None), "Nothing is being answered here.");
+    let asked = test.discord.say(CHANNEL, &mention("text half of it|hold forever"));
+    test.discord.answered(asked, "half of it");
+    let waiting = test.discord.say(CHANNEL, &mention("next"));
+    assert_eq!(test.discord.command(CHANNEL, USER, "stop", None), "Stopping.");
+    let stopped = test.discord.answered(asked, "Stopped.");
     assert!(stopped.content.starts_with("half of it\n"), "{stopped:?}");
-    assert_eq!(world.puppet.dropped.load(Ordering::SeqCst), 1);
-    world.discord.answered(waiting, "re: next");
+    assert_eq!(test.backend.dropped.load(Ordering::SeqCst), 1);
+    test.discord.answered(waiting, "re: next");
 }
 
 #[test]
-fn commands_work_as_messages_too() {
-    let world = World::new().direct().start();
-    let first = world.discord.say(DIRECT, "hold a");
-    world.discord.until("it is asked", |_| (world.puppet.prompts().len() == 1).then_some(()));
-    let status = world.discord.say(DIRECT, "/status");
-    world.discord.answered(status, "answering for 0 s, 0 waiting");
-    let stop = world.discord.say(DIRECT, "/stop");
-    world.discord.answered(stop, "Stopping.");
-    world.discord.answered(first, "Stopped.");
-    let models = world.discord.say(DIRECT, "/model");
-    world.discord.answered(models, "Models: puppet, other");
-    let unknown = world.discord.say(DIRECT, "/model nobody");
-    world.discord.answered(unknown, "no model of that name");
-    let other = world.discord.say(DIRECT, "/model other");
-    world.discord.answered(other, "other answers here from now on");
-    let asked = world.discord.say(DIRECT, "hello");
-    world.discord.answered(asked, "other: hello");
+fn commands_can_be_sent_as_messages() {
+    let test = BridgeTest::new().direct().start();
+    let first = test.discord.say(DIRECT, "hold a");
+    test.discord.until("the backend runs", |_| (test.backend.prompts().len() == 1).then_some(()));
+    let status = test.discord.say(DIRECT, "/status");
+    test.discord.answered(status, "answering for 0 s, 0 waiting");
+    let stop = test.discord.say(DIRECT, "/stop");
+    test.discord.answered(stop, "Stopping.");
+    test.discord.answered(first, "Stopped.");
+    let models = test.discord.say(DIRECT, "/model");
+    test.discord.answered(models, "Models: scripted, other");
+    let unknown = test.discord.say(DIRECT, "/model unknown");
+    test.discord.answered(unknown, "no model of that name");
+    let other = test.discord.say(DIRECT, "/model other");
+    test.discord.answered(other, "other answers here from now on");
+    let asked = test.discord.say(DIRECT, "hello");
+    test.discord.answered(asked, "other: hello");
 }
 
 #[test]
-fn case_31_who_is_not_allowed_cannot_command() {
-    let world = World::new().direct().start();
-    assert_eq!(world.discord.command(CHANNEL, 41, "new", None), "You may not use this here.");
-    assert_eq!(world.discord.command(DIRECT, USER, "new", None), "A new conversation begins here.");
+fn case_31_commands_are_refused_when_user_is_not_allowed() {
+    let test = BridgeTest::new().direct().start();
+    assert_eq!(test.discord.command(CHANNEL, 41, "new", None), "You may not use this here.");
+    assert_eq!(test.discord.command(DIRECT, USER, "new", None), "A new conversation starts here.");
 }
 
 #[test]
-fn a_conversation_goes_on_until_a_new_one_begins() {
-    let world = World::new().start();
+fn session_continues_until_a_new_conversation_starts() {
+    let test = BridgeTest::new().start();
     let ask = |text: &str| {
-        let id = world.discord.say(CHANNEL, &mention(text));
-        world.discord.answered(id, &format!("re: {text}"));
-        let asked = world.puppet.asked.lock().unwrap().last().unwrap().clone();
+        let id = test.discord.say(CHANNEL, &mention(text));
+        test.discord.answered(id, &format!("re: {text}"));
+        let asked = test.backend.requests.lock().unwrap().last().unwrap().clone();
         (asked.session, asked.history, asked.system)
     };
     let brief = "be brief".to_owned();
     assert_eq!(ask("one"), (None, 0, brief.clone()));
     assert_eq!(ask("two"), (Some("session".to_owned()), 2, brief.clone()));
-    world.discord.command(CHANNEL, USER, "new", None);
+    test.discord.command(CHANNEL, USER, "new", None);
     assert_eq!(ask("three"), (None, 0, brief.clone()));
-    let status = world.discord.command(CHANNEL, USER, "status", None);
+    let status = test.discord.command(CHANNEL, USER, "status", None);
     assert!(
-        status.starts_with("Model: puppet\nSession: `session`\nNow: ") && status.ends_with(", 0 waiting"),
+        status.starts_with("Model: scripted\nSession: `session`\nNow: ") && status.ends_with(", 0 waiting"),
         "{status}"
     );
 }
 
 #[test]
-fn an_answer_to_the_old_conversation_leaves_the_new_one_alone() {
-    let world = World::new().start();
-    let old = world.discord.say(CHANNEL, &mention("hold a"));
-    world.discord.until("it is asked", |_| (world.puppet.prompts().len() == 1).then_some(()));
-    world.discord.command(CHANNEL, USER, "new", None);
-    world.puppet.release("a");
-    world.discord.answered(old, "re: hold a");
-    let new = world.discord.say(CHANNEL, &mention("begin"));
-    world.discord.answered(new, "re: begin");
-    let asked = world.puppet.asked.lock().unwrap().last().unwrap().clone();
+fn answer_to_an_old_conversation_does_not_change_the_new_one() {
+    let test = BridgeTest::new().start();
+    let old = test.discord.say(CHANNEL, &mention("hold a"));
+    test.discord.until("the backend runs", |_| (test.backend.prompts().len() == 1).then_some(()));
+    test.discord.command(CHANNEL, USER, "new", None);
+    test.backend.release("a");
+    test.discord.answered(old, "re: hold a");
+    let new = test.discord.say(CHANNEL, &mention("begin"));
+    test.discord.answered(new, "re: begin");
+    let asked = test.backend.requests.lock().unwrap().last().unwrap().clone();
     assert_eq!((asked.session, asked.history), (None, 0));
 }

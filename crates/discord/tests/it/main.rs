@@ -1,15 +1,15 @@
-//! The bridge against a Discord on loopback, with a backend that does as it is told.
+//! Tests of the bridge with a fake Discord and a scripted backend.
 
-#![cfg(test)] // all of this is; it says so once more for clippy's `allow-unwrap-in-tests`
+#![cfg(test)] // for clippy's `allow-unwrap-in-tests`
 
+mod bridge_test;
 #[path = "../fake/mod.rs"]
 mod fake;
-mod world;
 
 mod answers;
 mod channels;
 mod connection;
-mod limits;
-mod once;
-mod record;
+mod exactly_once;
+mod inbox;
+mod rate_limits;
 mod requirements;

@@ -12,7 +12,7 @@ fn turn() -> Turn {
     Turn { model: "m".into(), messages, ..Turn::default() }
 }
 
-fn begun<'a>(turn: &'a Turn, run: &str) -> RunStart<'a> {
+fn run_start<'a>(turn: &'a Turn, run: &str) -> RunStart<'a> {
     let presence = Arc::<crate::runs::live::RunRegistry>::default().begin(run, &turn.owner, None);
     RunStart {
         presence,
@@ -41,7 +41,7 @@ async fn masks_secrets_in_records_when_they_are_split_between_events() {
     archive.open(&store);
     let secrets = Secrets::new([SECRET.to_owned()]);
     let turn = turn();
-    let mut recorder = archive.record(begun(&turn, "r"), no_log(), &secrets);
+    let mut recorder = archive.record(run_start(&turn, "r"), no_log(), &secrets);
     let input = serde_json::json!({"command": ["echo", SECRET]});
     for event in [
         text("it is hunter2-"),
@@ -55,7 +55,7 @@ async fn masks_secrets_in_records_when_they_are_split_between_events() {
     }
     let answer = Answer::new(format!("done {SECRET}"), Usage::estimate("1234", "1234"), Finish::Stop);
     recorder.end(RunEnd { provider: "codex", session: None, result: Ok(&answer) }).await;
-    drop(archive.record(begun(&turn, "cancelled"), no_log(), &secrets));
+    drop(archive.record(run_start(&turn, "cancelled"), no_log(), &secrets));
     archive.close().await;
 
     let row = store.turn("r").await.unwrap().unwrap();
@@ -84,7 +84,7 @@ async fn drops_records_without_waiting_when_queue_is_full() {
     let (writer, _writer_task) = store.writer();
     assert!(archive.kept.set((store.clone(), writer)).is_ok());
     let turn = turn();
-    let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
+    let mut recorder = archive.record(run_start(&turn, "r"), no_log(), &Secrets::default());
     for n in 0..20_000 {
         recorder.events(&[Event::Notice { message: n.to_string() }], &CurrentAttempt::default());
     }
@@ -95,7 +95,7 @@ async fn drops_records_without_waiting_when_queue_is_full() {
 async fn records_nothing_and_does_not_wait_without_a_store() {
     let archive = StoreWriter::new(Path::new("/nonexistent"));
     let turn = turn();
-    let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
+    let mut recorder = archive.record(run_start(&turn, "r"), no_log(), &Secrets::default());
     recorder.events(&[text("x")], &CurrentAttempt::default());
     recorder.end(RunEnd { provider: "codex", session: None, result: Err(&cancelled_by_client()) }).await;
     archive.close().await;
@@ -107,7 +107,7 @@ async fn records_are_truncated_when_output_is_too_long() {
     let archive = StoreWriter::new(Path::new("/nonexistent"));
     archive.open(&store);
     let turn = turn();
-    let mut recorder = archive.record(begun(&turn, "r"), no_log(), &Secrets::default());
+    let mut recorder = archive.record(run_start(&turn, "r"), no_log(), &Secrets::default());
     for _ in 0..3 * MAX_TEXT_BYTES / 1000 {
         recorder.events(&[text(&"x".repeat(1000))], &CurrentAttempt::default());
     }

@@ -4,7 +4,7 @@ use std::process::Child;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::fake_discord::{CHANNEL, Discord, GUILD, TOKEN, USER, mention};
+use crate::fake_discord::{CHANNEL, FakeDiscord, GUILD, TOKEN, USER, mention};
 use crate::observe::{until, until_gone};
 use crate::test_gateway::TestGateway;
 
@@ -28,7 +28,7 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    pub(crate) fn start(gateway: &TestGateway, discord: &Discord, args: &[&str]) -> Self {
+    pub(crate) fn start(gateway: &TestGateway, discord: &FakeDiscord, args: &[&str]) -> Self {
         let identified = discord.look().identified.len();
         let guild = GUILD.to_string();
         let places = ["discord", "--discord-api", &discord.api, "--discord-gateway", &discord.gateway];
@@ -56,8 +56,8 @@ impl Drop for Bridge {
     }
 }
 
-fn gateway_and_discord() -> (TestGateway, Discord) {
-    (TestGateway::new().cli("claude", CLAUDE).env("DISCORD_TOKEN", TOKEN), Discord::start())
+fn gateway_and_discord() -> (TestGateway, FakeDiscord) {
+    (TestGateway::new().cli("claude", CLAUDE).env("DISCORD_TOKEN", TOKEN), FakeDiscord::start())
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn every_backend_answers_in_the_channel() {
             .cli(backend, &format!("note \"$@\"; replay {recording}"))
             .env("DISCORD_TOKEN", TOKEN)
             .env("AGENT_BACKEND", backend);
-        let discord = Discord::start();
+        let discord = FakeDiscord::start();
         let _bridge = Bridge::start(&gateway, &discord, &[]);
         let message = discord.say(CHANNEL, &mention("hi"));
         let answer = discord.answered(message, "");

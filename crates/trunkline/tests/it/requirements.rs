@@ -2,7 +2,7 @@
 //! their arguments, and a fake Discord on loopback. Requirements of the interface alone are unit tests next to its code.
 
 use crate::discord::Bridge;
-use crate::fake_discord::{CHANNEL, Discord, TOKEN, mention};
+use crate::fake_discord::{CHANNEL, FakeDiscord, TOKEN, mention};
 use crate::observe::until_gone;
 use crate::test_gateway::TestGateway;
 
@@ -82,7 +82,7 @@ fn record(name: &str, env: &[(&str, &str)]) -> RecordedCalls {
     for (name, value) in env {
         gateway = gateway.env(name, *value);
     }
-    let discord = Discord::start();
+    let discord = FakeDiscord::start();
     let _bridge = Bridge::start(&gateway, &discord, &["--at-once", "--system-prompt", "be brief"]);
     for turn in 1..=2 {
         let asked = discord.say(CHANNEL, &mention("the task"));
@@ -184,7 +184,7 @@ fn r6_4_binary_path_can_be_configured() {
             TestGateway::new().cli("elsewhere", &format!("run=1; id={}; note \"$@\"; {}", cli.session, cli.script));
         let path = gateway.path("bin/elsewhere").display().to_string();
         let gateway = gateway.env("DISCORD_TOKEN", TOKEN).env("AGENT_BACKEND", cli.name).env("BACKEND_CLI_PATH", path);
-        let discord = Discord::start();
+        let discord = FakeDiscord::start();
         let _bridge = Bridge::start(&gateway, &discord, &["--at-once"]);
         let asked = discord.say(CHANNEL, &mention("hi"));
         discord.answered(asked, "answer 1");
@@ -222,7 +222,7 @@ fn r7_3_option_is_ignored_with_a_warning_when_backend_does_not_support_it() {
             .env("AGENT_BACKEND", name)
             .env("ALLOWED_TOOLS", "Read")
             .env("BACKEND_MAX_TURNS", "3");
-        let discord = Discord::start();
+        let discord = FakeDiscord::start();
         let _bridge = Bridge::start(&gateway, &discord, &["--at-once"]);
         let asked = discord.say(CHANNEL, &mention("hi"));
         discord.answered(asked, "answer 1");
@@ -240,7 +240,7 @@ fn r8_2_reply_has_stderr_when_exit_status_is_not_zero() {
             let script = format!("run=1; id={}; note \"$@\"; {before}\necho 'it fell over' >&2; exit 3", cli.session);
             let gateway =
                 TestGateway::new().cli(cli.name, &script).env("DISCORD_TOKEN", TOKEN).env("AGENT_BACKEND", cli.name);
-            let discord = Discord::start();
+            let discord = FakeDiscord::start();
             let _bridge = Bridge::start(&gateway, &discord, &["--at-once"]);
             let asked = discord.say(CHANNEL, &mention("hi"));
             let reply = discord.answered(asked, &format!("{} failed", cli.name));
@@ -255,7 +255,7 @@ fn r8_3_cli_is_killed_and_reply_says_so_when_query_times_out() {
     for cli in &CLIS {
         let gateway = TestGateway::new().cli(cli.name, "tell hanging $$; hang").env("DISCORD_TOKEN", TOKEN);
         let gateway = gateway.env("AGENT_BACKEND", cli.name);
-        let discord = Discord::start();
+        let discord = FakeDiscord::start();
         let _bridge = Bridge::start(&gateway, &discord, &["--at-once", "--timeout", "1s"]);
         let asked = discord.say(CHANNEL, &mention("hi"));
         let reply = discord.answered(asked, "failed");
@@ -266,7 +266,7 @@ fn r8_3_cli_is_killed_and_reply_says_so_when_query_times_out() {
     let entry = serde_json::json!({"driver": "claude", "timeout": "1s"});
     let gateway =
         TestGateway::new().cli("claude", "tell hanging $$; hang").model("m", entry).env("DISCORD_TOKEN", TOKEN);
-    let discord = Discord::start();
+    let discord = FakeDiscord::start();
     let _bridge = Bridge::start(&gateway, &discord, &["--at-once", "--model", "m"]);
     let asked = discord.say(CHANNEL, &mention("hi"));
     let reply = discord.answered(asked, "failed");
@@ -279,7 +279,7 @@ fn r8_3_cli_is_killed_and_reply_says_so_when_query_times_out() {
 fn failed_turn_is_not_retried_when_output_is_not_streamed() {
     let script = r#"run=$(counted); note "$@"; echo work >>work; echo "API Error: 529 overloaded" >&2; exit 1"#;
     let gateway = TestGateway::new().cli("claude", script).env("DISCORD_TOKEN", TOKEN);
-    let discord = Discord::start();
+    let discord = FakeDiscord::start();
     let _bridge = Bridge::start(&gateway, &discord, &["--at-once"]);
     let asked = discord.say(CHANNEL, &mention("hi"));
     let reply = discord.answered(asked, "claude failed: API Error: 529");
@@ -297,7 +297,7 @@ fn turn_is_retried_with_whole_history_when_session_is_unknown() {
         CLIS[0].script
     );
     let gateway = TestGateway::new().cli("claude", &script).env("DISCORD_TOKEN", TOKEN);
-    let discord = Discord::start();
+    let discord = FakeDiscord::start();
     let _bridge = Bridge::start(&gateway, &discord, &["--at-once"]);
     for (message, answer) in [("one", "answer 1"), ("two", "answer 3")] {
         let asked = discord.say(CHANNEL, &mention(message));

@@ -1,20 +1,20 @@
-//! What Discord says of its limits, in the headers of an answer. Pure but for the clock.
+//! Rate limits in the headers of a response. Pure except for the clock.
 
 use std::time::Duration;
 
 use reqwest::header::HeaderMap;
 use twilight_http_ratelimiting::RateLimitHeaders;
 
-/// What an answer tells of limits.
-pub(super) struct Limit {
+/// Rate limits of a response.
+pub(super) struct RateLimitInfo {
     pub(super) bucket: Option<RateLimitHeaders>,
     name: Option<Vec<u8>>,
-    /// How long to keep still.
+    /// Delay before the next call.
     pub(super) wait: Option<Duration>,
     global: bool,
 }
 
-impl Limit {
+impl RateLimitInfo {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let seconds = |name: &str| {
@@ -35,7 +35,7 @@ impl Limit {
         Self { bucket: bucket(), name, wait, global }
     }
 
-    /// The bucket that is empty for so long; none where everything is meant.
+    /// The bucket that is exhausted for this time; `None` for a global limit.
     pub(super) fn exhausted(self, wait: Duration) -> Option<RateLimitHeaders> {
         let reset_at = std::time::Instant::now() + wait;
         let limit = self.bucket.map_or(1, |bucket| bucket.limit);
@@ -48,12 +48,14 @@ impl Limit {
 mod tests {
     use super::*;
 
-    fn limit(headers: &[(&'static str, &'static str)]) -> Limit {
-        Limit::of(&headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect())
+    fn limit(headers: &[(&'static str, &'static str)]) -> RateLimitInfo {
+        RateLimitInfo::of(
+            &headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect(),
+        )
     }
 
     #[test]
-    fn one_bucket_or_everything() {
+    fn limit_applies_to_one_bucket_or_globally() {
         let route = [
             ("retry-after", "1"),
             ("x-ratelimit-bucket", "b"),
@@ -65,10 +67,9 @@ mod tests {
         assert_eq!(found.bucket.as_ref().map(|bucket| (bucket.limit, bucket.remaining)), Some((5, 3)));
         assert_eq!(found.wait, Some(Duration::from_millis(1250)));
         assert_eq!(found.exhausted(Duration::ZERO).map(|bucket| bucket.remaining), Some(0));
-        for everything in
-            [&[("x-ratelimit-global", "true"), ("x-ratelimit-bucket", "b")][..], &[("retry-after", "9")], &[]]
+        for global in [&[("x-ratelimit-global", "true"), ("x-ratelimit-bucket", "b")][..], &[("retry-after", "9")], &[]]
         {
-            assert!(limit(everything).exhausted(Duration::ZERO).is_none(), "{everything:?}");
+            assert!(limit(global).exhausted(Duration::ZERO).is_none(), "{global:?}");
         }
         assert_eq!(limit(&[("retry-after", "-1")]).wait, None);
     }

@@ -1,4 +1,4 @@
-//! A bridge in a test: its Discord, its backend, its store; it can be killed and started again.
+//! A bridge under test, with a fake FakeDiscord, a scripted backend and a store. It can be killed and restarted.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -14,42 +14,43 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use trunkline_core::event::SessionId;
 use trunkline_discord::{
-    Allow, Ask, Backend, Backends, BridgeError, EventResult, Invalid, Partial, Partials, Settings, Snowflake, Stop,
-    Token,
+    Allow, BackendRequest, BridgeError, BridgeShutdown, ChatBackend, ChatBackends, DiscordSettings, EventResult,
+    InvalidBackend, Partial, Partials, Snowflake, Token,
 };
 use trunkline_store::Store;
 
-use crate::fake::{Discord, GUILD, TOKEN, USER};
+use crate::fake::{FakeDiscord, GUILD, TOKEN, USER};
 
-pub(crate) struct World {
-    pub(crate) discord: Discord,
-    pub(crate) puppet: Arc<Puppet>,
+/// A bridge under test.
+pub(crate) struct BridgeTest {
+    pub(crate) discord: FakeDiscord,
+    pub(crate) backend: Arc<ScriptedBackend>,
     pub(crate) folder: TempDir,
-    pub(crate) settings: Settings,
-    bridge: Option<Bridge>,
+    pub(crate) settings: DiscordSettings,
+    bridge: Option<RunningBridge>,
 }
 
-struct Bridge {
+struct RunningBridge {
     runtime: Runtime,
-    stop: Stop,
+    stop: BridgeShutdown,
     ended: std::sync::mpsc::Receiver<Result<(), BridgeError>>,
 }
 
-impl World {
-    /// Everybody of the guild may talk, and one user directly.
+impl BridgeTest {
+    /// A bridge that answers every user of the guild.
     pub(crate) fn new() -> Self {
-        let discord = Discord::start();
+        let discord = FakeDiscord::start();
         let folder = tempfile::tempdir().unwrap();
         let allow = Allow { guilds: vec![Snowflake(GUILD)], users: Vec::new(), ..Allow::default() };
-        let settings = Settings {
+        let settings = DiscordSettings {
             api: Some(discord.api.clone()),
             gateway: Some(discord.gateway.clone()),
             system_prompt: "be brief".to_owned(),
             drain: Duration::from_secs(60),
             pace: Duration::from_millis(5),
-            ..Settings::new(allow, folder.path().to_owned())
+            ..DiscordSettings::new(allow, folder.path().to_owned())
         };
-        Self { discord, puppet: Arc::default(), folder, settings, bridge: None }
+        Self { discord, backend: Arc::default(), folder, settings, bridge: None }
     }
 
     pub(crate) fn allowing(mut self, allow: Allow) -> Self {
@@ -57,12 +58,12 @@ impl World {
         self
     }
 
-    /// Direct messages of the one user.
+    /// Allows direct messages of [`USER`] only.
     pub(crate) fn direct(self) -> Self {
         self.allowing(Allow { users: vec![Snowflake(USER)], ..Allow::default() })
     }
 
-    /// Starts the bridge and waits until Discord knows it.
+    /// Starts the bridge and waits until it has identified.
     pub(crate) fn start(mut self) -> Self {
         self.restart();
         self
@@ -77,22 +78,23 @@ impl World {
     pub(crate) fn launch(&mut self) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let store = runtime.block_on(open(self.folder.path()));
-        let (stop, settings) = (Stop::default(), self.settings.clone());
-        let other: Arc<dyn Backend> = Arc::new(Other);
-        let backends = Backends::new(Arc::<Puppet>::clone(&self.puppet)).with([other]);
+        let (stop, settings) = (BridgeShutdown::default(), self.settings.clone());
+        let other: Arc<dyn ChatBackend> = Arc::new(SecondBackend);
+        let backends = ChatBackends::new(Arc::<ScriptedBackend>::clone(&self.backend)).with([other]);
         let (end, ended) = std::sync::mpsc::channel();
         let stopping = stop.clone();
         runtime.spawn(async move {
             let token = Token::new(TOKEN);
             let outcome = trunkline_discord::run(settings, &token, backends, store.clone(), stopping).await;
             store.close().await;
-            let _nobody_waits = end.send(outcome);
+            // The test may have ended.
+            let _ = end.send(outcome);
         });
-        self.bridge = Some(Bridge { runtime, stop, ended });
+        self.bridge = Some(RunningBridge { runtime, stop, ended });
     }
 
-    /// What is on record of a message: its state, its words, and what was noted of its answer.
-    pub(crate) fn on_record(&self, message: u64) -> Option<(&'static str, String, String)> {
+    /// State, payload and detail of a message in the inbox.
+    pub(crate) fn inbox_entry(&self, message: u64) -> Option<(&'static str, String, String)> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let store = open(self.folder.path()).await;
@@ -104,15 +106,15 @@ impl World {
         })
     }
 
-    /// Ends it as a power cut would: nothing more is done.
+    /// Ends the bridge as a power failure would.
     pub(crate) fn kill(&mut self) {
         self.bridge.take().unwrap().runtime.shutdown_timeout(Duration::from_secs(10));
         self.discord.cut();
-        // Discord remembers those for minutes only.
+        // Discord remembers nonces for minutes only.
         self.discord.look().forget_nonces();
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Stops the bridge gently, and waits for its end.
     pub(crate) fn stop(&mut self) -> Result<(), BridgeError> {
         self.bridge.as_ref().unwrap().stop.gently.cancel();
         self.ended()
@@ -129,18 +131,18 @@ impl World {
 
     pub(crate) fn ended(&mut self) -> Result<(), BridgeError> {
         let bridge = self.bridge.take().unwrap();
-        bridge.ended.recv_timeout(Duration::from_secs(60)).expect("the bridge ends")
+        bridge.ended.recv_timeout(Duration::from_secs(60)).expect("the bridge has ended")
     }
 }
 
-/// Keeps the database locked, as another process may, until it is dropped.
-pub(crate) struct Locked {
+/// Locks the database, as another process may, until it is dropped.
+pub(crate) struct DatabaseLock {
     runtime: Runtime,
     connection: Option<SqliteConnection>,
 }
 
-impl Locked {
-    pub(crate) fn new(world: &World) -> Self {
+impl DatabaseLock {
+    pub(crate) fn new(world: &BridgeTest) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let options = SqliteConnectOptions::new().filename(world.folder.path().join("trunkline.db"));
         let mut connection = runtime.block_on(options.busy_timeout(Duration::from_secs(60)).connect()).unwrap();
@@ -149,7 +151,7 @@ impl Locked {
     }
 }
 
-impl Drop for Locked {
+impl Drop for DatabaseLock {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.runtime.block_on(connection.close()).unwrap();
@@ -161,18 +163,18 @@ pub(crate) async fn open(folder: &Path) -> Store {
     Store::open(&folder.join("trunkline.db")).await.unwrap()
 }
 
-/// A backend that does as the prompt says: words separated by a bar are steps.
+/// A backend that executes its prompt: steps are separated by a bar.
 #[derive(Default)]
-pub(crate) struct Puppet {
-    pub(crate) asked: Mutex<Vec<Asked>>,
-    /// Answers that were let go of before their end.
+pub(crate) struct ScriptedBackend {
+    pub(crate) requests: Mutex<Vec<ReceivedRequest>>,
+    /// Number of answers that were dropped before their end.
     pub(crate) dropped: AtomicUsize,
     released: Mutex<HashSet<String>>,
-    bell: Notify,
+    release_signal: Notify,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) prompt: String,
     pub(crate) system: String,
     pub(crate) session: Option<String>,
@@ -181,29 +183,29 @@ pub(crate) struct Asked {
     pub(crate) partials: bool,
 }
 
-impl Puppet {
-    /// Lets whoever holds for this word go on.
+impl ScriptedBackend {
+    /// Lets steps that wait for this word continue.
     pub(crate) fn release(&self, word: &str) {
         self.released.lock().unwrap().insert(word.to_owned());
-        self.bell.notify_waiters();
+        self.release_signal.notify_waiters();
     }
 
     pub(crate) fn prompts(&self) -> Vec<String> {
-        self.asked.lock().unwrap().iter().map(|asked| asked.prompt.clone()).collect()
+        self.requests.lock().unwrap().iter().map(|request| request.prompt.clone()).collect()
     }
 
     async fn hold(&self, word: &str) {
         loop {
-            let rung = self.bell.notified();
+            let released = self.release_signal.notified();
             if self.released.lock().unwrap().contains(word) {
                 return;
             }
-            rung.await;
+            released.await;
         }
     }
 
     async fn act(&self, prompt: String, mut partials: Option<Partials<'_>>) -> EventResult {
-        let mut tell = |partial: Partial<'_>| {
+        let mut report = |partial: Partial<'_>| {
             if let Some(partials) = &mut partials {
                 partials(partial);
             }
@@ -213,9 +215,9 @@ impl Puppet {
         for step in first.split('|') {
             match step.split_once(' ').unwrap_or((step, "")) {
                 ("hold", word) => self.hold(word).await,
-                ("text", text) => tell(Partial::Text(text)),
-                ("tool", what) => tell(Partial::Doing(what)),
-                ("done", _) => tell(Partial::Done),
+                ("text", text) => report(Partial::Text(text)),
+                ("tool", what) => report(Partial::ToolStarted(what)),
+                ("done", _) => report(Partial::ToolFinished),
                 ("fail", why) => return EventResult::error(why),
                 ("forget", _) => return EventResult { response_text: Some("forgot".into()), ..EventResult::default() },
                 ("long", lines) => {
@@ -234,12 +236,12 @@ impl Puppet {
     }
 }
 
-struct Dropped<'a> {
+struct DropCounter<'a> {
     count: &'a AtomicUsize,
     ended: bool,
 }
 
-impl Drop for Dropped<'_> {
+impl Drop for DropCounter<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.count.fetch_add(1, Ordering::SeqCst);
@@ -247,12 +249,12 @@ impl Drop for Dropped<'_> {
     }
 }
 
-impl Backend for Puppet {
+impl ChatBackend for ScriptedBackend {
     fn name(&self) -> &str {
-        "puppet"
+        "scripted"
     }
 
-    fn validate(&self) -> Result<(), Invalid> {
+    fn validate(&self) -> Result<(), InvalidBackend> {
         Ok(())
     }
 
@@ -260,38 +262,46 @@ impl Backend for Puppet {
         true
     }
 
-    fn execute<'a>(&'a self, ask: Ask<'a>, partials: Option<Partials<'a>>) -> BoxFuture<'a, EventResult> {
+    fn execute<'a>(
+        &'a self,
+        request: BackendRequest<'a>,
+        partials: Option<Partials<'a>>,
+    ) -> BoxFuture<'a, EventResult> {
         Box::pin(async move {
-            self.asked.lock().unwrap().push(Asked {
-                prompt: ask.prompt.to_owned(),
-                system: ask.system_prompt.to_owned(),
-                session: ask.session.map(ToString::to_string),
-                history: ask.history.len(),
-                images: ask.images.len(),
+            self.requests.lock().unwrap().push(ReceivedRequest {
+                prompt: request.prompt.to_owned(),
+                system: request.system_prompt.to_owned(),
+                session: request.session.map(ToString::to_string),
+                history: request.history.len(),
+                images: request.images.len(),
                 partials: partials.is_some(),
             });
-            let mut dropped = Dropped { count: &self.dropped, ended: false };
-            let result = self.act(ask.prompt.to_owned(), partials).await;
+            let mut dropped = DropCounter { count: &self.dropped, ended: false };
+            let result = self.act(request.prompt.to_owned(), partials).await;
             dropped.ended = true;
             result
         })
     }
 }
 
-/// A second one, to change to.
-struct Other;
+/// A second backend, for changes of the model.
+struct SecondBackend;
 
-impl Backend for Other {
+impl ChatBackend for SecondBackend {
     fn name(&self) -> &str {
         "other"
     }
 
-    fn validate(&self) -> Result<(), Invalid> {
+    fn validate(&self) -> Result<(), InvalidBackend> {
         Ok(())
     }
 
-    fn execute<'a>(&'a self, ask: Ask<'a>, _partials: Option<Partials<'a>>) -> BoxFuture<'a, EventResult> {
-        let text = format!("other: {}", ask.prompt);
+    fn execute<'a>(
+        &'a self,
+        request: BackendRequest<'a>,
+        _partials: Option<Partials<'a>>,
+    ) -> BoxFuture<'a, EventResult> {
+        let text = format!("other: {}", request.prompt);
         Box::pin(async move { EventResult { response_text: Some(text), session_id: None, is_error: false } })
     }
 }
