@@ -14,8 +14,6 @@ pub mod transcript_file;
 pub use agent_turn::{AgentConfig, AgentTurn};
 
 // TODO rename users
-#[doc(hidden)]
-pub use {AgentConfig as Agent, AgentTurn as Work, transcript_file as record};
 
 /// Default system prompt.
 pub const SYSTEM_PROMPT: &str = "\

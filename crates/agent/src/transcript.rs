@@ -8,8 +8,6 @@ use trunkline_core::event::ToolCall;
 use trunkline_core::turn::{Message, Role};
 
 // TODO rename users
-#[doc(hidden)]
-pub use self::AgentTranscript as Transcript;
 
 /// Result of a call that was stopped, or never started.
 pub const INTERRUPTED: &str = "[interrupted]";

@@ -2,10 +2,6 @@
 
 use std::fmt;
 
-// Aliases for the users in other crates. TODO: rename them there.
-#[doc(hidden)]
-pub use self::ServiceKey as Key;
-
 /// HTTP service that answers chat completions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {

@@ -8,10 +8,6 @@ use serde_json::{Map, Value};
 
 use crate::failure::{Category, Failure};
 
-// Aliases for the users in other crates. TODO: rename them there.
-#[doc(hidden)]
-pub use self::{Enforcement as Held, ToolCall as Call};
-
 /// Event of a turn: `Started`, any others, then exactly one of `Finished` and `Failed`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

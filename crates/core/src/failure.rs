@@ -11,10 +11,6 @@ pub use category::{Category, FailurePolicy};
 pub(crate) use classify::classify_session;
 pub use classify::{FailureRule, classify, retry_after};
 
-// Aliases for the users in other crates. TODO: rename them there.
-#[doc(hidden)]
-pub use self::{FailurePolicy as Policy, FailureRule as Rule};
-
 mod category;
 mod classify;
 

@@ -8,10 +8,6 @@ use std::time::Duration;
 use crate::phase::Phase;
 use crate::provider::Provider;
 
-// Aliases for the users in other crates. TODO: rename them there.
-#[doc(hidden)]
-pub use self::{LimitKind as Limit, RequestedLimits as Asked, RunLimits as Limits, format_duration as span};
-
 /// Time limits of one run. `Duration::MAX` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunLimits {

@@ -13,11 +13,8 @@ use crate::failure::{Category, Failure};
 use crate::limits::{RequestedLimits, RunLimits};
 use crate::provider::{OfferedModel, Placeholder, Provider};
 use crate::turn::OnDisconnect;
+use crate::vocabulary::Normalize;
 use crate::vocabulary::{Permissions, PromptDelivery, SessionKind};
-
-// Alias for the users in other crates. TODO: import it from `vocabulary` there.
-#[doc(hidden)]
-pub use crate::vocabulary::Normalize;
 
 /// Model with all settings of its runs, resolved and valid.
 #[derive(Debug, Clone)]

@@ -1,15 +1,7 @@
 //! Builds prompts: instructions of the repository, a header, and the client's messages.
 
 use crate::turn::{Message, Role, Turn};
-
-// Aliases for the users in other crates. TODO: rename them there, and import `SystemPlacement` from `vocabulary`.
-#[doc(hidden)]
-pub use self::{
-    MAX_AGENT_FILE_BYTES as MAX_AGENT_FILE, latest_user_text as latest_words, message_text as said,
-    new_messages as latest, turn_text as told,
-};
-#[doc(hidden)]
-pub use crate::vocabulary::SystemPlacement;
+use crate::vocabulary::SystemPlacement;
 
 /// Line between the instructions of the repository and the task.
 pub const HEADER: &str = "--- USER TASK ---";

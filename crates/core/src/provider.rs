@@ -29,14 +29,6 @@ pub use permissions::{Grant, PermissionTable};
 pub use recipe::{Home, Provider, SettingsFile};
 pub use renamed::{RenamedKey, current_key, renamed_keys, renamed_keys_of_file};
 
-// Aliases for the users in other crates. TODO: rename them there, and import the shared enums from `vocabulary`.
-#[doc(hidden)]
-pub use self::{OfferedModel as Offered, UnknownPlaceholder as NoPlaceholder, unknown_placeholders as no_placeholders};
-#[doc(hidden)]
-pub use crate::vocabulary::{
-    CliPermissions as Told, OutputForm as Form, Permissions, PromptDelivery as Delivery, PromptEscape as Inert,
-    SessionKind, StopSignal, UsageScope,
-};
 #[doc(hidden)]
 pub const PLACEHOLDERS: [&str; Placeholder::NAMES.len()] = Placeholder::NAMES;
 

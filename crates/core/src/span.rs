@@ -5,10 +5,6 @@ use std::time::Duration;
 
 use serde::de::{Deserializer, Error, Visitor};
 
-// Aliases for the users in other crates. TODO: rename them there.
-#[doc(hidden)]
-pub use self::TimeSpan as Span;
-
 /// A bare number up to this is read as seconds.
 const MAX_SECONDS: f64 = 10_000.0;
 

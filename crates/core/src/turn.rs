@@ -6,10 +6,6 @@ use serde_json::value::RawValue;
 use crate::event::{SessionId, ToolCall};
 use crate::vocabulary::OutputForm;
 
-// Aliases for the users in other crates. TODO: rename them there.
-#[doc(hidden)]
-pub use self::{AnswerTiming as Shown, ClientId as Owner};
-
 /// One request to a model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Turn {

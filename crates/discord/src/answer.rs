@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
-use trunkline_core::turn::{Role, Shown};
+use trunkline_core::turn::{AnswerTiming, Role};
 
 use crate::backend::{BackendRequest, EventResult, Partial, Partials};
 use crate::bridge_store::{AnswerProgress, ChannelConversation};
@@ -104,8 +104,8 @@ impl AnswerTask<'_> {
         let work = async move {
             let mut apply = |partial: Partial<'_>| draft_sender.send_modify(|draft| draft.apply(partial));
             let partials: Option<Partials<'_>> = match shared.settings.shown {
-                Shown::AsItComes => Some(&mut apply),
-                Shown::AtTheEnd => None,
+                AnswerTiming::AsItComes => Some(&mut apply),
+                AnswerTiming::AtTheEnd => None,
             };
             let outcome = tokio::select! {
                 biased;

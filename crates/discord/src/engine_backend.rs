@@ -8,8 +8,8 @@ use trunkline_core::conversation::Conversation;
 use trunkline_core::event::{Event, SessionId};
 use trunkline_core::failure::Failure;
 use trunkline_core::model::Model;
-use trunkline_core::provider::Form;
-use trunkline_core::turn::{Message, Role, Shown, Surface, Turn};
+use trunkline_core::turn::{AnswerTiming, Message, Role, Surface, Turn};
+use trunkline_core::vocabulary::OutputForm;
 use trunkline_engine::{Engine, StartError};
 
 use crate::backend::{BackendRequest, ChatBackend, EventResult, InvalidBackend, Partials};
@@ -38,7 +38,7 @@ impl EngineBackend {
         let before = request.session.cloned();
         let (mut turn, mut conversation) = self.turn(request);
         if partials.is_none() {
-            (turn.shown, turn.form) = (Shown::AtTheEnd, Form::Whole);
+            (turn.shown, turn.form) = (AnswerTiming::AtTheEnd, OutputForm::Whole);
         }
         let mut run = match self.engine.start(turn).await {
             Ok(run) => run,

@@ -43,5 +43,3 @@ pub use split::{MAX_MESSAGE_UNITS, MessagePart, split};
 pub use token::Token;
 
 // TODO rename users
-#[doc(hidden)]
-pub use {BridgeShutdown as Stop, ChatBackend as Backend, ChatBackends as Backends, DiscordSettings as Settings};

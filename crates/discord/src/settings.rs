@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use trunkline_core::secret::Secrets;
-use trunkline_core::turn::Shown;
+use trunkline_core::turn::AnswerTiming;
 
 use crate::allow::Allow;
 use crate::draft::EditPace;
@@ -25,7 +25,7 @@ pub struct DiscordSettings {
     /// Time that running answers get after a stop signal.
     pub drain: Duration,
     /// Whether an answer is shown while it is written, or at its end.
-    pub shown: Shown,
+    pub shown: AnswerTiming,
     /// Minimum time between two edits of a draft.
     pub pace: Duration,
     /// Values that must not be stored.
@@ -44,7 +44,7 @@ impl DiscordSettings {
             system_prompt: SYSTEM_PROMPT.to_owned(),
             queue: 20,
             drain: Duration::from_secs(30),
-            shown: Shown::AsItComes,
+            shown: AnswerTiming::AsItComes,
             pace: EditPace::DEFAULT_INTERVAL,
             secrets: Secrets::default(),
         }

@@ -56,16 +56,3 @@ pub use store_writer::tally::Turns;
 pub use trunkline_store::{LogState, RunFailure, RunFilter, RunRow, RunState};
 pub use warm::{WarmBudget, WarmStats};
 pub use worktree::git::DEFAULT_GIT_TIMEOUT;
-
-#[doc(hidden)]
-pub use health::report::HealthReport as Report; // TODO rename users
-#[doc(hidden)]
-pub use runs::{
-    CancelOutcome as Cancelled, CurrentAttempt as By, DiffError as NoDiff, IdempotencyError as NotOnce,
-    IdempotentTurn as Once, JoinedRun as Joined, RunLogEntry as Entry, RunQueryError as NoRun, current_run as run_seen,
-    current_runs as runs_seen,
-}; // TODO rename users
-#[doc(hidden)]
-pub use settings::EngineSettings as Settings; // TODO rename users
-#[doc(hidden)]
-pub use warm::{WarmBudget as Budget, WarmStats as Figures}; // TODO rename users

@@ -113,15 +113,3 @@ pub use pool::Keepers;
 pub use running::RunningProcess;
 pub use spec::{ProcessEvent, ProcessExit, SpawnError, Spec, StopSignal};
 pub use undumpable::set_undumpable;
-
-// TODO rename users, then remove these aliases.
-#[doc(hidden)]
-pub use confinement::LandlockUnavailable as Missing;
-#[doc(hidden)]
-pub use marked::kill_marked_processes as end_marked;
-#[doc(hidden)]
-pub use running::RunningProcess as Running;
-#[doc(hidden)]
-pub use spec::{ProcessEvent as Step, ProcessExit as Exit};
-#[doc(hidden)]
-pub use undumpable::set_undumpable as close_to_others;

@@ -107,8 +107,3 @@ async fn wrong_method(method: Method) -> Response {
 fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
-
-#[doc(hidden)]
-pub use app::ServerShutdown as Stop; // TODO rename users
-#[doc(hidden)]
-pub use config::{HttpLimits as Limits, ServerConfig as Config}; // TODO rename users

@@ -68,26 +68,3 @@ pub use store::{DATABASE_FILE, Store};
 #[cfg(any(test, feature = "test-util"))]
 pub use test_util::NewSession;
 pub use time::Time;
-
-// TODO rename users, then remove these aliases.
-#[doc(hidden)]
-pub use archive::{
-    ArchiveRecord as Record, ArchiveTotals as Kept, ExportFilter as Selection, InFlight as OnItsWay,
-    WriterTask as Keeping,
-};
-#[doc(hidden)]
-pub use chain::HistoryHash as Hash;
-#[doc(hidden)]
-pub use idempotency::{ClaimResult as Claimed, IdempotencyClaim as Claim};
-#[doc(hidden)]
-pub use run::RunOutcome as Outcome;
-#[doc(hidden)]
-pub use runs::RunFilter as Runs;
-#[doc(hidden)]
-pub use session::{ClientId as Owner, SessionFilter as Filter};
-#[doc(hidden)]
-pub use session_turn::ChainCondition as Leads;
-#[doc(hidden)]
-pub use status::DatabaseStatus as Condition;
-#[doc(hidden)]
-pub use store::DATABASE_FILE as FILE;

@@ -22,12 +22,6 @@
 pub use call::UpstreamCall;
 pub use client::{Upstream, UpstreamTimeouts};
 
-// TODO rename users, then remove these aliases.
-#[doc(hidden)]
-pub use call::UpstreamCall as Call;
-#[doc(hidden)]
-pub use client::UpstreamTimeouts as Patience;
-
 mod address;
 mod call;
 mod client;

@@ -36,12 +36,6 @@ pub(crate) use exchange::PERMISSION_REFUSED;
 pub use protocol::LiveProtocol;
 pub use recipe::{LiveRecipe, Modes};
 
-// Aliases for the users in other crates. TODO: rename them there.
-#[doc(hidden)]
-pub use self::{
-    ChannelOutput as Heard, ChannelStage as Stage, LiveChannel as Line, LiveProtocol as Protocol, LiveRecipe as Recipe,
-};
-
 /// State of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChannelStage {

@@ -33,10 +33,6 @@ pub use format::Format;
 pub use transcript::MAX_ANSWER_BYTES;
 use transcript::OutputTranscript;
 
-// Alias for the users in other crates. TODO: rename it there.
-#[doc(hidden)]
-pub use transcript::MAX_ANSWER_BYTES as MAX_ANSWER;
-
 /// Output of a protocol executable that is accepted before its first message of the protocol.
 const MAX_NOISE_BYTES: usize = 8 * 1024 * 1024;
 

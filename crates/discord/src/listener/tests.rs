@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use serde_json::json;
 use trunkline_core::event::SessionId;
 use trunkline_core::parse::Ending;
-use trunkline_core::provider::{Form, Provider, built_in};
+use trunkline_core::provider::{Provider, built_in};
 use trunkline_core::vocabulary::Normalize;
+use trunkline_core::vocabulary::OutputForm;
 
 use super::*;
 
@@ -35,7 +36,7 @@ struct EndedProcess {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     ending: Ending<'static>,
-    form: Form,
+    form: OutputForm,
 }
 
 impl fmt::Debug for EndedProcess {
@@ -110,7 +111,7 @@ fn printed() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn ended() -> impl Strategy<Value = EndedProcess> {
-    let form = prop_oneof![Just(Form::Streamed), Just(Form::Whole)];
+    let form = prop_oneof![Just(OutputForm::Streamed), Just(OutputForm::Whole)];
     (printed(), printed(), ending(), form).prop_map(|(stdout, stderr, ending, form)| EndedProcess {
         stdout,
         stderr,
@@ -144,7 +145,7 @@ proptest! {
     ) {
         for provider in PROVIDERS.values() {
             let ended = |stdout: Vec<u8>| {
-                EndedProcess { stdout, stderr: words.clone().into_bytes(), ending: Ending::Code(code), form: Form::Whole }
+                EndedProcess { stdout, stderr: words.clone().into_bytes(), ending: Ending::Code(code), form: OutputForm::Whole }
             };
             let (result, _) = result_of(provider, &ended(stdout.clone()), None);
             prop_assert!(result.is_error, "{}: {:?}", provider.name, result);
@@ -158,7 +159,7 @@ proptest! {
     fn r8_3_timeout_always_has_the_same_text(printed_text in "\\PC{0,20}", stderr in printed()) {
         for provider in PROVIDERS.values() {
             let ending = Ending::TimedOut("a limit");
-            for form in [Form::Streamed, Form::Whole] {
+            for form in [OutputForm::Streamed, OutputForm::Whole] {
                 let ended = EndedProcess { stdout: printed_text.clone().into_bytes(), stderr: stderr.clone(), ending, form };
                 prop_assert_eq!(result_of(provider, &ended, None).0, EventResult::error("Query timed out"));
             }

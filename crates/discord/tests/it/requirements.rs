@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use serde_json::json;
 use trunkline_core::event::SessionId;
 use trunkline_core::provider::built_in;
-use trunkline_core::turn::Shown;
+use trunkline_core::turn::AnswerTiming;
 use trunkline_discord::{BackendRequest, ChatBackend, ChatBackends, EventResult, InvalidBackend, Partial};
 
 use crate::bridge_test::{BridgeTest, ScriptedBackend};
@@ -63,7 +63,7 @@ fn r8_1_result_has_three_fields() {
 /// The callback is optional.
 #[test]
 fn r8_4_bridge_requests_partials_only_when_drafts_are_shown() {
-    for (shown, partials) in [(Shown::AsItComes, true), (Shown::AtTheEnd, false)] {
+    for (shown, partials) in [(AnswerTiming::AsItComes, true), (AnswerTiming::AtTheEnd, false)] {
         let mut test = BridgeTest::new();
         test.settings.shown = shown;
         let test = test.start();

@@ -18,6 +18,3 @@ pub(crate) use circuit::{Circuits, Pass, Refused};
 pub(crate) use policy::{Exposure, Failed, Next, next};
 pub(crate) use retries::Retries;
 pub(crate) use selection::{Candidate, Why, circuit_of};
-
-#[doc(hidden)]
-pub use policy::RetryPolicy as Policy; // TODO rename users

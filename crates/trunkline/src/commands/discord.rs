@@ -11,7 +11,8 @@ use clap::Args;
 use trunkline_core::near::near;
 use trunkline_core::turn::AnswerTiming;
 use trunkline_discord::{
-    Allow, Backend, Backends, BridgeError, EngineBackend, Settings, Snowflake, Stop, Token, run as run_bridge,
+    Allow, BridgeError, BridgeShutdown, ChatBackend, ChatBackends, DiscordSettings, EngineBackend, Snowflake, Token,
+    run as run_bridge,
 };
 use trunkline_engine::{Caps, Engine};
 
@@ -99,8 +100,8 @@ impl DiscordArgs {
         let _lock = lock(&loaded.state)?;
         engine.sweep().await;
         let store = engine.require_store(&loaded.state).await?;
-        let settings = Settings::new(allow, loaded.state.clone());
-        let settings = Settings {
+        let settings = DiscordSettings::new(allow, loaded.state.clone());
+        let settings = DiscordSettings {
             api: self.discord_api,
             gateway: self.discord_gateway,
             system_prompt: self.system_prompt.unwrap_or(settings.system_prompt),
@@ -111,7 +112,7 @@ impl DiscordArgs {
             ..settings
         };
         tracing::info!(model, "answering on Discord");
-        let stop = Stop::default();
+        let stop = BridgeShutdown::default();
         let outcome = tokio::select! {
             outcome = run_bridge(settings, token, backends, store.clone(), stop.clone()) => outcome,
             () = stop_on(&mut signals, &stop) => Ok(()),
@@ -157,13 +158,13 @@ impl DiscordArgs {
     }
 
     /// Backends for the model that answers and for those that users can switch to. The first one must be valid.
-    fn backends(&self, engine: &Engine, model: &str) -> Result<Backends, ConfigError> {
+    fn backends(&self, engine: &Engine, model: &str) -> Result<ChatBackends, ConfigError> {
         let backend = |name: String| EngineBackend::new(engine.clone(), name, self.timeout);
         let first = backend(model.to_owned());
         first.validate().map_err(|invalid| ConfigError::elsewhere(invalid.to_string()))?;
         let names = engine.models().names();
-        let others = names.into_iter().map(|name| Arc::new(backend(name)) as Arc<dyn Backend>);
-        Ok(Backends::new(Arc::new(first)).with(others))
+        let others = names.into_iter().map(|name| Arc::new(backend(name)) as Arc<dyn ChatBackend>);
+        Ok(ChatBackends::new(Arc::new(first)).with(others))
     }
 }
 
@@ -185,7 +186,7 @@ fn lock(state: &Path) -> Result<File> {
 }
 
 /// The first signal lets open answers finish, the second interrupts them. Never returns.
-async fn stop_on(signals: &mut StopSignals, stop: &Stop) {
+async fn stop_on(signals: &mut StopSignals, stop: &BridgeShutdown) {
     for (token, how) in [(&stop.gently, "; send the signal again to stop now"), (&stop.now, " now")] {
         signals.next().await;
         tracing::info!("stopping{how}");
