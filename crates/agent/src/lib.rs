@@ -13,8 +13,6 @@ pub mod transcript_file;
 
 pub use agent_turn::{AgentConfig, AgentTurn};
 
-// TODO rename users
-
 /// Default system prompt.
 pub const SYSTEM_PROMPT: &str = "\
 You are a coding assistant. You help the user by reading, writing, and editing files, and running shell commands.

@@ -7,8 +7,6 @@
 use trunkline_core::event::ToolCall;
 use trunkline_core::turn::{Message, Role};
 
-// TODO rename users
-
 /// Result of a call that was stopped, or never started.
 pub const INTERRUPTED: &str = "[interrupted]";
 

@@ -17,8 +17,6 @@ use uuid::Uuid;
 
 use crate::transcript::AgentTranscript;
 
-// TODO rename users
-
 /// Bytes of a file that are read. The rest is ignored.
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 

@@ -57,7 +57,7 @@ pub struct BridgeShutdown {
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
     #[error("no user is allowed to talk to the bridge")]
-    NobodyAllowed,
+    NoUserAllowed,
     #[error("cannot set up TLS: {0}")]
     Tls(String),
     #[error("Discord refused the token")]
@@ -77,7 +77,7 @@ pub async fn run(
     stop: BridgeShutdown,
 ) -> Result<(), BridgeError> {
     if settings.allow.is_empty() {
-        return Err(BridgeError::NobodyAllowed);
+        return Err(BridgeError::NoUserAllowed);
     }
     let http = rest::client(settings.api.is_some()).map_err(BridgeError::Tls)?;
     check_tls()?;

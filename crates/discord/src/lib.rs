@@ -41,5 +41,3 @@ pub use settings::DiscordSettings;
 pub use snowflake::Snowflake;
 pub use split::{MAX_MESSAGE_UNITS, MessagePart, split};
 pub use token::Token;
-
-// TODO rename users

@@ -171,13 +171,6 @@ impl Provider {
         has_place(&self.args, placeholder) && self.whole.as_ref().is_none_or(|whole| has_place(whole, placeholder))
     }
 
-    // TODO: use `has_placeholder` in other crates.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn takes(&self, name: &str) -> bool {
-        Placeholder::from_name(name).is_some_and(|placeholder| self.has_placeholder(placeholder))
-    }
-
     /// Whether the CLI prints nothing until it is done in this form, so that silence does not mean that it hangs.
     #[must_use]
     pub fn is_silent(&self, form: OutputForm) -> bool {

@@ -81,6 +81,6 @@ fn bridge_ends_when_token_or_intents_are_refused() {
 fn case_31_bridge_does_not_start_when_allow_lists_are_empty() {
     let mut test = BridgeTest::new().allowing(trunkline_discord::Allow::default());
     test.launch();
-    assert!(matches!(test.ended(), Err(BridgeError::NobodyAllowed)));
+    assert!(matches!(test.ended(), Err(BridgeError::NoUserAllowed)));
     assert!(test.discord.look().identified.is_empty());
 }

@@ -10,7 +10,7 @@ use trunkline_core::limits::RunLimits;
 use trunkline_core::model::Model;
 use trunkline_core::prompt::{self, Prompt};
 use trunkline_core::protocol;
-use trunkline_core::provider::{CommandLine, Home, Provider, SettingsFile};
+use trunkline_core::provider::{CommandLine, Home, Placeholder, Provider, SettingsFile};
 use trunkline_core::turn::{AnswerTiming, Message, Role, Turn};
 use trunkline_core::vocabulary::SystemPlacement;
 use trunkline_core::vocabulary::{OutputForm, PromptDelivery, StopSignal};
@@ -54,7 +54,7 @@ impl Launch<'_> {
         if self.provider.prompt == PromptDelivery::Request {
             return Ok(self.request(file));
         }
-        let apart = self.provider.takes("system_file");
+        let apart = self.provider.has_placeholder(Placeholder::SystemFile);
         let placement = if apart { SystemPlacement::Apart } else { SystemPlacement::Inline };
         let mut messages = Vec::new();
         messages.extend(self.model.system_prompt.as_ref().map(|text| Message::new(Role::System, text.clone())));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use trunkline_core::failure::Failure;
 use trunkline_core::model::{Model, Sandbox};
-use trunkline_core::provider::{Provider, Values};
+use trunkline_core::provider::{Placeholder, Provider, Values};
 use trunkline_core::turn::Turn;
 use trunkline_core::vocabulary::Normalize;
 use trunkline_core::vocabulary::{CliPermissions, Permissions, PromptDelivery};
@@ -42,15 +42,15 @@ pub(crate) fn values<'a>(
     cwd: &'a str,
     folders: &'a Folders,
 ) -> Values<'a> {
-    let takes = |name: &str| provider.takes(name);
+    let takes = |placeholder| provider.has_placeholder(placeholder);
     Values {
         prompt,
         request: prompt,
         cwd,
         model: model.upstream.as_deref(),
-        max_turns: model.max_turns.filter(|_| takes("max_turns")),
+        max_turns: model.max_turns.filter(|_| takes(Placeholder::MaxTurns)),
         max_tokens: model.max_tokens,
-        tools: if takes("tool") { &model.allowed_tools } else { &[] },
+        tools: if takes(Placeholder::Tool) { &model.allowed_tools } else { &[] },
         permissions: sandbox::told(model, usual, provider),
         files: folders.files.as_deref(),
         home: folders.home.as_deref(),
@@ -88,16 +88,18 @@ pub fn ignored(model: &Model) -> Vec<&'static str> {
         [CliPermissions::Read, CliPermissions::Edit, CliPermissions::Full].map(|told| provider.permissions.of(told));
     let same_grants = grants.iter().all(|grant| grant.args.is_empty() && grant.env.is_empty());
     [
-        ("maxTurns", model.max_turns.is_some() && !provider.takes("max_turns")),
-        ("allowedTools", !model.allowed_tools.is_empty() && !provider.takes("tool")),
+        ("maxTurns", model.max_turns.is_some() && !provider.has_placeholder(Placeholder::MaxTurns)),
+        ("allowedTools", !model.allowed_tools.is_empty() && !provider.has_placeholder(Placeholder::Tool)),
         (
             "maxTokens",
-            model.max_tokens.is_some() && !provider.takes("max_tokens") && provider.prompt != PromptDelivery::Request,
+            model.max_tokens.is_some()
+                && !provider.has_placeholder(Placeholder::MaxTokens)
+                && provider.prompt != PromptDelivery::Request,
         ),
         (
             "model",
             (model.upstream.is_some() || provider.default_model.is_some())
-                && !provider.takes("model")
+                && !provider.has_placeholder(Placeholder::Model)
                 && provider.prompt != PromptDelivery::Request,
         ),
         ("permissions", model.permissions != Permissions::default() && same_grants),

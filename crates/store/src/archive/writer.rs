@@ -33,7 +33,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Adds records to the archive. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Writer {
-    queue: mpsc::UnboundedSender<QueuedMessage>,
+    queue: mpsc::UnboundedSender<QueuedRecord>,
     /// One permit for each byte of the queue. A permit is held until the record is in the database.
     room: Arc<Semaphore>,
     /// Whether another process keeps the database locked.
@@ -82,7 +82,7 @@ pub(super) type CommitReply = oneshot::Sender<Result<(), StoreError>>;
 
 /// A message, and its share of the queue's room.
 #[derive(Debug)]
-pub(super) struct QueuedMessage {
+pub(super) struct QueuedRecord {
     pub(super) message: WriterMessage,
     pub(super) bytes: usize,
 }
@@ -90,7 +90,7 @@ pub(super) struct QueuedMessage {
 /// The receiving end of the queue, with the state that it shares with the [`Writer`].
 #[derive(Debug)]
 pub(super) struct WriterQueue {
-    pub(super) messages: mpsc::UnboundedReceiver<QueuedMessage>,
+    pub(super) messages: mpsc::UnboundedReceiver<QueuedRecord>,
     pub(super) room: Arc<Semaphore>,
     pub(super) blocked: Arc<AtomicBool>,
     pub(super) disk_error: Arc<DiskError>,
@@ -202,13 +202,13 @@ impl Writer {
     /// Queues a message. Its room is released by the task, with the batch that the message is in.
     fn put(&self, message: WriterMessage, room: SemaphorePermit<'_>) {
         let bytes = room.num_permits();
-        if self.queue.send(QueuedMessage { message, bytes }).is_ok() {
+        if self.queue.send(QueuedRecord { message, bytes }).is_ok() {
             room.forget();
         }
     }
 
     fn put_flush(&self, reply: CommitReply) -> Result<(), StoreError> {
-        let flush = QueuedMessage { message: WriterMessage::Flush(reply), bytes: 0 };
+        let flush = QueuedRecord { message: WriterMessage::Flush(reply), bytes: 0 };
         self.queue.send(flush).map_err(|_| StoreError::Closed)
     }
 

@@ -25,7 +25,7 @@ use super::journal::{Journal, JournalCounts};
 use super::merge::{DeltaMerger, NumberedEvent};
 use super::pending::{EventRecord, PendingRecord};
 use super::write::{RecordOrigin, write};
-use super::writer::{CommitReply, QueuedMessage, WriterMessage, WriterQueue};
+use super::writer::{CommitReply, QueuedRecord, WriterMessage, WriterQueue};
 use crate::error::StoreError;
 use crate::run_index::TurnEnded;
 use crate::store::Store;
@@ -140,14 +140,14 @@ impl WriterTask {
     }
 
     /// Returns the next message. While ends of turns are parked, a flush makes up for a missing one. Cancel safe.
-    async fn next(&mut self, stop: &CancellationToken) -> Option<QueuedMessage> {
+    async fn next(&mut self, stop: &CancellationToken) -> Option<QueuedRecord> {
         let WriterQueue { messages, room, .. } = &mut self.queue;
         if !messages.is_closed() {
             tokio::select! {
                 message = messages.recv() => return message,
                 () = sleep(RETRY_INTERVAL), if !self.parked.is_empty() => {
                     let (reply, _) = oneshot::channel();
-                    return Some(QueuedMessage { message: WriterMessage::Flush(reply), bytes: 0 });
+                    return Some(QueuedRecord { message: WriterMessage::Flush(reply), bytes: 0 });
                 }
                 () = stop.cancelled() => {
                     room.close();
@@ -159,7 +159,7 @@ impl WriterTask {
     }
 
     /// Adds a message to the batch. Returns the sender of a flush.
-    fn take(&mut self, QueuedMessage { message, bytes }: QueuedMessage) -> Option<CommitReply> {
+    fn take(&mut self, QueuedRecord { message, bytes }: QueuedRecord) -> Option<CommitReply> {
         self.batch_bytes += bytes;
         match message {
             WriterMessage::Flush(reply) => {

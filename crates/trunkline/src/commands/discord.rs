@@ -221,7 +221,7 @@ fn no_user_allowed() -> ConfigError {
 /// The error with a hint on how to solve it.
 fn with_hint(error: BridgeError) -> ConfigError {
     let hint = match &error {
-        BridgeError::NobodyAllowed => return no_user_allowed(),
+        BridgeError::NoUserAllowed => return no_user_allowed(),
         BridgeError::Token => {
             "copy DISCORD_TOKEN again from the Bot page at https://discord.com/developers/applications"
         }

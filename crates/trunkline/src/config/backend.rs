@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trunkline_core::model::{Backend, Model};
-use trunkline_core::provider::Provider;
+use trunkline_core::provider::{Placeholder, Provider};
 use trunkline_core::vocabulary::Permissions;
 use trunkline_engine::locate;
 
@@ -70,7 +70,7 @@ pub(super) fn active(
             ConfigError::elsewhere(format!("BACKEND_MAX_TURNS: {turns:?} is not a number of turns"))
         })?),
         // A default, so there is no warning if the CLI has no such option.
-        None => provider.takes("max_turns").then_some(DEFAULT_MAX_TURNS),
+        None => provider.has_placeholder(Placeholder::MaxTurns).then_some(DEFAULT_MAX_TURNS),
     };
     if let Err(failure) = locate(provider, model.command.as_deref(), environment.search_path()) {
         let path = model.command.as_deref().unwrap_or(&provider.program);

@@ -303,8 +303,8 @@ fn conversation_continues_when_a_model_fails() {
         .cli("gemini", "echo broken >&2; exit 1")
         .model("bad", json!({"driver": "gemini"}))
         .model("missing", json!({"driver": "opencode"}));
-    let mut tty = Tty::open(&gateway, &["agent", "-m", "absent"]);
-    tty.shows("unknown model \"absent\"; see: /model");
+    let mut tty = Tty::open(&gateway, &["agent", "-m", "unlisted"]);
+    tty.shows("unknown model \"unlisted\"; see: /model");
     tty.says("hi");
     assert!(!tty.screen().contains("see: trunkline models"), "{}", tty.screen());
     tty.says("/clear everything");
@@ -381,7 +381,7 @@ fn no_session_is_recorded_when_a_task_is_refused() {
     gateway.run(&["agent", "-m", "m", "-p", "hi"]).exits(0);
     let before = session_index(&gateway);
     let session = session(&gateway);
-    gateway.run(&["agent", "-m", "absent", "--resume", &session, "-p", "hi"]).exits(1);
+    gateway.run(&["agent", "-m", "unlisted", "--resume", &session, "-p", "hi"]).exits(1);
     gateway.run(&["agent", "-m", "missing", "--resume", "no-such-session", "-p", "hi"]).exits(4);
     assert_eq!(session_index(&gateway), before);
     fs::remove_dir_all(gateway.path("state/transcripts")).unwrap();

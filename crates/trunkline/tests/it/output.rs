@@ -153,5 +153,5 @@ fn case_48_unknown_event_is_counted_and_logged_once() {
     assert_eq!(gateway.log().matches("thread.dreamt").count(), 1, "{}", gateway.log());
     let port = gateway.address().rsplit(':').next().unwrap();
     let shown = gateway.run(&["doctor", "--port", port]).exits(0).stdout;
-    assert!(shown.contains("not known here: \"thread.dreamt\", 3 times"), "{shown}");
+    assert!(shown.contains("printed an unknown event: \"thread.dreamt\", 3 times"), "{shown}");
 }

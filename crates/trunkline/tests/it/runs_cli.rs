@@ -38,7 +38,7 @@ fn runs_are_listed_and_shown_when_no_gateway_runs() {
     assert_eq!(gateway.run(&["run", "--attach", short]).exits(0).stdout, "done\n");
 
     let refused = gateway.run(&["runs", "cancel", short]).exits(1).stderr;
-    assert!(refused.contains("is over: finished"), "{refused}");
+    assert!(refused.contains("has ended: finished"), "{refused}");
     let unknown = gateway.run(&["runs", "show", "ffff"]).exits(1).stderr;
     assert!(unknown.contains("no run begins with \"ffff\""), "{unknown}");
     let several = gateway.run(&["runs", "show", "0"]).exits(1).stderr;

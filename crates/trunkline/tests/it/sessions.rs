@@ -322,6 +322,6 @@ fn request_is_rejected_when_session_belongs_to_another_repository() {
     gateway.chat("hi").model("one").send().content();
     let error = gateway.chat("hi").model("other").header("x-trunkline-session", SESSION).send().error(400);
     let message = error["message"].as_str().unwrap();
-    assert!(message.ends_with(&format!("not with codex in {}", other.display())), "{error}");
+    assert!(message.ends_with(&format!("not to codex in {}", other.display())), "{error}");
     assert_eq!(gateway.git(&["-C", other.to_str().unwrap(), "branch", "--list", "trunkline/*"]), "");
 }

@@ -120,7 +120,10 @@ fn format_is_a_driver_for_a_custom_command() {
     let m = model(json!({"driver": "stream-json", "repoPath": "/", "command": "ask", "args": ["{prompt}"]}));
     let provider = m.backend.program().unwrap();
     assert_eq!((provider.program.as_str(), provider.format), ("ask", Format::StreamJson));
-    assert!(provider.takes("prompt") && m.args.is_empty(), "the arguments are the recipe");
+    assert!(
+        provider.has_placeholder(trunkline_core::provider::Placeholder::Prompt) && m.args.is_empty(),
+        "the arguments are the recipe"
+    );
     assert!(error_of(r#"{"m": {"driver": "text", "repoPath": "/"}}"#).contains("needs a command"));
 }
 
