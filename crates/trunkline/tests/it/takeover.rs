@@ -112,5 +112,5 @@ fn runs_command_shows_runs_as_interrupted_when_no_gateway_is_left() {
     let shown = gateway.run(&["runs", "show", &run]).exits(0).stdout;
     assert!(shown.contains("interrupted: the gateway ended before the run did"), "{shown}");
     let refused = gateway.run(&["runs", "cancel", &run]).exits(1);
-    assert!(refused.stderr.contains("is over: interrupted"), "{refused:?}");
+    assert!(refused.stderr.contains("has ended: interrupted"), "{refused:?}");
 }
