@@ -7,26 +7,13 @@ use trunkline_core::event::Event;
 use trunkline_core::parse::{Conclusion, Context, Decoder, Ending, Format};
 use trunkline_fuzz::FuzzInput;
 
-const FORMATS: [Format; 10] = [
-    Format::Claude,
-    Format::Codex,
-    Format::Gemini,
-    Format::Qwen,
-    Format::Opencode,
-    Format::Ax,
-    Format::Text,
-    Format::Json,
-    Format::StreamJson,
-    Format::Protocol,
-];
-
 const ENDINGS: [Ending; 6] =
     [Ending::Code(0), Ending::Code(1), Ending::Signal(9), Ending::TimedOut("idle"), Ending::Cancelled, Ending::Open];
 
 fuzz_target!(|data: &[u8]| {
     let Some(input) = FuzzInput::read(data) else { return };
-    let format = FORMATS[input.choice % FORMATS.len()];
-    let ending = ENDINGS[input.choice / FORMATS.len() % ENDINGS.len()];
+    let format = Format::ALL[input.choice % Format::ALL.len()];
+    let ending = ENDINGS[input.choice / Format::ALL.len() % ENDINGS.len()];
     let whole = decode(format, ending, [input.bytes]);
     let cut = decode(format, ending, input.pieces());
     assert_eq!(whole, cut, "the events depend on how the output was split");

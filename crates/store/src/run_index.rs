@@ -145,7 +145,7 @@ pub struct RunRow {
     pub session: Option<SessionKey>,
     /// None if only a later version knows the surface.
     pub surface: Option<Surface>,
-    /// The folder that the run works in, or on.
+    /// The repository of the run.
     pub place: String,
     /// First 200 characters of the prompt.
     pub prompt: String,

@@ -1,4 +1,4 @@
-//! Formats of standard output. This table is the only list of them: recipes, messages and tests take their names from it.
+//! Formats of standard output. Recipes and messages take the names from this table; a test compares the schema with it.
 
 use crate::live::LiveProtocol;
 use crate::vocabulary::named_enum;

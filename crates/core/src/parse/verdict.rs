@@ -252,8 +252,8 @@ fn without_event(transcript: &OutputTranscript, context: &Context, stderr: &Stde
     Failure { message: bounded(message.trim(), MAX_MESSAGE_BYTES).to_owned(), retry_after: wait, ..failure }
 }
 
-/// Classifies the first text that has a meaning, and returns how long it asks to wait: the given texts, then the line of
-/// stderr with the error, then all of stderr, then its log.
+/// Classifies the failure by the first text that matches a rule, and reads from it how long to wait. The texts are tried in this
+/// order: the given ones, the line of stderr with the error, all of stderr, the log of the CLI.
 fn judge(texts: &[&str], stderr: &Stderr, context: &Context) -> Failure {
     let named = error_line(&stderr.text).unwrap_or_default();
     for text in texts.iter().copied().chain([named.as_str(), &stderr.text]) {

@@ -42,7 +42,7 @@ impl Models {
         self
     }
 
-    /// Adds a router, whose names come after those of the models.
+    /// Adds a router. A model takes precedence over a name of the router, and is listed before it.
     #[must_use]
     pub fn with_router(mut self, router: Router, policy: RetryPolicy) -> Self {
         self.router = router;

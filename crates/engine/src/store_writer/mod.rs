@@ -127,8 +127,8 @@ impl StoreWriter {
         }
     }
 
-    /// Persists what a turn leaves behind, in the background: first its session, then `then`. Until the session is in the
-    /// store only other processes wait for it.
+    /// Persists what a turn leaves behind, in the background: first its session, then `then`. The next turn of the
+    /// session in this process does not wait for that; turns in other processes do.
     pub(crate) fn leave(
         &self,
         tracker: &TaskTracker,

@@ -54,13 +54,16 @@ impl Worktrees {
     }
 }
 
+/// Prefix of the branches that hold the work of runs.
+const BRANCH_PREFIX: &str = "trunkline";
+
 /// Branch names in the order in which they are tried. Git allows no branch `trunkline/<run>` if there is a branch
 /// `trunkline`.
 fn names(run: &str) -> [String; 4] {
     [
-        format!("trunkline/{run}"),
-        format!("trunkline/{run}-work"),
-        format!("trunkline-{run}"),
-        format!("trunkline-runs/{run}"),
+        format!("{BRANCH_PREFIX}/{run}"),
+        format!("{BRANCH_PREFIX}/{run}-work"),
+        format!("{BRANCH_PREFIX}-{run}"),
+        format!("{BRANCH_PREFIX}-runs/{run}"),
     ]
 }

@@ -16,6 +16,7 @@
 //! branch, extra_refs, ignored       parts of a save
 //! private_git_dir, survey, patch    reading files that an agent has written
 //! spare, spare_pool, spare_inventory, spare_tasks, fingerprint     spare worktrees
+//! read_repository                   the state of a repository, read with git
 //! git                               git processes
 //! ```
 

@@ -204,7 +204,8 @@ fn weight(input: &Value) -> usize {
     }
 }
 
-/// The input with its long texts shortened; one text if there are too many of them.
+/// Shortens the long strings of a tool's input. An input that is still too large, because it has many strings, becomes one
+/// shortened string.
 fn shortened(input: &Value, limit: usize) -> Value {
     if weight(input) <= limit {
         return input.clone();

@@ -170,7 +170,7 @@ fn label(item: &YamlNode) -> String {
     }
 }
 
-/// `models` as a map of hints, each with a model.
+/// Reads `models`: a map from a hint, which clients ask for as `auto:<hint>`, to the provider's model for it.
 fn models(provider: &Fields<'_>) -> Result<Vec<(String, String)>, RouterFileError> {
     let read = |entry: &yaml::YamlEntry| {
         let model = provider.text_of(&format!("models.{}", entry.key), &entry.node)?;

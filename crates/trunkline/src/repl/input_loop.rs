@@ -151,7 +151,7 @@ impl<'a> Repl<'a> {
             ReplInput::Sessions => self.list_sessions()?,
             ReplInput::Unknown { name, near } => {
                 let hint = match near.as_slice() {
-                    [] => format!("/help shows them; to send it as a message, write /{name}"),
+                    [] => format!("see /help, or write /{name} to send it as a message"),
                     near => format!("did you mean {}?", near.join(" or ")),
                 };
                 self.view.error(&format!("no such command: {name}; {hint}"))?;

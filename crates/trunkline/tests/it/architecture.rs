@@ -255,6 +255,19 @@ fn drawings_match_the_imports() {
 }
 
 #[test]
+fn types_in_the_glossary_exist() {
+    let document = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let terms = document.split("## Terms").nth(1).unwrap().split("\n## ").next().unwrap();
+    let code: String = crate_names().iter().flat_map(|name| Modules::of_crate(name).0.into_values()).collect();
+    let words: BTreeSet<&str> = code.split(|letter: char| !letter.is_alphanumeric() && letter != '_').collect();
+    let named = terms.split('`').skip(1).step_by(2).filter_map(|path| path.rsplit("::").next());
+    let types: Vec<&str> = named.filter(|name| name.starts_with(char::is_uppercase)).collect();
+    assert!(types.len() > 15, "{types:?}");
+    let missing: Vec<&&str> = types.iter().filter(|name| !words.contains(*name)).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names {missing:?}");
+}
+
+#[test]
 fn imports_form_no_large_cycle_inside_a_crate() {
     for name in crate_names() {
         let modules = Modules::of_crate(&name);

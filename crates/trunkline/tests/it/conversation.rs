@@ -330,7 +330,7 @@ fn each_line_is_a_message_when_stdin_is_a_pipe() {
     let ran = gateway.run_with(&["agent", "-m", "m"], b"one\n\n/nope\x1b[31m\n!echo hi\ntwo").exits(0);
     let tool = "[Tool: command_execution(\"ls\")]";
     assert_eq!(ran.stdout, format!("{tool}\n\nAgent: **1**\n\nhi\n\n{tool}\n\nAgent: **2**\n"));
-    let hint = "no such command: /nope; /help shows them; to send it as a message, write //nope\n";
+    let hint = "no such command: /nope; see /help, or write //nope to send it as a message\n";
     assert!(ran.stderr.contains(hint), "{ran:?}");
     assert!(resumed_session(&gateway));
     assert_eq!(gateway.read_note("codex.stdin"), "--- USER TASK ---\ntwo");

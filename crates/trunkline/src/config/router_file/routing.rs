@@ -60,7 +60,7 @@ fn fallback_on(routing: &Fields<'_>) -> Result<Vec<Category>, RouterFileError> {
                 | YamlValue::Text(_)
                 | YamlValue::Map(_) => node.at,
             };
-            let error = routing.error(at, format!("`fallback_on`: unknown kind of failure {name:?}"));
+            let error = routing.error(at, format!("`fallback_on`: unknown failure category {name:?}"));
             return Err(error.suggest(name, categories().map(Category::name)));
         };
         if !chosen.contains(&category) {

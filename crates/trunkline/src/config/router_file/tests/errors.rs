@@ -348,11 +348,11 @@ const ERRORS: &[(&str, &str)] = &[
     ("routing: {fallback_on: quota}", "1:24: routing: `fallback_on` must be a list, not text"),
     (
         "routing:\n  fallback_on:\n  - quota\n  - rate-limit",
-        r#"4:5: routing: `fallback_on`: unknown kind of failure "rate-limit" (did you mean `rate_limit`?)"#,
+        r#"4:5: routing: `fallback_on`: unknown failure category "rate-limit" (did you mean `rate_limit`?)"#,
     ),
     (
         "routing: {fallback_on: [cancelled]}",
-        r#"1:25: routing: `fallback_on`: unknown kind of failure "cancelled" (known: quota, rate_limit, authentication, validation, network, server, timeout, not_found, configuration, unknown)"#,
+        r#"1:25: routing: `fallback_on`: unknown failure category "cancelled" (known: quota, rate_limit, authentication, validation, network, server, timeout, not_found, configuration, unknown)"#,
     ),
     ("routing: {breaker: {failures: 0}}", "1:31: routing: breaker: `failures` is 0, and must be from 1 to 1000"),
     (
