@@ -7,7 +7,7 @@
 //! own. The ratios of their medians are figures of the result.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -22,8 +22,8 @@ use crate::conformance::environment::{CliEnvironment, TrunklineChild, git};
 const FOLDERS: usize = 400;
 const FILES_PER_FOLDER: usize = 50;
 
-/// Limit for the background work of a gateway between two measurements.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Limit for the background work of a gateway between two measurements. On a busy machine, a worktree takes minutes.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Samples of one binary.
 #[derive(Debug, Default)]
@@ -45,11 +45,17 @@ struct TurnTimes {
     whole: Samples,
 }
 
-/// Id, title and samples of each kind of turn.
-const VARIANTS: [(&str, &str, fn(&WorktreeTimes) -> &TurnTimes); 3] = [
-    ("ready", "ready", |times| &times.ready),
-    ("behind", "ready, a commit behind", |times| &times.behind),
-    ("cold", "made for the turn", |times| &times.cold),
+/// A kind of turn, with the selector of its samples.
+struct WorktreeVariant {
+    id: &'static str,
+    title: &'static str,
+    times: fn(&WorktreeTimes) -> &TurnTimes,
+}
+
+const VARIANTS: [WorktreeVariant; 3] = [
+    WorktreeVariant { id: "ready", title: "ready", times: |all| &all.ready },
+    WorktreeVariant { id: "behind", title: "ready, a commit behind", times: |all| &all.behind },
+    WorktreeVariant { id: "cold", title: "made for the turn", times: |all| &all.cold },
 ];
 
 /// Samples of the current binary, and of the earlier one it is compared with.
@@ -85,10 +91,10 @@ impl WorktreeResult {
             String::from("| 20,000 files | first token, p50 | relative to `git worktree add` | whole answer, p50 |\n");
         table.push_str("|---|---|---|---|\n");
         table += &format!("| `git worktree add` alone | {} | | |\n", millis(git));
-        for (_, name, turns) in VARIANTS {
-            let turns = turns(&self.after);
+        for WorktreeVariant { title, times, .. } in VARIANTS {
+            let turns = times(&self.after);
             let part = turns.first.median() / git.median() * 100.0;
-            table += &format!("| {name} | {} | {part:.1} % | {} |\n", millis(&turns.first), millis(&turns.whole));
+            table += &format!("| {title} | {} | {part:.1} % | {} |\n", millis(&turns.first), millis(&turns.whole));
         }
         table
     }
@@ -96,10 +102,10 @@ impl WorktreeResult {
 
 /// Median after / median before, of the first token of each kind of turn.
 fn ratios(after: &WorktreeTimes, before: &WorktreeTimes) -> Vec<BenchFigure> {
-    let ratio = |(id, name, turns): (&str, &str, fn(&WorktreeTimes) -> &TurnTimes)| {
-        let (after, before) = (&turns(after).first, &turns(before).first);
+    let ratio = |WorktreeVariant { id, title, times }: WorktreeVariant| {
+        let (after, before) = (&times(after).first, &times(before).first);
         let what = format!(
-            "first token, worktree {name}: {} after, {} before; median after / median before",
+            "first token, worktree {title}: {} after, {} before; median after / median before",
             millis(after),
             millis(before)
         );
@@ -129,7 +135,8 @@ pub(super) async fn measure(
         for turn in 0..benches.len() {
             // The order alternates: the second finds more files in the page cache.
             let index = (round + turn) % benches.len();
-            benches[index].round(round).await?;
+            let bench = &mut benches[index];
+            bench.round(round).await.with_context(|| format!("round {} of {}", round + 1, bench.binary.display()))?;
         }
     }
     let mut times = benches.into_iter().map(|bench| bench.times);
@@ -145,6 +152,7 @@ impl TurnTimes {
 
 /// A repository, a gateway with two models in it, and the samples taken so far.
 struct WorktreeBench {
+    binary: PathBuf,
     folder: TempDir,
     environment: CliEnvironment,
     gateway: TrunklineChild,
@@ -163,7 +171,7 @@ impl WorktreeBench {
         let gateway = environment
             .gateway(binary, "gateway", &json!({"warm": warm, "cold": cold}), &[], &[])
             .with_context(|| format!("cannot start {}", binary.display()))?;
-        let bench = Self { folder, environment, gateway, times: WorktreeTimes::default() };
+        let bench = Self { binary: binary.to_owned(), folder, environment, gateway, times: WorktreeTimes::default() };
         // The first turn makes the gateway prepare a spare worktree.
         bench.turn("warm").await.with_context(|| format!("first turn of {}", binary.display()))?;
         bench.settle().await.with_context(|| binary.display().to_string())?;
@@ -172,6 +180,7 @@ impl WorktreeBench {
 
     /// Takes every sample once, and returns when the gateway has no background work left.
     async fn round(&mut self, number: usize) -> Result<()> {
+        self.settle().await?;
         self.times.git.push(self.git_alone()?);
         self.times.ready.push(self.turn("warm").await?);
         self.settle().await?;
