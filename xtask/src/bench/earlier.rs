@@ -13,7 +13,7 @@ pub(super) fn earlier_binary(path: &Path) -> Result<PathBuf> {
     let shown = path.display();
     let found = fs::metadata(path).with_context(|| format!("--before {shown}"))?;
     if !found.is_file() {
-        bail!("--before {shown}: this is no file; give the path of a trunkline binary");
+        bail!("--before {shown}: this is not a file; give the path of a trunkline binary");
     }
     if found.permissions().mode() & 0o111 == 0 {
         bail!("--before {shown}: this file is not executable; give the path of a trunkline binary");
@@ -46,7 +46,7 @@ mod tests {
         fs::write(&text, "no program").unwrap();
         for (path, problem) in [
             (folder.path().join("missing"), "No such file or directory"),
-            (folder.path().to_owned(), "this is no file"),
+            (folder.path().to_owned(), "this is not a file"),
             (text, "not executable"),
             ("/bin/sh".into(), "this is not trunkline"),
         ] {

@@ -7,7 +7,7 @@
 //! own. The ratios of their medians are figures of the result.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -22,8 +22,8 @@ use crate::conformance::environment::{CliEnvironment, TrunklineChild, git};
 const FOLDERS: usize = 400;
 const FILES_PER_FOLDER: usize = 50;
 
-/// Limit for the background work of a gateway between two measurements.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Limit for the background work of a gateway between two measurements. On a busy machine, a worktree takes minutes.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Samples of one binary.
 #[derive(Debug, Default)]
@@ -135,7 +135,8 @@ pub(super) async fn measure(
         for turn in 0..benches.len() {
             // The order alternates: the second finds more files in the page cache.
             let index = (round + turn) % benches.len();
-            benches[index].round(round).await?;
+            let bench = &mut benches[index];
+            bench.round(round).await.with_context(|| format!("round {} of {}", round + 1, bench.binary.display()))?;
         }
     }
     let mut times = benches.into_iter().map(|bench| bench.times);
@@ -151,6 +152,7 @@ impl TurnTimes {
 
 /// A repository, a gateway with two models in it, and the samples taken so far.
 struct WorktreeBench {
+    binary: PathBuf,
     folder: TempDir,
     environment: CliEnvironment,
     gateway: TrunklineChild,
@@ -169,7 +171,7 @@ impl WorktreeBench {
         let gateway = environment
             .gateway(binary, "gateway", &json!({"warm": warm, "cold": cold}), &[], &[])
             .with_context(|| format!("cannot start {}", binary.display()))?;
-        let bench = Self { folder, environment, gateway, times: WorktreeTimes::default() };
+        let bench = Self { binary: binary.to_owned(), folder, environment, gateway, times: WorktreeTimes::default() };
         // The first turn makes the gateway prepare a spare worktree.
         bench.turn("warm").await.with_context(|| format!("first turn of {}", binary.display()))?;
         bench.settle().await.with_context(|| binary.display().to_string())?;
@@ -178,6 +180,7 @@ impl WorktreeBench {
 
     /// Takes every sample once, and returns when the gateway has no background work left.
     async fn round(&mut self, number: usize) -> Result<()> {
+        self.settle().await?;
         self.times.git.push(self.git_alone()?);
         self.times.ready.push(self.turn("warm").await?);
         self.settle().await?;
