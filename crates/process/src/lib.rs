@@ -54,7 +54,7 @@
 //!         stdin: b"say hello".to_vec(),
 //!         stop: StopSignal::Term,
 //!         grace: Duration::from_secs(5),
-//!         limits: Limits { total: Duration::from_secs(3600), ..Limits::NONE },
+//!         limits: RunLimits { total: Duration::from_secs(3600), ..RunLimits::NONE },
 //!         confinement: None,
 //!     })
 //!     .await?;
