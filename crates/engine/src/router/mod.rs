@@ -1,5 +1,5 @@
 //! Decisions about where a turn goes: which candidates, in which order, and what follows a failure. No I/O: attempts are made in
-//! [`crate::runs`].
+//! `runs/`.
 
 mod circuit;
 pub(crate) mod explain;
