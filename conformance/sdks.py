@@ -80,9 +80,9 @@ def chat(base):
     ]
     for streamed in (False, True):
 
-        def turn(history):
+        def turn(earlier_calls):
             messages = [{"role": "user", "content": TASK}]
-            for id, name, arguments in history:
+            for id, name, arguments in earlier_calls:
                 call = {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
                 messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
                 messages.append({"role": "tool", "tool_call_id": id, "content": "OK"})
@@ -122,9 +122,9 @@ def responses(base):
     tools = [{"type": "function", "name": name, "parameters": schema(names)} for name, names in TOOLS.items()]
     for streamed in (False, True):
 
-        def turn(history):
+        def turn(earlier_calls):
             items = [{"role": "user", "content": TASK}]
-            for id, name, arguments in history:
+            for id, name, arguments in earlier_calls:
                 items.append(
                     {"type": "function_call", "call_id": id, "name": name, "arguments": json.dumps(arguments)}
                 )
@@ -157,9 +157,9 @@ def messages(base):
     tools = [{"name": name, "input_schema": schema(names)} for name, names in TOOLS.items()]
     for streamed in (False, True):
 
-        def turn(history):
+        def turn(earlier_calls):
             history = [{"role": "user", "content": TASK}]
-            for id, name, arguments in history:
+            for id, name, arguments in earlier_calls:
                 call = {"type": "tool_use", "id": id, "name": name, "input": arguments}
                 history.append({"role": "assistant", "content": [call]})
                 result = {"type": "tool_result", "tool_use_id": id, "content": "OK"}
@@ -208,9 +208,9 @@ def gemini(base):
     )
     for streamed in (False, True):
 
-        def turn(history):
+        def turn(earlier_calls):
             contents = [types.Content(role="user", parts=[types.Part(text=TASK)])]
-            for id, name, arguments in history:
+            for id, name, arguments in earlier_calls:
                 call = types.Part(function_call=types.FunctionCall(id=id, name=name, args=arguments))
                 contents.append(types.Content(role="model", parts=[call]))
                 response = types.FunctionResponse(id=id, name=name, response={"output": "OK"})
