@@ -168,7 +168,7 @@ fn drop_capabilities() {
         | CapabilitySet::BPF
         | CapabilitySet::CHECKPOINT_RESTORE;
     for capability in all.iter() {
-        // Fails for an ordinary user, who has none of them.
+        // Fails for an ordinary user, which is fine: such a process has no capabilities.
         let _ = remove_capability_from_bounding_set(capability);
     }
 }

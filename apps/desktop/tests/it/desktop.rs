@@ -261,6 +261,7 @@ impl DesktopWindow<'_> {
                 self.desktop.screen.press(&["Return"]);
             }
             tries += 1;
+            // Between two looks at the number of answers.
             thread::sleep(Duration::from_millis(150));
             self.desktop.answered(port) > before
         });

@@ -1,5 +1,5 @@
 //! Admission control: limits of concurrent runs, of waiting requests and of requests per minute, in total, for each model and for
-//! each key. [`queue`] decides who is next; this module waits for it.
+//! each key. [`queue`] selects the next request; this module waits for its slot.
 
 mod caps;
 mod queue;

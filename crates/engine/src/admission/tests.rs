@@ -87,6 +87,7 @@ async fn retry_after_follows_the_duration_of_recent_runs() {
     };
     let (admission, unknown) = refused(admission).await;
     assert_eq!(unknown, DEFAULT_RUN_DURATION);
+    // The clock is paused: this takes no time.
     tokio::time::sleep(Duration::from_secs(30)).await;
     drop(permits);
     let _both = [admission.enter(&owner, "a", None).await.unwrap(), admission.enter(&owner, "a", None).await.unwrap()];

@@ -46,7 +46,7 @@ pub(crate) struct DiscordArgs {
     /// Role whose members are answered
     #[arg(long, value_name = "ID", env = "TRUNKLINE_DISCORD_ALLOW_ROLE", value_delimiter = ',')]
     allow_role: Vec<Snowflake>,
-    /// User who is answered, also in direct messages
+    /// User whose messages are answered, also direct messages
     #[arg(long, value_name = "ID", env = "TRUNKLINE_DISCORD_ALLOW_USER", value_delimiter = ',')]
     allow_user: Vec<Snowflake>,
     /// Channel, with its threads, where every message is answered, with or without a mention

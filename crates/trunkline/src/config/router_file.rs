@@ -9,9 +9,9 @@ mod error;
 mod expand;
 mod fields;
 mod provider_config;
+mod provider_types;
 mod reader;
 mod routing;
-mod types;
 mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,8 +28,8 @@ use super::error::ConfigError;
 use super::model_options::ModelOptions;
 use error::RouterFileError;
 use fields::Fields;
+pub(super) use provider_types::RouterProviderKind;
 use reader::RouterFileReader;
-pub(super) use types::RouterProviderKind;
 use yaml::{YamlNode, YamlValue};
 
 /// More than any hand-written file has; `models.json` may be larger, as it may be generated.

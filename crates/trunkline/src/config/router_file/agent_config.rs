@@ -13,8 +13,8 @@ use super::super::model_options;
 use super::super::warnings::placeholder_warnings;
 use super::error::RouterFileError;
 use super::fields::Fields;
+use super::provider_types::RouterProviderKind;
 use super::reader::RouterFileReader;
-use super::types::RouterProviderKind;
 use super::yaml::{YamlNode, YamlValue};
 
 /// Keys of a run that are not model options. `args` is also a field of the recipe, as are some of the options.

@@ -4,7 +4,7 @@
 use trunkline_core::provider::current_key;
 
 use super::error::RouterFileError;
-use super::types::RouterProviderType;
+use super::provider_types::RouterProviderType;
 use super::yaml::{YamlEntry, YamlNode, YamlValue};
 
 /// Alias and canonical name.

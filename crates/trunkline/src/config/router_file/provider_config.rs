@@ -9,8 +9,8 @@ use super::super::model_options::ModelOptions;
 use super::error::RouterFileError;
 use super::expand::is_variable;
 use super::fields::Fields;
+use super::provider_types::{RouterProviderKind, RouterProviderType};
 use super::reader::RouterFileReader;
-use super::types::{RouterProviderKind, RouterProviderType};
 use super::yaml::{YamlEntry, YamlNode, YamlValue};
 use super::{agent_config, aliases};
 
