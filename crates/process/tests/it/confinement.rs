@@ -207,14 +207,15 @@ async fn start_error_is_the_same_when_confined() {
 #[tokio::test]
 async fn confined_process_cannot_read_environment_of_an_undumpable_one() {
     let Some(test) = confinement_test() else { return };
-    // A keeper is undumpable, and stays alive after its first run.
-    run(&test, "true").await;
-    let keepers = children(std::process::id());
-    assert!(!keepers.is_empty());
-    for pid in keepers {
-        let output = run(&test, &format!("refused cat /proc/{pid}/environ")).await;
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{pid}");
-    }
+    // A keeper is undumpable, and its pool keeps it alive after the run.
+    let mut running = test.keepers.spawn(confined(&test, "true")).await.unwrap();
+    let keeper = running.keeper();
+    assert_eq!(read_all(&mut running).await, (String::new(), ProcessExit::Code(0)));
+    running.stop().await;
+    let output = run(&test, &format!("refused cat /proc/{keeper}/environ")).await;
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    assert!(state(keeper).is_some(), "the keeper is still there");
+    test.keepers.shutdown().await;
 }
 
 #[tokio::test]
