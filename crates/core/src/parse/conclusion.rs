@@ -1,5 +1,7 @@
 //! Input of a decoder besides the bytes, and its result.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::event::{Answer, Event, Finish, SessionId, ToolCall, Usage};
@@ -11,8 +13,8 @@ use crate::vocabulary::{Normalize, OutputForm};
 pub struct Context {
     /// Name of the program, for messages.
     pub program: String,
-    pub rules: Vec<FailureRule>,
-    pub noise: Vec<String>,
+    pub rules: Arc<[FailureRule]>,
+    pub noise: Arc<[String]>,
     pub normalize: Normalize,
     /// Form of the output. In the whole form, the exit status decides whether the turn succeeded.
     pub form: OutputForm,

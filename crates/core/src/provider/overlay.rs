@@ -140,8 +140,8 @@ impl Overlay {
         recipe.settings = self.settings.or(recipe.settings);
         recipe.env.extend(self.env);
         recipe.files.extend(self.files);
-        recipe.noise.extend(self.noise);
-        recipe.failures.splice(0..0, self.failures);
+        recipe.noise = recipe.noise.iter().cloned().chain(self.noise).collect();
+        recipe.failures = self.failures.into_iter().chain(recipe.failures.iter().cloned()).collect();
         // The whole form of the recipe belongs to the arguments that are replaced.
         recipe.whole = if new_args { self.whole } else { self.whole.or(recipe.whole) };
         // So does the kept process, which another program may not support.
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(changed.permissions.read.args, ["--look"]);
         assert_eq!(changed.permissions.full, claude.permissions.full);
         assert_eq!(changed.failures[0].contains, "closed for today");
-        assert_eq!(changed.failures[1..], claude.failures);
+        assert_eq!(changed.failures[1..], *claude.failures);
         assert_eq!(changed.noise.last().unwrap(), "hello");
         assert_eq!(changed.env.len(), claude.env.len() + 1);
     }

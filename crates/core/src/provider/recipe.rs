@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::arguments::{self, Placeholder, has_place};
 use super::login::Login;
@@ -114,11 +115,16 @@ pub struct Provider {
     #[serde(default)]
     pub health: Option<Vec<String>>,
     /// Beginnings of stderr lines that are not about a failure.
-    #[serde(default)]
-    pub noise: Vec<String>,
+    #[serde(default, deserialize_with = "shared")]
+    pub noise: Arc<[String]>,
     /// Error messages of the CLI and their categories. They are checked before the general patterns.
-    #[serde(default)]
-    pub failures: Vec<FailureRule>,
+    #[serde(default, deserialize_with = "shared")]
+    pub failures: Arc<[FailureRule]>,
+}
+
+/// Reads a list that every decoder shares.
+fn shared<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Arc<[T]>, D::Error> {
+    Vec::deserialize(deserializer).map(Arc::from)
 }
 
 /// Private folder for the state of a CLI, with links to the user's credentials. A variable passes its path.
@@ -157,8 +163,8 @@ impl Provider {
     pub fn decoder(&self, normalize: Normalize, form: OutputForm) -> Decoder {
         let context = Context {
             program: self.name.clone(),
-            rules: self.failures.clone(),
-            noise: self.noise.clone(),
+            rules: Arc::clone(&self.failures),
+            noise: Arc::clone(&self.noise),
             normalize,
             form,
         };
