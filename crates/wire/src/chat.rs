@@ -140,6 +140,10 @@ impl ChatRequest {
             let message = format!("the body is not UTF-8: bad byte at offset {}", error.valid_up_to());
             ApiError::invalid("invalid_json", message)
         })?;
+        // Following the path to an error copies the name of every member, so that is done only if there is one.
+        if let Ok(Object(request)) = serde_json::from_str(text) {
+            return Ok(request);
+        }
         let mut json = serde_json::Deserializer::from_str(text);
         let Object(request) = serde_path_to_error::deserialize(&mut json).map_err(|error| {
             let path = error.path().to_string();
