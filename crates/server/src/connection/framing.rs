@@ -16,6 +16,9 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+/// Size of the buffer that an idle connection keeps for its next head.
+const MAX_SPARE_BYTES: usize = 1024;
+
 /// Framing of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -54,7 +57,7 @@ impl<S> Framed<S> {
     /// `max_head` is the maximum size of a head in bytes; hyper refuses larger ones earlier.
     pub(crate) fn new(socket: S, max_head: usize) -> (Self, Verdicts) {
         let verdicts = Verdicts::default();
-        let framing = Framing { state: FramingState::Head(Vec::new()), max_head };
+        let framing = Framing { state: FramingState::Head(Vec::new()), max_head, spare: Vec::new() };
         (Self { socket, framing, verdicts: verdicts.clone() }, verdicts)
     }
 }
@@ -64,6 +67,8 @@ impl<S> Framed<S> {
 struct Framing {
     state: FramingState,
     max_head: usize,
+    /// Buffer of the last head, for the next one.
+    spare: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -86,7 +91,7 @@ impl Framing {
                     *left -= taken as u64;
                     bytes = &bytes[taken..];
                     if *left == 0 {
-                        self.state = FramingState::Head(Vec::new());
+                        self.state = FramingState::Head(std::mem::take(&mut self.spare));
                     }
                 }
                 FramingState::Head(head) => {
@@ -100,8 +105,11 @@ impl Framing {
                     } else if head.ends_with(b"\n\n") || head.ends_with(b"\n\r\n") {
                         let (verdict, length) = judge(head);
                         verdicts.push(verdict);
+                        head.clear();
+                        head.shrink_to(MAX_SPARE_BYTES);
+                        self.spare = std::mem::take(head);
                         self.state = match (verdict, length) {
-                            (Verdict::Length, 0) => FramingState::Head(Vec::new()),
+                            (Verdict::Length, 0) => FramingState::Head(std::mem::take(&mut self.spare)),
                             (Verdict::Length, length) => FramingState::Body(length),
                             (Verdict::Chunked | Verdict::Ambiguous(_), _) => FramingState::Over,
                         };

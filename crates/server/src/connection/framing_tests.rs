@@ -2,7 +2,8 @@ use super::*;
 
 /// The verdicts when the bytes are read in pieces of this size.
 fn verdicts(bytes: &[u8], piece: usize) -> Vec<Verdict> {
-    let (mut framing, seen) = (Framing { state: FramingState::Head(Vec::new()), max_head: 1000 }, Verdicts::default());
+    let (mut framing, seen) =
+        (Framing { state: FramingState::Head(Vec::new()), max_head: 1000, spare: Vec::new() }, Verdicts::default());
     bytes.chunks(piece).for_each(|piece| framing.read(piece, &seen));
     seen.0.lock().unwrap().drain(..).collect()
 }
