@@ -20,26 +20,40 @@ pub struct Prompt {
 /// Builds a prompt. If the history contains assistant messages, every message gets a label with its role.
 #[must_use]
 pub fn build(agent_file: Option<&str>, messages: &[Message], placement: SystemPlacement) -> Prompt {
-    let system: Vec<&str> = messages
-        .iter()
-        .filter(|m| m.role == Role::System)
-        .map(|m| m.text.as_str())
-        .filter(|text| !text.is_empty())
-        .collect();
-    let dialogue = dialogue(messages);
-    let mut blocks = Vec::new();
+    let system: Vec<&str> = messages.iter().filter(|m| m.role == Role::System).map(|m| m.text.as_str()).collect();
+    build_from(agent_file, &system, messages, placement)
+}
+
+/// As [`build`], with the system messages apart. Those among `messages` are ignored.
+#[must_use]
+pub fn build_from(
+    agent_file: Option<&str>,
+    system: &[&str],
+    messages: &[Message],
+    placement: SystemPlacement,
+) -> Prompt {
+    let mut system = system.iter().copied().filter(|text| !text.is_empty()).peekable();
+    let mut text = String::new();
+    if let Some(file) = agent_file.map(str::trim_end).filter(|file| !file.is_empty()) {
+        text.push_str(file);
+        text.push_str("\n\n");
+    }
+    text.push_str(HEADER);
+    text.push('\n');
+    let start = text.len();
+    let mut add = |block: &str| {
+        if text.len() > start {
+            text.push_str("\n\n");
+        }
+        text.push_str(block);
+    };
     let mut separate = None;
     match placement {
-        SystemPlacement::Inline => blocks.extend(system.iter().map(|text| (*text).to_owned())),
-        SystemPlacement::Apart if system.is_empty() => {}
-        SystemPlacement::Apart => separate = Some(system.join("\n\n")),
+        SystemPlacement::Inline => system.for_each(&mut add),
+        SystemPlacement::Apart if system.peek().is_none() => {}
+        SystemPlacement::Apart => separate = Some(system.collect::<Vec<_>>().join("\n\n")),
     }
-    blocks.extend(dialogue);
-    let task = format!("{HEADER}\n{}", blocks.join("\n\n"));
-    let text = match agent_file.map(str::trim_end).filter(|file| !file.is_empty()) {
-        Some(file) => format!("{file}\n\n{task}"),
-        None => task,
-    };
+    dialogue(messages).iter().for_each(|block| add(block));
     Prompt { text, system: separate }
 }
 
@@ -96,6 +110,9 @@ fn dialogue(messages: &[Message]) -> Vec<String> {
 /// Returns a message as text, including its calls of the client's tools.
 #[must_use]
 pub fn message_text(message: &Message) -> String {
+    if message.calls.is_empty() {
+        return message.text.clone();
+    }
     let calls = message.calls.iter().map(|call| format!("called {}({})", call.name, call.arguments));
     let text = Some(message.text.clone()).filter(|text| !text.is_empty());
     text.into_iter().chain(calls).collect::<Vec<_>>().join("\n")

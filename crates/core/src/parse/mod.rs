@@ -172,7 +172,7 @@ impl Decoder {
                 return;
             }
         };
-        let line = ansi::strip(&line);
+        let line = if line.contains('\u{1b}') { ansi::strip(&line) } else { line };
         if dialect.whole_only() || !dialect.read_line(&line, &mut self.transcript) {
             if self.transcript.saw_event {
                 if !line.trim().is_empty() {
