@@ -283,7 +283,7 @@ impl ProcessDriver {
                 if link.poll_reaped(cx).is_pending() {
                     return;
                 }
-                self.link = None;
+                self.over();
                 self.exited(ProcessExit::KILLED);
                 return;
             }
@@ -291,17 +291,14 @@ impl ProcessDriver {
                 Poll::Pending => return,
                 Poll::Ready(Ok(KeeperReport::Exited(status))) => self.exited(ProcessExit::from_raw(status)),
                 Poll::Ready(Ok(KeeperReport::Clean)) => {
-                    if let Some(spool) = self.pipes.stdout.as_ref().and_then(Stdout::as_spool) {
-                        spool.clear_keeper();
-                    }
-                    if let Some(link) = self.link.take() {
+                    if let Some(link) = self.over() {
                         self.pool.put(link);
                     }
                 }
                 Poll::Ready(Ok(KeeperReport::Dirty)) => {
                     tracing::warn!(keeper = self.keeper, pid = self.pid, "processes of a run do not die");
                     self.dirty = true;
-                    self.link = None;
+                    self.over();
                 }
                 Poll::Ready(Ok(KeeperReport::Started(_) | KeeperReport::Failed(..)) | Err(_)) => {
                     link.hang_up();
@@ -309,6 +306,14 @@ impl ProcessDriver {
                 }
             }
         }
+    }
+
+    /// Notes that no process is left, or that none can be waited for. Returns the keeper.
+    fn over(&mut self) -> Option<KeeperLink> {
+        if let Some(spool) = self.pipes.stdout.as_ref().and_then(Stdout::as_spool) {
+            spool.set_over();
+        }
+        self.link.take()
     }
 
     fn exited(&mut self, exit: ProcessExit) {

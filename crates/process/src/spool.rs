@@ -83,6 +83,8 @@ struct SpoolFlags {
     reopened: bool,
     /// Whether the program is stopped because it is too far ahead.
     paused: bool,
+    /// Whether all that the kernel reported so far was read. Until the next report there is nothing to read.
+    caught_up: bool,
     keeper: Weak<KeeperHandle>,
 }
 
@@ -103,13 +105,13 @@ impl Spool {
     /// Sets the keeper that can stop the program.
     pub(crate) fn set_keeper(&self, keeper: &Arc<KeeperHandle>) {
         self.state.flags().keeper = Arc::downgrade(keeper);
-        self.state.balance();
     }
 
-    /// Forgets the keeper once the program is over, because it will serve other programs.
-    pub(crate) fn clear_keeper(&self) {
+    /// Notes that no process of the program is left. Its last writes are in the file, whether or not they were reported
+    /// yet. The keeper is forgotten, because it will serve other programs.
+    pub(crate) fn set_over(&self) {
         let mut flags = self.state.flags();
-        (flags.keeper, flags.paused) = (Weak::new(), false);
+        (flags.keeper, flags.paused, flags.caught_up) = (Weak::new(), false, false);
     }
 
     /// Reads what is available into `buffer`. Ready with 0 at the end.
@@ -119,6 +121,11 @@ impl Spool {
             if !flags.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                 flags.waker = Some(cx.waker().clone());
             }
+            if flags.caught_up {
+                return Poll::Pending;
+            }
+            // Set before the file is read: a write that the read misses is reported afterwards.
+            flags.caught_up = !flags.closed;
             flags.closed
         };
         match self.read(buffer) {
@@ -129,11 +136,12 @@ impl Spool {
 
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut at = self.state.read.load(Ordering::Relaxed);
-        if self.state.size()? < at {
+        let mut count = pread(&self.state.file, &mut *buffer, at)?;
+        if count == 0 && at > 0 && self.state.size()? < at {
             // The program truncated the file: all its content is new.
             (at, self.freed) = (0, 0);
+            count = pread(&self.state.file, &mut *buffer, at)?;
         }
-        let count = pread(&self.state.file, buffer, at)?;
         at += count as u64;
         self.state.read.store(at, Ordering::Relaxed);
         if at - self.freed >= FREE_INTERVAL_BYTES {
@@ -142,7 +150,13 @@ impl Spool {
             let _ = fallocate(&self.state.file, hole, self.freed, at - self.freed);
             self.freed = at;
         }
-        self.state.balance();
+        if count < buffer.len() {
+            // The end of the file: nothing is unread.
+            self.state.balance(0);
+        } else {
+            self.state.flags().caught_up = false;
+            self.state.balance(self.state.unread());
+        }
         Ok(count)
     }
 }
@@ -162,33 +176,46 @@ impl SpoolState {
             let mut flags = self.flags();
             flags.reopened |= event.contains(ReadFlags::OPEN);
             flags.closed |= event.contains(ReadFlags::CLOSE_WRITE) && !flags.reopened;
+            flags.caught_up = false;
         }
         self.wake();
     }
 
     /// Handles the loss of events, perhaps of the close event: the end of the program counts instead.
     fn events_lost(&self) {
-        self.flags().reopened = true;
+        {
+            let mut flags = self.flags();
+            (flags.reopened, flags.caught_up) = (true, false);
+        }
         self.wake();
     }
 
+    /// Wakes the reader. A reader that was not waiting may be behind, which matters while the program can be stopped.
     fn wake(&self) {
-        let waker = self.flags().waker.take();
-        self.balance();
-        if let Some(waker) = waker {
-            waker.wake();
+        let (waker, can_stop) = {
+            let mut flags = self.flags();
+            (flags.waker.take(), !flags.closed && flags.keeper.strong_count() > 0)
+        };
+        match waker {
+            Some(waker) => waker.wake(),
+            None if can_stop => self.balance(self.unread()),
+            None => {}
         }
     }
 
     /// Stops a program that is too far ahead of its reader, and continues it once the reader has caught up.
-    fn balance(&self) {
-        let unread = self.size().unwrap_or(0).saturating_sub(self.read.load(Ordering::Relaxed));
+    fn balance(&self, unread: u64) {
         let mut flags = self.flags();
         if unread > MAX_UNREAD_BYTES && !flags.paused {
             flags.paused = flags.keeper.upgrade().is_some_and(|keeper| keeper.set_paused(true));
         } else if unread < LOW_UNREAD_BYTES && flags.paused {
             flags.paused = !flags.keeper.upgrade().is_none_or(|keeper| keeper.set_paused(false));
         }
+    }
+
+    /// Number of bytes that were written and not read.
+    fn unread(&self) -> u64 {
+        self.size().unwrap_or(0).saturating_sub(self.read.load(Ordering::Relaxed))
     }
 
     fn resume(&self) {

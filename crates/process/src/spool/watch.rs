@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -84,31 +85,26 @@ impl SpoolWatch {
 }
 
 /// Delivers changes until the pool is dropped or shut down.
-async fn serve(watch: Weak<SpoolWatch>, changes: Receiver, end: CancellationToken) {
+async fn serve(watch: Weak<SpoolWatch>, mut changes: Receiver, end: CancellationToken) {
     let mut batch = [0; BATCH_BYTES];
-    while let Some(Ok(())) = end.run_until_cancelled(changes.readable()).await {
-        while let Ok(count) = changes.try_read(&mut batch) {
-            let Some(watch) = watch.upgrade() else { return };
-            decode(&batch[..count]).iter().for_each(|change| watch.deliver(change));
-        }
+    // A read that does not fill the batch has emptied the queue, and tokio then waits without reading again.
+    while let Some(Ok(count)) = end.run_until_cancelled(changes.read(&mut batch)).await {
+        let Some(watch) = watch.upgrade() else { return };
+        decode(&batch[..count]).for_each(|change| watch.deliver(&change));
     }
 }
 
 /// Decodes the bytes that were read from inotify.
-fn decode(mut bytes: &[u8]) -> Vec<SpoolChange> {
-    let mut changes = Vec::new();
-    while let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() {
+fn decode(mut bytes: &[u8]) -> impl Iterator<Item = SpoolChange> {
+    std::iter::from_fn(move || {
+        let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let word = |at: usize| [header[at], header[at + 1], header[at + 2], header[at + 3]];
         let (wd, mask) = (i32::from_ne_bytes(word(0)), ReadFlags::from_bits_retain(u32::from_ne_bytes(word(4))));
         let name = u32::from_ne_bytes(word(12)) as usize;
-        changes.push(if mask.contains(ReadFlags::QUEUE_OVERFLOW) {
-            SpoolChange::Any
-        } else {
-            SpoolChange::One(wd, mask)
-        });
         bytes = rest.get(name..).unwrap_or_default();
-    }
-    changes
+        let overflow = mask.contains(ReadFlags::QUEUE_OVERFLOW);
+        Some(if overflow { SpoolChange::Any } else { SpoolChange::One(wd, mask) })
+    })
 }
 
 #[cfg(test)]
@@ -124,6 +120,6 @@ mod tests {
         let bytes = [event(3, 2, 0), event(4, 8, 16), event(-1, 0x4000, 0), vec![1, 2]].concat();
         let expected =
             [SpoolChange::One(3, ReadFlags::MODIFY), SpoolChange::One(4, ReadFlags::CLOSE_WRITE), SpoolChange::Any];
-        assert_eq!(decode(&bytes), expected);
+        assert_eq!(decode(&bytes).collect::<Vec<_>>(), expected);
     }
 }
