@@ -63,6 +63,11 @@ impl RunningProcess {
         self.driver.as_ref().is_some_and(ProcessDriver::was_mute)
     }
 
+    /// Whether no process of it is left. Then dropping the handle starts no task.
+    pub fn is_over(&self) -> bool {
+        self.driver.as_ref().is_none_or(ProcessDriver::is_over)
+    }
+
     /// The pid of the main process, which leads a process group of its own.
     pub fn pid(&self) -> u32 {
         self.driver.as_ref().map_or(0, ProcessDriver::pid)

@@ -287,6 +287,7 @@ impl Attempt {
             shared.warm.refill();
             match parting {
                 Parting::Exited if answered => drop((running, resources)),
+                Parting::Ended | Parting::Exited if running.is_over() => drop((running, resources)),
                 Parting::Exited | Parting::Ended | Parting::Stop => {
                     let (sender, gone) = oneshot::channel();
                     self.gone = Some(gone);
