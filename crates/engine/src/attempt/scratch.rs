@@ -12,14 +12,16 @@ use crate::runs::gateway_process::GatewayProcess;
 
 #[derive(Debug)]
 pub(crate) struct Scratch {
+    /// The state folder, or the folder of the run once that was made. Most runs need no file.
     folder: PathBuf,
+    run: String,
     made: bool,
 }
 
 impl Scratch {
     /// A folder for the run. It is created with its first file.
     pub(crate) fn new(state: &Path, run: &str) -> Self {
-        Self { folder: state.join("runs").join(GatewayProcess::this_process().name()).join(run), made: false }
+        Self { folder: state.to_owned(), run: run.to_owned(), made: false }
     }
 
     /// Removes the files of gateways that died.
@@ -35,8 +37,9 @@ impl Scratch {
 
     /// Writes a file that only we can read, and returns its path.
     pub(crate) fn write(&mut self, name: &str, bytes: &[u8]) -> Result<String, Failure> {
+        let made = self.make();
         let path = self.folder.join(name);
-        self.write_file(&path, bytes).map_err(|error| {
+        made.and_then(|()| write_file(&path, bytes)).map_err(|error| {
             Failure::new(Category::Configuration, format!("cannot write {}: {error}", path.display()))
         })?;
         Ok(path.to_string_lossy().into_owned())
@@ -44,8 +47,9 @@ impl Scratch {
 
     /// Creates a folder inside, and returns its path.
     pub(crate) fn folder(&mut self, name: &str) -> Result<String, Failure> {
+        let made = self.make();
         let path = self.folder.join(name);
-        self.make().and_then(|()| fs::create_dir(&path)).map_err(|error| {
+        made.and_then(|()| fs::create_dir(&path)).map_err(|error| {
             Failure::new(Category::Configuration, format!("cannot make {}: {error}", path.display()))
         })?;
         Ok(path.to_string_lossy().into_owned())
@@ -53,16 +57,16 @@ impl Scratch {
 
     fn make(&mut self) -> io::Result<()> {
         if !self.made {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-            self.made = true;
+            let folder = self.folder.join("runs").join(GatewayProcess::this_process().name()).join(&self.run);
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+            (self.folder, self.made) = (folder, true);
         }
         Ok(())
     }
+}
 
-    fn write_file(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        self.make()?;
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
-    }
+fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
 }
 
 impl Drop for Scratch {
