@@ -21,7 +21,7 @@ use crate::protocol;
 use crate::vocabulary::PromptDelivery;
 pub use arguments::{Placeholder, UnknownPlaceholder, unknown_placeholders};
 pub use checks::UnreadableLive;
-pub use command::{CommandLine, Values};
+pub use command::{Arguments, CommandLine, Values};
 pub use login::{Credentials, Login};
 pub use offered::OfferedModel;
 pub use overlay::{Grants, Overlay};

@@ -13,7 +13,7 @@ use trunkline_store::Store;
 
 use crate::admission::Allowance;
 use crate::attempt::builtin;
-use crate::attempt::launch::Launch;
+use crate::attempt::launch::LaunchRequest;
 use crate::attempt::plan::Plan;
 use crate::health::report::{Depth, HealthReport};
 use crate::health::{self};
@@ -84,7 +84,7 @@ impl Engine {
             }
             let Some(provider) = model.backend.program() else { continue };
             let (settings, owner) = (&shared.settings, shared.identity.mark.as_str());
-            let launch = Launch { settings, turn: &turn, model, provider, models: &models, run: "", owner };
+            let launch = LaunchRequest { settings, turn: &turn, models: &models, run: "", owner }.of(model, provider);
             let boot = launch.prompt().and_then(|prompt| launch.boot(&prompt, launch.program()?, model.repo.clone()));
             match boot {
                 Ok(Some(boot)) => {
@@ -111,9 +111,8 @@ impl Engine {
         let provider = model.backend.program()?;
         let (turn, models) = (Turn::default(), self.models());
         let settings = &self.shared.settings;
-        let launch =
-            Launch { settings, turn: &turn, model, provider, models: &models, run: "<run>", owner: "<gateway>" };
-        Some(launch.plan())
+        let request = LaunchRequest { settings, turn: &turn, models: &models, run: "<run>", owner: "<gateway>" };
+        Some(request.once(model, provider).plan())
     }
 
     /// The paths that a run of `model` may write. `None` if the model is an HTTP upstream.

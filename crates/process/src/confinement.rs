@@ -39,7 +39,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use landlock::{
@@ -58,6 +58,8 @@ const STACK_BYTES: usize = 128 * 1024;
 /// The places that a program and everything it starts may write to. See the module page for the rest that it restricts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Confinement {
+    /// Writable paths like the following, which many programs have in common.
+    pub shared: Arc<[PathBuf]>,
     /// Writable files, and folders with everything below them. A path that does not exist is skipped.
     pub writable: Vec<PathBuf>,
     /// The same for canonical paths in places that an earlier run could have changed. A path with a symbolic link anywhere

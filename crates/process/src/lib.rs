@@ -26,7 +26,7 @@
 //!   that is not a keeper. Hence nothing else in the gateway may start a process.
 //!
 //! The pipes and files connect the gateway with the program directly, passed through the socket as descriptors. No output
-//! goes through a keeper.
+//! goes through a keeper. A short input is part of the request, and the keeper puts it into a pipe.
 //!
 //! # Why keepers are reused
 //!
@@ -49,7 +49,7 @@
 //!     .spawn(Spec {
 //!         program: "claude".into(),
 //!         args: vec!["-p".into()],
-//!         env: vec![("PATH".into(), "/usr/bin".into())],
+//!         env: [("PATH", "/usr/bin")].into_iter().collect(),
 //!         cwd: "/tmp".into(),
 //!         stdin: b"say hello".to_vec(),
 //!         stop: StopSignal::Term,
@@ -88,6 +88,7 @@ mod awake;
 mod confinement;
 mod descendants;
 mod driver;
+mod environment;
 mod files;
 mod janitor;
 mod keeper;
@@ -104,6 +105,7 @@ mod spool;
 mod undumpable;
 
 pub use confinement::{Confinement, Landlock, LandlockUnavailable};
+pub use environment::Environment;
 pub use files::{open_files, raise_open_files};
 pub use keeper::keeper_main;
 pub use link::KeeperProgram;

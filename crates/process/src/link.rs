@@ -17,7 +17,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::cmsg_space;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, send, sendmsg, shutdown};
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, recv, send, sendmsg, shutdown,
+};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, waitpid};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -115,12 +117,12 @@ impl KeeperLink {
     }
 
     /// Sends a request to run. `Err(RequestNotSent::Whole)` means that the keeper was dead already and received nothing.
-    pub(crate) async fn send_run(&mut self, frame: &[u8], fds: [BorrowedFd<'_>; 3]) -> Result<(), RequestNotSent> {
+    pub(crate) async fn send_run(&mut self, frame: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), RequestNotSent> {
         let socket = &self.handle.socket;
         let first = socket.async_io(Interest::WRITABLE, || {
             let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(3))];
             let mut control = SendAncillaryBuffer::new(&mut space);
-            control.push(SendAncillaryMessage::ScmRights(&fds));
+            control.push(SendAncillaryMessage::ScmRights(fds));
             Ok(sendmsg(socket.as_fd(), &[IoSlice::new(frame)], &mut control, SendFlags::NOSIGNAL)?)
         });
         let mut sent = first.await.map_err(RequestNotSent::Whole)?;
@@ -148,7 +150,7 @@ impl KeeperLink {
     pub(crate) fn poll_report(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<KeeperReport>> {
         while self.unread < KeeperReport::BYTES {
             ready!(self.handle.socket.poll_read_ready(cx))?;
-            match self.handle.socket.try_read(&mut self.reports[self.unread..]) {
+            match read_all(&self.handle.socket, &mut self.reports[self.unread..]) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                 Ok(read) => self.unread += read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -192,6 +194,23 @@ impl KeeperHandle {
     pub(crate) fn set_paused(&self, paused: bool) -> bool {
         let frame = message::pause(paused);
         self.socket.try_write(&frame).is_ok_and(|written| written == frame.len())
+    }
+}
+
+/// Reads what is available. If that does not fill the buffer, the socket is empty and no longer counts as readable, so that
+/// the next poll waits without another read.
+fn read_all(socket: &UnixStream, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut read = None;
+    let room = buffer.len();
+    let tried = socket.try_io(Interest::READABLE, || {
+        let (count, _) = recv(socket.as_fd(), &mut *buffer, RecvFlags::empty())?;
+        read = Some(count);
+        // This error only clears the readiness from before the read. The end of the stream is kept.
+        if (1..room).contains(&count) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+    });
+    match read {
+        Some(count) => Ok(count),
+        None => tried.map(|()| 0),
     }
 }
 

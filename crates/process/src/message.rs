@@ -2,7 +2,7 @@
 //!
 //! A request is a frame (kind, length, payload) of length-prefixed byte strings, so that paths and arguments need not be
 //! UTF-8. A report is eight bytes. Both ends are the same binary, so the format has no version and no leniency. Nothing
-//! here does I/O: the three descriptors of a run are sent with its frame as ancillary data.
+//! here does I/O: the descriptors of a run are sent with its frame as ancillary data.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,13 +13,15 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::confinement::ConfinedPaths;
+use crate::confinement::{ConfinedPaths, Confinement};
 use crate::spec::{Spec, StopSignal};
 
 const RUN: u32 = 1;
 const STOP: u32 = 2;
 const PAUSE: u32 = 3;
 const HEADER_BYTES: usize = 8;
+/// Room for the arguments and paths of a usual request.
+const USUAL_BYTES: usize = 2048;
 /// Far more than any kernel accepts for arguments and environment together.
 const MAX_FRAME_BYTES: usize = 16 << 20;
 
@@ -44,6 +46,8 @@ pub(crate) struct ProcessJob<'a> {
     pub(crate) cwd: &'a OsStr,
     pub(crate) args: Vec<&'a OsStr>,
     pub(crate) env: Vec<(&'a OsStr, &'a OsStr)>,
+    /// Its whole input, if that is sent with the request. None if its stdin is among the descriptors.
+    pub(crate) stdin: Option<&'a [u8]>,
     /// The paths that it may write to. None if it is not confined.
     pub(crate) confined_to: Option<ConfinedPaths<'a>>,
 }
@@ -71,24 +75,27 @@ pub(crate) enum FailedPart {
     Confinement,
 }
 
-/// Encodes the request to run `spec`.
-pub(crate) fn run(spec: &Spec) -> io::Result<Vec<u8>> {
-    let mut frame = vec![0; HEADER_BYTES];
+/// Encodes the request to run `spec`. Its input is encoded only if it is passed as `stdin`.
+pub(crate) fn run(spec: &Spec, stdin: Option<&[u8]>) -> io::Result<Vec<u8>> {
+    let (variables, environment) = spec.env.encoded();
+    // Enough for a usual request: it is then allocated once.
+    let mut frame = Vec::with_capacity(environment.len() + stdin.map_or(0, <[u8]>::len) + USUAL_BYTES);
+    frame.resize(HEADER_BYTES, 0);
     put(&mut frame, spec.program.as_os_str());
     put(&mut frame, spec.cwd.as_os_str());
     put_count(&mut frame, spec.args.len());
     spec.args.iter().for_each(|arg| put(&mut frame, arg));
-    put_count(&mut frame, spec.env.len());
-    for (name, value) in &spec.env {
-        put(&mut frame, name);
-        put(&mut frame, value);
-    }
+    put_count(&mut frame, variables);
+    frame.extend_from_slice(environment);
+    put_count(&mut frame, usize::from(stdin.is_some()));
+    stdin.into_iter().for_each(|stdin| put(&mut frame, OsStr::from_bytes(stdin)));
     put_count(&mut frame, usize::from(spec.confinement.is_some()));
     if let Some(confinement) = &spec.confinement {
-        for paths in [&confinement.writable, &confinement.pinned] {
-            put_count(&mut frame, paths.len());
-            paths.iter().for_each(|path| put(&mut frame, path.as_os_str()));
-        }
+        let Confinement { shared, writable, pinned } = confinement;
+        put_count(&mut frame, shared.len() + writable.len());
+        shared.iter().chain(writable).for_each(|path| put(&mut frame, path.as_os_str()));
+        put_count(&mut frame, pinned.len());
+        pinned.iter().for_each(|path| put(&mut frame, path.as_os_str()));
     }
     if frame.len() > MAX_FRAME_BYTES {
         return Err(Errno::TOOBIG.into());
@@ -140,6 +147,10 @@ impl<'a> KeeperRequest<'a> {
                 env: (0..take_u32(&mut rest)?)
                     .map(|_| Some((take(&mut rest)?, take(&mut rest)?)))
                     .collect::<Option<_>>()?,
+                stdin: match take_u32(&mut rest)? {
+                    0 => None,
+                    _ => Some(take(&mut rest)?.as_bytes()),
+                },
                 confined_to: match take_u32(&mut rest)? {
                     0 => None,
                     _ => Some(ConfinedPaths { writable: take_paths(&mut rest)?, pinned: take_paths(&mut rest)? }),
@@ -192,7 +203,7 @@ impl KeeperReport {
     }
 }
 
-fn put(frame: &mut Vec<u8>, string: &OsStr) {
+pub(crate) fn put(frame: &mut Vec<u8>, string: &OsStr) {
     put_count(frame, string.len());
     frame.extend_from_slice(string.as_bytes());
 }
@@ -202,7 +213,7 @@ fn put_count(frame: &mut Vec<u8>, count: usize) {
     frame.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
 }
 
-fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a OsStr> {
+pub(crate) fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a OsStr> {
     let length = take_u32(rest)? as usize;
     let (string, after) = rest.split_at_checked(length)?;
     *rest = after;
@@ -222,21 +233,21 @@ fn take_u32(rest: &mut &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::confinement::Confinement;
     use trunkline_core::limits::RunLimits;
 
     fn spec() -> Spec {
         Spec {
             program: "/bin/x".into(),
             args: vec!["-p".into(), OsStr::from_bytes(b"\xff\xfe").into(), "".into()],
-            env: vec![("A".into(), "1=2".into()), ("B".into(), "".into())],
+            env: [("A", "1=2"), ("B", "")].into_iter().collect(),
             cwd: "/tmp".into(),
             stdin: Vec::new(),
             stop: StopSignal::Term,
             grace: Duration::ZERO,
             limits: RunLimits::NONE,
             confinement: Some(Confinement {
-                writable: vec!["/w".into(), OsStr::from_bytes(b"/\xff").into()],
+                shared: ["/w".into()].into(),
+                writable: vec![OsStr::from_bytes(b"/\xff").into()],
                 pinned: vec!["/p".into()],
             }),
         }
@@ -245,10 +256,10 @@ mod tests {
     #[test]
     fn run_request_is_decoded_as_it_was_encoded() {
         let spec = spec();
-        let frame = run(&spec).unwrap();
+        let frame = run(&spec, None).unwrap();
         assert_eq!(frame_length(&frame), Some(frame.len()));
         let Some(KeeperRequest::Run(job)) = KeeperRequest::decode(&frame) else { panic!("not a run") };
-        assert_eq!(job.program, "/bin/x");
+        assert_eq!((job.program, job.stdin), ("/bin/x".as_ref(), None));
         assert_eq!(job.cwd, "/tmp");
         assert_eq!(job.args, spec.args);
         assert_eq!(job.env, [("A".as_ref(), "1=2".as_ref()), ("B".as_ref(), OsStr::new(""))]);
@@ -256,15 +267,15 @@ mod tests {
         assert_eq!(job.confined_to, Some(ConfinedPaths { writable, pinned: vec![Path::new("/p")] }));
         for confinement in [None, Some(Confinement::default())] {
             let paths = confinement.as_ref().map(|_| ConfinedPaths::default());
-            let frame = run(&Spec { confinement, ..spec.clone() }).unwrap();
+            let frame = run(&Spec { confinement, ..spec.clone() }, Some(b"in")).unwrap();
             let Some(KeeperRequest::Run(job)) = KeeperRequest::decode(&frame) else { panic!("not a run") };
-            assert_eq!(job.confined_to, paths);
+            assert_eq!((job.confined_to, job.stdin), (paths, Some(&b"in"[..])));
         }
     }
 
     #[test]
     fn incomplete_frame_is_never_decoded() {
-        let frame = run(&spec()).unwrap();
+        let frame = run(&spec(), Some(b"in")).unwrap();
         for end in 0..frame.len() {
             assert_eq!(frame_length(&frame[..end]), None);
             assert_eq!(KeeperRequest::decode(&frame[..end]), None);

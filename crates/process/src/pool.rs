@@ -25,6 +25,8 @@ use crate::spool::SpoolWatch;
 const MIN_IDLE_KEEPERS: usize = 4;
 /// Time that an idle keeper above that number is kept, in case of another burst.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Input that is sent with the request. An empty pipe takes at least one page without waiting for its reader.
+const MAX_REQUEST_STDIN_BYTES: usize = 4096;
 /// A start that takes longer means that the keeper is in trouble, not that the disk is slow.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -87,7 +89,8 @@ impl Keepers {
         stdin: StdinData,
         stdout: impl FnOnce() -> io::Result<(Stdout, OwnedFd)>,
     ) -> Result<RunningProcess, SpawnError> {
-        let frame = message::run(&spec).map_err(|error| start_error(&spec, FailedPart::Program, error))?;
+        let frame = message::run(&spec, stdin.for_keeper());
+        let frame = frame.map_err(|error| start_error(&spec, FailedPart::Program, error))?;
         let (pipes, child_ends) = open_pipes(stdin, stdout).map_err(keeper_error)?;
         let mut link = self.send(&frame, &child_ends).await?;
         drop((frame, child_ends));
@@ -121,8 +124,14 @@ impl Keepers {
 
     /// Sends the request to an idle keeper that is alive, or else to a new one.
     async fn send(&self, frame: &[u8], child_ends: &ChildEnds) -> Result<KeeperLink, SpawnError> {
-        let stdin = child_ends.stdin.as_ref().unwrap_or(&self.pool.null);
-        let fds = [stdin.as_fd(), child_ends.stdout.as_fd(), child_ends.stderr.as_fd()];
+        let stdin = match &child_ends.stdin {
+            ChildStdin::InRequest => None,
+            ChildStdin::Null => Some(&self.pool.null),
+            ChildStdin::Pipe(pipe) => Some(pipe),
+        };
+        let [stdout, stderr] = [child_ends.stdout.as_fd(), child_ends.stderr.as_fd()];
+        let all = [stdin.map_or(stdout, |stdin| stdin.as_fd()), stdout, stderr];
+        let fds = if stdin.is_some() { &all[..] } else { &all[1..] };
         loop {
             if self.pool.janitor.closing().is_cancelled() {
                 return Err(SpawnError::ShutDown);
@@ -212,10 +221,17 @@ async fn retire(pool: Weak<KeeperPool>, closing: tokio_util::sync::CancellationT
 
 /// The child's ends of its streams.
 struct ChildEnds {
-    /// `/dev/null` if none.
-    stdin: Option<OwnedFd>,
+    stdin: ChildStdin,
     stdout: OwnedFd,
     stderr: OwnedFd,
+}
+
+/// The child's stdin.
+enum ChildStdin {
+    /// A pipe that the keeper makes, with the data in the request.
+    InRequest,
+    Null,
+    Pipe(OwnedFd),
 }
 
 /// Input for a program.
@@ -226,19 +242,30 @@ enum StdinData {
     Open(Vec<u8>),
 }
 
+impl StdinData {
+    /// The data, if the keeper can write it: an empty pipe takes this much at once, so that the keeper does not wait.
+    fn for_keeper(&self) -> Option<&[u8]> {
+        match self {
+            Self::Closed(data) if (1..=MAX_REQUEST_STDIN_BYTES).contains(&data.len()) => Some(data),
+            Self::Closed(_) | Self::Open(_) => None,
+        }
+    }
+}
+
 fn open_pipes(
     stdin: StdinData,
     stdout: impl FnOnce() -> io::Result<(Stdout, OwnedFd)>,
 ) -> io::Result<(Pipes, ChildEnds)> {
     let (feed, stdin) = match stdin {
-        StdinData::Closed(data) if data.is_empty() => (None, None),
+        StdinData::Closed(data) if data.is_empty() => (None, ChildStdin::Null),
+        stdin if stdin.for_keeper().is_some() => (None, ChildStdin::InRequest),
         StdinData::Closed(data) => {
             let (feed, child_end) = StdinFeed::to_child(data)?;
-            (feed, Some(child_end))
+            (feed, ChildStdin::Pipe(child_end))
         }
         StdinData::Open(data) => {
             let (feed, child_end) = StdinFeed::open_to_child(data)?;
-            (Some(feed), Some(child_end))
+            (Some(feed), ChildStdin::Pipe(child_end))
         }
     };
     let (our_stdout, stdout) = stdout()?;

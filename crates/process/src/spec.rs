@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use trunkline_core::limits::{Overrun, RunLimits};
 
 use crate::confinement::Confinement;
+use crate::environment::Environment;
 
 /// A program to run. The description is complete: nothing is inherited from the gateway's environment or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct Spec {
     pub program: PathBuf,
     pub args: Vec<OsString>,
     /// The whole environment of the child.
-    pub env: Vec<(OsString, OsString)>,
+    pub env: Environment,
     /// The working directory, as an absolute path.
     pub cwd: PathBuf,
     /// Written while the output is read, then closed. Empty means `/dev/null`.

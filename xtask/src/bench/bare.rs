@@ -75,7 +75,7 @@ pub(crate) async fn spawn_by_keeper(
             let spec = Spec {
                 program: agent,
                 args: Vec::new(),
-                env: vec![("FAKE_AGENT".into(), "noop".into())],
+                env: vec![("FAKE_AGENT".into(), "noop".into())].into(),
                 cwd: "/".into(),
                 stdin: Vec::new(),
                 stop: StopSignal::Term,

@@ -48,7 +48,7 @@ pub(super) async fn run(
     let spec = Spec {
         program: "/bin/sh".into(),
         args: ["-c", SCRIPT, "sh", command].map(Into::into).to_vec(),
-        env: shell.env.clone(),
+        env: shell.env.clone().into(),
         cwd: folder.into(),
         stdin: Vec::new(),
         stop: StopSignal::Term,

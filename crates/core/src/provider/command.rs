@@ -35,6 +35,13 @@ pub struct Values<'a> {
     pub extra: &'a [String],
 }
 
+/// Rendered arguments and input of one turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arguments {
+    pub args: Vec<String>,
+    pub stdin: Option<String>,
+}
+
 /// Rendered command line. The program is a name that was not searched for yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
@@ -48,6 +55,14 @@ pub struct CommandLine {
 impl Provider {
     /// Renders the command line of one turn.
     pub fn command(&self, form: OutputForm, values: &Values<'_>) -> Result<CommandLine, Failure> {
+        let Arguments { args, stdin } = self.arguments(form, values)?;
+        let mut env = self.env.clone();
+        env.extend(self.permissions.of(values.permissions).env.clone());
+        Ok(CommandLine { program: self.program.clone(), args, stdin, env })
+    }
+
+    /// Renders the arguments and the input of one turn, without the variables, which are the same for every turn.
+    pub fn arguments(&self, form: OutputForm, values: &Values<'_>) -> Result<Arguments, Failure> {
         let groups = match form {
             OutputForm::Streamed => &self.args,
             OutputForm::Whole => self.whole.as_ref().unwrap_or(&self.args),
@@ -55,15 +70,15 @@ impl Provider {
         self.render(groups, values)
     }
 
-    /// Renders the command line of a process that is kept, and the greeting that it gets before its first turn.
-    pub fn live_command(
+    /// Renders the arguments of a process that is kept, and the greeting that it gets before its first turn. Its variables
+    /// are those of the recipe and of `live`.
+    pub fn live_arguments(
         &self,
         live: &live::LiveRecipe,
         values: &Values<'_>,
         system: Option<&str>,
-    ) -> Result<(CommandLine, live::Greeting), Failure> {
-        let mut command = CommandLine { stdin: None, ..self.render(&live.args, values)? };
-        command.env.extend(live.env.clone());
+    ) -> Result<(Vec<String>, live::Greeting), Failure> {
+        let args = self.render(&live.args, values)?.args;
         let greeting = live::Greeting {
             cwd: values.cwd.to_owned(),
             model: values.model.filter(|_| !has_place(&live.args, Placeholder::Model)).map(str::to_owned),
@@ -72,10 +87,10 @@ impl Provider {
             system: system.map(str::to_owned),
             permissions: values.permissions.answers(),
         };
-        Ok((command, greeting))
+        Ok((args, greeting))
     }
 
-    fn render(&self, groups: &[Vec<String>], values: &Values<'_>) -> Result<CommandLine, Failure> {
+    fn render(&self, groups: &[Vec<String>], values: &Values<'_>) -> Result<Arguments, Failure> {
         let prompt = self.escape.text(values.prompt);
         let mut args = Vec::new();
         let mut extra_placed = false;
@@ -110,14 +125,12 @@ impl Provider {
             )
             .hint("use a provider that takes its prompt on stdin"));
         }
-        let mut env = self.env.clone();
-        env.extend(self.permissions.of(values.permissions).env.clone());
         let stdin = match self.prompt {
             PromptDelivery::Stdin => Some(prompt),
             PromptDelivery::Arg => None,
             PromptDelivery::Request => Some(values.request.to_owned()),
         };
-        Ok(CommandLine { program: self.program.clone(), args, stdin, env })
+        Ok(Arguments { args, stdin })
     }
 
     /// Adds a group to `args`, once for each value of its placeholder, or not at all if there is no value.

@@ -208,8 +208,9 @@ fn a_kept_process_has_the_same_tools_as_a_process_for_one_turn() {
     let start = |provider: &str, permissions: CliPermissions| {
         let provider = &built_in()[provider];
         let values = Values { permissions, files: Some("/state/settings/p"), home: Some("/home/u"), ..values("") };
-        let (command, greeting) = provider.live_command(provider.live.as_ref().unwrap(), &values, None).unwrap();
-        (joined_args(&command), command.env, greeting)
+        let live = provider.live.as_ref().unwrap();
+        let (args, greeting) = provider.live_arguments(live, &values, None).unwrap();
+        (args.join(" "), live.env.clone(), greeting)
     };
     let (gemini, ..) = start("gemini", CliPermissions::EditConfined);
     assert_eq!(

@@ -3,10 +3,20 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::OFlags;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::prompt::MAX_AGENT_FILE_BYTES;
+
+use crate::attempt::file_memo::Sources;
+
+/// As [`read`]. Notes the file, so that a change takes effect with the next run. The content was in the repository when it
+/// was read, and it is read again before a changed file is used: a file that has left the repository is then refused.
+pub(crate) fn read_noting(repo: &Path, name: &str, sources: &mut Sources) -> Result<Option<Arc<str>>, Failure> {
+    sources.add(&repo.join(name));
+    Ok(read(repo, name)?.map(Arc::from))
+}
 
 /// Reads the agent file; `None` if it does not exist. A link that leaves the repository is refused.
 pub(crate) fn read(repo: &Path, name: &str) -> Result<Option<String>, Failure> {
@@ -48,6 +58,29 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::attempt::file_memo::FileMemo;
+    use crate::attempt::file_memo::tests::{later, next_tick};
+
+    #[test]
+    fn change_is_noticed_when_the_content_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let (repo, outside) = (folder.path().join("repo"), folder.path().join("outside.md"));
+        fs::create_dir(&repo).unwrap();
+        let file = repo.join("AGENTS.md");
+        let memo = FileMemo::default();
+        let read = || memo.get_at(later(), |sources| read_noting(&repo, "AGENTS.md", sources));
+        assert_eq!(read().unwrap(), None);
+        for text in ["rule", "RULE"] {
+            next_tick(folder.path());
+            fs::write(&file, text).unwrap();
+            assert_eq!(read().unwrap().as_deref(), Some(text));
+        }
+        next_tick(folder.path());
+        fs::write(&outside, "secret").unwrap();
+        fs::remove_file(&file).unwrap();
+        symlink(&outside, &file).unwrap();
+        assert!(read().unwrap_err().message.contains("out of"), "a link that leads out of the repository");
+    }
 
     #[test]
     fn only_a_regular_file_inside_the_repository_is_read() {

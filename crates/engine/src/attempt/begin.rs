@@ -16,7 +16,7 @@ use crate::admission::Permit;
 use crate::attempt::agent_file;
 use crate::attempt::builtin;
 use crate::attempt::events::{Attempt, CliAttempt};
-use crate::attempt::launch::Launch;
+use crate::attempt::launch::{Launch, LaunchRequest};
 use crate::attempt::plan::bounded;
 use crate::attempt::request::{AttemptRequest, BeginError, start_process, with_worktree};
 use crate::attempt::resources::AttemptResources;
@@ -39,12 +39,13 @@ pub(crate) async fn begin(
         Backend::Api(api) => return Ok(Attempt::calling(call(shared, api, turn, model)?, resources)),
         Backend::Agent(llm) => return Ok(Attempt::working(builtin::begin(shared, &attempt, llm, resources).await?)),
     };
-    let launch =
-        Launch { settings: &shared.settings, turn, model, provider, models, run: id, owner: &shared.identity.mark };
-    let program = launch.program()?;
+    let request = LaunchRequest { settings: &shared.settings, turn, models, run: id, owner: &shared.identity.mark };
+    let launch = request.of(model, provider);
+    // What is missing is noticed at the start of the process, except if git runs before it.
+    let program = if model.worktree { launch.program()? } else { launch.program_unchecked()? };
     let prompt = launch.prompt()?;
     // A model that must be confined and cannot be fails here, before git runs for it.
-    launch.bounds()?;
+    launch.freedom()?;
     if model.worktree {
         resources = with_worktree(resources, &attempt).await?;
     }
@@ -55,15 +56,22 @@ pub(crate) async fn begin(
     } else {
         None
     };
-    let spec = launch.spec(&prompt, program.clone(), &mut resources)?;
+    let compiled = launch.compiled(&program).map(|folder| (folder.is_dir(), folder));
+    let ready = compiled.as_ref().filter(|(exists, _)| *exists).map(|(_, folder)| folder.as_path());
+    let spec = launch.spec(&prompt, program.clone(), ready, &mut resources)?;
     let generate = launch.generating(&spec, &prompt)?.map(Box::new);
     let (running, warm) = match warm {
         Some((running, warm)) => (running, Some(WarmAttempt { cold: Some(spec), ..warm })),
-        None => (start_process(&shared.keepers, spec, provider).await?, None),
+        None => {
+            let started = start_process(&shared.keepers, spec, provider).await;
+            (started.map_err(|failed| launch.explain(failed))?, None)
+        }
     };
     tracing::debug!(run = id, model = model.name, pid = running.pid(), warm = warm.is_some(), "started");
     resources.started = true;
-    launch.compile_ahead(shared, &program);
+    if let Some((false, folder)) = compiled {
+        launch.compile_ahead(shared, &program, folder);
+    }
     Ok(Attempt::new(CliAttempt {
         running,
         warm,

@@ -23,7 +23,7 @@ use trunkline_core::turn::Turn;
 
 use crate::attempt::agent_file;
 use crate::attempt::environment::{Child, of_child};
-use crate::attempt::launch::Launch;
+use crate::attempt::launch::LaunchRequest;
 use crate::attempt::request::{AttemptRequest, with_worktree};
 use crate::attempt::resources::AttemptResources;
 use crate::router::models::Models;
@@ -78,7 +78,10 @@ pub(crate) async fn begin(
         return Err(Failure::new(Category::Configuration, message).hint("commit it, or do without a worktree"));
     }
     let env = shell_environment(shared, attempt.models, model, attempt.id, &cwd);
-    let confinement = agent_scene(&shared.settings, model, &env, resources.workspace(model)).confinement()?;
+    let confinement = match sandbox::freedom(model, shared.settings.sandbox, None)? {
+        None => Some(agent_scene(model, &agent_places(model, &env), resources.workspace(model)).confinement()),
+        Some(_) => None,
+    };
     let shell = Shell { keepers: shared.keepers.clone(), env, confinement };
     resources.started = true;
     let agent = AgentConfig {
@@ -119,23 +122,25 @@ pub(crate) fn bounds(shared: &Shared, model: &Model, models: &Models) -> Option<
                 true => vec![shared.settings.worktrees.join("<run>")],
                 false => sandbox::checkout(&model.repo),
             };
-            Some(agent_scene(&shared.settings, model, &env, workspace).bounds())
+            Some(sandbox::freedom(model, shared.settings.sandbox, None).map(|free| match free {
+                None => Bounds::Within(agent_scene(model, &agent_places(model, &env), workspace).writable()),
+                Some(free) => Bounds::Free(free),
+            }))
         }
         Backend::Program(provider) => {
             let (settings, turn) = (&shared.settings, &Turn::default());
-            let launch = Launch { settings, turn, model, provider, models, run: "<run>", owner: "<gateway>" };
-            Some(launch.bounds())
+            let request = LaunchRequest { settings, turn, models, run: "<run>", owner: "<gateway>" };
+            Some(request.once(model, provider).bounds())
         }
     }
 }
 
-fn agent_scene<'a>(
-    settings: &EngineSettings,
-    model: &'a Model,
-    env: &'a [(OsString, OsString)],
-    workspace: Vec<PathBuf>,
-) -> Scene<'a> {
-    Scene { usual: settings.sandbox, model, recipe: None, env, workspace, own: Vec::new() }
+fn agent_scene<'a>(model: &Model, usual: &'a Arc<[PathBuf]>, workspace: Vec<PathBuf>) -> Scene<'a> {
+    Scene { permissions: model.permissions, workspace, usual }
+}
+
+fn agent_places(model: &Model, env: &[(OsString, OsString)]) -> Arc<[PathBuf]> {
+    sandbox::usual_places(model, None, Vec::new(), &sandbox::in_list(env)).into()
 }
 
 /// Environment of the agent's shell commands, without API keys.

@@ -45,7 +45,7 @@ impl CompileCache {
             return;
         }
         let new = folder.with_extension(std::process::id().to_string());
-        question.env.push((VARIABLE.into(), new.clone().into()));
+        question.env.set(VARIABLE, &new);
         let cache = Arc::clone(self);
         self.tracker.spawn(async move {
             if let Err(error) = fs::DirBuilder::new().recursive(true).mode(0o700).create(&new) {

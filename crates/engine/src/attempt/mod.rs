@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! begin ──▶ launch (program, plan, environment, home, compile_cache)   what to start
+//!   │        └── template (file_memo)                                what its turns have in common
 //!   │  └──▶ resources (scratch, worktree, slot, session)               what to give back
 //!   ├──▶ warm       a pre-started process answers
 //!   ├──▶ builtin    the built-in agent answers
@@ -16,6 +17,7 @@ pub(crate) mod builtin;
 pub(crate) mod compile_cache;
 pub(crate) mod environment;
 pub(crate) mod events;
+mod file_memo;
 pub(crate) mod home;
 pub(crate) mod launch;
 pub(crate) mod plan;
@@ -23,4 +25,5 @@ pub(crate) mod program;
 pub(crate) mod request;
 pub(crate) mod resources;
 pub(crate) mod scratch;
+pub(crate) mod template;
 pub(crate) mod warm;

@@ -7,6 +7,8 @@ use rustix::fs::Access;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::provider::Provider;
 
+use crate::attempt::file_memo::Sources;
+
 /// A program that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located {
@@ -16,21 +18,32 @@ pub struct Located {
     pub launcher: Option<PathBuf>,
 }
 
-/// Finds `command`, or the provider's own program, as a shell would. Called for each run, so that an update takes effect with
-/// the next run.
+/// Finds `command`, or the provider's own program, as a shell would.
 pub fn locate(provider: &Provider, command: Option<&str>, search_path: Option<&OsStr>) -> Result<Located, Failure> {
+    locate_noting(provider, command, search_path, &mut Sources::default())
+}
+
+/// As [`locate`]. Notes the files on which the result depends, so that an update takes effect with the next run.
+pub(crate) fn locate_noting(
+    provider: &Provider,
+    command: Option<&str>,
+    search_path: Option<&OsStr>,
+    sources: &mut Sources,
+) -> Result<Located, Failure> {
     let name = command.unwrap_or(&provider.program);
+    let mut is_program = |path: &PathBuf| {
+        sources.add(path);
+        is_program(path)
+    };
     let launcher = if name.contains('/') {
-        Some(PathBuf::from(name)).filter(|path| is_program(path))
+        Some(PathBuf::from(name)).filter(&mut is_program)
     } else {
-        std::env::split_paths(search_path.unwrap_or_default())
-            .map(|folder| folder.join(name))
-            .find(|path| is_program(path))
+        std::env::split_paths(search_path.unwrap_or_default()).map(|folder| folder.join(name)).find(&mut is_program)
     };
     let Some(launcher) = launcher else {
         return Err(missing(provider, name));
     };
-    match command.is_none().then(|| native(provider, &launcher)).flatten() {
+    match command.is_none().then(|| native(provider, &launcher, sources)).flatten() {
         Some(path) => Ok(Located { path, launcher: Some(launcher) }),
         None => Ok(Located { path: launcher, launcher: None }),
     }
@@ -49,7 +62,7 @@ fn missing(provider: &Provider, name: &str) -> Failure {
 }
 
 /// The real program behind a launcher script, if the recipe says where it may be.
-fn native(provider: &Provider, launcher: &Path) -> Option<PathBuf> {
+fn native(provider: &Provider, launcher: &Path, sources: &mut Sources) -> Option<PathBuf> {
     let real = launcher.canonicalize().ok()?;
     if real.extension().is_none_or(|extension| extension != "js") {
         return None;
@@ -65,7 +78,11 @@ fn native(provider: &Provider, launcher: &Path) -> Option<PathBuf> {
         .map(|template| {
             template.replace("{os}", std::env::consts::OS).replace("{cpu}", cpu).replace("{triple}", triple)
         })
-        .filter_map(|relative| folder.join(relative).canonicalize().ok())
+        .filter_map(|relative| {
+            let path = folder.join(relative);
+            sources.add(&path);
+            path.canonicalize().ok()
+        })
         .find(|path| is_program(path))
 }
 
@@ -81,6 +98,8 @@ mod tests {
     use trunkline_core::provider::built_in;
 
     use super::*;
+    use crate::attempt::file_memo::FileMemo;
+    use crate::attempt::file_memo::tests::{later, next_tick};
 
     fn program(path: &Path) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -121,5 +140,40 @@ mod tests {
         let expected = if std::env::consts::ARCH == "aarch64" { arm } else { native };
         assert_eq!(found.path, expected.canonicalize().unwrap());
         assert_eq!(found.launcher, Some(bin.join("codex")));
+    }
+
+    #[test]
+    fn change_is_noticed_when_the_program_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second] = ["a", "b"].map(|name| folder.path().join(name));
+        let modules = folder.path().join("node_modules/@openai");
+        let launcher = modules.join("codex/bin/codex.js");
+        let (path, codex) = (std::env::join_paths([&first, &second]).unwrap(), &built_in()["codex"]);
+        let memo = FileMemo::default();
+        let found = || memo.get_at(later(), |sources| locate_noting(codex, None, Some(&path), sources));
+        let at = || found().map(|located| located.path).ok();
+        program(&second.join("codex"));
+        program(&launcher);
+        fs::create_dir(&first).unwrap();
+        assert_eq!(at(), Some(second.join("codex")));
+        next_tick(folder.path());
+        symlink(&launcher, first.join("codex")).unwrap();
+        assert_eq!(at(), Some(first.join("codex")), "a new program before it on the path");
+        let (cpu, triple) = match std::env::consts::ARCH {
+            "aarch64" => ("arm64", "aarch64-unknown-linux-musl"),
+            _ => ("x64", "x86_64-unknown-linux-musl"),
+        };
+        let native = modules.join(format!("codex-linux-{cpu}/vendor/{triple}/bin/codex"));
+        next_tick(folder.path());
+        program(&native);
+        assert_eq!(at(), Some(native.canonicalize().unwrap()), "a native program behind the launcher");
+        next_tick(folder.path());
+        fs::remove_file(&native).unwrap();
+        assert_eq!(at(), Some(first.join("codex")), "the native program is removed");
+        next_tick(folder.path());
+        fs::set_permissions(&launcher, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(at(), Some(second.join("codex")), "it may no longer be executed");
+        fs::remove_file(second.join("codex")).unwrap();
+        assert_eq!(found().unwrap_err().category, Category::NotFound);
     }
 }

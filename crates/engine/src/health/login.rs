@@ -7,7 +7,7 @@ use std::io::Read;
 use trunkline_core::model::Model;
 use trunkline_core::provider::{Credentials, Login};
 
-use crate::sandbox::expand;
+use crate::sandbox::{expand, in_list};
 
 /// Maximum size of a credentials file.
 const MAX_CREDENTIALS_BYTES: u64 = 4 * 1024 * 1024;
@@ -28,7 +28,7 @@ fn has_variable(login: &Login, env: &[(OsString, OsString)]) -> bool {
 
 /// Whether a credentials file exists. A file that cannot be read counts, because it may hold credentials.
 fn has_credentials_file(file: &Credentials, env: &[(OsString, OsString)]) -> bool {
-    let Some(path) = expand(&file.path, env) else { return false };
+    let Some(path) = expand(&file.path, &in_list(env)) else { return false };
     let opened = match fs::metadata(&path) {
         Ok(found) if found.is_file() => fs::File::open(path),
         Ok(_) | Err(_) => return false,

@@ -26,7 +26,7 @@ use trunkline_core::turn::Turn;
 use trunkline_process::Cut;
 
 use self::report::{Depth, Examined, Found, HealthReport, Status};
-use crate::attempt::launch::Launch;
+use crate::attempt::launch::LaunchRequest;
 use crate::attempt::program::locate;
 use crate::health::login::is_logged_in;
 use crate::router::circuit_of;
@@ -177,7 +177,7 @@ async fn of_program(
     };
     let turn = Turn::default();
     let (settings, owner) = (&shared.settings, shared.identity.mark.as_str());
-    let launch = Launch { settings, turn: &turn, model, provider, models, run: "health", owner };
+    let launch = LaunchRequest { settings, turn: &turn, models, run: "health", owner }.once(model, provider);
     let output = shared.keepers.output(launch.question(program, args, limit)).await;
     let output = output.map_err(|error| format!("does not start: {error}"))?;
     let asked = args.join(" ");

@@ -9,6 +9,7 @@ use trunkline_core::model::{Backend, Model};
 use trunkline_core::provider::{self, Provider};
 
 use crate::attempt::program::locate;
+use crate::attempt::template::LaunchTemplates;
 use crate::router::{Candidate, RetryPolicy, Router, Why};
 use crate::start_error::KnownCli;
 
@@ -24,6 +25,7 @@ pub struct Models {
     built_in: Vec<Arc<Model>>,
     /// All recipes, including those that no model uses.
     recipes: Vec<Arc<Provider>>,
+    templates: LaunchTemplates,
 }
 
 impl Models {
@@ -86,6 +88,11 @@ impl Models {
             self.named.iter().any(|model| model.name == name) || self.router.providers.iter().any(|p| p.name == name)
         };
         self.built_in.iter().filter(move |model| !taken(&model.name))
+    }
+
+    /// What the turns of a model have in common when they start its CLI.
+    pub(crate) fn templates(&self) -> &LaunchTemplates {
+        &self.templates
     }
 
     pub fn router(&self) -> &Router {

@@ -8,12 +8,16 @@
 mod places;
 pub(crate) mod untrusted;
 
-use std::ffi::OsString;
 use std::fmt;
 use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
+use rustix::io::Errno;
 use trunkline_core::event::Enforcement;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::model::{Backend, Model, Sandbox};
@@ -22,8 +26,8 @@ use trunkline_core::vocabulary::{CliPermissions, Permissions, PromptDelivery};
 use trunkline_process::{Confinement, Landlock, LandlockUnavailable};
 
 use self::untrusted::MAX_GIT_FILE_BYTES;
-pub(crate) use places::expand;
 use places::{CACHES, DEVICES, TEMPORARY};
+pub(crate) use places::{Variable, expand, in_list};
 
 /// The paths that a run may write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,65 +65,92 @@ impl fmt::Display for Free {
     }
 }
 
-/// Input for the bounds of a run.
+/// The paths that a confined run may write.
 pub(crate) struct Scene<'a> {
-    /// Sandbox setting of models that do not set it.
-    pub(crate) usual: Sandbox,
-    pub(crate) model: &'a Model,
-    /// `None` for the built-in agent.
-    pub(crate) recipe: Option<&'a Provider>,
-    /// Environment of the run, with the locations of its home and caches.
-    pub(crate) env: &'a [(OsString, OsString)],
+    pub(crate) permissions: Permissions,
     /// The workspace, and the parts of the repository that git needs.
     pub(crate) workspace: Vec<PathBuf>,
-    /// Further writable paths: a private home.
-    pub(crate) own: Vec<PathBuf>,
+    /// Paths that do not depend on the run, from [`usual_places`].
+    pub(crate) usual: &'a Arc<[PathBuf]>,
 }
 
 impl Scene<'_> {
-    /// The bounds of the run. Fails if the run must be confined and cannot be.
-    pub(crate) fn bounds(&self) -> Result<Bounds, Failure> {
-        let sandbox = self.model.sandbox.unwrap_or(self.usual);
-        match (free(self.model, sandbox, self.recipe), sandbox) {
-            (None, _) => Ok(Bounds::Within(self.writable())),
-            (Some(Free::Missing(missing)), Sandbox::Required) => {
-                let message = format!("{} must be confined, and cannot be: {missing}", self.model.name);
-                Err(Failure::new(Category::Configuration, message).hint("sandbox: required"))
-            }
-            (Some(free), _) => Ok(Bounds::Free(free)),
-        }
+    /// The paths, the workspace first.
+    pub(crate) fn writable(&self) -> Vec<PathBuf> {
+        let workspace = self.writable_workspace();
+        let others = self.usual.iter().filter(|path| !workspace.contains(path));
+        workspace.iter().chain(others).cloned().collect()
     }
 
-    /// The bounds in the form that a keeper applies. Creates the state and cache folders of the CLI, which it could not create inside
+    /// Whether a path is inside a writable one.
+    pub(crate) fn can_write(&self, path: &Path) -> bool {
+        self.writable_workspace().iter().chain(&**self.usual).any(|place| path.starts_with(place))
+    }
+
+    /// The paths in the form that a keeper applies. Creates the state and cache folders of the CLI, which it could not create inside
     /// its bounds.
     ///
     /// Earlier runs could write in the workspace, so its paths are pinned: a symlink that one of them left opens nothing.
-    pub(crate) fn confinement(&self) -> Result<Option<Confinement>, Failure> {
-        let Bounds::Within(writable) = self.bounds()? else { return Ok(None) };
-        let (pinned, writable): (Vec<_>, Vec<_>) = writable.into_iter().partition(|path| self.workspace.contains(path));
-        for folder in writable.iter().filter(|path| ends_in_slash(path)) {
-            // If this fails, the CLI reports it with more context.
-            let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        }
-        Ok(Some(Confinement { writable, pinned }))
-    }
-
-    fn writable(&self) -> Vec<PathBuf> {
-        let workspace = match self.model.permissions {
-            Permissions::Read => &[],
-            Permissions::Edit | Permissions::Full => &self.workspace[..],
+    pub(crate) fn confinement(self) -> Confinement {
+        let of_workspace = |path: &&PathBuf| self.workspace.contains(path);
+        let shared = if self.usual.iter().any(|path| of_workspace(&path)) {
+            self.usual.iter().filter(|path| !of_workspace(path)).cloned().collect()
+        } else {
+            Arc::clone(self.usual)
         };
-        let everybody = TEMPORARY.into_iter().chain(DEVICES).chain(CACHES).filter_map(|place| expand(place, self.env));
-        let own = self.own.iter().chain(&self.model.writable).cloned();
-        let mut all: Vec<PathBuf> = workspace.iter().cloned().chain(own).chain(self.state()).chain(everybody).collect();
-        let mut seen = std::collections::BTreeSet::new();
-        all.retain(|path| seen.insert(path.clone()));
-        all
+        for folder in shared.iter().filter(|path| ends_in_slash(path)) {
+            // If this fails, the CLI reports it with more context.
+            let _ = create_folder(folder);
+        }
+        let pinned = match self.permissions {
+            Permissions::Read => self.usual.iter().filter(of_workspace).cloned().collect(),
+            Permissions::Edit | Permissions::Full => self.workspace,
+        };
+        Confinement { shared, writable: Vec::new(), pinned }
     }
 
-    fn state(&self) -> Vec<PathBuf> {
-        let places = self.recipe.iter().flat_map(|recipe| &recipe.state);
-        places.filter_map(|place| expand(place, self.env)).collect()
+    fn writable_workspace(&self) -> &[PathBuf] {
+        match self.permissions {
+            Permissions::Read => &[],
+            Permissions::Edit | Permissions::Full => &self.workspace,
+        }
+    }
+}
+
+/// Writable paths that are the same for every run of a model: `own` (a private home), those of the model, the state of its CLI, and
+/// the places of every run. `recipe` is `None` for the built-in agent, and `variable` returns paths in the environment of a run.
+pub(crate) fn usual_places(
+    model: &Model,
+    recipe: Option<&Provider>,
+    own: Vec<PathBuf>,
+    variable: Variable<'_>,
+) -> Vec<PathBuf> {
+    let state = recipe.iter().flat_map(|recipe| &recipe.state).filter_map(|place| expand(place, variable));
+    let everybody = TEMPORARY.into_iter().chain(DEVICES).chain(CACHES).filter_map(|place| expand(place, variable));
+    let mut all: Vec<PathBuf> =
+        own.into_iter().chain(model.writable.iter().cloned()).chain(state).chain(everybody).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    all.retain(|path| seen.insert(path.clone()));
+    all
+}
+
+/// Reason why the gateway does not confine a run of the model; `None` if it does. Fails if the run must be confined and cannot be.
+pub(crate) fn freedom(model: &Model, usual: Sandbox, recipe: Option<&Provider>) -> Result<Option<Free>, Failure> {
+    let sandbox = model.sandbox.unwrap_or(usual);
+    match (free(model, sandbox, recipe), sandbox) {
+        (Some(Free::Missing(missing)), Sandbox::Required) => {
+            let message = format!("{} must be confined, and cannot be: {missing}", model.name);
+            Err(Failure::new(Category::Configuration, message).hint("sandbox: required"))
+        }
+        (free, _) => Ok(free),
+    }
+}
+
+/// Creates a folder and those above it. One that exists costs a single system call.
+fn create_folder(folder: &Path) -> io::Result<()> {
+    match rustix::fs::mkdir(folder, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(_) => fs::DirBuilder::new().recursive(true).mode(0o700).create(folder),
     }
 }
 
@@ -166,12 +197,38 @@ fn ends_in_slash(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
-/// Writable paths of a checkout: the folder and, for a linked worktree, the parts of its repository.
+/// Writable paths of a checkout: the folder and, for a linked worktree, the parts of its repository. Examined for every run, because
+/// an earlier run may have replaced a part of the path by a symlink, or the repository's `.git` by another.
 pub(crate) fn checkout(repo: &Path) -> Vec<PathBuf> {
+    if let Ok(git) = real_folder(repo).and_then(|folder| git_entry(&folder))
+        && git != Some(FileType::RegularFile)
+    {
+        return vec![repo.to_owned()];
+    }
     let repo = &repo.canonicalize().unwrap_or_else(|_| repo.to_owned());
     let mut parts = vec![repo.clone()];
     parts.extend(linked(repo).map(|registration| of_worktree(&registration)).unwrap_or_default());
     parts
+}
+
+/// Opens a folder whose path is canonical: absolute, and without a symlink anywhere. That takes one system call, and finding the
+/// canonical path one for each part.
+fn real_folder(folder: &Path) -> rustix::io::Result<OwnedFd> {
+    let is_plain = folder.is_absolute() && folder.components().all(|part| part != Component::ParentDir);
+    if !is_plain || ends_in_slash(folder) {
+        return Err(Errno::INVAL);
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+}
+
+/// The kind of `.git` in a folder; `None` if there is none.
+fn git_entry(folder: &OwnedFd) -> rustix::io::Result<Option<FileType>> {
+    match statat(folder, ".git", AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Paths that git writes for a commit in a worktree, outside of the worktree. Excludes hooks, settings, the index and HEAD of the

@@ -2,7 +2,7 @@
 //! environment with a default. A path that ends in a slash is a folder that is created if it is missing.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub(super) const TEMPORARY: [&str; 4] = ["${TMPDIR:-/tmp}", "/tmp", "/var/tmp", "/dev/shm"];
 
@@ -30,24 +30,29 @@ pub(super) const CACHES: [&str; 16] = [
     "~/.local/share/pnpm/store",
 ];
 
+/// Returns a path that a variable of the environment holds.
+pub(crate) type Variable<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
+
+/// Looks variables up in a list.
+pub(crate) fn in_list(env: &[(OsString, OsString)]) -> impl Fn(&str) -> Option<PathBuf> {
+    |name| env.iter().find(|(key, _)| key == name).map(|(_, value)| PathBuf::from(value))
+}
+
 /// Expands a path in this notation; `None` if a variable is not set or the result is not absolute.
-pub(crate) fn expand(place: &str, env: &[(OsString, OsString)]) -> Option<PathBuf> {
-    let variable = |name: &str| {
-        let found = env.iter().find(|(key, _)| key == name).map(|(_, value)| Path::new(value));
-        found.filter(|path| path.is_absolute())
-    };
+pub(crate) fn expand(place: &str, env: Variable<'_>) -> Option<PathBuf> {
+    let variable = |name: &str| env(name).filter(|path| path.is_absolute());
     let (start, rest) = match place.strip_prefix("${") {
         Some(inner) => {
             let (inner, rest) = inner.split_once('}')?;
             let (name, otherwise) = inner.split_once(":-").unwrap_or((inner, ""));
             let start = match variable(name) {
-                Some(set) => set.to_owned(),
+                Some(set) => set,
                 None => expand(otherwise, env)?,
             };
             (start, rest)
         }
         None => match place.strip_prefix("~/") {
-            Some(rest) => (variable("HOME")?.to_owned(), rest),
+            Some(rest) => (variable("HOME")?, rest),
             None => (PathBuf::new(), place),
         },
     };
@@ -83,8 +88,12 @@ mod tests {
             ("", None),
             ("${", None),
         ] {
-            assert_eq!(expand(written, &env).as_deref().map(Path::as_os_str), meant.map(AsRef::as_ref), "{written}");
+            assert_eq!(
+                expand(written, &in_list(&env)).as_deref().map(std::path::Path::as_os_str),
+                meant.map(AsRef::as_ref),
+                "{written}"
+            );
         }
-        assert_eq!(expand("~/.claude/", &[]), None);
+        assert_eq!(expand("~/.claude/", &in_list(&[])), None);
     }
 }

@@ -7,11 +7,13 @@ use super::*;
 use crate::router::test_models::model;
 
 fn bounds(model: &Model, usual: Sandbox) -> Bounds {
-    let env: Vec<(OsString, OsString)> = vec![("HOME".into(), "/home/u".into())];
+    let home = |name: &str| (name == "HOME").then(|| PathBuf::from("/home/u"));
     let recipe = model.backend.program().map(|recipe| &**recipe);
-    Scene { usual, model, recipe, env: &env, workspace: vec!["/repo".into()], own: vec!["/own".into()] }
-        .bounds()
-        .unwrap()
+    if let Some(free) = freedom(model, usual, recipe).unwrap() {
+        return Bounds::Free(free);
+    }
+    let places = usual_places(model, recipe, vec!["/own".into()], &home).into();
+    Bounds::Within(Scene { permissions: model.permissions, workspace: vec!["/repo".into()], usual: &places }.writable())
 }
 
 fn of(provider: &str) -> Model {
@@ -127,5 +129,30 @@ fn case_33_forged_worktree_opens_no_path() {
     {
         fs::write(forged.join(".git"), said).unwrap();
         assert_eq!(checkout(&forged), std::slice::from_ref(&forged));
+    }
+}
+
+#[test]
+fn checkout_is_found_behind_a_symlink_when_a_part_of_its_path_becomes_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let (repo, moved) = (root.join("in/repo"), root.join("elsewhere"));
+    fs::create_dir_all(repo.join(".git")).unwrap();
+    assert_eq!(checkout(&repo), std::slice::from_ref(&repo));
+    fs::rename(root.join("in"), &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, root.join("in")).unwrap();
+    assert_eq!(checkout(&repo), [moved.join("repo")]);
+    assert_eq!(checkout(&moved.join("repo/../repo")), [moved.join("repo")]);
+    assert_eq!(checkout(&root.join("missing")), [root.join("missing")]);
+}
+
+#[test]
+fn workspace_is_pinned_when_it_is_among_the_paths_of_the_model() {
+    let usual: Arc<[PathBuf]> = ["/repo".into(), "/more".into()].into();
+    for (permissions, pinned) in [(Permissions::Read, vec!["/repo"]), (Permissions::Edit, vec!["/repo", "/git"])] {
+        let workspace = vec!["/repo".into(), "/git".into()];
+        let confinement = Scene { permissions, workspace, usual: &usual }.confinement();
+        assert_eq!(confinement.pinned, pinned.into_iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!((&*confinement.shared, confinement.writable), (&["/more".into()][..], Vec::new()));
     }
 }

@@ -282,7 +282,7 @@ impl WarmPool {
 
 /// Returns the stamps of the files that such a process reads at its start.
 fn stamps(boot: &BootSpec) -> FileStamps {
-    let home = boot.spec.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
+    let home = boot.spec.env.get("HOME").map(Path::new);
     FileStamps::now(&boot.spec.program, &boot.reads, &boot.spec.cwd, home)
 }
 

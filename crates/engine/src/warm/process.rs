@@ -1,6 +1,5 @@
 //! One warm process: its start, and its wait for a turn.
 
-use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,13 +39,13 @@ impl WarmProcess {
         keepers: &Keepers,
     ) -> Result<Self, String> {
         let mut spec = boot.spec.clone();
-        set(&mut spec.env, RUN, id.into());
+        spec.env.set(RUN, id);
         if boot.private_tmp {
             let folder = scratch.folder("tmp").map_err(|failure| failure.message)?;
             if let Some(confinement) = &mut spec.confinement {
                 confinement.writable.push(folder.clone().into());
             }
-            set(&mut spec.env, "TMPDIR", folder.into());
+            spec.env.set("TMPDIR", folder);
         }
         let (line, greeting) = LiveChannel::new(boot.protocol, boot.greeting.clone());
         spec.stdin = greeting;
@@ -126,13 +125,6 @@ impl WarmProcess {
     pub(crate) async fn end(self, linger: Duration) {
         self.running.finish(linger).await;
         drop(self.scratch);
-    }
-}
-
-fn set(env: &mut Vec<(OsString, OsString)>, name: &str, value: OsString) {
-    match env.iter_mut().find(|(key, _)| key == name) {
-        Some(found) => found.1 = value,
-        None => env.push((name.into(), value)),
     }
 }
 

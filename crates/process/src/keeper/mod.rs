@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitStatus, getpid, kill_process, kill_process_group, pidfd_open, set_child_subreaper,
     setsid,
@@ -191,11 +192,15 @@ impl KeeperSocket {
     }
 }
 
-/// Starts the program in a process group of its own, with exactly the given environment and the three descriptors.
+/// Starts the program in a process group of its own, with exactly the given environment and standard streams.
 #[expect(clippy::disallowed_methods, reason = "the one place that starts programs")]
 fn start(job: &ProcessJob<'_>, fds: &mut Vec<OwnedFd>) -> Result<Pid, (FailedPart, i32)> {
     let mut fds = fds.drain(..);
-    let (Some(stdin), Some(stdout), Some(stderr)) = (fds.next(), fds.next(), fds.next()) else {
+    let stdin = match job.stdin {
+        Some(data) => Some(filled_pipe(data).map_err(|errno| (FailedPart::Program, errno.raw_os_error()))?),
+        None => fds.next(),
+    };
+    let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, fds.next(), fds.next()) else {
         return Err((FailedPart::Program, Errno::BADF.raw_os_error()));
     };
     let program = look_up(job).map_err(|errno| (FailedPart::Program, errno.raw_os_error()))?;
@@ -229,6 +234,13 @@ fn start(job: &ProcessJob<'_>, fds: &mut Vec<OwnedFd>) -> Result<Pid, (FailedPar
     }
 }
 
+/// Creates a pipe that contains `data` and ends after it.
+fn filled_pipe(data: &[u8]) -> Result<OwnedFd, Errno> {
+    let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
+    let written = rustix::io::write(&ours, data)?;
+    if written == data.len() { Ok(theirs) } else { Err(Errno::IO) }
+}
+
 fn errno_of(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error())
 }
@@ -241,7 +253,7 @@ fn look_up(job: &ProcessJob<'_>) -> Result<PathBuf, Errno> {
     if job.program.as_bytes().contains(&b'/') {
         return Ok(program.into());
     }
-    let path = job.env.iter().find(|(name, _)| *name == "PATH").map_or("/bin:/usr/bin".as_ref(), |(_, path)| *path);
+    let path = job.env.iter().rfind(|(name, _)| *name == "PATH").map_or("/bin:/usr/bin".as_ref(), |(_, path)| *path);
     let mut seen = Errno::NOENT;
     for folder in std::env::split_paths(path) {
         let candidate = folder.join(program);

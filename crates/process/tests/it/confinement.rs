@@ -42,7 +42,7 @@ fn confinement_test() -> Option<KeeperTest> {
 
 fn confined(test: &KeeperTest, script: &str) -> Spec {
     let writable: Vec<PathBuf> = vec![test.folder().join("in"), "/dev/null".into(), "/no/such/place".into()];
-    let confinement = Some(Confinement { writable, pinned: Vec::new() });
+    let confinement = Some(Confinement { writable, ..Confinement::default() });
     Spec { confinement, ..test.script(&format!("{FUNCTIONS}{script}")) }
 }
 
@@ -228,10 +228,11 @@ async fn pinned_path_grants_nothing_when_it_has_become_a_symbolic_link() {
         let script = format!("{FUNCTIONS}refused sh -c 'echo x >{path}/new'");
         let granting = |confinement| Spec { confinement: Some(confinement), ..test.script(&script) };
         let null = PathBuf::from("/dev/null");
-        let pinned = Confinement { writable: vec![null.clone()], pinned: vec![folder.join(path)] };
+        let pinned =
+            Confinement { writable: vec![null.clone()], pinned: vec![folder.join(path)], ..Confinement::default() };
         let output = test.keepers.output(granting(pinned)).await.unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{path}");
-        let followed = Confinement { writable: vec![null, folder.join(path)], pinned: Vec::new() };
+        let followed = Confinement { writable: vec![null, folder.join(path)], ..Confinement::default() };
         let output = test.keepers.output(granting(followed)).await.unwrap();
         assert!(
             String::from_utf8_lossy(&output.stdout).starts_with("done:"),

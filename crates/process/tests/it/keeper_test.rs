@@ -33,7 +33,7 @@ impl KeeperTest {
         Spec {
             program: program.into(),
             args: args.iter().map(Into::into).collect(),
-            env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
+            env: [("PATH", "/usr/local/bin:/usr/bin:/bin")].into_iter().collect(),
             cwd: self.folder().into(),
             stdin: Vec::new(),
             stop: StopSignal::Term,

@@ -34,6 +34,21 @@ async fn case_45_unread_input_does_not_block() {
 }
 
 #[tokio::test]
+async fn input_arrives_whole_whether_or_not_it_is_part_of_the_request() {
+    let test = KeeperTest::new();
+    for bytes in [1, 4095, 4096, 4097, 100_000] {
+        let mut spec = test.script("cat");
+        spec.stdin = (0..bytes).map(|n| b'a' + (n % 26) as u8).collect();
+        let input = spec.stdin.clone();
+        let mut running = test.keepers.spawn_spooled(spec).await.unwrap();
+        let (text, exit) = read_all(&mut running).await;
+        assert_eq!((text.len(), exit), (bytes, ProcessExit::Code(0)));
+        assert!(text.as_bytes() == input);
+    }
+    test.keepers.shutdown().await;
+}
+
+#[tokio::test]
 async fn case_46_stdin_is_dev_null_when_there_is_no_input() {
     let test = KeeperTest::new();
     let output = test.keepers.output(test.script("cat; readlink /proc/self/fd/0")).await.unwrap();

@@ -12,7 +12,7 @@ async fn program_gets_only_the_arguments_environment_and_directory_of_its_spec()
     let test = KeeperTest::new();
     let mut spec = test.script(r#"printf '%s|' "$@" "$(pwd)" "$HOME" "$GIVEN"; exec env"#);
     spec.args.extend(["sh", "a b", "", "--"].map(Into::into));
-    spec.env.push(("GIVEN".into(), "x=y".into()));
+    spec.env.set("GIVEN", "x=y");
     let output = test.keepers.output(spec).await.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let (printed, env) = text.rsplit_once('|').unwrap();
@@ -81,7 +81,7 @@ async fn bare_name_is_looked_up_in_path_of_the_spec() {
     let test = KeeperTest::new();
     executable(&test.folder().join("tool"), "#!/bin/sh\necho \"tool $1\"\n");
     let mut spec = test.spec("tool", &["x"]);
-    spec.env = vec![("PATH".into(), format!("/nowhere:{}:/bin", test.folder().display()).into())];
+    spec.env.set("PATH", format!("/nowhere:{}:/bin", test.folder().display()));
     let output = test.keepers.output(spec).await.unwrap();
     assert_eq!(output.stdout, b"tool x\n");
     test.keepers.shutdown().await;
@@ -94,7 +94,7 @@ async fn request_arrives_when_it_is_larger_than_the_socket_buffer() {
     spec.args.push("sh".into());
     spec.args.extend((0..2000).map(|n| format!("{n:0100}").into()));
     for name in ["A", "B", "C"] {
-        spec.env.push((name.into(), "x".repeat(100_000).into()));
+        spec.env.set(name, "x".repeat(100_000));
     }
     let output = test.keepers.output(spec).await.unwrap();
     assert_eq!(output.stdout, b"100000 100000 100000 2000\n");

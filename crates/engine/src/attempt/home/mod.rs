@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use trunkline_core::failure::{Category, Failure};
 use trunkline_core::provider::{Home, SettingsFile};
 
-use share::{if_not, link, share};
+use crate::attempt::file_memo::Sources;
+use share::{add_if_link, if_not, link, share};
 
 /// File that marks a private home as filled.
 const FILLED_MARK: &str = ".shared";
@@ -24,10 +25,16 @@ pub(crate) fn folder(state: &Path, provider: &str) -> PathBuf {
     state.join("homes").join(provider)
 }
 
-/// Prepares the private home. `own` is the user's own folder for this CLI.
-pub(crate) fn prepare(home: &Home, state: &Path, provider: &str, own: &Path) -> Result<(), Failure> {
+/// Prepares the private home. `own` is the user's own folder for this CLI. Notes the files on which the home depends.
+pub(crate) fn prepare(
+    home: &Home,
+    state: &Path,
+    provider: &str,
+    own: &Path,
+    sources: &mut Sources,
+) -> Result<(), Failure> {
     let folder = folder(state, provider);
-    fill(home, &folder, own)
+    fill(home, &folder, own, sources)
         .map_err(|error| Failure::new(Category::Configuration, format!("cannot prepare {}: {error}", folder.display())))
 }
 
@@ -37,9 +44,14 @@ pub(crate) fn settings_path(state: &Path, provider: &str) -> PathBuf {
 }
 
 /// Writes a provider's settings file, unless it is up to date.
-pub(crate) fn write_settings(file: &SettingsFile, state: &Path, provider: &str) -> Result<(), Failure> {
+pub(crate) fn write_settings(
+    file: &SettingsFile,
+    state: &Path,
+    provider: &str,
+    sources: &mut Sources,
+) -> Result<(), Failure> {
     let path = settings_path(state, provider);
-    write_once(&state.join("settings"), &format!("{provider}.json"), &file.content)
+    write_once(&state.join("settings"), &format!("{provider}.json"), &file.content, sources)
         .map_err(|error| Failure::new(Category::Configuration, format!("cannot write {}: {error}", path.display())))
 }
 
@@ -49,7 +61,12 @@ pub(crate) fn files_path(state: &Path, provider: &str) -> PathBuf {
 }
 
 /// Writes a recipe's own files, except those that are up to date.
-pub(crate) fn write_files(files: &BTreeMap<String, String>, state: &Path, provider: &str) -> Result<(), Failure> {
+pub(crate) fn write_files(
+    files: &BTreeMap<String, String>,
+    state: &Path,
+    provider: &str,
+    sources: &mut Sources,
+) -> Result<(), Failure> {
     let folder = files_path(state, provider);
     let refuse = |name: &str, why: &dyn fmt::Display| {
         Failure::new(Category::Configuration, format!("cannot write {name} of {provider}: {why}"))
@@ -58,18 +75,23 @@ pub(crate) fn write_files(files: &BTreeMap<String, String>, state: &Path, provid
         if name.is_empty() || name.starts_with('.') || name.contains('/') {
             return Err(refuse(&format!("{name:?}"), &"it is not a plain file name"));
         }
-        write_once(&folder, name, content).map_err(|error| refuse(&folder.join(name).display().to_string(), &error))?;
+        write_once(&folder, name, content, sources)
+            .map_err(|error| refuse(&folder.join(name).display().to_string(), &error))?;
     }
     Ok(())
 }
 
 /// Writes a file atomically, unless it has the same content already.
-fn write_once(folder: &Path, name: &str, content: &str) -> io::Result<()> {
+fn write_once(folder: &Path, name: &str, content: &str, sources: &mut Sources) -> io::Result<()> {
     let path = folder.join(name);
+    sources.add(&path);
     match fs::read_to_string(&path) {
         Ok(text) if text == content => return Ok(()),
         // The process that is started next needs file descriptors as well, and reports the error.
-        Err(error) if is_exhausted(&error) && path.exists() => return Ok(()),
+        Err(error) if is_exhausted(&error) && path.exists() => {
+            sources.set_incomplete();
+            return Ok(());
+        }
         Ok(_) | Err(_) => {}
     }
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -78,22 +100,35 @@ fn write_once(folder: &Path, name: &str, content: &str) -> io::Result<()> {
     fs::rename(beside, path)
 }
 
-fn fill(home: &Home, folder: &Path, own: &Path) -> io::Result<()> {
+fn fill(home: &Home, folder: &Path, own: &Path, sources: &mut Sources) -> io::Result<()> {
+    // A file that appears or disappears changes its folder.
+    sources.add(folder);
+    sources.add(own);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     for name in &home.link {
-        link(&own.join(name), &folder.join(name))?;
+        let from = own.join(name);
+        add_if_link(&from, sources);
+        link(&from, &folder.join(name))?;
     }
     for name in &home.copy {
-        copy(&own.join(name), folder, name)?;
+        let from = own.join(name);
+        // A file that does not exist yet would change its folder.
+        if from.symlink_metadata().is_ok() {
+            sources.add(&from);
+        }
+        copy(&from, folder, name)?;
     }
     let Some(state) = &home.state else { return Ok(()) };
     let shared = folder.join(FILLED_MARK);
-    match share(home, state, own, folder, Path::new("")) {
+    match share(home, state, own, folder, Path::new(""), sources) {
         Ok(()) if shared.is_symlink() => Ok(()),
         // A dangling link: a run can write here, and a file that it puts in this place is not followed.
         Ok(()) => symlink("filled", shared).or_else(|error| if_not(error, io::ErrorKind::AlreadyExists)),
         // Everything is there from the last time. The start that follows needs files as well, and reports it.
-        Err(error) if is_exhausted(&error) && shared.is_symlink() => Ok(()),
+        Err(error) if is_exhausted(&error) && shared.is_symlink() => {
+            sources.set_incomplete();
+            Ok(())
+        }
         Err(error) => Err(error),
     }
 }

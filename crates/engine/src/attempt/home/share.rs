@@ -7,9 +7,18 @@ use std::path::{Path, PathBuf};
 
 use trunkline_core::provider::Home;
 
+use crate::attempt::file_memo::Sources;
+
 /// Links the entries of a user's folder except credentials, copies and state, and removes links whose target no longer exists. A
 /// folder that also holds state becomes a real folder with links inside.
-pub(super) fn share(home: &Home, state: &[String], own: &Path, folder: &Path, below: &Path) -> io::Result<()> {
+pub(super) fn share(
+    home: &Home,
+    state: &[String],
+    own: &Path,
+    folder: &Path,
+    below: &Path,
+    sources: &mut Sources,
+) -> io::Result<()> {
     for entry in entries(folder)? {
         if fs::read_link(&entry).is_ok_and(|target| target.starts_with(own) && !target.exists()) {
             fs::remove_file(entry).or_else(|error| if_not(error, io::ErrorKind::NotFound))?;
@@ -22,13 +31,16 @@ pub(super) fn share(home: &Home, state: &[String], own: &Path, folder: &Path, be
         if placed || state.iter().any(|pattern| matches(pattern, &within.to_string_lossy())) {
             continue;
         }
+        add_if_link(&from, sources);
         let holds_state = state.iter().any(|pattern| Path::new(pattern).parent() == Some(&*within));
         if holds_state && from.is_dir() {
             if to.is_symlink() {
                 fs::remove_file(&to)?;
             }
+            sources.add(&from);
+            sources.add(&to);
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&to)?;
-            share(home, state, &from, &to, &within)?;
+            share(home, state, &from, &to, &within, sources)?;
         } else if to.is_symlink() || !to.is_dir() {
             link(&from, &to)?;
         }
@@ -57,6 +69,13 @@ fn matches(pattern: &str, name: &str) -> bool {
             let mut ends = (0..=within).filter(|end| tail.is_char_boundary(*end));
             ends.any(|end| matches(rest, &tail[end..]))
         }),
+    }
+}
+
+/// Notes a link of the user: whether its target exists cannot be seen at the folder that the link is in.
+pub(super) fn add_if_link(path: &Path, sources: &mut Sources) {
+    if path.is_symlink() {
+        sources.add(path);
     }
 }
 

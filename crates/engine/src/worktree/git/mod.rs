@@ -176,15 +176,17 @@ impl GitCall<'_> {
         let spec = Spec {
             program,
             args: self.place.iter().cloned().chain(args.iter().map(|arg| arg.as_ref().to_owned())).collect(),
-            env,
+            env: env.into(),
             cwd: "/".into(),
             stdin: stdin.to_vec(),
             stop: StopSignal::Term,
             grace: GIT_STOP_GRACE,
             limits: RunLimits::all(git.timeout),
-            confinement: Landlock::here()
-                .is_ok()
-                .then(|| Confinement { writable: vec!["/dev/null".into()], pinned: self.writes.clone() }),
+            confinement: Landlock::here().is_ok().then(|| Confinement {
+                writable: vec!["/dev/null".into()],
+                pinned: self.writes.clone(),
+                ..Confinement::default()
+            }),
         };
         let output = git.keepers.output(spec).await.map_err(|error| failed(&error.to_string()))?;
         match &output.cut {

@@ -39,7 +39,7 @@ pub(super) async fn observe(
     let spec = Spec {
         program: executable.program.clone(),
         args: executable.args.iter().cloned().chain([case.command.into()]).collect(),
-        env: executable.env.clone(),
+        env: executable.env.clone().into(),
         cwd: executable.folder.clone(),
         stdin: case.stdin.clone(),
         stop: StopSignal::Term,
