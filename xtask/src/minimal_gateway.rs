@@ -1,4 +1,5 @@
-//! The smallest possible gateway: it reads a request, runs the program with the prompt and answers with its output.
+//! The smallest possible gateway: it reads a request, runs the program with the prompt and answers with its output, whole
+//! or as a stream.
 //!
 //! There is no routing, authentication, limit, session, log or cleanup of child processes. The cost of this program is the
 //! minimum for any gateway on this machine; anything above it is overhead of trunkline.
@@ -10,7 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::Command;
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::task::JoinSet;
 
 #[tokio::main]
@@ -39,7 +40,16 @@ async fn connection(mut stream: BufReader<TcpStream>, agent: &str) -> Result<()>
         let request: Value = serde_json::from_slice(&body)?;
         let prompt = request["messages"][0]["content"].as_str().context("no prompt")?;
         let model = request["model"].as_str().context("no model")?;
-        let answer = answer(agent, model, prompt).await?;
+        let mut child = start(agent, model, prompt).await?;
+        let output = child.stdout.take().context("stdout is not piped")?;
+        if request["stream"] == true {
+            send_stream(&mut stream, model, output).await?;
+            child.wait().await?;
+            // The answer has no length: the end of the connection is its end.
+            return Ok(());
+        }
+        let answer = whole_text(output).await?;
+        child.wait().await?;
         let choice = json!({"index": 0, "message": {"role": "assistant", "content": answer}, "finish_reason": "stop"});
         let body = json!({"object": "chat.completion", "model": model, "choices": [choice]}).to_string();
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length";
@@ -64,22 +74,42 @@ async fn read_head(stream: &mut BufReader<TcpStream>) -> Result<Option<usize>> {
     }
 }
 
-/// Runs the program and returns the text of its message.
+/// Starts the program and gives it the prompt.
 #[expect(clippy::disallowed_methods, reason = "a minimal gateway has no keeper")]
-async fn answer(agent: &str, mode: &str, prompt: &str) -> Result<String> {
+async fn start(agent: &str, mode: &str, prompt: &str) -> Result<Child> {
     let mut command = Command::new(agent);
     command.env_clear().env("FAKE_AGENT", mode).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn()?;
     // The program may exit without reading its stdin.
     let _ = child.stdin.take().context("stdin is not piped")?.write_all(prompt.as_bytes()).await;
-    let mut output = Vec::new();
-    child.stdout.take().context("stdout is not piped")?.read_to_end(&mut output).await?;
-    child.wait().await?;
-    let lines = output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    let mut text = String::new();
-    for line in lines {
-        let event: Value = serde_json::from_slice(line)?;
-        text.push_str(event["item"]["text"].as_str().unwrap_or_default());
+    Ok(child)
+}
+
+/// Sends each text of the program as soon as it is printed.
+async fn send_stream(stream: &mut BufReader<TcpStream>, model: &str, output: ChildStdout) -> Result<()> {
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n").await?;
+    let mut lines = BufReader::new(output).lines();
+    while let Some(line) = lines.next_line().await? {
+        let Some(text) = text_of(line.as_bytes())? else { continue };
+        let choice = json!({"index": 0, "delta": {"content": text}});
+        let chunk = json!({"object": "chat.completion.chunk", "model": model, "choices": [choice]});
+        stream.write_all(format!("data: {chunk}\n\n").as_bytes()).await?;
+    }
+    Ok(stream.write_all(b"data: [DONE]\n\n").await?)
+}
+
+/// Reads the output to its end.
+async fn whole_text(mut output: ChildStdout) -> Result<String> {
+    let (mut bytes, mut text) = (Vec::new(), String::new());
+    output.read_to_end(&mut bytes).await?;
+    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        text.push_str(text_of(line)?.as_deref().unwrap_or_default());
     }
     Ok(text)
+}
+
+/// The text in a line of the program: a message, or a part of one.
+fn text_of(line: &[u8]) -> Result<Option<String>> {
+    let event: Value = serde_json::from_slice(line)?;
+    Ok(event["item"]["text"].as_str().or(event["content"].as_str()).map(str::to_owned))
 }

@@ -9,27 +9,50 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
 use super::bare::timed;
 use super::samples::Samples;
 
 /// Sends `total` requests, `in_flight` of them concurrently on a connection each, and reads whole answers.
-pub(crate) async fn requests(address: SocketAddr, in_flight: usize, total: usize) -> Result<Samples> {
-    let mut clients = Vec::new();
-    for _ in 0..in_flight {
-        clients.push(BenchClient::connect(address).await?);
-    }
-    let pool = Arc::new(Mutex::new(clients));
+pub(crate) async fn requests(
+    address: SocketAddr,
+    model: &'static str,
+    in_flight: usize,
+    total: usize,
+) -> Result<Samples> {
+    let pool = Arc::new(Mutex::new(connections(address, in_flight).await?));
     timed(in_flight, total, move || {
         let pool = Arc::clone(&pool);
         async move {
             let mut client = pool.lock().await.pop().context("more workers than connections")?;
-            client.chat("noop").await?;
+            client.chat(model).await?;
             pool.lock().await.push(client);
             Ok(())
         }
     })
     .await
+}
+
+/// Starts `count` streamed turns at the same time; returns the seconds to the first token of each.
+pub(crate) async fn first_tokens(address: SocketAddr, model: &'static str, count: usize) -> Result<Samples> {
+    let mut turns = JoinSet::new();
+    for mut client in connections(address, count).await? {
+        turns.spawn(async move { client.turn(model, "hi", None).await });
+    }
+    let mut samples = Samples::default();
+    while let Some(turn) = turns.join_next().await {
+        samples.push(turn??.first);
+    }
+    Ok(samples)
+}
+
+async fn connections(address: SocketAddr, count: usize) -> Result<Vec<BenchClient>> {
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        clients.push(BenchClient::connect(address).await?);
+    }
+    Ok(clients)
 }
 
 pub(crate) struct BenchClient {

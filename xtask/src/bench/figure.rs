@@ -42,6 +42,15 @@ pub(crate) enum BetterWhen {
     Lower,
 }
 
+impl BenchThreshold {
+    pub(crate) fn is_met_by(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => value >= least,
+            Self::AtMost(most) => value <= most,
+        }
+    }
+}
+
 impl BenchFigure {
     pub(crate) fn new(
         id: impl Into<String>,
@@ -69,10 +78,7 @@ impl BenchFigure {
 
     /// Whether the figure meets its threshold; `None` if it has none.
     pub(crate) fn passes(&self) -> Option<bool> {
-        self.threshold.map(|threshold| match threshold {
-            BenchThreshold::AtLeast(least) => self.spread.value >= least,
-            BenchThreshold::AtMost(most) => self.spread.value <= most,
-        })
+        self.threshold.map(|threshold| threshold.is_met_by(self.spread.value))
     }
 
     /// Whether the figure is worse than `before` and the two spreads do not overlap.

@@ -1,12 +1,14 @@
 //! A gateway process with the fake agent as its CLI.
 
+use std::ffi::OsString;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -24,6 +26,34 @@ pub(crate) struct BenchGateway {
     folder: TempDir,
 }
 
+/// Command that starts a gateway.
+#[derive(Debug, Clone)]
+pub(crate) struct GatewayCommand {
+    /// The gateway, or a program that starts it, such as valgrind.
+    program: PathBuf,
+    /// Arguments before those of the gateway.
+    args: Vec<OsString>,
+    variables: Vec<(&'static str, OsString)>,
+}
+
+impl GatewayCommand {
+    pub(crate) fn new(binary: &Path) -> Self {
+        Self { program: binary.to_owned(), args: Vec::new(), variables: Vec::new() }
+    }
+
+    /// Runs the same command as the last arguments of `program`.
+    pub(crate) fn under(mut self, program: &str, args: Vec<OsString>) -> Self {
+        let inner = std::mem::replace(&mut self.program, program.into());
+        self.args.splice(..0, args.into_iter().chain([inner.into_os_string()]));
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.variables.push((name, value.into()));
+        self
+    }
+}
+
 /// Resident memory in megabytes.
 pub(crate) struct ResidentMemory {
     pub(crate) gateway: f64,
@@ -39,8 +69,13 @@ impl BenchGateway {
             json!({"noop": model("noop"), "stream": model("stream"), "hang": model("hang"), "flood": model("flood")});
         fs::write(folder.path().join("models.json"), models.to_string())?;
         fs::write(folder.path().join("router.yaml"), router(agent, folder.path()))?;
+        Self::start_in(folder, &GatewayCommand::new(binary)).await
+    }
+
+    /// Starts a gateway with the configuration and the state in `folder`.
+    pub(crate) async fn start_in(folder: TempDir, command: &GatewayCommand) -> Result<Self> {
         let began = Instant::now();
-        let mut process = serve_command(binary, folder.path()).spawn()?;
+        let mut process = serve_command(command, folder.path()).spawn()?;
         let address = read_address(&mut process).await?;
         BenchClient::connect(address).await?.get("/health").await?;
         Ok(Self { process, address, start_up: began.elapsed(), folder })
@@ -92,7 +127,7 @@ impl BenchGateway {
 
     /// Memory of the gateway and of its child processes, the keepers.
     pub(crate) fn memory(&self) -> Result<ResidentMemory> {
-        let pid = self.process.id().context("the gateway has ended")?;
+        let pid = self.pid()?;
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         let threads = fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
         let of_other_threads = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
@@ -134,9 +169,26 @@ impl BenchGateway {
         Ok(())
     }
 
+    pub(crate) fn pid(&self) -> Result<u32> {
+        self.process.id().context("the gateway has ended")
+    }
+
+    /// Absolute path of the state folder, without symbolic links.
+    pub(crate) fn state(&self) -> Result<PathBuf> {
+        Ok(self.folder.path().join("state").canonicalize()?)
+    }
+
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.process.kill().await?;
         Ok(())
+    }
+
+    /// Stops the gateway as an operator would, and returns its folder for the next one.
+    pub(crate) async fn shut_down(mut self) -> Result<TempDir> {
+        let pid = Pid::from_raw(i32::try_from(self.pid()?)?).context("no process id")?;
+        kill_process(pid, Signal::TERM)?;
+        self.process.wait().await?;
+        Ok(self.folder)
     }
 }
 
@@ -171,16 +223,19 @@ fn resident_mb(pid: u32) -> Result<f64> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the benchmark starts the gateway it measures")]
-fn serve_command(binary: &Path, folder: &Path) -> Command {
-    let mut command = Command::new(binary);
+fn serve_command(gateway: &GatewayCommand, folder: &Path) -> Command {
+    let mut command = Command::new(&gateway.program);
     command
+        .args(&gateway.args)
         .args(["serve", "--port", "0", "--max-runs", "256", "--grace", "100ms", "--config"])
         .arg(folder)
         .arg("--state")
         .arg(folder.join("state"))
+        .current_dir(folder)
         .env_clear()
         .env("HOME", folder)
         .env("PATH", "/usr/bin:/bin")
+        .envs(gateway.variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

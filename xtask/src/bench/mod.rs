@@ -4,17 +4,20 @@
 //! A [`subject`] is a CLI to measure. [`rounds`] measures a CLI; [`overhead`] measures what the gateway adds to a program
 //! that does nothing; [`worktree`] and [`streams`] measure parts of the gateway. The results are [`figure`]s with a spread
 //! and a threshold. Their presentation ([`table`], [`svg`], [`page`]) and comparison ([`baseline`]) are pure functions.
+//!
+//! [`profile`] is a measurement of its own: it counts what the gateway does in a turn.
 
 mod bare;
 mod baseline;
 mod by_hand;
 pub(crate) mod client;
-mod earlier;
 mod figure;
 pub(crate) mod gateway;
+mod given_binary;
 mod minimal;
 mod overhead;
 mod page;
+mod profile;
 mod report;
 mod rounds;
 mod samples;
@@ -36,8 +39,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::conformance::environment::TrunklineChild;
 use crate::conformance::{ConformanceTools, clis, select};
 use crate::test::command;
-use earlier::earlier_binary;
+use given_binary::given_binary;
 use overhead::{Overhead, SampleCount};
+use profile::ProfileArgs;
 use report::{BenchReport, ReportSection};
 use streams::IdleStreams;
 use subject::BenchSubject;
@@ -49,7 +53,9 @@ Examples:
   cargo xtask bench --only claude,codex  These CLIs; installs them if they are missing
   cargo xtask bench --check              Fail if a ratio is worse than benches/baseline.json
   cargo xtask bench --only worktree --before ../old/target/dist/trunkline
-                                         Turns in worktrees, compared with an earlier version";
+                                         Turns in worktrees, compared with an earlier version
+  cargo xtask bench --profile --binary target/dist/trunkline
+                                         Count what this binary does in a turn, such as system calls";
 
 /// Measure what the gateway adds to the CLIs it runs
 ///
@@ -60,6 +66,8 @@ Examples:
 /// Parts: noop (overhead on a program that does nothing), worktree (turns in a large repository), streams (memory of idle
 /// streams), fake (the fake agent: by hand, cold, warm and in a session) and the CLIs claude, codex, gemini, qwen and
 /// opencode. Without --only, all of them run, which takes about half an hour.
+///
+/// With --profile, the parts are others: calls, instructions, allocations, times and scale.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct BenchArgs {
@@ -69,7 +77,7 @@ pub(crate) struct BenchArgs {
     /// Time limit for all CLIs together; each runs at least five rounds
     #[arg(long, value_name = "MINUTES", default_value_t = 18)]
     minutes: u64,
-    /// Parts to measure: noop, worktree, streams, fake, claude, codex, gemini, qwen, opencode
+    /// Parts to measure: noop, worktree, streams, fake, claude, codex, gemini, qwen, opencode; see --profile for its parts
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// Run a few rounds with the dev build, which adds more overhead than the shipped one
@@ -91,6 +99,8 @@ pub(crate) struct BenchArgs {
     /// Fail if a ratio is worse than the baseline by more than the spread
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    profile: ProfileArgs,
 }
 
 /// Names for `--only` that are not CLIs.
@@ -101,6 +111,9 @@ const STREAMS: &str = "streams";
 
 impl BenchArgs {
     pub(crate) fn run(mut self) -> Result<()> {
+        if self.profile.is_wanted() {
+            return self.profile.run(&self.only, self.quick);
+        }
         if self.quick {
             (self.rounds, self.minutes) = (self.rounds.min(5), 2);
         }
@@ -118,7 +131,7 @@ impl BenchArgs {
             if !self.wants(WORKTREE) {
                 bail!("--before compares the part {WORKTREE}, which --only leaves out");
             }
-            self.before = Some(earlier_binary(before)?);
+            self.before = Some(given_binary("--before", before)?);
         }
         let binaries = if self.quick { build("dev") } else { build_shipped() }?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -252,19 +265,31 @@ pub(crate) fn build_shipped() -> Result<BenchBinaries> {
     build("dist")
 }
 
-/// Builds the gateway and the programs it is measured with. Not xtask itself, which would take minutes.
+/// Builds the gateway and the programs it is measured with.
 fn build(profile: &str) -> Result<BenchBinaries> {
+    build_with(profile, &["-p", "trunkline", "--bin", "trunkline"])
+}
+
+/// Builds the programs that a gateway is measured with, for a gateway that exists.
+fn build_around(gateway: PathBuf, profile: &str) -> Result<BenchBinaries> {
+    Ok(BenchBinaries { gateway, ..build_with(profile, &[])? })
+}
+
+/// Builds the programs that a gateway is measured with, and others. Not xtask itself, which would take minutes.
+fn build_with(profile: &str, others: &[&str]) -> Result<BenchBinaries> {
     let ours = ["-p", "xtask", "--bin", "fake-agent", "--bin", "minimal-gateway"];
     let mut cargo = command(env!("CARGO"));
-    cargo.args(["build", "--locked", "--profile", profile, "-p", "trunkline", "--bin", "trunkline"]);
-    if !cargo.args(ours).status()?.success() {
-        bail!("the gateway cannot be built");
+    if !cargo.args(["build", "--locked", "--profile", profile]).args(others).args(ours).status()?.success() {
+        bail!("the programs to measure cannot be built");
     }
-    // In the target directory that this program was built into.
-    let exe = std::env::current_exe()?;
-    let folder = exe.parent().and_then(Path::parent).context("no target folder")?;
-    let folder = folder.join(if profile == "dev" { "debug" } else { profile });
+    let folder = target_folder()?.join(if profile == "dev" { "debug" } else { profile });
     let [agent, gateway, minimal_gateway] =
         ["fake-agent", "trunkline", "minimal-gateway"].map(|name| folder.join(name));
     Ok(BenchBinaries { agent, gateway, minimal_gateway })
+}
+
+/// The target directory that this program was built into.
+fn target_folder() -> Result<PathBuf> {
+    let exe = std::env::current_exe()?;
+    Ok(exe.parent().and_then(Path::parent).context("no target folder")?.to_owned())
 }

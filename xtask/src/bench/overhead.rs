@@ -206,8 +206,8 @@ impl OverheadSamples {
         let OverheadPaths { agent, keepers, minimal, gateway } = paths;
         self.bare.take(requests, bare::spawn_directly(agent, in_flight, requests)).await?;
         self.keeper.take(requests, bare::spawn_by_keeper(agent, keepers, in_flight, requests)).await?;
-        self.minimal.take(requests, client::requests(minimal.address, in_flight, requests)).await?;
-        self.gateway.take(requests, client::requests(gateway.address, in_flight, requests)).await
+        self.minimal.take(requests, client::requests(minimal.address, "noop", in_flight, requests)).await?;
+        self.gateway.take(requests, client::requests(gateway.address, "noop", in_flight, requests)).await
     }
 }
 

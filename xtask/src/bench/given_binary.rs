@@ -1,4 +1,4 @@
-//! The trunkline binary of `--before`: an earlier version that the current one is compared with.
+//! A trunkline binary that an option names: `--before` and `--binary`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,24 +9,24 @@ use anyhow::{Context, Result, bail};
 use crate::test::command;
 
 /// Returns the absolute path of the binary, or an error that names what is wrong with it.
-pub(super) fn earlier_binary(path: &Path) -> Result<PathBuf> {
-    let shown = path.display();
-    let found = fs::metadata(path).with_context(|| format!("--before {shown}"))?;
+pub(super) fn given_binary(option: &str, path: &Path) -> Result<PathBuf> {
+    let given = format!("{option} {}", path.display());
+    let found = fs::metadata(path).with_context(|| given.clone())?;
     if !found.is_file() {
-        bail!("--before {shown}: this is not a file; give the path of a trunkline binary");
+        bail!("{given}: this is not a file; give the path of a trunkline binary");
     }
     if found.permissions().mode() & 0o111 == 0 {
-        bail!("--before {shown}: this file is not executable; give the path of a trunkline binary");
+        bail!("{given}: this file is not executable; give the path of a trunkline binary");
     }
     let path = path.canonicalize()?;
     let output = command(&path.to_string_lossy())
         .arg("--version")
         .output()
-        .with_context(|| format!("--before {shown}: cannot be started"))?;
+        .with_context(|| format!("{given}: cannot be started"))?;
     let version = String::from_utf8_lossy(&output.stdout);
     let version = version.lines().next().unwrap_or_default();
     if !output.status.success() || !version.starts_with("trunkline ") {
-        bail!("--before {shown}: this is not trunkline; with --version it printed {version:?}");
+        bail!("{given}: this is not trunkline; with --version it printed {version:?}");
     }
     Ok(path)
 }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     fn error(path: &Path) -> String {
-        format!("{:#}", earlier_binary(path).unwrap_err())
+        format!("{:#}", given_binary("--before", path).unwrap_err())
     }
 
     #[test]

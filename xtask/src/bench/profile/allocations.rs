@@ -1,0 +1,34 @@
+//! Allocations of the gateway in a turn, counted by a library that replaces `malloc` and its relatives.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::calls::turns;
+use super::programs::COUNT_ALLOCATIONS;
+use super::recipe::{ProfileRecipe, configured_folder};
+use super::{COUNTED_TURNS, ProfilePrograms, WARM_UP_TURNS};
+use crate::bench::gateway::{BenchGateway, GatewayCommand};
+
+/// Calls of malloc, calloc, realloc and aligned allocation, per turn.
+pub(super) async fn count(programs: &ProfilePrograms, recipe: ProfileRecipe) -> Result<f64> {
+    let library = COUNT_ALLOCATIONS.build(&programs.folder)?;
+    let scratch = tempfile::tempdir()?;
+    let counter = scratch.path().join("allocations");
+    let command = GatewayCommand::new(&programs.gateway).env("LD_PRELOAD", library).env("ALLOCATION_COUNTER", &counter);
+    let gateway = BenchGateway::start_in(configured_folder(&programs.agent)?, &command).await?;
+    let counter = counter.with_extension(gateway.pid()?.to_string());
+    let mut client = gateway.client().await?;
+    turns(&mut client, recipe.model(), WARM_UP_TURNS).await?;
+    let before = read(&counter).context("the gateway does not use the C library's malloc")?;
+    turns(&mut client, recipe.model(), COUNTED_TURNS).await?;
+    let after = read(&counter)?;
+    gateway.stop().await?;
+    Ok((after - before) as f64 / COUNTED_TURNS as f64)
+}
+
+fn read(counter: &Path) -> Result<u64> {
+    let bytes = fs::read(counter).context("no counter")?;
+    Ok(u64::from_ne_bytes(bytes.as_slice().try_into().context("the counter is not a number")?))
+}

@@ -1,0 +1,224 @@
+//! `cargo xtask bench --profile`: what the gateway itself does in a turn, as counts where possible.
+//!
+//! Times depend on the machine and on what else runs there; counts do not. A [fake CLI](programs::FAST_AGENT) that costs
+//! next to nothing answers at once, so that what remains is the gateway's. Both [recipes](recipe::ProfileRecipe) are
+//! measured: [`calls`] counts system calls with strace, [`instructions`] with perf or valgrind, [`allocations`] with a
+//! preloaded library; [`times`] compares with the minimal gateway; [`scale`] measures memory and many runs. [`lines`],
+//! [`trace`] and [`trace_turns`] are pure functions.
+//!
+//! A figure that cannot be measured is a line that says why. Nothing fails because of a missed bar.
+
+mod allocations;
+mod calls;
+mod instructions;
+mod lines;
+mod programs;
+mod recipe;
+mod scale;
+mod strace;
+mod times;
+mod trace;
+mod trace_turns;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use super::given_binary::given_binary;
+use super::{BenchBinaries, build, build_around, interrupted, target_folder};
+use crate::conformance::select;
+use calls::TurnCalls;
+use lines::{CallColumn, ProfileLine, ProfileUnit};
+use recipe::ProfileRecipe;
+
+/// Turns before a count begins.
+const WARM_UP_TURNS: usize = 50;
+
+/// Turns that are counted.
+const COUNTED_TURNS: usize = 200;
+
+#[derive(Debug, Args)]
+pub(super) struct ProfileArgs {
+    /// Count what the gateway does in a turn: system calls, instructions, allocations
+    ///
+    /// A static program that answers at once is the CLI. Parts for --only: calls (needs strace), instructions (perf or
+    /// valgrind), allocations (cc), times (against the minimal gateway), scale (memory, and many runs in the state folder).
+    /// With --quick, the dev build is measured, for a look at the counts.
+    #[arg(long, conflicts_with_all = ["before", "json", "write", "check"])]
+    profile: bool,
+    /// With --profile, measure this trunkline binary instead of building one
+    #[arg(long, value_name = "PATH", requires = "profile")]
+    binary: Option<PathBuf>,
+    /// With --profile, number of runs in the state folder of the part scale
+    #[arg(long, value_name = "N", requires = "profile", default_value_t = 10_000)]
+    runs: usize,
+}
+
+/// Parts of the profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProfilePart {
+    Calls,
+    Instructions,
+    Allocations,
+    Times,
+    Scale,
+}
+
+impl ProfilePart {
+    const ALL: [Self; 5] = [Self::Calls, Self::Instructions, Self::Allocations, Self::Times, Self::Scale];
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Calls => "calls",
+            Self::Instructions => "instructions",
+            Self::Allocations => "allocations",
+            Self::Times => "times",
+            Self::Scale => "scale",
+        }
+    }
+}
+
+/// Programs that are measured and that measure.
+struct ProfilePrograms {
+    /// The fast agent; the ordinary fake agent if it cannot be compiled.
+    agent: PathBuf,
+    gateway: PathBuf,
+    minimal_gateway: PathBuf,
+    /// Folder for programs in C and for examples of traces.
+    folder: PathBuf,
+}
+
+impl ProfilePrograms {
+    fn new(binaries: BenchBinaries) -> Result<Self> {
+        let folder = target_folder()?.join("profile");
+        let agent = programs::FAST_AGENT.build(&folder).unwrap_or_else(|error| {
+            eprintln!("the ordinary fake agent is used, which is slower: {error:#}");
+            binaries.agent
+        });
+        Ok(Self { agent, gateway: binaries.gateway, minimal_gateway: binaries.minimal_gateway, folder })
+    }
+}
+
+/// Results so far.
+#[derive(Default)]
+struct ProfileReport {
+    lines: Vec<ProfileLine>,
+    calls: Vec<TurnCalls>,
+}
+
+impl ProfileArgs {
+    pub(super) fn is_wanted(&self) -> bool {
+        self.profile
+    }
+
+    pub(super) fn run(&self, only: &[String], quick: bool) -> Result<()> {
+        let parts = select("part of the profile", only, &ProfilePart::ALL, ProfilePart::name)?;
+        let profile = if quick { "dev" } else { "dist" };
+        let binaries = match &self.binary {
+            Some(binary) => build_around(given_binary("--binary", binary)?, profile)?,
+            None => build(profile)?,
+        };
+        let programs = ProfilePrograms::new(binaries)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let mut report = ProfileReport::default();
+        // After an error or an interrupt, the results so far are shown.
+        let outcome = runtime.block_on(async {
+            tokio::select! {
+                measured = self.measure(&programs, &parts, quick, &mut report) => measured,
+                signal = interrupted() => signal.and_then(|()| bail!("interrupted")),
+            }
+        });
+        println!("Per turn of {}, without tools and sessions\n\n{}", programs.gateway.display(), report.text());
+        outcome
+    }
+
+    async fn measure(
+        &self,
+        programs: &ProfilePrograms,
+        parts: &[&ProfilePart],
+        quick: bool,
+        report: &mut ProfileReport,
+    ) -> Result<()> {
+        for part in parts {
+            eprintln!("{}", part.name());
+            match part {
+                ProfilePart::Calls => report.count_calls(programs).await,
+                ProfilePart::Instructions => report.count_instructions(programs).await,
+                ProfilePart::Allocations => report.count_allocations(programs).await,
+                ProfilePart::Times => {
+                    let (rounds, requests) = if quick { (2, 100) } else { (5, 300) };
+                    report.lines.extend(times::measure(programs, rounds, requests).await?);
+                }
+                ProfilePart::Scale => report.lines.extend(scale::measure(programs, self.runs).await?),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ProfileReport {
+    async fn count_calls(&mut self, programs: &ProfilePrograms) {
+        for recipe in ProfileRecipe::ALL {
+            let name = recipe.name();
+            let most = match recipe {
+                ProfileRecipe::Plain => 40.0,
+                ProfileRecipe::Codex => 50.0,
+            };
+            let counted = TurnCalls::count(programs, recipe).await.map_err(reason);
+            let figure = |of: fn(&TurnCalls) -> f64| counted.as_ref().map(of).map_err(Clone::clone);
+            self.lines.extend([
+                ProfileLine::counted(format!("system calls, {name}"), figure(TurnCalls::total), most),
+                ProfileLine::counted(
+                    format!("writes to state files before the answer's end, {name}"),
+                    figure(|calls| calls.writes_before),
+                    3.0,
+                ),
+            ]);
+            if let Ok(counted) = counted {
+                let what = format!("writes to state files after the answer's end, {name}");
+                self.lines.push(ProfileLine::informative(what, ProfileUnit::Count, counted.writes_after));
+                self.calls.push(counted);
+            }
+        }
+    }
+
+    async fn count_instructions(&mut self, programs: &ProfilePrograms) {
+        for recipe in ProfileRecipe::ALL {
+            let counted = instructions::count(programs, recipe).await.map_err(reason);
+            let by = counted.as_ref().map_or("perf or valgrind", |count| count.counted_by);
+            let what = format!("user instructions, {} (by {by})", recipe.name());
+            self.lines.push(ProfileLine::counted(what, counted.map(|count| count.per_turn), 450_000.0));
+        }
+    }
+
+    async fn count_allocations(&mut self, programs: &ProfilePrograms) {
+        for recipe in ProfileRecipe::ALL {
+            let counted = allocations::count(programs, recipe).await.map_err(reason);
+            self.lines.push(ProfileLine::counted(format!("allocations, {}", recipe.name()), counted, 300.0));
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = lines::figures(&self.lines);
+        if !self.calls.is_empty() {
+            let column = |calls| {
+                let TurnCalls { recipe, by_name, .. }: &TurnCalls = calls;
+                CallColumn { title: recipe.name(), by_name }
+            };
+            let columns: Vec<_> = self.calls.iter().map(column).collect();
+            text += &format!("\n{}", lines::calls(&columns));
+        }
+        for TurnCalls { recipe, slowdown, example, .. } in &self.calls {
+            let (name, example) = (recipe.name(), example.display());
+            text += &format!(
+                "\n{name}: a turn took {slowdown:.1}× as long under strace; one turn, call by call: {example}"
+            );
+        }
+        text
+    }
+}
+
+fn reason(error: anyhow::Error) -> String {
+    format!("{error:#}")
+}

@@ -1,0 +1,87 @@
+//! Memory of the gateway after many turns, and the cost of many runs in its state folder.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use super::ProfilePrograms;
+use super::calls::turns;
+use super::lines::{ProfileLine, ProfileUnit};
+use super::recipe::{ProfileRecipe, configured_folder};
+use super::times::MANY_IN_FLIGHT;
+use crate::bench::client::{BenchClient, requests};
+use crate::bench::figure::BenchThreshold;
+use crate::bench::gateway::{BenchGateway, GatewayCommand};
+use crate::bench::samples::Samples;
+
+/// Turns after which memory is measured for the first time.
+const FEW_THOUSAND: usize = 2000;
+
+/// Runs in the state folder that the large one is compared with.
+const FEW_RUNS: usize = 10;
+
+/// Rounds in which turns with many and with few runs alternate, and turns in each.
+const ROUNDS: usize = 10;
+const TURNS_PER_ROUND: usize = 30;
+
+/// Requests for the list of runs.
+const LISTS: usize = 100;
+
+pub(super) async fn measure(programs: &ProfilePrograms, runs: usize) -> Result<Vec<ProfileLine>> {
+    let model = ProfileRecipe::Plain.model();
+    let command = GatewayCommand::new(&programs.gateway);
+    let gateway = BenchGateway::start_in(configured_folder(&programs.agent)?, &command).await?;
+    let mut lines = vec![memory("resident, idle", &gateway, 15.0)?];
+    let mut done = 0;
+    for until in [FEW_THOUSAND.min(runs), runs] {
+        if until > done {
+            eprintln!("scale: {done} of {runs} runs");
+            requests(gateway.address, model, MANY_IN_FLIGHT, until - done).await?;
+            lines.push(memory(&format!("resident after {until} turns"), &gateway, 25.0)?);
+            done = until;
+        }
+    }
+    let folder = gateway.shut_down().await?;
+    let began = Instant::now();
+    let many = BenchGateway::start_in(folder, &command).await?;
+    many.client().await?.chat(model).await?;
+    let start = began.elapsed().as_secs_f64() * 1e3;
+    lines.push(most(format!("start to first answer with {runs} runs"), ProfileUnit::Millis, start, 1000.0));
+    let list = list_runs(&mut many.client().await?).await?.median() * 1e3;
+    lines.push(most(format!("GET /v1/runs?limit=50 p50 with {runs} runs"), ProfileUnit::Millis, list, 20.0));
+    let few = BenchGateway::start_in(configured_folder(&programs.agent)?, &command).await?;
+    turns(&mut few.client().await?, model, FEW_RUNS).await?;
+    let (mut with_many, mut with_few) = (Samples::default(), Samples::default());
+    for _ in 0..ROUNDS {
+        with_many.extend(requests(many.address, model, 1, TURNS_PER_ROUND).await?);
+        with_few.extend(requests(few.address, model, 1, TURNS_PER_ROUND).await?);
+    }
+    many.stop().await?;
+    few.stop().await?;
+    let (with_many, with_few) = (with_many.median(), with_few.median());
+    let what =
+        format!("turn p50 with {runs} runs: {:.2} ms / with {FEW_RUNS}: {:.2} ms", with_many * 1e3, with_few * 1e3);
+    lines.push(ProfileLine::informative(what, ProfileUnit::Times, with_many / with_few));
+    Ok(lines)
+}
+
+fn memory(what: &str, gateway: &BenchGateway, megabytes: f64) -> Result<ProfileLine> {
+    Ok(most(what.to_owned(), ProfileUnit::Megabytes, gateway.memory()?.gateway, megabytes))
+}
+
+fn most(what: String, unit: ProfileUnit, value: f64, most: f64) -> ProfileLine {
+    ProfileLine::new(what, unit, value, BenchThreshold::AtMost(most))
+}
+
+async fn list_runs(client: &mut BenchClient) -> Result<Samples> {
+    let mut samples = Samples::default();
+    for _ in 0..LISTS {
+        let began = Instant::now();
+        let status = client.get("/v1/runs?limit=50").await?;
+        samples.push(began.elapsed().as_secs_f64());
+        if status != 200 {
+            bail!("GET /v1/runs: status {status}");
+        }
+    }
+    Ok(samples)
+}
