@@ -2,9 +2,11 @@
 //!
 //! `FAKE_AGENT` selects the mode: `noop` answers at once; `stream` prints 50 messages, 20 ms apart, each with its time of
 //! printing; `hang` stops responding after its first message; `flood` prints 10 MB; `work` executes the task in its prompt.
-//! Started as `app-server`, it stays alive and answers every turn at once.
+//! Started as `app-server`, it stays alive and answers every turn at once. Started with a command of the provider protocol,
+//! it answers in that format, at once.
 
 mod fake_live;
+mod fake_provider;
 mod fake_work;
 
 use std::io::{Write, stdout};
@@ -22,6 +24,9 @@ fn main() {
     };
     if fake_live::is_app_server() {
         return fake_live::serve(&mut line);
+    }
+    if fake_provider::answer_command(&mut line) {
+        return;
     }
     line(r#"{"type":"thread.started","thread_id":"01a1dc9b-98ad-7900-b3ff-2cd667be397c"}"#);
     match mode.as_deref() {

@@ -34,6 +34,26 @@ pub(crate) async fn requests(
     .await
 }
 
+/// Sends `count` requests to each of several models, one at a time and in turns, so that other work on the machine affects
+/// all of them alike. Returns the seconds of each model's requests.
+pub(crate) async fn alternating(models: &[(SocketAddr, &str)], count: usize) -> Result<Vec<Samples>> {
+    let mut clients = Vec::new();
+    for (address, _) in models {
+        clients.push(BenchClient::connect(*address).await?);
+    }
+    let mut samples = vec![Samples::default(); models.len()];
+    for round in 0..count {
+        for position in 0..models.len() {
+            // Another model is the first in each round.
+            let index = (position + round) % models.len();
+            let began = Instant::now();
+            clients[index].chat(models[index].1).await?;
+            samples[index].push(began.elapsed().as_secs_f64());
+        }
+    }
+    Ok(samples)
+}
+
 /// Starts `count` streamed turns at the same time; returns the seconds to the first token of each.
 pub(crate) async fn first_tokens(address: SocketAddr, model: &'static str, count: usize) -> Result<Samples> {
     let mut turns = JoinSet::new();

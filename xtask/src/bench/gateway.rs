@@ -29,23 +29,14 @@ pub(crate) struct BenchGateway {
 /// Command that starts a gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct GatewayCommand {
-    /// The gateway, or a program that starts it, such as valgrind.
-    program: PathBuf,
-    /// Arguments before those of the gateway.
-    args: Vec<OsString>,
+    binary: PathBuf,
+    /// Additional environment variables.
     variables: Vec<(&'static str, OsString)>,
 }
 
 impl GatewayCommand {
     pub(crate) fn new(binary: &Path) -> Self {
-        Self { program: binary.to_owned(), args: Vec::new(), variables: Vec::new() }
-    }
-
-    /// Runs the same command as the last arguments of `program`.
-    pub(crate) fn under(mut self, program: &str, args: Vec<OsString>) -> Self {
-        let inner = std::mem::replace(&mut self.program, program.into());
-        self.args.splice(..0, args.into_iter().chain([inner.into_os_string()]));
-        self
+        Self { binary: binary.to_owned(), variables: Vec::new() }
     }
 
     pub(crate) fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
@@ -224,9 +215,8 @@ fn resident_mb(pid: u32) -> Result<f64> {
 
 #[expect(clippy::disallowed_methods, reason = "the benchmark starts the gateway it measures")]
 fn serve_command(gateway: &GatewayCommand, folder: &Path) -> Command {
-    let mut command = Command::new(&gateway.program);
+    let mut command = Command::new(&gateway.binary);
     command
-        .args(&gateway.args)
         .args(["serve", "--port", "0", "--max-runs", "256", "--grace", "100ms", "--config"])
         .arg(folder)
         .arg("--state")

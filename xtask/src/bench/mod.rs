@@ -9,6 +9,7 @@
 
 mod bare;
 mod baseline;
+mod binaries;
 mod by_hand;
 pub(crate) mod client;
 mod figure;
@@ -38,7 +39,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::conformance::environment::TrunklineChild;
 use crate::conformance::{ConformanceTools, clis, select};
-use crate::test::command;
+pub(crate) use binaries::{BenchBinaries, build_shipped};
 use given_binary::given_binary;
 use overhead::{Overhead, SampleCount};
 use profile::ProfileArgs;
@@ -133,7 +134,7 @@ impl BenchArgs {
             }
             self.before = Some(given_binary("--before", before)?);
         }
-        let binaries = if self.quick { build("dev") } else { build_shipped() }?;
+        let binaries = if self.quick { binaries::build("dev") } else { build_shipped() }?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let mut results = PartialResults::default();
         // After an error or an interrupt, the results so far are shown: they took minutes.
@@ -250,46 +251,4 @@ async fn interrupted() -> Result<()> {
         pressed = tokio::signal::ctrl_c() => Ok(pressed?),
         _ = term.recv() => Ok(()),
     }
-}
-
-/// Paths of the built programs.
-pub(crate) struct BenchBinaries {
-    /// The fake agent.
-    pub(crate) agent: PathBuf,
-    pub(crate) gateway: PathBuf,
-    pub(crate) minimal_gateway: PathBuf,
-}
-
-/// Builds the gateway with the profile of the shipped binary.
-pub(crate) fn build_shipped() -> Result<BenchBinaries> {
-    build("dist")
-}
-
-/// Builds the gateway and the programs it is measured with.
-fn build(profile: &str) -> Result<BenchBinaries> {
-    build_with(profile, &["-p", "trunkline", "--bin", "trunkline"])
-}
-
-/// Builds the programs that a gateway is measured with, for a gateway that exists.
-fn build_around(gateway: PathBuf, profile: &str) -> Result<BenchBinaries> {
-    Ok(BenchBinaries { gateway, ..build_with(profile, &[])? })
-}
-
-/// Builds the programs that a gateway is measured with, and others. Not xtask itself, which would take minutes.
-fn build_with(profile: &str, others: &[&str]) -> Result<BenchBinaries> {
-    let ours = ["-p", "xtask", "--bin", "fake-agent", "--bin", "minimal-gateway"];
-    let mut cargo = command(env!("CARGO"));
-    if !cargo.args(["build", "--locked", "--profile", profile]).args(others).args(ours).status()?.success() {
-        bail!("the programs to measure cannot be built");
-    }
-    let folder = target_folder()?.join(if profile == "dev" { "debug" } else { profile });
-    let [agent, gateway, minimal_gateway] =
-        ["fake-agent", "trunkline", "minimal-gateway"].map(|name| folder.join(name));
-    Ok(BenchBinaries { agent, gateway, minimal_gateway })
-}
-
-/// The target directory that this program was built into.
-fn target_folder() -> Result<PathBuf> {
-    let exe = std::env::current_exe()?;
-    Ok(exe.parent().and_then(Path::parent).context("no target folder")?.to_owned())
 }

@@ -1,11 +1,9 @@
 //! Allocations of the gateway in a turn, counted by a library that replaces `malloc` and its relatives.
 
-use std::fs;
-use std::path::Path;
-
 use anyhow::{Context, Result};
 
 use super::calls::turns;
+use super::counter::read_counter;
 use super::programs::COUNT_ALLOCATIONS;
 use super::recipe::{ProfileRecipe, configured_folder};
 use super::{COUNTED_TURNS, ProfilePrograms, WARM_UP_TURNS};
@@ -21,14 +19,9 @@ pub(super) async fn count(programs: &ProfilePrograms, recipe: ProfileRecipe) -> 
     let counter = counter.with_extension(gateway.pid()?.to_string());
     let mut client = gateway.client().await?;
     turns(&mut client, recipe.model(), WARM_UP_TURNS).await?;
-    let before = read(&counter).context("the gateway does not use the C library's malloc")?;
+    let before = read_counter(&counter).context("the gateway does not use the C library's malloc")?;
     turns(&mut client, recipe.model(), COUNTED_TURNS).await?;
-    let after = read(&counter)?;
+    let after = read_counter(&counter)?;
     gateway.stop().await?;
     Ok((after - before) as f64 / COUNTED_TURNS as f64)
-}
-
-fn read(counter: &Path) -> Result<u64> {
-    let bytes = fs::read(counter).context("no counter")?;
-    Ok(u64::from_ne_bytes(bytes.as_slice().try_into().context("the counter is not a number")?))
 }

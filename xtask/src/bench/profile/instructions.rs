@@ -1,20 +1,33 @@
-//! User instructions of the gateway in a turn: by the processor's counter (perf), or else by valgrind.
+//! User instructions of the gateway in a turn: by the processor's counter (perf), or else step by step.
+//!
+//! valgrind is no alternative: version 3.19 knows neither `pidfd_open` nor Landlock.
 
-use std::ffi::OsString;
-use std::fs;
+use std::path::Path;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
 use super::calls::turns;
-use super::recipe::{ProfileRecipe, configured_folder};
+use super::counter::read_counter;
+use super::programs::COUNT_INSTRUCTIONS;
+use super::recipe::ProfileRecipe;
 use super::{COUNTED_TURNS, ProfilePrograms, WARM_UP_TURNS};
-use crate::bench::gateway::{BenchGateway, GatewayCommand};
 
-/// Turns under valgrind, which is fifty times slower.
-const VALGRIND_TURNS: usize = 50;
+/// Limits of the turns that are counted step by step.
+const MAX_STEPPED_TURNS: usize = 20;
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time in which the gateway finishes its work for earlier turns.
+const SETTLE_TIME: Duration = Duration::from_secs(3);
+
+/// Time in which the gateway is idle.
+const IDLE_TIME: Duration = Duration::from_secs(5);
+
+/// Largest share of the instructions that may be subtracted. On a busy machine it varies by half.
+const MAX_IDLE_SHARE: f64 = 0.2;
 
 /// Instructions per turn, and the program that counted them.
 pub(super) struct InstructionCount {
@@ -27,14 +40,12 @@ pub(super) async fn count(programs: &ProfilePrograms, recipe: ProfileRecipe) -> 
         Ok(per_turn) => return Ok(InstructionCount { per_turn, counted_by: "perf" }),
         Err(error) => error,
     };
-    let by_valgrind = count_by_valgrind(programs, recipe).await;
-    let per_turn = by_valgrind.with_context(|| format!("perf: {by_perf:#}; valgrind"))?;
-    Ok(InstructionCount { per_turn, counted_by: "valgrind" })
+    let per_turn = count_steps(programs, recipe).await.with_context(|| format!("perf: {by_perf:#}; step by step"))?;
+    Ok(InstructionCount { per_turn, counted_by: "steps" })
 }
 
 async fn count_by_perf(programs: &ProfilePrograms, recipe: ProfileRecipe) -> Result<f64> {
-    let gateway =
-        BenchGateway::start_in(configured_folder(&programs.agent)?, &GatewayCommand::new(&programs.gateway)).await?;
+    let gateway = programs.start_gateway().await?;
     let mut client = gateway.client().await?;
     turns(&mut client, recipe.model(), WARM_UP_TURNS).await?;
     // perf counts while the command runs: from the first line that `cat` returns to the end of its input.
@@ -62,40 +73,73 @@ fn counted_by_perf(output: &str) -> Result<f64> {
     count.parse().map_err(|_| anyhow!("{count}"))
 }
 
-/// Runs the gateway under callgrind. Its counter is set to zero after the warm-up and written to a file after the turns.
-async fn count_by_valgrind(programs: &ProfilePrograms, recipe: ProfileRecipe) -> Result<f64> {
-    let scratch = tempfile::tempdir()?;
-    let counts = scratch.path().join("counts");
-    let mut output = OsString::from("--callgrind-out-file=");
-    output.push(&counts);
-    let args = vec!["--tool=callgrind".into(), "--quiet".into(), output];
-    let command = GatewayCommand::new(&programs.gateway).under("valgrind", args);
-    let gateway = BenchGateway::start_in(configured_folder(&programs.agent)?, &command).await?;
+/// Stops the gateway after each instruction. What it does at intervals, and not for a turn, is subtracted: a turn takes
+/// seconds instead of a fraction of a millisecond.
+async fn count_steps(programs: &ProfilePrograms, recipe: ProfileRecipe) -> Result<f64> {
+    let counting = COUNT_INSTRUCTIONS.build(&programs.folder)?;
+    let gateway = programs.start_gateway().await?;
     let mut client = gateway.client().await?;
     turns(&mut client, recipe.model(), WARM_UP_TURNS).await?;
-    tell_valgrind(gateway.pid()?, "zero").await?;
-    turns(&mut client, recipe.model(), VALGRIND_TURNS).await?;
-    tell_valgrind(gateway.pid()?, "dump").await?;
-    gateway.stop().await?;
-    // The first dump has this suffix.
-    let counts = fs::read_to_string(counts.with_extension("1")).context("callgrind wrote no counts")?;
-    Ok(counted_by_valgrind(&counts)? / VALGRIND_TURNS as f64)
-}
-
-/// The sum of all instructions in a file of callgrind.
-fn counted_by_valgrind(counts: &str) -> Result<f64> {
-    let sum = counts.lines().find_map(|line| line.strip_prefix("summary: ").or(line.strip_prefix("totals: ")));
-    Ok(sum.context("no sum in the file of callgrind")?.trim().parse()?)
-}
-
-/// Sends a command to the valgrind that runs the process.
-async fn tell_valgrind(pid: u32, command: &str) -> Result<()> {
-    let mut vgdb = tool("vgdb");
-    let output = vgdb.args([&format!("--pid={pid}"), command]).stdin(Stdio::null()).output().await?;
-    if !output.status.success() {
-        bail!("vgdb {command}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    // What is left to do for these turns would take minutes later.
+    tokio::time::sleep(SETTLE_TIME).await;
+    let scratch = tempfile::tempdir()?;
+    let counter = scratch.path().join("instructions");
+    let mut steps = tool(&counting.to_string_lossy());
+    steps.arg(gateway.pid()?.to_string()).arg(&counter);
+    steps.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut steps = steps.spawn()?;
+    let ready = BufReader::new(steps.stdout.take().context("stdout is not piped")?).lines().next_line().await?;
+    if ready.is_none() {
+        let output = steps.wait_with_output().await?;
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    Ok(())
+    let idle = StepSpan::during(&counter, async {
+        tokio::time::sleep(IDLE_TIME).await;
+        Ok(())
+    })
+    .await?;
+    let mut count = 0;
+    let busy = StepSpan::during(&counter, async {
+        let began = Instant::now();
+        while count < MAX_STEPPED_TURNS && began.elapsed() < STEP_TIMEOUT {
+            client.chat(recipe.model()).await?;
+            count += 1;
+        }
+        // The work after the last answer is a part of the turn.
+        tokio::time::sleep(SETTLE_TIME).await;
+        Ok(())
+    })
+    .await?;
+    gateway.stop().await?;
+    steps.wait().await?;
+    eprintln!("{}: {count} turns, {busy:?}; idle, {idle:?}", recipe.name());
+    Ok(busy.without(idle)? / count as f64)
+}
+
+/// Instructions in a span of time.
+#[derive(Debug, Clone, Copy)]
+struct StepSpan {
+    instructions: f64,
+    seconds: f64,
+}
+
+impl StepSpan {
+    async fn during(counter: &Path, work: impl Future<Output = Result<()>>) -> Result<Self> {
+        let (began, before) = (Instant::now(), read_counter(counter)?);
+        work.await?;
+        let instructions = (read_counter(counter)? - before) as f64;
+        Ok(Self { instructions, seconds: began.elapsed().as_secs_f64() })
+    }
+
+    /// Instructions of this span without those that an idle gateway needs in the same time.
+    fn without(self, idle: Self) -> Result<f64> {
+        let at_intervals = idle.instructions / idle.seconds * self.seconds;
+        let share = at_intervals / self.instructions;
+        if share > MAX_IDLE_SHARE {
+            bail!("this machine is too busy: {:.0} % of the instructions were not for turns", share * 100.0);
+        }
+        Ok(self.instructions - at_intervals)
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the benchmark starts the programs it measures with")]
@@ -120,9 +164,10 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_sum_of_callgrind() {
-        let counts = "version: 1\nevents: Ir\nsummary: 4210\n\nfn=(1) main\n1 4210\n\ntotals: 4210\n";
-        assert_eq!(counted_by_valgrind(counts).unwrap(), 4210.0);
-        assert!(counted_by_valgrind("version: 1\n").is_err());
+    fn instructions_at_intervals_are_subtracted_unless_they_prevail() {
+        let idle = StepSpan { instructions: 1000.0, seconds: 5.0 };
+        assert_eq!(StepSpan { instructions: 50_000.0, seconds: 50.0 }.without(idle).unwrap(), 40_000.0);
+        let prevailing = StepSpan { instructions: 12_500.0, seconds: 50.0 }.without(idle).unwrap_err();
+        assert_eq!(prevailing.to_string(), "this machine is too busy: 80 % of the instructions were not for turns");
     }
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask bench --profile`: what the gateway itself does in a turn, as counts where possible.
 //!
-//! Times depend on the machine and on what else runs there; counts do not. A [fake CLI](programs::FAST_AGENT) that costs
+//! Counts depend less than times on what else the machine does. A [fake CLI](programs::FAST_AGENT) that costs
 //! next to nothing answers at once, so that what remains is the gateway's. Both [recipes](recipe::ProfileRecipe) are
-//! measured: [`calls`] counts system calls with strace, [`instructions`] with perf or valgrind, [`allocations`] with a
+//! measured: [`calls`] counts system calls with strace, [`instructions`] with perf or step by step, [`allocations`] with a
 //! preloaded library; [`times`] compares with the minimal gateway; [`scale`] measures memory and many runs. [`lines`],
 //! [`trace`] and [`trace_turns`] are pure functions.
 //!
@@ -10,6 +10,7 @@
 
 mod allocations;
 mod calls;
+mod counter;
 mod instructions;
 mod lines;
 mod programs;
@@ -25,12 +26,14 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 
+use super::binaries::{BenchBinaries, build, build_around, target_folder};
+use super::gateway::{BenchGateway, GatewayCommand};
 use super::given_binary::given_binary;
-use super::{BenchBinaries, build, build_around, interrupted, target_folder};
+use super::interrupted;
 use crate::conformance::select;
 use calls::TurnCalls;
 use lines::{CallColumn, ProfileLine, ProfileUnit};
-use recipe::ProfileRecipe;
+use recipe::{ProfileRecipe, configured_folder};
 
 /// Turns before a count begins.
 const WARM_UP_TURNS: usize = 50;
@@ -42,8 +45,8 @@ const COUNTED_TURNS: usize = 200;
 pub(super) struct ProfileArgs {
     /// Count what the gateway does in a turn: system calls, instructions, allocations
     ///
-    /// A static program that answers at once is the CLI. Parts for --only: calls (needs strace), instructions (perf or
-    /// valgrind), allocations (cc), times (against the minimal gateway), scale (memory, and many runs in the state folder).
+    /// A static program that answers at once is the CLI. Parts for --only: calls (needs strace), instructions (perf, or
+    /// else cc), allocations (cc), times (against the minimal gateway), scale (memory, and many runs in the state folder).
     /// With --quick, the dev build is measured, for a look at the counts.
     #[arg(long, conflicts_with_all = ["before", "json", "write", "check"])]
     profile: bool,
@@ -97,6 +100,11 @@ impl ProfilePrograms {
             binaries.agent
         });
         Ok(Self { agent, gateway: binaries.gateway, minimal_gateway: binaries.minimal_gateway, folder })
+    }
+
+    /// Starts a gateway with an empty state folder.
+    async fn start_gateway(&self) -> Result<BenchGateway> {
+        BenchGateway::start_in(configured_folder(&self.agent)?, &GatewayCommand::new(&self.gateway)).await
     }
 }
 
@@ -170,14 +178,17 @@ impl ProfileReport {
             self.lines.extend([
                 ProfileLine::counted(format!("system calls, {name}"), figure(TurnCalls::total), most),
                 ProfileLine::counted(
-                    format!("writes to state files before the answer's end, {name}"),
+                    format!("writes to state files before the answer's end, median, {name}"),
                     figure(|calls| calls.writes_before),
                     3.0,
                 ),
             ]);
             if let Ok(counted) = counted {
-                let what = format!("writes to state files after the answer's end, {name}");
-                self.lines.push(ProfileLine::informative(what, ProfileUnit::Count, counted.writes_after));
+                let informative = |what: &str, count: f64| {
+                    ProfileLine::informative(format!("{what}, {name}"), ProfileUnit::Count, count)
+                };
+                self.lines.push(informative("system calls before the answer's end, median", counted.calls_before));
+                self.lines.push(informative("writes to state files after the answer's end", counted.writes_after));
                 self.calls.push(counted);
             }
         }
@@ -186,7 +197,7 @@ impl ProfileReport {
     async fn count_instructions(&mut self, programs: &ProfilePrograms) {
         for recipe in ProfileRecipe::ALL {
             let counted = instructions::count(programs, recipe).await.map_err(reason);
-            let by = counted.as_ref().map_or("perf or valgrind", |count| count.counted_by);
+            let by = counted.as_ref().map_or("perf or steps", |count| count.counted_by);
             let what = format!("user instructions, {} (by {by})", recipe.name());
             self.lines.push(ProfileLine::counted(what, counted.map(|count| count.per_turn), 450_000.0));
         }

@@ -1,4 +1,4 @@
-//! Programs in C that the profile needs: the fast fake CLI, and the library that counts allocations.
+//! Programs in C that the profile needs: the fast fake CLI, and what counts allocations and instructions.
 //!
 //! They are compiled with `cc` when they are missing or their source has changed, into the `profile` folder of the target
 //! directory.
@@ -41,6 +41,10 @@ pub(super) const COUNT_ALLOCATIONS: CProgram = CProgram {
     // Otherwise the compiler may treat the replaced functions as its own.
     flags: &["-shared", "-fPIC", "-fno-builtin"],
 };
+
+/// Program that counts the instructions of another one.
+pub(super) const COUNT_INSTRUCTIONS: CProgram =
+    CProgram { name: "count-instructions", source: include_str!("count_instructions.c"), flags: &[] };
 
 impl CProgram {
     /// Compiles the program into `folder` unless it is there already, and returns its path.

@@ -49,8 +49,11 @@ impl ProfileRecipe {
 /// on where the repository is.
 pub(super) fn configured_folder(agent: &Path) -> Result<TempDir> {
     let folder = tempfile::tempdir()?;
-    let (repo, program) = (folder.path().join("repo"), folder.path().join("agent"));
+    // Not in the folder of the configuration, which the gateway watches.
+    let [repo, bin] = ["repo", "bin"].map(|name| folder.path().join(name));
+    let program = bin.join("agent");
     fs::create_dir(&repo)?;
+    fs::create_dir(&bin)?;
     fs::copy(agent, &program)?;
     let codex = |mode: &str| json!({"driver": "codex", "repoPath": repo, "command": program, "warm": 0, "env": {"FAKE_AGENT": mode}});
     let models = json!({"codex-noop": codex("noop"), "codex-stream": codex("stream")});

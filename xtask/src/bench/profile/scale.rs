@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 use super::ProfilePrograms;
 use super::calls::turns;
 use super::lines::{ProfileLine, ProfileUnit};
-use super::recipe::{ProfileRecipe, configured_folder};
+use super::recipe::ProfileRecipe;
 use super::times::MANY_IN_FLIGHT;
-use crate::bench::client::{BenchClient, requests};
+use crate::bench::client::{BenchClient, alternating, requests};
 use crate::bench::figure::BenchThreshold;
 use crate::bench::gateway::{BenchGateway, GatewayCommand};
 use crate::bench::samples::Samples;
@@ -20,17 +20,15 @@ const FEW_THOUSAND: usize = 2000;
 /// Runs in the state folder that the large one is compared with.
 const FEW_RUNS: usize = 10;
 
-/// Rounds in which turns with many and with few runs alternate, and turns in each.
-const ROUNDS: usize = 10;
-const TURNS_PER_ROUND: usize = 30;
+/// Turns with many and with few runs.
+const COMPARED_TURNS: usize = 300;
 
 /// Requests for the list of runs.
 const LISTS: usize = 100;
 
 pub(super) async fn measure(programs: &ProfilePrograms, runs: usize) -> Result<Vec<ProfileLine>> {
     let model = ProfileRecipe::Plain.model();
-    let command = GatewayCommand::new(&programs.gateway);
-    let gateway = BenchGateway::start_in(configured_folder(&programs.agent)?, &command).await?;
+    let gateway = programs.start_gateway().await?;
     let mut lines = vec![memory("resident, idle", &gateway, 15.0)?];
     let mut done = 0;
     for until in [FEW_THOUSAND.min(runs), runs] {
@@ -43,22 +41,18 @@ pub(super) async fn measure(programs: &ProfilePrograms, runs: usize) -> Result<V
     }
     let folder = gateway.shut_down().await?;
     let began = Instant::now();
-    let many = BenchGateway::start_in(folder, &command).await?;
+    let many = BenchGateway::start_in(folder, &GatewayCommand::new(&programs.gateway)).await?;
     many.client().await?.chat(model).await?;
     let start = began.elapsed().as_secs_f64() * 1e3;
     lines.push(most(format!("start to first answer with {runs} runs"), ProfileUnit::Millis, start, 1000.0));
     let list = list_runs(&mut many.client().await?).await?.median() * 1e3;
     lines.push(most(format!("GET /v1/runs?limit=50 p50 with {runs} runs"), ProfileUnit::Millis, list, 20.0));
-    let few = BenchGateway::start_in(configured_folder(&programs.agent)?, &command).await?;
+    let few = programs.start_gateway().await?;
     turns(&mut few.client().await?, model, FEW_RUNS).await?;
-    let (mut with_many, mut with_few) = (Samples::default(), Samples::default());
-    for _ in 0..ROUNDS {
-        with_many.extend(requests(many.address, model, 1, TURNS_PER_ROUND).await?);
-        with_few.extend(requests(few.address, model, 1, TURNS_PER_ROUND).await?);
-    }
+    let both = alternating(&[(many.address, model), (few.address, model)], COMPARED_TURNS).await?;
     many.stop().await?;
     few.stop().await?;
-    let (with_many, with_few) = (with_many.median(), with_few.median());
+    let (with_many, with_few) = (both[0].median(), both[1].median());
     let what =
         format!("turn p50 with {runs} runs: {:.2} ms / with {FEW_RUNS}: {:.2} ms", with_many * 1e3, with_few * 1e3);
     lines.push(ProfileLine::informative(what, ProfileUnit::Times, with_many / with_few));

@@ -7,10 +7,9 @@ use anyhow::Result;
 
 use super::ProfilePrograms;
 use super::lines::{ProfileLine, ProfileUnit};
-use super::recipe::{ProfileRecipe, configured_folder};
-use crate::bench::client::{first_tokens, requests};
+use super::recipe::ProfileRecipe;
+use crate::bench::client::{alternating, first_tokens, requests};
 use crate::bench::figure::BenchThreshold;
-use crate::bench::gateway::{BenchGateway, GatewayCommand};
 use crate::bench::minimal::MinimalGateway;
 use crate::bench::samples::Samples;
 
@@ -37,8 +36,7 @@ struct PathTimes {
 
 pub(super) async fn measure(programs: &ProfilePrograms, rounds: usize, requests: usize) -> Result<Vec<ProfileLine>> {
     let minimal = MinimalGateway::start(&programs.minimal_gateway, &programs.agent).await?;
-    let gateway =
-        BenchGateway::start_in(configured_folder(&programs.agent)?, &GatewayCommand::new(&programs.gateway)).await?;
+    let gateway = programs.start_gateway().await?;
     let with = |recipe: ProfileRecipe| TimedPath {
         address: gateway.address,
         whole: recipe.model(),
@@ -48,11 +46,13 @@ pub(super) async fn measure(programs: &ProfilePrograms, rounds: usize, requests:
     let paths = [reference, with(ProfileRecipe::Plain), with(ProfileRecipe::Codex)];
     // This round is not counted; it fills caches.
     for path in paths {
-        PathTimes::default().take(path, requests / 3).await?;
+        PathTimes::default().take(path, requests).await?;
     }
     let mut times = paths.map(|_| PathTimes::default());
     for round in 0..rounds {
         eprintln!("times, round {} of {rounds}", round + 1);
+        let turns = alternating(&paths.map(|path| (path.address, path.whole)), requests).await?;
+        times.iter_mut().zip(turns).for_each(|(times, turns)| times.turn.extend(turns));
         for position in 0..paths.len() {
             // Another path is the first in each round.
             let path = (position + round) % paths.len();
@@ -67,8 +67,8 @@ pub(super) async fn measure(programs: &ProfilePrograms, rounds: usize, requests:
 }
 
 impl PathTimes {
+    /// Measures with many in flight.
     async fn take(&mut self, path: TimedPath, count: usize) -> Result<()> {
-        self.turn.extend(requests(path.address, path.whole, 1, count).await?);
         let (began, count) = (Instant::now(), count * 4);
         requests(path.address, path.whole, MANY_IN_FLIGHT, count).await?;
         self.rate.push(count as f64 / began.elapsed().as_secs_f64());

@@ -1,4 +1,4 @@
-//! Finds turns in a trace of one connection, and the writes to files before the end of their answers. Pure functions.
+//! Finds turns in a trace of one connection, and counts calls and writes before the end of their answers. Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,26 @@ const SENDS: [&str; 5] = ["write", "writev", "sendto", "sendmsg", "sendfile"];
 /// Calls that receive from a socket.
 const RECEIVES: [&str; 4] = ["read", "readv", "recvfrom", "recvmsg"];
 
-/// Writes to regular files.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FileWrites {
-    /// Requests in the trace.
-    pub(super) turns: usize,
-    /// Writes between a request and the end of its answer.
-    pub(super) before_answer: usize,
-    /// Writes between the end of an answer and the next request.
-    pub(super) after_answer: usize,
+/// Lines of one turn in a trace, by their index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TracedTurn {
+    /// Line of the request.
+    request: usize,
+    /// Line of the last part of the answer.
+    answer: usize,
+    /// Line of the next request, or the number of lines.
+    end: usize,
+}
+
+/// Counts of one turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TurnCounts {
+    /// System calls from the request to the end of the answer.
+    pub(super) calls_before: usize,
+    /// Writes to files in the same time.
+    pub(super) writes_before: usize,
+    /// Writes to files between the end of the answer and the next request.
+    pub(super) writes_after: usize,
 }
 
 /// A call that matters to a turn, with the path of a file that is written.
@@ -32,47 +43,48 @@ enum TurnStep<'a> {
     Write(&'a str),
 }
 
-/// Counts writes to files below `folder`. The trace must show what descriptors refer to (`-yy`) and have one connection.
-pub(super) fn file_writes(lines: &[&str], folder: &str) -> FileWrites {
-    let mut writes = FileWrites::default();
-    // Writes since the last request or the last part of an answer.
-    let (mut since, mut answered) = (0, true);
-    for (_, step) in turn_steps(lines) {
-        match step {
-            TurnStep::Request if answered => {
-                writes.turns += 1;
-                writes.after_answer += since;
-                (since, answered) = (0, false);
-            }
-            // The rest of a request that came in pieces.
-            TurnStep::Request => {}
-            TurnStep::Answer => {
-                writes.before_answer += since;
-                (since, answered) = (0, true);
-            }
-            TurnStep::Write(path) => since += usize::from(is_below(path, folder)),
-        }
-    }
-    writes.after_answer += since;
-    writes
-}
-
-/// The lines of the last turn that another one follows: from its request to the line before the next request.
-pub(super) fn last_turn<'a>(lines: &[&'a str]) -> Vec<&'a str> {
-    let (mut requests, mut answered) = (Vec::new(), true);
+/// Finds the turns. The trace must show what descriptors refer to (`-yy`) and have one connection.
+pub(super) fn turns(lines: &[&str]) -> Vec<TracedTurn> {
+    let mut turns: Vec<TracedTurn> = Vec::new();
+    let mut answered = true;
     for (line, step) in turn_steps(lines) {
-        match step {
-            TurnStep::Request if answered => {
-                requests.push(line);
+        match (step, turns.last_mut()) {
+            (TurnStep::Request, last) if answered => {
+                if let Some(last) = last {
+                    last.end = line;
+                }
+                turns.push(TracedTurn { request: line, answer: line, end: lines.len() });
                 answered = false;
             }
-            TurnStep::Answer => answered = true,
-            TurnStep::Request | TurnStep::Write(_) => {}
+            (TurnStep::Answer, Some(turn)) => (turn.answer, answered) = (line, true),
+            // The rest of a request that came in pieces, or an answer whose request is not in the trace.
+            (TurnStep::Request | TurnStep::Answer, _) | (TurnStep::Write(_), _) => {}
         }
     }
-    match requests[..] {
-        [.., begin, end] => lines[begin..end].to_vec(),
-        [] | [_] => Vec::new(),
+    turns
+}
+
+impl TracedTurn {
+    /// Counts calls, and writes to files below `folder`.
+    pub(super) fn counts(self, lines: &[&str], folder: &str) -> TurnCounts {
+        let (before, after) = (&lines[self.request..=self.answer], &lines[self.answer + 1..self.end]);
+        let is_call = |line: &&&str| {
+            matches!(parse(line).map(|line| line.step), Some(TraceStep::Call { .. } | TraceStep::Unfinished { .. }))
+        };
+        let writes = |lines: &[&str]| {
+            let below = |step: TurnStep<'_>| matches!(step, TurnStep::Write(path) if is_below(path, folder));
+            turn_steps(lines).into_iter().filter(|(_, step)| below(*step)).count()
+        };
+        TurnCounts {
+            calls_before: before.iter().filter(is_call).count(),
+            writes_before: writes(before),
+            writes_after: writes(after),
+        }
+    }
+
+    /// All lines of the turn, until the next one.
+    pub(super) fn lines<'a>(self, lines: &[&'a str]) -> Vec<&'a str> {
+        lines[self.request..self.end].to_vec()
     }
 }
 
@@ -154,23 +166,33 @@ mod tests {
         r#"1 recvfrom(9<TCP:[127.0.0.1:80->127.0.0.1:4000]>, "", 8192, 0, NULL, NULL) = 0"#,
     ];
 
+    fn counts(lines: &[&str], folder: &str) -> Vec<[usize; 3]> {
+        let counts = turns(lines).into_iter().map(|turn| turn.counts(lines, folder));
+        counts.map(|counts| [counts.calls_before, counts.writes_before, counts.writes_after]).collect()
+    }
+
     #[test]
     fn writes_to_files_below_the_folder_are_counted_before_and_after_the_answer() {
-        let expected = FileWrites { turns: 2, before_answer: 2, after_answer: 1 };
-        assert_eq!(file_writes(&TRACE, "/s/state"), expected);
-        assert_eq!(file_writes(&TRACE, "/elsewhere"), FileWrites { turns: 2, ..FileWrites::default() });
+        assert_eq!(counts(&TRACE, "/s/state"), [[7, 2, 1], [3, 0, 0]]);
+        assert_eq!(counts(&TRACE, "/elsewhere"), [[7, 0, 0], [3, 0, 0]]);
     }
 
     #[test]
     fn writes_between_two_parts_of_an_answer_are_before_its_end() {
         let answer = "1 sendto(9<TCP:[a->b]>, 1) = 1";
         let lines = ["1 read(9<TCP:[a->b]>, 1) = 1", answer, "1 write(5</s/log>, 1) = 1", answer];
-        assert_eq!(file_writes(&lines, "/s"), FileWrites { turns: 1, before_answer: 1, after_answer: 0 });
+        assert_eq!(counts(&lines, "/s"), [[4, 1, 0]]);
     }
 
     #[test]
-    fn last_turn_begins_with_its_request_and_ends_before_the_next() {
-        assert_eq!(last_turn(&TRACE), TRACE[..9]);
-        assert_eq!(last_turn(&TRACE[..9]), Vec::<&str>::new(), "the last turn may be incomplete");
+    fn turn_begins_with_its_request_and_ends_before_the_next() {
+        let turns: Vec<_> = turns(&TRACE).into_iter().map(|turn| turn.lines(&TRACE)).collect();
+        assert_eq!(turns, [&TRACE[..9], &TRACE[9..]]);
+    }
+
+    #[test]
+    fn answer_without_its_request_is_ignored() {
+        assert_eq!(counts(&TRACE[7..], "/s/state"), [[3, 0, 0]]);
+        assert_eq!(counts(&TRACE[12..], "/s/state"), Vec::<[usize; 3]>::new());
     }
 }
