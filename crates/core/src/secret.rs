@@ -46,6 +46,33 @@ impl Secrets {
         // Most texts contain no prefix, and searching for each is faster than splitting the text into words.
         if KEY_PREFIXES.iter().any(|prefix| masked.contains(prefix)) { mask_keys(&masked) } else { masked }
     }
+
+    /// Whether a secret may begin at the end of `text` and continue in the text that follows.
+    #[must_use]
+    pub fn may_continue(&self, text: &str) -> bool {
+        start_of_key(text) < text.len() || self.start_of_value(text) < text.len()
+    }
+
+    /// Takes the beginning of a text that is still growing, masked, and leaves the part that may be the beginning of a
+    /// secret.
+    #[must_use]
+    pub fn mask_beginning(&self, growing: &mut String) -> String {
+        let key = growing.split_off(start_of_key(growing));
+        let mut masked = self.mask(growing);
+        *growing = masked.split_off(self.start_of_value(&masked)) + &key;
+        masked
+    }
+
+    /// Returns the index from which the end of `text` is the beginning of a known value, but not all of it.
+    fn start_of_value(&self, text: &str) -> usize {
+        let longest = |value: &String| {
+            let begins = |length: &usize| text.as_bytes().ends_with(&value.as_bytes()[..*length]);
+            (1..value.len().min(text.len() + 1)).rev().find(begins)
+        };
+        let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
+        let held = values.iter().filter_map(longest).max().unwrap_or(0);
+        text.floor_char_boundary(text.len() - held)
+    }
 }
 
 impl std::fmt::Debug for Secrets {
@@ -54,9 +81,21 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
+/// Whether a character may be part of a key.
+fn key_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
+}
+
+/// Returns the index from which the end of `text` is a word that may become a key.
+fn start_of_key(text: &str) -> usize {
+    let start = text.trim_end_matches(key_char).len();
+    let word = &text[start..];
+    let begins = |prefix: &str| !word.is_empty() && (word.starts_with(prefix) || prefix.starts_with(word));
+    if KEY_PREFIXES.iter().any(|prefix| begins(prefix)) { start } else { text.len() }
+}
+
 /// Masks words that begin with the prefix of a key and continue for at least nine bytes.
 fn mask_keys(text: &str) -> String {
-    let key_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut masked = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
@@ -96,6 +135,22 @@ mod tests {
         ] {
             assert_eq!(secrets.mask(text), masked);
         }
+    }
+
+    #[test]
+    fn masks_a_text_that_grows_by_any_pieces() {
+        let secrets = Secrets::new(["hunter2-hunter2".to_owned(), "geheim-é-wort".to_owned()]);
+        let text = "hunter2 hunter2-hunter2, sk-proj-0123456789abcdef geheim-é-wort geheim-é, the task and ghp_0";
+        let masked = secrets.mask(text);
+        for size in 1..20 {
+            let (mut growing, mut seen) = (String::new(), String::new());
+            for piece in text.chars().collect::<Vec<_>>().chunks(size) {
+                growing.extend(piece);
+                seen += &secrets.mask_beginning(&mut growing);
+            }
+            assert_eq!(seen + &secrets.mask(&growing), masked, "pieces of {size}");
+        }
+        assert!(secrets.may_continue("my key: h") && !secrets.may_continue("my key: "));
     }
 
     #[test]
